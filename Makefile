@@ -1,0 +1,48 @@
+# teeter: what a developer types. `make` alone lists it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check slow bench docs clean
+
+help:  ## Say what can be made
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/\1|\2/' \
+		| while IFS='|' read -r verb does; do printf '  make %-6s  %s\n' "$$verb" "$$does"; done
+
+demo: $(VENV)/.ready  ## Run the demonstration
+	$(BIN)/teeter demo
+
+test: check  ## Check, then run the tests (all but the slow ones)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
+
+check: $(VENV)/.ready  ## Lint, formatting, types and the order of imports
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+slow: $(VENV)/.ready  ## Run the slow tests
+	$(BIN)/python -m pytest -m slow
+
+bench: $(VENV)/.ready  ## Time the kernels
+	$(BIN)/python benchmarks/speed/bench_ldm.py
+
+docs: $(VENV)/.docs  ## Build the documentation in site/
+	$(BIN)/mkdocs build --strict
+
+clean:  ## Remove the environment, the caches and what was built
+	rm -rf $(VENV) build dist site teeter-demo .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo \
+		"teeter needs Python 3.11 or newer, and '$(PYTHON)' is not: try make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --editable '.[dev,report,parquet]'
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.ready
+	$(PIP) --editable '.[docs]'
+	@touch $@

@@ -1,0 +1,104 @@
+"""How much faster rays are than the paper's Algorithm 1 at equal or better estimates, and how their cost grows.
+
+Every estimate of the LDM is an upper bound, so lower is better. Algorithm 1 runs as its authors run it: patience 10, 51
+strengths, one hypothesis at a time. Rays get the fewest, in powers of two, whose mean LDM is at or below Algorithm 1's.
+
+    python benchmarks/speed/bench_ldm.py                  one CPU thread
+    python benchmarks/speed/bench_ldm.py --device cuda    five sizes on the GPU
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from measure import exponent, facts, save, seconds, table
+from torch import Tensor
+
+import teeter
+
+SIZES = {
+    "cpu": [(1_000, 128, 10)],
+    "cuda": [(2_000, 128, 10), (4_000, 512, 10), (10_000, 512, 100), (20_000, 2_048, 200), (15_000, 2_048, 101)],
+}
+GROWTH = {
+    "cpu": ((2_000, 128, 10, 256), 2, 4),
+    "cuda": ((20_000, 512, 50, 1024), 2, 4),
+}
+
+
+def pool(rows: int, width: int, classes: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Return features around class centres, and the head that the centres suggest."""
+    generator = torch.Generator().manual_seed(0)
+    centres = torch.randn(classes, width, generator=generator)
+    labels = torch.randint(classes, (rows,), generator=generator)
+    features = torch.relu(centres[labels] + 1.5 * torch.randn(rows, width, generator=generator))
+    weight = torch.relu(centres)
+    weight = (weight - weight.mean(dim=0)) / width**0.5
+    return features.to(device), weight.to(device), torch.zeros(classes, device=device)
+
+
+def compare(rows: int, width: int, classes: int, device: torch.device, repeats: int) -> dict[str, Any]:
+    """Time both estimators on one pool, in one run."""
+    arrays = pool(rows, width, classes, device)
+    by_paper = [float(teeter.ldm(*arrays, method="gaussian", seed=seed).mean()) for seed in range(repeats)]
+    paper_seconds = seconds(partial(teeter.ldm, *arrays, method="gaussian"), device, repeats=repeats, warm=0)
+    goal = statistics.median(by_paper)
+    rays = 1
+    while True:
+        found = [float(teeter.ldm(*arrays, rays=rays, seed=seed).mean()) for seed in range(repeats)]
+        if statistics.median(found) <= goal:
+            break
+        rays *= 2
+    ray_seconds = seconds(partial(teeter.ldm, *arrays, rays=rays), device, repeats=repeats)
+    return {
+        "N": rows,
+        "D": width,
+        "C": classes,
+        "Algorithm 1 (s)": paper_seconds,
+        "its mean LDM": goal,
+        "rays": rays,
+        "rays (s)": ray_seconds,
+        "their mean LDM": statistics.median(found),
+        "ratio": paper_seconds / ray_seconds,
+    }
+
+
+def growth(device: torch.device) -> list[dict[str, Any]]:
+    """Time rays as one size at a time grows, and fit ``time = a * size^k``."""
+    base, factor, steps = GROWTH[device.type]
+    lines = []
+    for axis, name in enumerate(["N", "D", "C", "rays"]):
+        sizes = [base[axis] * factor**step for step in range(steps)]
+        times = []
+        for size in sizes:
+            rows, width, classes, rays = (size if i == axis else base[i] for i in range(4))
+            arrays = pool(rows, width, classes, device)
+            times.append(seconds(partial(teeter.ldm, *arrays, rays=rays), device))
+        told = {"grows": name, "from": sizes[0], "to": sizes[-1], "first (s)": times[0], "last (s)": times[-1]}
+        lines.append({**told, "exponent": exponent(sizes, times)})
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--out", type=Path, help="where to write the result as JSON")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    device = torch.device(options.device)
+    comparisons = [compare(*size, device, options.repeats) for size in SIZES[device.type]]
+    print(table(comparisons), end="\n\n", flush=True)
+    grown = growth(device)
+    print(table(grown))
+    save(options.out, {**facts(device), "comparison": comparisons, "growth of rays": grown})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""Every exception that teeter raises on purpose.
+
+TeeterError
+├── InputError               something handed to teeter does not fit (also a ValueError)
+│   ├── UnknownNameError     no strategy, dataset, ... of that name
+│   ├── MissingOutputError   a strategy needs what the model did not give
+│   └── FileError            a file cannot be read, or does not hold what is needed
+├── StrategyError            a strategy broke its contract (also a RuntimeError)
+└── MissingExtraError        an optional library is not installed (also an ImportError)
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "FileError",
+    "InputError",
+    "MissingExtraError",
+    "MissingOutputError",
+    "StrategyError",
+    "TeeterError",
+    "UnknownNameError",
+]
+
+
+class TeeterError(Exception):
+    """Anything that teeter refuses, in one sentence that says what to do."""
+
+
+class InputError(TeeterError, ValueError):
+    """Something handed to teeter does not fit."""
+
+
+class UnknownNameError(InputError):
+    """No strategy, dataset or the like has that name."""
+
+
+class MissingOutputError(InputError):
+    """A strategy needs something that the model's outputs do not hold."""
+
+
+class FileError(InputError):
+    """A file cannot be read, or does not hold what is needed."""
+
+
+class StrategyError(TeeterError, RuntimeError):
+    """A strategy broke its contract: its picks or scores cannot be used."""
+
+
+class MissingExtraError(TeeterError, ImportError):
+    """An optional library is not installed."""

@@ -1,0 +1,270 @@
+"""The least disagree metric of rows under a linear head: by rays, exact along every direction, and by Algorithm 1.
+
+The head ``l = Z W' + b`` is moved to ``(W + sigma E, b + sigma e)``. Along one direction ``(E, e)`` a row that
+predicts ``y`` keeps its label iff ``sigma (v_c - v_y) <= l_y - l_c`` for every class c, with ``v = Z E' + e``. So it
+flips once, at ``1 / sigma* = max over c of (v_c - v_y) / (l_y - l_c)``, and the rows flipped at a strength are nested
+sets: the least disagreement that flips a row is its rank among the reference rows. The opposite direction is the
+minimum in the place of the maximum.
+
+Reference: Cho et al., Querying Easily Flip-flopped Samples for Deep Active Learning, ICLR 2024.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from teeter.arrays import budget, exact_products, padded, tiles
+from teeter.kernels.ranks import lower_by_own_ranks, lower_by_reference_ranks
+from teeter.seeds import is_portable, normal, stream
+
+__all__ = [
+    "BLOCK",
+    "Directions",
+    "default_rays",
+    "flip_rates",
+    "ldm_by_gaussian",
+    "ldm_by_rays",
+    "paper_sigmas",
+    "ray_directions",
+]
+
+BLOCK = 16
+"""Directions a block of the random stream holds."""
+
+Directions: TypeAlias = Iterable[tuple[Tensor, Tensor | None]]
+"""Blocks of directions: E (B, C, D) with e (B, C), or None for a head without a bias."""
+
+
+def default_rays(classes: int, width: int) -> int:
+    """Return how many rays to follow when the caller does not say."""
+    return 1024 if classes * width > 20_000 else 512
+
+
+def paper_sigmas() -> list[float]:
+    """Return the paper's 51 strengths: 1e-5 to 1, equally spaced in the exponent."""
+    return [10.0 ** (k / 10 - 5) for k in range(51)]
+
+
+def ray_directions(
+    seed: int, count: int, weight: Tensor, bias: Tensor | None
+) -> Iterator[tuple[Tensor, Tensor | None]]:
+    """Yield ``count`` isotropic directions for a head, block k from the stream (seed, "ray", k).
+
+    weight (C, D), bias (C,) or None -> blocks of E (B, C, D) and e (B, C), float32 draws in the head's precision.
+    """
+    for k, start in enumerate(range(0, count, BLOCK)):
+        generator = stream(seed, "ray", k, device=weight.device)
+        kept = min(BLOCK, count - start)
+        moves = normal((BLOCK, *weight.shape), generator, weight.device)[:kept].to(weight.dtype)
+        if bias is None:
+            yield moves, None
+        else:
+            yield moves, normal((BLOCK, len(bias)), generator, weight.device)[:kept].to(weight.dtype)
+
+
+def ldm_by_rays(
+    features: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    *,
+    directions: Directions,
+    rays: int | None = None,
+    reference: Tensor | None = None,
+    sigma_max: float | None = None,
+) -> Tensor:
+    """Return the least disagreement that flips each row on any of the rays.
+
+    features (N, D), weight (C, D), bias (C,) or None, reference (M, D) or None for the candidates -> (N,) in [0, 1].
+    Every direction is two rays, itself and its mirror; ``rays`` cuts the last mirror off when it is odd.
+    """
+    candidates = _Rows(features, weight, bias)
+    others = None if reference is None else _Rows(reference, weight, bias)
+    size = len(features) if reference is None else len(reference)
+    least = torch.full((len(features),), size, dtype=torch.int32, device=features.device)
+    followed = 0
+    for moves, shifts in _passes(directions, max(len(features), size)):
+        kept = 2 * len(moves) if rays is None else min(2 * len(moves), rays - followed)
+        followed += kept
+        rates = _limited(candidates.flip_rates(moves, shifts)[:kept], sigma_max)
+        if others is None:
+            lower_by_own_ranks(least, rates)
+        else:
+            lower_by_reference_ranks(least, rates, others.flip_rates(moves, shifts)[:kept])
+    return least.to(features.dtype) / size
+
+
+def flip_rates(features: Tensor, weight: Tensor, bias: Tensor | None, directions: Directions) -> Tensor:
+    """Return ``1 / sigma*`` of each row on each ray: 0 where the row never flips, infinite where it sits on a boundary.
+
+    features (N, D), weight (C, D), bias (C,) or None -> (R, N), rays in the order E1, -E1, E2, ...
+    """
+    rows = _Rows(features, weight, bias)
+    return torch.cat([rows.flip_rates(moves, shifts) for moves, shifts in directions])
+
+
+def _limited(rates: Tensor, sigma_max: float | None) -> Tensor:
+    return rates if sigma_max is None else rates.where(rates >= 1 / sigma_max, 0)
+
+
+def _passes(directions: Directions, rows: int) -> Iterator[tuple[Tensor, Tensor | None]]:
+    """Cut or join blocks so that the rates of one pass, and their ranking, fit in the working memory."""
+    blocks = iter(directions)
+    first = next(blocks, None)
+    if first is None:
+        return
+    moves = first[0]
+    ranking = 2 * rows * 8 * moves.element_size()
+    fits = max(1, budget(moves.device) // 2 // ranking)
+    if moves.is_cuda:
+        products = moves.shape[1] * rows * 8
+        fits = max(1, min(fits, budget(moves.device) // products))
+    else:
+        fits = min(fits, BLOCK)
+    yield from _regrouped(chain([first], blocks), fits)
+
+
+def _regrouped(blocks: Directions, size: int) -> Iterator[tuple[Tensor, Tensor | None]]:
+    held: list[tuple[Tensor, Tensor | None]] = []
+    count = 0
+    for block in blocks:
+        held.append(block)
+        count += len(block[0])
+        if count >= size:
+            yield from _split(held, size)
+            held, count = [], 0
+    if held:
+        yield from _split(held, size)
+
+
+def _split(blocks: Sequence[tuple[Tensor, Tensor | None]], size: int) -> Iterator[tuple[Tensor, Tensor | None]]:
+    moves = torch.cat([block[0] for block in blocks]) if len(blocks) > 1 else blocks[0][0]
+    some = [block[1] for block in blocks if block[1] is not None]
+    shifts = torch.cat(some) if some else None
+    for start in range(0, len(moves), size):
+        cut = slice(start, start + size)
+        yield moves[cut], None if shifts is None else shifts[cut]
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """Some rows, transposed: their features for the noise, and what their predictions need to flip."""
+
+    where: slice
+    features: Tensor  # (D, n)
+    predicted: Tensor  # (n,)
+    inverse_gaps: Tensor  # (C, n): 1 / (l_y - l_c), 0 at y
+    tied: bool
+
+
+class _Rows:
+    """Rows under a head, cut into tiles; the tiles are kept where they fit and made anew where they do not."""
+
+    def __init__(self, features: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+        self.features, self.weight, self.bias = features, weight, bias
+        on_gpu = features.is_cuda
+        self.noise = (
+            torch.bfloat16 if on_gpu and features.dtype == torch.float32 and not is_portable() else features.dtype
+        )
+        kept = len(features) * (len(weight) * features.element_size() + (features.shape[1] * 2 if on_gpu else 0))
+        self._kept = list(self._make()) if kept <= budget(features.device) // 2 else None
+
+    def _make(self) -> Iterator[_Tile]:
+        per_row = BLOCK * len(self.weight) * self.features.element_size() * 2
+        # On the CPU a tile's product should stay in the cache for the three passes that follow it.
+        in_cache = None if self.features.is_cuda else (1 << 20) // (BLOCK * len(self.weight))
+        for where in tiles(len(self.features), per_row, self.features.device, at_most=in_cache):
+            yield self._tile(where)
+
+    def _tile(self, where: slice) -> _Tile:
+        features = padded(self.features[where]).T
+        with exact_products():
+            logits = self.weight @ features
+        if self.bias is not None:
+            logits += self.bias[:, None]
+        top, predicted = logits.max(dim=0)
+        inverse = (top - logits).reciprocal_()
+        inverse.scatter_(0, predicted[None], 0)
+        inverse[:, where.stop - where.start :] = 0
+        return _Tile(where, features.to(self.noise), predicted, inverse, bool(inverse.isinf().any()))
+
+    def flip_rates(self, moves: Tensor, shifts: Tensor | None) -> Tensor:
+        """moves (B, C, D), shifts (B, C) -> (2B, N), each direction followed by its mirror."""
+        rates = self.features.new_empty((len(moves), 2, len(self.features)))
+        noise = moves.to(self.noise)
+        for tile in self._kept if self._kept is not None else self._make():
+            self._fill(rates[:, :, tile.where], tile, noise, shifts)
+        return rates.flatten(0, 1)
+
+    def _fill(self, rates: Tensor, tile: _Tile, noise: Tensor, shifts: Tensor | None) -> None:
+        change = _product(noise.flatten(0, 1), tile.features, self.features.dtype).view(*noise.shape[:2], -1)
+        if shifts is not None:
+            change += shifts[:, :, None]
+        change -= change.gather(1, tile.predicted.expand(len(noise), 1, -1))
+        change *= tile.inverse_gaps
+        if tile.tied:
+            change.nan_to_num_(nan=0.0, posinf=torch.inf, neginf=-torch.inf)  # 0 * inf: a tied class that does not move
+        rates[:, 0] = change.amax(dim=1)[:, : rates.shape[2]]
+        rates[:, 1] = change.amin(dim=1)[:, : rates.shape[2]].abs_()
+
+
+def _product(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
+    if left.dtype == dtype:
+        with exact_products():
+            return left @ right
+    return torch.mm(left, right, out_dtype=dtype)
+
+
+def ldm_by_gaussian(
+    features: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    *,
+    sigmas: Sequence[float],
+    patience: int,
+    seed: int,
+    reference: Tensor | None = None,
+) -> Tensor:
+    """Return the LDM by the paper's Algorithm 1, one hypothesis at a time, all rows sharing draws and counter.
+
+    features (N, D), weight (C, D), bias (C,) or None, reference (M, D) or None for the candidates -> (N,) in [0, 1].
+    """
+    predicted = _predictions(features, weight, bias)
+    others = None if reference is None else _predictions(reference, weight, bias)
+    size = len(features) if reference is None else len(reference)
+    least = torch.full((len(features),), size, dtype=torch.int32, device=features.device)
+    for k, sigma in enumerate(sigmas):
+        generator = stream(seed, "gaussian", k, device=features.device)
+        idle = 0
+        while idle < patience:
+            moved, shifted = _drawn(weight, bias, sigma, generator)
+            flipped = _predictions(features, moved, shifted) != predicted
+            if reference is None or others is None:
+                disagreement = flipped.sum(dtype=torch.int32)
+            else:
+                disagreement = (_predictions(reference, moved, shifted) != others).sum(dtype=torch.int32)
+            lowered = flipped & (disagreement < least)
+            least = torch.where(lowered, disagreement, least)
+            idle = 0 if bool(lowered.any()) else idle + 1
+    return least.to(features.dtype) / size
+
+
+def _drawn(
+    weight: Tensor, bias: Tensor | None, sigma: float, generator: torch.Generator
+) -> tuple[Tensor, Tensor | None]:
+    moved = weight + sigma * normal(tuple(weight.shape), generator, weight.device)
+    return moved, None if bias is None else bias + sigma * normal(tuple(bias.shape), generator, bias.device)
+
+
+def _predictions(features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    pieces = []
+    with exact_products():
+        for where in tiles(len(features), len(weight) * features.element_size() * 2, features.device):
+            logits = features[where] @ weight.T
+            pieces.append((logits if bias is None else logits.add_(bias)).argmax(dim=1))
+    return pieces[0] if len(pieces) == 1 else torch.cat(pieces)

@@ -1,0 +1,72 @@
+"""Ranks of rows among reference rows, one ranking a ray, kept only where they lower a row's least count."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+__all__ = ["lower_by_own_ranks", "lower_by_reference_ranks"]
+
+_ROWS_WORTH_A_THREAD = 20_000
+
+
+def lower_by_own_ranks(least: Tensor, rates: Tensor) -> None:
+    """Lower ``least`` in place to ``#{i : rate_i >= rate_x}`` where that is less on some ray; a rate of 0 has no rank.
+
+    least (N,) int32, rates (R, N) not negative; equal rates share the larger count.
+    """
+    if rates.is_cuda or rates.dtype != torch.float32:
+        lower_by_reference_ranks(least, rates, rates)
+        return
+    counts, values = least.numpy(), rates.contiguous().numpy()
+    threads = torch.get_num_threads() if values.shape[1] >= _ROWS_WORTH_A_THREAD else 1
+    if threads == 1:
+        _lower_by_packed_sort(counts, values)
+        return
+    shares = [share for share in np.array_split(values, threads) if len(share)]
+    partial = [counts.copy() for _ in shares]
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(_lower_by_packed_sort, partial, shares))
+    for part in partial:
+        np.minimum(counts, part, out=counts)
+
+
+def _lower_by_packed_sort(least: npt.NDArray[np.int32], rates: npt.NDArray[np.float32]) -> None:
+    """Sort (rate, row) as one 64-bit number: the bits of floats that are not negative are in the floats' order."""
+    rows = rates.shape[1]
+    places = np.arange(rows, dtype=np.int64)
+    count = np.empty(rows, dtype=np.int32)
+    for rate in rates:
+        keys = rate.view(np.int32).astype(np.int64)
+        keys <<= 32
+        keys |= places
+        keys.sort()
+        values, order = (keys >> 32).astype(np.int32), keys & 0xFFFFFFFF
+        count[order] = _counts_from_the_top(values)
+        np.minimum(least, count, out=least)
+
+
+def _counts_from_the_top(values: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    """Return how many values are at least as large, for values in rising order; all of them for the value 0."""
+    rows = len(values)
+    first_of_run = np.arange(rows, dtype=np.int32)
+    again = values[1:] == values[:-1]
+    if again.any():
+        first_of_run[1:][again] = 0
+        np.maximum.accumulate(first_of_run, out=first_of_run)
+    return rows - first_of_run if values[0] else np.where(values == 0, np.int32(rows), rows - first_of_run)
+
+
+def lower_by_reference_ranks(least: Tensor, rates: Tensor, reference: Tensor) -> None:
+    """Lower ``least`` in place to ``#{i : reference_i >= rate_x}`` where that is less on some ray.
+
+    least (N,) int32, rates (R, N), reference (R, M); a rate of 0 has no rank.
+    """
+    size = reference.shape[1]
+    below = torch.searchsorted(reference.sort(dim=1).values, rates.contiguous(), out_int32=True)
+    counts = (size - below).masked_fill_(rates == 0, size)
+    torch.minimum(least, counts.amin(dim=0), out=least)

@@ -1,0 +1,1 @@
+"""What a strategy may learn from a model."""

@@ -1,0 +1,73 @@
+"""Names for classes: registered here by a decorator, or found in other packages by their entry points."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
+from typing import Generic, TypeVar
+
+from teeter.errors import InputError, StrategyError, UnknownNameError
+
+__all__ = ["Registry", "did_you_mean"]
+
+T = TypeVar("T")
+Class = TypeVar("Class", bound=type)
+
+
+class Registry(Generic[T]):
+    """A dictionary from names to classes of one ``kind``, open to plugins through the entry points of ``group``."""
+
+    def __init__(self, kind: str, group: str) -> None:
+        self.kind = kind
+        self.group = group
+        self._classes: dict[str, type[T]] = {}
+
+    def register(self, name: str) -> Callable[[Class], Class]:
+        """Return a decorator that files a class under ``name``."""
+
+        def file(cls: Class) -> Class:
+            known = self._classes.get(name)
+            if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+                raise InputError(f"A {self.kind} is already called {name!r} ({known.__module__}): choose another name.")
+            self._classes[name] = cls
+            return cls
+
+        return file
+
+    @cached_property
+    def _plugins(self) -> dict[str, EntryPoint]:
+        return {point.name: point for point in entry_points(group=self.group)}
+
+    def names(self) -> list[str]:
+        """Return every name, in alphabetical order; plugins are listed without being imported."""
+        return sorted({*self._classes, *self._plugins})
+
+    def get(self, name: str) -> type[T]:
+        """Return the class called ``name``."""
+        if name not in self._classes and name in self._plugins:
+            self._classes[name] = self._load(self._plugins[name])
+        try:
+            return self._classes[name]
+        except KeyError:
+            raise UnknownNameError(f"No {self.kind} is called {name!r}. {did_you_mean(name, self.names())}") from None
+
+    def name_of(self, cls: type) -> str | None:
+        """Return the name under which ``cls`` is filed, if it is."""
+        return next((name for name, known in self._classes.items() if known is cls), None)
+
+    def _load(self, point: EntryPoint) -> type[T]:
+        try:
+            loaded: type[T] = point.load()
+        except Exception as error:
+            package = point.dist.name if point.dist else "an unknown package"
+            raise StrategyError(f"The {self.kind} {point.name!r} of {package} cannot be loaded: {error}") from error
+        return loaded
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a short hint: the nearest of the ``known`` names, or all of them."""
+    known = list(known)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    return f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(known)}."

@@ -1,0 +1,114 @@
+"""Rows whose predicted label flips under the smallest change of the model: LDM alone, and LDM-S, which spreads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from torch import Tensor
+
+from teeter.errors import InputError
+from teeter.kernels.distances import Cosine
+from teeter.kernels.ldm import default_rays, ldm_by_gaussian, ldm_by_rays, paper_sigmas, ray_directions
+from teeter.kernels.seeding import ldm_log_weights, seed_rows
+from teeter.seeds import fork
+from teeter.strategies.base import Context, Scored, TopScored, registry
+
+__all__ = ["Estimator", "Ldm", "LdmS"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimator:
+    """How the least disagree metric is estimated; the options of ``teeter.ldm``."""
+
+    method: Literal["rays", "gaussian"] = "rays"
+    rays: int | None = None
+    sigmas: Sequence[float] | None = None
+    patience: int = 10
+    sigma_max: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse options that mean nothing."""
+        if self.method not in ("rays", "gaussian"):
+            raise InputError(f"No estimator is called {self.method!r}: choose 'rays' or 'gaussian'.")
+        self._check_rays()
+        self._check_gaussian()
+
+    def _check_rays(self) -> None:
+        if self.rays is not None and (isinstance(self.rays, bool) or not isinstance(self.rays, int) or self.rays < 1):
+            raise InputError(f"Cannot follow {self.rays!r} rays: ask for a whole number from 1 up.")
+        if self.sigma_max is not None and not self.sigma_max > 0:
+            raise InputError(f"sigma_max is {self.sigma_max}: it must be positive.")
+        if self.method == "gaussian" and (self.rays is not None or self.sigma_max is not None):
+            raise InputError("rays= and sigma_max= belong to method='rays': leave them out for 'gaussian'.")
+
+    def _check_gaussian(self) -> None:
+        if self.sigmas is not None:
+            if self.method == "rays":
+                raise InputError("sigmas= belongs to method='gaussian': 'rays' looks at every strength.")
+            if not len(self.sigmas) or any(not 0 < sigma < float("inf") for sigma in self.sigmas):
+                raise InputError("sigmas must be one or more positive numbers.")
+        if isinstance(self.patience, bool) or not isinstance(self.patience, int) or self.patience < 1:
+            raise InputError(f"patience is {self.patience!r}: it must be a whole number from 1 up.")
+
+    def ldm(
+        self, features: Tensor, weight: Tensor, bias: Tensor | None, *, seed: int, reference: Tensor | None = None
+    ) -> Tensor:
+        """Return the LDM of each row: (N, D), (C, D), (C,) or None -> (N,) in [0, 1]."""
+        if self.method == "gaussian":
+            sigmas = sorted(self.sigmas) if self.sigmas is not None else paper_sigmas()
+            return ldm_by_gaussian(
+                features, weight, bias, sigmas=sigmas, patience=self.patience, seed=seed, reference=reference
+            )
+        rays = self.rays or default_rays(*weight.shape)
+        directions = ray_directions(seed, (rays + 1) // 2, weight, bias)
+        return ldm_by_rays(
+            features, weight, bias, directions=directions, rays=rays, reference=reference, sigma_max=self.sigma_max
+        )
+
+
+@registry.register("ldm")
+@dataclass(frozen=True, kw_only=True)
+class Ldm(Estimator, TopScored):
+    """Rows of the smallest least disagree metric, however much they resemble each other [Cho et al. 2024]."""
+
+    needs = frozenset({"features", "head"})
+    best: ClassVar[Literal["smallest"]] = "smallest"
+
+    def score(self, context: Context) -> Tensor:
+        """Return the least disagree metric."""
+        return noted_ldm(self, context)
+
+
+@registry.register("ldm-s")
+@dataclass(frozen=True, kw_only=True)
+class LdmS(Estimator, Scored):
+    """Rows of small least disagree metric that are spread in the features: LDM-Seeding [Cho et al. 2024]."""
+
+    needs = frozenset({"features", "head"})
+    best: ClassVar[Literal["smallest"]] = "smallest"
+
+    def score(self, context: Context) -> Tensor:
+        """Return the least disagree metric."""
+        return noted_ldm(self, context)
+
+    def choose(self, context: Context, n: int) -> Tensor:
+        """Return the row of least LDM, then rows drawn by their weight and their distance to those picked."""
+        ldm = self.score(context)
+        return seed_rows(
+            Cosine(context.features),
+            n,
+            first=int(ldm.argsort(stable=True)[0]),
+            log_weights=ldm_log_weights(ldm, n),
+            preference=ldm,
+            generator=context.generator,
+        )
+
+
+def noted_ldm(estimator: Estimator, context: Context) -> Tensor:
+    """Return the candidates' LDM, and leave it in the context's notes."""
+    seed = fork(context.generator)
+    ldm = estimator.ldm(context.features, context.weight, context.bias, seed=seed)
+    context.notes["ldm"] = ldm
+    return ldm

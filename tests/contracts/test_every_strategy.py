@@ -1,0 +1,154 @@
+"""The contract over every registered strategy, and proof that each check can fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import pytest
+import torch
+from torch import Tensor
+
+from teeter import checks, strategies
+from teeter.errors import MissingOutputError, StrategyError
+from teeter.strategies import Context, Strategy, TopScored
+
+CHECKS = {check.__name__: check for check in checks.CHECKS}
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("name", strategies.names())
+def test_contract(name: str, check: str) -> None:
+    CHECKS[check](strategies.get(name)())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", strategies.names())
+def test_devices_agree(name: str) -> None:
+    checks.devices_agree(strategies.get(name)())
+
+
+@pytest.mark.parametrize("name", strategies.names())
+def test_says_what_it_does_and_what_it_needs(name: str) -> None:
+    cls = strategies.get(name)
+    assert (cls.__doc__ or "").strip().endswith((".", "]."))
+    assert isinstance(cls.needs, frozenset)
+    assert cls().name == name
+
+
+class First(Strategy):
+    """The first rows: as plain as a strategy can be."""
+
+    needs = frozenset({"features"})
+
+    def choose(self, context: Context, n: int) -> Tensor:
+        return torch.arange(n)
+
+
+class Twice(First):
+    def choose(self, context: Context, n: int) -> Tensor:
+        return torch.zeros(n, dtype=torch.int64)
+
+
+class Beyond(First):
+    def choose(self, context: Context, n: int) -> Tensor:
+        return torch.arange(n) + len(context) - n + 1
+
+
+class Unseeded(First):
+    def choose(self, context: Context, n: int) -> Tensor:
+        return torch.randperm(len(context))[:n]
+
+
+class ReadsRowNumbers(First):
+    def choose(self, context: Context, n: int) -> Tensor:
+        return torch.from_numpy(context.candidates.copy()).argsort()[:n]
+
+
+class Meddler(First):
+    def choose(self, context: Context, n: int) -> Tensor:
+        context.features.mul_(2)
+        return torch.arange(n)
+
+
+class Undeclared(First):
+    needs = frozenset({"logits"})
+
+    def choose(self, context: Context, n: int) -> Tensor:
+        return context.features[:, 0].argsort()[:n]
+
+
+class Understated(First):
+    needs = frozenset()
+
+    def choose(self, context: Context, n: int) -> Tensor:
+        return context.logits[:, 0].argsort()[:n]
+
+
+@dataclass
+class Forgetful(First):
+    calls: list[int] = field(default_factory=list)
+
+    def choose(self, context: Context, n: int) -> Tensor:
+        self.calls.append(n)
+        return (torch.arange(n) + len(self.calls)) % len(context)
+
+
+class ByPosition(TopScored):
+    """Scores that tell copies apart."""
+
+    needs = frozenset({"features"})
+    best: ClassVar = "smallest"
+
+    def score(self, context: Context) -> Tensor:
+        return torch.arange(len(context))
+
+
+@pytest.fixture(autouse=True)
+def untouched_random_state() -> Iterator[None]:
+    before = torch.random.get_rng_state()
+    yield
+    torch.random.set_rng_state(before)
+
+
+def test_a_plain_strategy_passes() -> None:
+    checks.check_strategy(First())
+
+
+@pytest.mark.parametrize(
+    ("broken", "check"),
+    [
+        (Twice(), "picks_are_different_candidates"),
+        (Beyond(), "picks_are_different_candidates"),
+        (Unseeded(), "the_same_seed_gives_the_same_picks"),
+        (Forgetful(), "the_same_seed_gives_the_same_picks"),
+        (ReadsRowNumbers(), "renumbering_the_pool_renumbers_the_picks"),
+        (Meddler(), "what_is_given_stays_as_it_was"),
+        (ByPosition(), "copies_do_not_confuse"),
+    ],
+)
+def test_a_broken_strategy_is_found(broken: Strategy, check: str) -> None:
+    with pytest.raises(StrategyError, match=type(broken).__name__):
+        CHECKS[check](broken)
+    with pytest.raises(StrategyError, match=type(broken).__name__):
+        checks.check_strategy(broken)
+
+
+@pytest.mark.parametrize("broken", [Undeclared(), Understated()])
+def test_needs_that_are_not_declared_are_found(broken: Strategy) -> None:
+    with pytest.raises(MissingOutputError, match="without declaring"):
+        checks.declared_needs_suffice(broken)
+
+
+def test_a_need_that_is_not_refused_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Strategy, "_ready", lambda self, context: context)
+    with pytest.raises(StrategyError, match="without the features"):
+        checks.missing_outputs_are_named(First())
+
+
+def test_needs_nobody_can_fill_are_refused() -> None:
+    with pytest.raises(StrategyError, match="telepathy"):
+
+        class Psychic(First):
+            needs = frozenset({"telepathy"})

@@ -1,0 +1,100 @@
+"""Algorithm 1, to the letter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+
+import teeter
+from cases import Case, make_case
+from reference import ldm as literal
+from teeter.kernels.ldm import paper_sigmas
+from teeter.seeds import normal, stream
+
+
+def supply(seed: int, k: int, case: Case) -> Iterator[literal.Direction]:
+    generator = stream(seed, "gaussian", k)
+    cpu = torch.device("cpu")
+    while True:
+        move = normal(tuple(case.weight.shape), generator, cpu).double().numpy()
+        yield move, normal((len(case.weight),), generator, cpu).double().numpy()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_is_algorithm_1_for_a_single_row(seed: int) -> None:
+    case = make_case(50, 4, 3, seed=seed)
+    sigmas = [0.01, 0.03, 0.1, 0.3, 1.0]
+    features, weight, bias = case.arrays()
+    expected = literal.algorithm_1(
+        features[0], weight, bias, features, draws=[supply(seed, k, case) for k in range(5)], sigmas=sigmas, patience=10
+    )
+    found = teeter.ldm(
+        case.features[:1], *case.head(), reference=case.features, method="gaussian", sigmas=sigmas, seed=seed
+    )
+    assert float(found[0]) == pytest.approx(expected, abs=1e-12)
+
+
+def test_rows_share_the_draws() -> None:
+    case = make_case(40, 4, 3)
+    found = torch.as_tensor(teeter.ldm(case.features, *case.head(), method="gaussian", sigmas=[0.5], patience=3))
+    flipped_together = found[found < 1]
+    assert len(flipped_together) > 0
+    assert bool((flipped_together * 40 >= 1).all())
+    own_draws = teeter.ldm(
+        case.features, *case.head(), method="gaussian", sigmas=[0.5], patience=3, reference=case.features
+    )
+    assert torch.equal(found, torch.as_tensor(own_draws))
+
+
+def test_the_paper_s_grid() -> None:
+    sigmas = paper_sigmas()
+    assert len(sigmas) == 51
+    assert sigmas[0] == pytest.approx(1e-5)
+    assert sigmas[-1] == pytest.approx(1)
+    assert np.diff(np.log10(sigmas)) == pytest.approx(np.full(50, 0.1))
+
+
+def test_the_head_s_scale_matters_to_algorithm_1() -> None:
+    case = make_case(100, 4, 3)
+    assert case.bias is not None
+    plain = torch.as_tensor(teeter.ldm(case.features, *case.head(), method="gaussian", sigmas=[0.1]))
+    scaled = torch.as_tensor(
+        teeter.ldm(case.features, case.weight * 100, case.bias * 100, method="gaussian", sigmas=[0.1])
+    )
+    assert float(plain.mean()) < float(scaled.mean())
+
+
+def test_rays_are_at_least_as_tight() -> None:
+    case = make_case(300, 16, 5)
+    gaussian = torch.as_tensor(teeter.ldm(case.features, *case.head(), method="gaussian"))
+    assert float(torch.as_tensor(teeter.ldm(case.features, *case.head())).mean()) <= float(gaussian.mean())
+
+
+def test_more_patience_is_tighter_on_average() -> None:
+    case = make_case(200, 8, 4)
+    means = [
+        float(torch.as_tensor(teeter.ldm(case.features, *case.head(), method="gaussian", patience=p)).mean())
+        for p in (1, 5, 30)
+    ]
+    assert means[0] > means[1] > means[2]
+
+
+@pytest.mark.parametrize("size", [1, 1 << 30])
+def test_chunk_size_changes_nothing(size: int) -> None:
+    case = make_case(500, 8, 4)
+    plain = teeter.ldm(case.features, *case.head(), method="gaussian", sigmas=[0.01, 0.1])
+    with teeter.working_memory(size):
+        chunked = teeter.ldm(case.features, *case.head(), method="gaussian", sigmas=[0.01, 0.1])
+    assert torch.equal(torch.as_tensor(plain), torch.as_tensor(chunked))
+
+
+@pytest.mark.gpu
+def test_gpu_equals_cpu_on_the_same_draws() -> None:
+    case = make_case(400, 16, 5)
+    with teeter.portable():
+        cpu = torch.as_tensor(teeter.ldm(case.features, *case.head(), method="gaussian"))
+        gpu = torch.as_tensor(teeter.ldm(case.features.cuda(), *case.head(), method="gaussian", device="cuda"))
+    assert float((cpu - gpu.cpu()).abs().max()) <= 2.5 / 400

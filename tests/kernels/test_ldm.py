@@ -1,0 +1,298 @@
+"""LDM by rays against the definition, and every property that it promises."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+import teeter
+from cases import Case, drawn, make_case, with_mirrors
+from reference import ldm as literal
+from teeter.kernels.ldm import default_rays, flip_rates, ldm_by_rays, paper_sigmas
+from teeter.seeds import stream
+
+
+def by_rays(case: Case, directions: object, **options: object) -> Tensor:
+    return ldm_by_rays(case.features, *case.head(), directions=directions, **options)
+
+
+def literally(case: Case, directions: object, *, rays: int | None = None, **options: object) -> np.ndarray:
+    features, weight, bias = case.arrays()
+    options.setdefault("reference", features)
+    return literal.along_directions(features, weight, bias, with_mirrors(directions, rays), **options)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("classes", [2, 3, 5])
+@pytest.mark.parametrize("seed", range(3))
+def test_is_the_least_disagreement_along_every_direction(seed: int, classes: int, bias: bool) -> None:
+    case = make_case(classes=classes, seed=seed, bias=bias)
+    directions = drawn(seed, 3, case)
+    np.testing.assert_allclose(by_rays(case, directions), literally(case, directions), atol=1e-12)
+
+
+@given(
+    rows=st.integers(1, 12),
+    width=st.integers(2, 4),
+    classes=st.integers(2, 4),
+    seed=st.integers(0, 10**6),
+    bias=st.booleans(),
+)
+def test_is_the_definition_for_any_shape(rows: int, width: int, classes: int, seed: int, bias: bool) -> None:
+    case = make_case(rows, width, classes, seed=seed, bias=bias)
+    directions = drawn(seed, 2, case)
+    np.testing.assert_allclose(by_rays(case, directions), literally(case, directions), atol=1e-12)
+
+
+def test_measures_disagreement_on_other_reference_rows() -> None:
+    case, others = make_case(seed=1), make_case(40, seed=2)
+    directions = drawn(0, 3, case)
+    found = by_rays(case, directions, reference=others.features)
+    np.testing.assert_allclose(found, literally(case, directions, reference=others.features.numpy()), atol=1e-12)
+    assert found.min() < 1 / len(case.features), "a reference without the row itself can disagree less"
+
+
+def test_the_candidates_as_reference_are_the_default() -> None:
+    case = make_case(300, 5, 4)
+    directions = drawn(0, 20, case)
+    assert torch.equal(by_rays(case, directions), by_rays(case, directions, reference=case.features))
+
+
+@pytest.mark.parametrize("sigma_max", [0.05, 0.3, 2.0])
+def test_sigma_max_discards_stronger_changes(sigma_max: float) -> None:
+    case = make_case(seed=4)
+    directions = drawn(4, 3, case)
+    found = by_rays(case, directions, sigma_max=sigma_max)
+    np.testing.assert_allclose(found, literally(case, directions, sigma_max=sigma_max), atol=1e-12)
+
+
+def test_rows_on_a_boundary_flip_at_once() -> None:
+    features = torch.tensor([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [-1.0, 3.0]], dtype=torch.float64)
+    case = Case(features, torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, -5.0]], dtype=torch.float64), None)
+    directions = drawn(3, 4, case)
+    rates = flip_rates(*vars(case).values(), directions)
+    assert bool(torch.isinf(rates[:, 0]).any())
+    np.testing.assert_allclose(by_rays(case, directions), literally(case, directions), atol=1e-12)
+
+
+def test_a_zero_row_under_a_head_without_bias_never_flips() -> None:
+    case = make_case(bias=False)
+    case.features[5] = 0
+    assert by_rays(case, drawn(0, 8, case))[5] == 1
+
+
+def test_copies_share_the_larger_count() -> None:
+    case = make_case(40, 7, 3)
+    case.features[20:] = case.features[:20].clone()
+    directions = drawn(0, 16, case)
+    found = by_rays(case, directions)
+    assert torch.equal(found[:20], found[20:])
+    assert found.min() >= 2 / 40
+    np.testing.assert_allclose(found, literally(case, directions), atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("rows", "width", "classes"), [(1037, 61, 10), (777, 33, 3), (400, 128, 7)])
+def test_copies_are_equal_wherever_they_stand(rows: int, width: int, classes: int, dtype: torch.dtype) -> None:
+    case = make_case(rows, width, classes)
+    features = case.features.to(dtype)
+    half = rows // 2
+    features[half : 2 * half] = features[:half].clone()
+    found = teeter.ldm(features, case.weight.to(dtype), rays=64)
+    assert torch.equal(torch.as_tensor(found[:half]), torch.as_tensor(found[half : 2 * half]))
+
+
+@pytest.mark.parametrize("sigmas", [[0.01, 0.1, 1.0], paper_sigmas()])
+def test_is_at_most_any_grid_on_the_same_directions(sigmas: list[float]) -> None:
+    case = make_case(60, 4, 4, seed=7)
+    directions = drawn(7, 4, case)
+    grid = literal.on_a_grid(*case.arrays(), with_mirrors(directions), sigmas)
+    assert (by_rays(case, directions).numpy() <= grid + 1e-12).all()
+
+
+def test_meets_the_grid_as_the_grid_is_refined() -> None:
+    case = make_case(30, 3, 3, seed=8)
+    directions = drawn(8, 3, case)
+    found = by_rays(case, directions).numpy()
+    gaps = []
+    for steps in (10, 100, 3000):
+        grid = literal.on_a_grid(*case.arrays(), with_mirrors(directions), list(np.geomspace(1e-4, 1e3, steps)))
+        gaps.append(float((grid - found).mean()))
+    assert gaps[0] > gaps[1] > gaps[2]
+    assert gaps[2] < 0.002
+
+
+@given(seed=st.integers(0, 10**6), rays=st.integers(1, 40))
+def test_more_rays_never_raise_a_value(seed: int, rays: int) -> None:
+    case = make_case(50, 4, 3, seed=seed)
+    fewer = teeter.ldm(case.features, *case.head(), rays=rays, seed=seed)
+    more = teeter.ldm(case.features, *case.head(), rays=2 * rays, seed=seed)
+    assert bool((torch.as_tensor(more) <= torch.as_tensor(fewer)).all())
+
+
+def test_an_odd_count_drops_the_last_mirror() -> None:
+    case = make_case(60, 3, 3)
+    for rays in (1, 3, 5):
+        directions = drawn(0, (rays + 1) // 2, case)
+        found = teeter.ldm(case.features, *case.head(), rays=rays)
+        np.testing.assert_allclose(found, literally(case, directions, rays=rays), atol=1e-12)
+
+
+def test_the_first_rays_stay_the_same_when_there_are_more() -> None:
+    case = make_case()
+    for (few, few_shifts), (many, many_shifts) in zip(drawn(5, 20, case), drawn(5, 33, case), strict=False):
+        assert torch.equal(few, many[: len(few)])
+        assert few_shifts is not None
+        assert many_shifts is not None
+        assert torch.equal(few_shifts, many_shifts[: len(few)])
+
+
+@pytest.mark.parametrize("factor", [1e-3, 0.37, 8.0, 1e4])
+def test_scaling_the_head_changes_nothing(factor: float) -> None:
+    case = make_case(200, 6, 4)
+    assert case.bias is not None
+    plain = teeter.ldm(case.features, case.weight, case.bias)
+    np.testing.assert_array_equal(plain, teeter.ldm(case.features, case.weight * factor, case.bias * factor))
+
+
+def test_reordering_rows_reorders_values() -> None:
+    case = make_case(1001, 37, 5)
+    order = torch.randperm(1001, generator=torch.Generator().manual_seed(0))
+    features = case.features.float()
+    plain = teeter.ldm(features, case.weight.float(), rays=64)
+    assert torch.equal(
+        torch.as_tensor(plain)[order], torch.as_tensor(teeter.ldm(features[order], case.weight.float(), rays=64))
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("size", [1, 10_000, 300_000, 1 << 40])
+def test_chunk_size_changes_nothing(size: int, dtype: torch.dtype) -> None:
+    case = make_case(1003, 29, 6)
+    arguments = [tensor.to(dtype) for tensor in vars(case).values()]
+    plain = teeter.ldm(*arguments, rays=70)
+    with teeter.working_memory(size):
+        assert torch.equal(torch.as_tensor(plain), torch.as_tensor(teeter.ldm(*arguments, rays=70)))
+        apart = teeter.ldm(*arguments, rays=70, reference=arguments[0])
+    assert torch.equal(torch.as_tensor(plain), torch.as_tensor(apart))
+
+
+def test_threads_change_nothing() -> None:
+    case = make_case(30_000, 8, 3)
+    features, weight = case.features.float(), case.weight.float()
+    before = torch.get_num_threads()
+    answers = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        answers.append(torch.as_tensor(teeter.ldm(features, weight, rays=40)))
+    torch.set_num_threads(before)
+    assert torch.equal(*answers)
+
+
+def test_float32_is_close_to_float64() -> None:
+    case = make_case(500, 20, 5)
+    exact = torch.as_tensor(teeter.ldm(*vars(case).values(), rays=128))
+    single = torch.as_tensor(teeter.ldm(*[t.float() for t in vars(case).values()], rays=128))
+    assert single.dtype == torch.float32
+    assert float((exact - single).abs().max()) <= 2.5 / 500
+
+
+def test_rays_left_out_means_512_or_1024() -> None:
+    assert default_rays(10, 128) == 512
+    assert default_rays(200, 2048) == 1024
+    assert default_rays(10, 2000) == 512
+    case = make_case(30)
+    np.testing.assert_array_equal(teeter.ldm(*vars(case).values()), teeter.ldm(*vars(case).values(), rays=512))
+
+
+def disc(seed: int, rows: int, true_ldm: float) -> tuple[Tensor, Tensor, float]:
+    """A row at the angle ``true_ldm * pi`` and a uniform disc, a head with the boundary y = 0, the wedge's share."""
+    generator = stream(seed, "disc")
+    radius = torch.rand(rows, generator=generator, dtype=torch.float64).sqrt()
+    angle = 2 * torch.pi * torch.rand(rows, generator=generator, dtype=torch.float64)
+    target = torch.tensor([[np.cos(true_ldm * np.pi), np.sin(true_ldm * np.pi)]], dtype=torch.float64)
+    points = torch.stack([radius * angle.cos(), radius * angle.sin()], dim=1)
+    in_wedge = (angle % torch.pi) < true_ldm * torch.pi
+    return (
+        torch.cat([target, points]),
+        torch.tensor([[0.0, 0.0], [0.0, 1.0]], dtype=torch.float64),
+        float(in_wedge.double().mean()),
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_meets_the_truth_in_the_paper_s_two_dimensions(seed: int) -> None:
+    M, truth = 20_000, 0.01
+    rows, weight, share = disc(seed, M, truth)
+    found = float(teeter.ldm(rows[:1], weight, reference=rows[1:], seed=seed)[0])
+    assert abs(found - share) <= 2 / M
+    assert abs(share - truth) <= 3 * np.sqrt(truth * (1 - truth) / M)
+
+
+def test_the_error_falls_with_reference_rows_and_rays() -> None:
+    truth = 0.03
+
+    def mean_error(M: int, rays: int) -> float:
+        errors = []
+        for seed in range(40):
+            rows, weight, _ = disc(seed, M, truth)
+            errors.append(abs(float(teeter.ldm(rows[:1], weight, reference=rows[1:], rays=rays, seed=seed)[0]) - truth))
+        return float(np.mean(errors))
+
+    by_rows = [mean_error(M, 64) for M in (100, 1000, 10_000)]
+    by_count = [mean_error(1000, rays) for rays in (1, 4, 64)]
+    assert by_rows[0] > by_rows[1] > by_rows[2]
+    assert by_count[0] > by_count[1] >= by_count[2]
+
+
+def test_the_order_of_true_values_is_kept() -> None:
+    truths = torch.linspace(0.02, 0.45, 12, dtype=torch.float64)
+    targets = torch.stack([(truths * torch.pi).cos(), (truths * torch.pi).sin()], dim=1)
+    rows, weight, _ = disc(0, 20_000, 0.01)
+    found = torch.as_tensor(teeter.ldm(targets, weight, reference=rows[1:]))
+    assert bool((found.diff() > 0).all())
+    assert float((found - truths).abs().max()) < 0.01
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("rows", "width", "classes"), [(500, 32, 5), (3000, 128, 10), (777, 300, 40)])
+def test_gpu_equals_cpu_on_the_same_directions(rows: int, width: int, classes: int) -> None:
+    case = make_case(rows, width, classes)
+    arguments = [tensor.float() for tensor in vars(case).values()]
+    with teeter.portable():
+        cpu = torch.as_tensor(teeter.ldm(*arguments, rays=100))
+        gpu = torch.as_tensor(teeter.ldm(*[a.cuda() for a in arguments], rays=100))
+        double = torch.as_tensor(teeter.ldm(*[t.cuda() for t in vars(case).values()], rays=100))
+    assert gpu.is_cuda
+    assert float((cpu - gpu.cpu()).abs().max()) <= 2.5 / rows
+    assert float((double.cpu() - cpu).abs().max()) <= 2.5 / rows
+
+
+@pytest.mark.gpu
+def test_gpu_s_coarse_noise_gives_the_same_order() -> None:
+    case = make_case(4000, 512, 10)
+    arguments = [tensor.float().cuda() for tensor in vars(case).values()]
+    coarse, again = teeter.ldm(*arguments), teeter.ldm(*arguments)
+    fine = teeter.ldm(*[a.double() for a in arguments])
+    assert torch.equal(torch.as_tensor(coarse), torch.as_tensor(again))
+    difference = torch.as_tensor(coarse).double() - torch.as_tensor(fine)
+    assert abs(float(difference.mean())) < 0.002
+    ranks = torch.stack([torch.as_tensor(v).double().argsort().argsort().double() for v in (coarse, fine)])
+    assert float(torch.corrcoef(ranks)[0, 1]) > 0.999
+
+
+@pytest.mark.gpu
+def test_gpu_keeps_the_properties() -> None:
+    case = make_case(2000, 64, 7)
+    features, weight = case.features.float().cuda(), case.weight.float().cuda()
+    features[1000:] = features[:1000].clone()
+    plain = torch.as_tensor(teeter.ldm(features, weight, rays=100))
+    assert torch.equal(plain[:1000], plain[1000:])
+    assert bool((torch.as_tensor(teeter.ldm(features, weight, rays=200)) <= plain).all())
+    with teeter.working_memory(4_000_000):
+        chunked = torch.as_tensor(teeter.ldm(features, weight, rays=100))
+    assert float((chunked - plain).abs().max()) <= 4 / 2000

@@ -1,0 +1,106 @@
+"""Outputs: what fits is taken as it is, what does not is refused in a sentence."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from teeter import Outputs
+from teeter.errors import InputError
+
+RNG = np.random.default_rng(0)
+FEATURES, WEIGHT, BIAS = RNG.normal(size=(20, 5)), RNG.normal(size=(3, 5)), RNG.normal(size=3)
+LOGITS = FEATURES @ WEIGHT.T + BIAS
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "nothing tells of any row"),
+        ({"weight": WEIGHT}, "nothing tells of any row"),
+        ({"logits": LOGITS[0]}, r"logits has shape \(3,\): it should be \(rows, classes\)"),
+        ({"logits": LOGITS, "features": FEATURES[:7]}, "logits has 20 rows and features has 7"),
+        ({"logits": LOGITS[:, :1]}, "logits has 1 class: at least 2 are needed"),
+        ({"features": FEATURES, "weight": WEIGHT[:1]}, "weight has 1 class"),
+        ({"features": FEATURES, "weight": WEIGHT.T}, "features has 5 columns and weight has 3"),
+        ({"features": FEATURES, "weight": WEIGHT, "bias": BIAS[:2]}, "weight has 3 classes and bias has 2"),
+        ({"features": FEATURES, "bias": BIAS}, "A bias without a weight"),
+        ({"features": FEATURES, "weight": WEIGHT, "bias": BIAS[None]}, r"bias has shape \(1, 3\)"),
+        ({"posterior_logits": LOGITS}, "posterior_logits has shape"),
+        ({"posterior_logits": LOGITS[None][:0]}, "holds no sample"),
+        ({"features": FEATURES[:, :0]}, "features has no columns"),
+        ({"features": np.array([["a", "b"]])}, "numbers are needed"),
+        ({"features": [[1.0, 2.0], [1.0]]}, "rows differ in length"),
+        ({"features": FEATURES.astype(complex)}, "real numbers are needed"),
+        ({"features": FEATURES > 0}, "real numbers are needed"),
+        ({"features": FEATURES, "weight": WEIGHT, "logits": LOGITS + 9}, "logits differ from features @ weight.T"),
+    ],
+)
+def test_what_does_not_fit_is_refused(given: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Outputs(**given)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("name", ["logits", "features", "posterior_logits"])
+def test_not_a_number_is_refused_with_its_row(name: str, bad: float) -> None:
+    array = {"logits": LOGITS, "features": FEATURES, "posterior_logits": np.stack([LOGITS] * 13)}[name].copy()
+    array[11, 1] = bad
+    with pytest.raises(InputError, match=f"{name} has NaN or infinity in 1 of {len(array)} rows, first in row 11"):
+        Outputs(**{name: array})
+
+
+def test_numpy_is_shared_not_copied() -> None:
+    features = FEATURES.astype(np.float32)
+    held = Outputs(features=features).features
+    assert held is not None
+    assert held.data_ptr() == features.ctypes.data
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int8, np.uint8, np.uint16, np.int64, ">f4"])
+def test_other_numbers_become_float32(dtype: object) -> None:
+    array = np.arange(12).reshape(4, 3).astype(dtype)
+    array.flags.writeable = False
+    held = Outputs(logits=array).logits
+    assert held is not None
+    assert held.dtype == torch.float32
+    assert held.tolist() == array.tolist()
+
+
+def test_float64_stays_and_mixed_precision_meets_there() -> None:
+    outputs = Outputs(features=FEATURES, weight=WEIGHT.astype(np.float32))
+    there = outputs.to(torch.device("cpu"))
+    assert there.features is not None
+    assert there.weight is not None
+    assert there.features.dtype == there.weight.dtype == torch.float64
+
+
+def test_tensors_that_want_gradients_are_let_go() -> None:
+    held = Outputs(logits=torch.zeros(2, 3, requires_grad=True)).logits
+    assert held is not None
+    assert not held.requires_grad
+
+
+def test_logits_follow_from_the_head() -> None:
+    for bias in (BIAS, None):
+        logits = Outputs(features=FEATURES, weight=WEIGHT, bias=bias).with_logits().logits
+        np.testing.assert_allclose(logits, FEATURES @ WEIGHT.T + (0 if bias is None else bias))
+
+
+def test_logits_of_half_precision_models_pass() -> None:
+    rough = torch.from_numpy(LOGITS).to(torch.bfloat16)
+    Outputs(
+        logits=rough, features=torch.from_numpy(FEATURES), weight=torch.from_numpy(WEIGHT), bias=torch.from_numpy(BIAS)
+    )
+
+
+def test_take_keeps_the_head() -> None:
+    outputs = Outputs(LOGITS, FEATURES, WEIGHT, BIAS, np.stack([LOGITS, LOGITS]))
+    some = outputs.take(np.array([4, 2]))
+    assert (len(outputs), len(some), some.n_classes) == (20, 2, 3)
+    np.testing.assert_array_equal(some.logits, LOGITS[[4, 2]])
+    np.testing.assert_array_equal(some.features, FEATURES[[4, 2]])
+    np.testing.assert_array_equal(some.weight, WEIGHT)
+    assert some.posterior_logits is not None
+    assert some.posterior_logits.shape == (2, 2, 3)

@@ -1,0 +1,84 @@
+"""What the base class does for every strategy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from teeter.checks import example_context
+from teeter.errors import InputError, MissingOutputError, StrategyError
+from teeter.models.outputs import Outputs
+from teeter.strategies import Context, Strategy, get
+
+
+class Fixed(Strategy):
+    """Answers what it was told to."""
+
+    needs = frozenset()
+
+    def __init__(self, answer: object) -> None:
+        self.answer = answer
+
+    def choose(self, context: Context, n: int) -> Tensor:
+        return self.answer
+
+
+def test_positions_become_rows() -> None:
+    context = replace(example_context(3), candidates=np.array([70, 50, 60]))
+    assert Fixed(torch.tensor([2, 0])).select(context, 2).tolist() == [60, 70]
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (torch.tensor([0, 0]), "position 0 more than once"),
+        (torch.tensor([0, 3]), "outside 0 to 2"),
+        (torch.tensor([-1, 1]), "outside 0 to 2"),
+        (torch.tensor([0]), "asked for 2"),
+        (torch.tensor([0.0, 1.0]), "float32"),
+    ],
+)
+def test_wrong_answers_are_refused(answer: Tensor, message: str) -> None:
+    with pytest.raises(StrategyError, match=message):
+        Fixed(answer).select(example_context(3), 2)
+
+
+@pytest.mark.parametrize(
+    ("n", "message"),
+    [
+        (61, "Cannot pick 61 of 60 candidates: ask for 1 to 60"),
+        (0, "ask for 1 to 60"),
+        (1.5, "whole number"),
+        (True, "whole number"),
+    ],
+)
+def test_wrong_requests_are_refused(n: object, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        get("random")().select(example_context(), n)
+
+
+def test_numpy_counts_are_whole_numbers() -> None:
+    assert len(get("random")().select(example_context(), np.int64(3))) == 3
+
+
+def test_what_is_missing_is_named() -> None:
+    context = replace(example_context(), outputs=Outputs(logits=torch.zeros(60, 4)))
+    with pytest.raises(MissingOutputError, match="ldm-s needs features, and this model gives none"):
+        get("ldm-s")().select(context, 3)
+
+
+def test_logits_follow_from_features_and_head() -> None:
+    full = example_context()
+    headless = replace(full, outputs=Outputs(features=full.features, weight=full.weight, bias=full.bias))
+    for name in ("entropy", "margin", "least-confidence"):
+        assert get(name)().select(headless, 9).tolist() == get(name)().select(example_context(), 9).tolist()
+
+
+def test_an_empty_pool_has_nothing_to_pick() -> None:
+    context = replace(example_context(), candidates=np.arange(0), outputs=Outputs(logits=torch.zeros(0, 4)))
+    with pytest.raises(InputError, match="empty pool"):
+        get("random")().select(context, 1)

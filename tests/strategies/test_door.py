@@ -1,0 +1,123 @@
+"""The front door: NumPy for NumPy, tensors for tensors, and a sentence for everything that does not fit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import teeter
+from teeter import Outputs
+from teeter.errors import InputError, UnknownNameError
+
+RNG = np.random.default_rng(0)
+FEATURES = RNG.normal(size=(30, 4)).astype(np.float32)
+WEIGHT = RNG.normal(size=(3, 4)).astype(np.float32)
+BIAS = RNG.normal(size=3).astype(np.float32)
+
+
+def test_numpy_in_numpy_out() -> None:
+    found = teeter.ldm(FEATURES, WEIGHT, BIAS)
+    assert isinstance(found, np.ndarray)
+    assert found.dtype == np.float32
+    assert found.shape == (30,)
+    assert ((found > 0) & (found <= 1)).all()
+
+
+def test_tensor_in_tensor_out() -> None:
+    found = teeter.ldm(torch.from_numpy(FEATURES), torch.from_numpy(WEIGHT), torch.from_numpy(BIAS))
+    assert isinstance(found, torch.Tensor)
+    np.testing.assert_array_equal(found, teeter.ldm(FEATURES, WEIGHT, BIAS, device="cpu"))
+
+
+def test_the_seed_decides() -> None:
+    first, second = teeter.ldm(FEATURES, WEIGHT, rays=4), teeter.ldm(FEATURES, WEIGHT, rays=4, seed=1)
+    np.testing.assert_array_equal(first, teeter.ldm(FEATURES, WEIGHT, rays=4, seed=np.int64(0)))
+    assert not np.array_equal(first, second)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((FEATURES[:0], WEIGHT), {}, "empty pool"),
+        ((FEATURES, WEIGHT[:1]), {}, "at least 2"),
+        ((FEATURES, WEIGHT[:, :3]), {}, "features has 4 columns and weight has 3"),
+        ((FEATURES, WEIGHT, BIAS[:2]), {}, "weight has 3 classes and bias has 2"),
+        ((FEATURES * np.nan, WEIGHT), {}, "NaN or infinity in 30 of 30 rows"),
+        ((FEATURES, WEIGHT * np.inf), {}, "weight has NaN or infinity"),
+        ((FEATURES, WEIGHT), {"reference": FEATURES[:, :2]}, "reference has 2 columns and features has 4"),
+        ((FEATURES, WEIGHT), {"reference": FEATURES[:0]}, "reference has no rows"),
+        ((FEATURES, WEIGHT), {"reference": FEATURES * np.nan}, "reference has NaN or infinity"),
+        ((FEATURES, WEIGHT), {"reference": FEATURES[0]}, "reference has shape"),
+        ((FEATURES, WEIGHT), {"seed": 1.5}, "The seed is 1.5"),
+        ((FEATURES, WEIGHT), {"method": "exact"}, "No estimator is called 'exact'"),
+        ((FEATURES, WEIGHT), {"device": "abacus"}, "No device is called 'abacus'"),
+        ((FEATURES, WEIGHT), {"rays": -1}, "Cannot follow -1 rays"),
+    ],
+)
+def test_what_does_not_fit_is_refused(arguments: tuple[object, ...], options: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        teeter.ldm(*arguments, **options)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_named() -> None:
+    with pytest.raises(InputError, match="sees no GPU here"):
+        teeter.ldm(FEATURES, WEIGHT, device="cuda")
+
+
+def test_select_answers_rows() -> None:
+    rows = teeter.select("ldm-s", Outputs(features=FEATURES, weight=WEIGHT, bias=BIAS), 5)
+    assert rows.dtype == np.int64
+    assert rows.shape == (5,)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"labels": [0, 1]}, "30 labelled rows and 2 labels"),
+        ({"labels": np.full(30, 3)}, "labels run from 3 to 3: classes are 0 to 2"),
+        ({"labels": np.full(30, -1)}, "labels run from -1"),
+        ({"labels": np.full(30, 0.5)}, "whole numbers are needed"),
+        ({"labels": np.zeros((30, 2), int)}, r"labels has shape \(30, 2\)"),
+        ({"colour": "red"}, "random has no option 'colour'. It has none."),
+        ({"seed": "x"}, "The seed is 'x'"),
+    ],
+)
+def test_select_refuses(options: dict[str, object], message: str) -> None:
+    outputs = Outputs(features=FEATURES, weight=WEIGHT, bias=BIAS)
+    with pytest.raises(InputError, match=message):
+        teeter.select("random", outputs, 3, labelled=outputs, **options)
+
+
+def test_an_unknown_strategy_gets_a_hint() -> None:
+    with pytest.raises(UnknownNameError, match=r"No strategy is called 'lmd-s'. Did you mean 'ldm-s'\?"):
+        teeter.select("lmd-s", Outputs(features=FEATURES), 3)
+
+
+def test_a_plain_array_is_told_about_outputs() -> None:
+    with pytest.raises(InputError, match=r"wrap what the model gives in teeter.Outputs"):
+        teeter.select("random", FEATURES, 3)
+
+
+def test_scores_refuse_strategies_without_scores() -> None:
+    with pytest.raises(InputError, match="seeding-l2 picks rows together"):
+        teeter.scores("seeding-l2", Outputs(features=FEATURES))
+
+
+def test_a_made_strategy_takes_no_options() -> None:
+    made = teeter.strategies.get("ldm")()
+    outputs = Outputs(features=FEATURES, weight=WEIGHT)
+    assert len(teeter.select(made, outputs, 3)) == 3
+    with pytest.raises(InputError, match="ldm is made already"):
+        teeter.select(made, outputs, 3, rays=4)
+
+
+@pytest.mark.gpu
+def test_numpy_goes_to_the_gpu_and_comes_back() -> None:
+    found = teeter.ldm(FEATURES, WEIGHT, BIAS)
+    assert isinstance(found, np.ndarray)
+    on_gpu = teeter.ldm(torch.from_numpy(FEATURES), torch.from_numpy(WEIGHT), torch.from_numpy(BIAS), device="cuda")
+    assert isinstance(on_gpu, torch.Tensor)
+    assert not on_gpu.is_cuda
+    np.testing.assert_array_equal(found, on_gpu)
