@@ -2,13 +2,59 @@
 
 from __future__ import annotations
 
-from teeter import strategies
-from teeter.arrays import working_memory
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from teeter.errors import TeeterError
-from teeter.models.outputs import Outputs
-from teeter.seeds import portable
-from teeter.strategies.door import ldm, scores, select
+from teeter.version import __version__
 
-__all__ = ["Outputs", "TeeterError", "ldm", "portable", "scores", "select", "strategies", "working_memory"]
+if TYPE_CHECKING:
+    from teeter import strategies
+    from teeter.arrays import working_memory
+    from teeter.learner import Learner
+    from teeter.models.observe import observe
+    from teeter.models.outputs import Outputs
+    from teeter.seeds import portable
+    from teeter.strategies.door import ldm, scores, select
+    from teeter.training import Training
 
-__version__ = "0.1.0"
+__all__ = [
+    "Learner",
+    "Outputs",
+    "TeeterError",
+    "Training",
+    "__version__",
+    "ldm",
+    "observe",
+    "portable",
+    "scores",
+    "select",
+    "strategies",
+    "working_memory",
+]
+
+_HOMES = {
+    "Learner": "teeter.learner",
+    "Outputs": "teeter.models.outputs",
+    "Training": "teeter.training",
+    "ldm": "teeter.strategies.door",
+    "observe": "teeter.models.observe",
+    "portable": "teeter.seeds",
+    "scores": "teeter.strategies.door",
+    "select": "teeter.strategies.door",
+    "working_memory": "teeter.arrays",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used, so that `teeter --help` need not wait for torch."""
+    if name == "strategies":
+        return import_module("teeter.strategies")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'teeter' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -114,6 +114,10 @@ def _named_device(device: torch.device | str) -> torch.device:
         raise InputError(f"No device is called {device!r}: try 'cpu', 'cuda' or 'cuda:1'.") from None
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise InputError(f"Cannot use {str(device)!r}: torch {torch.__version__} sees no GPU here. Try device='cpu'.")
+    try:
+        torch.zeros(1, device=chosen).cpu()
+    except (RuntimeError, AssertionError, NotImplementedError):
+        raise InputError(f"Cannot use {str(device)!r}: torch {torch.__version__} has no such device here.") from None
     return chosen
 
 

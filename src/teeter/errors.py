@@ -6,6 +6,7 @@ TeeterError
 │   ├── MissingOutputError   a strategy needs what the model did not give
 │   └── FileError            a file cannot be read, or does not hold what is needed
 ├── StrategyError            a strategy broke its contract (also a RuntimeError)
+├── TrainingError            a model cannot be trained so (also a RuntimeError)
 └── MissingExtraError        an optional library is not installed (also an ImportError)
 """
 
@@ -18,6 +19,7 @@ __all__ = [
     "MissingOutputError",
     "StrategyError",
     "TeeterError",
+    "TrainingError",
     "UnknownNameError",
 ]
 
@@ -44,6 +46,10 @@ class FileError(InputError):
 
 class StrategyError(TeeterError, RuntimeError):
     """A strategy broke its contract: its picks or scores cannot be used."""
+
+
+class TrainingError(TeeterError, RuntimeError):
+    """A model cannot be trained so."""
 
 
 class MissingExtraError(TeeterError, ImportError):

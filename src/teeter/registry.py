@@ -53,6 +53,10 @@ class Registry(Generic[T]):
         except KeyError:
             raise UnknownNameError(f"No {self.kind} is called {name!r}. {did_you_mean(name, self.names())}") from None
 
+    def loaded(self) -> dict[str, type[T]]:
+        """Return the classes that are here without loading a plugin."""
+        return dict(self._classes)
+
     def name_of(self, cls: type) -> str | None:
         """Return the name under which ``cls`` is filed, if it is."""
         return next((name for name, known in self._classes.items() if known is cls), None)

@@ -100,6 +100,11 @@ class Outputs:
             logits = self.features @ self.weight.T
         return self._rebuilt(logits=logits if self.bias is None else logits.add_(self.bias))
 
+    def with_posterior(self, posterior_logits: Tensor) -> Outputs:
+        """Return the same with the logits of several samples: (S, N, C)."""
+        posterior = _checked(posterior_logits, "posterior_logits").to(self.device)
+        return Outputs(self.logits, self.features, self.weight, self.bias, posterior)
+
     def take(self, rows: Tensor | np.ndarray[Any, np.dtype[np.int64]]) -> Outputs:
         """Return the outputs of some rows: positions (K,) -> Outputs of K rows, under the same head."""
         chosen = torch.as_tensor(rows, device=self.device)

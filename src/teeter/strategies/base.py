@@ -114,7 +114,10 @@ class Strategy(ABC):
         """Return the context with everything this strategy needs, or say what is missing."""
         for need in sorted(self.needs - {"labelled"}):
             if not context.outputs.has(need):
-                raise MissingOutputError(f"{self.name} needs {_in_words(need)}, and this model gives none.")
+                raise MissingOutputError(
+                    f"{self.name} needs {_in_words(need)}, and this model gives none. "
+                    f"With what it gives you can use {', '.join(_usable(context))}."
+                )
         if "labelled" in self.needs and context.labelled is None:
             raise MissingOutputError(f"{self.name} needs the outputs of the labelled rows: pass labelled= and labels=.")
         return replace(context, outputs=context.outputs.with_logits()) if "logits" in self.needs else context
@@ -159,11 +162,20 @@ class TopScored(Scored):
     def choose(self, context: Context, n: int) -> Tensor:
         """Return the n best positions, best first."""
         scores = self.score(context)
+        context.notes["score"] = scores
         return scores.argsort(stable=True, descending=self.best == "largest")[:n]
 
 
 registry: Registry[Strategy] = Registry("strategy", group="teeter.strategies")
 """Every strategy by its name; other packages add theirs through the entry-point group ``teeter.strategies``."""
+
+
+def _usable(context: Context) -> list[str]:
+    """Return the strategies that find all they need in a context; plugins are not loaded for it."""
+    have = {need for need in OUTPUTS - {"labelled"} if context.outputs.has(need)}
+    if context.labelled is not None:
+        have.add("labelled")
+    return sorted(name for name, cls in registry.loaded().items() if cls.needs <= have)
 
 
 def _check_request(n: int, rows: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -19,7 +19,7 @@ from teeter.seeds import stream
 from teeter.strategies.base import Context, Scored, Strategy, registry
 from teeter.strategies.least_disagree import Estimator
 
-__all__ = ["context_of", "ldm", "make_strategy", "option_names", "scores", "select"]
+__all__ = ["context_of", "ldm", "make_strategy", "option_names", "scores", "select", "strategy_options"]
 
 
 @overload
@@ -131,7 +131,7 @@ def select(
         device: where to compute; the outputs' own device, or a GPU if they came from NumPy and there is one.
         **options: the strategy's own.
     """
-    chosen = make_strategy(strategy, **options)
+    chosen = make_strategy(strategy, options)
     return chosen.select(context_of(outputs, labelled=labelled, labels=labels, seed=seed, device=device), n)
 
 
@@ -146,7 +146,7 @@ def scores(
     **options: Any,
 ) -> npt.NDArray[np.floating[Any]]:
     """Return the score that ``strategy`` gives each row, (N,); its ``best`` says which end is picked first."""
-    chosen = make_strategy(strategy, **options)
+    chosen = make_strategy(strategy, options)
     if not isinstance(chosen, Scored):
         raise InputError(f"{chosen.name} picks rows together and has no score for one alone: use teeter.select.")
     context = context_of(outputs, labelled=labelled, labels=labels, seed=seed, device=device)
@@ -156,8 +156,9 @@ def scores(
     return answer
 
 
-def make_strategy(strategy: str | Strategy, **options: Any) -> Strategy:
+def make_strategy(strategy: str | Strategy, options: Mapping[str, Any] | None = None) -> Strategy:
     """Return the strategy called so with these options, refusing options that it does not have."""
+    options = options or {}
     if isinstance(strategy, Strategy):
         if options:
             raise InputError(f"{strategy.name} is made already: give its options when you make it.")
@@ -171,6 +172,11 @@ def make_strategy(strategy: str | Strategy, **options: Any) -> Strategy:
             hint = did_you_mean(option, known) if known else "It has none."
             raise InputError(f"{strategy} has no option {option!r}. {hint}")
     return cls(**options)
+
+
+def strategy_options(strategy: Strategy) -> dict[str, Any]:
+    """Return the options that a strategy was made with."""
+    return {name: getattr(strategy, name) for name in option_names(type(strategy))}
 
 
 def option_names(cls: type[Strategy]) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+import numpy as np
 from torch import Tensor
 
 from teeter.errors import InputError
@@ -36,10 +37,10 @@ class Estimator:
         self._check_gaussian()
 
     def _check_rays(self) -> None:
-        if self.rays is not None and (isinstance(self.rays, bool) or not isinstance(self.rays, int) or self.rays < 1):
+        if self.rays is not None and not _is_count(self.rays):
             raise InputError(f"Cannot follow {self.rays!r} rays: ask for a whole number from 1 up.")
-        if self.sigma_max is not None and not self.sigma_max > 0:
-            raise InputError(f"sigma_max is {self.sigma_max}: it must be positive.")
+        if self.sigma_max is not None and not _is_strength(self.sigma_max):
+            raise InputError(f"sigma_max is {self.sigma_max!r}: it must be a positive number.")
         if self.method == "gaussian" and (self.rays is not None or self.sigma_max is not None):
             raise InputError("rays= and sigma_max= belong to method='rays': leave them out for 'gaussian'.")
 
@@ -47,9 +48,9 @@ class Estimator:
         if self.sigmas is not None:
             if self.method == "rays":
                 raise InputError("sigmas= belongs to method='gaussian': 'rays' looks at every strength.")
-            if not len(self.sigmas) or any(not 0 < sigma < float("inf") for sigma in self.sigmas):
-                raise InputError("sigmas must be one or more positive numbers.")
-        if isinstance(self.patience, bool) or not isinstance(self.patience, int) or self.patience < 1:
+            if np.ndim(self.sigmas) != 1 or not len(self.sigmas) or not all(map(_is_strength, self.sigmas)):
+                raise InputError(f"sigmas is {self.sigmas!r}: it must be a list of positive numbers.")
+        if not _is_count(self.patience):
             raise InputError(f"patience is {self.patience!r}: it must be a whole number from 1 up.")
 
     def ldm(
@@ -66,6 +67,14 @@ class Estimator:
         return ldm_by_rays(
             features, weight, bias, directions=directions, rays=rays, reference=reference, sigma_max=self.sigma_max
         )
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)
+
+
+def _is_strength(value: object) -> bool:
+    return isinstance(value, int | float | np.floating) and not isinstance(value, bool) and 0 < float(value) < np.inf
 
 
 @registry.register("ldm")

@@ -1,0 +1,53 @@
+"""The command line: one file a command, each of which calls one function of the library."""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import Annotated
+
+import typer
+
+from teeter.cli.demo import demo
+from teeter.cli.errors import Commands
+from teeter.cli.select import select
+from teeter.cli.strategies import strategies
+from teeter.version import __version__
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    cls=Commands,
+    name="teeter",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(demo)
+app.command()(select)
+app.command()(strategies)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"teeter {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def teeter(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version.")
+    ] = False,
+) -> None:
+    """Pick the samples that a model teeters on, to label them next."""
+
+
+def main() -> None:
+    """Run the command line."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8")  # ids and classes come in any script
+    app(prog_name="teeter")

@@ -1,0 +1,120 @@
+"""teeter select: the rows of a file to label next."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from teeter.cli.output import require_writable, spinner, whole_file
+from teeter.errors import InputError
+
+if TYPE_CHECKING:
+    from teeter.picking import Picks
+
+__all__ = ["select"]
+
+
+def select(
+    pool: Annotated[
+        Path, typer.Argument(metavar="POOL", help="Arrays (.npz, .npy, .safetensors) or a table (.csv, .parquet).")
+    ],
+    *,
+    n: Annotated[int, typer.Option("-n", metavar="N", help="How many rows to pick.")],
+    strategy: Annotated[str, typer.Option(metavar="NAME", help="How to pick; see teeter strategies.")] = "ldm-s",
+    head: Annotated[Path | None, typer.Option(metavar="FILE", help="The model's last layer: weight and bias.")] = None,
+    labels: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The table's column of labels, filled in part.")
+    ] = None,
+    id_column: Annotated[
+        str | None, typer.Option("--id", metavar="COLUMN", help="The column of ids; id or ids if left out.")
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="NUMBER", help="Same seed, same picks.")] = 0,
+    device: Annotated[
+        str | None, typer.Option(metavar="NAME", help="cpu or cuda; a GPU if there is one and this is left out.")
+    ] = None,
+    rays: Annotated[int | None, typer.Option(metavar="R", help="How many rays the LDM is estimated with.")] = None,
+    option: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="An option of the strategy. May be repeated.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write to this file; as JSON if it ends in .json.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, with all that the picks depend on.")] = False,
+) -> None:
+    """Pick the rows of a file to label next.
+
+    POOL holds features, and --head the model's last layer. Or POOL is a table with a column of labels that is filled
+    in part: give its name with --labels, and the labelled rows train a head. Writes CSV: rank, id, row, ldm,
+    predicted, margin and, for strategies that have another, score.
+    """
+    options = dict(_option(text) for text in option or [])
+    if out is not None:
+        require_writable(out, pool, *([] if head is None else [head]))
+    started = time.perf_counter()
+    with spinner("Picking"):
+        from teeter.picking import pick_from_file
+
+        picks = pick_from_file(
+            pool,
+            n=n,
+            head=head,
+            labels=labels,
+            id_column=id_column,
+            strategy=strategy,
+            rays=rays,
+            seed=seed,
+            device=device,
+            options=options,
+        )
+    _write(picks, out, as_json)
+    _summarise(picks, time.perf_counter() - started)
+
+
+def _option(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise InputError(f"--option {text} is not key=value.")
+    values = [_value(part.strip()) for part in value.split(",")]
+    return key.strip(), values if len(values) > 1 else values[0]
+
+
+def _value(text: str) -> bool | float | str:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _write(picks: Picks, out: Path | None, as_json: bool) -> None:
+    if out is None:
+        _write_to(sys.stdout, picks, as_json)
+        sys.stdout.flush()  # a full disk should be heard of before the summary
+        return
+    with whole_file(out) as stream:
+        _write_to(stream, picks, as_json or out.suffix.lower() == ".json")
+
+
+def _write_to(stream: Any, picks: Picks, as_json: bool) -> None:
+    if as_json:
+        stream.write(picks.to_json() + "\n")
+    else:
+        picks.to_csv(stream)
+
+
+def _summarise(picks: Picks, seconds: float) -> None:
+    facts = picks.facts
+    for note in facts.notes:
+        typer.echo(note, err=True)
+    labelled = f", {facts.labelled} rows labelled" if facts.labelled else ""
+    typer.echo(
+        f"Picked {facts.n} of {facts.candidates} candidates by {facts.strategy}{labelled}, in {seconds:.1f} s.",
+        err=True,
+    )

@@ -1,0 +1,195 @@
+"""teeter select, as a user types it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import Result
+
+from teeter import picking
+
+Teeter = Callable[..., Result]
+
+TABLE = """\
+name,size,colour,kind
+a,-2.0,red,no
+b,2.0,red,yes
+c,0.1,red,
+d,-1.2,blue,
+e,0.7,red,NA
+f,1.9,blue,
+g,-2.0,blue,no
+h,2.0,blue,yes
+"""
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "pool.csv"
+    path.write_text(TABLE, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def arrays(tmp_path: Path) -> Path:
+    """Four rows on a line, under a head that says yes to the right of 0."""
+    path = tmp_path / "pool.npz"
+    features = np.array([[-3.0], [0.5], [2.0], [-0.25]], dtype=np.float32)
+    ids = np.array(["w", "x", "y", "z"])
+    np.savez(path, features=features, ids=ids, weight=np.ones((1, 1)), bias=np.zeros(1), classes=["no", "yes"])
+    return path
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def refusal(result: Result) -> str:
+    """The one sentence on stderr; nothing else is written."""
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("Error: ")
+    return line.removeprefix("Error: ")
+
+
+def test_a_pool_of_arrays(teeter: Teeter, arrays: Path) -> None:
+    result = teeter("select", arrays, "--strategy", "margin", "-n", 3)
+    assert result.stdout.splitlines()[0] == "rank,id,row,ldm,predicted,margin,score"
+    picks = rows(result.stdout)
+    assert [(p["rank"], p["id"], p["row"], p["predicted"]) for p in picks] == [
+        ("1", "z", "3", "no"),
+        ("2", "x", "1", "yes"),
+        ("3", "y", "2", "yes"),
+    ]
+    expected = [np.tanh(size / 2) for size in (0.25, 0.5, 2.0)]
+    assert [float(p["margin"]) for p in picks] == pytest.approx(expected, abs=1e-6)
+    assert [p["margin"] for p in picks] == [p["score"] for p in picks]
+    assert [float(p["ldm"]) for p in picks] == [0.25, 0.25, 0.5]  # y flips only after x
+    assert re.fullmatch(r"Picked 3 of 4 candidates by margin, in \d+\.\d s\.\n", result.stderr)
+
+
+def test_a_table_with_labels(teeter: Teeter, table: Path) -> None:
+    """The labelled rows are mirror images, so the boundary is at 0 and the smallest size is the least sure."""
+    result = teeter("select", table, "--labels", "kind", "--id", "name", "--strategy", "margin", "-n", 4)
+    picks = rows(result.stdout)
+    assert [(p["id"], p["row"], p["predicted"]) for p in picks] == [
+        ("c", "2", "yes"),
+        ("e", "4", "yes"),
+        ("d", "3", "no"),
+        ("f", "5", "yes"),
+    ]
+    assert "Picked 4 of 4 candidates by margin, 4 rows labelled" in result.stderr
+
+
+def test_ldm_s_is_the_default_and_its_score_is_the_ldm(teeter: Teeter, arrays: Path) -> None:
+    result = teeter("select", arrays, "-n", 1)
+    assert result.stdout.splitlines()[0] == "rank,id,row,ldm,predicted,margin"
+    (pick,) = rows(result.stdout)
+    assert (pick["id"], pick["ldm"]) == ("x", "0.25")  # as close as z, and before it
+    assert "by ldm-s" in result.stderr
+
+
+def test_json(teeter: Teeter, arrays: Path) -> None:
+    told = json.loads(teeter("select", arrays, "-n", 2, "--strategy", "ldm", "--rays", 32, "--json").stdout)
+    assert [(pick["id"], pick["ldm"]) for pick in told["picks"]] == [("x", 0.25), ("z", 0.25)]
+    assert told["picks"][0]["score"] is None
+    facts = told["facts"]
+    assert (facts["strategy"], facts["options"], facts["seed"], facts["n"]) == ("ldm", {"rays": 32}, 0, 2)
+    assert (facts["candidates"], facts["labelled"], facts["classes"]) == (4, 0, ["no", "yes"])
+
+
+def test_out_is_written_whole_and_stdout_stays_empty(teeter: Teeter, arrays: Path, tmp_path: Path) -> None:
+    shown = teeter("select", arrays, "-n", 2, "--strategy", "margin").stdout
+    assert teeter("select", arrays, "-n", 2, "--strategy", "margin", "--out", tmp_path / "p.csv").stdout == ""
+    assert (tmp_path / "p.csv").read_text(encoding="utf-8") == shown
+    teeter("select", arrays, "-n", 2, "--out", tmp_path / "p.json")
+    assert len(json.loads((tmp_path / "p.json").read_text(encoding="utf-8"))["picks"]) == 2
+    assert {path.name for path in tmp_path.iterdir()} == {"pool.npz", "p.csv", "p.json"}
+
+
+def test_a_crash_leaves_the_old_file_and_no_half_file(
+    teeter: Teeter, arrays: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: picking.Picks, stream: io.StringIO) -> None:
+        stream.write("rank,")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(picking.Picks, "to_csv", full)
+    out = tmp_path / "picks.csv"
+    out.write_text("old", encoding="utf-8")
+    said = refusal(teeter("select", arrays, "-n", 2, "--out", out, fails=2))
+    assert said == f"Cannot write {out}: No space left on device."
+    assert out.read_text(encoding="utf-8") == "old"
+    assert {path.name for path in tmp_path.iterdir()} == {"pool.npz", "picks.csv"}
+
+
+def test_options_are_numbers_truths_lists_or_texts(teeter: Teeter, arrays: Path) -> None:
+    given = ["--option", "method=gaussian", "--option", "sigmas=0.1, 1,10", "--option", "patience=3"]
+    told = json.loads(teeter("select", arrays, "-n", 1, *given, "--json").stdout)
+    assert told["facts"]["options"] == {"method": "gaussian", "sigmas": [0.1, 1, 10], "patience": 3}
+    said = refusal(teeter("select", arrays, "-n", 1, "--option", "rays=True", fails=2))
+    assert said == "Cannot follow True rays: ask for a whole number from 1 up."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-n", "5"], "Cannot pick 5 of 4 candidates: ask for 1 to 4."),
+        (["-n", "0"], "Cannot pick 0 of 4 candidates: ask for 1 to 4."),
+        (["-n", "1", "--strategy", "margins"], "No strategy is called 'margins'. Did you mean 'margin'?"),
+        (["-n", "1", "--option", "ray=3"], "ldm-s has no option 'ray'. Did you mean 'rays'?"),
+        (["-n", "1", "--option", "ray"], "--option ray is not key=value."),
+        (["-n", "1", "--rays", "0"], "Cannot follow 0 rays: ask for a whole number from 1 up."),
+        (["-n", "1", "--strategy", "margin", "--rays", "0"], "Cannot follow 0 rays: ask for a whole number from 1 up."),
+        (["-n", "1", "--device", "gpu"], "No device is called 'gpu': try 'cpu', 'cuda' or 'cuda:1'."),
+        (["-n", "1", "--id", "name"], "Nothing in POOL is called 'name'. Known: features, ids, weight, bias, classes."),
+        (["-n", "1", "--labels", "kind"], "--labels names a column of a table, and POOL holds arrays: "),
+        (["-n", "1", "--head", "POOL", "--labels", "y"], "Give --head or --labels, not both"),
+        (["-n", "1", "--head", "none.npz"], "There is no file none.npz."),
+        (["-n", "1", "--out", "POOL"], "Cannot write POOL: it is read from. Name another file."),
+        (["-n", "1", "--out", "/"], "Cannot write /: it is not a plain file."),
+        (["-n", "1", "--out", "no/where.csv"], "Cannot write no/where.csv: there is no folder no."),
+    ],
+)
+def test_a_mistake_is_one_sentence(teeter: Teeter, arrays: Path, arguments: list[str], said: str) -> None:
+    filled = [argument.replace("POOL", str(arrays)) for argument in arguments]
+    assert refusal(teeter("select", arrays, *filled, fails=2)).startswith(said.replace("POOL", str(arrays)))
+
+
+def test_options_of_the_wrong_kind_are_one_sentence(teeter: Teeter, arrays: Path) -> None:
+    assert "sigma_max" in refusal(teeter("select", arrays, "-n", 1, "--option", "sigma_max=much", fails=2))
+
+
+@pytest.mark.parametrize("arguments", [[], ["-n", "many"], ["-n", "1.5"], ["-n", "1", "--seed", "x"]])
+def test_a_missing_or_wrong_number_says_how_to_use_it(teeter: Teeter, arrays: Path, arguments: list[str]) -> None:
+    assert "Usage: " in teeter("select", arrays, *arguments, fails=2).stderr
+
+
+def test_columns_left_out_are_said(teeter: Teeter, tmp_path: Path) -> None:
+    path = tmp_path / "pool.csv"
+    path.write_text("x,remark,y\n" + "".join(f"{k},remark {k},{'' if k > 3 else k % 2}\n" for k in range(60)))
+    result = teeter("select", path, "--labels", "y", "-n", 2, "--rays", 16)
+    assert result.stderr.splitlines()[0] == "Left out as free text: remark."
+
+
+def test_an_interrupt_exits_with_130(teeter: Teeter, arrays: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> picking.Picks:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(picking, "pick_from_file", interrupted)
+    assert teeter("select", arrays, "-n", 1, fails=130).stdout == ""
+
+
+def test_a_fault_of_ours_keeps_its_traceback(arrays: Path, teeter: Teeter, monkeypatch: pytest.MonkeyPatch) -> None:
+    def faulty(*_: object, **__: object) -> picking.Picks:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(picking, "pick_from_file", faulty)
+    assert isinstance(teeter("select", arrays, "-n", 1, fails=1).exception, ZeroDivisionError)

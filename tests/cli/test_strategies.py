@@ -1,0 +1,49 @@
+"""teeter strategies, and teeter itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from importlib.metadata import EntryPoint
+
+import pytest
+from typer.testing import Result
+
+import teeter as library
+from teeter.strategies.base import registry
+
+Teeter = Callable[..., Result]
+
+
+def test_every_strategy_is_listed_with_what_it_needs(teeter: Teeter) -> None:
+    told = {strategy["name"]: strategy for strategy in json.loads(teeter("strategies", "--json").stdout)}
+    assert list(told) == library.strategies.names()
+    assert told["margin"] == {
+        "name": "margin",
+        "needs": ["logits"],
+        "options": {},
+        "about": "Rows whose two most probable classes are the closest [Scheffer et al. 2001].",
+    }
+    assert told["ldm-s"]["options"]["patience"] == 10
+
+
+def test_the_table_shows_names_options_and_first_lines(teeter: Teeter) -> None:
+    shown = teeter("strategies").stdout
+    for words in ("ldm-s", "features, head", "patience=10", "Rows drawn uniformly, without replacement."):
+        assert words in shown
+
+
+def test_a_broken_plugin_does_not_hide_the_others(teeter: Teeter, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = EntryPoint("mine", "no_such_module:Mine", registry.group)
+    monkeypatch.setitem(registry.__dict__, "_plugins", {"mine": broken})
+    told = {strategy["name"]: strategy for strategy in json.loads(teeter("strategies", "--json").stdout)}
+    assert "cannot be loaded" in told["mine"]["about"]
+    assert "margin" in told
+
+
+def test_the_version(teeter: Teeter) -> None:
+    assert teeter("--version").stdout == f"teeter {library.__version__}\n"
+
+
+def test_a_wrong_command_gets_a_hint(teeter: Teeter) -> None:
+    assert "Did you mean 'select'?" in teeter("selct", fails=2).stderr
