@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,8 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-import teeter
 from teeter.arrays import describe_device
+from teeter.version import __version__, commit
 
 
 def seconds(work: Callable[[], object], device: torch.device, *, repeats: int = 5, warm: int = 1) -> float:
@@ -43,10 +42,9 @@ def exponent(sizes: Sequence[float], times: Sequence[float]) -> float:
 
 def facts(device: torch.device) -> dict[str, Any]:
     """Return what a result needs to be read later: version, commit, hardware, threads."""
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     return {
-        "teeter": teeter.__version__,
-        "commit": commit.stdout.strip() or None,
+        "teeter": __version__,
+        "commit": commit(),
         "torch": torch.__version__,
         "hardware": describe_device(device),
         "threads": torch.get_num_threads(),
