@@ -1,0 +1,1 @@
+"""Arrays in, numbers or figures out."""

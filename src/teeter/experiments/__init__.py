@@ -1,0 +1,1 @@
+"""Learners with an oracle, side by side."""

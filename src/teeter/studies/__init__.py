@@ -1,0 +1,1 @@
+"""Experiments worth showing, each one function."""
