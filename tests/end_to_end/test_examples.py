@@ -1,0 +1,27 @@
+"""Every example runs as it is written, from a folder that is not the repository."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("[0-9]*.py"))
+
+
+@pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.stem)
+def test_example_runs(script: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(script)], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+    assert len(script.read_text().splitlines()) <= 40
+
+
+def test_the_examples_are_numbered_without_gaps() -> None:
+    assert [int(script.name[:2]) for script in EXAMPLES] == list(range(1, len(EXAMPLES) + 1))

@@ -1,0 +1,72 @@
+"""Everything the README and the docs show runs, and every figure in them comes from a committed result."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from teeter import strategies
+from teeter.strategies.base import registry
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+RESULTS = ROOT / "benchmarks" / "speed" / "results"
+
+
+def snippets(page: Path) -> str:
+    """Return the page's Python, in order, as one script."""
+    return "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if snippets(page)], ids=lambda page: page.name)
+def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "_classes", dict(registry._classes))
+    exec(compile(snippets(page), str(page), "exec"), {"__name__": "snippet"})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+        assert "://" in link or (page.parent / link).exists(), f"{page.name} links to {link}"
+
+
+def test_the_readme_has_its_parts() -> None:
+    text = (ROOT / "README.md").read_text()
+    example = re.search(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    assert example
+    assert len(example[1].strip().splitlines()) <= 12
+    assert "make demo" in text
+    assert "make test" in text
+    assert re.search(r"!\[.+\]\(.+\)", text), "a picture"
+    for name in strategies.names():
+        assert f"| `{name}` |" in text, f"the table of strategies has {name}"
+
+
+def speed_rows(name: str, where: str) -> list[str]:
+    rows = json.loads((RESULTS / name).read_text())["comparison"]
+    return [
+        f"| {where} | {row['N']:,} × {row['D']:,} | {row['C']} | {row['Algorithm 1 (s)']:.3g} s | "
+        f"{row['rays']:,} rays, {row['rays (s)']:.2g} s | **{row['ratio']:.0f}** |"
+        for row in rows
+    ]
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "explanation" / "ldm.md"], ids=lambda p: p.name)
+def test_speed_figures_are_the_committed_results(page: Path) -> None:
+    text = page.read_text()
+    for row in [*speed_rows("ldm_cpu.json", "one CPU thread"), *speed_rows("ldm_h200.json", "one H200")]:
+        assert row in text, f"{page.name} lacks {row}"
+
+
+def test_figures_are_made_by_their_scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for script in sorted((ROOT / "docs" / "figures").glob("*.py")):
+        out = tmp_path / f"{script.stem}.svg"
+        monkeypatch.setattr(sys, "argv", [str(script), str(out)])
+        runpy.run_path(str(script), run_name="__main__")
+        assert out.stat().st_size > 10_000
