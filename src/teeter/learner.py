@@ -1,0 +1,406 @@
+"""The learner: ask for rows, tell their labels, fit, and ask again. Every loop in teeter is this one."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from teeter.arrays import choose_device
+from teeter.errors import InputError
+from teeter.models.data import count_rows, take_rows
+from teeter.models.observe import is_estimator, observe
+from teeter.models.outputs import Outputs
+from teeter.models.posterior import PASSES
+from teeter.models.sklearn_model import classes_of
+from teeter.pool import Pool
+from teeter.registry import did_you_mean
+from teeter.saving import read_state, write_state
+from teeter.seeds import stream
+from teeter.strategies.base import Context, Strategy
+from teeter.strategies.door import make_strategy, strategy_options
+from teeter.training import Evaluation, Lesson, Training, evaluate_logits, fit_stack
+
+__all__ = ["Learner"]
+
+Rows = npt.NDArray[np.int64]
+
+logger = logging.getLogger("teeter")
+
+
+class Learner:
+    """A model, a pool and a strategy: ``ask``, ``tell``, ``fit``, ``predict``, ``evaluate``, ``save`` and ``load``.
+
+    Labels come in through ``tell`` alone, so no strategy can see one that was not told. Nothing is trained behind the
+    caller's back: ``ask`` uses the model of the last ``fit``, and asked twice it answers the same.
+    """
+
+    def __init__(
+        self,
+        make_model: Callable[[int], Any] | Any,
+        data: Any,
+        strategy: str | Strategy = "ldm-s",
+        *,
+        classes: int | Sequence[Any],
+        seed: int = 0,
+        training: Training | None = None,
+        validation: tuple[Any, Sequence[Any]] | None = None,
+        pool_size: int | None = None,
+        cold_start: str | Strategy = "random",
+        members: int = 5,
+        passes: int = PASSES,
+        batch_size: int = 1024,
+        device: torch.device | str | None = None,
+        head: str | None = None,
+    ) -> None:
+        """Set up a learner that knows no label yet.
+
+        Args:
+            make_model: a callable from a seed to a new torch module or scikit-learn classifier; or a classifier to
+                clone. It is called anew at every fit.
+            data: the pool; anything that ``teeter.observe`` takes.
+            strategy: a name or a strategy.
+            classes: their names, or how many there are.
+            seed: decides starts, training orders, pool draws and picks.
+            training: how torch modules are trained.
+            validation: data and labels; the epoch that is right on most of them is kept.
+            pool_size: draw that many candidates at every ask, as the paper does; all of them if left out.
+            cold_start: the strategy while there is no model; it sees the raw data as features.
+            members: networks of an ensemble, trained only for a strategy that needs them.
+            passes: dropout passes, made only for a strategy that needs them.
+            batch_size: rows at a time when a torch module is observed.
+            device: where torch modules live; a GPU if there is one.
+            head: the name of the module's last linear layer, where it cannot be found by itself.
+        """
+        self.make_model = make_model
+        self.data = data
+        self.strategy = make_strategy(strategy)
+        self.cold_start = make_strategy(cold_start)
+        self.classes = _class_names(classes)
+        self.seed = seed
+        self.training = training or Training()
+        self.pool_size = pool_size
+        self.members, self.passes, self.batch_size = members, passes, batch_size
+        self.device = choose_device(device)
+        self.head = head
+        self.pool = Pool(count_rows(data))
+        self.models: list[Any] = []
+        self.rounds = 0
+        """How often the learner was fitted."""
+        self.memory: dict[str, Any] = {}
+        self.notes: dict[int, dict[str, float]] = {}
+        """For each row of the last ask, what the strategy found out about it."""
+        self.seconds: dict[str, float] = {}
+        """How long the last training, outputs and selection took."""
+        self.fitted: tuple[Rows, Rows] = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+        """The rows and classes of the last fit."""
+        self.validation = None if validation is None else self._encoded(*validation)
+
+    def ask(self, n: int, *, exclude: Iterable[int] = ()) -> Rows:
+        """Return the n rows to label next, best first; rows in ``exclude`` are passed over."""
+        candidates = self._drawn(self.pool.candidates(exclude))
+        if len(candidates) == 0:
+            raise InputError(
+                f"No row is left to ask about: {len(self.pool.labelled)} of {len(self.pool)} are labelled."
+            )
+        strategy = self._strategy_now()
+        started = time.perf_counter()
+        context = self._context(candidates, strategy)
+        self.seconds["outputs"] = time.perf_counter() - started
+        started = time.perf_counter()
+        rows = strategy.select(context, n)
+        self.seconds["selection"] = time.perf_counter() - started
+        self.notes = _notes_by_row(context, rows)
+        return rows
+
+    def tell(self, rows: Iterable[int] | int, labels: Iterable[Any] | Any) -> None:
+        """Record the labels of rows, by class name; a row that has one gets the new one."""
+        told, classes = _whole_numbers(_listed(rows)), self._numbered(_listed(labels))
+        if len(told) != len(classes):
+            raise InputError(f"There are {len(told)} rows and {len(classes)} labels: tell one label a row.")
+        if len(np.unique(told)) < len(told):
+            raise InputError("A row is told twice in one call: tell each row once.")
+        self.pool.label(told, classes)
+
+    def fit(self) -> None:
+        """Train a new model on all labelled rows."""
+        started = time.perf_counter()
+        fit_stack([self])
+        self.seconds["training"] = time.perf_counter() - started
+
+    def begin_round(self) -> list[Lesson]:
+        """Return a lesson for each model of the next round: none where no model can learn from a single class."""
+        rows, classes = self.pool.labelled, self.pool.labels
+        if len(rows) == 0:
+            raise InputError("There is nothing to fit: tell some labels first.")
+        self.fitted = rows, classes
+        self.rounds += 1
+        return self._lessons()
+
+    def _lessons(self) -> list[Lesson]:
+        rows, classes = self.fitted
+        count = self.members if "ensemble_logits" in self.strategy.needs else 1
+        seeds = [stream(self.seed, "model", self.rounds, member).initial_seed() % 2**32 for member in range(count)]
+        models = [self._new_model(seed) for seed in seeds]
+        if not isinstance(models[0], nn.Module) and len(np.unique(classes)) < 2:
+            logger.info("Only one class is labelled: %s picks until there are two.", self.cold_start.name)
+            return []
+        inputs, labels = take_rows(self.data, rows), torch.from_numpy(classes)
+        return [Lesson(m, inputs, labels, seed, self.validation) for m, seed in zip(models, seeds, strict=True)]
+
+    def end_round(self, lessons: list[Lesson]) -> None:
+        """Take over the trained models."""
+        self.models = [lesson.model for lesson in lessons]
+
+    def predict(self, rows: Iterable[int] | None = None) -> npt.NDArray[Any]:
+        """Return the predicted class names of rows of the pool; of all of them if left out."""
+        wanted = np.arange(len(self.pool)) if rows is None else self.pool.checked(_whole_numbers(list(rows)))
+        logits = self._all_classes(_logits_of(self.observe(take_rows(self.data, wanted), ("logits",))))
+        predicted: npt.NDArray[Any] = np.asarray(self.classes)[logits.argmax(dim=1).numpy()]
+        return predicted
+
+    def evaluate(self, data: Any, labels: Iterable[Any]) -> Evaluation:
+        """Return how right the model is on rows of its own, which are not of the pool."""
+        classes = torch.from_numpy(self._numbered(list(labels)))
+        if count_rows(data) != len(classes):
+            raise InputError(f"There are {count_rows(data)} rows and {len(classes)} labels: one a row is needed.")
+        if len(classes) == 0:
+            raise InputError("Cannot evaluate on no rows.")
+        outputs = self.observe(data, ("logits",))
+        posterior = outputs.posterior_logits if len(self.models) > 1 else None
+        spread = None if posterior is None else torch.stack([self._all_classes(one.cpu()) for one in posterior])
+        return evaluate_logits(self._all_classes(_logits_of(outputs)), classes, spread)
+
+    def observe(self, data: Any, needs: Iterable[str]) -> Outputs:
+        """Return what the model of the last fit tells of ``data``."""
+        if not self.models:
+            raise InputError("There is no model yet: tell labels of two classes or more, and fit.")
+        model = self.models if len(self.models) > 1 else self.models[0]
+        return observe(
+            model,
+            data,
+            tuple(need for need in needs if need != "labelled"),
+            batch_size=self.batch_size,
+            seed=stream(self.seed, "dropout", self.rounds).initial_seed() % 2**32,
+            head=self.head,
+            passes=self.passes,
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write settings, labels, networks and memory to one file, whole or not at all."""
+        tensors = {
+            "labelled.rows": torch.from_numpy(self.pool.labelled),
+            "labelled.classes": torch.from_numpy(self.pool.labels),
+            "fitted.rows": torch.from_numpy(self.fitted[0]),
+            "fitted.classes": torch.from_numpy(self.fitted[1]),
+        }
+        for k, model in enumerate(self.models):
+            if isinstance(model, nn.Module):
+                tensors |= {f"model.{k}.{name}": value for name, value in model.state_dict().items()}
+        arrays = {name: value for name, value in self.memory.items() if isinstance(value, Tensor | np.ndarray)}
+        tensors |= {f"memory.{name}": torch.as_tensor(value) for name, value in arrays.items()}
+        header = {
+            "settings": self._settings(),
+            "size": len(self.pool),
+            "rounds": self.rounds,
+            "models": len(self.models),
+            "memory": {name: value for name, value in self.memory.items() if name not in arrays},
+        }
+        write_state(Path(path), header, tensors)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        make_model: Callable[[int], Any] | Any,
+        data: Any,
+        *,
+        validation: tuple[Any, Sequence[Any]] | None = None,
+        device: torch.device | str | None = None,
+    ) -> Learner:
+        """Return a saved learner, which goes on with the same picks.
+
+        Models and data are the caller's to give again. Networks get their saved weights; estimators, which cannot be
+        written without running code on reading, are fitted again to the same rows with the same seed.
+        """
+        header, tensors = read_state(Path(path))
+        settings: dict[str, Any] = header["settings"]
+        settings["training"] = Training(**settings["training"])
+        for name in ("strategy", "cold_start"):
+            settings[name] = make_strategy(*settings[name])
+        learner = cls(make_model, data, validation=validation, device=device, **settings)
+        if len(learner.pool) != header["size"]:
+            raise InputError(f"{path} was saved with {header['size']} rows, and the data has {len(learner.pool)}.")
+        learner.pool.label(tensors["labelled.rows"].numpy(), tensors["labelled.classes"].numpy())
+        learner.fitted = tensors["fitted.rows"].numpy(), tensors["fitted.classes"].numpy()
+        learner.rounds = header["rounds"]
+        kept = {name.removeprefix("memory."): value for name, value in tensors.items() if name.startswith("memory.")}
+        learner.memory = header["memory"] | kept
+        if header["models"]:
+            learner._restore(tensors)
+        return learner
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "strategy": (self.strategy.name, strategy_options(self.strategy)),
+            "cold_start": (self.cold_start.name, strategy_options(self.cold_start)),
+            "classes": self.classes,
+            "seed": self.seed,
+            "training": asdict(self.training),
+            "pool_size": self.pool_size,
+            "members": self.members,
+            "passes": self.passes,
+            "batch_size": self.batch_size,
+            "head": self.head,
+        }
+
+    def _restore(self, tensors: dict[str, Tensor]) -> None:
+        lessons = self._lessons()
+        for k, lesson in enumerate(lessons):
+            if isinstance(lesson.model, nn.Module):
+                own = f"model.{k}."
+                state = {name.removeprefix(own): value for name, value in tensors.items() if name.startswith(own)}
+                lesson.model.load_state_dict(state)
+                lesson.model.eval()
+            else:
+                lesson.model.fit(lesson.inputs, lesson.labels.numpy())
+        self.end_round(lessons)
+
+    def _strategy_now(self) -> Strategy:
+        if self.models or not self.strategy.needs:
+            return self.strategy
+        if len(self.pool.labelled) and not self.rounds:
+            raise InputError(f"There are {len(self.pool.labelled)} labels and no model yet: call fit before ask.")
+        return self.cold_start
+
+    def _drawn(self, candidates: Rows) -> Rows:
+        """Return ``pool_size`` of the candidates, drawn anew each round; all where that is not set."""
+        if self.pool_size is None or self.pool_size >= len(candidates):
+            return candidates
+        order = torch.randperm(len(candidates), generator=stream(self.seed, "pool", self.rounds))
+        return np.sort(candidates[order[: self.pool_size].numpy()])
+
+    def _context(self, candidates: Rows, strategy: Strategy) -> Context:
+        generator = stream(self.seed, "select", self.rounds)
+        if not self.models:
+            outputs = (
+                Outputs(features=_flat(take_rows(self.data, candidates))) if strategy.needs else _blank(candidates)
+            )
+            return Context(candidates=candidates, outputs=outputs, generator=generator, memory=self.memory)
+        rows, classes = self.pool.labelled, self.pool.labels
+        outputs = (
+            self.observe(take_rows(self.data, candidates), strategy.needs) if strategy.needs else _blank(candidates)
+        )
+        context = Context(
+            candidates=candidates,
+            outputs=outputs,
+            generator=generator,
+            n_classes=len(self.classes),
+            memory=self.memory,
+        )
+        if "labelled" not in strategy.needs:
+            return context
+        labelled = self.observe(take_rows(self.data, rows), strategy.needs).with_logits()
+        return replace(context, labelled=labelled, labels=self._columns(classes).to(outputs.device))
+
+    def _new_model(self, seed: int) -> Any:
+        if is_estimator(self.make_model):
+            from sklearn.base import clone
+
+            model = clone(self.make_model)
+            states = [name for name in model.get_params() if name.split("__")[-1] == "random_state"]
+            return model.set_params(**dict.fromkeys(states, seed))
+        if isinstance(self.make_model, nn.Module) or not callable(self.make_model):
+            raise InputError(
+                f"make_model is a {type(self.make_model).__name__}: give a function from a seed to a new model "
+                "(lambda seed: mlp(64, 10, seed=seed)), or a scikit-learn classifier."
+            )
+        model = self.make_model(seed)
+        return model.to(self.device) if isinstance(model, nn.Module) else model
+
+    def _all_classes(self, logits: Tensor) -> Tensor:
+        """Return logits with a column for every class; those that an estimator has not seen are never the largest."""
+        if isinstance(self.models[0], nn.Module):
+            return logits
+        columns = torch.from_numpy(classes_of(self.models[0]).astype(np.int64))
+        spread = torch.full((len(logits), len(self.classes)), float(logits.min()) - 50, dtype=logits.dtype)
+        spread[:, columns] = logits
+        return spread
+
+    def _columns(self, classes: Rows) -> Tensor:
+        """Return classes as columns of the model's outputs."""
+        if isinstance(self.models[0], nn.Module):
+            return torch.from_numpy(classes)
+        return torch.from_numpy(np.searchsorted(classes_of(self.models[0]), classes))
+
+    def _numbered(self, labels: Sequence[Any]) -> Rows:
+        numbers = {name: number for number, name in enumerate(self.classes)}
+        try:
+            return np.array([numbers[_plain(label)] for label in labels], dtype=np.int64)
+        except (KeyError, TypeError):
+            unknown = next(label for label in labels if _plain(label) not in self.classes)
+            hint = did_you_mean(str(unknown), [str(name) for name in self.classes])
+            raise InputError(f"No class is called {_plain(unknown)!r}. {hint}") from None
+
+    def _encoded(self, data: Any, labels: Sequence[Any]) -> tuple[Tensor, Tensor]:
+        inputs = data if isinstance(data, Tensor) else torch.from_numpy(np.array(data))
+        if len(inputs) != len(labels):
+            raise InputError(f"There are {len(inputs)} validation rows and {len(labels)} labels: one a row is needed.")
+        return inputs, torch.from_numpy(self._numbered(list(labels)))
+
+
+def _class_names(classes: int | Sequence[Any]) -> tuple[Any, ...]:
+    names = tuple(range(classes)) if isinstance(classes, int) else tuple(_plain(name) for name in classes)
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise InputError(f"The classes are {list(names)}: give two or more different names, or their number.")
+    return names
+
+
+def _listed(value: Any) -> list[Any]:
+    return [value] if isinstance(value, str) or np.ndim(value) == 0 else list(value)
+
+
+def _whole_numbers(values: list[Any]) -> Rows:
+    rows = np.asarray(values)
+    if rows.dtype.kind not in "iu" and len(rows):
+        raise InputError(f"Rows are whole numbers, and these are {rows.dtype}.")
+    return rows.astype(np.int64)
+
+
+def _plain(label: Any) -> Any:
+    """Return a NumPy or torch number as Python's own, so that labels can be looked up."""
+    return label.item() if isinstance(label, np.generic | Tensor) else label
+
+
+def _logits_of(outputs: Outputs) -> Tensor:
+    logits = outputs.with_logits().logits
+    if logits is None:
+        raise InputError("This model gives no logits, so it predicts nothing.")
+    return logits.cpu()
+
+
+def _flat(data: Any) -> npt.NDArray[Any]:
+    try:
+        array = np.asarray(data.toarray() if hasattr(data, "toarray") else data, dtype=np.float32)
+    except (TypeError, ValueError):
+        raise InputError("The data are not numbers, so a cold start by features cannot see them: use random.") from None
+    return array.reshape(len(array), -1)
+
+
+def _blank(candidates: Rows) -> Outputs:
+    """Return outputs that tell nothing, for a strategy that needs nothing."""
+    return Outputs(features=torch.zeros(len(candidates), 1))
+
+
+def _notes_by_row(context: Context, rows: Rows) -> dict[int, dict[str, float]]:
+    places = {row: place for place, row in enumerate(context.candidates.tolist())}
+    notes = {name: values.cpu() for name, values in context.notes.items()}
+    return {row: {name: float(values[places[row]]) for name, values in notes.items()} for row in rows.tolist()}

@@ -1,0 +1,94 @@
+"""Rows of whatever people keep data in: arrays, tensors, lists, frames, sparse matrices, dictionaries, datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset, SequentialSampler, Subset
+
+from teeter.errors import InputError
+
+__all__ = ["batches", "count_rows", "gathered", "take_rows"]
+
+
+def count_rows(data: Any) -> int:
+    """Return how many rows ``data`` has."""
+    if isinstance(data, Mapping):
+        counts = {name: count_rows(part) for name, part in data.items()}
+        if len(set(counts.values())) != 1:
+            raise InputError(f"The parts of the data differ in rows: {counts}.")
+        return next(iter(counts.values()))
+    if isinstance(data, DataLoader):
+        return count_rows(data.dataset)
+    shape = getattr(data, "shape", None)  # sparse matrices have a shape and refuse len()
+    try:
+        return int(shape[0]) if shape else len(data)
+    except TypeError:
+        raise InputError(
+            f"Cannot count the rows of a {type(data).__name__}: give an array, a list or a dataset."
+        ) from None
+
+
+def take_rows(data: Any, rows: npt.NDArray[np.int64]) -> Any:
+    """Return some rows of ``data``, as the same kind of thing."""
+    if isinstance(data, Mapping):
+        return {name: take_rows(part, rows) for name, part in data.items()}
+    if isinstance(data, Tensor):
+        return data[torch.from_numpy(rows).to(data.device)]
+    if isinstance(data, Dataset):
+        return Subset(data, rows.tolist())
+    if hasattr(data, "iloc"):  # a pandas frame or series, which square brackets index by name
+        return data.iloc[rows]
+    if isinstance(data, Sequence):
+        return [data[row] for row in rows.tolist()]
+    return data[rows]
+
+
+def batches(data: Any, size: int) -> Iterator[Any]:
+    """Yield the rows of ``data`` in order, ``size`` at a time, as something a network takes; labels are dropped."""
+    if size < 1:
+        raise InputError(f"The batch size is {size}: it must be 1 or more.")
+    if isinstance(data, DataLoader):
+        _require_all_in_order(data)
+        yield from (_inputs(batch) for batch in data)
+    elif isinstance(data, Dataset):
+        loader: DataLoader[Any] = DataLoader(data, batch_size=size)
+        yield from (_inputs(batch) for batch in loader)
+    else:
+        for start in range(0, count_rows(data), size):
+            yield _slice(data, slice(start, start + size))
+
+
+def gathered(data: Any) -> Any:
+    """Return the rows of a dataset together, as batches of them would come; other data as they are."""
+    if not isinstance(data, Dataset):
+        return data
+    parts = list(batches(data, 1024))
+    if isinstance(parts[0], Mapping):
+        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    return torch.cat(parts)
+
+
+def _require_all_in_order(loader: DataLoader[Any]) -> None:
+    if isinstance(loader.dataset, IterableDataset):
+        return
+    sampler = loader.sampler if loader.batch_sampler is None else getattr(loader.batch_sampler, "sampler", None)
+    if not isinstance(sampler, SequentialSampler):
+        raise InputError("The data loader shuffles, so rows could not be told apart: make one with shuffle=False.")
+    if getattr(loader.batch_sampler, "drop_last", False):
+        raise InputError("The data loader leaves out the last rows: make one with drop_last=False.")
+
+
+def _inputs(batch: Any) -> Any:
+    return batch[0] if isinstance(batch, tuple | list) else batch
+
+
+def _slice(data: Any, rows: slice) -> Any:
+    if isinstance(data, Mapping):
+        return {name: _slice(part, rows) for name, part in data.items()}
+    return data.iloc[rows] if hasattr(data, "iloc") else data[rows]
