@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -13,19 +14,20 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from teeter.arrays import choose_device
-from teeter.errors import InputError
-from teeter.models.data import count_rows, take_rows
+from teeter.errors import FileError, InputError
+from teeter.models.data import count_rows, flat_rows, take_rows
 from teeter.models.observe import is_estimator, observe
 from teeter.models.outputs import Outputs
 from teeter.models.posterior import PASSES
 from teeter.models.sklearn_model import classes_of
 from teeter.pool import Pool
 from teeter.registry import did_you_mean
-from teeter.saving import read_state, write_state
-from teeter.seeds import stream
-from teeter.strategies.base import Context, Strategy
+from teeter.saving import apart, load_weights, read_state, together, write_state
+from teeter.seeds import drawing, stream
+from teeter.strategies.base import Context, Strategy, registry
 from teeter.strategies.door import make_strategy, strategy_options
 from teeter.training import Evaluation, Lesson, Training, evaluate_logits, fit_stack
 
@@ -66,7 +68,7 @@ class Learner:
         Args:
             make_model: a callable from a seed to a new torch module or scikit-learn classifier; or a classifier to
                 clone. It is called anew at every fit.
-            data: the pool; anything that ``teeter.observe`` takes.
+            data: the pool; anything that ``teeter.observe`` takes, but a data loader.
             strategy: a name or a strategy.
             classes: their names, or how many there are.
             seed: decides starts, training orders, pool draws and picks.
@@ -91,22 +93,26 @@ class Learner:
         self.members, self.passes, self.batch_size = members, passes, batch_size
         self.device = choose_device(device)
         self.head = head
+        self._check_settings()
         self.pool = Pool(count_rows(data))
         self.models: list[Any] = []
         self.rounds = 0
         """How often the learner was fitted."""
         self.memory: dict[str, Any] = {}
+        """What the strategy remembers of the rounds before; what it adds at an ask is kept from the next fit on."""
+        self._added: dict[str, Any] = {}
         self.notes: dict[int, dict[str, float]] = {}
         """For each row of the last ask, what the strategy found out about it."""
         self.seconds: dict[str, float] = {}
         """How long the last training, outputs and selection took."""
         self.fitted: tuple[Rows, Rows] = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
         """The rows and classes of the last fit."""
+        self._begun = self.fitted
         self.validation = None if validation is None else self._encoded(*validation)
 
     def ask(self, n: int, *, exclude: Iterable[int] = ()) -> Rows:
         """Return the n rows to label next, best first; rows in ``exclude`` are passed over."""
-        candidates = self._drawn(self.pool.candidates(exclude))
+        candidates = self._drawn(self.pool.candidates(_whole_numbers(_listed(exclude)).tolist()))
         if len(candidates) == 0:
             raise InputError(
                 f"No row is left to ask about: {len(self.pool.labelled)} of {len(self.pool)} are labelled."
@@ -118,7 +124,7 @@ class Learner:
         started = time.perf_counter()
         rows = strategy.select(context, n)
         self.seconds["selection"] = time.perf_counter() - started
-        self.notes = _notes_by_row(context, rows)
+        self.notes, self._added = _notes_by_row(context, rows), context.memory
         return rows
 
     def tell(self, rows: Iterable[int] | int, labels: Iterable[Any] | Any) -> None:
@@ -141,14 +147,12 @@ class Learner:
         rows, classes = self.pool.labelled, self.pool.labels
         if len(rows) == 0:
             raise InputError("There is nothing to fit: tell some labels first.")
-        self.fitted = rows, classes
-        self.rounds += 1
-        return self._lessons()
+        self._begun = rows, classes
+        return self._lessons(rows, classes, self.rounds + 1)
 
-    def _lessons(self) -> list[Lesson]:
-        rows, classes = self.fitted
+    def _lessons(self, rows: Rows, classes: Rows, number: int) -> list[Lesson]:
         count = self.members if "ensemble_logits" in self.strategy.needs else 1
-        seeds = [stream(self.seed, "model", self.rounds, member).initial_seed() % 2**32 for member in range(count)]
+        seeds = [stream(self.seed, "model", number, member).initial_seed() % 2**32 for member in range(count)]
         models = [self._new_model(seed) for seed in seeds]
         if not isinstance(models[0], nn.Module) and len(np.unique(classes)) < 2:
             logger.info("Only one class is labelled: %s picks until there are two.", self.cold_start.name)
@@ -157,14 +161,16 @@ class Learner:
         return [Lesson(m, inputs, labels, seed, self.validation) for m, seed in zip(models, seeds, strict=True)]
 
     def end_round(self, lessons: list[Lesson]) -> None:
-        """Take over the trained models."""
+        """Take over the trained models, and with them the next round begins."""
         self.models = [lesson.model for lesson in lessons]
+        self.fitted, self.memory = self._begun, copy.deepcopy(self._added)
+        self.rounds += 1
 
     def predict(self, rows: Iterable[int] | None = None) -> npt.NDArray[Any]:
         """Return the predicted class names of rows of the pool; of all of them if left out."""
-        wanted = np.arange(len(self.pool)) if rows is None else self.pool.checked(_whole_numbers(list(rows)))
+        wanted = np.arange(len(self.pool)) if rows is None else self.pool.checked(_whole_numbers(_listed(rows)))
         logits = self._all_classes(_logits_of(self.observe(take_rows(self.data, wanted), ("logits",))))
-        predicted: npt.NDArray[Any] = np.asarray(self.classes)[logits.argmax(dim=1).numpy()]
+        predicted: npt.NDArray[Any] = _as_array(self.classes)[logits.argmax(dim=1).numpy()]
         return predicted
 
     def evaluate(self, data: Any, labels: Iterable[Any]) -> Evaluation:
@@ -183,9 +189,8 @@ class Learner:
         """Return what the model of the last fit tells of ``data``."""
         if not self.models:
             raise InputError("There is no model yet: tell labels of two classes or more, and fit.")
-        model = self.models if len(self.models) > 1 else self.models[0]
-        return observe(
-            model,
+        outputs = observe(
+            self.models if len(self.models) > 1 else self.models[0],
             data,
             tuple(need for need in needs if need != "labelled"),
             batch_size=self.batch_size,
@@ -193,6 +198,9 @@ class Learner:
             head=self.head,
             passes=self.passes,
         )
+        if isinstance(self.models[0], nn.Module) and outputs.n_classes != len(self.classes):
+            raise InputError(f"The network tells of {outputs.n_classes} classes, and there are {len(self.classes)}.")
+        return outputs
 
     def save(self, path: str | Path) -> None:
         """Write settings, labels, networks and memory to one file, whole or not at all."""
@@ -205,16 +213,17 @@ class Learner:
         for k, model in enumerate(self.models):
             if isinstance(model, nn.Module):
                 tensors |= {f"model.{k}.{name}": value for name, value in model.state_dict().items()}
-        arrays = {name: value for name, value in self.memory.items() if isinstance(value, Tensor | np.ndarray)}
-        tensors |= {f"memory.{name}": torch.as_tensor(value) for name, value in arrays.items()}
+        memory, kept = apart(self.memory, "memory.")
+        added, new = apart(self._added, "added.")
         header = {
             "settings": self._settings(),
             "size": len(self.pool),
             "rounds": self.rounds,
             "models": len(self.models),
-            "memory": {name: value for name, value in self.memory.items() if name not in arrays},
+            "memory": memory,
+            "added": added,
         }
-        write_state(Path(path), header, tensors)
+        write_state(Path(path), header, tensors | kept | new)
 
     @classmethod
     def load(
@@ -232,6 +241,8 @@ class Learner:
         written without running code on reading, are fitted again to the same rows with the same seed.
         """
         header, tensors = read_state(Path(path))
+        if "settings" not in header:
+            raise FileError(f"{path} is not a saved learner: it has no settings.")
         settings: dict[str, Any] = header["settings"]
         settings["training"] = Training(**settings["training"])
         for name in ("strategy", "cold_start"):
@@ -242,16 +253,16 @@ class Learner:
         learner.pool.label(tensors["labelled.rows"].numpy(), tensors["labelled.classes"].numpy())
         learner.fitted = tensors["fitted.rows"].numpy(), tensors["fitted.classes"].numpy()
         learner.rounds = header["rounds"]
-        kept = {name.removeprefix("memory."): value for name, value in tensors.items() if name.startswith("memory.")}
-        learner.memory = header["memory"] | kept
+        learner.memory = together(header["memory"], tensors, "memory.")
+        learner._added = together(header["added"], tensors, "added.")
         if header["models"]:
             learner._restore(tensors)
         return learner
 
     def _settings(self) -> dict[str, Any]:
         return {
-            "strategy": (self.strategy.name, strategy_options(self.strategy)),
-            "cold_start": (self.cold_start.name, strategy_options(self.cold_start)),
+            "strategy": (_registered_name(self.strategy), strategy_options(self.strategy)),
+            "cold_start": (_registered_name(self.cold_start), strategy_options(self.cold_start)),
             "classes": self.classes,
             "seed": self.seed,
             "training": asdict(self.training),
@@ -263,16 +274,13 @@ class Learner:
         }
 
     def _restore(self, tensors: dict[str, Tensor]) -> None:
-        lessons = self._lessons()
+        lessons = self._lessons(*self.fitted, self.rounds)
         for k, lesson in enumerate(lessons):
             if isinstance(lesson.model, nn.Module):
-                own = f"model.{k}."
-                state = {name.removeprefix(own): value for name, value in tensors.items() if name.startswith(own)}
-                lesson.model.load_state_dict(state)
-                lesson.model.eval()
+                load_weights(lesson.model, tensors, f"model.{k}.")
             else:
                 lesson.model.fit(lesson.inputs, lesson.labels.numpy())
-        self.end_round(lessons)
+        self.models = [lesson.model for lesson in lessons]
 
     def _strategy_now(self) -> Strategy:
         if self.models or not self.strategy.needs:
@@ -289,13 +297,12 @@ class Learner:
         return np.sort(candidates[order[: self.pool_size].numpy()])
 
     def _context(self, candidates: Rows, strategy: Strategy) -> Context:
-        generator = stream(self.seed, "select", self.rounds)
+        generator, memory = stream(self.seed, "select", self.rounds), copy.deepcopy(self.memory)
         if not self.models:
             outputs = (
-                Outputs(features=_flat(take_rows(self.data, candidates))) if strategy.needs else _blank(candidates)
+                Outputs(features=flat_rows(take_rows(self.data, candidates))) if strategy.needs else _blank(candidates)
             )
-            return Context(candidates=candidates, outputs=outputs, generator=generator, memory=self.memory)
-        rows, classes = self.pool.labelled, self.pool.labels
+            return Context(candidates=candidates, outputs=outputs, generator=generator, memory=memory)
         outputs = (
             self.observe(take_rows(self.data, candidates), strategy.needs) if strategy.needs else _blank(candidates)
         )
@@ -303,13 +310,14 @@ class Learner:
             candidates=candidates,
             outputs=outputs,
             generator=generator,
-            n_classes=len(self.classes),
-            memory=self.memory,
+            n_classes=outputs.n_classes or len(self.classes),
+            memory=memory,
         )
         if "labelled" not in strategy.needs:
             return context
+        rows, columns = self._known_to_model(self.pool.labelled, self.pool.labels)
         labelled = self.observe(take_rows(self.data, rows), strategy.needs).with_logits()
-        return replace(context, labelled=labelled, labels=self._columns(classes).to(outputs.device))
+        return replace(context, labelled=labelled, labels=columns.to(outputs.device))
 
     def _new_model(self, seed: int) -> Any:
         if is_estimator(self.make_model):
@@ -323,7 +331,10 @@ class Learner:
                 f"make_model is a {type(self.make_model).__name__}: give a function from a seed to a new model "
                 "(lambda seed: mlp(64, 10, seed=seed)), or a scikit-learn classifier."
             )
-        model = self.make_model(seed)
+        with drawing(seed, self.device):  # so that a model that ignores its seed follows the learner's all the same
+            model = self.make_model(seed)
+        if not isinstance(model, nn.Module) and not is_estimator(model):
+            raise InputError(f"make_model made a {type(model).__name__}: a torch module or a classifier is needed.")
         return model.to(self.device) if isinstance(model, nn.Module) else model
 
     def _all_classes(self, logits: Tensor) -> Tensor:
@@ -335,42 +346,72 @@ class Learner:
         spread[:, columns] = logits
         return spread
 
-    def _columns(self, classes: Rows) -> Tensor:
-        """Return classes as columns of the model's outputs."""
+    def _known_to_model(self, rows: Rows, classes: Rows) -> tuple[Rows, Tensor]:
+        """Return the rows whose class the model has seen, and those classes as columns of its outputs."""
         if isinstance(self.models[0], nn.Module):
-            return torch.from_numpy(classes)
-        return torch.from_numpy(np.searchsorted(classes_of(self.models[0]), classes))
+            return rows, torch.from_numpy(classes)
+        seen = classes_of(self.models[0])
+        known = np.isin(classes, seen)
+        return rows[known], torch.from_numpy(np.searchsorted(seen, classes[known]))
 
     def _numbered(self, labels: Sequence[Any]) -> Rows:
         numbers = {name: number for number, name in enumerate(self.classes)}
-        try:
-            return np.array([numbers[_plain(label)] for label in labels], dtype=np.int64)
-        except (KeyError, TypeError):
-            unknown = next(label for label in labels if _plain(label) not in self.classes)
-            hint = did_you_mean(str(unknown), [str(name) for name in self.classes])
-            raise InputError(f"No class is called {_plain(unknown)!r}. {hint}") from None
+        answer = np.empty(len(labels), dtype=np.int64)
+        for k, label in enumerate(map(_plain, labels)):
+            try:
+                answer[k] = numbers[label]
+            except (KeyError, TypeError):
+                hint = did_you_mean(str(label), [str(name) for name in self.classes])
+                raise InputError(f"No class is called {label!r}. {hint}") from None
+        return answer
 
-    def _encoded(self, data: Any, labels: Sequence[Any]) -> tuple[Tensor, Tensor]:
-        inputs = data if isinstance(data, Tensor) else torch.from_numpy(np.array(data))
-        if len(inputs) != len(labels):
-            raise InputError(f"There are {len(inputs)} validation rows and {len(labels)} labels: one a row is needed.")
-        return inputs, torch.from_numpy(self._numbered(list(labels)))
+    def _encoded(self, data: Any, labels: Sequence[Any]) -> tuple[Any, Tensor]:
+        rows, classes = count_rows(data), self._numbered(list(labels))
+        if rows != len(classes) or not rows:
+            raise InputError(f"There are {rows} validation rows and {len(classes)} labels: one a row is needed.")
+        return data, torch.from_numpy(classes)
+
+    def _check_settings(self) -> None:
+        if isinstance(self.data, DataLoader):
+            raise InputError("The pool is a data loader, whose rows cannot be picked out: give its dataset.")
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int | np.integer):
+            raise InputError(f"The seed is {self.seed!r}: give a whole number.")
+        for name, least in (("pool_size", 1), ("members", 2), ("passes", 1), ("batch_size", 1)):
+            if getattr(self, name) is not None and getattr(self, name) < least:
+                raise InputError(f"{name} is {getattr(self, name)}: it must be {least} or more.")
+
+
+def _registered_name(strategy: Strategy) -> str:
+    name = registry.name_of(type(strategy))
+    if name is None:
+        raise InputError(
+            f"{strategy.name} could not be found again by its name: file it with teeter.strategies.register to save it."
+        )
+    return name
 
 
 def _class_names(classes: int | Sequence[Any]) -> tuple[Any, ...]:
-    names = tuple(range(classes)) if isinstance(classes, int) else tuple(_plain(name) for name in classes)
+    if isinstance(classes, int | np.integer):
+        classes = range(classes)
+    names = tuple(map(_plain, classes))
     if len(names) < 2 or len(set(names)) < len(names):
         raise InputError(f"The classes are {list(names)}: give two or more different names, or their number.")
     return names
 
 
+def _as_array(names: tuple[Any, ...]) -> npt.NDArray[Any]:
+    """Return class names as an array, which keeps numbers and words apart where there are both."""
+    return np.asarray(names, dtype=None if len(set(map(type, names))) == 1 else object)
+
+
 def _listed(value: Any) -> list[Any]:
-    return [value] if isinstance(value, str) or np.ndim(value) == 0 else list(value)
+    alone = isinstance(value, str) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0
+    return [value] if alone else list(value)
 
 
 def _whole_numbers(values: list[Any]) -> Rows:
     rows = np.asarray(values)
-    if rows.dtype.kind not in "iu" and len(rows):
+    if (rows.dtype.kind not in "iu" or rows.ndim != 1) and len(rows):
         raise InputError(f"Rows are whole numbers, and these are {rows.dtype}.")
     return rows.astype(np.int64)
 
@@ -385,14 +426,6 @@ def _logits_of(outputs: Outputs) -> Tensor:
     if logits is None:
         raise InputError("This model gives no logits, so it predicts nothing.")
     return logits.cpu()
-
-
-def _flat(data: Any) -> npt.NDArray[Any]:
-    try:
-        array = np.asarray(data.toarray() if hasattr(data, "toarray") else data, dtype=np.float32)
-    except (TypeError, ValueError):
-        raise InputError("The data are not numbers, so a cold start by features cannot see them: use random.") from None
-    return array.reshape(len(array), -1)
 
 
 def _blank(candidates: Rows) -> Outputs:

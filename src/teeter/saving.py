@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
-from torch import Tensor
+from torch import Tensor, nn
 
-from teeter.errors import FileError
+from teeter.errors import FileError, InputError
 
-__all__ = ["FORMAT", "read_state", "write_state"]
+__all__ = ["FORMAT", "apart", "load_weights", "read_state", "together", "write_state"]
 
 FORMAT = 1
 """Raised when older versions could no longer read what is written."""
@@ -21,8 +24,8 @@ FORMAT = 1
 
 def write_state(path: Path, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """Write to a temporary name, make sure it is on disk, and rename: a crash leaves the old file or the new one."""
-    apart = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
-    content = save(apart, metadata={"teeter": json.dumps({"format": FORMAT, **header})})
+    alone = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
+    content = save(alone, metadata={"teeter": json.dumps({"format": FORMAT, **header}, default=_plain)})
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with part.open("wb") as file:
@@ -31,7 +34,8 @@ def write_state(path: Path, header: dict[str, Any], tensors: dict[str, Tensor]) 
             os.fsync(file.fileno())
         part.replace(path)
     except OSError as error:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            part.unlink()
         raise FileError(f"Cannot save to {path}: {error.strerror or error}.") from None
 
 
@@ -48,7 +52,55 @@ def read_state(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise FileError(f"{path} is not a saved learner, or it is damaged: {error}") from None
     if "teeter" not in metadata:
         raise FileError(f"{path} is not a saved learner: it has no teeter header.")
-    header: dict[str, Any] = json.loads(metadata["teeter"])
-    if header["format"] > FORMAT:
+    try:
+        header: dict[str, Any] = json.loads(metadata["teeter"])
+        newer = header["format"] > FORMAT
+    except (ValueError, KeyError, TypeError):
+        raise FileError(f"{path} is not a saved learner, or it is damaged: its header cannot be read.") from None
+    if newer:
         raise FileError(f"{path} was saved by a newer teeter (format {header['format']}): upgrade teeter to read it.")
     return header, tensors
+
+
+def apart(values: dict[str, Any], prefix: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return a dictionary as a part of the header and tensors whose names start with ``prefix``."""
+    arrays = {name: value for name, value in values.items() if isinstance(value, Tensor | np.ndarray)}
+    numpy = {name: value for name, value in arrays.items() if isinstance(value, np.ndarray)}
+    for name, value in numpy.items():
+        if value.dtype.kind not in "biufc":
+            raise InputError(f"Cannot save {name!r}: it is an array of {value.dtype}, not of numbers.")
+    plain = {name: value for name, value in values.items() if name not in arrays}
+    return {"plain": plain, "numpy": list(numpy)}, {
+        prefix + name: torch.as_tensor(value) for name, value in arrays.items()
+    }
+
+
+def together(header: dict[str, Any], tensors: dict[str, Tensor], prefix: str) -> dict[str, Any]:
+    """Return the dictionary that ``apart`` took apart."""
+    kept = _under(prefix, tensors)
+    arrays = {name: value.numpy() if name in header["numpy"] else value for name, value in kept.items()}
+    return {**header["plain"], **arrays}
+
+
+def load_weights(network: nn.Module, tensors: dict[str, Tensor], prefix: str) -> None:
+    """Give a network the saved weights whose names start with ``prefix``."""
+    try:
+        network.load_state_dict(_under(prefix, tensors))
+    except RuntimeError:
+        raise InputError(
+            f"The saved weights do not fit this {type(network).__name__}: give the make_model that was saved with them."
+        ) from None
+    network.eval()
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def _plain(value: object) -> Any:
+    """Return NumPy's numbers as Python's, for JSON."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise InputError(
+        f"Cannot save a {type(value).__name__}: numbers, words, lists, dictionaries and arrays can be saved."
+    )

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 import torch
 from torch import Generator, Tensor
 
-__all__ = ["fork", "is_portable", "normal", "portable", "stream", "uniform"]
+__all__ = ["drawing", "fork", "is_portable", "normal", "portable", "stream", "uniform"]
 
 _portable: ContextVar[bool] = ContextVar("teeter_portable", default=False)
 
@@ -38,6 +38,18 @@ def normal(shape: tuple[int, ...], generator: Generator, device: torch.device) -
 def uniform(shape: tuple[int, ...], generator: Generator, device: torch.device) -> Tensor:
     """Return float64 draws from [0, 1), made where the generator lives and moved to ``device``."""
     return torch.rand(shape, generator=generator, device=generator.device, dtype=torch.float64).to(device)
+
+
+@contextmanager
+def drawing(seed: int, device: torch.device) -> Iterator[None]:
+    """Within it, torch's global draws on the CPU and ``device`` follow ``seed``; their state is put back after."""
+    on_gpu = device.type == "cuda"
+    with torch.random.fork_rng(devices=[device] if on_gpu else []):
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed every GPU, and they are not put back
+        if on_gpu:
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
+        yield
 
 
 @contextmanager

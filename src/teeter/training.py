@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from teeter.errors import InputError, TrainingError
 from teeter.models.data import batches, gathered
-from teeter.models.torch_model import answer, drawing, ready
-from teeter.seeds import stream
+from teeter.models.torch_model import answer, ready
+from teeter.seeds import drawing, stream
 
 __all__ = ["Evaluation", "Lesson", "Training", "evaluate_logits", "fit_stack"]
 
@@ -100,15 +100,16 @@ def _train(lesson: Lesson, training: Training) -> None:
     inputs, labels = ready(network, gathered(lesson.inputs), device), lesson.labels.to(device)
     optimizer = _optimizer(network, training)
     schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, list(training.milestones), gamma=training.decay)
-    order = stream(lesson.seed, "order")
+    order, highest = stream(lesson.seed, "order"), int(lesson.labels.max())
     best = None if lesson.validation is None else _Best(lesson, *lesson.validation)
-    network.train()
     with _few_threads(network, training), drawing(stream(lesson.seed, "dropout").initial_seed(), device):
+        _require_logits(network, _some(inputs, torch.arange(min(64, len(labels)), device=device)))
+        network.train()
         for epoch in range(training.epochs):
             total = torch.zeros((), device=device)
             for rows in _shuffled(len(labels), training.batch_size, order):
                 batch = rows.to(device)
-                loss = _loss(network, _some(inputs, batch), labels[batch])
+                loss = _loss(network, _some(inputs, batch), labels[batch], highest)
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()
                 optimizer.step()
@@ -145,21 +146,34 @@ def _some(inputs: Any, rows: Tensor) -> Any:
     return {name: part[rows] for name, part in inputs.items()} if isinstance(inputs, Mapping) else inputs[rows]
 
 
-def _loss(network: nn.Module, batch: Any, labels: Tensor) -> Tensor:
-    """Return the mean cross-entropy of a batch."""
+def _require_logits(network: nn.Module, batch: Any) -> None:
+    """Refuse a network that ends in a softmax: its probabilities would go through a second one and hardly learn."""
+    network.eval()
+    with torch.no_grad():
+        found = answer(network, batch)
+    if not isinstance(found, Tensor) or found.ndim != 2 or found.shape[1] < 2:
+        return
+    if bool((found >= 0).all()) and torch.allclose(found.sum(dim=1), found.new_ones(()), atol=1e-4):
+        raise TrainingError(
+            f"{type(network).__name__} answers probabilities, and training needs logits: leave its softmax out."
+        )
+
+
+def _loss(network: nn.Module, batch: Any, labels: Tensor, highest: int) -> Tensor:
+    """Return the mean cross-entropy of a batch, whose classes are 0 to ``highest``."""
     try:
         logits = answer(network, batch)
     except ValueError as error:
-        if len(labels) == 1 and "more than 1 value per channel" in str(error):
+        if "more than 1 value per channel" in str(error):
             raise TrainingError("Batch norm cannot train on a batch of one row: label more rows.") from None
         raise
     if not isinstance(logits, Tensor) or logits.ndim != 2 or logits.shape[1] < 2:
         found = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
         raise TrainingError(f"{type(network).__name__} answers {found}: to be trained, it must answer (rows, classes).")
-    if int(labels.max()) >= logits.shape[1]:
+    if highest >= logits.shape[1]:
         raise TrainingError(
-            f"{type(network).__name__} answers with {logits.shape[1]} classes, and class {int(labels.max())} is among "
-            "the labels (they count from 0): make it wider."
+            f"{type(network).__name__} answers with {logits.shape[1]} classes, and the labels have {highest + 1}: "
+            "make its last layer wider."
         )
     return nn.functional.cross_entropy(logits, labels)
 

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, SequentialSam
 
 from teeter.errors import InputError
 
-__all__ = ["batches", "count_rows", "gathered", "take_rows"]
+__all__ = ["batches", "count_rows", "flat_rows", "gathered", "take_rows"]
 
 
 def count_rows(data: Any) -> int:
@@ -55,10 +55,9 @@ def batches(data: Any, size: int) -> Iterator[Any]:
         raise InputError(f"The batch size is {size}: it must be 1 or more.")
     if isinstance(data, DataLoader):
         _require_all_in_order(data)
-        yield from (_inputs(batch) for batch in data)
+        yield from _loaded(data)
     elif isinstance(data, Dataset):
-        loader: DataLoader[Any] = DataLoader(data, batch_size=size)
-        yield from (_inputs(batch) for batch in loader)
+        yield from _loaded(DataLoader(data, batch_size=size))
     else:
         for start in range(0, count_rows(data), size):
             yield _slice(data, slice(start, start + size))
@@ -74,6 +73,16 @@ def gathered(data: Any) -> Any:
     return torch.cat(parts)
 
 
+def flat_rows(data: Any) -> npt.NDArray[np.float32]:
+    """Return the raw data as features: (N, ...) -> (N, D)."""
+    data = gathered(data)
+    try:
+        array = np.asarray(data.toarray() if hasattr(data, "toarray") else data, dtype=np.float32)
+    except (TypeError, ValueError):
+        raise InputError("The data are not numbers, so a cold start by features cannot see them: use random.") from None
+    return array.reshape(len(array), -1)
+
+
 def _require_all_in_order(loader: DataLoader[Any]) -> None:
     if isinstance(loader.dataset, IterableDataset):
         return
@@ -84,8 +93,11 @@ def _require_all_in_order(loader: DataLoader[Any]) -> None:
         raise InputError("The data loader leaves out the last rows: make one with drop_last=False.")
 
 
-def _inputs(batch: Any) -> Any:
-    return batch[0] if isinstance(batch, tuple | list) else batch
+def _loaded(loader: DataLoader[Any]) -> Iterator[Any]:
+    before = torch.get_rng_state()
+    started = iter(loader)
+    torch.set_rng_state(before)  # a loader draws a seed for workers that it may not even have
+    yield from (batch[0] if isinstance(batch, tuple | list) else batch for batch in started)
 
 
 def _slice(data: Any, rows: slice) -> Any:

@@ -118,12 +118,14 @@ class Outputs:
         """Return the same on ``device``, all in one precision: float64 if anything is, else float32."""
         given = self._given()
         dtype = torch.float64 if any(v.dtype == torch.float64 for v in given.values()) else torch.float32
-        return self._rebuilt(**{name: value.to(device=device, dtype=dtype) for name, value in given.items()})
+        there = self._rebuilt(**{name: value.to(device=device, dtype=dtype) for name, value in given.items()})
+        there.from_numpy = False
+        return there
 
     def _rebuilt(self, **changes: Tensor | None) -> Outputs:
         """Return a copy with changes that need no checking again."""
         copy = object.__new__(Outputs)
-        copy.from_numpy = False
+        copy.from_numpy = self.from_numpy
         for name in _DIMENSIONS:
             setattr(copy, name, changes.get(name, getattr(self, name)))
         return copy

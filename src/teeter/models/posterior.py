@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from teeter.errors import InputError
 from teeter.models.data import batches
 from teeter.models.outputs import Outputs
-from teeter.models.torch_model import drawing, find_head, observing, tap
-from teeter.seeds import stream
+from teeter.models.torch_model import find_head, observing, tap
+from teeter.seeds import drawing, stream
 
 __all__ = ["PASSES", "dropout_logits", "stacked_logits"]
 

@@ -95,7 +95,7 @@ def _dense(rows: Any) -> Floats:
 
 
 def _linear(model: Any, features: Floats) -> Outputs:
-    weight, classes = _dense(model.coef_), len(model.classes_)
+    weight, classes = np.atleast_2d(_dense(model.coef_)), len(model.classes_)
     in_pairs = classes > 2 and hasattr(model, "dual_coef_")  # three pairs of three classes look like a head
     if in_pairs or len(weight) not in (1, classes):
         raise InputError(
@@ -147,7 +147,7 @@ def _votes(model: Any, rows: Any) -> Floats | None:
 
     if not isinstance(model, BaseEnsemble | VotingClassifier):
         return None
-    members = np.ravel(np.asarray(model.estimators_, dtype=object))
+    members = list(model.estimators_)
     if not all(hasattr(member, "predict_proba") for member in members):
         return None
     views = [rows] * len(members) if isinstance(model, VotingClassifier) else _views(model, rows, len(members))

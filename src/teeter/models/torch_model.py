@@ -16,7 +16,7 @@ from teeter.errors import InputError
 from teeter.models.data import batches
 from teeter.models.outputs import Outputs
 
-__all__ = ["answer", "drawing", "find_head", "observe_torch", "observing", "ready", "tap"]
+__all__ = ["answer", "find_head", "observe_torch", "observing", "ready", "tap"]
 
 
 def observe_torch(
@@ -66,18 +66,6 @@ def observing(model: nn.Module, device: torch.device | str | None) -> Iterator[t
             module.training = mode
         if where != home:
             model.to(home)
-
-
-@contextmanager
-def drawing(seed: int, device: torch.device) -> Iterator[None]:
-    """Within it, torch's global draws on the CPU and ``device`` follow ``seed``; their state is put back after."""
-    on_gpu = device.type == "cuda"
-    with torch.random.fork_rng(devices=[device] if on_gpu else []):
-        torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed every GPU, and they are not put back
-        if on_gpu:
-            with torch.cuda.device(device):
-                torch.cuda.manual_seed(seed)
-        yield
 
 
 def answer(model: nn.Module, batch: Any) -> Any:

@@ -1,0 +1,134 @@
+"""observe: plain callables, what is refused, and what a model that tells little is told in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.naive_bayes import GaussianNB
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import teeter
+from teeter import Outputs
+from teeter.errors import InputError, MissingOutputError
+from teeter.models.observe import is_estimator
+
+RNG = np.random.default_rng(0)
+ROWS, WEIGHT, BIAS = RNG.normal(size=(20, 4)), RNG.normal(size=(3, 4)), RNG.normal(size=3)
+LOGITS = ROWS @ WEIGHT.T + BIAS
+
+
+def logits(rows: Any) -> Any:
+    return np.asarray(rows) @ WEIGHT.T + BIAS
+
+
+CALLABLES: dict[str, tuple[Callable[[Any], Any], set[str]]] = {
+    "logits": (logits, {"logits"}),
+    "a tensor that wants gradients": (
+        lambda rows: torch.from_numpy(logits(rows)).requires_grad_(),
+        {"logits"},
+    ),
+    "a pair": (lambda rows: (logits(rows), rows), {"logits", "features"}),
+    "a listed pair": (lambda rows: [logits(rows), rows], {"logits", "features"}),
+    "a dictionary": (
+        lambda rows: {"features": rows, "weight": WEIGHT, "bias": BIAS},
+        {"features", "weight", "bias"},
+    ),
+    "a dictionary with nothing in places": (
+        lambda rows: {"logits": logits(rows), "features": None, "bias": None},
+        {"logits"},
+    ),
+    "outputs": (
+        lambda rows: Outputs(logits(rows), rows, WEIGHT, BIAS, np.stack([logits(rows)] * 5)),
+        {"logits", "features", "weight", "bias", "posterior_logits"},
+    ),
+    "a posterior": (lambda rows: {"posterior_logits": np.stack([logits(rows)] * 5)}, {"posterior_logits"}),
+}
+EXPECTED = {
+    "logits": LOGITS,
+    "features": ROWS,
+    "weight": WEIGHT,
+    "bias": BIAS,
+    "posterior_logits": np.stack([LOGITS] * 5),
+}
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 20, 1024])
+@pytest.mark.parametrize("kind", CALLABLES)
+def test_a_callable_may_answer_in_many_ways(kind: str, batch_size: int) -> None:
+    model, told = CALLABLES[kind]
+    outputs = teeter.observe(model, ROWS, batch_size=batch_size)
+    for name, expected in EXPECTED.items():
+        if name in told:
+            np.testing.assert_allclose(getattr(outputs, name), expected)
+        else:
+            assert getattr(outputs, name) is None
+
+
+def test_a_callable_gets_the_batches_of_a_loader_without_labels() -> None:
+    held = TensorDataset(torch.from_numpy(ROWS), torch.arange(20))
+    for data in (held, DataLoader(held, batch_size=6)):
+        np.testing.assert_allclose(teeter.observe(logits, data).logits, LOGITS)
+
+
+def test_a_callable_may_take_words() -> None:
+    words = ["a", "bb", "ccc"]
+    told = teeter.observe(lambda batch: np.array([[len(word), 0.0] for word in batch]), words, batch_size=2)
+    assert told.logits.tolist() == [[1, 0], [2, 0], [3, 0]]
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "message"),
+    [
+        (logits, ROWS[:0], "Cannot observe an empty pool"),
+        (lambda rows: (1, 2, 3), ROWS, "answered 3 things: a pair is"),
+        (lambda rows: {"logit": rows}, ROWS, r"The model answered \['logit'\]: name parts as in"),
+        (lambda rows: {}, ROWS, "name parts as in"),
+        (lambda rows: logits(rows)[:3], ROWS, "The model told of 3 rows, and the data has 20"),
+        (lambda rows: logits(rows)[:, 0], ROWS, "logits has shape"),
+        (3, ROWS, "Cannot observe a int: give a torch module"),
+        ("resnet", ROWS, "Cannot observe a str"),
+        (None, ROWS, "Cannot observe a NoneType"),
+        (logits, 3, "Cannot count the rows of a int"),
+    ],
+)
+def test_what_does_not_fit_is_refused(model: Any, data: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        teeter.observe(model, data)
+
+
+@pytest.mark.parametrize("needs", [("gradients",), ("labelled",), "logits"])
+def test_needs_that_no_model_can_fill_are_refused(needs: Any) -> None:
+    with pytest.raises(InputError, match=r"Nobody can tell .*: needs are among \['dropout_logits', 'ensemble_logits'"):
+        teeter.observe(logits, ROWS, needs)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        logits,
+        nn.Sequential(nn.Unflatten(1, (1, 4)), nn.Conv1d(1, 3, 4), nn.Flatten()),
+        GaussianNB().fit(ROWS, LOGITS.argmax(axis=1)),
+    ],
+    ids=["a callable", "convolutions", "naive Bayes"],
+)
+def test_a_model_that_gives_logits_alone_is_told_what_it_can_use(model: Any) -> None:
+    outputs = teeter.observe(model, ROWS)
+    with pytest.raises(MissingOutputError, match=r"ldm-s needs features, and this model gives none\.") as error:
+        teeter.select("ldm-s", outputs, 3)
+    usable = str(error.value).partition("you can use ")[2].rstrip(".").split(", ")
+    assert {"entropy", "margin", "random"} <= set(usable)
+    assert "ldm" not in usable
+    for name in usable:
+        assert len(teeter.select(name, outputs, 3)) == 3
+
+
+def test_estimators_are_known_by_their_class() -> None:
+    assert is_estimator(GaussianNB())
+    assert not is_estimator(GaussianNB)
+    assert not is_estimator(nn.Linear(2, 2))
+    assert not is_estimator(logits)

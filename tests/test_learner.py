@@ -1,0 +1,362 @@
+"""The learner: who is asked about, what is told, and what is learned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from learners import (
+    CLASSES,
+    LOGISTIC,
+    NAMES,
+    ROWS,
+    THOROUGH,
+    TRUTH,
+    answer,
+    both,
+    make,
+    network,
+    taught,
+)
+from teeter import Learner, Training
+from teeter.errors import InputError, MissingOutputError, TrainingError
+from teeter.models.networks import mlp
+
+
+@both
+def test_a_learner_learns_by_asking(model: Any) -> None:
+    learner = make(model, training=THOROUGH)
+    for _ in range(5):
+        answer(learner, 6)
+        learner.fit()
+    assert learner.rounds == 5
+    assert len(learner.pool.labelled) == 30
+    assert learner.evaluate(ROWS, TRUTH).accuracy > 0.8
+    assert (learner.predict() == TRUTH).mean() > 0.8
+    assert set(learner.seconds) == {"training", "outputs", "selection"}
+
+
+@both
+@pytest.mark.parametrize("strategy", ["ldm-s", "entropy", "random", "seeding-cosine"])
+def test_only_rows_without_a_label_are_asked_about_and_each_once(model: Any, strategy: str) -> None:
+    learner = make(model, strategy)
+    asked: list[int] = []
+    for _ in range(6):
+        asked += answer(learner, 10)
+        learner.fit()
+    assert sorted(asked) == list(range(60))
+    with pytest.raises(InputError, match="No row is left to ask about: 60 of 60 are labelled"):
+        learner.ask(1)
+
+
+@both
+def test_asked_twice_it_answers_the_same(model: Any) -> None:
+    learner = taught(model)
+    assert learner.ask(5).tolist() == learner.ask(5).tolist()
+    cold = make(model)
+    assert cold.ask(5).tolist() == cold.ask(5).tolist()
+
+
+@both
+def test_another_seed_asks_about_other_rows(model: Any) -> None:
+    picks = {tuple(taught(model, seed=seed).ask(8).tolist()) for seed in range(3)}
+    assert len(picks) == 3
+    assert taught(model, seed=np.int64(1)).ask(8).tolist() == taught(model, seed=1).ask(8).tolist()
+
+
+def test_the_global_stream_neither_matters_nor_moves() -> None:
+    def unseeded(seed: int) -> nn.Module:
+        return nn.Sequential(nn.Linear(4, 8), nn.Dropout(), nn.Linear(8, 3))
+
+    before = torch.get_rng_state()
+    first = taught(unseeded).ask(8).tolist()
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.rand(3)
+    assert taught(unseeded).ask(8).tolist() == first
+    assert taught(unseeded, seed=1).ask(8).tolist() != first
+
+
+def test_before_any_label_rows_are_drawn_at_random() -> None:
+    asked = make().ask(30)
+    assert len(set(asked.tolist())) == 30
+    assert asked.tolist() == make(strategy="margin").ask(30).tolist() == make(strategy="random").ask(30).tolist()
+
+
+def test_a_cold_start_that_needs_a_model_is_refused() -> None:
+    with pytest.raises(MissingOutputError, match=r"margin needs logits, and this model gives none.*random"):
+        make(cold_start="margin").ask(3)
+
+
+def test_labels_without_a_fit_are_not_passed_over() -> None:
+    learner = make()
+    learner.tell([1, 2], ["cat", "dog"])
+    with pytest.raises(InputError, match="There are 2 labels and no model yet: call fit before ask"):
+        learner.ask(3)
+    patient = make(strategy="random")
+    patient.tell([1, 2], ["cat", "dog"])
+    assert len(patient.ask(3)) == 3
+
+
+@pytest.mark.parametrize("call", [Learner.predict, lambda learner: learner.evaluate(ROWS, TRUTH)])
+def test_without_a_model_nothing_is_predicted(call: Any) -> None:
+    with pytest.raises(InputError, match="There is no model yet: tell labels of two classes or more, and fit"):
+        call(make())
+
+
+def test_without_labels_there_is_nothing_to_fit() -> None:
+    with pytest.raises(InputError, match="There is nothing to fit: tell some labels first"):
+        make().fit()
+
+
+@pytest.mark.parametrize("exclude", [range(12, 50), set(range(12, 50)), np.arange(12, 50), iter(range(12, 50))])
+def test_excluded_rows_are_passed_over(exclude: Any) -> None:
+    assert sorted(taught().ask(10, exclude=exclude).tolist()) == list(range(50, 60))
+
+
+@pytest.mark.parametrize(
+    ("exclude", "message"),
+    [
+        ([60], "The pool has no row 60: its rows are 0 to 59"),
+        ([-1], "The pool has no row -1"),
+        ([1.5], "Rows are whole numbers, and these are float64"),
+        (np.zeros(60, dtype=bool), "Rows are whole numbers, and these are bool"),
+    ],
+)
+def test_what_cannot_be_excluded_is_refused(exclude: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make().ask(3, exclude=exclude)
+
+
+def test_more_than_there_is_cannot_be_asked_for() -> None:
+    with pytest.raises(InputError, match="Cannot pick 49 of 48 candidates: ask for 1 to 48"):
+        taught().ask(49)
+    with pytest.raises(InputError, match="Cannot pick 3 of 2 candidates"):
+        taught(pool_size=2).ask(3)
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels"),
+    [
+        ([3, 5], ["owl", "cat"]),
+        (np.array([3, 5]), np.array(["owl", "cat"])),
+        (torch.tensor([3, 5]), ("owl", "cat")),
+        ({3: 0, 5: 0}.keys(), {3: "owl", 5: "cat"}.values()),
+        ((row for row in (3, 5)), (name for name in ("owl", "cat"))),
+    ],
+    ids=["lists", "arrays", "a tensor", "views", "generators"],
+)
+def test_labels_are_told_in_any_kind_of_list(rows: Any, labels: Any) -> None:
+    learner = make()
+    learner.tell(rows, labels)
+    assert learner.pool.labelled.tolist() == [3, 5]
+    assert learner.pool.labels.tolist() == [2, 0]
+
+
+def test_one_row_may_be_told_alone() -> None:
+    learner = make()
+    learner.tell(7, "owl")
+    learner.tell(np.int64(8), np.str_("dog"))
+    learner.tell(torch.tensor(9), "cat")
+    assert learner.pool.labels.tolist() == [2, 1, 0]
+    numbered = make(classes=3)
+    numbered.tell(torch.arange(3), torch.tensor([2, 0, 1]))
+    assert numbered.pool.labels.tolist() == [2, 0, 1]
+
+
+def test_telling_again_changes_the_label() -> None:
+    learner = make()
+    learner.tell([3, 4], ["owl", "cat"])
+    learner.tell([4], ["dog"])
+    assert learner.pool.labels.tolist() == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels", "message"),
+    [
+        ([1], ["dgo"], r"No class is called 'dgo'\. Did you mean 'dog'\?"),
+        ([1], ["zebra"], r"No class is called 'zebra'\. Known: cat, dog, owl"),
+        ([1], [0], r"No class is called 0"),
+        ([1], [None], "No class is called None"),
+        ([1, 2], np.eye(2), "No class is called array"),
+        ([1], [["cat"]], r"No class is called \['cat'\]"),
+        ([1, 2], ["cat"], "There are 2 rows and 1 labels: tell one label a row"),
+        ([1], "cats", "Did you mean 'cat'"),
+        ([1, 2, 1], ["cat", "cat", "dog"], "A row is told twice in one call"),
+        ([60], ["cat"], "The pool has no row 60: its rows are 0 to 59"),
+        ([-1], ["cat"], "The pool has no row -1"),
+        ([1.0], ["cat"], "Rows are whole numbers, and these are float64"),
+        (["1"], ["cat"], "Rows are whole numbers, and these are <U1"),
+        ([True], ["cat"], "Rows are whole numbers, and these are bool"),
+        ([[1, 2]], ["cat"], "Rows are whole numbers"),
+    ],
+)
+def test_what_cannot_be_told_is_refused_and_nothing_is_recorded(rows: Any, labels: Any, message: str) -> None:
+    learner = make()
+    with pytest.raises(InputError, match=message):
+        learner.tell(rows, labels)
+    assert len(learner.pool.labelled) == 0
+
+
+def test_one_class_alone_trains_a_network() -> None:
+    learner = taught(rows=range(0, 12, 3), training=THOROUGH)
+    assert len(learner.models) == 1
+    assert set(learner.predict()) == {"cat"}
+    assert len(answer(learner)) == 5
+
+
+def test_one_class_alone_leaves_an_estimator_to_the_cold_start_until_there_are_two(caplog: Any) -> None:
+    caplog.set_level("INFO", "teeter")
+    learner = taught(LOGISTIC, rows=range(0, 12, 3), cold_start="seeding-cosine")
+    assert learner.models == []
+    assert "Only one class is labelled: seeding-cosine picks until there are two" in caplog.text
+    with pytest.raises(InputError, match="There is no model yet"):
+        learner.predict()
+    answer(learner, 9)
+    answer(learner, 1)
+    learner.fit()
+    assert len(learner.models) == 1
+    assert len(learner.ask(3)) == 3
+    learner.tell(learner.pool.labelled, ["cat"] * 14)
+    learner.fit()
+    assert learner.models == []
+    assert len(learner.ask(3)) == 3
+
+
+@both
+def test_a_class_that_was_never_seen_is_never_predicted_and_costs_accuracy(model: Any) -> None:
+    seen = [row for row in range(60) if CLASSES[row] != 1]
+    learner = taught(model, rows=seen, training=THOROUGH)
+    assert set(learner.predict()) == {"cat", "owl"}
+    assert learner.predict([0, 2]).tolist() == ["cat", "owl"]
+    judged = learner.evaluate(ROWS, TRUTH)
+    assert 0.5 < judged.accuracy <= 2 / 3
+    assert np.isfinite(judged.loss)
+    assert judged.rows == 60
+    assert sorted(learner.ask(20).tolist()) == list(range(1, 60, 3))
+
+
+@pytest.mark.parametrize(
+    "classes", [NAMES, 3, (0.5, 1.5, 2.5), (True, False, "unsure"), np.array(["x", "y", "z"]), range(3)]
+)
+@both
+def test_what_is_predicted_can_be_told(model: Any, classes: Any) -> None:
+    learner = make(model, classes=classes, training=THOROUGH)
+    names = list(learner.classes)
+    learner.tell(range(30), [names[k] for k in CLASSES[:30]])
+    learner.fit()
+    predicted = learner.predict([0, 4, 8])
+    assert predicted.tolist() == names
+    learner.tell([0, 4, 8], predicted)
+    assert learner.evaluate(ROWS[:30], [names[k] for k in CLASSES[:30]]).accuracy > 0.9
+
+
+def test_one_row_is_predicted_alone() -> None:
+    learner = taught(LOGISTIC)
+    assert learner.predict(5).tolist() == learner.predict([5]).tolist() == [learner.predict()[5]]
+    with pytest.raises(InputError, match="The pool has no row 99"):
+        learner.predict([99])
+
+
+@pytest.mark.parametrize(
+    ("data", "labels", "message"),
+    [
+        (ROWS, TRUTH[:9], "There are 60 rows and 9 labels: one a row is needed"),
+        (ROWS[:0], [], "Cannot evaluate on no rows"),
+        (ROWS[:1], ["oowl"], "Did you mean 'owl'"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_refused(data: Any, labels: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        taught().evaluate(data, labels)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"classes": ["cat"]}, r"The classes are \['cat'\]: give two or more different names"),
+        ({"classes": 1}, r"The classes are \[0\]"),
+        ({"classes": ["cat", "cat", "dog"]}, "two or more different names"),
+        ({"strategy": "lmd-s"}, r"No strategy is called 'lmd-s'\. Did you mean 'ldm-s'"),
+        ({"cold_start": "randon"}, "Did you mean 'random'"),
+        ({"validation": (ROWS, TRUTH[:3])}, "There are 60 validation rows and 3 labels"),
+        ({"validation": (ROWS[:0], [])}, "There are 0 validation rows and 0 labels"),
+        ({"validation": (ROWS[:1], ["bird"])}, "No class is called 'bird'"),
+        ({"data": 3}, "Cannot count the rows of a int"),
+        ({"data": DataLoader(TensorDataset(torch.from_numpy(ROWS)))}, "The pool is a data loader.*give its dataset"),
+        ({"pool_size": 0}, "pool_size is 0: it must be 1 or more"),
+        ({"members": 1}, "members is 1: it must be 2 or more"),
+        ({"passes": 0}, "passes is 0: it must be 1 or more"),
+        ({"batch_size": 0}, "batch_size is 0: it must be 1 or more"),
+        ({"seed": 1.5}, "The seed is 1.5: give a whole number"),
+        ({"device": "abacus"}, "No device is called 'abacus'"),
+    ],
+    ids=str,
+)
+def test_settings_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make(**options)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (network(0), "make_model is a Sequential: give a function from a seed to a new model"),
+        (None, "make_model is a NoneType"),
+        (lambda seed: None, "make_model made a NoneType: a torch module or a classifier is needed"),
+        (lambda seed: 3, "make_model made a int"),
+    ],
+)
+def test_what_makes_no_model_is_refused(model: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        taught(model)
+
+
+def test_a_network_with_too_few_or_too_many_classes_is_refused() -> None:
+    with pytest.raises(TrainingError, match="answers with 2 classes, and the labels have 3"):
+        taught(lambda seed: mlp(4, 2))
+    learner = taught(lambda seed: mlp(4, 5))
+    with pytest.raises(InputError, match="The network tells of 5 classes, and there are 3"):
+        learner.predict()
+
+
+def test_a_failed_fit_leaves_the_last_model_and_round() -> None:
+    learner = taught()
+    before = learner.predict().tolist(), learner.ask(5).tolist()
+    learner.tell([40], ["dog"])
+    learner.training = Training(optimizer="sgd", learning_rate=1e18, epochs=20)
+    with pytest.raises(TrainingError, match="The loss became"):
+        learner.fit()
+    assert learner.rounds == 1
+    assert learner.fitted[0].tolist() == list(range(12))
+    assert learner.predict().tolist() == before[0]
+    learner.pool = taught().pool
+    assert learner.ask(5).tolist() == before[1]
+
+
+def test_every_fit_starts_from_a_new_model_of_another_seed() -> None:
+    seeds: list[int] = []
+    learner = make(lambda seed: seeds.append(seed) or network(seed))
+    learner.tell(range(12), TRUTH[:12])
+    learner.fit()
+    first = learner.models[0]
+    learner.fit()
+    assert len(set(seeds)) == 2
+    assert learner.models[0] is not first
+
+
+def test_an_estimator_is_cloned_and_its_seeds_are_set() -> None:
+    forest = make_pipeline(StandardScaler(), RandomForestClassifier(5))
+    first, same, other = (taught(forest, "margin", seed=seed) for seed in (0, 0, 1))
+    states = [learner.models[0][-1].random_state for learner in (first, same, other)]
+    assert states[0] == states[1] != states[2]
+    assert not hasattr(forest, "classes_")
+    assert forest[-1].random_state is None
+    assert first.ask(4).tolist() == same.ask(4).tolist()

@@ -1,0 +1,138 @@
+"""A learner of whatever people keep data in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from torch import Tensor, nn
+from torch.utils.data import TensorDataset
+
+import teeter
+from learners import (
+    CLASSES,
+    LOGISTIC,
+    NAMES,
+    ROWS,
+    TRUTH,
+    answer,
+    make,
+    network,
+    taught,
+)
+from teeter import Outputs, Training
+from teeter.errors import InputError
+from teeter.strategies import Context
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        ROWS,
+        torch.from_numpy(ROWS),
+        ROWS.reshape(60, 2, 2),
+        sparse.csr_matrix(ROWS),
+        TensorDataset(torch.from_numpy(ROWS)),
+    ],
+    ids=["array", "tensor", "images", "sparse", "dataset"],
+)
+def test_a_cold_start_by_features_sees_the_raw_data(data: Any) -> None:
+    learner = make(data=data, cold_start="seeding-l2", seed=3)
+    context = Context(
+        candidates=np.arange(60), outputs=Outputs(features=ROWS), generator=teeter.seeds.stream(3, "select", 0)
+    )
+    assert learner.ask(6).tolist() == teeter.strategies.get("seeding-l2")().select(context, 6).tolist()
+    assert learner.ask(6).tolist() != make(data=data, seed=3).ask(6).tolist()
+
+
+def test_words_have_no_features_for_a_cold_start() -> None:
+    with pytest.raises(InputError, match="cannot see them: use random"):
+        make(data=["a"] * 9, cold_start="seeding-l2").ask(3)
+
+
+def test_text_is_learned_through_a_pipeline() -> None:
+    animals = {"cat": "purrs sleeps", "dog": "barks runs", "owl": "hoots flies"}
+    texts = [f"it {animals[name]} {k % 7}" for k, name in enumerate(TRUTH)]
+    model = make_pipeline(TfidfVectorizer(), LogisticRegression())
+    learner = make(model, data=texts, validation=(texts[:3], NAMES))
+    for _ in range(3):
+        answer(learner, 6)
+        learner.fit()
+    assert learner.predict([0, 1, 2]).tolist() == list(NAMES)
+    assert learner.evaluate(["it barks 99"], ["dog"]).accuracy == 1
+
+
+def test_frames_are_learned_by_place() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(ROWS, columns=list("abcd"), index=range(500, 560))
+    for model in (network, LOGISTIC):
+        assert taught(model, data=frame).ask(4).tolist() == taught(model).ask(4).tolist()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        torch.from_numpy(ROWS),
+        ROWS.astype(np.float64),
+        ROWS.tolist(),
+        TensorDataset(torch.from_numpy(ROWS), torch.zeros(60)),
+    ],
+    ids=["tensor", "float64", "list", "dataset"],
+)
+def test_the_kind_of_data_changes_nothing(data: Any) -> None:
+    learner, plain = taught(data=data), taught()
+    assert learner.ask(6).tolist() == plain.ask(6).tolist()
+    assert learner.predict().tolist() == plain.predict().tolist()
+
+
+class TwoInputs(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, left: Tensor, right: Tensor) -> Tensor:
+        return self.head(torch.cat([left, right], dim=1))
+
+
+def test_data_of_several_parts_are_learned() -> None:
+    parts = {"left": ROWS[:, :2], "right": torch.from_numpy(ROWS[:, 2:])}
+    learner = taught(lambda seed: TwoInputs(), data=parts, validation=(parts, TRUTH))
+    answer(learner)
+    learner.fit()
+    assert learner.predict().shape == (60,)
+    with pytest.raises(InputError, match="not numbers"):
+        make(data=parts, cold_start="seeding-l2").ask(3)
+
+
+def test_a_head_can_be_named() -> None:
+    class TwoHeads(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(4, 3), nn.Linear(4, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.first(x) + self.second(x)
+
+    with pytest.raises(InputError, match=r"None of the linear layers of TwoHeads \(first, second\)"):
+        taught(lambda seed: TwoHeads()).ask(3)
+    assert len(taught(lambda seed: TwoHeads(), head="second").ask(3)) == 3
+
+
+def test_validation_rows_choose_the_epoch() -> None:
+    learner = make(
+        training=Training(epochs=8, batch_size=4, optimizer="sgd", learning_rate=0.5), validation=(ROWS, TRUTH)
+    )
+    learner.tell(range(12), TRUTH[:12])
+    (lesson,) = learner.begin_round()
+    assert lesson.validation is not None
+    assert lesson.validation[1].tolist() == CLASSES.tolist()
+    with_rows = taught(training=learner.training, validation=(ROWS, TRUTH))
+    without = taught(training=learner.training)
+    assert with_rows.evaluate(ROWS, TRUTH).accuracy >= without.evaluate(ROWS, TRUTH).accuracy
+    assert not torch.equal(with_rows.models[0][-1].weight, without.models[0][-1].weight)
