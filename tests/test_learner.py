@@ -298,7 +298,6 @@ def test_what_cannot_be_evaluated_is_refused(data: Any, labels: Any, message: st
         ({"seed": 1.5}, "The seed is 1.5: give a whole number"),
         ({"device": "abacus"}, "No device is called 'abacus'"),
     ],
-    ids=str,
 )
 def test_settings_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):

@@ -75,3 +75,25 @@ def test_dropout_follows_both_hidden_layers() -> None:
     assert [layer.p for layer in network if isinstance(layer, nn.Dropout)] == [0.4, 0.4]
     network.train()
     assert not torch.equal(network(torch.ones(1, 5)), network(torch.ones(1, 5)))
+
+
+@pytest.mark.parametrize(
+    ("make", "shape", "parameters", "features"),
+    [
+        (lambda: s_cnn(1, 28, 10), (1, 28, 28), 1_199_882, 128),
+        (lambda: k_cnn(3, 32, 10), (3, 32, 32), 2_168_362, 512),
+        (lambda: wrn_16_8(3, 32, 100), (3, 32, 32), 11_007_540, 512),
+        (lambda: wrn_16_8(3, 64, 200), (3, 64, 64), 11_366_040, 2_048),
+        (lambda: wrn_16_8(3, 75, 101), (3, 75, 75), 11_163_189, 2_048),
+        (lambda: resnet_18(3, 1000), (3, 64, 64), 11_689_512, 512),
+    ],
+    ids=["s-cnn", "k-cnn", "wrn-32", "wrn-64", "wrn-75", "resnet-18"],
+)
+def test_image_networks_have_the_papers_parameters_and_features(
+    make: Callable[[], nn.Module], shape: tuple[int, ...], parameters: int, features: int
+) -> None:
+    network = make()
+    assert sum(parameter.numel() for parameter in network.parameters()) == parameters
+    outputs = teeter.observe(network, torch.rand(2, *shape, generator=stream(0, "images")))
+    assert outputs.features is not None
+    assert outputs.features.shape == (2, features)
