@@ -20,7 +20,7 @@ class SpreadMargin(Strategy):
         return torch.cat([order[::2], order[1::2]])[:n]
 
 
-check_strategy(SpreadMargin())
+check_strategy(SpreadMargin)
 outputs = example_context().outputs
 print("spread-margin:", teeter.select("spread-margin", outputs, 5))
 print("ldm-s:        ", teeter.select("ldm-s", outputs, 5))

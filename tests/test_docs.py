@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+import checked
 from teeter import strategies
 from teeter.strategies.base import registry
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RESULTS = ROOT / "benchmarks" / "speed" / "results"
 
 
@@ -45,7 +46,7 @@ def test_the_readme_has_its_parts() -> None:
     assert "make test" in text
     assert re.search(r"!\[.+\]\(.+\)", text), "a picture"
     for name in strategies.names():
-        assert f"| `{name}` |" in text, f"the table of strategies has {name}"
+        assert re.search(rf"^\| .*`{name}`.* \|", text, flags=re.MULTILINE), f"the table of strategies has {name}"
 
 
 def speed_rows(name: str, where: str) -> list[str]:
@@ -70,3 +71,14 @@ def test_figures_are_made_by_their_scripts(tmp_path: Path, monkeypatch: pytest.M
         monkeypatch.setattr(sys, "argv", [str(script), str(out)])
         runpy.run_path(str(script), run_name="__main__")
         assert out.stat().st_size > 10_000
+
+
+def test_the_table_of_checks_is_made_from_the_tests() -> None:
+    assert checked.PAGE.read_text() == checked.table(), "run python tests/checked.py"
+    assert set(checked.marks()) == set(strategies.names()), "every strategy is checked against something"
+
+
+def test_every_strategy_is_explained() -> None:
+    text = (ROOT / "docs" / "explanation" / "strategies.md").read_text()
+    for name in strategies.names():
+        assert f"`{name}`" in text, f"docs/explanation/strategies.md explains {name}"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sklearn.linear_model import SGDClassifier
+from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.naive_bayes import GaussianNB
 from torch import Generator, Tensor, nn
 
@@ -201,3 +201,29 @@ def test_what_the_strategy_noted_is_kept_by_row() -> None:
     learner = taught(strategy=Noting())
     rows = learner.ask(3)
     assert learner.notes == {row: {"row": float(row)} for row in rows.tolist()}
+
+
+@pytest.mark.parametrize("name", ["probcover", "typiclust"])
+def test_strategies_that_only_use_labelled_rows_are_given_them(name: str) -> None:
+    seen: list[Context] = []
+    made = teeter.strategies.get(name)
+
+    class Watched(made):
+        def choose(self, context: Context, n: int) -> Tensor:
+            seen.append(context)
+            return made().choose(context, n)
+
+    rows = np.random.default_rng(0).normal(size=(60, 4))
+    learner = teeter.Learner(LogisticRegression(), rows, Watched(), classes=2)
+    learner.tell(range(10), [0, 1] * 5)
+    learner.fit()
+    learner.ask(3)
+    assert seen[0].labelled is not None
+    assert len(seen[0].labelled) == 10
+    assert seen[0].labels is not None
+
+
+def test_a_cold_start_knows_the_number_of_classes() -> None:
+    rows = np.random.default_rng(0).normal(size=(60, 4))
+    learner = teeter.Learner(LogisticRegression(), rows, classes=3, cold_start="probcover")
+    assert len(set(learner.ask(5).tolist())) == 5

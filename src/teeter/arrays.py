@@ -1,18 +1,19 @@
 """Where arrays cross into tensors and back, on which device and in which precision, and chunks that fit in memory.
 
 The rule: float64 stays float64, every other number becomes float32. A tensor stays on its device; a NumPy array
-goes to the GPU where there is one; ``device=`` decides for both. Answers come back as what was handed in.
+goes to the GPU where there is one; ``device=`` decides for both.
 """
 
 from __future__ import annotations
 
 import os
 import platform
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,7 @@ __all__ = [
     "Array",
     "as_integers",
     "as_tensor",
+    "available_memory",
     "back",
     "budget",
     "choose_device",
@@ -48,7 +50,10 @@ _working_memory: ContextVar[int | None] = ContextVar("teeter_working_memory", de
 
 @contextmanager
 def working_memory(size: int) -> Iterator[None]:
-    """Within it, kernels keep their temporary arrays near ``size`` bytes (results do not depend on it)."""
+    """Within it, kernels keep their temporary arrays near ``size`` bytes; on a CPU results do not depend on it.
+
+    It holds for this thread and what it awaits, not for threads started inside.
+    """
     if size < 1:
         raise InputError(f"Cannot work in {size} bytes: give a positive number of bytes.")
     token = _working_memory.set(size)
@@ -68,6 +73,18 @@ def budget(device: torch.device) -> int:
     return 512 << 20
 
 
+def available_memory(device: torch.device) -> int:
+    """Return the bytes that are free on ``device``; where nobody tells, so many that nothing is refused."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return 1 << 62
+    free = [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
+    return free[0] if free else 1 << 62
+
+
 def tiles(rows: int, bytes_per_row: int, device: torch.device, *, at_most: int | None = None) -> Iterator[slice]:
     """Yield slices that cover ``rows`` in multiples of ``TILE`` (the last one ragged) within the working memory."""
     step = max(1, budget(device) // max(1, bytes_per_row) // TILE) * TILE
@@ -83,18 +100,48 @@ def padded(block: Tensor) -> Tensor:
     return torch.nn.functional.pad(block, (0, 0, 0, missing)) if missing else block
 
 
+class _ExactProducts:
+    """Holds the settings of float32 products at full precision while anyone is inside; threads share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._before: list[tuple[Any, str]] = []
+
+    def enter(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                backends: Any = torch.backends  # its types lack a part
+                kinds = (backends.cuda.matmul, backends.mkldnn.matmul)
+                self._before = [(kind, kind.fp32_precision) for kind in kinds if kind.fp32_precision in _COARSE]
+                for kind, _ in self._before:
+                    kind.fp32_precision = "ieee"
+
+    def leave(self) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                for kind, before in self._before:
+                    kind.fp32_precision = before
+
+
+_COARSE = ("tf32", "bf16")
+_exact = _ExactProducts()
+
+
 @contextmanager
 def exact_products() -> Iterator[None]:
-    """Within it, float32 products on the GPU keep all their bits, whatever the caller's TF32 setting."""
-    before = torch.get_float32_matmul_precision()
-    if before == "highest":
-        yield
-        return
-    torch.set_float32_matmul_precision("highest")
+    """Within it, products keep all the bits of their precision, whatever the caller's TF32 or autocast."""
+    _exact.enter()
     try:
-        yield
+        if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+            with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
+                yield
+        else:
+            yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        _exact.leave()
 
 
 def choose_device(device: torch.device | str | None, *values: object) -> torch.device:

@@ -1,6 +1,6 @@
 """The strategy contract as checks: for the authors of strategies, and for ours.
 
-``check_strategy(MyStrategy())`` runs them all and raises a sentence at the first that fails. ``CHECKS`` has them one by
+``check_strategy(MyStrategy)`` runs them all and raises a sentence at the first that fails. ``CHECKS`` has them one by
 one, for a test that is parametrised.
 """
 
@@ -41,10 +41,11 @@ _WITHOUT = {
 }
 
 
-def check_strategy(strategy: Strategy) -> None:
-    """Run the whole contract over ``strategy``; raise StrategyError with a sentence where it is broken."""
+def check_strategy(strategy: type[Strategy] | Strategy) -> None:
+    """Run the whole contract over a strategy, or a class with its defaults; raise StrategyError where it is broken."""
+    made = strategy() if isinstance(strategy, type) else strategy
     for check in CHECKS:
-        check(strategy)
+        check(made)
 
 
 def example_context(

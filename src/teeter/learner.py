@@ -302,7 +302,10 @@ class Learner:
             outputs = (
                 Outputs(features=flat_rows(take_rows(self.data, candidates))) if strategy.needs else _blank(candidates)
             )
-            return Context(candidates=candidates, outputs=outputs, generator=generator, memory=memory)
+            classes = len(self.classes)
+            return Context(
+                candidates=candidates, outputs=outputs, generator=generator, n_classes=classes, memory=memory
+            )
         outputs = (
             self.observe(take_rows(self.data, candidates), strategy.needs) if strategy.needs else _blank(candidates)
         )
@@ -313,7 +316,7 @@ class Learner:
             n_classes=outputs.n_classes or len(self.classes),
             memory=memory,
         )
-        if "labelled" not in strategy.needs:
+        if "labelled" not in strategy.needs | strategy.uses:
             return context
         rows, columns = self._known_to_model(self.pool.labelled, self.pool.labels)
         labelled = self.observe(take_rows(self.data, rows), strategy.needs).with_logits()

@@ -23,6 +23,7 @@ from teeter.errors import InputError, MissingOutputError
 from teeter.kernels import uncertainty
 from teeter.models.linear_head import fit_head
 from teeter.models.outputs import Outputs
+from teeter.seeds import fork, stream
 from teeter.strategies.base import Context, Strategy, registry
 from teeter.strategies.door import context_of, ldm, make_strategy, option_names
 from teeter.version import __version__, commit
@@ -55,8 +56,14 @@ class Facts:
     commit: str | None
     """Of teeter's own repository, when it runs from one."""
     pool: str
+    head: str | None
+    labels: str | None
+    """The label column."""
+    id_column: str | None
     strategy: str
     options: dict[str, Any]
+    rays: int | None
+    """Of the LDM beside the picks, where the strategy has no such option."""
     seed: int
     n: int
     candidates: int
@@ -86,7 +93,7 @@ class Picks:
 
     def to_json(self) -> str:
         """Return the picks and the facts as JSON."""
-        return json.dumps(asdict(self), ensure_ascii=False, indent=2)
+        return json.dumps(asdict(self), ensure_ascii=False, indent=2, allow_nan=False)
 
 
 @dataclass(frozen=True)
@@ -150,8 +157,12 @@ def pick_from_file(
         version=__version__,
         commit=commit(),
         pool=str(pool),
+        head=None if head is None else str(head),
+        labels=labels,
+        id_column=id_column,
         strategy=strategy,
         options=settings,
+        rays=rays,
         seed=seed,
         n=n,
         candidates=len(task.outputs),
@@ -231,7 +242,7 @@ def _of_table(table: Table, column: str | None, id_column: str | None, strategy:
                 f"vary, or turn its texts into arrays of features first.{told}"
             )
         features = np.zeros((len(table), 1), dtype=np.float32)
-    return _fitted(features, labels, ids, encoded.notes)
+    return _fitted(features, labels, ids, (*labels.notes, *encoded.notes))
 
 
 def _no_labels(table: Table) -> Labels:
@@ -305,7 +316,8 @@ def _ldm_of(context: Context, rays: int | None, seed: int) -> Tensor | None:
     outputs = context.outputs
     if "ldm" in context.notes or outputs.features is None or outputs.weight is None:
         return context.notes.get("ldm")
-    return torch.as_tensor(ldm(outputs.features, outputs.weight, outputs.bias, rays=rays, seed=seed))
+    same = fork(stream(seed, "select"))  # the rays that a strategy by LDM would follow
+    return ldm(outputs.features, outputs.weight, outputs.bias, rays=rays, seed=same)
 
 
 def _numbers(values: Tensor | None, positions: npt.NDArray[np.int64]) -> list[float | None]:

@@ -73,5 +73,9 @@ class Registry(Generic[T]):
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a short hint: the nearest of the ``known`` names, or all of them."""
     known = list(known)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    return f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(known)}."
+    plain = {one.lower(): one for one in reversed(known)}
+    near = difflib.get_close_matches(name.lower(), plain, n=1, cutoff=0.6)
+    if near:
+        return f"Did you mean {plain[near[0]]!r}?"
+    some = ", ".join(known[:30])
+    return f"Known: {some}." if len(known) <= 30 else f"Known: {some} and {len(known) - 30} more."

@@ -32,7 +32,7 @@ def fork(generator: Generator) -> int:
 
 def normal(shape: tuple[int, ...], generator: Generator, device: torch.device) -> Tensor:
     """Return float32 draws from N(0, 1), made where the generator lives and moved to ``device``."""
-    return torch.randn(shape, generator=generator, device=generator.device).to(device)
+    return torch.randn(shape, generator=generator, device=generator.device, dtype=torch.float32).to(device)
 
 
 def uniform(shape: tuple[int, ...], generator: Generator, device: torch.device) -> Tensor:

@@ -143,7 +143,7 @@ def test_options_are_numbers_truths_lists_or_texts(teeter: Teeter, arrays: Path)
     [
         (["-n", "5"], "Cannot pick 5 of 4 candidates: ask for 1 to 4."),
         (["-n", "0"], "Cannot pick 0 of 4 candidates: ask for 1 to 4."),
-        (["-n", "1", "--strategy", "margins"], "No strategy is called 'margins'. Did you mean 'margin'?"),
+        (["-n", "1", "--strategy", "marginn"], "No strategy is called 'marginn'. Did you mean 'margin'?"),
         (["-n", "1", "--option", "ray=3"], "ldm-s has no option 'ray'. Did you mean 'rays'?"),
         (["-n", "1", "--option", "ray"], "--option ray is not key=value."),
         (["-n", "1", "--rays", "0"], "Cannot follow 0 rays: ask for a whole number from 1 up."),

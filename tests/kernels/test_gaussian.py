@@ -23,6 +23,7 @@ def supply(seed: int, k: int, case: Case) -> Iterator[literal.Direction]:
         yield move, normal((len(case.weight),), generator, cpu).double().numpy()
 
 
+@pytest.mark.checks("ldm", "ldm-s", against="Algorithm 1 for a single row, on the same draws")
 @pytest.mark.parametrize("seed", range(4))
 def test_is_algorithm_1_for_a_single_row(seed: int) -> None:
     case = make_case(50, 4, 3, seed=seed)

@@ -26,6 +26,7 @@ def literally(case: Case, directions: object, *, rays: int | None = None, **opti
     return literal.along_directions(features, weight, bias, with_mirrors(directions, rays), **options)
 
 
+@pytest.mark.checks("ldm", "ldm-s", against="the definition: every strength between two crossings tried, float64")
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("classes", [2, 3, 5])
 @pytest.mark.parametrize("seed", range(3))
@@ -224,6 +225,7 @@ def disc(seed: int, rows: int, true_ldm: float) -> tuple[Tensor, Tensor, float]:
     )
 
 
+@pytest.mark.checks("ldm", "ldm-s", against="the true value in the paper's two dimensions")
 @pytest.mark.parametrize("seed", range(20))
 def test_meets_the_truth_in_the_paper_s_two_dimensions(seed: int) -> None:
     M, truth = 20_000, 0.01

@@ -51,6 +51,9 @@ def chi_squared(counts: Counter[tuple[int, ...]], law: dict[tuple[int, ...], flo
     return float(stats.chisquare(observed, expected).pvalue)
 
 
+@pytest.mark.checks(
+    "ldm-s", "entropy-s", "margin-s", "seeding-cosine", against="the exact sequential law of seeding (chi-squared)"
+)
 @pytest.mark.parametrize("block", [1, 2, 3, 8, 256])
 def test_blocks_follow_the_sequential_law(block: int) -> None:
     features = draw(5, 2, 3)
@@ -88,6 +91,7 @@ def test_near_copies_follow_the_law_too() -> None:
     assert chi_squared(counts, law, 4000) > 0.001
 
 
+@pytest.mark.checks("ldm-s", "entropy-s", "margin-s", against="the weights of equation 4")
 @given(
     rows=st.integers(1, 40),
     share=st.floats(0, 1),
@@ -151,6 +155,7 @@ def test_zero_rows_are_at_distance_1_from_others_and_0_from_each_other() -> None
     assert found[0].tolist() == [0, 1, 0, 1, 1]
 
 
+@pytest.mark.checks("seeding-cosine", "seeding-l2", against="distances pair by pair")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_distances_are_the_formulas(dtype: torch.dtype) -> None:
     features = draw(300, 17, 5)

@@ -81,7 +81,7 @@ def test_select_answers_rows() -> None:
         ({"labels": np.full(30, 0.5)}, "whole numbers are needed"),
         ({"labels": np.zeros((30, 2), int)}, r"labels has shape \(30, 2\)"),
         ({"colour": "red"}, "random has no option 'colour'. It has none."),
-        ({"seed": "x"}, "The seed is 'x'"),
+        ({"seed": "x", "labels": np.zeros(30, int)}, "The seed is 'x'"),
     ],
 )
 def test_select_refuses(options: dict[str, object], message: str) -> None:

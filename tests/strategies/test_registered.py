@@ -26,6 +26,7 @@ def test_equal_scores_go_to_the_lowest_row() -> None:
         assert teeter.select(name, outputs, 4).tolist() == [0, 1, 2, 3]
 
 
+@pytest.mark.checks("random", against="uniform frequencies")
 def test_random_is_uniform() -> None:
     counts = np.zeros(10)
     for seed in range(3000):

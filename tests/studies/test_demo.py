@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -29,6 +31,9 @@ def test_a_small_demonstration_has_all_its_parts(tmp_path: Path) -> None:
     text = found.page.read_text()
     for part in ("ldm-s", "random", "paired t-test", "gain over random", "data:image/png;base64", "teeter 0."):
         assert part in text
+    results = json.loads((found.page.parent / "results.json").read_text())
+    assert np.shape(results["accuracy"]["ldm-s"]) == (2, 3)
+    assert results["lines"][0]["gain"]["mean"] == pytest.approx(found.lines[0].gain.mean)
     assert found.picture.read_bytes().startswith(b"\x89PNG")
 
 

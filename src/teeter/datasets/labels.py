@@ -26,6 +26,7 @@ class Labels:
     classes: tuple[str, ...]
     codes: npt.NDArray[np.int64]
     """(N,) a position in ``classes``, or -1 where the row has no label."""
+    notes: tuple[str, ...] = ()
 
     @property
     def labelled(self) -> npt.NDArray[np.int64]:
@@ -47,14 +48,17 @@ def read_labels(table: Table, column: str) -> Labels:
     table.require(column)
     if column in table.nested or table.columns[column].ndim > 1:
         raise InputError(f"The cells of {where} are lists: {_ONE_LABEL}.")
-    texts = ["" if is_missing(text) else text.strip() for text in table.texts(column)]
+    cells = table.texts(column)
+    texts = ["" if is_missing(text) else text.strip() for text in cells]
+    words = Counter(text.strip() for text in cells if text.strip() and is_missing(text))
     counts = Counter(texts)
     del counts[""]
     _refuse_several(counts, where)
     _refuse_regression(counts, where)
     classes = _in_order(counts)
     places = {"": -1} | {name: place for place, name in enumerate(classes)}
-    return Labels(classes, np.array([places[text] for text in texts], dtype=np.int64))
+    notes = tuple(f"{count} cells {word!r} in {where} were read as no label." for word, count in words.items())
+    return Labels(classes, np.array([places[text] for text in texts], dtype=np.int64), notes)
 
 
 def _refuse_several(counts: Counter[str], where: str) -> None:

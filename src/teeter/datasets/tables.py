@@ -24,6 +24,9 @@ TABLES = (".csv", ".tsv", ".txt", ".parquet")
 
 MISSING = frozenset({"", "na", "nan", "null", "none", "n/a"})
 
+_LONGEST_CELL = 1 << 30
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+(,[0-9]+)?([eE][+-]?[0-9]+)?")
+
 Column: TypeAlias = npt.NDArray[Any]
 
 
@@ -80,13 +83,19 @@ def require_ids(ids: list[str], where: str) -> list[str]:
 def read_table(path: str | Path) -> Table:
     """Return the table in a CSV file (comma, semicolon or tab) or a Parquet file."""
     path = require_file(path, TABLES, "a table")
-    return _read_parquet(path) if path.suffix.lower() == ".parquet" else _read_csv(path)
+    table = _read_parquet(path) if path.suffix.lower() == ".parquet" else _read_csv(path)
+    if not table.columns:
+        raise FileError(
+            f"No column of {path} can be read: {', '.join(table.nested)} hold structures, or lists with gaps or of "
+            "different lengths."
+        )
+    return table
 
 
 def _read_csv(path: Path) -> Table:
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
-            names, rows = _records(stream, path)
+            names, rows, delimiter = _records(stream, path)
     except UnicodeDecodeError as error:
         byte = error.object[error.start]
         raise FileError(f"{path} is not UTF-8 text (it holds the byte 0x{byte:02x}): save it as UTF-8.") from None
@@ -95,14 +104,25 @@ def _read_csv(path: Path) -> Table:
     _require_names(names, path)
     if not rows:
         raise FileError(f"{path} has a header of {len(names)} columns and no rows.")
-    columns = {name: _objects(values) for name, values in zip(names, zip(*rows, strict=True), strict=True) if name}
-    return Table(path, columns)
+    columns = dict(zip(names, zip(*rows, strict=True), strict=True))
+    pointed = _with_points if delimiter == ";" else list
+    return Table(path, {name: _objects(pointed(values)) for name, values in columns.items() if name})
 
 
-def _records(stream: TextIO, path: Path) -> tuple[list[str], list[list[str]]]:
+def _with_points(values: Sequence[str]) -> Sequence[str]:
+    """Return a column with decimal points for commas, if all of it are numbers then; for files parted by semicolons."""
+    numbers = [value.strip() for value in values if not is_missing(value)]
+    if not any("," in number for number in numbers) or not all(map(_DECIMAL_COMMA.fullmatch, numbers)):
+        return values
+    return [value.replace(",", ".") for value in values]
+
+
+def _records(stream: TextIO, path: Path) -> tuple[list[str], list[list[str]], str]:
+    csv.field_size_limit(_LONGEST_CELL)
     header = next((line for line in stream if line.strip()), "")
     stream.seek(0)
-    reader = csv.reader(stream, delimiter=_delimiter(header), strict=True)
+    delimiter = _delimiter(header)
+    reader = csv.reader(stream, delimiter=delimiter, strict=True)
     rows: list[list[str]] = []
     try:
         names = next((fields for fields in reader if fields), [])
@@ -116,7 +136,7 @@ def _records(stream: TextIO, path: Path) -> tuple[list[str], list[list[str]]]:
                 )
     except csv.Error as error:
         raise FileError(f"Line {reader.line_num} of {path} cannot be read ({error}): check its quotes.") from None
-    return [name.strip() for name in names], rows
+    return [name.strip() for name in names], rows, delimiter
 
 
 def _delimiter(header: str) -> str:

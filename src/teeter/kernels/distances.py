@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import torch
@@ -9,10 +10,20 @@ from torch import Tensor
 
 from teeter.arrays import exact_products, padded, tiles
 
-__all__ = ["NEGLIGIBLE", "Cosine", "Distance", "Euclidean"]
+__all__ = [
+    "NEGLIGIBLE",
+    "Cosine",
+    "Distance",
+    "Euclidean",
+    "distance_tiles",
+    "refined",
+    "squared_distances",
+]
 
 NEGLIGIBLE = 1e-5
 """Distances under this count as 0: copies are copies, whatever the rounding."""
+
+_PAIRS_AT_ONCE = 1 << 16
 
 
 class Distance(Protocol):
@@ -30,9 +41,11 @@ class Cosine:
 
     def __init__(self, features: Tensor) -> None:
         """features (N, D)."""
-        norms = torch.linalg.vector_norm(features, dim=1, keepdim=True)
-        zero = norms == 0
-        self.units = features / norms.masked_fill(zero, 1)
+        low, high = torch.aminmax(features, dim=1, keepdim=True)
+        peaks = torch.maximum(-low, high)
+        zero = peaks == 0
+        scaled = features / peaks.masked_fill(zero, 1)  # so that no square overflows or vanishes
+        self.units = scaled.div_(torch.linalg.vector_norm(scaled, dim=1, keepdim=True).masked_fill_(zero, 1))
         if bool(zero.any()):  # zero rows share an axis of their own
             self.units = torch.cat([self.units, zero.to(features.dtype)], dim=1)
 
@@ -45,7 +58,7 @@ class Cosine:
         """Return every row's distance to the nearest pick: positions (B,) -> (N,)."""
         centres = self.units[picks]
         nearest = self.units.new_empty(len(self.units))
-        for where in _tiles(self.units, len(picks)):
+        for where in distance_tiles(self.units, len(picks)):
             with exact_products():
                 cosines = centres @ padded(self.units[where]).T
             nearest[where] = 1 - cosines.amax(dim=0)[: where.stop - where.start]
@@ -55,39 +68,69 @@ class Cosine:
 class Euclidean:
     """The Euclidean distance; under 1e-5 of the two rows' norms it counts as 0.
 
-    Squared distances come from products, ``|a|^2 + |b|^2 - 2 a.b``, after centring. In float32 they are good to about
-    1e-6 of the norms, so there what is below that counts as 0 too.
+    Squared distances come from products, ``|a|^2 + |b|^2 - 2 a.b``, after centring; where these cancel, from the
+    coordinates' differences.
     """
 
     def __init__(self, features: Tensor) -> None:
         """features (N, D)."""
         self.features = features - features.mean(dim=0)
         self.squares = self.features.square().sum(dim=1)
-        self.resolution = max(NEGLIGIBLE**2, 16 * torch.finfo(features.dtype).eps)
 
     def between(self, rows: Tensor, others: Tensor) -> Tensor:
         """Return all distances: positions (A,) and (B,) -> (A, B)."""
+        left, right = self.features[rows], self.features[others]
         with exact_products():
-            products = self.features[rows] @ self.features[others].T
-        return self._squared(self.squares[rows][:, None], self.squares[others][None], products).sqrt_()
+            products = left @ right.T
+        squared = squared_distances(self.squares[rows][:, None], self.squares[others][None], products)
+        return self._refined(squared, left, right).sqrt_()
 
     def nearest(self, picks: Tensor) -> Tensor:
         """Return every row's distance to the nearest pick: positions (B,) -> (N,)."""
         centres, own = self.features[picks], self.squares[picks][:, None]
         nearest = self.features.new_empty(len(self.features))
-        for where in _tiles(self.features, len(picks)):
+        for where in distance_tiles(self.features, len(picks)):
             with exact_products():
                 products = (centres @ padded(self.features[where]).T)[:, : where.stop - where.start]
-            nearest[where] = self._squared(own, self.squares[where][None], products).amin(dim=0)
+            squared = squared_distances(own, self.squares[where][None], products)
+            nearest[where] = self._refined(squared, centres, self.features[where]).amin(dim=0)
         return nearest.sqrt_()
 
-    def _squared(self, left: Tensor, right: Tensor, products: Tensor) -> Tensor:
-        norms = left + right
-        squared = norms - 2 * products
-        return squared.masked_fill_(squared <= self.resolution * norms, 0)
+    def _refined(self, squared: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        return refined(squared, lambda i, j: (left[i] - right[j]).square_().sum(dim=1), self._norms(left, right))
+
+    @staticmethod
+    def _norms(left: Tensor, right: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+        return lambda i, j: left[i].square().sum(dim=1) + right[j].square().sum(dim=1)
 
 
-def _tiles(rows: Tensor, columns: int) -> list[slice]:
+def squared_distances(left: Tensor, right: Tensor, products: Tensor) -> Tensor:
+    """Return ``|a|^2 + |b|^2 - 2 a.b``, and 0 where that is within rounding of copies.
+
+    left (A, 1) and right (1, B) squared norms, products (A, B).
+    """
+    norms = left + right
+    squared = norms - 2 * products
+    resolution = max(NEGLIGIBLE**2, 16 * torch.finfo(products.dtype).eps)
+    return squared.masked_fill_(squared <= resolution * norms, 0)
+
+
+def refined(
+    squared: Tensor, exactly: Callable[[Tensor, Tensor], Tensor], norms: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor:
+    """Return squared distances (A, B) with those that rounded to 0 computed again, in place.
+
+    ``exactly`` and ``norms`` tell the squared distance and the sum of squared norms of pairs: positions (P,), (P,).
+    """
+    for pairs in (squared == 0).nonzero().split(_PAIRS_AT_ONCE):
+        i, j = pairs.T
+        found = exactly(i, j)
+        squared[i, j] = found.masked_fill_(found < NEGLIGIBLE**2 * norms(i, j), 0)
+    return squared
+
+
+def distance_tiles(rows: Tensor, columns: int) -> list[slice]:
+    """Return slices of ``rows`` such that products with ``columns`` picks fit in memory, and in the cache on a CPU."""
     return list(
         tiles(len(rows), columns * rows.element_size() * 3, rows.device, at_most=None if rows.is_cuda else 4096)
     )

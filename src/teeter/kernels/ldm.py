@@ -37,6 +37,9 @@ __all__ = [
 BLOCK = 16
 """Directions a block of the random stream holds."""
 
+_TIE = 16
+"""Logits this many roundings apart are tied: two equal rows of a weight do not always give equal logits."""
+
 Directions: TypeAlias = Iterable[tuple[Tensor, Tensor | None]]
 """Blocks of directions: E (B, C, D) with e (B, C), or None for a head without a bias."""
 
@@ -113,19 +116,16 @@ def _limited(rates: Tensor, sigma_max: float | None) -> Tensor:
 
 
 def _passes(directions: Directions, rows: int) -> Iterator[tuple[Tensor, Tensor | None]]:
-    """Cut or join blocks so that the rates of one pass, and their ranking, fit in the working memory."""
+    """Join blocks on a GPU as far as their products and ranks fit in the working memory; on a CPU one is enough."""
     blocks = iter(directions)
     first = next(blocks, None)
     if first is None:
         return
     moves = first[0]
-    ranking = 2 * rows * 8 * moves.element_size()
-    fits = max(1, budget(moves.device) // 2 // ranking)
+    fits = BLOCK
     if moves.is_cuda:
-        products = moves.shape[1] * rows * 8
-        fits = max(1, min(fits, budget(moves.device) // products))
-    else:
-        fits = min(fits, BLOCK)
+        room, ranking, products = budget(moves.device), 2 * rows * 8 * moves.element_size(), moves.shape[1] * rows * 8
+        fits = max(1, min(room // 2 // ranking, room // products) // BLOCK) * BLOCK
     yield from _regrouped(chain([first], blocks), fits)
 
 
@@ -187,19 +187,26 @@ class _Rows:
             logits = self.weight @ features
         if self.bias is not None:
             logits += self.bias[:, None]
-        top, predicted = logits.max(dim=0)
-        inverse = (top - logits).reciprocal_()
+        gaps = logits.amax(dim=0) - logits
+        gaps.masked_fill_(gaps <= _TIE * torch.finfo(gaps.dtype).eps * logits.abs().amax(dim=0), 0)
+        lowest_first = torch.arange(len(gaps), 0, -1, device=gaps.device)
+        predicted = ((gaps == 0) * lowest_first[:, None]).argmax(dim=0)
+        inverse = gaps.reciprocal_()
         inverse.scatter_(0, predicted[None], 0)
         inverse[:, where.stop - where.start :] = 0
         return _Tile(where, features.to(self.noise), predicted, inverse, bool(inverse.isinf().any()))
 
     def flip_rates(self, moves: Tensor, shifts: Tensor | None) -> Tensor:
         """moves (B, C, D), shifts (B, C) -> (2B, N), each direction followed by its mirror."""
+        count, missing = len(moves), -len(moves) % BLOCK
+        if missing:  # whole blocks, so that the rays asked for do not decide how products round
+            moves = torch.nn.functional.pad(moves, (0, 0, 0, 0, 0, missing))
+            shifts = None if shifts is None else torch.nn.functional.pad(shifts, (0, 0, 0, missing))
         rates = self.features.new_empty((len(moves), 2, len(self.features)))
         noise = moves.to(self.noise)
         for tile in self._kept if self._kept is not None else self._make():
             self._fill(rates[:, :, tile.where], tile, noise, shifts)
-        return rates.flatten(0, 1)
+        return rates[:count].flatten(0, 1)
 
     def _fill(self, rates: Tensor, tile: _Tile, noise: Tensor, shifts: Tensor | None) -> None:
         change = _product(noise.flatten(0, 1), tile.features, self.features.dtype).view(*noise.shape[:2], -1)

@@ -7,10 +7,10 @@ import numpy.typing as npt
 import torch
 from torch import Generator, Tensor
 
-from teeter.kernels.distances import Distance
+from teeter.kernels.distances import Cosine, Distance
 from teeter.seeds import uniform
 
-__all__ = ["ldm_log_weights", "seed_rows"]
+__all__ = ["ldm_log_weights", "ldm_seeding", "seed_rows"]
 
 BLOCK = 256
 """Candidates drawn from one state of the weights."""
@@ -32,6 +32,21 @@ def ldm_log_weights(ldm: Tensor, n: int) -> Tensor:
         if len(part):
             log_weights[part] -= log_weights[part].logsumexp(dim=0)
     return log_weights
+
+
+def ldm_seeding(ldm: Tensor, features: Tensor, n: int, *, generator: Generator) -> Tensor:
+    """Return n rows by LDM-Seeding: the least LDM first, then small LDMs that are far apart, equation 5.
+
+    ldm (N,), or any value in its place that is small for the rows wanted; features (N, D) -> (n,).
+    """
+    return seed_rows(
+        Cosine(features),
+        n,
+        first=int(ldm.argsort(stable=True)[0]),
+        log_weights=ldm_log_weights(ldm, n),
+        preference=ldm,
+        generator=generator,
+    )
 
 
 def seed_rows(
@@ -82,7 +97,7 @@ def _accept(distance: Distance, candidates: Tensor, then: Tensor, wanted: int, g
     pairs = distance.between(candidates, candidates).double().cpu().numpy()
     chances = uniform((len(candidates),), generator, torch.device("cpu")).numpy()
     accepted = _walk(candidates.cpu().numpy(), pairs, then.cpu().numpy(), chances, wanted)
-    return candidates[torch.tensor(accepted, device=candidates.device)]
+    return candidates[torch.tensor(accepted, dtype=torch.int64, device=candidates.device)]
 
 
 def _walk(

@@ -27,7 +27,7 @@ _SHAPES = {
 
 
 class Outputs:
-    """What a model tells of N rows, as tensors; NumPy arrays are taken without a copy.
+    """What a model tells of N rows, as tensors; plain NumPy arrays of floats are taken without a copy.
 
     logits (N, C), features (N, D), weight (C, D) and bias (C,) of the last layer, posterior_logits (S, N, C).
     ``features @ weight.T + bias`` are the logits; where all are given, that is checked on some rows.
@@ -115,9 +115,10 @@ class Outputs:
         )
 
     def to(self, device: torch.device) -> Outputs:
-        """Return the same on ``device``, all in one precision: float64 if anything is, else float32."""
+        """Return the same on ``device``, all in the precision of the rows: a float64 head serves float32 features."""
         given = self._given()
-        dtype = torch.float64 if any(v.dtype == torch.float64 for v in given.values()) else torch.float32
+        rows = [self.features, self.logits, self.posterior_logits]
+        dtype = next(value.dtype for value in rows if value is not None)
         there = self._rebuilt(**{name: value.to(device=device, dtype=dtype) for name, value in given.items()})
         there.from_numpy = False
         return there
@@ -193,7 +194,20 @@ def _checked(given: object, name: str) -> Tensor:
     if name in ("features", "weight") and tensor.shape[1] == 0:
         raise InputError(f"{name} has no columns.")
     require_finite(tensor, name)
+    if name in ("features", "weight") and len(tensor):
+        _require_measurable(tensor, name)
     return tensor
+
+
+def _require_measurable(tensor: Tensor, name: str) -> None:
+    """Refuse numbers whose squares and products would overflow or vanish."""
+    low, high = torch.aminmax(tensor)
+    peak, limit = max(-float(low), float(high)), 1e15 if tensor.dtype == torch.float32 else 1e150
+    if peak > limit or 0 < peak < 1 / limit:
+        raise InputError(
+            f"{name} has values up to {peak:.3g}, too {'large' if peak > 1 else 'small'} to be multiplied: "
+            "scale them towards 1."
+        )
 
 
 def _same(counts: list[tuple[str, int]], what: str) -> None:

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from teeter.strategies import least_disagree, seeding, uncertainty
+from teeter.strategies import (
+    clustered,
+    coverage,
+    filtered,
+    gradients,
+    least_disagree,
+    posterior,
+    seeding,
+    uncertainty,
+)
 from teeter.strategies.base import Context, Scored, Strategy, TopScored, registry
 
 __all__ = ["Context", "Scored", "Strategy", "TopScored", "get", "names", "register"]
@@ -11,4 +20,5 @@ register = registry.register
 names = registry.names
 get = registry.get
 
-_BUILT_IN = (least_disagree, seeding, uncertainty)  # importing a family registers it
+# Importing a family registers it.
+_BUILT_IN = (clustered, coverage, filtered, gradients, least_disagree, posterior, seeding, uncertainty)

@@ -84,13 +84,17 @@ class Strategy(ABC):
 
     needs: ClassVar[frozenset[str]]
     """What must be there to choose: a subset of logits, features, head, dropout_logits, ensemble_logits, labelled."""
+    uses: ClassVar[frozenset[str]] = frozenset()
+    """What it looks at besides, where it is there: ``labelled`` or nothing."""
 
     def __init_subclass__(cls) -> None:
         """Refuse needs that nobody can fill."""
         needs: frozenset[str] = getattr(cls, "needs", frozenset())
-        unknown = needs - OUTPUTS
-        if unknown:
-            raise StrategyError(f"{cls.__name__} needs {sorted(unknown)}: needs are among {sorted(OUTPUTS)}.")
+        if isinstance(needs, str) or not set(needs) <= OUTPUTS:
+            raise StrategyError(f"{cls.__name__} needs {needs!r}: needs are a set among {sorted(OUTPUTS)}.")
+        best = getattr(cls, "best", "smallest")
+        if best not in ("smallest", "largest"):
+            raise StrategyError(f"{cls.__name__}.best is {best!r}: it is 'smallest' or 'largest'.")
 
     @abstractmethod
     def choose(self, context: Context, n: int) -> Tensor:
@@ -149,9 +153,14 @@ class Scored(Strategy):
     @final
     def scores(self, context: Context) -> Tensor:
         """Return each candidate's score, after checking that what it needs is there: (N,)."""
-        scores = self.score(self._ready(context))
-        if scores.shape != (len(context),):
-            raise StrategyError(f"{self.name} scored {len(context)} rows with shape {tuple(scores.shape)}.")
+        return self._numbers(self.score(self._ready(context)), len(context))
+
+    @final
+    def _numbers(self, scores: Tensor, rows: int) -> Tensor:
+        if scores.shape != (rows,):
+            raise StrategyError(f"{self.name} scored {rows} rows with shape {tuple(scores.shape)}.")
+        if bool(scores.isnan().any()):
+            raise StrategyError(f"{self.name} scored {int(scores.isnan().sum())} of {rows} rows with NaN.")
         return scores
 
 
@@ -161,7 +170,7 @@ class TopScored(Scored):
     @final
     def choose(self, context: Context, n: int) -> Tensor:
         """Return the n best positions, best first."""
-        scores = self.score(context)
+        scores = self._numbers(self.score(context), len(context))
         context.notes["score"] = scores
         return scores.argsort(stable=True, descending=self.best == "largest")[:n]
 

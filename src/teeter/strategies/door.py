@@ -197,6 +197,7 @@ def context_of(
         raise InputError(f"outputs is a {type(outputs).__name__}: wrap what the model gives in teeter.Outputs.")
     where = choose_device(device, *(() if outputs.from_numpy else (outputs.any_tensor,)))
     n_classes = outputs.n_classes
+    _check_labelled(outputs, labelled, labels)
     known = None if labels is None else _labels(labels, labelled, n_classes, where)
     return Context(
         candidates=np.arange(len(outputs)),
@@ -206,6 +207,22 @@ def context_of(
         labels=known,
         n_classes=n_classes,
     )
+
+
+def _check_labelled(outputs: Outputs, labelled: object, labels: object) -> None:
+    """Refuse labelled rows that are not of the model that the candidates are of."""
+    if labelled is None:
+        return
+    if not isinstance(labelled, Outputs):
+        raise InputError(f"labelled is a {type(labelled).__name__}: wrap what the model gives in teeter.Outputs.")
+    if labels is None:
+        raise InputError(f"There are {len(labelled)} labelled rows and no labels: pass labels= too.")
+    for name, axis in (("features", 1), ("logits", 1), ("posterior_logits", 2)):
+        ours, theirs = getattr(outputs, name), getattr(labelled, name)
+        if ours is not None and theirs is not None and ours.shape[axis] != theirs.shape[axis]:
+            raise InputError(
+                f"The candidates' {name} have {ours.shape[axis]} columns and the labelled rows' {theirs.shape[axis]}."
+            )
 
 
 def _labels(labels: object, labelled: Outputs | None, n_classes: int | None, device: torch.device) -> Tensor:

@@ -10,13 +10,12 @@ import numpy as np
 from torch import Tensor
 
 from teeter.errors import InputError
-from teeter.kernels.distances import Cosine
 from teeter.kernels.ldm import default_rays, ldm_by_gaussian, ldm_by_rays, paper_sigmas, ray_directions
-from teeter.kernels.seeding import ldm_log_weights, seed_rows
+from teeter.kernels.seeding import ldm_seeding
 from teeter.seeds import fork
 from teeter.strategies.base import Context, Scored, TopScored, registry
 
-__all__ = ["Estimator", "Ldm", "LdmS"]
+__all__ = ["Estimator", "Ldm", "LdmS", "noted_ldm"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,15 +103,7 @@ class LdmS(Estimator, Scored):
 
     def choose(self, context: Context, n: int) -> Tensor:
         """Return the row of least LDM, then rows drawn by their weight and their distance to those picked."""
-        ldm = self.score(context)
-        return seed_rows(
-            Cosine(context.features),
-            n,
-            first=int(ldm.argsort(stable=True)[0]),
-            log_weights=ldm_log_weights(ldm, n),
-            preference=ldm,
-            generator=context.generator,
-        )
+        return ldm_seeding(self.score(context), context.features, n, generator=context.generator)
 
 
 def noted_ldm(estimator: Estimator, context: Context) -> Tensor:

@@ -1,17 +1,20 @@
-"""Rows that are far apart in the features and nothing else: k-means++ seeding without weights."""
+"""Rows that are far apart in the features: k-means++ seeding, without weights and with an uncertainty for LDM."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from teeter.kernels.distances import Cosine, Distance, Euclidean
-from teeter.kernels.seeding import seed_rows
-from teeter.strategies.base import Context, Strategy, registry
+from teeter.kernels.seeding import ldm_seeding, seed_rows
+from teeter.kernels.uncertainty import entropy, margin
+from teeter.strategies.base import Context, Scored, Strategy, registry
 
-__all__ = ["SeedingCosine", "SeedingL2"]
+__all__ = ["EntropyS", "MarginS", "SeedingCosine", "SeedingL2"]
 
 
 @registry.register("seeding-cosine")
@@ -38,7 +41,41 @@ class SeedingL2(Strategy):
         return _spread(Euclidean(context.features), context, n)
 
 
+@registry.register("entropy-s")
+@dataclass(frozen=True, kw_only=True)
+class EntropyS(Scored):
+    """Rows of large entropy that are spread: LDM-Seeding with entropy in the place of LDM [Cho et al. 2024]."""
+
+    needs = frozenset({"logits", "features"})
+    best: ClassVar[Literal["smallest"]] = "smallest"
+
+    def score(self, context: Context) -> Tensor:
+        """Return one minus the entropy over its largest value."""
+        return (1 - entropy(context.logits) / math.log(context.logits.shape[1])).clamp_min(0)
+
+    def choose(self, context: Context, n: int) -> Tensor:
+        """Return the most uncertain row, then rows drawn by weight and distance."""
+        return ldm_seeding(self.score(context), context.features, n, generator=context.generator)
+
+
+@registry.register("margin-s")
+@dataclass(frozen=True, kw_only=True)
+class MarginS(Scored):
+    """Rows of small margin that are spread: LDM-Seeding with the margin in the place of LDM [Cho et al. 2024]."""
+
+    needs = frozenset({"logits", "features"})
+    best: ClassVar[Literal["smallest"]] = "smallest"
+
+    def score(self, context: Context) -> Tensor:
+        """Return the difference of the two largest probabilities."""
+        return margin(context.logits)
+
+    def choose(self, context: Context, n: int) -> Tensor:
+        """Return the most uncertain row, then rows drawn by weight and distance."""
+        return ldm_seeding(self.score(context), context.features, n, generator=context.generator)
+
+
 def _spread(distance: Distance, context: Context, n: int) -> Tensor:
     even = torch.zeros(len(context), dtype=torch.float64, device=context.features.device)
-    first = int(torch.randint(len(context), (), generator=context.generator))
+    first = int(torch.randint(len(context), (), generator=context.generator, device=context.generator.device))
     return seed_rows(distance, n, first=first, log_weights=even, preference=even, generator=context.generator)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from teeter.models.networks import mlp
 from teeter.models.outputs import Outputs
 from teeter.strategies.door import ldm
 from teeter.training import Training
-from teeter.version import __version__
+from teeter.version import __version__, commit
 
 __all__ = ["Demo", "Line", "run_demo"]
 
@@ -32,7 +33,7 @@ Array = npt.NDArray[np.floating[Any]]
 Cell = tuple[str, int]
 """A strategy and a repetition."""
 
-STRATEGIES = ("ldm-s", "random", "entropy", "margin")
+STRATEGIES = ("ldm-s", "random", "entropy", "margin", "badge")
 POOL, INITIAL, BATCH, ROUNDS = 1300, 20, 20, 10
 
 
@@ -71,7 +72,7 @@ def run_demo(
     workers: int = 2,
     on_step: Callable[[int, int], None] = lambda done, whole: None,
 ) -> Demo:
-    """Run every strategy ``repetitions`` times on the digits, and write a page and a picture into ``folder``.
+    """Run every strategy ``repetitions`` times on the digits, and write a page, pictures and results into ``folder``.
 
     ``on_step`` is told how many runs are done, of how many.
     """
@@ -86,7 +87,17 @@ def run_demo(
     folder.mkdir(parents=True, exist_ok=True)
     curves.savefig(folder / "curves.png", dpi=150)
     chosen.savefig(folder / "picks.png", dpi=150)
-    (folder / "index.html").write_text(_page(lines, curves, chosen, repetitions), encoding="utf-8")
+    facts = _facts()
+    (folder / "index.html").write_text(_page(lines, curves, chosen, repetitions, facts), encoding="utf-8")
+    results = {
+        **facts,
+        "pool": POOL,
+        "training": asdict(training),
+        "lines": [asdict(line) for line in lines],
+        "labelled": labelled.tolist(),
+        "accuracy": {name: runs.round(6).tolist() for name, runs in accuracy.items()},
+    }
+    (folder / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     return Demo(folder / "index.html", folder / "curves.png", lines, int(labelled[-1]))
 
 
@@ -171,7 +182,12 @@ def _draw_a_round(training: Training) -> Any:
     return plot_picks(plane(outputs.features.numpy()), values, places, features[rows].reshape(-1, 8, 8))
 
 
-def _page(lines: Sequence[Line], curves: Any, chosen: Any, repetitions: int) -> str:
+def _facts() -> dict[str, str | None]:
+    hardware = describe_device(torch.device("cpu"))
+    return {"teeter": __version__, "commit": commit(), "torch": str(torch.__version__), "hardware": hardware}
+
+
+def _page(lines: Sequence[Line], curves: Any, chosen: Any, repetitions: int, facts: dict[str, str | None]) -> str:
     return page(
         "teeter on handwritten digits",
         "A small network learns to read digits, twenty labels at a time. Which twenty makes the difference.",
@@ -190,7 +206,7 @@ def _page(lines: Sequence[Line], curves: Any, chosen: Any, repetitions: int) -> 
                 picture(chosen, "The pool coloured by its least disagree metric, with the picked digits beside it"),
             ),
         ],
-        {"teeter": __version__, "torch": torch.__version__, "on": describe_device(torch.device("cpu"))},
+        {name: value for name, value in facts.items() if value is not None},
     )
 
 

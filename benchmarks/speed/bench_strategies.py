@@ -1,0 +1,315 @@
+"""Every strategy's time and memory: beside scikit-activeml where it has the same, and how they grow with the sizes.
+
+Each measurement runs in a process of its own with a fixed number of threads, so that its peak memory is its own. A
+cell that takes longer than --patience seconds is given up and said so.
+
+    python benchmarks/speed/bench_strategies.py --part peers        beside scikit-activeml (pip install '.[oracles]')
+    python benchmarks/speed/bench_strategies.py --part growth       against N, C, D and n, with fitted exponents
+    python benchmarks/speed/bench_strategies.py --part bait         BAIT beside its usual formulation
+    python benchmarks/speed/bench_strategies.py --part gpu          sizes on a GPU
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from bench_ldm import pool
+from measure import exponent, facts, save, seconds, table
+
+import teeter
+from teeter.kernels.fisher import bait
+from teeter.strategies.door import context_of, make_strategy
+
+LABELLED, SAMPLES = 100, 10
+PEERS = {"badge": 100, "coreset": 100, "probcover": 100, "typiclust": 100, "batchbald": 10}
+"""Strategies that scikit-activeml has too, and how many rows are picked."""
+RADIUS = 0.5
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One measurement."""
+
+    library: str
+    strategy: str
+    N: int
+    D: int = 128
+    C: int = 10
+    n: int = 100
+    repeats: int = 3
+
+
+def outputs_of(rows: int, width: int, classes: int, device: torch.device) -> teeter.Outputs:
+    """Return a pool around class centres with its head, and a posterior of jittered logits."""
+    features, weight, bias = pool(rows, width, classes, device)
+    logits = features @ weight.T + bias
+    generator = torch.Generator().manual_seed(1)
+    jitter = torch.randn(SAMPLES, rows, classes, generator=generator).to(device)
+    return teeter.Outputs(logits, features, weight, bias, 4 * logits + jitter)
+
+
+def ours(cell: Cell, device: torch.device) -> Callable[[], object]:
+    """Return teeter's selection as a call; outputs are there already, as they are for the peer."""
+    everything = outputs_of(cell.N + LABELLED, cell.D, cell.C, device)
+    labelled, candidates = everything.take(np.arange(LABELLED)), everything.take(np.arange(LABELLED, len(everything)))
+    options: dict[str, Any] = {}
+    if cell.strategy == "probcover":
+        options["radius"] = RADIUS
+    if cell.strategy == "batchbald":
+        options["configurations"] = 10_000
+    strategy = make_strategy(cell.strategy, options)
+    labels = np.arange(LABELLED) % cell.C
+
+    def run() -> object:
+        context = context_of(candidates, labelled=labelled, labels=labels, device=device)
+        return strategy.select(context, cell.n)
+
+    return run
+
+
+def theirs(cell: Cell) -> Callable[[], object]:
+    """Return scikit-activeml's selection as a call, on the same rows; its classifier knows the answers already."""
+    from skactiveml import pool as peers
+    from skactiveml.base import SkactivemlClassifier
+    from skactiveml.pool import batch_bald
+
+    everything = outputs_of(cell.N + LABELLED, cell.D, cell.C, torch.device("cpu"))
+    if everything.features is None or everything.logits is None or everything.posterior_logits is None:
+        raise TypeError("the pool has everything")
+    X = everything.features.numpy().astype(np.float64)
+    y = np.full(len(X), np.nan)
+    y[:LABELLED] = np.arange(LABELLED) % cell.C
+    probabilities = everything.logits.softmax(dim=1).numpy()[LABELLED:]
+
+    class Known(SkactivemlClassifier):  # type: ignore[misc]
+        def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+            self._validate_data(X=X, y=y, sample_weight=sample_weight, check_X_dict={})
+            return self
+
+        def predict_proba(self, X: Any) -> Any:
+            return probabilities
+
+    if cell.strategy == "batchbald":
+        posterior = everything.posterior_logits.softmax(dim=2).numpy()[:, LABELLED:].astype(np.float64)
+        return lambda: batch_bald(posterior, cell.n, n_MC_samples=10_000, random_state=0)
+    if cell.strategy == "badge":
+        known = Known(classes=np.arange(cell.C)).fit(X, y)
+        return lambda: peers.Badge(random_state=0).query(X, y, clf=known, fit_clf=False, batch_size=cell.n)
+    units = X / np.linalg.norm(X, axis=1, keepdims=True)
+    query = {
+        "coreset": lambda: peers.CoreSet(random_state=0).query(X, y, batch_size=cell.n),
+        "probcover": lambda: peers.ProbCover(n_classes=cell.C, deltas=[RADIUS], random_state=0).query(
+            units, y, batch_size=cell.n
+        ),
+        "typiclust": lambda: peers.TypiClust(k=20, random_state=0).query(X, y, batch_size=cell.n),
+    }
+    return query[cell.strategy]
+
+
+def usual_bait(cell: Cell, device: torch.device, picks: int) -> tuple[float, list[int]]:
+    """Return the seconds of one forward pick as BAIT is usually written, and the first picks."""
+    everything = outputs_of(cell.N + LABELLED, cell.D, cell.C, device)
+    if everything.features is None or everything.logits is None:
+        raise TypeError("the pool has everything")
+    p, z = everything.logits.double().softmax(dim=1), everything.features.double()
+    eye = torch.eye(cell.C, dtype=torch.float64, device=device)
+    X = (p.sqrt()[:, :, None] * (eye - p[:, None]))[:, :, :, None] * z[:, None, None, :]
+    X = X.view(len(z), cell.C, -1)
+    known, free = X[:LABELLED].flatten(0, 1), X[LABELLED:]
+    fisher = X.flatten(0, 1).T @ X.flatten(0, 1) / len(X)
+    inverse = torch.linalg.inv(
+        torch.eye(X.shape[2], dtype=torch.float64, device=device) + known.T @ known / (LABELLED + cell.n)
+    )
+    free = free * (cell.n / (LABELLED + cell.n)) ** 0.5
+    chosen: list[int] = []
+    start = time.perf_counter()
+    for _ in range(picks):
+        moved = free @ inverse
+        inner = torch.linalg.inv(eye + moved @ free.transpose(1, 2))
+        scores = (moved @ fisher @ moved.transpose(1, 2) @ inner).diagonal(dim1=1, dim2=2).sum(dim=1)
+        scores[chosen] = -torch.inf
+        best = int(scores.argmax())
+        chosen.append(best)
+        inverse = inverse - moved[best].T @ inner[best] @ moved[best]
+    return (time.perf_counter() - start) / picks, chosen
+
+
+def measure(cell: Cell) -> dict[str, Any]:
+    """Run one cell here; return its median time and how far it raised the peak memory."""
+    work = ours(cell, torch.device("cpu")) if cell.library == "teeter" else theirs(cell)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    times = []
+    for _ in range(cell.repeats):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    return {"seconds": statistics.median(times), "peak MB": peak / 1024}
+
+
+def apart(cell: Cell, threads: int, patience: float) -> dict[str, Any] | None:
+    """Run one cell in a process of its own; None if it ran out of time or memory."""
+    pinned = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+    command = [sys.executable, "-W", "ignore", __file__, "--cell", json.dumps(asdict(cell))]
+    try:
+        done = subprocess.run(
+            command, env={**os.environ, **pinned}, capture_output=True, text=True, timeout=patience, check=True
+        )
+    except subprocess.TimeoutExpired:
+        return None
+    except subprocess.CalledProcessError as error:
+        print(f"{cell.library} {cell.strategy} at N = {cell.N:,} failed: {error.stderr.strip().splitlines()[-1:]}")
+        return None
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+def beside_peers(threads: int, patience: float) -> list[dict[str, Any]]:
+    lines = []
+    for strategy, n in PEERS.items():
+        sizes = [2_000, 20_000, 200_000] if strategy == "batchbald" else [10_000, 100_000, 1_000_000]
+        for N in sizes:
+            cell = Cell("teeter", strategy, N, n=n, repeats=3 if N <= 100_000 else 1)
+            us = apart(cell, threads, patience)
+            them = apart(replace(cell, library="scikit-activeml", repeats=1), threads, patience)
+            lines.append(
+                {
+                    "strategy": strategy,
+                    "N": N,
+                    "n": n,
+                    "teeter (s)": us["seconds"] if us else "gave up",
+                    "scikit-activeml (s)": them["seconds"] if them else "gave up",
+                    "times faster": them["seconds"] / us["seconds"] if us and them else "",
+                    "teeter (MB)": us["peak MB"] if us else "",
+                    "scikit-activeml (MB)": them["peak MB"] if them else "",
+                }
+            )
+            print(table(lines[-1:]).splitlines()[-1], flush=True)
+    return lines
+
+
+def growth(threads: int, patience: float) -> list[dict[str, Any]]:
+    lines = []
+    for strategy in teeter.strategies.names():
+        small = strategy in ("bait", "batchbald")
+        base = Cell("teeter", strategy, *((600, 24, 5, 8) if small else (4_000, 64, 10, 50)))
+        for name in ("N", "C", "D", "n"):
+            sizes = [getattr(base, name) * 2**k for k in range(4)]
+            cells = [replace(base, **{name: size}) for size in sizes]
+            found = [apart(cell, threads, patience) for cell in cells]
+            times = [one["seconds"] for one in found if one]
+            lines.append(
+                {
+                    "strategy": strategy,
+                    "grows": name,
+                    "from": sizes[0],
+                    "to": sizes[len(times) - 1],
+                    "first (s)": times[0],
+                    "last (s)": times[-1],
+                    "exponent": exponent(sizes[: len(times)], times),
+                }
+            )
+        print(table(lines[-4:]), flush=True)
+    return lines
+
+
+def bait_beside_itself(device: torch.device) -> list[dict[str, Any]]:
+    cell = Cell("teeter", "bait", 2_000, 128, 10, 100)
+    work = ours(cell, device)
+    us = seconds(work, device, repeats=3, warm=0)
+    per_pick, first = usual_bait(cell, device, 200 if device.type == "cuda" else 5)
+    everything = outputs_of(cell.N + LABELLED, cell.D, cell.C, device)
+    if everything.features is None or everything.logits is None:
+        raise TypeError("the pool has everything")
+    forward = bait(
+        everything.logits[LABELLED:],
+        everything.features[LABELLED:],
+        cell.n,
+        labelled=(everything.logits[:LABELLED], everything.features[:LABELLED]),
+        pruned=False,
+    ).tolist()
+    usual = per_pick * 2 * cell.n  # the backward pass over 2n rows is left out, in its favour
+    return [
+        {
+            "N": cell.N,
+            "D": cell.D,
+            "C": cell.C,
+            "n": cell.n,
+            "teeter (s)": us,
+            "usual, forward alone (s)": usual,
+            "timed picks": len(first),
+            "same picks": forward[: len(first)] == first,
+            "times faster": usual / us,
+        }
+    ]
+
+
+def on_gpu(device: torch.device) -> list[dict[str, Any]]:
+    lines = []
+    for strategy in teeter.strategies.names():
+        for N in (10_000, 100_000) if strategy not in ("bait",) else (2_000,):
+            cell = Cell("teeter", strategy, N, n=10 if strategy == "batchbald" else 100)
+            torch.cuda.reset_peak_memory_stats()
+            taken = seconds(ours(cell, device), device, repeats=3)
+            peak = torch.cuda.max_memory_allocated() / 2**20
+            lines.append({"strategy": strategy, "N": N, "D": 128, "C": 10, "n": cell.n, "s": taken, "peak MB": peak})
+            print(table(lines[-1:]).splitlines()[-1], flush=True)
+    for N, D, C, n, form in [(4_000, 512, 10, 400, "exact"), (10_000, 512, 100, 2_000, "binary")]:
+        known = outputs_of(N + 1000, D, C, device)
+        context = context_of(
+            known.take(np.arange(N)),
+            labelled=known.take(np.arange(N, N + 1000)),
+            labels=np.arange(1000) % C,
+            device=device,
+        )
+        chosen = make_strategy("bait", {"form": form})
+        torch.cuda.reset_peak_memory_stats()
+        start = time.perf_counter()
+        chosen.select(context, n)
+        taken = time.perf_counter() - start
+        peak = torch.cuda.max_memory_allocated() / 2**20
+        lines.append({"strategy": f"bait, {form}", "N": N, "D": D, "C": C, "n": n, "s": taken, "peak MB": peak})
+        print(table(lines[-1:]).splitlines()[-1], flush=True)
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", choices=["peers", "growth", "bait", "gpu"], default="peers")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--patience", type=float, default=120)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--out", type=Path, help="where to write the result as JSON")
+    parser.add_argument("--cell", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.cell:
+        print(json.dumps(measure(Cell(**json.loads(options.cell)))))
+        return
+    torch.set_num_threads(options.threads)
+    device = torch.device("cuda" if options.part == "gpu" else options.device)
+    parts: dict[str, Callable[[], list[dict[str, Any]]]] = {
+        "peers": lambda: beside_peers(options.threads, options.patience),
+        "growth": lambda: growth(options.threads, options.patience),
+        "bait": lambda: bait_beside_itself(device),
+        "gpu": lambda: on_gpu(device),
+    }
+    lines = parts[options.part]()
+    print(table(lines))
+    save(options.out, {**facts(device), "threads": options.threads, options.part: lines})
+
+
+if __name__ == "__main__":
+    main()

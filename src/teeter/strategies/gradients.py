@@ -1,0 +1,63 @@
+"""Rows by what they would teach the last layer: BADGE, BAIT."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from teeter.errors import InputError
+from teeter.kernels.badge import seed_gradients
+from teeter.kernels.fisher import Form, bait
+from teeter.strategies.base import Context, Strategy, registry
+
+__all__ = ["Badge", "Bait"]
+
+
+@registry.register("badge")
+@dataclass(frozen=True, kw_only=True)
+class Badge(Strategy):
+    """Rows whose loss gradients are large and point apart [Ash et al. 2020]."""
+
+    needs = frozenset({"logits", "features"})
+
+    def choose(self, context: Context, n: int) -> Tensor:
+        """Return the largest gradient, then gradients drawn by their distance to those picked."""
+        return seed_gradients(context.logits, context.features, n, generator=context.generator)
+
+
+@registry.register("bait")
+@dataclass(frozen=True, kw_only=True)
+class Bait(Strategy):
+    """Rows that bring the last layer's Fisher information nearest to the pool's [Ash et al. 2021]."""
+
+    form: Form = "exact"
+    top: int = 2
+    regularisation: float = 1.0
+
+    needs = frozenset({"logits", "features", "labelled"})
+
+    def __post_init__(self) -> None:
+        """Refuse options that mean nothing."""
+        if self.form not in ("exact", "top", "binary"):
+            raise InputError(f"bait has no form {self.form!r}: choose 'exact', 'top' or 'binary'.")
+        if isinstance(self.top, bool) or not isinstance(self.top, int) or self.top < 1:
+            raise InputError(f"top is {self.top!r}: it must be a whole number from 1 up.")
+        if not isinstance(self.regularisation, int | float) or not self.regularisation > 0:
+            raise InputError(f"regularisation is {self.regularisation!r}: it must be a positive number.")
+
+    def choose(self, context: Context, n: int) -> Tensor:
+        """Return what is left of 2n greedy picks after pruning."""
+        known = context.labelled
+        labelled = (
+            None if known is None or known.logits is None or known.features is None else (known.logits, known.features)
+        )
+        return bait(
+            context.logits,
+            context.features,
+            n,
+            labelled=labelled,
+            regularisation=self.regularisation,
+            form=self.form,
+            top=self.top,
+        )

@@ -1,0 +1,52 @@
+"""The table of what each strategy was checked against, made from the tests' own marks.
+
+A test says ``@pytest.mark.checks("badge", against="k-means++ on the embedding")``; this file collects the marks by
+reading the tests, and writes the table into the docs:
+
+    python tests/checked.py
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "explanation" / "checked.md"
+
+HEAD = """# What each strategy is checked against
+
+Made from the tests by `python tests/checked.py`; a test fails when it is out of date. Besides, every strategy passes
+the contract of `teeter.checks`.
+
+| strategy | checked against | by |
+| --- | --- | --- |
+"""
+
+
+def marks() -> dict[str, list[tuple[str, str]]]:
+    """Return, for each strategy, what it is checked against and by which test file."""
+    found: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            for call in getattr(node, "decorator_list", []):
+                if isinstance(call, ast.Call) and ast.unparse(call.func) == "pytest.mark.checks":
+                    names = [ast.literal_eval(argument) for argument in call.args]
+                    against = ast.literal_eval(next(k.value for k in call.keywords if k.arg == "against"))
+                    for name in names:
+                        found[name].append((against, str(path.relative_to(ROOT))))
+    return found
+
+
+def table() -> str:
+    """Return the page."""
+    lines = []
+    for name, checks in sorted(marks().items()):
+        for against, path in dict.fromkeys(checks):
+            lines.append(f"| `{name}` | {against} | `{path}` |")
+    return HEAD + "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(table())

@@ -1,0 +1,100 @@
+"""BADGE without its embedding, against k-means++ on the embedding."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+
+from reference import badge as literal
+from reference.seeding import sequence_law
+from teeter.kernels.badge import GradientDistance, gradient_errors, seed_gradients
+from teeter.seeds import stream
+
+
+def make(rows: int, classes: int = 3, width: int = 4, seed: int = 0) -> tuple[Tensor, Tensor]:
+    generator = stream(seed, "badge")
+    draw = lambda *shape: torch.randn(*shape, generator=generator, dtype=torch.float64)  # noqa: E731
+    return draw(rows, classes), draw(rows, width)
+
+
+@pytest.mark.checks("badge", against="the mistake of giving the predicted class -p instead of 1 - p")
+def test_the_predicted_class_gets_p_minus_one() -> None:
+    logits, _ = make(20)
+    p = logits.softmax(dim=1)
+    errors = gradient_errors(logits)
+    predicted = p.argmax(dim=1)
+    for i in range(20):
+        for c in range(3):
+            assert float(errors[i, c]) == pytest.approx(float(p[i, c]) - (c == int(predicted[i])))
+    assert float(errors.sum(dim=1).abs().max()) < 1e-12
+
+
+def test_it_is_the_gradient_of_the_loss() -> None:
+    _, features = make(1)
+    weight = torch.randn(3, 4, generator=stream(0, "weight"), dtype=torch.float64, requires_grad=True)
+    scores = features @ weight.T
+    torch.nn.functional.cross_entropy(scores, scores.argmax(dim=1)).backward()
+    expected = literal.embeddings(scores.detach().numpy(), features.numpy()).reshape(3, 4)
+    np.testing.assert_allclose(weight.grad, expected, atol=1e-12)
+
+
+@pytest.mark.checks("badge", against="distances of the explicit embedding")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_distances_are_those_of_the_embedding(dtype: torch.dtype) -> None:
+    logits, features = make(230, 5, 7)
+    distance = GradientDistance(gradient_errors(logits).to(dtype), features.to(dtype))
+    embedded = literal.embeddings(logits.numpy(), features.numpy())
+    rows, picks = torch.arange(0, 230, 9), torch.tensor([3, 100, 229])
+    expected = literal.distances(embedded[[*rows, *picks]])[: len(rows), len(rows) :]
+    tolerance = 2e-3 if dtype == torch.float32 else 1e-7
+    np.testing.assert_allclose(distance.between(rows, picks), expected, atol=tolerance)
+    np.testing.assert_allclose(distance.nearest(picks)[rows], expected.min(axis=1), atol=tolerance)
+
+
+@pytest.mark.checks("badge", against="the exact law of k-means++ on the explicit embedding (chi-squared)")
+def test_follows_the_law_of_k_means_plus_plus_on_the_embedding() -> None:
+    logits, features = make(5, seed=4)
+    embedded = literal.embeddings(logits.numpy(), features.numpy())
+    first = int(np.argmax((embedded**2).sum(axis=1)))
+    law = sequence_law(first, 3, np.ones(5), literal.distances(embedded))
+    draws = 4000
+    counts = Counter(
+        tuple(seed_gradients(logits, features, 3, generator=stream(k, "x")).tolist()) for k in range(draws)
+    )
+    assert set(counts) <= set(law)
+    common = [sequence for sequence in law if law[sequence] * draws >= 5]
+    expected = [law[sequence] * draws for sequence in common]
+    observed = [counts[sequence] for sequence in common]
+    assert stats.chisquare([*observed, draws - sum(observed)], [*expected, draws - sum(expected)]).pvalue > 0.001
+
+
+@pytest.mark.checks("badge", against="the mistake of keeping the origin as a centre")
+def test_the_origin_is_no_centre() -> None:
+    """A row far from every pick weighs by that distance, not by its smaller distance to the origin."""
+    features = torch.tensor([[3.0, 0], [-2.9, 0], [0.1, 0]], dtype=torch.float64)
+    logits = torch.zeros(3, 2, dtype=torch.float64)
+    seconds = Counter(seed_gradients(logits, features, 2, generator=stream(k, "x")).tolist()[1] for k in range(3000))
+    weights = np.array([5.9**2, 2.9**2])
+    assert seconds[1] / 3000 == pytest.approx(weights[0] / weights.sum(), abs=0.025)
+
+
+@pytest.mark.checks("badge", against="the mistake of returning a row twice")
+def test_of_the_rows_the_model_is_sure_of_one_stands_for_all() -> None:
+    logits, features = make(30)
+    logits[10:] = torch.tensor([200.0, 0, -200.0], dtype=torch.float64)
+    picks = seed_gradients(logits, features, 30, generator=stream(0, "x")).tolist()
+    assert sorted(picks) == list(range(30))
+    assert sum(pick >= 10 for pick in picks[:11]) <= 1, "they share the origin, so one stands for all"
+
+
+@pytest.mark.gpu
+def test_gpu_equals_cpu_on_the_same_draws() -> None:
+    logits, features = make(3000, 10, 64)
+    cpu = seed_gradients(logits, features, 200, generator=stream(0, "x"))
+    gpu = seed_gradients(logits.cuda(), features.cuda(), 200, generator=stream(0, "x"))
+    assert torch.equal(cpu, gpu.cpu())

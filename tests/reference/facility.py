@@ -1,0 +1,37 @@
+"""Facility location as it is defined: every row is served by the pick most similar to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+
+def similarity(a: Array, b: Array) -> float:
+    """1 + cos(a, b); zero rows have the cosine 1 with each other and 0 with the others."""
+    if not a.any() or not b.any():
+        return 2.0 if not a.any() and not b.any() else 1.0
+    return 1 + float(a @ b) / float(np.linalg.norm(a) * np.linalg.norm(b))
+
+
+def similarities(features: Array) -> Array:
+    return np.array([[similarity(a, b) for b in features] for a in features])
+
+
+def value(pairs: Array, picks: Sequence[int]) -> float:
+    """f(A) = sum over i of max over j in A of the similarity, 0 for no picks."""
+    return sum(max((row[j] for j in picks), default=0.0) for row in pairs)
+
+
+def greedy(features: Array, n: int) -> list[int]:
+    """The n rows that each add the most to those before; equal gains go to the lowest row."""
+    pairs = similarities(features)
+    picks: list[int] = []
+    while len(picks) < n:
+        rows = [row for row in range(len(features)) if row not in picks]
+        values = [value(pairs, [*picks, row]) for row in rows]
+        picks.append(next(row for row, found in zip(rows, values, strict=True) if found >= max(values) - 1e-10))
+    return picks

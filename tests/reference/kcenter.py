@@ -1,0 +1,25 @@
+"""Greedy k-center as its definition says it: one pick at a time, all distances anew."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+
+def k_center(features: Array, centres: Array, n: int) -> list[int]:
+    """Pick the row whose nearest centre or pick is the farthest, the lowest row of several; without centres, the row
+    farthest from the mean first."""
+    picks: list[int] = []
+    while len(picks) < n:
+        best, farthest = -1, -1.0
+        for row in range(len(features)):
+            if row in picks:
+                continue
+            others = [*centres, *(features[pick] for pick in picks)] or [features.mean(axis=0)]
+            distance = min(float(((features[row] - other) ** 2).sum()) for other in others)
+            if distance > farthest:
+                best, farthest = row, distance
+        picks.append(best)
+    return picks
