@@ -201,27 +201,16 @@ def beside_peers(threads: int, patience: float) -> list[dict[str, Any]]:
     return lines
 
 
-def growth(threads: int, patience: float) -> list[dict[str, Any]]:
+def growth(device: torch.device) -> list[dict[str, Any]]:
     lines = []
     for strategy in teeter.strategies.names():
         small = strategy in ("bait", "batchbald")
         base = Cell("teeter", strategy, *((600, 24, 5, 8) if small else (4_000, 64, 10, 50)))
         for name in ("N", "C", "D", "n"):
             sizes = [getattr(base, name) * 2**k for k in range(4)]
-            cells = [replace(base, **{name: size}) for size in sizes]
-            found = [apart(cell, threads, patience) for cell in cells]
-            times = [one["seconds"] for one in found if one]
-            lines.append(
-                {
-                    "strategy": strategy,
-                    "grows": name,
-                    "from": sizes[0],
-                    "to": sizes[len(times) - 1],
-                    "first (s)": times[0],
-                    "last (s)": times[-1],
-                    "exponent": exponent(sizes[: len(times)], times),
-                }
-            )
+            times = [seconds(ours(replace(base, **{name: size}), device), device, repeats=3) for size in sizes]
+            told = {"strategy": strategy, "grows": name, "from": sizes[0], "to": sizes[-1]}
+            lines.append({**told, "first (s)": times[0], "last (s)": times[-1], "exponent": exponent(sizes, times)})
         print(table(lines[-4:]), flush=True)
     return lines
 
@@ -302,7 +291,7 @@ def main() -> None:
     device = torch.device("cuda" if options.part == "gpu" else options.device)
     parts: dict[str, Callable[[], list[dict[str, Any]]]] = {
         "peers": lambda: beside_peers(options.threads, options.patience),
-        "growth": lambda: growth(options.threads, options.patience),
+        "growth": lambda: growth(device),
         "bait": lambda: bait_beside_itself(device),
         "gpu": lambda: on_gpu(device),
     }

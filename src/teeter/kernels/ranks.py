@@ -61,6 +61,8 @@ def _counts_from_the_top(values: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]
     bar = rates * np.float32(1 - _EQUAL * np.finfo(np.float32).eps)
     close = np.flatnonzero(rates[:-1] >= bar[1:]) + 1
     for step in range(2, 10):  # nearly all have a neighbour or two; the others are copies
+        if not len(close):
+            return rows - first
         first[close] -= 1
         close = close[close >= step]
         close = close[rates[close - step] >= bar[close]]
