@@ -82,3 +82,15 @@ def test_every_strategy_is_explained() -> None:
     text = (ROOT / "docs" / "explanation" / "strategies.md").read_text()
     for name in strategies.names():
         assert f"`{name}`" in text, f"docs/explanation/strategies.md explains {name}"
+
+
+def test_the_demonstration_s_figures_are_the_committed_ones() -> None:
+    results = json.loads((ROOT / "docs" / "tutorial" / "demo" / "results.json").read_text())
+    lines = {line["strategy"]: line for line in results["lines"]}
+    ldm_s, random = lines["ldm-s"], lines["random"]
+    text = " ".join((ROOT / "README.md").read_text().split())
+    assert (
+        f"right on {ldm_s['accuracy']:.1%} of new digits over the rounds and Random on {random['accuracy']:.1%}" in text
+    )
+    assert f"({ldm_s['gain']['mean']:+.1f} points, p = {ldm_s['gain']['p']:.2g}" in text
+    assert f"{ldm_s['labels']:.0f} labels instead of {results['labelled'][-1]:.0f}" in text
