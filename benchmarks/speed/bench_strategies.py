@@ -36,7 +36,8 @@ from teeter.strategies.door import context_of, make_strategy
 LABELLED, SAMPLES = 100, 10
 PEERS = {"badge": 100, "coreset": 100, "probcover": 100, "typiclust": 100, "batchbald": 10}
 """Strategies that scikit-activeml has too, and how many rows are picked."""
-RADIUS = 0.5
+RADIUS = 0.9
+"""Near the radius that the purity rule finds on these pools."""
 
 
 @dataclass(frozen=True)
@@ -177,12 +178,12 @@ def apart(cell: Cell, threads: int, patience: float) -> dict[str, Any] | None:
     return answer
 
 
-def beside_peers(threads: int, patience: float) -> list[dict[str, Any]]:
+def beside_peers(threads: int, patience: float, largest: int) -> list[dict[str, Any]]:
     lines = []
     for strategy, n in PEERS.items():
         sizes = [2_000, 20_000, 200_000] if strategy == "batchbald" else [10_000, 100_000, 1_000_000]
-        for N in sizes:
-            cell = Cell("teeter", strategy, N, n=n, repeats=3 if N <= 100_000 else 1)
+        for N in (size for size in sizes if size <= largest):
+            cell = Cell("teeter", strategy, N, n=n, repeats=3 if N <= 20_000 else 1)
             us = apart(cell, threads, patience)
             them = apart(replace(cell, library="scikit-activeml", repeats=1), threads, patience)
             lines.append(
@@ -280,6 +281,7 @@ def main() -> None:
     parser.add_argument("--part", choices=["peers", "growth", "bait", "gpu"], default="peers")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--patience", type=float, default=120)
+    parser.add_argument("--largest", type=int, default=1_000_000, help="the largest pool beside peers")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--out", type=Path, help="where to write the result as JSON")
     parser.add_argument("--cell", help=argparse.SUPPRESS)
@@ -290,7 +292,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     device = torch.device("cuda" if options.part == "gpu" else options.device)
     parts: dict[str, Callable[[], list[dict[str, Any]]]] = {
-        "peers": lambda: beside_peers(options.threads, options.patience),
+        "peers": lambda: beside_peers(options.threads, options.patience, options.largest),
         "growth": lambda: growth(device),
         "bait": lambda: bait_beside_itself(device),
         "gpu": lambda: on_gpu(device),

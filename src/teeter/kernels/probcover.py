@@ -88,20 +88,40 @@ class _Balls:
         # Rows at the radius itself are outside, whatever the rounding; negligible distances are 0.
         least = 1 - radius**2 / 2 + 8 * torch.finfo(units.dtype).eps
         self.least_cosine = min(least, 1 - NEGLIGIBLE) if radius > 0 else math.inf
-        sizes: list[Tensor] = []
-        lists: list[Tensor] = []
-        room = budget(units.device) // 8
-        for some in units.split(self.tall):
-            near = self.around(some)
-            sizes.append(near.sum(dim=1))
-            room -= int(sizes[-1].sum())
-            if room < 0:
-                lists.clear()
-            else:
-                lists.append(near.nonzero()[:, 1].int())
-        self.sizes = torch.cat(sizes)
+        self.sizes = torch.zeros(len(units), dtype=torch.int64, device=units.device)
+        self.lists = self._found()
         self.starts = self.sizes.cumsum(dim=0) - self.sizes
-        self.lists = torch.cat(lists) if room >= 0 else None
+
+    def _found(self) -> Tensor | None:
+        """Count every ball's rows, and return their lists one after the other, or None if they take too much room.
+
+        Whoever is in my ball has me in theirs, so each pair of tiles is multiplied once.
+        """
+        side = (40 if self.units.is_cuda else 5) * TILE
+        starts = range(0, len(self.units), side)
+        room = budget(self.units.device) // 24
+        pairs: list[Tensor] | None = []
+        for a in starts:
+            for b in starts[a // side :]:
+                near = self._near(self.units[a : a + side], self.units[b : b + side])
+                self.sizes[a : a + side] += near.sum(dim=1)
+                if a != b:
+                    self.sizes[b : b + side] += near.sum(dim=0)
+                if pairs is not None:
+                    some = near.nonzero() + torch.tensor([a, b], device=near.device)
+                    pairs += [some] if a == b else [some, some.flip(1)]
+                    room -= len(some) * (1 if a == b else 2)
+                    pairs = pairs if room >= 0 else None
+        if pairs is None:
+            return None
+        every = torch.cat(pairs)
+        return every[every[:, 0].argsort(stable=True), 1].int()
+
+    def _near(self, left: Tensor, right: Tensor) -> Tensor:
+        """Return which units are in the balls of which: (A, D), (B, D) -> (A, B) bool."""
+        with exact_products():
+            products = padded(left) @ padded(right).T
+        return products[: len(left), : len(right)] > self.least_cosine
 
     def around(self, centres: Tensor) -> Tensor:
         """Return which rows are in the balls of some units: (A, D) -> (A, N) bool."""
