@@ -13,8 +13,8 @@ from teeter.errors import InputError
 from teeter.kernels.clusters import average_linkage, round_robin
 from teeter.kernels.uncertainty import margin
 from teeter.strategies.base import Context, Scored, registry
-from teeter.strategies.coverage import is_count
 from teeter.strategies.least_disagree import Estimator, noted_ldm
+from teeter.strategies.options import is_count
 
 __all__ = ["ClusterMargin", "Clustering", "LdmClusterMargin"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,6 +14,7 @@ from teeter.kernels.distances import Cosine
 from teeter.kernels.kcenter import k_center
 from teeter.kernels.probcover import cover, pure_radius
 from teeter.strategies.base import Context, Strategy, registry
+from teeter.strategies.options import is_count, is_number
 
 __all__ = ["CoreSet", "ProbCover", "TypiClust"]
 
@@ -45,9 +45,9 @@ class ProbCover(Strategy):
 
     def __post_init__(self) -> None:
         """Refuse options that mean nothing."""
-        if self.radius is not None and not (_is_number(self.radius) and 0 < self.radius < math.inf):
+        if self.radius is not None and not (is_number(self.radius) and 0 < self.radius < math.inf):
             raise InputError(f"radius is {self.radius!r}: it must be a positive number.")
-        if not (_is_number(self.purity) and 0 < self.purity <= 1):
+        if not (is_number(self.purity) and 0 < self.purity <= 1):
             raise InputError(f"purity is {self.purity!r}: it must be a share above 0, up to 1.")
 
     def choose(self, context: Context, n: int) -> Tensor:
@@ -101,12 +101,3 @@ def _labelled_features(context: Context) -> Tensor:
     if features is None:
         raise MissingOutputError("The labelled rows have no features, and the candidates have: give both.")
     return features.to(context.features)
-
-
-def is_count(value: object) -> bool:
-    """Tell whether an option is a whole number from 1 up."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.floating) and not isinstance(value, bool)

@@ -11,8 +11,8 @@ from teeter.errors import InputError
 from teeter.kernels import uncertainty
 from teeter.kernels.facility import facility_location
 from teeter.strategies.base import Context, Scored, registry
-from teeter.strategies.coverage import is_count
 from teeter.strategies.least_disagree import Estimator, noted_ldm
+from teeter.strategies.options import is_count
 
 __all__ = ["Fass", "Filter", "LdmFass"]
 

@@ -10,6 +10,7 @@ from teeter.errors import InputError
 from teeter.kernels.badge import seed_gradients
 from teeter.kernels.fisher import Form, bait
 from teeter.strategies.base import Context, Strategy, registry
+from teeter.strategies.options import is_count, is_positive
 
 __all__ = ["Badge", "Bait"]
 
@@ -41,9 +42,9 @@ class Bait(Strategy):
         """Refuse options that mean nothing."""
         if self.form not in ("exact", "top", "binary"):
             raise InputError(f"bait has no form {self.form!r}: choose 'exact', 'top' or 'binary'.")
-        if isinstance(self.top, bool) or not isinstance(self.top, int) or self.top < 1:
+        if not is_count(self.top):
             raise InputError(f"top is {self.top!r}: it must be a whole number from 1 up.")
-        if not isinstance(self.regularisation, int | float) or not self.regularisation > 0:
+        if not is_positive(self.regularisation):
             raise InputError(f"regularisation is {self.regularisation!r}: it must be a positive number.")
 
     def choose(self, context: Context, n: int) -> Tensor:

@@ -14,6 +14,7 @@ from teeter.kernels.ldm import default_rays, ldm_by_gaussian, ldm_by_rays, paper
 from teeter.kernels.seeding import ldm_seeding
 from teeter.seeds import fork
 from teeter.strategies.base import Context, Scored, TopScored, registry
+from teeter.strategies.options import is_count, is_positive
 
 __all__ = ["Estimator", "Ldm", "LdmS", "noted_ldm"]
 
@@ -36,9 +37,9 @@ class Estimator:
         self._check_gaussian()
 
     def _check_rays(self) -> None:
-        if self.rays is not None and not _is_count(self.rays):
+        if self.rays is not None and not is_count(self.rays):
             raise InputError(f"Cannot follow {self.rays!r} rays: ask for a whole number from 1 up.")
-        if self.sigma_max is not None and not _is_strength(self.sigma_max):
+        if self.sigma_max is not None and not is_positive(self.sigma_max):
             raise InputError(f"sigma_max is {self.sigma_max!r}: it must be a positive number.")
         if self.method == "gaussian" and (self.rays is not None or self.sigma_max is not None):
             raise InputError("rays= and sigma_max= belong to method='rays': leave them out for 'gaussian'.")
@@ -47,9 +48,9 @@ class Estimator:
         if self.sigmas is not None:
             if self.method == "rays":
                 raise InputError("sigmas= belongs to method='gaussian': 'rays' looks at every strength.")
-            if np.ndim(self.sigmas) != 1 or not len(self.sigmas) or not all(map(_is_strength, self.sigmas)):
+            if np.ndim(self.sigmas) != 1 or not len(self.sigmas) or not all(map(is_positive, self.sigmas)):
                 raise InputError(f"sigmas is {self.sigmas!r}: it must be a list of positive numbers.")
-        if not _is_count(self.patience):
+        if not is_count(self.patience):
             raise InputError(f"patience is {self.patience!r}: it must be a whole number from 1 up.")
 
     def ldm(
@@ -66,14 +67,6 @@ class Estimator:
         return ldm_by_rays(
             features, weight, bias, directions=directions, rays=rays, reference=reference, sigma_max=self.sigma_max
         )
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)
-
-
-def _is_strength(value: object) -> bool:
-    return isinstance(value, int | float | np.floating) and not isinstance(value, bool) and 0 < float(value) < np.inf
 
 
 @registry.register("ldm")

@@ -11,7 +11,7 @@ from teeter.errors import InputError
 from teeter.kernels.batchbald import batch_bald
 from teeter.kernels.disagreement import mutual_information, variation_ratio
 from teeter.strategies.base import Context, Scored, TopScored, registry
-from teeter.strategies.coverage import is_count
+from teeter.strategies.options import is_count
 
 __all__ = ["BatchBald", "Dbal", "Ensemble"]
 
