@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from teeter.analysis.comparison import gain_over, labels_to_reach, paired_t
+from teeter.analysis.comparison import (
+    band,
+    gain_over,
+    labels_to_reach,
+    paired_t,
+    rank_agreement,
+    saving_over,
+)
 from teeter.errors import InputError
 
 
@@ -46,3 +53,59 @@ def test_what_cannot_be_paired_is_refused(shape: tuple[int, ...]) -> None:
 def test_labels_are_read_off_the_first_crossing(target: float, labels: float | None) -> None:
     found = labels_to_reach(np.array([10, 20, 30, 40]), np.array([0.5, 0.7, 0.7, 0.8]), target)
     assert found == (None if labels is None else pytest.approx(labels))
+
+
+def test_differences_that_vary_by_rounding_do_not_vary() -> None:
+    base = np.array([0.1, 0.2, 0.3, 0.7, 0.9])
+    assert paired_t(100 * ((base + 0.05) - base)) == (0.0, 1.0)
+
+
+def test_a_band_is_the_mean_and_the_spread_over_repetitions() -> None:
+    mean, spread = band(np.array([[0.5, 0.6], [0.5, 0.8]]))
+    np.testing.assert_allclose(mean, [0.5, 0.7])
+    np.testing.assert_allclose(spread, [0, np.sqrt(0.02)])
+    np.testing.assert_array_equal(band(np.array([[0.5, 0.6]]))[1], [0, 0])
+
+
+def test_labels_saved_by_hand() -> None:
+    labelled = np.array([10.0, 20.0, 30.0])
+    random = np.array([[0.5, 0.6, 0.7], [0.5, 0.6, 0.8]])
+    ours = np.array([[0.5, 0.7, 0.9], [0.5, 0.8, 0.8]])
+    found = saving_over(labelled, ours, random)
+    assert (found.target, found.labels, found.baseline) == pytest.approx((0.75, 20, 30))
+    assert found.saved == pytest.approx(10)
+    assert found.each == pytest.approx((10, 10))
+    assert found.spread == pytest.approx((10, 0))
+
+
+def test_a_target_that_is_never_reached_saves_nothing_and_has_no_spread() -> None:
+    labelled = np.array([10.0, 20.0])
+    found = saving_over(labelled, np.array([[0.5, 0.6], [0.5, 0.9]]), np.array([[0.5, 0.9], [0.5, 0.8]]))
+    assert (found.labels, found.saved, found.spread) == (None, None, None)
+    assert found.each[0] is None
+    assert found.each[1] == pytest.approx(2.5)
+
+
+def test_random_saves_nothing_against_itself() -> None:
+    runs = np.random.default_rng(0).random((4, 6))
+    found = saving_over(np.arange(6.0), runs, runs)
+    assert found.saved == 0
+    assert found.spread == (0, 0)
+
+
+def test_a_better_curve_saves_more() -> None:
+    rng = np.random.default_rng(1)
+    labelled, random = np.arange(10.0, 70, 10), np.sort(rng.random((5, 6)), axis=1)
+    saved = [saving_over(labelled, random + lift, random).saved for lift in (0, 0.05, 0.1, 0.2)]
+    assert saved == sorted(saved)
+    assert saved[-1] > saved[0] == 0
+
+
+def test_rank_agreement_by_hand() -> None:
+    ours = {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0, "mine": 9.0}
+    found = rank_agreement(ours, {"d": 40.0, "c": 20.0, "b": 30.0, "a": 10.0})
+    assert found is not None
+    assert found.rho == pytest.approx(1 - 6 * (1 + 1) / (4 * 15))  # 1 - 6 sum d^2 / (n (n^2 - 1))
+    assert found.count == 4
+    assert rank_agreement(ours, {"a": 1.0, "b": 2.0}) is None
+    assert rank_agreement(ours, {"a": 1.0, "b": 1.0, "c": 1.0}) is None
