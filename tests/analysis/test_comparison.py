@@ -74,6 +74,7 @@ def test_labels_saved_by_hand() -> None:
     found = saving_over(labelled, ours, random)
     assert (found.target, found.labels, found.baseline) == pytest.approx((0.75, 20, 30))
     assert found.saved == pytest.approx(10)
+    assert found.needed == ((20, pytest.approx(30)), (20, pytest.approx(30)))
     assert found.each == pytest.approx((10, 10))
     assert found.spread == pytest.approx((10, 0))
 

@@ -110,8 +110,8 @@ class Saving:
     """What the strategy's mean curve needs for it; None if it never gets there."""
     baseline: float
     """What the other's mean curve needs for it."""
-    each: tuple[float | None, ...]
-    """Labels saved in each repetition, where the target is the other's accuracy at the end of that repetition."""
+    needed: tuple[tuple[float | None, float], ...]
+    """What the two need in each repetition to be as accurate as the other is at the end of that repetition."""
 
     @property
     def saved(self) -> float | None:
@@ -119,10 +119,15 @@ class Saving:
         return None if self.labels is None else self.baseline - self.labels
 
     @property
+    def each(self) -> tuple[float | None, ...]:
+        """Labels saved in each repetition; None where the strategy never got there."""
+        return tuple(None if ours is None else theirs - ours for ours, theirs in self.needed)
+
+    @property
     def spread(self) -> tuple[float, float] | None:
         """The mean and the standard deviation of ``each``; None for one repetition, or if one never got there."""
         reached = [saved for saved in self.each if saved is not None]
-        if len(reached) < 2 or len(reached) < len(self.each):
+        if len(reached) < 2 or len(reached) < len(self.needed):
             return None
         return float(np.mean(reached)), float(np.std(reached, ddof=1))
 
@@ -135,8 +140,7 @@ def saving_over(labelled: Array, accuracy: Array, baseline: Array) -> Saving:
         return labels_to_reach(labelled, curve, float(other[-1])), float(labelled[-1]) if own is None else own
 
     labels, theirs = needed(accuracy.mean(axis=0), baseline.mean(axis=0))
-    pairs = [needed(curve, other) for curve, other in zip(accuracy, baseline, strict=True)]
-    each = tuple(None if ours is None else theirs - ours for ours, theirs in pairs)
+    each = tuple(needed(curve, other) for curve, other in zip(accuracy, baseline, strict=True))
     return Saving(float(baseline[:, -1].mean()), labels, theirs, each)
 
 

@@ -1,4 +1,4 @@
-"""Figures from arrays: compute first, then draw."""
+"""Figures of lines and dots, from arrays: compute first, then draw."""
 
 from __future__ import annotations
 
@@ -8,27 +8,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from teeter.errors import MissingExtraError
+from teeter.analysis.across import Profile
+from teeter.analysis.comparison import band
+from teeter.analysis.drawing import FIRST, clean, look_of, new_figure
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["plane", "plot_curves", "plot_picks"]
+__all__ = ["plane", "plot_curves", "plot_gains", "plot_picks", "plot_profile"]
 
 Array = npt.NDArray[np.floating[Any]]
-
-_COLOURS = [
-    "#b2182b",
-    "#4d4d4d",
-    "#2166ac",
-    "#e08214",
-    "#5aae61",
-    "#8073ac",
-    "#35978f",
-    "#c51b7d",
-    "#a6761d",
-    "#66a0c8",
-]
 
 
 def plane(features: Array) -> Array:
@@ -42,20 +32,77 @@ def plane(features: Array) -> Array:
 def plot_curves(labelled: Array, accuracy: Mapping[str, Array]) -> Figure:
     """Return learning curves: the mean over repetitions, and a band of one standard deviation.
 
-    labelled (T,), accuracy by strategy (R, T); the first strategy is drawn boldest.
+    labelled (T,), accuracy by strategy (R, T); LDM-S is drawn boldest.
     """
-    figure = _figure((8, 4.8))
+    figure = new_figure(8, 4.8)
     axes = figure.subplots()
-    for k, (name, runs) in enumerate(accuracy.items()):
-        mean, spread = 100 * runs.mean(axis=0), 100 * runs.std(axis=0, ddof=min(1, len(runs) - 1))
-        colour = _COLOURS[k % len(_COLOURS)]
-        axes.plot(labelled, mean, color=colour, linewidth=2.6 if k == 0 else 1.5, zorder=10 - k, label=name)
-        axes.fill_between(labelled, mean - spread, mean + spread, color=colour, alpha=0.13, linewidth=0)
-    axes.set(xlabel="labelled rows", ylabel="test accuracy (%)", xlim=(labelled[0], labelled[-1]))
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, loc="lower right")
+    for place, name in enumerate(_best_first(accuracy)):
+        _draw_line(axes, name, labelled, 100 * accuracy[name], place=place)
+    axes.set(xlabel="labelled rows", ylabel="test accuracy (%)")
+    _finish(axes, labelled)
     return figure
+
+
+def plot_gains(labelled: Array, accuracy: Mapping[str, Array], baseline: Array) -> Figure:
+    """Return the gain over a baseline at each round: the mean of paired differences, and one standard deviation.
+
+    labelled (T,), accuracy by strategy (R, T), baseline (R, T). A strategy that falls far below the others leaves the
+    picture, and the legend says so.
+    """
+    gains = {name: 100 * (runs - baseline) for name, runs in accuracy.items()}
+    lowest = {name: float(runs.mean(axis=0).min()) for name, runs in gains.items()}
+    top = max(1.0, *(float(runs.mean(axis=0).max()) for runs in gains.values()))
+    floor = min((low for low in lowest.values() if low >= -2 * top), default=-2 * top)
+    figure = new_figure(8, 4.8)
+    axes = figure.subplots()
+    axes.axhline(0, color=look_of("random").colour, linestyle="--", linewidth=1.5, label="random")
+    for place, name in enumerate(_best_first(gains)):
+        label = f"{name} (falls to −{-lowest[name]:.0f})" if lowest[name] < floor else name
+        _draw_line(axes, name, labelled, gains[name], place=place, label=label)
+    axes.set(xlabel="labelled rows", ylabel="gain over random (points of accuracy)")
+    spread = max(float(band(runs)[1].max()) for name, runs in gains.items() if lowest[name] >= floor or len(gains) == 1)
+    if any(low < floor for low in lowest.values()):
+        axes.set_ylim(floor - spread - 0.05 * (top - floor), top + spread + 0.05 * (top - floor))
+    _finish(axes, labelled)
+    return figure
+
+
+def plot_profile(profiles: Mapping[str, Profile], limit: float = 10.0) -> Figure:
+    """Return the performance profiles, each a step function of delta; the legend has their areas."""
+    figure = new_figure(8, 4.8)
+    axes = figure.subplots()
+    for name in sorted(profiles, key=lambda name: -profiles[name].area(limit)):
+        profile, look = profiles[name], look_of(name)
+        places = np.array([0.0, *profile.gaps[(profile.gaps > 0) & (profile.gaps < limit)], limit])
+        heights = [100 * profile.at(place) for place in places]
+        options = {**look.line, "markevery": 0.1}
+        axes.plot(places, heights, drawstyle="steps-post", label=f"{name}  {profile.area(limit):.2f}", **options)
+    axes.set(xlabel="delta (points of accuracy below the best)", ylabel="cases within delta of the best (%)")
+    axes.set(xlim=(0, limit), ylim=(0, 102))
+    clean(axes)
+    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), title="area (of 10)", fontsize=9)
+    return figure
+
+
+def _best_first(curves: Mapping[str, Array]) -> list[str]:
+    """Return the names in the order of the curves' last means, so that the legend reads as the curves end."""
+    return sorted(curves, key=lambda name: -float(curves[name][:, -1].mean()))
+
+
+def _draw_line(axes: Axes, name: str, labelled: Array, runs: Array, *, place: int, label: str | None = None) -> None:
+    mean, spread = band(runs)
+    look, every = look_of(name), max(1, len(labelled) // 8)
+    axes.plot(labelled, mean, label=label or name, markevery=(place % every, every), **look.line)
+    alpha = 0.2 if name == FIRST else 0.07
+    axes.fill_between(labelled, mean - spread, mean + spread, color=look.colour, alpha=alpha, linewidth=0)
+
+
+def _finish(axes: Axes, labelled: Array) -> None:
+    if len(labelled) > 1:
+        axes.set_xlim(float(labelled[0]), float(labelled[-1]))
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    clean(axes)
+    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=9)
 
 
 def plot_picks(points: Array, ldm: Array, picks: npt.NDArray[np.int64], images: Array) -> Figure:
@@ -63,7 +110,7 @@ def plot_picks(points: Array, ldm: Array, picks: npt.NDArray[np.int64], images: 
 
     points (N, 2), ldm (N,), picks (n,), images (n, height, width).
     """
-    figure = _figure((9.5, 4.8))
+    figure = new_figure(9.5, 4.8)
     halves: Any = figure.subfigures(1, 2, width_ratios=[3, 2])
     whole, side = halves
     axes = whole.subplots()
@@ -82,11 +129,3 @@ def plot_picks(points: Array, ldm: Array, picks: npt.NDArray[np.int64], images: 
             cell.set_title(str(rank), fontsize=7, pad=1)
     side.suptitle("The picks, best first", fontsize=11)
     return figure
-
-
-def _figure(size: tuple[float, float]) -> Figure:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtraError("Drawing needs matplotlib: pip install 'teeter[report]'.") from None
-    return Figure(figsize=size, layout="constrained")

@@ -1,0 +1,105 @@
+"""How figures look: a colour and a marker for every strategy, whichever others are drawn, and files of both kinds."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from teeter.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["FIRST", "Look", "clean", "look_of", "new_figure", "save"]
+
+FIRST = "ldm-s"
+"""The strategy that is drawn boldest, over the others."""
+
+# Told apart by people who see few colours [Okabe and Ito 2008; Tol 2021]; near ones differ by marker.
+_LOOKS = {
+    "ldm-s": ("#d55e00", "o"),
+    "random": ("#555555", "x"),
+    "entropy": ("#56b4e9", "v"),
+    "margin": ("#0072b2", "^"),
+    "coreset": ("#009e73", "s"),
+    "probcover": ("#e69f00", "D"),
+    "dbal": ("#cc79a7", "P"),
+    "ensemble": ("#882255", "p"),
+    "badge": ("#332288", "*"),
+    "bait": ("#999933", "X"),
+    "ldm": ("#a3320b", "h"),
+    "batchbald": ("#aa4499", "<"),
+    "cluster-margin": ("#117733", ">"),
+    "fass": ("#44aa99", "d"),
+    "typiclust": ("#ddaa33", "H"),
+    "least-confidence": ("#88ccee", "1"),
+}
+_OTHERS = ("#661100", "#6699cc", "#888888", "#117733", "#aa4466", "#4477aa")
+_MARKERS = "2348+"
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a strategy is drawn."""
+
+    colour: str
+    marker: str
+    dashes: str
+    width: float
+    order: float
+    """Larger is drawn over smaller."""
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """Options of a line in matplotlib."""
+        return {
+            "color": self.colour,
+            "marker": self.marker,
+            "linestyle": self.dashes,
+            "linewidth": self.width,
+            "zorder": self.order,
+            "markersize": 3 + 1.2 * self.width,
+            "markeredgewidth": 1.0,
+        }
+
+
+def look_of(strategy: str) -> Look:
+    """Return the look of a strategy: by its name alone, so that it is the same in every figure."""
+    first = strategy == FIRST
+    dashes = "--" if strategy == "random" else "-"
+    if strategy in _LOOKS:
+        colour, marker = _LOOKS[strategy]
+    else:
+        number = zlib.crc32(strategy.encode())
+        colour, marker, dashes = _OTHERS[number % len(_OTHERS)], _MARKERS[number % len(_MARKERS)], "-."
+    return Look(colour, marker, dashes, width=3.0 if first else 1.5, order=5 if first else 3)
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure of so many inches."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtraError("Drawing needs matplotlib: pip install 'teeter[report]'.") from None
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def clean(axes: Axes, *, grid: str = "both") -> None:
+    """Leave out the lines that say nothing; ``grid`` is along x, y or both."""
+    axes.grid(axis=grid, alpha=0.25)  # type: ignore[arg-type]
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def save(figure: Figure, stem: Path) -> list[Path]:
+    """Write a figure as SVG and PNG, the same bytes each time, and return the two paths."""
+    from matplotlib import rc_context
+
+    paths = [stem.with_name(f"{stem.name}.{ending}") for ending in ("svg", "png")]
+    with rc_context({"svg.hashsalt": "teeter"}):
+        figure.savefig(paths[0], metadata={"Date": None})
+    figure.savefig(paths[1], dpi=150)
+    return paths
