@@ -19,7 +19,7 @@ from teeter.datasets.tables import TABLES, Table, read_table, require_ids
 from teeter.errors import FileError, InputError, UnknownNameError
 from teeter.registry import did_you_mean
 
-__all__ = ["ARRAYS", "Head", "Pool", "has_vectors", "pool_of_table", "read_head", "read_pool"]
+__all__ = ["ARRAYS", "Arrays", "Head", "Pool", "has_vectors", "pool_of_table", "read_arrays", "read_head", "read_pool"]
 
 ARRAYS = (".npz", ".npy", ".safetensors")
 """The suffixes of files of arrays."""
@@ -57,7 +57,7 @@ def read_pool(path: str | Path, *, id_column: str | None = None) -> Pool:
     path = require_file(path, (*ARRAYS, *TABLES), "a pool")
     if path.suffix.lower() in TABLES:
         return pool_of_table(read_table(path), id_column=id_column)
-    arrays = _read_arrays(path, id_column)
+    arrays = read_arrays(path, id_column)
     if path.suffix.lower() == ".npy":
         arrays = {"features": arrays["array"]}
     id_name = _id_name(arrays, id_column, path)
@@ -73,7 +73,7 @@ def read_pool(path: str | Path, *, id_column: str | None = None) -> Pool:
 def read_head(path: str | Path) -> Head:
     """Return the linear head in a file: weight and bias, coef_ and intercept_, or the one layer of a state dict."""
     path = require_file(path, ARRAYS, "a head")
-    arrays = _read_arrays(path)
+    arrays = read_arrays(path)
     if path.suffix.lower() == ".npy":
         arrays = {"weight": arrays["array"]}
     for weight, bias in (("weight", "bias"), ("coef_", "intercept_")):
@@ -87,7 +87,8 @@ def read_head(path: str | Path) -> Head:
     raise FileError(f"{path} holds no weight, only {_described(arrays)}: name the head's arrays weight and bias.")
 
 
-def _read_arrays(path: Path, id_column: str | None = None) -> Arrays:
+def read_arrays(path: Path, id_column: str | None = None) -> Arrays:
+    """Return the arrays of a file by name; without a name, that of a .npy is ``array``."""
     suffix = path.suffix.lower()
     with parsing(path, suffix):
         if suffix == ".safetensors":

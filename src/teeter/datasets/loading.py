@@ -1,0 +1,90 @@
+"""The door to the named datasets: found, read, checked, divided."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from torch.utils.data import Dataset
+
+from teeter.datasets.catalogue import Entry, entry_of
+from teeter.datasets.inputs import images, rows
+from teeter.datasets.parts import Contents, NamedDataset, Part, Split, hold_out
+from teeter.datasets.places import Found, find, own_places, roots
+from teeter.errors import FileError
+
+__all__ = ["load_dataset", "locate"]
+
+logger = logging.getLogger(__name__)
+
+
+def load_dataset(name: str, *, folder: str | Path | None = None, validation: int = 0, seed: int = 0) -> Split:
+    """Return a dataset, with ``validation`` of its training rows drawn by the seed and set apart.
+
+    It is looked for in ``folder``, or else in the folder that TEETER_DATA names and in the cache. The seed moves
+    rows between training and validation only: the test rows are always the same.
+    """
+    entry = entry_of(name)
+    dataset = _read(entry, _require(entry, folder))
+    train, held = hold_out(dataset.train, validation, name, seed)
+    return Split(name, train, held, dataset.test, dataset.classes)
+
+
+def locate(entry: Entry, folder: str | Path | None = None) -> Found | None:
+    """Return the files of a dataset, or None where they are not all there."""
+    if entry.layouts[0].patterns == ():
+        return Found(entry.layouts[0], ())
+    return find((entry.name, *entry.folders), entry.layouts, folder)
+
+
+def _require(entry: Entry, folder: str | Path | None) -> Found:
+    found = locate(entry, folder)
+    if found is not None:
+        return found
+    for root in roots(folder):
+        for place in own_places(root, (entry.name, *entry.folders)):
+            for pattern, instead in entry.refused:
+                for path in sorted(place.glob(pattern)):
+                    raise FileError(f"{path} is {instead}.")
+    looked = " or ".join(str(root) for root in roots(folder))
+    raise FileError(
+        f"There is no {entry.name} in {looked}: run teeter datasets get {entry.name}, or see teeter datasets."
+    )
+
+
+def _read(entry: Entry, found: Found) -> NamedDataset:
+    contents = found.layout.read(found.files)
+    where = str(found.first.parent if found.files else entry.name)
+    test = None if contents.test is None else _ready(entry, contents.test, where)
+    contents = Contents(_ready(entry, contents.train, where), test, contents.classes)
+    train, test = entry.divide(contents)
+    _require_shape(entry, train, where)
+    _require_shape(entry, test, where)
+    if (len(train), len(test)) != (entry.train, entry.test):
+        logger.warning(
+            "%s has %d training and %d test rows here, and %d and %d are published.",
+            *(entry.name, len(train), len(test), entry.train, entry.test),
+        )
+    return NamedDataset(entry.name, train, test, _class_names(entry, contents))
+
+
+def _ready(entry: Entry, part: Part, where: str) -> Part:
+    what = f"{entry.name} in {where}"
+    if len(entry.shape) == 1:
+        return Part(rows(part.inputs, what), part.labels)
+    return Part(images(part.inputs, entry.shape, what, as_bytes=entry.keep_bytes), part.labels)
+
+
+def _require_shape(entry: Entry, part: Part, where: str) -> None:
+    if not len(part):
+        raise FileError(f"{entry.name} in {where} is too small: a training or a test part of it has no rows.")
+    if not isinstance(part.inputs, Dataset) and part.inputs.shape[1:] != entry.shape:
+        raise FileError(
+            f"{entry.name} in {where} has rows of shape {tuple(part.inputs.shape[1:])}: {entry.shape} is needed."
+        )
+
+
+def _class_names(entry: Entry, contents: Contents) -> tuple[str, ...]:
+    if contents.classes is not None:
+        return contents.classes
+    return entry.classes if not isinstance(entry.classes, int) else tuple(map(str, range(entry.classes)))

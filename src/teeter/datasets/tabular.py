@@ -1,0 +1,154 @@
+"""OpenML's letter, RandomRBF and ISOLET: from ARFF, CSV, Parquet and UCI's own files, and how they are divided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from teeter.datasets.arff import read_arff
+from teeter.datasets.class_numbers import numbers_of_texts
+from teeter.datasets.encoding import numbers_in
+from teeter.datasets.files import parsing
+from teeter.datasets.parts import Contents, Part, cut, shuffled
+from teeter.datasets.tables import Table, read_table
+from teeter.errors import FileError
+
+__all__ = [
+    "ISOLET_LEFT_OUT",
+    "letter_prepared",
+    "read_isolet_files",
+    "read_letter_file",
+    "read_tables",
+    "shuffled_and_cut",
+    "without_columns",
+]
+
+ISOLET_LEFT_OUT = (577, 578, 579, 584)
+"""The columns of UCI's 617 that OpenML #44135 does without, counted from 0; each has two values."""
+
+_TARGETS = ("class", "target", "label", "letter", "lettr")
+
+
+def read_tables(
+    classes: Sequence[str], *, first: int = 0, rows: int | None = None
+) -> Callable[[Sequence[Sequence[Path]]], Contents]:
+    """Return a reader of one ARFF, CSV or Parquet file whose class is the column called so, or else the last."""
+
+    def read(found: Sequence[Sequence[Path]]) -> Contents:
+        path = found[0][0]
+        table = read_arff(path, rows=rows) if path.suffix.lower() == ".arff" else read_table(path)
+        target = _target(table)
+        features = [_numbers(table, name) for name in table.columns if name != target]
+        if not features:
+            raise FileError(f"{path} has no column beside the class {target!r}.")
+        labels = numbers_of_texts(table.texts(target), classes, path, first=first)
+        return Contents(_part(np.stack(features, axis=1), labels))
+
+    return read
+
+
+def read_letter_file(found: Sequence[Sequence[Path]]) -> Contents:
+    """Return UCI's letter-recognition.data: the letter, then 16 numbers, a line."""
+    from teeter.datasets.class_names import LETTERS
+
+    path = found[0][0]
+    rows = _split_lines(path)
+    numbers = _floats([row[1:] for row in rows], path)
+    return Contents(_part(numbers, numbers_of_texts([row[0] for row in rows], LETTERS, path)))
+
+
+def read_isolet_files(found: Sequence[Sequence[Path]]) -> Contents:
+    """Return UCI's isolet1+2+3+4.data and isolet5.data together: 617 numbers, then the letter as 1 to 26, a line."""
+    from teeter.datasets.class_names import LETTERS
+
+    numbers, labels = [], []
+    for path in (paths[0] for paths in found):
+        rows = _split_lines(path)
+        numbers.append(_floats([row[:-1] for row in rows], path))
+        labels.append(numbers_of_texts([row[-1] for row in rows], LETTERS, path, first=1))
+    if numbers[0].shape[1] != numbers[1].shape[1]:
+        raise FileError(f"{found[0][0]} and {found[1][0]} differ in columns.")
+    return Contents(_part(np.concatenate(numbers), np.concatenate(labels)))
+
+
+def letter_prepared(contents: Contents) -> tuple[Part, Part]:
+    """Return the first 4 of 5 rows and the rest, as published, scaled to [0, 1] by the first part's range."""
+    train, test = _divided(contents, contents.train)
+    low, high = train.inputs.amin(0), train.inputs.amax(0)
+    width = torch.where(high > low, high - low, 1.0)
+    return Part((train.inputs - low) / width, train.labels), Part((test.inputs - low) / width, test.labels)
+
+
+def shuffled_and_cut(
+    name: str, *, first: int | None = None, kept: int | None = None
+) -> Callable[[Contents], tuple[Part, Part]]:
+    """Return what takes the ``first`` rows, shuffles them in a fixed order, keeps some, and cuts them 4 to 1."""
+
+    def prepare(contents: Contents) -> tuple[Part, Part]:
+        if contents.test is not None:
+            return contents.train, contents.test
+        whole = contents.train
+        whole = shuffled(whole if first is None else cut(whole, first)[0], name)
+        return _divided(contents, whole if kept is None else cut(whole, kept)[0])
+
+    return prepare
+
+
+def without_columns(
+    columns: Sequence[int], of: int, then: Callable[[Contents], tuple[Part, Part]]
+) -> Callable[[Contents], tuple[Part, Part]]:
+    """Return what leaves out ``columns`` where there are as many as ``of``, and goes on with ``then``."""
+
+    def prepare(contents: Contents) -> tuple[Part, Part]:
+        test = None if contents.test is None else narrowed(contents.test)
+        return then(Contents(narrowed(contents.train), test, contents.classes))
+
+    def narrowed(part: Part) -> Part:
+        if part.inputs.shape[1] != of:
+            return part
+        kept = [column for column in range(of) if column not in columns]
+        return Part(part.inputs[:, kept], part.labels)
+
+    return prepare
+
+
+def _divided(contents: Contents, whole: Part) -> tuple[Part, Part]:
+    return cut(whole, len(whole) * 4 // 5) if contents.test is None else (contents.train, contents.test)
+
+
+def _target(table: Table) -> str:
+    named = [name for name in table.columns if name.lower() in _TARGETS]
+    return named[0] if named else list(table.columns)[-1]
+
+
+def _numbers(table: Table, name: str) -> npt.NDArray[np.float64]:
+    numbers = numbers_in(table.columns[name])
+    if numbers is None or numbers.ndim != 1 or not np.isfinite(numbers).all():
+        raise FileError(f"Column {name!r} of {table.path} has gaps or is not all numbers.")
+    return numbers
+
+
+def _split_lines(path: Path) -> list[list[str]]:
+    with parsing(path, "UCI data"), path.open(encoding="ascii") as stream:
+        rows = [line.rstrip(",. \n").split(",") for line in stream if line.strip()]
+    widths = {len(row) for row in rows}
+    if len(widths) != 1:
+        found = "no rows" if not rows else f"rows of {min(widths)} to {max(widths)} fields"
+        raise FileError(f"{path} has {found}: it is cut short or damaged.")
+    return rows
+
+
+def _floats(rows: list[list[str]], path: Path) -> npt.NDArray[np.float64]:
+    with parsing(path, "UCI data"):
+        return np.array(rows).astype(np.float64)
+
+
+def _part(features: npt.NDArray[Any], labels: npt.NDArray[np.int64]) -> Part:
+    tensor: Tensor = torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32))
+    return Part(tensor, labels)
