@@ -9,7 +9,10 @@ from pathlib import Path
 from teeter.datasets import class_names
 from teeter.datasets.cifar import CIFAR10_FILES, CIFAR100_FILES, read_cifar10, read_cifar100
 from teeter.datasets.idx import IDX_FILES, read_idx_files
+from teeter.datasets.parquet_pictures import picture_tables
 from teeter.datasets.parts import Contents, Part
+from teeter.datasets.picture_folders import CROPPED, FOOD101, IMAGENET, SMALL, TINY_IMAGENET
+from teeter.datasets.pictures import Fit, Resized
 from teeter.datasets.places import Layout
 from teeter.datasets.plain import read_plain
 from teeter.datasets.sheets import SHEET_FILES, read_sheets
@@ -49,7 +52,7 @@ class Entry:
     refused: tuple[tuple[str, str], ...] = ()
     """Files that are not read, with what to use instead."""
     keep_bytes: bool = False
-    """Whether images stay bytes in memory, being four times as large as float32."""
+    """Whether images in memory stay bytes until a row is asked for; as float32 all of them are four times as large."""
 
     @property
     def class_count(self) -> int:
@@ -84,6 +87,10 @@ def _table(number: int, nick: str, classes: Sequence[str], *, first: int = 0, ro
     read = read_tables(classes, first=first, rows=rows)
     stems = (f"openml-{number}", f"dataset_{number}", f"dataset_{number}_{nick}", nick)
     return [Layout((f"{stem}.{suffix}",), read) for stem in stems for suffix in ("arff", "csv", "parquet", "pq")]
+
+
+def _pictures(name: str, classes: int, folders: Sequence[Layout], fit: Fit) -> tuple[Layout, ...]:
+    return (*_arrays(name, classes), *folders, *picture_tables("val", classes, 3, fit, stream=True))
 
 
 def _digits(_: Sequence[Sequence[Path]]) -> Contents:
@@ -153,6 +160,7 @@ _MNIST = Entry(
     layouts=(
         *_arrays("mnist", class_names.DIGITS),
         Layout(IDX_FILES, read_idx_files, tells_name=False, may_be_packed=True),
+        *picture_tables("test", class_names.DIGITS, 1, Resized(28), stream=False),
     ),
     divide=_as_published,
     folders=("MNIST", "MNIST/raw"),
@@ -168,6 +176,7 @@ _FASHION_MNIST = Entry(
     layouts=(
         *_arrays("fashion-mnist", class_names.FASHION),
         Layout(IDX_FILES, read_idx_files, tells_name=False, may_be_packed=True),
+        *picture_tables("test", class_names.FASHION, 1, Resized(28), stream=False),
     ),
     divide=_as_published,
     folders=("FashionMNIST", "FashionMNIST/raw"),
@@ -186,6 +195,7 @@ _CIFAR10 = Entry(
         *_arrays("cifar10", class_names.CIFAR10),
         Layout(CIFAR10_FILES, read_cifar10),
         Layout(SHEET_FILES, read_sheets),
+        *picture_tables("test", class_names.CIFAR10, 3, Resized(32), stream=False),
     ),
     divide=_as_published,
     folders=("cifar-10-batches-bin", "cifar-10-batches-py", "package"),
@@ -199,7 +209,11 @@ _SVHN = Entry(
     test=26_032,
     shape=(3, 32, 32),
     classes=class_names.DIGITS,
-    layouts=(*_arrays("svhn", class_names.DIGITS), Layout(SVHN_FILES, read_svhn)),
+    layouts=(
+        *_arrays("svhn", class_names.DIGITS),
+        Layout(SVHN_FILES, read_svhn),
+        *picture_tables("test", class_names.DIGITS, 3, Resized(32), stream=False),
+    ),
     divide=_as_published,
 )
 
@@ -210,10 +224,55 @@ _CIFAR100 = Entry(
     test=10_000,
     shape=(3, 32, 32),
     classes=class_names.CIFAR100,
-    layouts=(*_arrays("cifar100", class_names.CIFAR100), Layout(CIFAR100_FILES, read_cifar100, tells_name=False)),
+    layouts=(
+        *_arrays("cifar100", class_names.CIFAR100),
+        Layout(CIFAR100_FILES, read_cifar100, tells_name=False),
+        *picture_tables("test", class_names.CIFAR100, 3, Resized(32), stream=False),
+    ),
     divide=_as_published,
     folders=("cifar-100-binary", "cifar-100-python"),
     refused=(("train", _BINARY.format("cifar-100-binary.tar.gz", "cifar100")),),
+)
+
+_TINY_IMAGENET = Entry(
+    name="tiny-imagenet",
+    about="photographs of 200 kinds of things; the published validation set is the test set",
+    train=100_000,
+    test=10_000,
+    shape=(3, 64, 64),
+    classes=200,
+    layouts=_pictures("tiny-imagenet", 200, TINY_IMAGENET, Resized(64)),
+    # The paper's table has 90,000 / 10,000 / 10,000 rows, 110,000 in all: the published training and validation sets.
+    # Its text tells of 10,000 test rows out of the 100,000; as with ImageNet, the validation set is tested on here.
+    divide=_as_published,
+    folders=("tiny-imagenet-200",),
+    keep_bytes=True,
+)
+
+_FOOD101 = Entry(
+    name="food101",
+    about="photographs of 101 dishes",
+    train=75_750,
+    test=25_250,
+    shape=(3, 75, 75),
+    classes=101,
+    layouts=_pictures("food101", 101, FOOD101, SMALL),
+    divide=_as_published,
+    folders=("food-101",),
+    keep_bytes=True,
+)
+
+_IMAGENET = Entry(
+    name="imagenet",
+    about="ILSVRC 2012: photographs of 1,000 kinds of things; the validation set is the test set",
+    train=1_281_167,
+    test=50_000,
+    shape=(3, 224, 224),
+    classes=1_000,
+    layouts=_pictures("imagenet", 1_000, IMAGENET, CROPPED),
+    divide=_as_published,
+    folders=("ILSVRC2012", "imagenet-1k"),
+    keep_bytes=True,
 )
 
 _DIGITS = Entry(
@@ -227,7 +286,10 @@ _DIGITS = Entry(
     divide=shuffled_and_cut("digits"),
 )
 
-_ENTRIES = {
-    entry.name: entry
-    for entry in (_LETTER, _RANDOM_RBF, _ISOLET, _MNIST, _FASHION_MNIST, _CIFAR10, _SVHN, _CIFAR100, _DIGITS)
-}
+_ALL = (
+    *(_LETTER, _RANDOM_RBF, _ISOLET),
+    *(_MNIST, _FASHION_MNIST, _CIFAR10, _SVHN, _CIFAR100),
+    *(_TINY_IMAGENET, _FOOD101, _IMAGENET),
+    _DIGITS,
+)
+_ENTRIES = {entry.name: entry for entry in _ALL}

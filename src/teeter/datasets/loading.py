@@ -8,6 +8,7 @@ from pathlib import Path
 from torch.utils.data import Dataset
 
 from teeter.datasets.catalogue import Entry, entry_of
+from teeter.datasets.embeddings import find_embeddings, with_embeddings
 from teeter.datasets.inputs import images, rows
 from teeter.datasets.parts import Contents, NamedDataset, Part, Split, hold_out
 from teeter.datasets.places import Found, find, own_places, roots
@@ -18,14 +19,30 @@ __all__ = ["load_dataset", "locate"]
 logger = logging.getLogger(__name__)
 
 
-def load_dataset(name: str, *, folder: str | Path | None = None, validation: int = 0, seed: int = 0) -> Split:
+def load_dataset(
+    name: str,
+    *,
+    folder: str | Path | None = None,
+    validation: int = 0,
+    seed: int = 0,
+    embeddings: bool | str | Path = False,
+) -> Split:
     """Return a dataset, with ``validation`` of its training rows drawn by the seed and set apart.
 
     It is looked for in ``folder``, or else in the folder that TEETER_DATA names and in the cache. The seed moves
-    rows between training and validation only: the test rows are always the same.
+    rows between training and validation only: the test rows are always the same. ``embeddings`` puts features from
+    a file in place of the inputs: from that path, or with True from embeddings.npz in the dataset's folder.
     """
     entry = entry_of(name)
-    dataset = _read(entry, _require(entry, folder))
+
+    def read() -> NamedDataset:
+        return _read(entry, _require(entry, folder))
+
+    if embeddings is False:
+        dataset = read()
+    else:
+        path = find_embeddings(name, folder) if embeddings is True else Path(embeddings)
+        dataset = with_embeddings(path, name, entry.classes, read)
     train, held = hold_out(dataset.train, validation, name, seed)
     return Split(name, train, held, dataset.test, dataset.classes)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,22 +17,49 @@ from torch.utils.data import Dataset
 from teeter.datasets.files import parsing
 from teeter.errors import FileError, MissingExtraError
 
-__all__ = ["Fit", "Pictures", "centre_crop", "opened", "pixels_of", "resized"]
+__all__ = ["CentreCrop", "Fit", "Pictures", "Resized", "opened", "pixels_of"]
 
-Fit = Callable[[Any], Any]
+Fit: TypeAlias = Callable[[Any], Any]
 """What brings a picture of pillow's to the size that is wanted."""
 
 _LARGEST = 1 << 28
 """Pixels of the largest picture that is decoded; a larger one is taken for a trap."""
 
 
-class Pictures(Dataset[Tensor]):
-    """Pictures that stay on disk, each decoded when asked for: float32 (channels, height, width) within [0, 1]."""
+@dataclass(frozen=True)
+class Resized:
+    """Makes a picture a square of ``side`` pixels, whatever its proportions."""
 
-    def __init__(self, paths: Sequence[Path], fit: Fit, channels: int = 3) -> None:
+    side: int
+
+    def __call__(self, picture: Any) -> Any:
+        """Return the picture at that size."""
+        size = (self.side, self.side)
+        return picture if picture.size == size else picture.resize(size, _bilinear())
+
+
+@dataclass(frozen=True)
+class CentreCrop:
+    """Scales the shorter side of a picture to ``shorter``, and cuts a square of ``side`` pixels from its middle."""
+
+    shorter: int
+    side: int
+
+    def __call__(self, picture: Any) -> Any:
+        """Return the square."""
+        scale = self.shorter / min(picture.size)
+        width, height = (max(round(length * scale), self.shorter) for length in picture.size)
+        left, top = (width - self.side) // 2, (height - self.side) // 2
+        scaled = picture.resize((width, height), _bilinear())
+        return scaled.crop((left, top, left + self.side, top + self.side))
+
+
+class Pictures(Dataset[Tensor]):
+    """Pictures that stay on disk, each decoded when asked for: float32 (3, height, width) within [0, 1]."""
+
+    def __init__(self, paths: Sequence[Path], fit: Fit) -> None:
         self.paths = [str(path) for path in paths]
         self.fit = fit
-        self.channels = channels
 
     def __len__(self) -> int:
         """Return N."""
@@ -39,32 +67,29 @@ class Pictures(Dataset[Tensor]):
 
     def __getitem__(self, row: int) -> Tensor:
         """Return one picture."""
-        path = Path(self.paths[row])
-        with parsing(path, "picture"):
-            pixels = pixels_of(opened(path), self.fit, self.channels)
+        pixels = pixels_of(opened(Path(self.paths[row])), self.fit, 3)
         return torch.from_numpy(pixels.astype(np.float32) / 255)
 
 
-def opened(source: Path | bytes) -> Any:
-    """Return a file, or the bytes of one, as a picture of pillow's."""
+def opened(path: Path, content: bytes | None = None) -> Any:
+    """Return a file, or ``content`` that was read from it, as a picture of pillow's."""
     try:
         from PIL import Image
     except ImportError:
         raise MissingExtraError("Reading pictures needs pillow: pip install 'teeter[images]'.") from None
-    path = source if isinstance(source, Path) else Path("a picture")
     with parsing(path, "picture"):
-        picture = _open(Image, source)
+        picture = _open(Image, path if content is None else io.BytesIO(content))
         if picture.width * picture.height > _LARGEST:
             raise FileError(f"{path} has {picture.width} x {picture.height} pixels: more than {_LARGEST} are not read.")
         picture.load()
         return picture
 
 
-def _open(image: Any, source: Path | bytes) -> Any:
+def _open(image: Any, source: Path | io.BytesIO) -> Any:
     before = image.MAX_IMAGE_PIXELS
     image.MAX_IMAGE_PIXELS = None  # the limit is ours, and it is checked before pixels are decoded
     try:
-        return image.open(source if isinstance(source, Path) else io.BytesIO(source))
+        return image.open(source)
     finally:
         image.MAX_IMAGE_PIXELS = before
 
@@ -74,27 +99,6 @@ def pixels_of(picture: Any, fit: Fit, channels: int) -> npt.NDArray[np.uint8]:
     fitted = fit(picture.convert("L" if channels == 1 else "RGB"))
     pixels = np.asarray(fitted, dtype=np.uint8)
     return pixels[None] if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
-
-
-def resized(side: int) -> Fit:
-    """Return what makes a picture a square of ``side`` pixels, whatever its proportions."""
-
-    def fit(picture: Any) -> Any:
-        return picture if picture.size == (side, side) else picture.resize((side, side), _bilinear())
-
-    return fit
-
-
-def centre_crop(shorter: int, side: int) -> Fit:
-    """Return what scales the shorter side of a picture, and cuts a square of ``side`` pixels from its middle."""
-
-    def fit(picture: Any) -> Any:
-        scale = shorter / min(picture.size)
-        width, height = (max(round(length * scale), shorter) for length in picture.size)
-        left, top = (width - side) // 2, (height - side) // 2
-        return picture.resize((width, height), _bilinear()).crop((left, top, left + side, top + side))
-
-    return fit
 
 
 def _bilinear() -> Any:
