@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_labels", "plot_penalties", "plot_runtime"]
 
-_KINDS = {"training": "#44546a", "outputs": "#8ea9c1", "selection": "#e3a23c", "evaluation": "#cfcfcf"}
+_KINDS = {
+    "training": "#44546a",
+    "validation": "#6d8764",
+    "outputs": "#8ea9c1",
+    "selection": "#e3a23c",
+    "evaluation": "#cfcfcf",
+}
 
 
 def plot_penalties(penalties: Penalties) -> Figure:
@@ -56,7 +62,8 @@ def plot_runtime(minutes: Mapping[str, Mapping[str, float]]) -> Figure:
     figure = new_figure(8, 1.4 + 0.34 * len(order))
     axes = figure.subplots()
     starts = np.zeros(len(order))
-    kinds = dict.fromkeys([*_KINDS, *(kind for name in order for kind in minutes[name])])
+    taken = {kind for parts in minutes.values() for kind, value in parts.items() if value > 0}
+    kinds = [*(kind for kind in _KINDS if kind in taken), *sorted(taken - set(_KINDS))]
     for kind in kinds:
         widths = np.array([minutes[name].get(kind, 0.0) for name in order])
         axes.barh(order, widths, left=starts, color=_KINDS.get(kind, "#8073ac"), label=kind, height=0.7)
@@ -68,7 +75,11 @@ def plot_runtime(minutes: Mapping[str, Mapping[str, float]]) -> Figure:
     clean(axes, grid="x")
     _embolden(axes)
     figure.legend(
-        *axes.get_legend_handles_labels(), loc="outside upper center", ncols=len(kinds), frameon=False, fontsize=9
+        *axes.get_legend_handles_labels(),
+        loc="outside upper center",
+        ncols=max(1, len(kinds)),
+        frameon=False,
+        fontsize=9,
     )
     return figure
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["page", "picture", "section", "table"]
+__all__ = ["chart", "details", "found", "page", "picture", "section", "table"]
 
 _STYLE = """
-:root { color-scheme: light dark; --ink: #1c2430; --soft: #5a6675; --line: #d8dee6; --ground: #fff; --mark: #eef3f8; }
+:root { color-scheme: light dark; --ink: #1c2430; --soft: #5a6675; --line: #d8dee6; --ground: #fff; --mark: #eef3f8;
+  --accent: #d55e00; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e6eaf0; --soft: #a0abb8; --line: #39424e; --ground: #14181d; --mark: #1e252d; }
 }
@@ -22,11 +23,23 @@ body { margin: 0 auto; max-width: 62rem; padding: 2rem 1.2rem 4rem; font: 16px/1
   color: var(--ink); background: var(--ground); }
 h1 { font-size: 1.7rem; margin: 0 0 .3rem; } h2 { font-size: 1.2rem; margin: 2.2rem 0 .4rem; }
 p { max-width: 46rem; } .lead { color: var(--soft); margin-top: 0; }
-img { width: 100%; height: auto; background: #fff; border: 1px solid var(--line); border-radius: 6px; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .35rem .8rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
+img { display: block; box-sizing: border-box; width: 100%; height: auto; background: #fff;
+  border: 1px solid var(--line); border-radius: 6px; }
+.wide { overflow-x: auto; margin: .6rem 0 1.2rem; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: .35rem .65rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
+th { white-space: normal; vertical-align: bottom; }
 th:first-child, td:first-child { text-align: left; } tbody tr:first-child { background: var(--mark); }
-footer { margin-top: 3rem; color: var(--soft); font-size: .85rem; }
+.found { background: var(--mark); border-left: 4px solid var(--accent); border-radius: 6px; padding: .8rem 1.1rem;
+  margin: 1.2rem 0; } .found p { margin: .3rem 0; max-width: none; }
+.notes { color: var(--soft); padding-left: 1.2rem; max-width: 46rem; } .notes li { margin: .2rem 0; }
+.chart { overflow-x: auto; margin: .8rem 0; } .plain tbody tr:first-child { background: none; }
+.plain td { white-space: normal; text-align: left; overflow-wrap: anywhere; }
+.plain td:first-child { white-space: nowrap; overflow-wrap: normal; }
+summary { cursor: pointer; } details { margin: .6rem 0; }
+@media (max-width: 40rem) { .chart img { width: 32rem; max-width: none; } th, td { padding: .3rem .5rem; } }
+@media (prefers-color-scheme: dark) { .chart img { filter: invert(.91) hue-rotate(180deg); border: 0; } }
+footer { margin-top: 3rem; color: var(--soft); font-size: .85rem; overflow-wrap: anywhere; }
 """
 
 
@@ -45,6 +58,30 @@ def page(title: str, lead: str, parts: Sequence[str], facts: Mapping[str, object
 def section(title: str, text: str, *parts: str) -> str:
     """Return a heading, a paragraph and what follows it."""
     return f"<section>\n<h2>{escape(title)}</h2>\n<p>{escape(text)}</p>\n" + "\n".join(parts) + "\n</section>"
+
+
+def found(sentences: Sequence[str], notes: Sequence[str] = ()) -> str:
+    """Return what was found, set apart from the rest, and under it what a reader must know."""
+    told = "".join(f"<p>{escape(sentence)}</p>\n" for sentence in sentences)
+    warned = "".join(f"<li>{escape(note)}</li>\n" for note in notes)
+    return (f'<div class="found">\n{told}</div>\n' if told else "") + (
+        f'<ul class="notes">\n{warned}</ul>\n' if warned else ""
+    )
+
+
+def details(title: str, values: Mapping[str, object]) -> str:
+    """Return names and values under a title, folded up until it is clicked."""
+    rows = "".join(f"<tr><td>{escape(name)}</td><td>{escape(str(value))}</td></tr>\n" for name, value in values.items())
+    return (
+        f"<details>\n<summary>{escape(title)}</summary>\n"
+        f'<div class="wide plain"><table><tbody>\n{rows}</tbody></table></div>\n</details>'
+    )
+
+
+def chart(figure: Figure, alt: str) -> str:
+    """Return a drawing as an image that turns dark with the page, and can be moved sideways on a small screen."""
+    width = 7.5 * figure.get_figwidth()  # so that letters are as large in every figure
+    return f'<div class="chart" style="max-width: {width:.1f}rem">{picture(figure, alt)}</div>'
 
 
 def table(rows: Sequence[Mapping[str, str]]) -> str:

@@ -1,0 +1,143 @@
+"""What was found, in plain sentences: who was best, what LDM-S gains and saves, and how that compares to the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from teeter.analysis.across import penalty_matrix, performance_profile
+from teeter.analysis.compared import BASELINE, Array, Compared
+from teeter.analysis.comparison import Gain
+from teeter.analysis.drawing import FIRST
+from teeter.analysis.tables import number
+
+__all__ = ["found_across", "found_in", "spoken"]
+
+
+def spoken(strategy: str) -> str:
+    """Return a strategy's name as it stands in a sentence."""
+    return {FIRST: "LDM-S", BASELINE: "Random"}.get(strategy, strategy)
+
+
+def found_in(one: Compared) -> tuple[str, ...]:
+    """Return what a run says, in a few sentences; none where nothing can be compared."""
+    if not one.comparable:
+        return ()
+    return tuple(sentence for part in (_who_was_best, _first_and_others, _labels, _paper) for sentence in part(one))
+
+
+def _who_was_best(one: Compared) -> Iterator[str]:
+    best = next(iter(one.accuracy))
+    if len(one.accuracy) == 1:
+        yield f"On {one.name} there is one strategy, {spoken(best)}: {one.mean(best):.1f} % right over the rounds."
+        return
+    gain = one.gains.get(best)
+    against = "" if gain is None else f", {number(gain.mean, '+.2f')} points against Random{_in_brackets(gain, one)}"
+    yield (
+        f"On {one.name}, {spoken(best)} was the most accurate of {len(one.accuracy)} strategies: "
+        f"{one.mean(best):.1f} % over the rounds{against}."
+    )
+
+
+def _first_and_others(one: Compared) -> Iterator[str]:
+    if FIRST not in one.accuracy or len(one.accuracy) == 1:
+        return
+    best = next(iter(one.accuracy))
+    other = next(name for name in one.accuracy if name != FIRST)
+    apart = one.losses[other]
+    if best == FIRST:
+        if other != BASELINE or len(one.accuracy) > 2:
+            yield f"Next comes {spoken(other)}, {_points(apart)} behind{_judged(apart, one)}."
+        return
+    gain = one.gains.get(FIRST)
+    behind = f"LDM-S is {_points(apart)} behind{_judged(apart, one)}"
+    if gain is None or best == BASELINE:
+        yield f"{behind}."
+    else:
+        yield f"{behind}; against Random it is {number(gain.mean, '+.2f')} points{_in_brackets(gain, one)}."
+
+
+def _labels(one: Compared) -> Iterator[str]:
+    saving = one.savings.get(FIRST)
+    if saving is None:
+        return
+    target = f"Random's last accuracy of {100 * saving.target:.1f} %"
+    if saving.labels is None or saving.saved is None:
+        yield f"LDM-S did not come to {target}."
+        return
+    spread = saving.spread
+    each = "" if spread is None else f"; {spread[0]:,.0f} ± {spread[1]:,.0f} by repetition".replace("-", "−")
+    if saving.saved > 0:
+        worth = f"{saving.saved:,.0f} labels saved, {100 * saving.saved / saving.baseline:.0f} %{each}"
+        yield f"LDM-S came to {target} with {saving.labels:,.0f} labels instead of {saving.baseline:,.0f} ({worth})."
+    else:
+        needed = f"{saving.labels:,.0f} labels, Random with {saving.baseline:,.0f}"
+        yield f"LDM-S saved no labels: it came to {target} with {needed}."
+
+
+def _paper(one: Compared) -> Iterator[str]:
+    printed, gain = one.paper.get(FIRST), one.gains.get(FIRST)
+    if printed is None or gain is None:
+        return
+    said = (
+        f"The paper reports {number(printed.mean, '+.2f')} ± {printed.deviation:.2f} points over Random for LDM-S; "
+        f"ours is {number(gain.mean, '+.2f')}, {number(gain.mean - printed.mean, '+.2f')} from it"
+    )
+    alike = one.agreement
+    if alike is not None:
+        said += (
+            f". The gains of {alike.count} strategies are ordered as the paper's with a rank correlation of "
+            f"{number(alike.rho)}"
+        )
+    yield said + "."
+
+
+def found_across(runs: Sequence[Compared], datasets: Sequence[dict[str, Array]]) -> tuple[str, ...]:
+    """Return what several runs say together."""
+    if len(datasets) < 2 or len(datasets[0]) < 2:
+        return ()
+    areas = {name: profile.area() for name, profile in performance_profile(datasets).items()}
+    best = max(areas, key=lambda name: areas[name])
+    said = [
+        f"Over {len(datasets)} runs, {spoken(best)} stays closest to the best accuracy: "
+        f"the area under its performance profile is {areas[best]:.2f} of 10."
+    ]
+    if all(one.repetitions > 1 for one in runs):
+        penalties = penalty_matrix(datasets)
+        means = dict(zip(penalties.strategies, penalties.column_means.tolist(), strict=True))
+        least = [name for name in means if means[name] == min(means.values())]
+        said.append(
+            f"Beaten least by the others: {', '.join(map(spoken, least))} (mean penalty {means[least[0]]:.2f})."
+        )
+    ours = [one for one in runs if FIRST in one.gains]
+    if ours:
+        ahead = sum(one.gains[FIRST].mean > 0 for one in ours)
+        sure = sum(one.gains[FIRST].mean > 0 and _tested(one.gains[FIRST], one) for one in ours)
+        said.append(f"LDM-S is more accurate than Random in {ahead} of {len(ours)} runs, significantly so in {sure}.")
+    return tuple(said)
+
+
+def _points(gain: Gain) -> str:
+    return f"{abs(gain.mean):.2f} points"
+
+
+def _tested(gain: Gain, one: Compared) -> bool:
+    return one.repetitions > 1 and gain.significant
+
+
+def _judged(gain: Gain, one: Compared) -> str:
+    if one.repetitions < 2:
+        return ""
+    return (
+        f", a significant difference ({_p(gain)})" if gain.significant else f", which is not significant ({_p(gain)})"
+    )
+
+
+def _in_brackets(gain: Gain, one: Compared) -> str:
+    if one.repetitions < 2:
+        return ""
+    spread = f"± {gain.deviation:.2f} over {one.repetitions} repetitions"
+    return f" ({spread}; {'significant' if gain.significant else 'not significant'}, {_p(gain)})"
+
+
+def _p(gain: Gain) -> str:
+    return "p < 0.001" if gain.p < 0.001 else f"p = {gain.p:.3f}"

@@ -1,0 +1,64 @@
+"""Every round of a run as a plain row, for those who want to compute something else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from teeter.analysis.tables import to_csv
+from teeter.errors import InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from teeter.experiments.results import Run
+
+__all__ = ["frame", "write_csv", "write_frame", "write_parquet"]
+
+
+def frame(run: Run) -> list[dict[str, Any]]:
+    """Return one row a round: what was run, how good it was, what it took, and the rows that were picked."""
+    return [
+        {
+            "setting": run.setting.name,
+            "dataset": run.setting.dataset,
+            "strategy": one.strategy,
+            "repetition": one.repetition,
+            "round": one.number,
+            "labelled": one.labelled,
+            "accuracy": one.accuracy,
+            "loss": one.loss,
+            "validation": one.validation,
+            "vote": one.vote,
+            **{f"{kind}_seconds": seconds for kind, seconds in one.seconds.items()},
+            "peak_memory": one.peak_memory,
+            "picks": list(one.picks),
+        }
+        for one in run.rounds
+    ]
+
+
+def write_frame(run: Run, path: Path) -> None:
+    """Write the frame of a run as CSV or Parquet, by the ending of the path."""
+    writers = {".csv": write_csv, ".parquet": write_parquet}
+    if path.suffix not in writers:
+        raise InputError(f"Cannot write {path.name}: a frame is written as .csv or .parquet.")
+    writers[path.suffix](run, path)
+
+
+def write_csv(run: Run, path: Path) -> None:
+    """Write the frame as CSV, the picks as numbers with spaces between."""
+    rows = [{**row, "picks": " ".join(map(str, row["picks"]))} for row in frame(run)]
+    path.write_text(to_csv(rows), encoding="utf-8", newline="")
+
+
+def write_parquet(run: Run, path: Path) -> None:
+    """Write the frame as Parquet, the picks as lists."""
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise MissingExtraError("Writing Parquet needs pyarrow: pip install 'teeter[parquet]'.") from None
+    rows = frame(run)
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = {name: [row.get(name) for row in rows] for name in names}
+    types = {"picks": pyarrow.list_(pyarrow.int64()), "validation": pyarrow.float64(), "vote": pyarrow.float64()}
+    parquet.write_table(pyarrow.table({name: pyarrow.array(c, types.get(name)) for name, c in columns.items()}), path)

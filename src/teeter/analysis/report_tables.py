@@ -1,0 +1,284 @@
+"""The tables of a report: the paper's numbers stand beside ours, with the difference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from teeter.analysis.across import Penalties, mean_ranks, penalty_matrix, performance_profile
+from teeter.analysis.compared import BASELINE, Array, Compared
+from teeter.analysis.comparison import Gain, Saving, band
+from teeter.analysis.drawing import FIRST
+from teeter.analysis.tables import MISSING, Table, number
+
+__all__ = [
+    "accuracy_table",
+    "across_table",
+    "beside_paper_table",
+    "chance",
+    "deltas_table",
+    "gains_table",
+    "labels_table",
+    "penalties_table",
+    "runtime_table",
+]
+
+COLUMNS = 6
+"""How many numbers of labels a table shows; its CSV has all."""
+
+
+def chance(gain: Gain | None, repetitions: int) -> str:
+    """Return the p of a gain as it is shown, marked where it is not significant."""
+    if gain is None or repetitions < 2 or np.isnan(gain.p):
+        return MISSING
+    shown = "< 0.001" if gain.p < 0.001 else f"{gain.p:.3f}"
+    return shown if gain.significant else f"{shown} (n.s.)"
+
+
+def _with_spread(mean: float, deviation: float, repetitions: int, form: str = ".2f") -> str:
+    spread = "" if repetitions < 2 else f" ± {number(deviation, form.lstrip('+'))}"
+    return number(mean, form) + spread
+
+
+def deltas_table(one: Compared) -> Table:
+    """Return each strategy's mean accuracy, its gain over Random, what LDM-S leads by, and the paper's gain."""
+    data, shown = [], []
+    for name in one.accuracy:
+        gain, loss, paper = one.gains.get(name), one.losses.get(name), one.paper.get(name)
+        apart = None if gain is None or paper is None else gain.mean - paper.mean
+        data.append(
+            {
+                "strategy": name,
+                "repetitions": one.repetitions,
+                "accuracy_percent": one.mean(name),
+                "gain": None if gain is None else gain.mean,
+                **_tested(gain, one.repetitions),
+                "ldm_s_lead": None if loss is None else -loss.mean,
+                **_tested(loss, one.repetitions, "ldm_s_lead_"),
+                "paper_gain": None if paper is None else paper.mean,
+                "paper_deviation": None if paper is None else paper.deviation,
+                "difference": apart,
+            }
+        )
+        row = {"strategy": name, "accuracy (%)": number(one.mean(name))}
+        if one.gains:
+            row["gain over random"] = (
+                MISSING if gain is None else _with_spread(gain.mean, gain.deviation, one.repetitions, "+.2f")
+            )
+            row["p"] = chance(gain, one.repetitions)
+        if one.paper and one.gains:
+            row["paper's gain"] = (
+                MISSING if paper is None else f"{number(paper.mean, '+.2f')} ± {number(paper.deviation)}"
+            )
+            row["difference"] = number(apart, "+.2f")
+        if one.losses:
+            row["LDM-S leads by"] = MISSING if loss is None else number(-loss.mean, "+.2f")
+            row["p of the lead"] = chance(loss, one.repetitions)
+        shown.append(row)
+    caption = f"{one.name}: mean accuracy over the rounds after the first, and gains in points of accuracy."
+    return Table("deltas", caption, data, shown)
+
+
+def _tested(gain: Gain | None, repetitions: int, prefix: str = "") -> dict[str, Any]:
+    if gain is None or repetitions < 2:
+        return {f"{prefix}deviation": None, f"{prefix}p": None, f"{prefix}significant": None}
+    told = "yes" if gain.significant else "no"
+    return {f"{prefix}deviation": gain.deviation, f"{prefix}p": gain.p, f"{prefix}significant": told}
+
+
+def accuracy_table(one: Compared) -> Table:
+    """Return the mean accuracy at some numbers of labels; at all of them in the data, with the paper's."""
+    data, shown = [], []
+    for name, runs in one.accuracy.items():
+        mean, spread = (100 * values for values in band(runs))
+        theirs = one.paper_accuracy.get(name, {})
+        for k, labels in enumerate(one.labelled.astype(int).tolist()):
+            data.append(
+                {
+                    "strategy": name,
+                    "labelled": labels,
+                    "accuracy_percent": float(mean[k]),
+                    "deviation": float(spread[k]) if one.repetitions > 1 else None,
+                    "paper_accuracy_percent": theirs.get(labels),
+                    "difference": float(mean[k]) - theirs[labels] if labels in theirs else None,
+                }
+            )
+        cells = {
+            f"{one.labelled[k]:,.0f}": _with_spread(float(mean[k]), float(spread[k]), one.repetitions)
+            for k in _columns(one)
+        }
+        shown.append({"strategy": name, **cells})
+    return Table("accuracy", f"{one.name}: test accuracy (%) by number of labels.", data, shown)
+
+
+def beside_paper_table(one: Compared) -> Table | None:
+    """Return the paper's accuracies and how far ours are from them, or None where it has none."""
+    places = [k for k in _columns(one) if _in_paper(one, k)]
+    names = [name for name in one.accuracy if name in one.paper_accuracy]
+    if not places or not names:
+        return None
+    data, shown = [], []
+    for name in names:
+        mean, theirs = 100 * one.accuracy[name].mean(axis=0), one.paper_accuracy[name]
+        cells: dict[str, Any] = {}
+        told: dict[str, str] = {}
+        for k in places:
+            labels = int(one.labelled[k])
+            apart = float(mean[k]) - theirs[labels]
+            cells |= {f"paper_{labels}": theirs[labels], f"difference_{labels}": apart}
+            told[f"{labels:,}"] = f"{number(theirs[labels])} ({number(apart, '+.2f')})"
+        data.append({"strategy": name, **cells})
+        shown.append({"strategy": name, **told})
+    caption = f"{one.name}: the paper's test accuracy (%), and in brackets ours minus it."
+    return Table("accuracy_beside_paper", caption, data, shown)
+
+
+def _columns(one: Compared) -> list[int]:
+    """Return some rounds to show, the last among them; those that the paper shows where it does."""
+    places = [k for k in range(len(one.labelled)) if _in_paper(one, k)] or list(range(1, len(one.labelled))) or [0]
+    chosen = np.linspace(len(places) - 1, 0, min(COLUMNS, len(places))).round().astype(int)
+    return [places[k] for k in sorted(set(chosen.tolist()))]
+
+
+def _in_paper(one: Compared, k: int) -> bool:
+    return any(int(one.labelled[k]) in curve for curve in one.paper_accuracy.values())
+
+
+def labels_table(one: Compared) -> Table:
+    """Return the labels that each strategy needs to be as accurate as Random at its end."""
+    data, shown = [], []
+    ranked = sorted(one.savings, key=lambda name: _needed(one.savings[name]))
+    for name in ranked:
+        saving = one.savings[name]
+        spread = saving.spread
+        reached = sum(saved is not None for saved in saving.each)
+        share = None if saving.saved is None else saving.saved / saving.baseline
+        data.append(
+            {
+                "strategy": name,
+                "target_percent": 100 * saving.target,
+                "labels": saving.labels,
+                "random_labels": saving.baseline,
+                "saved": saving.saved,
+                "saved_share": share,
+                "saved_by_repetition": None if spread is None else spread[0],
+                "deviation": None if spread is None else spread[1],
+                "repetitions_that_reached_it": reached,
+            }
+        )
+        shown.append(
+            {
+                "strategy": name,
+                f"labels for {saving.target:.1%}": "not reached" if saving.labels is None else f"{saving.labels:,.0f}",
+                "saved": number(saving.saved, ",.0f"),
+                "share saved": number(share, ".0%"),
+                "saved by repetition": MISSING if spread is None else _with_spread(*spread, 2, ",.0f"),
+                "repetitions that got there": f"{reached} of {len(saving.each)}",
+            }
+        )
+    caption = f"{one.name}: labels needed to be as accurate as Random at its end."
+    return Table("labels", caption, data, shown)
+
+
+def _needed(saving: Saving) -> float:
+    return float("inf") if saving.labels is None else saving.labels
+
+
+def runtime_table(one: Compared) -> Table:
+    """Return the minutes of a run by kind of work, the peak memory, and the paper's minutes."""
+    data, shown = [], []
+    taken = {kind for kinds in one.minutes.values() for kind, minutes in kinds.items() if minutes.any()}
+    for name, kinds in one.minutes.items():
+        whole: Array = np.sum(list(kinds.values()), axis=0) if kinds else np.zeros(one.repetitions)
+        deviation = float(whole.std(ddof=1)) if len(whole) > 1 else 0.0
+        theirs = one.paper_minutes.get(name)
+        apart = None if theirs is None else float(whole.mean()) - theirs
+        parts = {kind: float(minutes.mean()) for kind, minutes in kinds.items()}
+        data.append(
+            {
+                "strategy": name,
+                **{f"{kind}_minutes": value for kind, value in parts.items()},
+                "minutes": float(whole.mean()),
+                "deviation": deviation if len(whole) > 1 else None,
+                "peak_memory_bytes": int(one.memory[name]),
+                "paper_minutes": theirs,
+                "difference": apart,
+            }
+        )
+        row = {"strategy": name, **{kind: number(value) for kind, value in parts.items() if kind in taken}}
+        row["whole"] = _with_spread(float(whole.mean()), deviation, len(whole))
+        row["peak memory"] = f"{one.memory[name] / 2**20:,.0f} MiB"
+        if one.paper_minutes:
+            row |= {"paper": number(theirs, ",.1f"), "difference": number(apart, "+,.1f")}
+        shown.append(row)
+    return Table("runtime", f"{one.name}: minutes of a run, by kind of work.", data, shown)
+
+
+def across_table(datasets: Sequence[dict[str, Array]], *, tested: bool) -> Table:
+    """Return the profile's area, how often a strategy is the best, how often it is beaten, and its mean rank."""
+    profiles, ranks = performance_profile(datasets), mean_ranks(datasets)
+    penalties = penalty_matrix(datasets)
+    beaten = dict(zip(penalties.strategies, penalties.column_means.tolist(), strict=True))
+    data, shown = [], []
+    for name in sorted(profiles, key=lambda name: -profiles[name].area()):
+        data.append(
+            {
+                "strategy": name,
+                "profile_area": profiles[name].area(),
+                "share_best": profiles[name].at(0),
+                "beaten": beaten[name] if tested else None,
+                "mean_rank": ranks[name],
+            }
+        )
+        shown.append(
+            {
+                "strategy": name,
+                "profile area (of 10)": number(profiles[name].area()),
+                "best or equal": number(profiles[name].at(0), ".0%"),
+                "beaten (mean penalty)": number(beaten[name]) if tested else MISSING,
+                "mean rank": number(ranks[name]),
+            }
+        )
+    count = "one dataset" if len(datasets) == 1 else f"{len(datasets)} datasets"
+    return Table(
+        "across", f"Strategies over {count}: large areas, small penalties and small ranks are good.", data, shown
+    )
+
+
+def penalties_table(penalties: Penalties) -> Table:
+    """Return the penalty matrix, with the column means in its last row."""
+    rows = [*zip(penalties.strategies, penalties.matrix.tolist(), strict=True)]
+    rows.append(("mean", penalties.column_means.tolist()))
+    data = [{"strategy": name, **dict(zip(penalties.strategies, row, strict=True))} for name, row in rows]
+    shown = [{k: v if isinstance(v, str) else number(v) for k, v in row.items()} for row in data]
+    for name, row in zip(penalties.strategies, shown, strict=False):
+        row[name] = ""
+    return Table(
+        "penalties", "How often the strategy of a row beats that of a column, summed over datasets.", data, shown
+    )
+
+
+def gains_table(runs: Sequence[Compared]) -> Table:
+    """Return the gains over Random by strategy and run."""
+    names = dict.fromkeys(name for one in runs for name in one.gains)
+    order = sorted(names, key=lambda name: name != FIRST)
+    data, shown = [], []
+    for name in order:
+        found = [one.gains.get(name) for one in runs]
+        data.append({"strategy": name, **{one.name: None if g is None else g.mean for one, g in _pairs(runs, found)}})
+        shown.append({"strategy": name, **{one.name: _gain_cell(one, g) for one, g in _pairs(runs, found)}})
+    caption = f"Gains over {BASELINE} in points of accuracy; * where p < 0.05 in a paired t-test."
+    return Table("gains", caption, data, shown)
+
+
+def _pairs(runs: Sequence[Compared], found: list[Gain | None]) -> list[tuple[Compared, Gain | None]]:
+    return list(zip(runs, found, strict=True))
+
+
+def _gain_cell(one: Compared, gain: Gain | None) -> str:
+    if gain is None:
+        return MISSING
+    star = "*" if one.repetitions > 1 and gain.significant else ""
+    return _with_spread(gain.mean, gain.deviation, one.repetitions, "+.2f") + star
