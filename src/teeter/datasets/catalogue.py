@@ -86,7 +86,7 @@ def _arrays(name: str, classes: Sequence[str] | int, *others: str) -> tuple[Layo
 def _table(number: int, nick: str, classes: Sequence[str], *, first: int = 0, rows: int | None = None) -> list[Layout]:
     read = read_tables(classes, first=first, rows=rows)
     stems = (f"openml-{number}", f"dataset_{number}", f"dataset_{number}_{nick}", nick)
-    return [Layout((f"{stem}.{suffix}",), read) for stem in stems for suffix in ("arff", "csv", "parquet", "pq")]
+    return [Layout((f"{stem}.{suffix}",), read) for stem in stems for suffix in ("arff", "csv", "parquet")]
 
 
 def _pictures(name: str, classes: int, folders: Sequence[Layout], fit: Fit) -> tuple[Layout, ...]:
@@ -147,7 +147,7 @@ _ISOLET = Entry(
     # UCI's speakers 1 to 4 against 5 are 6,238 and 1,559 rows; the paper has 6,237 and 1,560, four fifths of a shuffle.
     divide=without_columns(ISOLET_LEFT_OUT, 617, shuffled_and_cut("openml-44135")),
     folders=("isolet",),
-    refused=(("isolet*.data.Z", "unpack it with uncompress first"),),
+    refused=(("isolet*.data.Z", "packed in a way that Python does not read: unpack it with uncompress"),),
 )
 
 _MNIST = Entry(

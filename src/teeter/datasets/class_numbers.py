@@ -37,15 +37,10 @@ def numbers_of_arrays(array: Any, name: str, classes: Sequence[str] | int, path:
         raise FileError(f"{name!r} in {path} is {labels.dtype} of shape {labels.shape}: one class a row is needed.")
     if labels.dtype.kind == "U" and not isinstance(classes, int):
         return numbers_of_texts(labels.tolist(), classes, path)
-    try:
-        numbers = labels.astype(np.float64).astype(np.int64) if labels.dtype.kind != "i" else labels.astype(np.int64)
-        whole = bool((numbers == labels).all())
-    except ValueError:
-        whole = False
     count = classes if isinstance(classes, int) else len(classes)
-    if not whole or (len(numbers) and (numbers.min() < 0 or numbers.max() >= count)):
+    if labels.dtype.kind == "U" or not ((labels >= 0) & (labels < count) & (labels % 1 == 0)).all():
         raise FileError(f"{name!r} in {path} must hold class numbers from 0 to {count - 1}, and it holds others.")
-    return numbers
+    return labels.astype(np.int64)
 
 
 def _whole(text: str) -> int | None:

@@ -119,7 +119,11 @@ def without_columns(
 
 
 def _divided(contents: Contents, whole: Part) -> tuple[Part, Part]:
-    return cut(whole, len(whole) * 4 // 5) if contents.test is None else (contents.train, contents.test)
+    if contents.test is not None:
+        return contents.train, contents.test
+    if len(whole) < 2:
+        raise FileError(f"The file has {len(whole)} rows: it is too small to be divided into training and test rows.")
+    return cut(whole, len(whole) * 4 // 5)
 
 
 def _target(table: Table) -> str:
