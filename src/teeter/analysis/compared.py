@@ -155,8 +155,8 @@ def _finite(curves: Curves) -> tuple[list[str], list[int], list[str]]:
         if runs.size and name not in keep
     ]
     if not shared.all():
-        told = ", ".join(str(r) for r in np.flatnonzero(~shared))
-        said.append(f"Left out for accuracies that are not numbers: repetitions at places {told}.")
+        told = ", ".join(f"repetition {r}" for r in np.flatnonzero(~shared))
+        said.append(f"Left out for accuracies that are not numbers: {told}.")
     return keep, np.flatnonzero(shared).tolist(), said
 
 

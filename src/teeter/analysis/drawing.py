@@ -94,12 +94,12 @@ def clean(axes: Axes, *, grid: str = "both") -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def save(figure: Figure, stem: Path) -> list[Path]:
+def save(figure: Figure, stem: Path) -> tuple[Path, Path]:
     """Write a figure as SVG and PNG, the same bytes each time, and return the two paths."""
     from matplotlib import rc_context
 
-    paths = [stem.with_name(f"{stem.name}.{ending}") for ending in ("svg", "png")]
+    svg, png = (stem.with_name(f"{stem.name}.{ending}") for ending in ("svg", "png"))
     with rc_context({"svg.hashsalt": "teeter"}):
-        figure.savefig(paths[0], metadata={"Date": None})
-    figure.savefig(paths[1], dpi=150)
-    return paths
+        figure.savefig(svg, metadata={"Date": None})
+    figure.savefig(png, dpi=150)
+    return svg, png

@@ -78,10 +78,10 @@ def details(title: str, values: Mapping[str, object]) -> str:
     )
 
 
-def chart(figure: Figure, alt: str) -> str:
+def chart(png: bytes, alt: str, *, inches: float) -> str:
     """Return a drawing as an image that turns dark with the page, and can be moved sideways on a small screen."""
-    width = 7.5 * figure.get_figwidth()  # so that letters are as large in every figure
-    return f'<div class="chart" style="max-width: {width:.1f}rem">{picture(figure, alt)}</div>'
+    width = 7.5 * inches  # so that letters are as large in every figure
+    return f'<div class="chart" style="max-width: {width:.1f}rem">{_image(png, alt)}</div>'
 
 
 def table(rows: Sequence[Mapping[str, str]]) -> str:
@@ -95,5 +95,8 @@ def picture(figure: Figure, alt: str) -> str:
     """Return a figure as an image inside the page."""
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=150)
-    content = base64.b64encode(file.getvalue()).decode()
-    return f'<img alt="{escape(alt)}" src="data:image/png;base64,{content}">'
+    return _image(file.getvalue(), alt)
+
+
+def _image(png: bytes, alt: str) -> str:
+    return f'<img alt="{escape(alt)}" src="data:image/png;base64,{base64.b64encode(png).decode()}">'

@@ -52,7 +52,7 @@ def plot_gains(labelled: Array, accuracy: Mapping[str, Array], baseline: Array) 
     gains = {name: 100 * (runs - baseline) for name, runs in accuracy.items()}
     lowest = {name: float(runs.mean(axis=0).min()) for name, runs in gains.items()}
     top = max(1.0, *(float(runs.mean(axis=0).max()) for runs in gains.values()))
-    floor = min((low for low in lowest.values() if low >= -2 * top), default=-2 * top)
+    floor = min((low for low in lowest.values() if low >= -2 * top), default=min(lowest.values()))
     figure = new_figure(8, 4.8)
     axes = figure.subplots()
     axes.axhline(0, color=look_of("random").colour, linestyle="--", linewidth=1.5, label="random")
@@ -60,7 +60,7 @@ def plot_gains(labelled: Array, accuracy: Mapping[str, Array], baseline: Array) 
         label = f"{name} (falls to −{-lowest[name]:.0f})" if lowest[name] < floor else name
         _draw_line(axes, name, labelled, gains[name], place=place, label=label)
     axes.set(xlabel="labelled rows", ylabel="gain over random (points of accuracy)")
-    spread = max(float(band(runs)[1].max()) for name, runs in gains.items() if lowest[name] >= floor or len(gains) == 1)
+    spread = max(float(band(runs)[1].max()) for name, runs in gains.items() if lowest[name] >= floor)
     if any(low < floor for low in lowest.values()):
         axes.set_ylim(floor - spread - 0.05 * (top - floor), top + spread + 0.05 * (top - floor))
     _finish(axes, labelled)

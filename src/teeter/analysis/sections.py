@@ -47,8 +47,9 @@ class Desk:
 
     def draw(self, figure: Figure, name: str, alt: str) -> str:
         """Write a figure's files and return it for the page."""
-        self.files += save(figure, self.folder("figures") / name)
-        return chart(figure, alt)
+        svg, png = save(figure, self.folder("figures") / name)
+        self.files += [svg, png]
+        return chart(png.read_bytes(), alt, inches=figure.get_figwidth())
 
     def lay(self, made: Table, prefix: str = "") -> str:
         """Write a table's files and return it for the page; nothing for a table without rows."""

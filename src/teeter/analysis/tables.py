@@ -110,7 +110,7 @@ def latex(rows: Sequence[Mapping[str, str]], *, caption: str, label: str) -> str
 def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return "" if math.isnan(value) else float(f"{value:.8g}")
-    return value
+    return value.replace("\r", " ") if isinstance(value, str) else value
 
 
 def _in_markdown(cell: str) -> str:
