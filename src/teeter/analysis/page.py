@@ -37,7 +37,12 @@ th:first-child, td:first-child { text-align: left; } tbody tr:first-child { back
 .plain td { white-space: normal; text-align: left; overflow-wrap: anywhere; }
 .plain td:first-child { white-space: nowrap; overflow-wrap: normal; }
 summary { cursor: pointer; } details { margin: .6rem 0; }
-@media (max-width: 40rem) { .chart img { width: 32rem; max-width: none; } th, td { padding: .3rem .5rem; } }
+@media (max-width: 40rem) {
+  .chart img { width: 32rem; max-width: none; } th, td { padding: .3rem .5rem; }
+  th:first-child, td:first-child { position: sticky; left: 0; background: var(--ground); }
+  tbody tr:first-child td:first-child { background: var(--mark); }
+  .plain tbody tr:first-child td:first-child { background: var(--ground); }
+}
 @media (prefers-color-scheme: dark) { .chart img { filter: invert(.91) hue-rotate(180deg); border: 0; } }
 footer { margin-top: 3rem; color: var(--soft); font-size: .85rem; overflow-wrap: anywhere; }
 """
@@ -71,7 +76,8 @@ def found(sentences: Sequence[str], notes: Sequence[str] = ()) -> str:
 
 def details(title: str, values: Mapping[str, object]) -> str:
     """Return names and values under a title, folded up until it is clicked."""
-    rows = "".join(f"<tr><td>{escape(name)}</td><td>{escape(str(value))}</td></tr>\n" for name, value in values.items())
+    told = {name: "–" if value in (None, "") else str(value) for name, value in values.items()}
+    rows = "".join(f"<tr><td>{escape(name)}</td><td>{escape(value)}</td></tr>\n" for name, value in told.items())
     return (
         f"<details>\n<summary>{escape(title)}</summary>\n"
         f'<div class="wide plain"><table><tbody>\n{rows}</tbody></table></div>\n</details>'
