@@ -41,7 +41,8 @@ def test_a_learner_learns_by_asking(model: Any) -> None:
     assert len(learner.pool.labelled) == 30
     assert learner.evaluate(ROWS, TRUTH).accuracy > 0.8
     assert (learner.predict() == TRUTH).mean() > 0.8
-    assert set(learner.seconds) == {"training", "outputs", "selection"}
+    learner.ask(1)
+    assert set(learner.seconds) == {"training", "validation", "outputs", "selection"}
 
 
 @both

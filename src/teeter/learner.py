@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader
 
 from teeter.arrays import choose_device
 from teeter.errors import FileError, InputError
+from teeter.lessons import Lesson, Training
 from teeter.models.data import count_rows, flat_rows, take_rows
 from teeter.models.observe import is_estimator, observe
 from teeter.models.outputs import Outputs
@@ -29,7 +30,7 @@ from teeter.saving import apart, load_weights, read_state, together, write_state
 from teeter.seeds import drawing, stream
 from teeter.strategies.base import Context, Strategy, registry
 from teeter.strategies.door import make_strategy, strategy_options
-from teeter.training import Evaluation, Lesson, Training, evaluate_logits, fit_stack
+from teeter.training import Evaluation, evaluate_logits, fit_stack
 
 __all__ = ["Learner"]
 
@@ -54,7 +55,7 @@ class Learner:
         classes: int | Sequence[Any],
         seed: int = 0,
         training: Training | None = None,
-        validation: tuple[Any, Sequence[Any]] | None = None,
+        validation: tuple[Any, Iterable[Any]] | None = None,
         pool_size: int | None = None,
         cold_start: str | Strategy = "random",
         members: int = 5,
@@ -104,10 +105,12 @@ class Learner:
         self.notes: dict[int, dict[str, float]] = {}
         """For each row of the last ask, what the strategy found out about it."""
         self.seconds: dict[str, float] = {}
-        """How long the last training, outputs and selection took."""
+        """How long the last training, validation, outputs and selection took."""
         self.fitted: tuple[Rows, Rows] = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
         """The rows and classes of the last fit."""
         self._begun = self.fitted
+        self.validated: float | None = None
+        """The best share of validation rows that the model of the last fit was right on."""
         self.validation = None if validation is None else self._encoded(*validation)
 
     def ask(self, n: int, *, exclude: Iterable[int] = ()) -> Rows:
@@ -138,9 +141,8 @@ class Learner:
 
     def fit(self) -> None:
         """Train a new model on all labelled rows."""
-        started = time.perf_counter()
-        fit_stack([self])
-        self.seconds["training"] = time.perf_counter() - started
+        for error in fit_stack([self]).values():
+            raise error
 
     def begin_round(self) -> list[Lesson]:
         """Return a lesson for each model of the next round: none where no model can learn from a single class."""
@@ -165,6 +167,18 @@ class Learner:
         self.models = [lesson.model for lesson in lessons]
         self.fitted, self.memory = self._begun, copy.deepcopy(self._added)
         self.rounds += 1
+        self.validated = lessons[0].validated if lessons else None
+        kinds = ("training", "validation")
+        self.seconds = {kind: sum(lesson.seconds.get(kind, 0.0) for lesson in lessons) for kind in kinds}
+
+    @property
+    def remembered(self) -> dict[str, Any]:
+        """What the strategy will remember from the next fit on."""
+        return self._added
+
+    def go_on(self, rounds: int, remembered: dict[str, Any]) -> None:
+        """Continue as if fitted so many times, with what the strategy remembered; the next fit is the next round."""
+        self.rounds, self._added = rounds, remembered
 
     def predict(self, rows: Iterable[int] | None = None) -> npt.NDArray[Any]:
         """Return the predicted class names of rows of the pool; of all of them if left out."""
@@ -175,7 +189,7 @@ class Learner:
 
     def evaluate(self, data: Any, labels: Iterable[Any]) -> Evaluation:
         """Return how right the model is on rows of its own, which are not of the pool."""
-        classes = torch.from_numpy(self._numbered(list(labels)))
+        classes = torch.from_numpy(self._numbered(labels))
         if count_rows(data) != len(classes):
             raise InputError(f"There are {count_rows(data)} rows and {len(classes)} labels: one a row is needed.")
         if len(classes) == 0:
@@ -232,7 +246,7 @@ class Learner:
         make_model: Callable[[int], Any] | Any,
         data: Any,
         *,
-        validation: tuple[Any, Sequence[Any]] | None = None,
+        validation: tuple[Any, Iterable[Any]] | None = None,
         device: torch.device | str | None = None,
     ) -> Learner:
         """Return a saved learner, which goes on with the same picks.
@@ -293,8 +307,11 @@ class Learner:
         """Return ``pool_size`` of the candidates, drawn anew each round; all where that is not set."""
         if self.pool_size is None or self.pool_size >= len(candidates):
             return candidates
-        order = torch.randperm(len(candidates), generator=stream(self.seed, "pool", self.rounds))
-        return np.sort(candidates[order[: self.pool_size].numpy()])
+        # Learners of one seed draw alike, as far as the same rows are free.
+        order = torch.randperm(len(self.pool), generator=stream(self.seed, "pool", self.rounds)).numpy()
+        free = np.zeros(len(self.pool), dtype=bool)
+        free[candidates] = True
+        return np.sort(order[free[order]][: self.pool_size])
 
     def _context(self, candidates: Rows, strategy: Strategy) -> Context:
         generator, memory = stream(self.seed, "select", self.rounds), copy.deepcopy(self.memory)
@@ -357,7 +374,15 @@ class Learner:
         known = np.isin(classes, seen)
         return rows[known], torch.from_numpy(np.searchsorted(seen, classes[known]))
 
-    def _numbered(self, labels: Sequence[Any]) -> Rows:
+    def _are_numbers(self, labels: npt.NDArray[Any]) -> bool:
+        """Tell whether labels are the numbers of classes that are called by their numbers."""
+        inside = labels.size == 0 or 0 <= labels.min() <= labels.max() < len(self.classes)
+        return bool(inside) and self.classes == tuple(range(len(self.classes)))
+
+    def _numbered(self, labels: Iterable[Any]) -> Rows:
+        if isinstance(labels, np.ndarray) and labels.dtype.kind in "iu" and self._are_numbers(labels):
+            return labels.astype(np.int64)
+        labels = list(labels)
         numbers = {name: number for number, name in enumerate(self.classes)}
         answer = np.empty(len(labels), dtype=np.int64)
         for k, label in enumerate(map(_plain, labels)):
@@ -368,8 +393,8 @@ class Learner:
                 raise InputError(f"No class is called {label!r}. {hint}") from None
         return answer
 
-    def _encoded(self, data: Any, labels: Sequence[Any]) -> tuple[Any, Tensor]:
-        rows, classes = count_rows(data), self._numbered(list(labels))
+    def _encoded(self, data: Any, labels: Iterable[Any]) -> tuple[Any, Tensor]:
+        rows, classes = count_rows(data), self._numbered(labels)
         if rows != len(classes) or not rows:
             raise InputError(f"There are {rows} validation rows and {len(classes)} labels: one a row is needed.")
         return data, torch.from_numpy(classes)

@@ -3,71 +3,22 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from teeter.errors import InputError, TrainingError
+from teeter.errors import TeeterError, TrainingError
+from teeter.lessons import Lesson, Training, diverged, few_threads, optimizer_for, shuffled
 from teeter.models.data import batches, gathered
 from teeter.models.torch_model import answer, ready
 from teeter.seeds import drawing, stream
+from teeter.stacking import stacks, train_stack
 
 __all__ = ["Evaluation", "Lesson", "Training", "evaluate_logits", "fit_stack"]
-
-
-_WORTH_TWO_THREADS = 100_000_000
-"""Parameters times rows of a training step from which a second thread pays."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Training:
-    """How networks are trained. The defaults are the paper's for tables."""
-
-    optimizer: Literal["adam", "rmsprop", "nesterov", "sgd"] = "adam"
-    learning_rate: float = 1e-3
-    epochs: int = 100
-    batch_size: int = 64
-    weight_decay: float = 0.0
-    decay: float = 1.0
-    """The learning rate is multiplied by this at every milestone."""
-    milestones: tuple[int, ...] = ()
-    """Epochs after which the learning rate falls."""
-
-    def __post_init__(self) -> None:
-        """Refuse settings that train nothing."""
-        if self.optimizer not in ("adam", "rmsprop", "nesterov", "sgd"):
-            raise InputError(f"No optimizer is called {self.optimizer!r}: choose adam, rmsprop, nesterov or sgd.")
-        for name in ("learning_rate", "epochs", "batch_size", "decay"):
-            if not getattr(self, name) > 0:
-                raise InputError(f"{name} is {getattr(self, name)}: it must be positive.")
-        for name in ("epochs", "batch_size"):
-            if not isinstance(getattr(self, name), int | np.integer):
-                raise InputError(f"{name} is {getattr(self, name)}: it must be a whole number.")
-        if not self.weight_decay >= 0:
-            raise InputError(f"weight_decay is {self.weight_decay}: it must be 0 or more.")
-        object.__setattr__(self, "milestones", tuple(self.milestones))
-
-
-@dataclass
-class Lesson:
-    """One model and the rows it learns from; ``losses`` and ``best_epoch`` are filled in by training."""
-
-    model: Any
-    inputs: Any
-    """(L, ...) the labelled rows."""
-    labels: Tensor
-    """(L,) their classes."""
-    seed: int
-    validation: tuple[Any, Tensor] | None = None
-    """Inputs and classes; the epoch that is right on most of them is kept."""
-    losses: list[float] = field(default_factory=list)
-    """The mean loss of each epoch."""
-    best_epoch: int | None = None
 
 
 class Trainee(Protocol):
@@ -82,39 +33,80 @@ class Trainee(Protocol):
         """Take over the trained models."""
 
 
-def fit_stack(trainees: Sequence[Trainee]) -> None:
-    """Train the models of all ``trainees`` for one round."""
-    for trainee in trainees:
-        lessons = trainee.begin_round()
-        for lesson in lessons:
-            if isinstance(lesson.model, nn.Module):
-                _train(lesson, trainee.training)
+def fit_stack(trainees: Sequence[Trainee]) -> dict[int, TeeterError]:
+    """Train the models of all ``trainees`` for one round; return why some could not be, by their position.
+
+    Small networks of one kind with as many labels each are trained as one stack.
+    """
+    lessons: dict[int, list[Lesson]] = {}
+    failed: dict[int, TeeterError] = {}
+    for k, trainee in enumerate(trainees):
+        try:
+            lessons[k] = trainee.begin_round()
+        except TeeterError as error:
+            failed[k] = error
+    for training in {trainees[k].training: None for k in lessons}:
+        _train_all([one for k in lessons if trainees[k].training == training for one in lessons[k]], training)
+    for k, taken in lessons.items():
+        errors = [lesson.error for lesson in taken if lesson.error is not None]
+        if errors:
+            failed[k] = errors[0]
+        else:
+            trainees[k].end_round(taken)
+    return failed
+
+
+def _train_all(lessons: Sequence[Lesson], training: Training) -> None:
+    together, alone = stacks(lessons)
+    for some in [*together, *([lesson] for lesson in alone)]:
+        try:
+            if some in together:
+                train_stack(some, training)
             else:
-                lesson.model.fit(lesson.inputs, lesson.labels.numpy())
-        trainee.end_round(lessons)
+                _train_alone(some[0], training)
+        except TeeterError as error:  # others go on
+            for lesson in some:
+                lesson.error = error
+
+
+def _train_alone(lesson: Lesson, training: Training) -> None:
+    started = time.perf_counter()
+    if isinstance(lesson.model, nn.Module):
+        _train(lesson, training)
+    else:
+        lesson.model.fit(lesson.inputs, lesson.labels.numpy())
+    spent = time.perf_counter() - started
+    checking = lesson.seconds.get("validation", 0.0)
+    lesson.seconds = {"training": spent - checking, "validation": checking}
 
 
 def _train(lesson: Lesson, training: Training) -> None:
     network = lesson.model
     device = _device_of(network)
     inputs, labels = ready(network, gathered(lesson.inputs), device), lesson.labels.to(device)
-    optimizer = _optimizer(network, training)
+    optimizer = optimizer_for(network.parameters(), training)
     schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, list(training.milestones), gamma=training.decay)
     order, highest = stream(lesson.seed, "order"), int(lesson.labels.max())
     best = None if lesson.validation is None else _Best(lesson, *lesson.validation)
-    with _few_threads(network, training), drawing(stream(lesson.seed, "dropout").initial_seed(), device):
-        _require_logits(network, _some(inputs, torch.arange(min(64, len(labels)), device=device)))
+    with (
+        few_threads(_size(network) * training.batch_size),
+        drawing(stream(lesson.seed, "dropout").initial_seed(), device),
+    ):
+        require_logits(network, _some(inputs, torch.arange(min(64, len(labels)), device=device)))
         network.train()
         for epoch in range(training.epochs):
             total = torch.zeros((), device=device)
-            for rows in _shuffled(len(labels), training.batch_size, order):
+            for rows in shuffled(len(labels), training.batch_size, order):
                 batch = rows.to(device)
                 loss = _loss(network, _some(inputs, batch), labels[batch], highest)
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()
                 optimizer.step()
                 total += loss.detach() * len(batch)
-            lesson.losses.append(_finite(float(total) / len(labels), epoch, training))
+            lesson.losses.append(float(total) / len(labels))
+            lesson.error = diverged(lesson.losses, training)
+            if lesson.error is not None:
+                return
             schedule.step()
             if best is not None:
                 best.keep_if_better(epoch)
@@ -123,16 +115,8 @@ def _train(lesson: Lesson, training: Training) -> None:
     network.eval()
 
 
-@contextmanager
-def _few_threads(network: nn.Module, training: Training) -> Iterator[None]:
-    """Within it, a network whose steps are tiny trains on one thread: more would mostly wait for each other."""
-    before = torch.get_num_threads()
-    if sum(parameter.numel() for parameter in network.parameters()) * training.batch_size < _WORTH_TWO_THREADS:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+def _size(network: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in network.parameters())
 
 
 def _device_of(network: nn.Module) -> torch.device:
@@ -146,7 +130,7 @@ def _some(inputs: Any, rows: Tensor) -> Any:
     return {name: part[rows] for name, part in inputs.items()} if isinstance(inputs, Mapping) else inputs[rows]
 
 
-def _require_logits(network: nn.Module, batch: Any) -> None:
+def require_logits(network: nn.Module, batch: Any) -> None:
     """Refuse a network that ends in a softmax: its probabilities would go through a second one and hardly learn."""
     network.eval()
     with torch.no_grad():
@@ -178,35 +162,6 @@ def _loss(network: nn.Module, batch: Any, labels: Tensor, highest: int) -> Tenso
     return nn.functional.cross_entropy(logits, labels)
 
 
-def _optimizer(network: nn.Module, training: Training) -> torch.optim.Optimizer:
-    common: dict[str, Any] = {"lr": training.learning_rate, "weight_decay": training.weight_decay}
-    if training.optimizer == "adam":
-        return torch.optim.Adam(network.parameters(), **common)
-    if training.optimizer == "rmsprop":
-        return torch.optim.RMSprop(network.parameters(), **common)
-    if training.optimizer == "nesterov":
-        return torch.optim.SGD(network.parameters(), momentum=0.9, nesterov=True, **common)
-    return torch.optim.SGD(network.parameters(), **common)
-
-
-def _shuffled(rows: int, size: int, generator: torch.Generator) -> Iterator[Tensor]:
-    """Yield all rows in random batches; a single row left over joins the batch before it (batch norm needs two)."""
-    order = torch.randperm(rows, generator=generator)
-    batches = list(order.split(size))
-    if len(batches) > 1 and len(batches[-1]) == 1:
-        batches[-2:] = [torch.cat(batches[-2:])]
-    yield from batches
-
-
-def _finite(loss: float, epoch: int, training: Training) -> float:
-    if not np.isfinite(loss):
-        raise TrainingError(
-            f"The loss became {loss} in epoch {epoch + 1}: lower the learning rate from {training.learning_rate}, "
-            "or scale the inputs."
-        )
-    return loss
-
-
 class _Best:
     """The network as it was after the epoch that was right on most validation rows."""
 
@@ -218,6 +173,7 @@ class _Best:
 
     def keep_if_better(self, epoch: int) -> None:
         """Judge the network as it is after ``epoch``."""
+        started = time.perf_counter()
         self.network.eval()
         with torch.no_grad():
             device = _device_of(self.network)
@@ -226,8 +182,11 @@ class _Best:
         self.network.train()
         accuracy = float((torch.cat(answers) == self.labels).double().mean())
         if accuracy > self.accuracy:
-            self.accuracy, self.lesson.best_epoch = accuracy, epoch
+            self.accuracy = self.lesson.validated = accuracy
+            self.lesson.best_epoch = epoch
             self.state = copy.deepcopy(self.network.state_dict())
+        spent = self.lesson.seconds.get("validation", 0.0)
+        self.lesson.seconds["validation"] = spent + time.perf_counter() - started
 
     def restore(self) -> None:
         """Put the best state back."""

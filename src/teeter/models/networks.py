@@ -9,7 +9,7 @@ from torch import Generator, Tensor, nn
 
 from teeter.seeds import drawing, stream
 
-__all__ = ["WideResNet", "he_normal", "k_cnn", "mlp", "resnet_18", "s_cnn", "wrn_16_8"]
+__all__ = ["WideResNet", "he_normal", "k_cnn", "linear", "mlp", "resnet_18", "s_cnn", "wrn_16_8"]
 
 Network = TypeVar("Network", bound=nn.Module)
 
@@ -31,6 +31,12 @@ def mlp(inputs: int, classes: int, *, seed: int = 0, hidden: int = 128, dropout:
         nn.Linear(hidden, classes),
     )
     return he_normal(network, stream(seed, "start"))
+
+
+@_undisturbed
+def linear(inputs: int, classes: int, *, seed: int = 0) -> nn.Sequential:
+    """Return a linear head alone, for features that are given."""
+    return he_normal(nn.Sequential(nn.Flatten(), nn.Linear(inputs, classes)), stream(seed, "start"))
 
 
 @_undisturbed

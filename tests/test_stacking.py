@@ -1,0 +1,191 @@
+"""Training in stacks: a member learns what it would learn alone, and one that fails leaves the others be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from teeter import Training
+from teeter.lessons import Lesson
+from teeter.models.networks import mlp, s_cnn
+from teeter.models.stack import Masks, Stack
+from teeter.seeds import stream
+from teeter.stacking import stacks, train_stack
+from teeter.training import fit_stack
+
+gpu = pytest.mark.gpu
+DEVICES = ["cpu", pytest.param("cuda", marks=gpu)]
+KINDS: dict[str, Any] = {
+    "mlp": (lambda seed: mlp(6, 3, seed=seed, hidden=16), (6,)),
+    "s-cnn": (lambda seed: s_cnn(1, 8, 3, seed=seed), (1, 8, 8)),
+}
+
+
+def lesson(kind: str, seed: int, device: str = "cpu", dtype: torch.dtype = torch.float32, rows: int = 70) -> Lesson:
+    make, shape = KINDS[kind]
+    generator = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(rows, *shape, generator=generator)
+    labels = torch.randint(0, 3, (rows,), generator=generator)
+    inputs.flatten(1)[:, 0] += 2 * labels
+    return Lesson(make(seed).to(device=device, dtype=dtype), inputs.to(dtype), labels, seed)
+
+
+def weights(one: Lesson) -> Tensor:
+    return nn.utils.parameters_to_vector(one.model.parameters()).detach().cpu()
+
+
+def plainly(one: Lesson, training: Training, optimizer: Any) -> None:
+    """Train a network as a textbook would, with the masks that its seed draws."""
+    network = one.model
+    masks = Masks(Stack([network]), [stream(one.seed, "dropout").initial_seed()], training.batch_size, one.inputs)
+    order = stream(one.seed, "order")
+    made = optimizer(network.parameters())
+    for _ in range(training.epochs):
+        for rows in torch.randperm(len(one.labels), generator=order).split(training.batch_size):
+            masks.draw(len(rows))
+            kept, x = masks.first(len(rows)), one.inputs[rows]
+            for layer in network:
+                x = x * next(kept)[0] if isinstance(layer, nn.Dropout) else layer(x)
+            made.zero_grad()
+            nn.functional.cross_entropy(x, one.labels[rows]).backward()
+            made.step()
+
+
+OPTIMIZERS: dict[str, Any] = {
+    "adam": lambda parameters: torch.optim.Adam(parameters, lr=1e-3),
+    "rmsprop": lambda parameters: torch.optim.RMSprop(parameters, lr=1e-3),
+    "nesterov": lambda parameters: torch.optim.SGD(parameters, lr=1e-3, momentum=0.9, nesterov=True),
+    "sgd": lambda parameters: torch.optim.SGD(parameters, lr=1e-3),
+}
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stack_of_one_is_plain_training(kind: str, optimizer: Any) -> None:
+    training = Training(epochs=7, batch_size=32, optimizer=optimizer)
+    stacked, plain = (lesson(kind, 3, dtype=torch.float64) for _ in range(2))
+    train_stack([stacked], training)
+    plainly(plain, training, OPTIMIZERS[optimizer])
+    torch.testing.assert_close(weights(stacked), weights(plain), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_member_learns_what_it_would_learn_alone(kind: str, device: str) -> None:
+    training = Training(epochs=7, batch_size=32, optimizer="adam")  # 21 steps, the last of each epoch a small one
+    dtype = torch.float32 if kind == "mlp" else torch.float64  # where gradients are all rounding, Adam makes much of it
+    together = [lesson(kind, seed, device, dtype) for seed in range(5)]
+    train_stack(together, training)
+    for seed in (0, 3):
+        alone = lesson(kind, seed, device, dtype)
+        train_stack([alone], training)
+        torch.testing.assert_close(weights(together[seed]), weights(alone), rtol=0, atol=1e-5)
+        assert together[seed].losses == pytest.approx(alone.losses, abs=1e-5)
+    assert not torch.allclose(weights(together[0]), weights(together[1]))
+
+
+@gpu
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_captured_stack_learns_what_a_plain_one_learns(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    training = Training(epochs=8, batch_size=32, optimizer="sgd")
+    captured = [lesson(kind, seed, "cuda") for seed in range(3)]
+    train_stack(captured, training)
+    monkeypatch.setattr("teeter.stacking._WORTH_CAPTURING", 10**9)
+    plain = [lesson(kind, seed, "cuda") for seed in range(3)]
+    monkeypatch.setattr("teeter.models.stack._MOST_STEPS", 1)
+    train_stack(plain, training)
+    # Dropout is drawn in other portions there, so only what does not depend on it can be equal: the course of losses.
+    for one, other in zip(captured, plain, strict=True):
+        assert one.losses[-1] == pytest.approx(other.losses[-1], rel=0.3)
+
+
+@gpu
+def test_a_captured_stack_repeats_itself() -> None:
+    runs = []
+    for _ in range(2):
+        found = [lesson("mlp", seed, "cuda") for seed in range(4)]
+        train_stack(found, Training(epochs=10, batch_size=32))
+        runs.append(torch.stack([weights(one) for one in found]))
+    assert torch.equal(*runs)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_best_epoch_of_each_member_is_kept(device: str) -> None:
+    training = Training(epochs=12, batch_size=32, learning_rate=0.03)
+    held = lesson("mlp", 99, rows=60)
+    together = [lesson("mlp", seed, device) for seed in range(4)]
+    for one in together:
+        one.validation = (held.inputs, held.labels)
+    train_stack(together, training)
+    for one in together:
+        right = float((one.model(held.inputs.to(device)).argmax(dim=1).cpu() == held.labels).double().mean())
+        assert one.validated == pytest.approx(right)
+        assert one.best_epoch is not None
+        again = lesson("mlp", one.seed, device)
+        train_stack([again], Training(epochs=one.best_epoch + 1, batch_size=32, learning_rate=0.03))
+        torch.testing.assert_close(weights(one), weights(again), rtol=0, atol=1e-4)
+    assert len({one.best_epoch for one in together}) > 1
+    assert together[0].seconds["validation"] > 0
+
+
+def test_lessons_of_one_kind_are_one_stack() -> None:
+    mlps, longer = [lesson("mlp", seed) for seed in range(3)], lesson("mlp", 9, rows=80)
+    other = Lesson(nn.Linear(6, 3), mlps[0].inputs, mlps[0].labels, 0)
+    together, alone = stacks([mlps[0], other, longer, *mlps[1:]])
+    assert [[one.seed for one in stack] for stack in together] == [[0, 1, 2], [9]]
+    assert alone == [other]
+
+
+def test_convolutions_go_one_by_one_on_a_cpu() -> None:
+    together, alone = stacks([lesson("s-cnn", seed) for seed in range(3)])
+    assert [len(stack) for stack in together] == [1, 1, 1]
+    assert alone == []
+
+
+def test_a_stack_is_cut_into_even_parts_where_it_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    lessons = [lesson("mlp", seed) for seed in range(7)]
+    each = 4 * sum(one.nbytes for one in lessons[0].model.parameters()) + lessons[0].inputs.nbytes
+    monkeypatch.setattr("teeter.stacking._ROOM", {"cpu": 5 * each})
+    assert [len(stack) for stack in stacks(lessons)[0]] == [4, 3]
+
+
+class Pupil:
+    """The least that can be trained."""
+
+    def __init__(self, one: Lesson, training: Training) -> None:
+        self.training, self.lesson, self.ended = training, one, False
+
+    def begin_round(self) -> list[Lesson]:
+        return [self.lesson]
+
+    def end_round(self, lessons: list[Lesson]) -> None:
+        self.ended = True
+
+
+def test_one_that_diverges_leaves_the_others_be() -> None:
+    training = Training(epochs=3, batch_size=32)
+    pupils = [Pupil(lesson("mlp", seed), training) for seed in range(3)]
+    pupils[1].lesson.inputs[4, 2] = torch.nan
+    failed = fit_stack(pupils)
+    assert list(failed) == [1]
+    assert str(failed[1]).startswith("The loss became nan in epoch 1: lower the learning rate from 0.001")
+    assert [pupil.ended for pupil in pupils] == [True, False, True]
+    alone = lesson("mlp", 2)
+    train_stack([alone], training)
+    torch.testing.assert_close(weights(pupils[2].lesson), weights(alone), rtol=0, atol=1e-5)
+
+
+def test_labels_beyond_the_last_layer_are_told() -> None:
+    one = lesson("mlp", 0)
+    one.labels[3] = 3
+    failed = fit_stack([Pupil(one, Training(epochs=1))])
+    assert "answers with 3 classes, and the labels have 4" in str(failed[0])
+
+
+def test_the_global_stream_is_left_alone() -> None:
+    before = torch.get_rng_state()
+    train_stack([lesson("mlp", seed) for seed in range(2)], Training(epochs=2))
+    assert torch.equal(torch.get_rng_state(), before)
