@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from teeter.cli.bench import bench
+from teeter.cli.datasets import datasets
 from teeter.cli.demo import demo
 from teeter.cli.errors import Commands
 from teeter.cli.select import select
@@ -25,6 +27,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(datasets, name="datasets")
+app.add_typer(bench, name="bench")
 app.command()(demo)
 app.command()(select)
 app.command()(strategies)

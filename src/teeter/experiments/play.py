@@ -29,12 +29,26 @@ class Round:
     seconds: dict[str, float]
 
 
-def initial_rows(size: int, count: int, seed: int) -> Rows:
-    """Return ``count`` rows drawn uniformly; every strategy of a repetition begins with the same."""
+def initial_rows(size: int, count: int, seed: int, *, balanced: npt.NDArray[np.int64] | None = None) -> Rows:
+    """Return ``count`` rows drawn uniformly; every strategy of a repetition begins with the same.
+
+    With ``balanced``, the rows' classes, every class has as many of them as any other, as far as it can.
+    """
     if not 1 <= count <= size:
         raise InputError(f"Cannot begin with {count} of {size} rows.")
-    generator = stream(seed, "initial")
-    return np.random.default_rng(generator.initial_seed()).permutation(size)[:count].astype(np.int64)
+    order = np.random.default_rng(stream(seed, "initial").initial_seed()).permutation(size).astype(np.int64)
+    if balanced is not None:
+        order = order[np.argsort(_turns(balanced[order]), kind="stable")]
+    return order[:count]
+
+
+def _turns(classes: npt.NDArray[np.int64]) -> Rows:
+    """Return how many entries before each one are of its class."""
+    turns = np.empty_like(classes)
+    for label in np.unique(classes):
+        mine = np.flatnonzero(classes == label)
+        turns[mine] = np.arange(len(mine))
+    return turns
 
 
 def play(

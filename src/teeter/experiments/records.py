@@ -1,0 +1,154 @@
+"""A run's folder as it is written: a line that returned is on disk, and only one process writes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from teeter.errors import FileError, InputError
+from teeter.experiments.results import (
+    CELLS,
+    FACTS,
+    FAILURES,
+    FORMAT,
+    Cell,
+    Round,
+    line_of,
+    read_facts,
+    read_rounds,
+    whole_lines,
+)
+from teeter.saving import apart, read_state, together, write_state
+
+__all__ = ["Records", "one_writer"]
+
+
+class Records:
+    """The rounds of a run, appended as they are done, with what strategies remember from round to round."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def facts(self) -> dict[str, Any] | None:
+        """Return what the run says about itself, or None where there is none yet."""
+        return read_facts(self.folder)
+
+    def write_facts(self, facts: dict[str, Any]) -> None:
+        """Write what the run is, whole or not at all."""
+        part = self.folder / f".{FACTS}.{os.getpid()}.part"
+        with _saying(self.folder / FACTS):
+            part.write_text(json.dumps({"format": FORMAT, **facts}, indent=1) + "\n", encoding="utf-8")
+            _sync(part)
+            part.replace(self.folder / FACTS)
+            _sync(self.folder)
+
+    def rounds(self, cell: Cell) -> list[Round]:
+        """Return the finished rounds of a cell, and cut off what a crash left of a line."""
+        path = self._path(cell)
+        rounds = read_rounds(path)
+        with _saying(path):
+            size = sum(len(line.encode()) + 1 for line in whole_lines(path))
+            if path.exists() and path.stat().st_size > size:
+                os.truncate(path, size)
+        return rounds
+
+    def append(self, one: Round, memory: dict[str, Any]) -> None:
+        """Record a round and what its strategy remembers; it is on disk when this returns."""
+        cell = one.strategy, one.repetition
+        if memory:
+            header, tensors = apart(memory, "")
+            write_state(self._memory(cell, one.number), {"memory": header}, tensors)
+        _append(self._path(cell), line_of(one))
+        with contextlib.suppress(OSError):
+            self._memory(cell, one.number - 1).unlink(missing_ok=True)
+
+    def memory(self, cell: Cell, number: int) -> dict[str, Any]:
+        """Return what a cell's strategy remembered after a round."""
+        path = self._memory(cell, number)
+        if not path.exists():
+            return {}
+        header, tensors = read_state(path)
+        return together(header["memory"], tensors, "")
+
+    def fail(self, cell: Cell, number: int, error: str, trace: str) -> None:
+        """Record why a cell could not go on at a round."""
+        told = {"strategy": cell[0], "repetition": cell[1], "round": number, "error": error, "trace": trace}
+        _append(self.folder / FAILURES, json.dumps(told) + "\n")
+
+    def failed_at(self) -> dict[Cell, int]:
+        """Return the round at which cells failed, by cell."""
+        told = [json.loads(line) for line in whole_lines(self.folder / FAILURES)]
+        return {(one["strategy"], one["repetition"]): one["round"] for one in told}
+
+    def _path(self, cell: Cell) -> Path:
+        return self.folder / CELLS / f"{_file_name(cell)}.jsonl"
+
+    def _memory(self, cell: Cell, number: int) -> Path:
+        return self.folder / CELLS / f"{_file_name(cell)}-memory-{number}.safetensors"
+
+
+def _file_name(cell: Cell) -> str:
+    return f"{quote(cell[0], safe='')}-{cell[1]}"
+
+
+def _append(path: Path, line: str) -> None:
+    with _saying(path):
+        new = not path.exists()
+        with path.open("ab") as file:
+            start = file.tell()
+            try:
+                file.write(line.encode())
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError:  # a full disk: no half line stays
+                with contextlib.suppress(OSError):
+                    os.truncate(path, start)
+                raise
+        if new:
+            _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _saying(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise FileError(
+            f"Cannot write {path}: {error.strerror or error}. What was recorded before is safe; run it again to go on."
+        ) from None
+
+
+@contextmanager
+def one_writer(folder: Path) -> Iterator[None]:
+    """Make the folder and hold it; a second process is refused."""
+    with _saying(folder):
+        (folder / CELLS).mkdir(parents=True, exist_ok=True)
+        lock = (folder / ".lock").open("w")
+    with lock:
+        _hold(lock.fileno(), folder)
+        yield
+
+
+def _hold(handle: int, folder: Path) -> None:
+    try:
+        import fcntl
+    except ImportError:  # not on Windows, where a second writer is the user's to avoid
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise InputError(f"Another process is running {folder}: wait for it, or choose another folder.") from None

@@ -1,0 +1,321 @@
+"""The runner: every strategy and repetition of a setting, round by round, recorded as it goes.
+
+Killed at any moment and started again, it goes on where it was. What a cell (a strategy and a repetition) finds does
+not depend on when it was stopped: the networks of a group train together, and who is in a group is written down at the
+first start.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from teeter.arrays import choose_device, describe_device
+from teeter.datasets.loading import load_dataset
+from teeter.datasets.parts import Part, rows_of, thinned
+from teeter.errors import InputError, TeeterError
+from teeter.experiments.memory import peak_memory
+from teeter.experiments.play import initial_rows
+from teeter.experiments.records import Records, one_writer
+from teeter.experiments.results import KINDS, Cell, Round, Run, plain_setting, read_run
+from teeter.experiments.settings import Setting
+from teeter.learner import Learner
+from teeter.models.networks import k_cnn, linear, mlp, resnet_18, s_cnn, wrn_16_8
+from teeter.seeds import stream
+from teeter.strategies.door import make_strategy
+from teeter.training import fit_stack
+from teeter.version import __version__, commit
+
+__all__ = ["Progress", "run_setting"]
+
+logger = logging.getLogger(__name__)
+
+Rows = npt.NDArray[np.int64]
+Progress = Callable[[int, int], None]
+"""Is told how many rounds of cells are done, of how many."""
+
+_STACKED = ("linear", "mlp", "s-cnn", "k-cnn")
+"""Networks small enough to be trained together; cells of others go one after the other."""
+
+_ON_DEVICE = 16 << 30
+"""Bytes up to which a dataset is moved to a GPU as a whole."""
+
+
+def run_setting(
+    setting: Setting,
+    out: Path,
+    *,
+    strategies: Sequence[str] | None = None,
+    repetitions: int | None = None,
+    rounds: int | None = None,
+    device: torch.device | str | None = None,
+    folder: Path | None = None,
+    on_step: Progress = lambda done, whole: None,
+) -> Run:
+    """Run a setting into the folder ``out``, or go on with what is there; return all that is known in the end.
+
+    Args:
+        setting: what to run.
+        out: where the rounds are recorded.
+        strategies: names; the setting's own if left out. Those that are not there yet are added to a run.
+        repetitions: how many; the setting's own if left out.
+        rounds: stop after so many rounds, instead of at the setting's final labels.
+        device: where networks live; a GPU if there is one.
+        folder: where datasets are looked for.
+        on_step: is told of progress.
+    """
+    names = tuple(dict.fromkeys(strategies or setting.strategies))
+    for name in names:
+        make_strategy(name, setting.options.get(name, {}))
+    wanted = _Wanted(setting, names, repetitions or setting.repetitions, setting.rounds if rounds is None else rounds)
+    if not 0 <= wanted.rounds <= setting.rounds:
+        raise InputError(f"Cannot run {rounds} rounds: {setting.name} has {setting.rounds}.")
+    where = choose_device(device)
+    oracle = _Oracle(setting, folder, where)
+    oracle.require_rows(wanted.rounds)
+    with one_writer(out):
+        records = Records(out)
+        groups = _groups(records, wanted, where)
+        whole = len(groups.cells) * (wanted.rounds + 1)
+        counter = _Counter(on_step, whole)
+        for group in groups.lists:
+            _Group(group, wanted, oracle, records, counter).run()
+    return read_run(out)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    setting: Setting
+    strategies: tuple[str, ...]
+    repetitions: int
+    rounds: int
+
+    @property
+    def cells(self) -> list[Cell]:
+        return [(name, r) for name in self.strategies for r in range(self.repetitions)]
+
+
+@dataclass(frozen=True)
+class _Groups:
+    cells: list[Cell]
+    lists: list[list[Cell]]
+
+
+class _Counter:
+    def __init__(self, tell: Progress, whole: int) -> None:
+        self.tell, self.whole, self.done = tell, whole, 0
+
+    def add(self, rounds: int) -> None:
+        self.done += rounds
+        self.tell(self.done, self.whole)
+
+
+def _groups(records: Records, wanted: _Wanted, device: torch.device) -> _Groups:
+    """Return the cells to run by group, as written down: new ones are a group of their own, failed ones another."""
+    facts = records.facts()
+    setting = plain_setting(replace(wanted.setting, strategies=(), repetitions=1))
+    known: list[list[Cell]] = []
+    if facts is not None:
+        _require_same(facts["setting"], setting, records.folder)
+        known = [[(name, r) for name, r in group] for group in facts["groups"]]
+    seen = {cell for group in known for cell in group}
+    new = [cell for cell in wanted.cells if cell not in seen]
+    if new:
+        known += [new] if wanted.setting.network in _STACKED else [[cell] for cell in new]
+    failed = set(records.failed_at())
+    again = [cell for cell in wanted.cells if cell in failed]
+    before = facts or {"strategies": [], "repetitions": 0, "rounds": 0}
+    records.write_facts(
+        {
+            "setting": setting,
+            "strategies": list(dict.fromkeys([*before["strategies"], *wanted.strategies])),
+            "repetitions": max(before["repetitions"], wanted.repetitions),
+            "rounds": max(before["rounds"], wanted.rounds),
+            "groups": known,
+            **{name: value for name, value in (facts or {}).items() if name in _facts(device)},
+            **({} if facts else _facts(device)),
+        }
+    )
+    lists = [[cell for cell in group if cell not in failed] for group in known]
+    return _Groups(wanted.cells, [group for group in [*lists, again] if set(group) & set(wanted.cells)])
+
+
+def _require_same(before: dict[str, Any], now: Any, folder: Path) -> None:
+    different = [name for name, value in now.items() if before.get(name) != value and name not in _NOT_COMPARED]
+    if different:
+        told = ", ".join(f"{name} was {before.get(name)!r} and is now {now[name]!r}" for name in different[:3])
+        raise InputError(f"{folder} holds a run with other values ({told}): choose another folder.")
+
+
+_NOT_COMPARED = ("strategies", "repetitions", "quick", "paper")
+
+
+def _facts(device: torch.device) -> dict[str, Any]:
+    return {
+        "teeter": __version__,
+        "commit": commit(),
+        "torch": str(torch.__version__),
+        "hardware": describe_device(device),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+class _Oracle:
+    """The rows of an experiment, the same for all its cells, and the labels, which learners get only when they ask."""
+
+    def __init__(self, setting: Setting, folder: Path | None, device: torch.device) -> None:
+        self.setting, self.device = setting, device
+        split = load_dataset(
+            setting.dataset,
+            folder=folder,
+            validation=setting.validation,
+            seed=setting.seed,
+            embeddings=setting.embeddings,
+        )
+        train = split.train
+        if setting.imbalance > 1:
+            train = thinned(train, imbalance=setting.imbalance, seed=setting.seed)
+        self.train = _moved(_some(train, setting.train, stream(setting.seed, "train")), device)
+        self.test = _moved(_some(split.test, setting.test, stream(0, "test")), device)
+        self.validation = None if split.validation is None else _moved(split.validation, device)
+        self.classes = len(split.classes)
+
+    def require_rows(self, rounds: int) -> None:
+        """Refuse a run that would come to an end for want of rows."""
+        needed = self.setting.initial + rounds * self.setting.query
+        if needed > len(self.train):
+            raise InputError(
+                f"{self.setting.name} needs {needed} training rows, and there are {len(self.train)}: lower final."
+            )
+
+    def learner(self, cell: Cell) -> Learner:
+        """Return a cell's learner with its initial labels; those of one repetition begin alike."""
+        setting, seed = self.setting, stream(self.setting.seed, "repetition", cell[1]).initial_seed()
+        validation = None if self.validation is None else (self.validation.inputs, self.validation.labels)
+        learner = Learner(
+            lambda seed: network_of(setting.network, self.train.inputs, self.classes, seed),
+            self.train.inputs,
+            make_strategy(cell[0], setting.options.get(cell[0], {})),
+            classes=self.classes,
+            seed=seed,
+            training=setting.training,
+            validation=validation,
+            pool_size=setting.pool,
+            device=self.device,
+        )
+        balanced = self.train.labels if setting.balanced else None
+        rows = initial_rows(len(self.train), setting.initial, seed, balanced=balanced)
+        learner.tell(rows, self.train.labels[rows])
+        return learner
+
+
+def _some(part: Part, count: int | None, generator: torch.Generator) -> Part:
+    if count is None or count >= len(part):
+        return part
+    return rows_of(part, np.sort(torch.randperm(len(part), generator=generator).numpy()[:count]))
+
+
+def _moved(part: Part, device: torch.device) -> Part:
+    inputs = part.inputs
+    fits = isinstance(inputs, torch.Tensor) and inputs.is_floating_point() and inputs.nbytes <= _ON_DEVICE
+    return replace(part, inputs=inputs.to(device)) if fits else part
+
+
+def network_of(name: str, inputs: Any, classes: int, seed: int) -> torch.nn.Module:
+    """Return a network of a setting for inputs like these."""
+    shape = tuple(inputs.shape[1:]) if isinstance(inputs, torch.Tensor) else tuple(inputs[0][0].shape)
+    if name in ("linear", "mlp"):
+        width = int(np.prod(shape))
+        return linear(width, classes, seed=seed) if name == "linear" else mlp(width, classes, seed=seed)
+    if len(shape) != 3 or shape[1] != shape[2]:
+        raise InputError(f"{name} takes square images, and the rows are of shape {shape}: choose mlp or linear.")
+    if name == "resnet-18":
+        return resnet_18(shape[0], classes, seed=seed)
+    made: dict[str, Callable[..., torch.nn.Module]] = {"s-cnn": s_cnn, "k-cnn": k_cnn, "wrn-16-8": wrn_16_8}
+    return made[name](shape[0], shape[1], classes, seed=seed)
+
+
+class _Group:
+    """Cells that go from round to round together, so that their networks train together."""
+
+    def __init__(
+        self, cells: Sequence[Cell], wanted: _Wanted, oracle: _Oracle, records: Records, counter: _Counter
+    ) -> None:
+        self.wanted, self.oracle, self.records, self.counter = wanted, oracle, records, counter
+        self.done = {cell: records.rounds(cell) for cell in cells}
+        counter.add(sum(min(len(rounds), wanted.rounds + 1) for rounds in self.done.values()))
+        self.first = min(len(rounds) for rounds in self.done.values())
+        self.live = {cell: self._resumed(cell) for cell in cells} if self.first <= wanted.rounds else {}
+
+    def _resumed(self, cell: Cell) -> Learner:
+        """Return a cell's learner as it was before the first round that some cell of the group still has to do."""
+        learner = self.oracle.learner(cell)
+        for one in self.done[cell][: self.first]:
+            learner.tell(one.picks, self.oracle.train.labels[list(one.picks)])
+        learner.go_on(self.first, self.records.memory(cell, self.first - 1))
+        return learner
+
+    def run(self) -> None:
+        """Do all rounds that are left."""
+        for number in range(self.first, self.wanted.rounds + 1):
+            if not self.live:
+                return
+            cells = list(self.live)
+            for k, error in fit_stack([self.live[cell] for cell in cells]).items():
+                self._fail(cells[k], number, error)
+            for cell in list(self.live):
+                self._finish(cell, number)
+
+    def _finish(self, cell: Cell, number: int) -> None:
+        """Evaluate, ask and record, if that is not done yet; then tell the labels asked for."""
+        learner, labels = self.live[cell], self.oracle.train.labels
+        if number < len(self.done[cell]):
+            picks = self.done[cell][number].picks
+        else:
+            try:
+                one = self._played(cell, number)
+            except Exception as error:  # whatever it is, other cells go on
+                self._fail(cell, number, error)
+                return
+            self.records.append(one, learner.remembered)
+            self.counter.add(1)
+            picks = one.picks
+        learner.tell(picks, labels[list(picks)])
+
+    def _played(self, cell: Cell, number: int) -> Round:
+        learner, setting = self.live[cell], self.wanted.setting
+        with peak_memory(self.oracle.device) as peak:
+            started = time.perf_counter()
+            judged = learner.evaluate(self.oracle.test.inputs, self.oracle.test.labels)
+            learner.seconds["evaluation"] = time.perf_counter() - started
+            labelled = len(learner.pool.labelled)
+            picks = learner.ask(setting.query).tolist() if number < setting.rounds else []
+        return Round(
+            strategy=cell[0],
+            repetition=cell[1],
+            number=number,
+            labelled=labelled,
+            accuracy=judged.accuracy,
+            loss=judged.loss,
+            picks=tuple(picks),
+            seconds={kind: round(learner.seconds.get(kind, 0.0), 6) for kind in KINDS},
+            peak_memory=peak.bytes,
+            validation=learner.validated,
+            vote=judged.vote,
+        )
+
+    def _fail(self, cell: Cell, number: int, error: Exception) -> None:
+        sentence = str(error) if isinstance(error, TeeterError) else f"{type(error).__name__}: {error}"
+        logger.warning("%s, repetition %d, failed in round %d: %s", *cell, number, sentence)
+        self.records.fail(cell, number, sentence, "".join(traceback.format_exception(error)))
+        self.counter.add(self.wanted.rounds + 1 - number)
+        del self.live[cell]
