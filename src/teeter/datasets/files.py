@@ -37,6 +37,8 @@ def parsing(path: Path, kind: str) -> Iterator[None]:
         yield
     except TeeterError:
         raise
+    except FileNotFoundError as error:
+        raise FileError(f"There is no file {error.filename or path}.") from None
     except PermissionError as error:
         raise FileError(f"Cannot read {path}: {error.strerror}.") from None
     except MemoryError:

@@ -15,15 +15,12 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from teeter.datasets.files import parsing
-from teeter.errors import FileError, MissingExtraError
+from teeter.errors import MissingExtraError
 
 __all__ = ["CentreCrop", "Fit", "Pictures", "Resized", "opened", "pixels_of"]
 
 Fit: TypeAlias = Callable[[Any], Any]
 """What brings a picture of pillow's to the size that is wanted."""
-
-_LARGEST = 1 << 28
-"""Pixels of the largest picture that is decoded; a larger one is taken for a trap."""
 
 
 @dataclass(frozen=True)
@@ -78,20 +75,9 @@ def opened(path: Path, content: bytes | None = None) -> Any:
     except ImportError:
         raise MissingExtraError("Reading pictures needs pillow: pip install 'teeter[images]'.") from None
     with parsing(path, "picture"):
-        picture = _open(Image, path if content is None else io.BytesIO(content))
-        if picture.width * picture.height > _LARGEST:
-            raise FileError(f"{path} has {picture.width} x {picture.height} pixels: more than {_LARGEST} are not read.")
+        picture = Image.open(io.BytesIO(path.read_bytes() if content is None else content))
         picture.load()
         return picture
-
-
-def _open(image: Any, source: Path | io.BytesIO) -> Any:
-    before = image.MAX_IMAGE_PIXELS
-    image.MAX_IMAGE_PIXELS = None  # the limit is ours, and it is checked before pixels are decoded
-    try:
-        return image.open(source)
-    finally:
-        image.MAX_IMAGE_PIXELS = before
 
 
 def pixels_of(picture: Any, fit: Fit, channels: int) -> npt.NDArray[np.uint8]:

@@ -1,0 +1,82 @@
+"""teeter datasets, and teeter datasets get."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import Result
+
+from teeter import datasets
+from teeter.datasets import downloads
+from teeter.datasets.downloads import Fetched
+
+Teeter = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_of_mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TEETER_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def test_every_dataset_is_listed_with_where_it_is_or_how_to_get_it(teeter: Teeter, tmp_path: Path) -> None:
+    np.savez(tmp_path / "letter.npz", x=np.zeros((5, 16)), y=np.zeros(5))
+    told = {one["name"]: one for one in json.loads(teeter("datasets", "--folder", tmp_path, "--json").stdout)}
+    assert list(told) == datasets.names()
+    assert told["openml-6"]["found"] == str(tmp_path / "letter.npz")
+    assert told["openml-6"]["get"] is None
+    assert told["cifar10"] == {
+        "name": "cifar10",
+        "about": "small photographs of 10 kinds of things",
+        "train": 50_000,
+        "test": 10_000,
+        "classes": 10,
+        "shape": [3, 32, 32],
+        "found": None,
+        "get": "teeter datasets get cifar10",
+    }
+    assert told["digits"]["found"] == "scikit-learn"
+    assert "needs an account" in told["imagenet"]["get"]
+
+
+def test_the_table(teeter: Teeter) -> None:
+    shown = " ".join(teeter("datasets").stdout.split())
+    for words in ("openml-44135 6,237 1,560 26 613", "3 x 32 x 32 teeter datasets get svhn", "360 10 64 scikit-learn"):
+        assert words in shown
+
+
+def test_a_folder_that_is_not_there_is_one_sentence(teeter: Teeter) -> None:
+    assert teeter("datasets", "--folder", "none", fails=2).stderr.startswith("Error: There is no folder none")
+
+
+def test_getting_one_tells_checksums_and_where_it_is(
+    teeter: Teeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fetch(name: str, *, folder: Path, progress: Any) -> tuple[Fetched, ...]:
+        progress("a", 1, 0)
+        return (Fetched(tmp_path / "a.gz", "d" * 32, checked=True), Fetched(tmp_path / "b.gz", "e" * 32, checked=False))
+
+    monkeypatch.setattr(downloads, "fetch_dataset", fetch)
+    result = teeter("datasets", "get", "svhn", "--folder", tmp_path)
+    assert result.stdout == f"svhn is in {tmp_path / 'svhn'}.\n"
+    assert result.stderr.splitlines() == [
+        f"a.gz: MD5 {'d' * 32}, as published.",
+        f"b.gz: MD5 {'e' * 32}, none is published; the file could be read.",
+    ]
+
+
+def test_one_that_is_there_is_not_fetched(teeter: Teeter) -> None:
+    assert teeter("datasets", "get", "digits").stdout == "digits is there already: scikit-learn.\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("minst", "Error: No dataset is called 'minst'. Did you mean 'mnist'?"), ("imagenet", "Error: ImageNet needs an")],
+)
+def test_one_that_cannot_be_had_is_one_sentence(teeter: Teeter, name: str, said: str) -> None:
+    assert teeter("datasets", "get", name, fails=2).stderr.startswith(said)

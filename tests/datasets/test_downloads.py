@@ -1,0 +1,264 @@
+"""Fetching from a server of our own: whole or not at all, checked, gone on with, unpacked safely."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import logging
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from small_datasets import write_cifar10, write_mnist
+from teeter.datasets import downloads, remotes
+from teeter.datasets.archives import unpack
+from teeter.datasets.downloads import fetch_dataset, fetch_file
+from teeter.datasets.remotes import Remote
+from teeter.errors import FileError, UnknownNameError
+
+CONTENT = bytes(range(256)) * 4096
+
+
+@dataclass
+class Site:
+    """A server on this machine: what it holds, and how it behaves."""
+
+    url: str = ""
+    files: dict[str, bytes] = field(default_factory=dict)
+    breaks_after: int | None = None
+    knows_ranges: bool = True
+    asked: list[str | None] = field(default_factory=list)
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    site = Site()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            content = site.files.get(self.path)
+            wanted = self.headers.get("Range")
+            site.asked.append(wanted)
+            if content is None:
+                self.send_error(404)
+                return
+            start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and site.knows_ranges else 0
+            if start >= len(content) > 0 and start:
+                self.send_error(416)
+                return
+            self.send_response(206 if start else 200)
+            self.send_header("Content-Length", str(len(content) - start))
+            self.end_headers()
+            self.wfile.write(content[start : site.breaks_after])
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        site.url = f"http://127.0.0.1:{server.server_address[1]}"
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield site
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(autouse=True)
+def _away_from_mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.delenv("TEETER_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    caplog.set_level(logging.ERROR)
+
+
+def md5(content: bytes) -> str:
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()
+
+
+def left(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_arrives_whole_and_checked(site: Site, tmp_path: Path) -> None:
+    site.files["/a.bin"] = CONTENT
+    told: list[tuple[str, int, int]] = []
+    fetched = fetch_file(Remote(f"{site.url}/a.bin", md5(CONTENT)), tmp_path, lambda *args: told.append(args))
+    assert fetched.path.read_bytes() == CONTENT
+    assert (fetched.md5, fetched.checked) == (md5(CONTENT), True)
+    assert told[-1] == ("a.bin", len(CONTENT), len(CONTENT))
+    assert left(tmp_path) == ["a.bin"]
+    fetch_file(Remote(f"{site.url}/a.bin", md5(CONTENT)), tmp_path)
+    assert len(site.asked) == 1, "what is there and right is not fetched again"
+
+
+def test_without_a_published_checksum_the_one_seen_is_told(site: Site, tmp_path: Path) -> None:
+    site.files["/a.bin"] = CONTENT
+    fetched = fetch_file(Remote(f"{site.url}/a.bin", None), tmp_path)
+    assert (fetched.md5, fetched.checked) == (md5(CONTENT), False)
+
+
+def test_another_file_than_published_is_thrown_away(site: Site, tmp_path: Path) -> None:
+    site.files["/a.bin"] = b"something else"
+    with pytest.raises(FileError, match=rf"MD5 {md5(b'something else')}, and {md5(CONTENT)} is published"):
+        fetch_file(Remote(f"{site.url}/a.bin", md5(CONTENT)), tmp_path)
+    assert left(tmp_path) == []
+
+
+@pytest.mark.parametrize("knows_ranges", [True, False])
+def test_it_goes_on_where_it_broke_off(site: Site, tmp_path: Path, knows_ranges: bool) -> None:
+    site.files["/a.bin"] = CONTENT
+    site.breaks_after = 500_000
+    remote = Remote(f"{site.url}/a.bin", md5(CONTENT))
+    with pytest.raises(FileError, match=f"broke off after 500000 of {len(CONTENT)} bytes: run it again to go on"):
+        fetch_file(remote, tmp_path)
+    assert left(tmp_path) == [".a.bin.part"]
+    site.breaks_after, site.knows_ranges = None, knows_ranges
+    assert fetch_file(remote, tmp_path).path.read_bytes() == CONTENT
+    assert site.asked[-1] == f"bytes={500_000}-"
+    assert left(tmp_path) == ["a.bin"]
+
+
+def test_without_a_checksum_it_starts_again(site: Site, tmp_path: Path) -> None:
+    site.files["/a.bin"] = CONTENT
+    (tmp_path / ".a.bin.part").write_bytes(b"of another version")
+    assert fetch_file(Remote(f"{site.url}/a.bin", None), tmp_path).path.read_bytes() == CONTENT
+    assert site.asked == [None]
+
+
+def test_too_much_that_is_there_is_started_again(site: Site, tmp_path: Path) -> None:
+    site.files["/a.bin"] = CONTENT
+    (tmp_path / ".a.bin.part").write_bytes(CONTENT + b"more")
+    assert fetch_file(Remote(f"{site.url}/a.bin", md5(CONTENT)), tmp_path).path.read_bytes() == CONTENT
+
+
+def test_what_cannot_be_reached_is_one_sentence(site: Site, tmp_path: Path) -> None:
+    with pytest.raises(FileError, match=r"/none\.bin answered 404 Not Found: see teeter datasets"):
+        fetch_file(Remote(f"{site.url}/none.bin", None), tmp_path)
+    with pytest.raises(FileError, match=r"Cannot reach 127\.0\.0\.1 \(Connection refused\): is there a network\?"):
+        fetch_file(Remote("http://127.0.0.1:9/a.bin", None), tmp_path)
+    with pytest.raises(FileError, match="is no address of the web"):
+        fetch_file(Remote("file:///etc/hostname", None), tmp_path)
+
+
+def test_mnist_is_fetched_and_read_and_then_there(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_mnist(tmp_path / "made")
+    for path in (tmp_path / "made").iterdir():
+        site.files[f"/{path.name}"] = path.read_bytes()
+    files = tuple(Remote(f"{site.url}{path}", md5(content)) for path, content in site.files.items())
+    monkeypatch.setitem(remotes.REMOTES, "mnist", files)
+    assert len(fetch_dataset("mnist")) == 4
+    assert len(left(tmp_path / "cache" / "teeter" / "datasets" / "mnist")) == 4
+    assert fetch_dataset("mnist") == ()
+    assert len(fetch_dataset("mnist", folder=tmp_path / "other")) == 4
+    assert left(tmp_path / "other") == ["mnist"]
+
+
+def test_cifar_is_unpacked(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_cifar10(tmp_path / "made" / "cifar-10-batches-bin")
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz") as archive:
+        archive.add(tmp_path / "made" / "cifar-10-batches-bin", "cifar-10-batches-bin")
+    site.files["/cifar.tar.gz"] = stream.getvalue()
+    monkeypatch.setitem(remotes.REMOTES, "cifar10", (Remote(f"{site.url}/cifar.tar.gz", md5(stream.getvalue())),))
+    fetch_dataset("cifar10", folder=tmp_path)
+    assert left(tmp_path / "cifar10") == ["cifar-10-batches-bin"]
+
+
+ARFF = b"@relation r\n" + b"".join(b"@attribute a%d real\n" % k for k in range(16))
+ARFF += b"@attribute class {A,B}\n@data\n" + b"0,1,2,3,4,5,6,7,8,9,0,1,2,3,4,5,B\n" * 5
+
+
+def test_openml_tells_address_and_checksum(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(downloads, "_OPENML_URL", f"{site.url}/json/{{}}")
+    told = {"url": f"{site.url}/letter.arff", "md5_checksum": md5(ARFF)}
+    site.files["/json/6"] = json.dumps({"data_set_description": told}).encode()
+    site.files["/letter.arff"] = ARFF
+    (fetched,) = fetch_dataset("openml-6", folder=tmp_path)
+    assert fetched.checked
+    assert left(tmp_path / "openml-6") == ["openml-6.arff"]
+    site.files["/json/156"] = b"<html>"
+    with pytest.raises(FileError, match="answered something else than the description of a dataset"):
+        fetch_dataset("openml-156", folder=tmp_path)
+
+
+def test_what_needs_an_account_or_no_file_or_has_no_name(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match=r"ImageNet needs an account at https://image-net\.org: download .*imagenet\."):
+        fetch_dataset("imagenet", folder=tmp_path)
+    assert fetch_dataset("digits") == ()
+    with pytest.raises(UnknownNameError, match="Did you mean 'svhn'"):
+        fetch_dataset("shvn")
+
+
+def test_every_dataset_can_be_fetched_or_says_why_not() -> None:
+    from teeter.datasets import names
+
+    assert {*remotes.REMOTES, *remotes.OPENML, *remotes.ACCOUNTS, "digits"} == set(names())
+    for files in remotes.REMOTES.values():
+        assert all(remote.md5 is not None and len(remote.md5) == 32 for remote in files)
+
+
+def tar(path: Path, *members: tarfile.TarInfo) -> Path:
+    with tarfile.open(path, "w:gz") as archive:
+        for member in members:
+            archive.addfile(member, io.BytesIO(bytes(member.size)))
+    return path
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, **more: str) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type = kind
+    info.size = 3 if kind == tarfile.REGTYPE else 0
+    for key, value in more.items():
+        setattr(info, key, value)
+    return info
+
+
+@pytest.mark.parametrize("name", ["../out", "/out", "a/../../out", "c:\\out", "..\\out"])
+def test_nothing_is_unpacked_outside_the_folder(tmp_path: Path, name: str) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("first", "x")
+        archive.writestr(name, "x")
+    for path in (tar(tmp_path / "a.tar.gz", member("first"), member(name)), tmp_path / "a.zip"):
+        with pytest.raises(FileError, match="which leads out of its folder: it is not unpacked"):
+            unpack(path, home)
+    assert left(home) == []
+    assert left(tmp_path) == ["a.tar.gz", "a.zip", "home"]
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])
+def test_links_and_devices_are_not_unpacked(tmp_path: Path, kind: bytes) -> None:
+    path = tar(tmp_path / "a.tar.gz", member("first"), member("link", kind, linkname="/etc/passwd"))
+    with pytest.raises(FileError, match="holds a link or a device, 'link': it is not unpacked"):
+        unpack(path, tmp_path)
+    assert left(tmp_path) == ["a.tar.gz"]
+
+
+def test_a_link_in_a_zip_is_not_unpacked(tmp_path: Path) -> None:
+    info = zipfile.ZipInfo("link")
+    info.external_attr = 0o120777 << 16
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr(info, "/etc/passwd")
+    with pytest.raises(FileError, match="holds a link, 'link'"):
+        unpack(tmp_path / "a.zip", tmp_path)
+
+
+def test_a_damaged_archive_leaves_nothing(tmp_path: Path) -> None:
+    path = tar(tmp_path / "a.tar.gz", member("folder/file"), member("folder/other"))
+    unpack(path, tmp_path)
+    assert left(tmp_path) == ["a.tar.gz", "folder"]
+    unpack(path, tmp_path)  # over what is there
+    for damaged in (path.read_bytes()[:-30], b"no archive"):
+        home = tmp_path / f"home{len(damaged)}"
+        home.mkdir()
+        path.write_bytes(damaged)
+        with pytest.raises(FileError, match="is not a whole archive file"):
+            unpack(path, home)
+        assert left(home) == []
