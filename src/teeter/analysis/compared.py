@@ -183,6 +183,12 @@ def _notes_on_gaps(run: Run, curves: Curves) -> Iterator[str]:
             f"Some runs go on to {last:,} labels; compared are the rounds that all strategies have, "
             f"up to {curves.labelled[-1]:,.0f}."
         )
+    end = run.setting.initial + run.setting.query * run.setting.rounds
+    if run.setting.paper and 0 < len(curves.labelled) and curves.labelled[-1] < end:
+        yield (
+            f"The paper's runs go on to {end:,} labels, and its gains are means over all rounds: "
+            f"ours, up to {curves.labelled[-1]:,.0f}, are not quite the same thing."
+        )
     shared = len(next(iter(curves.accuracy.values()), ()))
     if shared < run.repetitions:
         yield f"Of {run.repetitions} repetitions, {shared} can be compared: those of which all strategies have a part."
