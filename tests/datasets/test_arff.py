@@ -51,6 +51,14 @@ def test_sparse_rows_have_zeros_and_first_values_where_they_are_silent(tmp_path:
     assert table.columns["c"].tolist() == [0, 0, -3]
 
 
+def test_rows_that_end_by_a_comma_and_comments_in_another_encoding(tmp_path: Path) -> None:
+    path = tmp_path / "file.arff"
+    path.write_bytes(b"% caf\xe9\n@relation m\n@attribute a real\n@attribute k {x,y}\n@data\n1,x,\n2,y,\n")
+    table = read_arff(path)
+    assert table.columns["a"].tolist() == [1, 2]
+    assert table.columns["k"].tolist() == ["x", "y"]
+
+
 def test_the_first_rows_alone(tmp_path: Path) -> None:
     assert len(read(tmp_path, LETTER, rows=2)) == 2
     assert len(read(tmp_path, LETTER + "cut short", rows=3)) == 3, "what comes after them is not looked at"
@@ -91,5 +99,5 @@ def test_a_broken_file_is_one_sentence(tmp_path: Path, text: str, said: str) -> 
 def test_bytes_that_are_no_text_are_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "file.arff"
     path.write_bytes(b"\xff\xfe\x00garbage")
-    with pytest.raises(FileError, match="is not a whole ARFF file"):
+    with pytest.raises(FileError, match="is not an ARFF file"):
         read_arff(path)

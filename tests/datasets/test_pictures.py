@@ -11,10 +11,12 @@ import pytest
 import torch
 
 from small_datasets import bytes_of, picture, write_picture, write_picture_table
+from teeter import Learner
 from teeter.datasets import load_dataset
 from teeter.datasets.pictures import CentreCrop, Resized, opened, pixels_of
 from teeter.errors import FileError
 from teeter.models.data import batches, gathered, take_rows
+from teeter.models.networks import mlp
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -63,6 +65,16 @@ def test_rows_stream_through_everything_that_takes_data(tmp_path: Path) -> None:
     some = gathered(take_rows(train.inputs, np.array([5, 0])))
     torch.testing.assert_close(some, torch.stack([train.inputs[5], train.inputs[0]]))
     assert some.dtype == torch.float32
+
+
+def test_a_learner_learns_from_pictures_on_disk(tmp_path: Path) -> None:
+    write_tiny(tmp_path / "tiny-imagenet")
+    split = load_dataset("tiny-imagenet", folder=tmp_path)
+    learner = Learner(lambda seed: mlp(3 * 64 * 64, 2, seed=seed, hidden=8), split.train.inputs, "ldm-s", classes=2)
+    learner.tell([0, 5], split.train.labels[[0, 5]])
+    learner.fit()
+    assert set(learner.ask(3)) < {1, 2, 3, 4}
+    assert 0 <= learner.evaluate(split.test.inputs, split.test.labels).accuracy <= 1
 
 
 def test_tiny_imagenet_with_its_validation_set_sorted_into_folders(tmp_path: Path) -> None:

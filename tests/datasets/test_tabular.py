@@ -120,6 +120,17 @@ def test_isolet_is_the_same_from_every_format(tmp_path: Path, write: object) -> 
     assert [*split.train.labels, *split.test.labels] == [SAID[row] - 1 for row in order]
 
 
+def test_numbers_of_classes_count_from_one_unless_there_is_a_nought(tmp_path: Path) -> None:
+    rows = "".join(f"{','.join(['0.5'] * 613)},{{}}\n" for _ in range(3))
+    head = ",".join([*(f"f{k}" for k in range(613)), "target"])
+    seen = {}
+    for labels in ((1, 2, 26), (0, 1, 25), ("1.0", "2.0", "26.0"), ("A", "B", "Z")):
+        (tmp_path / "openml-44135.csv").write_text(f"{head}\n{rows.format(*labels)}")
+        split = load_dataset("openml-44135", folder=tmp_path)
+        seen[labels] = sorted([*split.train.labels, *split.test.labels])
+    assert all(found == [0, 1, 25] for found in seen.values())
+
+
 def test_random_rbf_takes_the_first_rows_whether_the_file_goes_on_or_not(tmp_path: Path) -> None:
     rows = RNG.normal(size=(100_020, 10)).astype(np.float32)
     labels = RNG.integers(0, 5, 100_020)

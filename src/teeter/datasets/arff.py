@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TextIO
@@ -20,6 +22,8 @@ _QUOTED = r"""'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)\""""
 _ATTRIBUTE = re.compile(rf"@attribute\s+(?:{_QUOTED}|([^\s{{]+))\s*(.*)", flags=re.IGNORECASE)
 _FIELD = re.compile(rf"\s*(?:{_QUOTED}|([^,'\"]*?))\s*(,|$)")
 _SPARSE = re.compile(rf"(\d+)\s+(?:{_QUOTED}|([^,'\"\s]+))")
+_NOT_PLAIN = re.compile(r"""\\|\s,|,\s|'.*"|".*'""")
+"""What the csv module, ten times as fast, reads otherwise: escapes, spaces beside commas, two kinds of quotes."""
 _NUMBERS = ("numeric", "real", "integer")
 
 
@@ -37,7 +41,7 @@ class _Attribute(NamedTuple):
 
 def read_arff(path: Path, *, rows: int | None = None) -> Table:
     """Return the attributes as columns, numbers as (N,) float64 and others as texts; at most the first ``rows``."""
-    with parsing(path, "ARFF"), path.open(encoding="utf-8") as stream:
+    with parsing(path, "ARFF"), path.open(encoding="utf-8", errors="replace") as stream:
         attributes = _header(stream, path)
         records = list(islice(_records(stream, attributes, path), rows))
         if not records:
@@ -78,6 +82,8 @@ def _records(stream: TextIO, attributes: list[_Attribute], path: Path) -> Iterat
     for row, line in enumerate((line for line in map(str.strip, stream) if line and line[0] != "%"), start=1):
         where = f"Row {row}"
         fields = _sparse(line, attributes, path) if line[0] == "{" else _fields(line, where, path)
+        if len(fields) == len(attributes) + 1 and not fields[-1]:
+            fields.pop()  # MOA, which made RandomRBF, ends its rows by a comma
         if len(fields) != len(attributes):
             raise FileError(
                 f"{where} of {path} has {len(fields)} fields and {len(attributes)} are named: it is cut short or "
@@ -89,6 +95,9 @@ def _records(stream: TextIO, attributes: list[_Attribute], path: Path) -> Iterat
 def _fields(line: str, where: str, path: Path) -> list[str]:
     if "'" not in line and '"' not in line:
         return [field.strip() for field in line.split(",")]
+    if _NOT_PLAIN.search(line) is None:
+        with suppress(csv.Error):  # what it stumbles over is looked at more closely below
+            return next(csv.reader([line], quotechar="'" if "'" in line else '"', strict=True))
     fields, place, more = [], 0, ","
     while more:
         match = _FIELD.match(line, place)

@@ -17,9 +17,11 @@ Numbers = npt.NDArray[np.int64]
 
 
 def numbers_of_texts(texts: Sequence[str], classes: Sequence[str], path: Path, *, first: int = 0) -> Numbers:
-    """Return the number of each text, which is the name of a class or a number that counts from ``first``."""
+    """Return the number of each text: the name of a class, or a number from ``first`` up, or from 0 if one is 0."""
     places = {name: place for place, name in enumerate(classes)}
     plain = [text.strip() for text in texts]
+    if any(_whole(text) == 0 for text in set(plain) - places.keys()):
+        first = 0
     for row, text in enumerate(plain):
         if text not in places:
             number = _whole(text)

@@ -104,7 +104,7 @@ def _require_known(some: Sequence[str], classes: Sequence[str], where: Path) -> 
 
 
 def _in_class_folders(folder: Path, classes: Sequence[str], fit: Fit) -> Part:
-    paths: list[Path] = []
+    paths: list[str] = []
     counts = []
     for name in classes:
         inner = folder / name / "images"
@@ -116,12 +116,11 @@ def _in_class_folders(folder: Path, classes: Sequence[str], fit: Fit) -> Part:
     return Part(Pictures(paths, fit), np.repeat(np.arange(len(classes), dtype=np.int64), counts))
 
 
-def _pictures_in(folder: Path) -> list[Path]:
+def _pictures_in(folder: Path) -> list[str]:
     if not folder.is_dir():
         return []
     with os.scandir(folder) as entries:
-        found = sorted(entry.name for entry in entries if entry.name.lower().endswith(_SUFFIXES))
-    return [folder / name for name in found]
+        return sorted(entry.path for entry in entries if entry.name.lower().endswith(_SUFFIXES))
 
 
 def _lines(path: Path) -> list[str]:

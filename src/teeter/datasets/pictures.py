@@ -54,8 +54,8 @@ class CentreCrop:
 class Pictures(Dataset[Tensor]):
     """Pictures that stay on disk, each decoded when asked for: float32 (3, height, width) within [0, 1]."""
 
-    def __init__(self, paths: Sequence[Path], fit: Fit) -> None:
-        self.paths = [str(path) for path in paths]
+    def __init__(self, paths: Sequence[str | Path], fit: Fit) -> None:
+        self.paths = [str(path) for path in paths]  # of ImageNet's million, texts take the least room
         self.fit = fit
 
     def __len__(self) -> int:
