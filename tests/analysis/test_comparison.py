@@ -77,12 +77,13 @@ def test_labels_saved_by_hand() -> None:
     assert found.needed == ((20, pytest.approx(30)), (20, pytest.approx(30)))
     assert found.each == pytest.approx((10, 10))
     assert found.spread == pytest.approx((10, 0))
+    assert found.p == 1, "what does not vary is no win"
 
 
 def test_a_target_that_is_never_reached_saves_nothing_and_has_no_spread() -> None:
     labelled = np.array([10.0, 20.0])
     found = saving_over(labelled, np.array([[0.5, 0.6], [0.5, 0.9]]), np.array([[0.5, 0.9], [0.5, 0.8]]))
-    assert (found.labels, found.saved, found.spread) == (None, None, None)
+    assert (found.labels, found.saved, found.spread, found.p) == (None, None, None, None)
     assert found.each[0] is None
     assert found.each[1] == pytest.approx(2.5)
 

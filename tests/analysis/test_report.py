@@ -236,6 +236,13 @@ def test_a_quick_run_says_so(tmp_path: Path) -> None:
     assert "paper's gain" not in text_of(report)
 
 
+def test_short_runs_are_shown_in_seconds(tmp_path: Path) -> None:
+    report = write_report([fake_run(small(), paper=None)], tmp_path)
+    assert "Seconds of one repetition" in text_of(report)
+    assert "| random | 60.0 | 2.40 | 0.04 | 1.60 | 64.0 ± 0.00 |" in (tmp_path / "tables" / "runtime.md").read_text()
+    assert float(report.tables["runtime"][0]["training_minutes"]) == 1
+
+
 def test_names_are_never_markup(tmp_path: Path) -> None:
     evil = "<script>alert(1)</script>"
     accuracy = small() | {evil: small()["margin"]}

@@ -10,6 +10,7 @@ import numpy as np
 from teeter.analysis.across import Penalties
 from teeter.analysis.comparison import Saving
 from teeter.analysis.drawing import FIRST, clean, look_of, new_figure
+from teeter.analysis.tables import time_shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,21 +57,21 @@ def plot_penalties(penalties: Penalties) -> Figure:
     return figure
 
 
-def plot_runtime(minutes: Mapping[str, Mapping[str, float]]) -> Figure:
-    """Return bars of the minutes of a run, by strategy and kind of work, the fastest first."""
-    order = sorted(minutes, key=lambda name: sum(minutes[name].values()), reverse=True)
+def plot_runtime(times: Mapping[str, Mapping[str, float]], unit: str = "minutes") -> Figure:
+    """Return bars of the time of a run, by strategy and kind of work, the fastest first."""
+    order = sorted(times, key=lambda name: sum(times[name].values()), reverse=True)
     figure = new_figure(8, 1.4 + 0.34 * len(order))
     axes = figure.subplots()
     starts = np.zeros(len(order))
-    taken = {kind for parts in minutes.values() for kind, value in parts.items() if value > 0}
+    taken = {kind for parts in times.values() for kind, value in parts.items() if value > 0}
     kinds = [*(kind for kind in _KINDS if kind in taken), *sorted(taken - set(_KINDS))]
     for kind in kinds:
-        widths = np.array([minutes[name].get(kind, 0.0) for name in order])
+        widths = np.array([times[name].get(kind, 0.0) for name in order])
         axes.barh(order, widths, left=starts, color=_KINDS.get(kind, "#8073ac"), label=kind, height=0.7)
         starts += widths
     for place, whole in enumerate(starts):
-        axes.text(whole, place, f" {_minutes(whole)}", va="center", fontsize=9)
-    axes.set(xlabel="minutes a run")
+        axes.text(whole, place, f" {time_shown(float(whole))}", va="center", fontsize=9)
+    axes.set(xlabel=f"{unit} a run")
     axes.set_xlim(0, max(float(starts.max()), 1e-9) * 1.1)
     clean(axes, grid="x")
     _embolden(axes)
@@ -84,29 +85,29 @@ def plot_runtime(minutes: Mapping[str, Mapping[str, float]]) -> Figure:
     return figure
 
 
-def plot_labels(savings: Mapping[str, Saving], final: float) -> Figure:
-    """Return bars of the labels each strategy needs to be as accurate as the baseline is with ``final``.
+def plot_labels(savings: Mapping[str, Saving]) -> Figure:
+    """Return bars of the labels each strategy needs to be as accurate as the baseline at its end.
 
-    A dot is one repetition.
+    A dot is one repetition, the dashed line the baseline itself.
     """
-    far = {name: final if saving.labels is None else saving.labels for name, saving in savings.items()}
-    order = sorted(savings, key=lambda name: (savings[name].labels is not None, -far[name]))
+    order = sorted(savings, key=lambda name: -(savings[name].labels or np.inf))
+    dots = {name: [labels for labels, _ in savings[name].needed if labels is not None] for name in order}
+    saving = savings[order[0]]
+    far = max(saving.baseline, *(max(savings[name].labels or 0, *dots[name], 0) for name in order))
     figure = new_figure(8, 1.3 + 0.34 * len(order))
     axes = figure.subplots()
     for place, name in enumerate(order):
-        saving, look = savings[name], look_of(name)
-        if saving.labels is None:
-            axes.text(0.01 * final, place, "not reached", va="center", fontsize=9, color="#5a6675")
+        labels, look = savings[name].labels, look_of(name)
+        if labels is None:
+            axes.text(0.01 * far, place, "not reached", va="center", fontsize=9, color="#5a6675")
             continue
-        axes.barh(place, saving.labels, color=look.colour, alpha=1 if name == FIRST else 0.55, height=0.7)
-        dots = [labels for labels, _ in saving.needed if labels is not None]
-        axes.plot(dots, [place] * len(dots), "o", color="#1c2430", markersize=2.6, zorder=4)
-        axes.text(final * 1.02, place, f"{saving.labels:,.0f}", va="center", fontsize=9)
-    axes.axvline(final, color=look_of("random").colour, linestyle="--", linewidth=1)
+        axes.barh(place, labels, color=look.colour, alpha=1 if name == FIRST else 0.55, height=0.7)
+        axes.plot(dots[name], [place] * len(dots[name]), "o", color="#1c2430", markersize=2.6, zorder=4)
+        axes.text(far * 1.03, place, f"{labels:,.0f}", va="center", fontsize=9)
+    axes.axvline(saving.baseline, color=look_of("random").colour, linestyle="--", linewidth=1)
     axes.set_yticks(range(len(order)), order)
-    target = next(iter(savings.values())).target
-    axes.set(xlabel=f"labels needed for {target:.1%}, random's accuracy at its end", xlim=(0, final * 1.12))
-    axes.set_ylim(-0.6, len(order) - 0.4)
+    axes.set(xlabel=f"labels needed for {saving.target:.1%}, random's accuracy at its end (dashed: random)")
+    axes.set(xlim=(0, far * 1.12), ylim=(-0.6, len(order) - 0.4))
     axes.xaxis.set_major_formatter("{x:,.0f}")
     clean(axes, grid="x")
     _embolden(axes)
@@ -116,7 +117,3 @@ def plot_labels(savings: Mapping[str, Saving], final: float) -> Figure:
 def _embolden(axes: Axes) -> None:
     for label in axes.get_yticklabels():
         label.set_fontweight("bold" if label.get_text() == FIRST else "normal")
-
-
-def _minutes(value: float) -> str:
-    return f"{value:,.1f}" if value >= 1 else f"{value:.2g}"

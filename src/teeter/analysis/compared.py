@@ -52,6 +52,12 @@ class Compared:
         """Whether there is a round after the first, without which nothing was picked."""
         return self.repetitions > 0 and len(self.labelled) > 1
 
+    @cached_property
+    def unit(self) -> tuple[str, float]:
+        """What times are shown in, and how many of it make a minute: seconds for runs of less than two minutes."""
+        whole = [sum(float(part.mean()) for part in kinds.values()) for kinds in self.minutes.values()]
+        return ("minutes", 1.0) if self.paper_minutes or max(whole, default=0) >= 2 else ("seconds", 60.0)
+
     def mean(self, strategy: str) -> float:
         """Return the mean accuracy in percent over repetitions and rounds but the first."""
         return 100 * float(self.accuracy[strategy][:, 1:].mean())
@@ -184,7 +190,7 @@ def _notes_on_gaps(run: Run, curves: Curves) -> Iterator[str]:
             f"up to {curves.labelled[-1]:,.0f}."
         )
     end = run.setting.initial + run.setting.query * run.setting.rounds
-    if run.setting.paper and 0 < len(curves.labelled) and curves.labelled[-1] < end:
+    if run.setting.paper and len(curves.labelled) and curves.labelled[-1] < end:
         yield (
             f"The paper's runs go on to {end:,} labels, and its gains are means over all rounds: "
             f"ours, up to {curves.labelled[-1]:,.0f}, are not quite the same thing."

@@ -131,6 +131,11 @@ class Saving:
             return None
         return float(np.mean(reached)), float(np.std(reached, ddof=1))
 
+    @property
+    def p(self) -> float | None:
+        """Two-sided, paired over repetitions; None where there is no spread."""
+        return None if self.spread is None else paired_t(np.array(self.each, dtype=float))[1]
+
 
 def saving_over(labelled: Array, accuracy: Array, baseline: Array) -> Saving:
     """Return what a strategy saves against ``baseline``: labelled (T,), accuracy (R, T) and (R, T), paired."""

@@ -64,8 +64,11 @@ def _labels(one: Compared) -> Iterator[str]:
     if saving.labels is None or saving.saved is None:
         yield f"LDM-S did not come to {target}."
         return
-    spread = saving.spread
-    each = "" if spread is None else f"; {spread[0]:,.0f} ± {spread[1]:,.0f} by repetition".replace("-", "−")
+    each = ""
+    if saving.spread is not None and saving.p is not None:
+        mean, deviation = (number(value, ",.0f") for value in saving.spread)
+        sure = "significant" if saving.p < 0.05 else "not significant"
+        each = f"; by repetition {mean} ± {deviation}, {sure}, {_p(saving.p)}"
     if saving.saved > 0:
         worth = f"{saving.saved:,.0f} labels saved, {100 * saving.saved / saving.baseline:.0f} %{each}"
         yield f"LDM-S came to {target} with {saving.labels:,.0f} labels instead of {saving.baseline:,.0f} ({worth})."
@@ -128,7 +131,9 @@ def _judged(gain: Gain, one: Compared) -> str:
     if one.repetitions < 2:
         return ""
     return (
-        f", a significant difference ({_p(gain)})" if gain.significant else f", which is not significant ({_p(gain)})"
+        f", a significant difference ({_p(gain.p)})"
+        if gain.significant
+        else f", which is not significant ({_p(gain.p)})"
     )
 
 
@@ -136,8 +141,8 @@ def _in_brackets(gain: Gain, one: Compared) -> str:
     if one.repetitions < 2:
         return ""
     spread = f"± {gain.deviation:.2f} over {one.repetitions} repetitions"
-    return f" ({spread}; {'significant' if gain.significant else 'not significant'}, {_p(gain)})"
+    return f" ({spread}; {'significant' if gain.significant else 'not significant'}, {_p(gain.p)})"
 
 
-def _p(gain: Gain) -> str:
-    return "p < 0.001" if gain.p < 0.001 else f"p = {gain.p:.3f}"
+def _p(p: float) -> str:
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"

@@ -11,7 +11,7 @@ from teeter.analysis.across import Penalties, mean_ranks, penalty_matrix, perfor
 from teeter.analysis.compared import BASELINE, Array, Compared
 from teeter.analysis.comparison import Gain, Saving, band
 from teeter.analysis.drawing import FIRST
-from teeter.analysis.tables import MISSING, Table, number
+from teeter.analysis.tables import MISSING, Table, number, time_shown
 
 __all__ = [
     "accuracy_table",
@@ -31,10 +31,12 @@ COLUMNS = 6
 
 def chance(gain: Gain | None, repetitions: int) -> str:
     """Return the p of a gain as it is shown, marked where it is not significant."""
-    if gain is None or repetitions < 2 or np.isnan(gain.p):
-        return MISSING
-    shown = "< 0.001" if gain.p < 0.001 else f"{gain.p:.3f}"
-    return shown if gain.significant else f"{shown} (n.s.)"
+    return MISSING if gain is None or repetitions < 2 else _p(gain.p)
+
+
+def _p(p: float) -> str:
+    shown = "< 0.001" if p < 0.001 else f"{p:.3f}"
+    return shown if p < 0.05 else f"{shown} (n.s.)"
 
 
 def _with_spread(mean: float, deviation: float, repetitions: int, form: str = ".2f") -> str:
@@ -165,6 +167,7 @@ def labels_table(one: Compared) -> Table:
                 "saved_share": share,
                 "saved_by_repetition": None if spread is None else spread[0],
                 "deviation": None if spread is None else spread[1],
+                "p": saving.p,
                 "repetitions_that_reached_it": reached,
             }
         )
@@ -175,6 +178,7 @@ def labels_table(one: Compared) -> Table:
                 "saved": number(saving.saved, ",.0f"),
                 "share saved": number(share, ".0%"),
                 "saved by repetition": MISSING if spread is None else _with_spread(*spread, 2, ",.0f"),
+                "p": MISSING if saving.p is None else _p(saving.p),
                 "repetitions that got there": f"{reached} of {len(saving.each)}",
             }
         )
@@ -187,8 +191,9 @@ def _needed(saving: Saving) -> float:
 
 
 def runtime_table(one: Compared) -> Table:
-    """Return the minutes of a run by kind of work, the peak memory, and the paper's minutes."""
+    """Return the time of a run by kind of work, the peak memory, and the paper's minutes."""
     data, shown = [], []
+    unit, times = one.unit
     taken = {kind for kinds in one.minutes.values() for kind, minutes in kinds.items() if minutes.any()}
     for name, kinds in one.minutes.items():
         whole: Array = np.sum(list(kinds.values()), axis=0) if kinds else np.zeros(one.repetitions)
@@ -207,13 +212,14 @@ def runtime_table(one: Compared) -> Table:
                 "difference": apart,
             }
         )
-        row = {"strategy": name, **{kind: number(value) for kind, value in parts.items() if kind in taken}}
-        row["whole"] = _with_spread(float(whole.mean()), deviation, len(whole))
+        row = {"strategy": name, **{kind: time_shown(times * value) for kind, value in parts.items() if kind in taken}}
+        spread = "" if len(whole) < 2 else f" ± {time_shown(times * deviation)}"
+        row["whole"] = time_shown(times * float(whole.mean())) + spread
         row["peak memory"] = f"{one.memory[name] / 2**20:,.0f} MiB"
         if one.paper_minutes:
             row |= {"paper": number(theirs, ",.1f"), "difference": number(apart, "+,.1f")}
         shown.append(row)
-    return Table("runtime", f"{one.name}: minutes of a run, by kind of work.", data, shown)
+    return Table("runtime", f"{one.name}: {unit} of a run, by kind of work.", data, shown)
 
 
 def across_table(datasets: Sequence[dict[str, Array]], *, tested: bool) -> Table:

@@ -96,12 +96,14 @@ def sections_of(one: Compared, desk: Desk, prefix: str) -> list[str]:
         *_accuracy_sections(one, desk, prefix, head),
     ]
     if one.savings:
-        final = float(one.labelled[-1])
-        labels = desk.draw(plot_labels(one.savings, final), f"{prefix}labels", f"Labels needed on {one.name}")
+        labels = desk.draw(plot_labels(one.savings), f"{prefix}labels", f"Labels needed on {one.name}")
         parts.append(section(f"{head}Labels needed", _ABOUT_LABELS, labels, desk.lay(labels_table(one), prefix)))
-    minutes = {name: {kind: float(m.mean()) for kind, m in kinds.items()} for name, kinds in one.minutes.items()}
-    drawn_bars = desk.draw(plot_runtime(minutes), f"{prefix}runtime", f"Minutes of a run on {one.name}")
-    about = _ABOUT_RUNTIME + (_ABOUT_PAPER_RUNTIME if one.paper_minutes else "")
+    unit, count = one.unit
+    times = {name: {kind: count * float(m.mean()) for kind, m in kinds.items()} for name, kinds in one.minutes.items()}
+    drawn_bars = desk.draw(plot_runtime(times, unit), f"{prefix}runtime", f"Time of a run on {one.name}")
+    about = f"{unit.capitalize()} of one repetition from the first round to the last, summed over rounds."
+    if one.paper_minutes:
+        about += " The paper's minutes were taken on other machines, and are to be held against each other."
     parts.append(section(f"{head}Runtime", about, drawn_bars, desk.lay(runtime_table(one), prefix)))
     return parts
 
@@ -111,8 +113,6 @@ _ABOUT_LABELS = (
     "repetition, measured against Random in that repetition; a curve that wavers crosses a line early, and so does "
     "Random's, which is why the saving by repetition can be smaller."
 )
-_ABOUT_RUNTIME = "Minutes of one repetition from the first round to the last, summed over rounds."
-_ABOUT_PAPER_RUNTIME = " The paper's minutes were taken on other machines and say something only beside each other."
 
 
 def _about_gains(one: Compared) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Table", "latex", "markdown", "number", "to_csv"]
+__all__ = ["Table", "latex", "markdown", "number", "time_shown", "to_csv"]
 
 MISSING = "–"
 
@@ -65,6 +65,11 @@ def number(value: float | None, form: str = ".2f") -> str:
     if value is None or math.isnan(value):
         return MISSING
     return format(value, form).replace("-", "−")
+
+
+def time_shown(value: float) -> str:
+    """Return minutes or seconds with as many digits as they are worth."""
+    return number(value, ",.1f" if value >= 10 else ".2f")
 
 
 def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
