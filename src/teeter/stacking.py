@@ -138,8 +138,8 @@ class _Course:
         total = torch.zeros(len(self.stack), device=self.device)
         for rows in order.split(self.sizes, dim=1):
             batch = rows.shape[1]
-            self.masks.draw(batch)
-            total += batch * self.step(rows.to(self.device), 1 / batch, self.masks.first(batch))
+            self.masks.advance(batch)
+            total += batch * self.step(rows.to(self.device), 1 / batch, self.masks.now(batch))
         return total / self.labels.shape[1]
 
     def step(self, rows: Tensor, shares: Tensor | float, masks: Iterator[Tensor]) -> Tensor:
@@ -167,8 +167,7 @@ class _Graph:
             self.shares[k, :size] = 1 / size
         self.counts = torch.tensor(course.sizes, dtype=torch.float32, device=device)
         self.at = torch.zeros(1, dtype=torch.int64, device=device)
-        self.drawn_at = torch.zeros(1, dtype=torch.int64, device=device)
-        self.drawn_left, self.taken = 0, 0
+        self.taken = 0
         self.total = torch.zeros(len(course.stack), device=device)
         self.graph: torch.cuda.CUDAGraph | None = None
 
@@ -182,12 +181,8 @@ class _Graph:
         self.at.zero_()
         self.total.zero_()
         for _ in course.sizes:
-            if self.drawn_left == 0:
-                course.masks.draw(course.width)
-                self.drawn_at.zero_()
-                self.drawn_left = course.masks.steps
+            course.masks.advance(course.width)
             self._next()
-            self.drawn_left -= 1
         return self.total / course.labels.shape[1]
 
     def _next(self) -> None:
@@ -209,11 +204,10 @@ class _Graph:
     def _step(self) -> None:
         rows = self.order.index_select(0, self.at)[0]
         shares = self.shares.index_select(0, self.at)[0]
-        self.total += self.course.step(rows, shares, self.course.masks.at(self.drawn_at)) * self.counts.index_select(
-            0, self.at
-        )
+        self.total += self.course.step(
+            rows, shares, self.course.masks.now(self.course.width)
+        ) * self.counts.index_select(0, self.at)
         self.at += 1
-        self.drawn_at += 1
 
 
 class _Judge:

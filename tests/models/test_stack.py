@@ -58,8 +58,8 @@ def drawn(seeds: list[int], batch: int = 64, steps: int = 3, rate: float = 0.3) 
     masks = Masks(Stack(networks), seeds, 64, torch.randn(4, 6))
     found = []
     for _ in range(steps):
-        masks.draw(batch)
-        found.append([mask.clone() for mask in masks.first(batch)])
+        masks.advance(batch)
+        found.append([mask.clone() for mask in masks.now(batch)])
     return found
 
 

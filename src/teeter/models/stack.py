@@ -146,11 +146,29 @@ class Masks:
         self.kept = [
             torch.empty((len(stack), self.steps, batch, *shape), dtype=kind, device=rows.device) for shape in shapes
         ]
+        self.at, self._left = torch.zeros(1, dtype=torch.int64, device=rows.device), 0
         words = [-(-batch * shape.numel() // 4) for shape in shapes]
         self._bits = [torch.empty((len(stack), 0 if rows.is_cuda else count), dtype=torch.int64) for count in words]
 
-    def draw(self, batch: int) -> None:
-        """Draw them for the next steps, of which the first ``batch`` rows count."""
+    def advance(self, batch: int) -> None:
+        """Go on to the next step, in which ``batch`` rows count."""
+        if self._left == 0:
+            self._draw(batch)
+            self.at.zero_()
+            self._left = self.steps
+        else:
+            self.at += 1
+        self._left -= 1
+
+    def now(self, batch: int) -> Iterator[Tensor]:
+        """Yield for each dropout layer what this step multiplies with, for so many rows: (M, B, ...)."""
+        for rate, kept in zip(self.rates, self.kept, strict=True):
+            if kept.is_cuda:
+                yield kept.index_select(1, self.at)[:, 0, :batch] * (1 / (1 - rate))
+            else:
+                yield kept[:, 0, :batch]
+
+    def _draw(self, batch: int) -> None:
         for rate, kept, bits in zip(self.rates, self.kept, self._bits, strict=True):
             if kept.is_cuda:
                 for member, generator in zip(kept, self.generators, strict=True):
@@ -161,13 +179,3 @@ class Masks:
                 member[: -(-size // 4)].random_(-(2**63), None, generator=generator)
             places = bits.view(torch.int16)[:, :size].view_as(kept[:, 0, :batch])
             torch.le(places, round((1 - rate) * 2**16) - 2**15 - 1, out=kept[:, 0, :batch]).mul_(1 / (1 - rate))
-
-    def at(self, step: Tensor) -> Iterator[Tensor]:
-        """Yield them for each layer at a step (1,) of those drawn on a GPU."""
-        for rate, kept in zip(self.rates, self.kept, strict=True):
-            yield kept.index_select(1, step)[:, 0] * (1 / (1 - rate))
-
-    def first(self, batch: int) -> Iterator[Tensor]:
-        """Yield them for each layer at the first step drawn, for so many rows."""
-        for rate, kept in zip(self.rates, self.kept, strict=True):
-            yield kept[:, 0, :batch] * (1 / (1 - rate)) if kept.is_cuda else kept[:, 0, :batch]
