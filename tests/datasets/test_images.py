@@ -45,7 +45,7 @@ def test_idx(tmp_path: Path, name: str, packed: bool, dot: str) -> None:
     assert len(split.classes) == 10
 
 
-def test_the_same_names_are_told_apart_by_their_folder(tmp_path: Path) -> None:
+def test_the_same_names_are_told_apart_by_their_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_mnist(tmp_path)
     with pytest.raises(FileError, match="There is no fashion-mnist in"):
         load_dataset("fashion-mnist", folder=tmp_path)
@@ -53,6 +53,8 @@ def test_the_same_names_are_told_apart_by_their_folder(tmp_path: Path) -> None:
     assert len(load_dataset("fashion-mnist", folder=tmp_path).train) == 12
     write_mnist(tmp_path / "mnist")
     assert len(load_dataset("mnist", folder=tmp_path / "mnist").train) == 12
+    monkeypatch.chdir(tmp_path / "mnist")
+    assert len(load_dataset("mnist", folder=".").train) == 12
 
 
 @given(arrays.arrays(np.uint8, arrays.array_shapes(max_dims=4, max_side=5)), st.booleans())

@@ -84,7 +84,7 @@ def test_the_folder_comes_before_the_environment_and_that_before_the_cache(
 
 def test_the_cache_is_where_each_system_keeps_such_things(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert places.cache_folder() == tmp_path / "cache" / "teeter" / "datasets"
-    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
     monkeypatch.setenv("LOCALAPPDATA", "/local")
     ends = {
         "linux": ".cache/teeter/datasets",

@@ -120,6 +120,16 @@ def test_isolet_is_the_same_from_every_format(tmp_path: Path, write: object) -> 
     assert [*split.train.labels, *split.test.labels] == [SAID[row] - 1 for row in order]
 
 
+def test_isolet_is_the_same_in_every_order(tmp_path: Path) -> None:
+    parts = []
+    for order in (np.arange(30), np.argsort(SAID), RNG.permutation(30)):
+        np.savez(tmp_path / "isolet.npz", x=SPOKEN[order].astype(np.float32), y=SAID[order] - 1)
+        parts.append(load_dataset("openml-44135", folder=tmp_path))
+    for other in parts[1:]:
+        assert torch.equal(other.train.inputs, parts[0].train.inputs)
+        assert (other.test.labels == parts[0].test.labels).all()
+
+
 def test_numbers_of_classes_count_from_one_unless_there_is_a_nought(tmp_path: Path) -> None:
     rows = "".join(f"{','.join(['0.5'] * 613)},{{}}\n" for _ in range(3))
     head = ",".join([*(f"f{k}" for k in range(613)), "target"])

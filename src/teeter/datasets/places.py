@@ -41,8 +41,8 @@ class Found:
 
 def cache_folder() -> Path:
     """Return where this system keeps what can be had again."""
-    if "XDG_CACHE_HOME" in os.environ:
-        base = Path(os.environ["XDG_CACHE_HOME"])
+    if told := os.environ.get("XDG_CACHE_HOME"):
+        base = Path(told)
     elif sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
     else:
@@ -64,17 +64,14 @@ def roots(folder: str | Path | None = None) -> list[Path]:
 def home_of(name: str, folder: str | Path | None = None) -> Path:
     """Return the folder that a download of ``name`` goes to."""
     root = Path(folder).expanduser() if folder is not None else roots()[0]
-    return root if root.name == name else root / name
+    return root if root.resolve().name == name else root / name
 
 
 def own_places(root: Path, names: Sequence[str]) -> list[Path]:
     """Return the folders below ``root``, or it itself, that are called after a dataset: its name comes first."""
-    places = [
-        root / names[0],
-        *(root / names[0] / other for other in names[1:]),
-        *(root / other for other in names[1:]),
-    ]
-    return [*([root] if root.name in names else []), *places]
+    name, *others = names
+    inside = [place / other for place in (root / name, root) for other in others]
+    return [*([root] if root.resolve().name in names else []), root / name, *inside]
 
 
 def find(names: Sequence[str], layouts: Sequence[Layout], folder: str | Path | None = None) -> Found | None:

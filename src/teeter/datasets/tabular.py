@@ -15,7 +15,7 @@ from teeter.datasets.arff import read_arff
 from teeter.datasets.class_numbers import numbers_of_texts
 from teeter.datasets.encoding import numbers_in
 from teeter.datasets.files import parsing
-from teeter.datasets.parts import Contents, Part, cut, shuffled
+from teeter.datasets.parts import Contents, Part, cut, rows_of, shuffled
 from teeter.datasets.tables import Table, read_table
 from teeter.errors import FileError
 
@@ -86,15 +86,18 @@ def letter_prepared(contents: Contents) -> tuple[Part, Part]:
 
 
 def shuffled_and_cut(
-    name: str, *, first: int | None = None, kept: int | None = None
+    name: str, *, first: int | None = None, kept: int | None = None, sort: bool = False
 ) -> Callable[[Contents], tuple[Part, Part]]:
-    """Return what takes the ``first`` rows, shuffles them in a fixed order, keeps some, and cuts them 4 to 1."""
+    """Return what takes the ``first`` rows, shuffles them in a fixed order, keeps some, and cuts them 4 to 1.
+
+    With ``sort`` the rows are sorted before, so that files in different orders give the same parts.
+    """
 
     def prepare(contents: Contents) -> tuple[Part, Part]:
         if contents.test is not None:
             return contents.train, contents.test
-        whole = contents.train
-        whole = shuffled(whole if first is None else cut(whole, first)[0], name)
+        whole = contents.train if first is None else cut(contents.train, first)[0]
+        whole = shuffled(_sorted(whole) if sort else whole, name)
         return _divided(contents, whole if kept is None else cut(whole, kept)[0])
 
     return prepare
@@ -116,6 +119,11 @@ def without_columns(
         return Part(part.inputs[:, kept], part.labels)
 
     return prepare
+
+
+def _sorted(part: Part) -> Part:
+    """Return the rows by class and, within it, by their numbers from left to right."""
+    return rows_of(part, np.lexsort((*part.inputs.numpy().T[::-1], part.labels)))
 
 
 def _divided(contents: Contents, whole: Part) -> tuple[Part, Part]:
@@ -150,7 +158,7 @@ def _split_lines(path: Path) -> list[list[str]]:
 
 def _floats(rows: list[list[str]], path: Path) -> npt.NDArray[np.float64]:
     with parsing(path, "UCI data"):
-        return np.array(rows).astype(np.float64)
+        return np.array([[float(field) for field in row] for row in rows])
 
 
 def _part(features: npt.NDArray[Any], labels: npt.NDArray[np.int64]) -> Part:
