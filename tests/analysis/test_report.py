@@ -132,7 +132,11 @@ def test_several_runs_are_set_side_by_side(tmp_path: Path) -> None:
     assert "digits: The paper has no numbers for this setting." in report.notes
     assert "mnist: Runtime" in text
     assert {"openml-6-deltas", "mnist-deltas", "digits-deltas", "gains", "across", "penalties"} <= set(report.tables)
-    assert set(report.tables["gains"][0]) == {"strategy", "openml-6", "mnist", "digits"}
+    gains = report.tables["gains"][0]
+    assert gains["strategy"] == "ldm-s"
+    assert gains["mnist difference"] == pytest.approx(gains["mnist"] - 3.33)
+    assert {"openml-6", "openml-6 paper", "digits"} <= set(gains)
+    assert "digits paper" not in gains
 
 
 def test_two_runs_of_one_setting_keep_apart(tmp_path: Path) -> None:

@@ -35,8 +35,8 @@ def test_csv_has_every_column_of_every_row() -> None:
 
 
 def test_markdown() -> None:
-    text = markdown([{"strategy": "a|b", "p": "< 0.001"}])
-    assert text == "| strategy | p |\n| --- | ---: |\n| a\\|b | &lt; 0.001 |\n"
+    text = markdown([{"strategy": "a|b", "p": "< 0.001*"}])
+    assert text == "| strategy | p |\n| --- | ---: |\n| a\\|b | &lt; 0.001\\* |\n"
 
 
 def test_latex() -> None:

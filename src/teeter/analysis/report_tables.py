@@ -1,36 +1,29 @@
-"""The tables of a report: the paper's numbers stand beside ours, with the difference."""
+"""The tables of one run: the paper's numbers stand beside ours, with the difference."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from teeter.analysis.across import Penalties, mean_ranks, penalty_matrix, performance_profile
-from teeter.analysis.compared import BASELINE, Array, Compared
+from teeter.analysis.compared import Array, Compared
 from teeter.analysis.comparison import Gain, Saving, band
-from teeter.analysis.drawing import FIRST
 from teeter.analysis.tables import MISSING, Table, number, time_shown
 
 __all__ = [
     "accuracy_table",
-    "across_table",
     "beside_paper_table",
-    "chance",
     "deltas_table",
-    "gains_table",
     "labels_table",
-    "penalties_table",
     "runtime_table",
+    "with_spread",
 ]
 
 COLUMNS = 6
 """How many numbers of labels a table shows; its CSV has all."""
 
 
-def chance(gain: Gain | None, repetitions: int) -> str:
-    """Return the p of a gain as it is shown, marked where it is not significant."""
+def _chance(gain: Gain | None, repetitions: int) -> str:
     return MISSING if gain is None or repetitions < 2 else _p(gain.p)
 
 
@@ -39,48 +32,54 @@ def _p(p: float) -> str:
     return shown if p < 0.05 else f"{shown} (n.s.)"
 
 
-def _with_spread(mean: float, deviation: float, repetitions: int, form: str = ".2f") -> str:
+def with_spread(mean: float, deviation: float, repetitions: int, form: str = ".2f") -> str:
+    """Return a mean ± its standard deviation as it is shown; the mean alone where there is one repetition."""
     spread = "" if repetitions < 2 else f" ± {number(deviation, form.lstrip('+'))}"
     return number(mean, form) + spread
 
 
 def deltas_table(one: Compared) -> Table:
-    """Return each strategy's mean accuracy, its gain over Random, what LDM-S leads by, and the paper's gain."""
-    data, shown = [], []
-    for name in one.accuracy:
-        gain, loss, paper = one.gains.get(name), one.losses.get(name), one.paper.get(name)
-        apart = None if gain is None or paper is None else gain.mean - paper.mean
-        data.append(
-            {
-                "strategy": name,
-                "repetitions": one.repetitions,
-                "accuracy_percent": one.mean(name),
-                "gain": None if gain is None else gain.mean,
-                **_tested(gain, one.repetitions),
-                "ldm_s_lead": None if loss is None else -loss.mean,
-                **_tested(loss, one.repetitions, "ldm_s_lead_"),
-                "paper_gain": None if paper is None else paper.mean,
-                "paper_deviation": None if paper is None else paper.deviation,
-                "difference": apart,
-            }
-        )
-        row = {"strategy": name, "accuracy (%)": number(one.mean(name))}
-        if one.gains:
-            row["gain over random"] = (
-                MISSING if gain is None else _with_spread(gain.mean, gain.deviation, one.repetitions, "+.2f")
-            )
-            row["p"] = chance(gain, one.repetitions)
-        if one.paper and one.gains:
-            row["paper's gain"] = (
-                MISSING if paper is None else f"{number(paper.mean, '+.2f')} ± {number(paper.deviation)}"
-            )
-            row["difference"] = number(apart, "+.2f")
-        if one.losses:
-            row["LDM-S leads by"] = MISSING if loss is None else number(-loss.mean, "+.2f")
-            row["p of the lead"] = chance(loss, one.repetitions)
-        shown.append(row)
+    """Return each strategy's mean accuracy, its gain over Random, the paper's, and what LDM-S leads it by."""
     caption = f"{one.name}: mean accuracy over the rounds after the first, and gains in points of accuracy."
-    return Table("deltas", caption, data, shown)
+    return Table(
+        "deltas",
+        caption,
+        [_delta(one, name) for name in one.accuracy],
+        [_delta_shown(one, name) for name in one.accuracy],
+    )
+
+
+def _delta(one: Compared, name: str) -> dict[str, Any]:
+    gain, loss, paper = one.gains.get(name), one.losses.get(name), one.paper.get(name)
+    return {
+        "strategy": name,
+        "repetitions": one.repetitions,
+        "accuracy_percent": one.mean(name),
+        "gain": None if gain is None else gain.mean,
+        **_tested(gain, one.repetitions),
+        "ldm_s_lead": None if loss is None else -loss.mean,
+        **_tested(loss, one.repetitions, "ldm_s_lead_"),
+        "paper_gain": None if paper is None else paper.mean,
+        "paper_deviation": None if paper is None else paper.deviation,
+        "difference": None if gain is None or paper is None else gain.mean - paper.mean,
+    }
+
+
+def _delta_shown(one: Compared, name: str) -> dict[str, str]:
+    gain, loss, paper = one.gains.get(name), one.losses.get(name), one.paper.get(name)
+    row = {"strategy": name, "accuracy (%)": number(one.mean(name))}
+    if one.gains:
+        row["gain over random"] = (
+            MISSING if gain is None else with_spread(gain.mean, gain.deviation, one.repetitions, "+.2f")
+        )
+        row["p"] = _chance(gain, one.repetitions)
+    if one.paper and one.gains:
+        row["paper's gain"] = MISSING if paper is None else with_spread(paper.mean, paper.deviation, 5, "+.2f")
+        row["difference"] = number(None if gain is None or paper is None else gain.mean - paper.mean, "+.2f")
+    if one.losses:
+        row["LDM-S leads by"] = MISSING if loss is None else number(-loss.mean, "+.2f")
+        row["p of the lead"] = _chance(loss, one.repetitions)
+    return row
 
 
 def _tested(gain: Gain | None, repetitions: int, prefix: str = "") -> dict[str, Any]:
@@ -108,7 +107,7 @@ def accuracy_table(one: Compared) -> Table:
                 }
             )
         cells = {
-            f"{one.labelled[k]:,.0f}": _with_spread(float(mean[k]), float(spread[k]), one.repetitions)
+            f"{one.labelled[k]:,.0f}": with_spread(float(mean[k]), float(spread[k]), one.repetitions)
             for k in _columns(one)
         }
         shown.append({"strategy": name, **cells})
@@ -177,7 +176,7 @@ def labels_table(one: Compared) -> Table:
                 f"labels for {saving.target:.1%}": "not reached" if saving.labels is None else f"{saving.labels:,.0f}",
                 "saved": number(saving.saved, ",.0f"),
                 "share saved": number(share, ".0%"),
-                "saved by repetition": MISSING if spread is None else _with_spread(*spread, 2, ",.0f"),
+                "saved by repetition": MISSING if spread is None else with_spread(*spread, 2, ",.0f"),
                 "p": MISSING if saving.p is None else _p(saving.p),
                 "repetitions that got there": f"{reached} of {len(saving.each)}",
             }
@@ -220,71 +219,3 @@ def runtime_table(one: Compared) -> Table:
             row |= {"paper": number(theirs, ",.1f"), "difference": number(apart, "+,.1f")}
         shown.append(row)
     return Table("runtime", f"{one.name}: {unit} of a run, by kind of work.", data, shown)
-
-
-def across_table(datasets: Sequence[dict[str, Array]], *, tested: bool) -> Table:
-    """Return the profile's area, how often a strategy is the best, how often it is beaten, and its mean rank."""
-    profiles, ranks = performance_profile(datasets), mean_ranks(datasets)
-    penalties = penalty_matrix(datasets)
-    beaten = dict(zip(penalties.strategies, penalties.column_means.tolist(), strict=True))
-    data, shown = [], []
-    for name in sorted(profiles, key=lambda name: -profiles[name].area()):
-        data.append(
-            {
-                "strategy": name,
-                "profile_area": profiles[name].area(),
-                "share_best": profiles[name].at(0),
-                "beaten": beaten[name] if tested else None,
-                "mean_rank": ranks[name],
-            }
-        )
-        shown.append(
-            {
-                "strategy": name,
-                "profile area (of 10)": number(profiles[name].area()),
-                "best or equal": number(profiles[name].at(0), ".0%"),
-                "beaten (mean penalty)": number(beaten[name]) if tested else MISSING,
-                "mean rank": number(ranks[name]),
-            }
-        )
-    count = "one dataset" if len(datasets) == 1 else f"{len(datasets)} datasets"
-    return Table(
-        "across", f"Strategies over {count}: large areas, small penalties and small ranks are good.", data, shown
-    )
-
-
-def penalties_table(penalties: Penalties) -> Table:
-    """Return the penalty matrix, with the column means in its last row."""
-    rows = [*zip(penalties.strategies, penalties.matrix.tolist(), strict=True)]
-    rows.append(("mean", penalties.column_means.tolist()))
-    data = [{"strategy": name, **dict(zip(penalties.strategies, row, strict=True))} for name, row in rows]
-    shown = [{k: v if isinstance(v, str) else number(v) for k, v in row.items()} for row in data]
-    for name, row in zip(penalties.strategies, shown, strict=False):
-        row[name] = ""
-    return Table(
-        "penalties", "How often the strategy of a row beats that of a column, summed over datasets.", data, shown
-    )
-
-
-def gains_table(runs: Sequence[Compared]) -> Table:
-    """Return the gains over Random by strategy and run."""
-    names = dict.fromkeys(name for one in runs for name in one.gains)
-    order = sorted(names, key=lambda name: name != FIRST)
-    data, shown = [], []
-    for name in order:
-        found = [one.gains.get(name) for one in runs]
-        data.append({"strategy": name, **{one.name: None if g is None else g.mean for one, g in _pairs(runs, found)}})
-        shown.append({"strategy": name, **{one.name: _gain_cell(one, g) for one, g in _pairs(runs, found)}})
-    caption = f"Gains over {BASELINE} in points of accuracy; * where p < 0.05 in a paired t-test."
-    return Table("gains", caption, data, shown)
-
-
-def _pairs(runs: Sequence[Compared], found: list[Gain | None]) -> list[tuple[Compared, Gain | None]]:
-    return list(zip(runs, found, strict=True))
-
-
-def _gain_cell(one: Compared, gain: Gain | None) -> str:
-    if gain is None:
-        return MISSING
-    star = "*" if one.repetitions > 1 and gain.significant else ""
-    return _with_spread(gain.mean, gain.deviation, one.repetitions, "+.2f") + star

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from teeter.analysis.across import penalty_matrix, performance_profile
+from teeter.analysis.across_tables import across_table, gains_table, penalties_table
 from teeter.analysis.bars import plot_labels, plot_penalties, plot_runtime
 from teeter.analysis.compared import BASELINE, Array, Compared
 from teeter.analysis.drawing import save
@@ -15,12 +16,9 @@ from teeter.analysis.page import chart, section, table
 from teeter.analysis.plots import plot_curves, plot_gains, plot_profile
 from teeter.analysis.report_tables import (
     accuracy_table,
-    across_table,
     beside_paper_table,
     deltas_table,
-    gains_table,
     labels_table,
-    penalties_table,
     runtime_table,
 )
 from teeter.analysis.tables import Table
@@ -75,37 +73,50 @@ def shared_by(compared: Sequence[Compared]) -> tuple[list[dict[str, Array]], lis
 
 
 def sections_of(one: Compared, desk: Desk, prefix: str) -> list[str]:
-    """Return the sections on one run."""
+    """Return the sections on one run; their files and titles are told apart by ``prefix``."""
     if not one.comparable:
         return []
     head = f"{one.name}: " if prefix else ""
-    times = "One repetition" if one.repetitions == 1 else f"The mean of {one.repetitions} repetitions"
-    bands = "" if one.repetitions == 1 else ", with a band of one standard deviation"
-    drawn = [desk.draw(plot_curves(one.labelled, one.accuracy), f"{prefix}curves", f"Learning curves on {one.name}")]
+    return [
+        _curves(one, desk, prefix, head),
+        section(f"{head}Gains", _about_gains(one), desk.lay(deltas_table(one), prefix)),
+        *_accuracies(one, desk, prefix, head),
+        *_labels(one, desk, prefix, head),
+        _runtime(one, desk, prefix, head),
+    ]
+
+
+def _curves(one: Compared, desk: Desk, prefix: str, head: str) -> str:
+    figure = plot_curves(one.labelled, one.accuracy)
+    drawn = [desk.draw(figure, f"{prefix}curves", f"Learning curves on {one.name}")]
     if one.gains:
         others = {name: runs for name, runs in one.accuracy.items() if name != BASELINE}
-        gains = plot_gains(one.labelled, others, one.accuracy[BASELINE])
-        drawn.append(desk.draw(gains, f"{prefix}gains", f"Gain over Random at each round on {one.name}"))
-    parts = [
-        section(
-            f"{head}Accuracy against labels",
-            f"{times}{bands}. All strategies begin with the same labels; the first round is theirs in common.",
-            *drawn,
-        ),
-        section(f"{head}Gains", _about_gains(one), desk.lay(deltas_table(one), prefix)),
-        *_accuracy_sections(one, desk, prefix, head),
-    ]
-    if one.savings:
-        labels = desk.draw(plot_labels(one.savings), f"{prefix}labels", f"Labels needed on {one.name}")
-        parts.append(section(f"{head}Labels needed", _ABOUT_LABELS, labels, desk.lay(labels_table(one), prefix)))
+        figure = plot_gains(one.labelled, others, one.accuracy[BASELINE])
+        drawn.append(desk.draw(figure, f"{prefix}gains", f"Gain over Random at each round on {one.name}"))
+    text = (
+        "One repetition."
+        if one.repetitions == 1
+        else f"The mean of {one.repetitions} repetitions, with a band of one standard deviation."
+    )
+    common = " All strategies begin with the same labels; the first round is theirs in common."
+    return section(f"{head}Accuracy against labels", text + common, *drawn)
+
+
+def _labels(one: Compared, desk: Desk, prefix: str, head: str) -> list[str]:
+    if not one.savings:
+        return []
+    drawn = desk.draw(plot_labels(one.savings), f"{prefix}labels", f"Labels needed on {one.name}")
+    return [section(f"{head}Labels needed", _ABOUT_LABELS, drawn, desk.lay(labels_table(one), prefix))]
+
+
+def _runtime(one: Compared, desk: Desk, prefix: str, head: str) -> str:
     unit, count = one.unit
     times = {name: {kind: count * float(m.mean()) for kind, m in kinds.items()} for name, kinds in one.minutes.items()}
-    drawn_bars = desk.draw(plot_runtime(times, unit), f"{prefix}runtime", f"Time of a run on {one.name}")
+    drawn = desk.draw(plot_runtime(times, unit), f"{prefix}runtime", f"Time of a run on {one.name}")
     about = f"{unit.capitalize()} of one repetition from the first round to the last, summed over rounds."
     if one.paper_minutes:
         about += " The paper's minutes were taken on other machines, and are to be held against each other."
-    parts.append(section(f"{head}Runtime", about, drawn_bars, desk.lay(runtime_table(one), prefix)))
-    return parts
+    return section(f"{head}Runtime", about, drawn, desk.lay(runtime_table(one), prefix))
 
 
 _ABOUT_LABELS = (
@@ -127,7 +138,7 @@ def _about_gains(one: Compared) -> str:
     return text
 
 
-def _accuracy_sections(one: Compared, desk: Desk, prefix: str, head: str) -> list[str]:
+def _accuracies(one: Compared, desk: Desk, prefix: str, head: str) -> list[str]:
     text = "Test accuracy in percent by number of labels; the CSV file beside the page has every round."
     parts = [section(f"{head}Accuracy", text, desk.lay(accuracy_table(one), prefix))]
     beside = beside_paper_table(one)

@@ -119,7 +119,7 @@ def _plain(value: Any) -> Any:
 
 
 def _in_markdown(cell: str) -> str:
-    return cell.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
+    return cell.replace("\\", "\\\\").replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;").replace("\n", " ")
 
 
 def _in_latex(text: str) -> str:
