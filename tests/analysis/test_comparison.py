@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from teeter.analysis.comparison import (
@@ -111,3 +113,32 @@ def test_rank_agreement_by_hand() -> None:
     assert found.count == 4
     assert rank_agreement(ours, {"a": 1.0, "b": 2.0}) is None
     assert rank_agreement(ours, {"a": 1.0, "b": 1.0, "c": 1.0}) is None
+
+
+def curves(seed: int, repetitions: int, rounds: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return rng.random((repetitions, rounds)), rng.random((repetitions, rounds))
+
+
+@given(st.integers(0, 999), st.integers(1, 6), st.integers(2, 6))
+def test_a_gain_is_the_other_s_loss(seed: int, repetitions: int, rounds: int) -> None:
+    ours, theirs = curves(seed, repetitions, rounds)
+    gain, loss = gain_over(ours, theirs), gain_over(theirs, ours)
+    assert (gain.mean, gain.t) == pytest.approx((-loss.mean, -loss.t))
+    assert (gain.deviation, gain.p) == pytest.approx((loss.deviation, loss.p))
+    assert 0 <= gain.p <= 1
+
+
+@given(st.integers(0, 999), st.integers(2, 6), st.integers(2, 6))
+def test_a_gain_needs_only_the_differences(seed: int, repetitions: int, rounds: int) -> None:
+    ours, theirs = curves(seed, repetitions, rounds)
+    luck = np.random.default_rng(seed + 1).random((repetitions, 1))  # a repetition that is easier for both
+    moved, still = gain_over(ours + luck, theirs + luck), gain_over(ours, theirs)
+    assert (moved.mean, moved.deviation, moved.p) == pytest.approx((still.mean, still.deviation, still.p))
+
+
+@given(st.integers(0, 999), st.floats(0, 1), st.floats(0, 1))
+def test_more_accuracy_never_needs_fewer_labels(seed: int, one: float, other: float) -> None:
+    curve, _ = curves(seed, 1, 8)
+    low, high = (labels_to_reach(np.arange(8.0), curve[0], target) for target in sorted((one, other)))
+    assert high is None or (low is not None and low <= high)
