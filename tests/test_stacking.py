@@ -100,10 +100,11 @@ def test_a_captured_stack_learns_what_a_plain_one_learns(kind: str, monkeypatch:
 
 
 @gpu
-def test_a_captured_stack_repeats_itself() -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_captured_stack_repeats_itself(kind: str) -> None:
     runs = []
     for _ in range(2):
-        found = [lesson("mlp", seed, "cuda") for seed in range(4)]
+        found = [lesson(kind, seed, "cuda") for seed in range(4)]
         train_stack(found, Training(epochs=10, batch_size=32))
         runs.append(torch.stack([weights(one) for one in found]))
     assert torch.equal(*runs)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -78,7 +79,7 @@ def train_stack(lessons: Sequence[Lesson], training: Training) -> None:
     orders = [stream(lesson.seed, "order") for lesson in lessons]
     losses = []
     size = sum(values.numel() for values in course.stack.parameters)
-    with few_threads(size * training.batch_size):
+    with few_threads(size * training.batch_size), _repeatable():
         for epoch in range(training.epochs):
             losses.append(course.epoch(orders))
             if judge is not None:
@@ -93,6 +94,17 @@ def train_stack(lessons: Sequence[Lesson], training: Training) -> None:
         if judge is not None:
             lesson.best_epoch, lesson.validated = int(judge.epochs[k]), int(judge.right[k]) / len(judge.labels)
         lesson.seconds = {"training": spent / len(lessons), "validation": checking / len(lessons)}
+
+
+@contextmanager
+def _repeatable() -> Iterator[None]:
+    """Within it, convolutions on a GPU repeat themselves, which costs those of a stack nothing."""
+    before = torch.backends.cudnn.deterministic
+    torch.backends.cudnn.deterministic = True
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.deterministic = before
 
 
 class _Course:

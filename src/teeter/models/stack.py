@@ -56,6 +56,7 @@ class Stack:
         names = [name for name, _ in networks[0].named_parameters()]
         self._by_name = dict(zip(names, self.parameters, strict=True))
         self._sees_images = any(isinstance(layer, nn.Conv2d) for layer in networks[0])
+        self._layers = _small_first(list(networks[0].named_children()))
 
     def __len__(self) -> int:
         return len(self.networks)
@@ -79,7 +80,7 @@ class Stack:
         What the members share is (B, ...) until the first layer with weights.
         """
         images = self._sees_images
-        for name, layer in self.networks[0].named_children():
+        for name, layer in self._layers:
             if isinstance(layer, nn.Linear):
                 x, shared = self._linear(name, x, shared), False
             elif isinstance(layer, nn.Conv2d):
@@ -122,6 +123,14 @@ class Stack:
             for k, network in enumerate(self.networks):
                 for own, values in zip(network.parameters(), parameters, strict=True):
                     own.copy_(values[k])
+
+
+def _small_first(layers: list[tuple[str, nn.Module]]) -> list[tuple[str, nn.Module]]:
+    """Return layers with every ReLU after the pool that follows it: the largest is as large, and there is less of it."""
+    for k in range(len(layers) - 1):
+        if isinstance(layers[k][1], nn.ReLU) and isinstance(layers[k + 1][1], nn.MaxPool2d):
+            layers[k : k + 2] = [layers[k + 1], layers[k]]
+    return layers
 
 
 class Masks:
