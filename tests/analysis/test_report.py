@@ -128,6 +128,8 @@ def test_several_runs_are_set_side_by_side(tmp_path: Path) -> None:
     text = text_of(report)
     assert "Over 3 runs, " in report.findings[0]
     assert any(sentence.startswith("LDM-S is more accurate than Random in 3 of 3 runs") for sentence in report.findings)
+    assert any(re.search(r"saved labels in \d of 3 runs: \d+ %", sentence) for sentence in report.findings)
+    assert any(sentence.startswith("Against the paper, in 2 runs, its gain") for sentence in report.findings)
     assert "Not in the numbers across runs, for not all have them: badge." in report.notes
     assert "digits: The paper has no numbers for this setting." in report.notes
     assert "mnist: Runtime" in text
@@ -211,7 +213,7 @@ def test_different_lengths_are_compared_as_far_as_all_go(tmp_path: Path) -> None
     report = write_report([fake_run(accuracy, finished=False, failures={("badge", 2): "no <room>"})], tmp_path)
     assert report.notes == (
         "The run is not finished: what is here may change.",
-        "Failed, and not in the numbers: badge, repetition 2.",
+        "Failed before the end: badge, repetition 2.",
         "Some runs go on to 800 labels; compared are the rounds that all strategies have, up to 600.",
         "The paper's runs go on to 4,000 labels, and its gains are means over all rounds: ours, up to 600, are not "
         "quite the same thing.",

@@ -176,7 +176,7 @@ def _notes_on_run(run: Run) -> Iterator[str]:
     if run.failures:
         told = [f"{name}, repetition {repetition}" for name, repetition in run.failures]
         more = f" and {len(told) - 4} more" if len(told) > 4 else ""
-        yield f"Failed, and not in the numbers: {'; '.join(told[:4])}{more}."
+        yield f"Failed before the end: {'; '.join(told[:4])}{more}."
 
 
 def _notes_on_gaps(run: Run, curves: Curves) -> Iterator[str]:
