@@ -27,7 +27,7 @@ def test_rounds_grow_by_the_batch_and_never_ask_twice() -> None:
     asked = np.concatenate([initial_rows(400, 20, 0), *[one.picks for one in rounds]])
     assert len(set(asked.tolist())) == 65
     assert rounds[-1].accuracy > rounds[0].accuracy
-    assert set(rounds[0].seconds) == {"training", "outputs", "selection"}
+    assert set(rounds[0].seconds) == {"training", "validation", "outputs", "selection"}
 
 
 def test_strategies_share_the_first_round_and_runs_repeat() -> None:

@@ -11,7 +11,7 @@ from teeter.errors import InputError, MissingExtraError
 if TYPE_CHECKING:
     from teeter.experiments.results import Run
 
-__all__ = ["frame", "write_csv", "write_frame", "write_parquet"]
+__all__ = ["csv_of", "frame", "write_csv", "write_frame", "write_parquet"]
 
 
 def frame(run: Run) -> list[dict[str, Any]]:
@@ -45,9 +45,13 @@ def write_frame(run: Run, path: Path) -> None:
 
 
 def write_csv(run: Run, path: Path) -> None:
-    """Write the frame as CSV, the picks as numbers with spaces between."""
-    rows = [{**row, "picks": " ".join(map(str, row["picks"]))} for row in frame(run)]
-    path.write_text(to_csv(rows), encoding="utf-8", newline="")
+    """Write the frame as CSV."""
+    path.write_text(csv_of(run), encoding="utf-8", newline="")
+
+
+def csv_of(run: Run) -> str:
+    """Return the frame as CSV, the picks as numbers with spaces between."""
+    return to_csv([{**row, "picks": " ".join(map(str, row["picks"]))} for row in frame(run)])
 
 
 def write_parquet(run: Run, path: Path) -> None:

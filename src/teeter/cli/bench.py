@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -112,17 +110,14 @@ def rounds(
 ) -> None:
     """Write all rounds of a run, with their picks, as one table."""
     with spinner("Reading"):
-        from teeter.analysis.frames import frame, write_frame
+        from teeter.analysis.frames import csv_of, write_frame
         from teeter.experiments.results import read_run
 
         found = read_run(run)
         if out is not None:
             write_frame(found, out)
     if out is None:
-        lines = frame(found)
-        table = csv.DictWriter(sys.stdout, list(lines[0]) if lines else [], lineterminator="\n")
-        table.writeheader()
-        table.writerows(lines)
+        typer.echo(csv_of(found), nl=False)
 
 
 def _setting(name: str) -> Setting:

@@ -89,7 +89,9 @@ class Run:
         cut = {name: [rounds[:length] for rounds in runs] for name, runs in kept.items()}
 
         def table(rounds: Iterable[list[Round]], read: Any) -> Array:
-            return np.array([[read(one) for one in line] for line in rounds], dtype=float).reshape(-1, length)
+            return np.array([[read(one) for one in line] for line in rounds], dtype=float).reshape(
+                len(repetitions), length
+            )
 
         return Curves(
             labelled=np.array([one.labelled for one in next(iter(cut.values()), [[]])[0]], dtype=float)

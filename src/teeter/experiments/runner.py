@@ -81,7 +81,7 @@ def run_setting(
         raise InputError(f"Cannot run {rounds} rounds: {setting.name} has {setting.rounds}.")
     where = choose_device(device)
     oracle = _Oracle(setting, folder, where)
-    oracle.require_rows(wanted.rounds)
+    oracle.require_enough(wanted.rounds)
     with one_writer(out):
         records = Records(out)
         groups = _groups(records, wanted, where)
@@ -189,8 +189,9 @@ class _Oracle:
         self.validation = None if split.validation is None else _moved(split.validation, device)
         self.classes = len(split.classes)
 
-    def require_rows(self, rounds: int) -> None:
-        """Refuse a run that would come to an end for want of rows."""
+    def require_enough(self, rounds: int) -> None:
+        """Refuse a run whose network cannot take the rows, or that would come to an end for want of them."""
+        network_of(self.setting.network, self.train.inputs, self.classes, 0)
         needed = self.setting.initial + rounds * self.setting.query
         if needed > len(self.train):
             raise InputError(
@@ -280,6 +281,7 @@ class _Group:
         learner, labels = self.live[cell], self.oracle.train.labels
         if number < len(self.done[cell]):
             picks = self.done[cell][number].picks
+            learner.go_on(learner.rounds, self.records.memory(cell, number))
         else:
             try:
                 one = self._played(cell, number)

@@ -126,7 +126,7 @@ class Stack:
 
 
 def _small_first(layers: list[tuple[str, nn.Module]]) -> list[tuple[str, nn.Module]]:
-    """Return layers with every ReLU after the pool that follows it: the largest is as large, and there is less of it."""
+    """Return layers with every ReLU after the pool that follows it, which gives the same of less."""
     for k in range(len(layers) - 1):
         if isinstance(layers[k][1], nn.ReLU) and isinstance(layers[k + 1][1], nn.MaxPool2d):
             layers[k : k + 2] = [layers[k + 1], layers[k]]

@@ -1,0 +1,319 @@
+"""The runner: it compares alike, records what is done, and goes on as if it had never been stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from teeter.errors import FileError, InputError, UnknownNameError
+from teeter.experiments.records import Records, one_writer
+from teeter.experiments.results import Round, Run, by_cells, read_run
+from teeter.experiments.runner import run_setting
+from teeter.experiments.settings import Setting, setting_named
+from teeter.strategies.base import Context, Strategy, registry
+
+TINY = replace(
+    setting_named("digits"),
+    name="tiny",
+    train=300,
+    test=100,
+    final=80,
+    epochs=4,
+    repetitions=2,
+    strategies=("random", "ldm-s", "cluster-margin"),
+)
+
+
+@pytest.fixture(autouse=True)
+def _on_one_thread(one_thread: None) -> None:
+    torch.set_num_threads(1)
+
+
+def told(run: Run) -> dict[Any, list[tuple[Any, ...]]]:
+    """What a run found, without the times."""
+    return {
+        cell: [(one.number, one.labelled, one.accuracy, one.loss, one.picks, one.vote) for one in rounds]
+        for cell, rounds in by_cells(run.rounds).items()
+    }
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    torch.set_num_threads(1)
+    return run_setting(TINY, tmp_path_factory.mktemp("runs") / "whole", device="cpu")
+
+
+def test_every_cell_goes_from_the_initial_labels_to_the_last(whole: Run) -> None:
+    assert whole.finished
+    assert whole.failures == {}
+    assert set(by_cells(whole.rounds)) == {(name, r) for name in TINY.strategies for r in range(2)}
+    for rounds in by_cells(whole.rounds).values():
+        assert [one.number for one in rounds] == [0, 1, 2, 3]
+        assert [one.labelled for one in rounds] == [20, 40, 60, 80]
+        assert [len(one.picks) for one in rounds] == [20, 20, 20, 0]
+        picked = [row for one in rounds for row in one.picks]
+        assert len(set(picked)) == 60
+        assert all(0 <= row < 300 for row in picked)
+        assert rounds[-1].accuracy > rounds[0].accuracy
+        assert all(one.peak_memory > 0 and one.seconds["training"] > 0 for one in rounds)
+
+
+def test_strategies_of_a_repetition_begin_alike_and_repetitions_do_not(whole: Run) -> None:
+    cells = by_cells(whole.rounds)
+    first = {cell: rounds[0].accuracy for cell, rounds in cells.items()}
+    assert first["random", 0] == pytest.approx(first["ldm-s", 0], abs=1e-12)
+    assert first["random", 1] == pytest.approx(first["ldm-s", 1], abs=1e-12)
+    assert cells["random", 0][0].picks != cells["random", 1][0].picks
+
+
+def test_it_repeats_itself(whole: Run, tmp_path: Path) -> None:
+    assert told(run_setting(TINY, tmp_path, device="cpu")) == told(whole)
+
+
+@pytest.mark.parametrize("rounds", [0, 2])
+def test_stopped_after_some_rounds_it_goes_on(rounds: int, whole: Run, tmp_path: Path) -> None:
+    part = run_setting(TINY, tmp_path, rounds=rounds, device="cpu")
+    assert {len(some) for some in by_cells(part.rounds).values()} == {rounds + 1}
+    assert part.finished
+    assert told(run_setting(TINY, tmp_path, device="cpu")) == told(whole)
+
+
+def test_running_again_what_is_done_changes_nothing(whole: Run) -> None:
+    before = {path: path.read_bytes() for path in whole.folder.rglob("*") if path.is_file()}
+    steps: list[tuple[int, int]] = []
+    again = run_setting(TINY, whole.folder, device="cpu", on_step=lambda *step: steps.append(step))
+    assert told(again) == told(whole)
+    assert {path: path.read_bytes() for path in before} == before
+    assert steps[-1] == (24, 24)
+
+
+def test_strategies_and_repetitions_can_be_added(whole: Run, tmp_path: Path) -> None:
+    run_setting(TINY, tmp_path, strategies=["random"], repetitions=1, device="cpu")
+    more = run_setting(TINY, tmp_path, strategies=["random", "margin"], repetitions=2, device="cpu")
+    assert more.finished
+    assert more.strategies == ("random", "margin")
+    # Who else is in the stack changes no more than rounding does.
+    for ours, theirs in zip(told(more)["random", 0], told(whole)["random", 0], strict=True):
+        assert ours[2] == pytest.approx(theirs[2], abs=0.02)
+
+
+KILLED = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+import torch
+sys.path.insert(0, {tests!r})
+from experiments.test_runner import TINY
+from teeter.experiments.runner import run_setting
+torch.set_num_threads(1)
+print("ready", flush=True)
+run_setting(TINY, Path(sys.argv[1]), device="cpu")
+"""
+
+
+def test_killed_at_ten_moments_it_gives_what_an_unbroken_run_gives(whole: Run, tmp_path: Path) -> None:
+    script = KILLED.format(tests=str(Path(__file__).parents[1]))
+    moments = random.Random(3)
+    kills = 0
+    for _ in range(60):
+        child = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE)
+        assert child.stdout is not None
+        child.stdout.readline()
+        if kills < 10:
+            time.sleep(moments.uniform(0.0, 0.6))
+            if child.poll() is None:
+                child.send_signal(signal.SIGKILL)
+                kills += 1
+        child.stdout.close()
+        if child.wait() == 0:
+            break
+    assert kills == 10 or read_run(tmp_path).finished
+    assert told(read_run(tmp_path)) == told(whole)
+
+
+@pytest.mark.parametrize("cell", ["random-0", "ldm-s-1", "cluster-margin-0"])
+def test_a_line_cut_short_is_done_again(cell: str, whole: Run, tmp_path: Path) -> None:
+    run_setting(TINY, tmp_path, rounds=2, device="cpu")
+    path = tmp_path / "cells" / f"{cell}.jsonl"
+    path.write_bytes(path.read_bytes()[:-25])
+    assert len(by_cells(read_run(tmp_path).rounds)[cell.rsplit("-", 1)[0], int(cell[-1])]) == 2
+    path.with_name(f"{cell}-memory-1.safetensors").unlink(missing_ok=True)
+    if cell.startswith("cluster"):  # a crash comes before the older memory goes
+        path.with_name(f"{cell}-memory-2.safetensors").rename(path.with_name(f"{cell}-memory-1.safetensors"))
+    assert told(run_setting(TINY, tmp_path, device="cpu")) == told(whole)
+
+
+def test_every_other_cell_being_ahead_changes_nothing(whole: Run, tmp_path: Path) -> None:
+    run_setting(TINY, tmp_path, rounds=1, device="cpu")
+    for name in ("random-0", "ldm-s-0"):
+        path = tmp_path / "cells" / f"{name}.jsonl"
+        path.write_text(path.read_text().splitlines(keepends=True)[0])
+    assert told(run_setting(TINY, tmp_path, device="cpu")) == told(whole)
+
+
+@pytest.fixture
+def moody() -> Any:
+    class Moody(Strategy):
+        """Fails in its second round while it is told to."""
+
+        needs = frozenset({"logits"})
+        angry = True
+
+        def choose(self, context: Context, n: int) -> torch.Tensor:
+            if Moody.angry and context.memory.get("seen"):
+                raise RuntimeError("not today")
+            context.memory["seen"] = 1
+            return torch.arange(n)
+
+    registry.register("moody")(Moody)
+    yield Moody
+    registry._classes.pop("moody", None)
+
+
+def test_a_failed_cell_is_told_and_the_others_go_on(moody: Any, whole: Run, tmp_path: Path) -> None:
+    names = ("random", "moody")
+    run = run_setting(TINY, tmp_path, strategies=names, device="cpu")
+    assert not run.finished
+    assert set(run.failures) == {("moody", 0), ("moody", 1)}
+    assert run.failures["moody", 0] == "RuntimeError: not today"
+    assert [one.number for one in by_cells(run.rounds)["random", 1]] == [0, 1, 2, 3]
+    assert len(by_cells(run.rounds)["moody", 0]) == 1
+    lines = (tmp_path / "failures.jsonl").read_text().splitlines()
+    assert "Traceback" in json.loads(lines[0])["trace"]
+    moody.angry = False
+    again = run_setting(TINY, tmp_path, strategies=names, device="cpu")
+    assert again.finished
+    assert again.failures == {}
+    assert told(again)["random", 0] == told(run)["random", 0]
+
+
+def test_a_second_process_is_refused(tmp_path: Path) -> None:
+    with one_writer(tmp_path), pytest.raises(InputError, match="Another process is running"):
+        run_setting(TINY, tmp_path, device="cpu")
+
+
+def test_other_values_in_the_same_folder_are_refused(whole: Run) -> None:
+    with pytest.raises(InputError, match=r"holds a run with other values \(epochs was 4 and is now 5\)"):
+        run_setting(replace(TINY, epochs=5), whole.folder, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("setting", "options", "message"),
+    [
+        (TINY, {"strategies": ["randon"]}, "No strategy is called 'randon'. Did you mean 'random'"),
+        (TINY, {"rounds": 9}, "Cannot run 9 rounds: tiny has 3"),
+        (replace(TINY, final=400), {}, "tiny needs 400 training rows, and there are 300"),
+        (replace(TINY, network="s-cnn"), {}, "s-cnn takes square images, and the rows are of shape"),
+        (replace(TINY, dataset="digit"), {}, "No dataset is called 'digit'"),
+        (TINY, {"device": "tpu"}, "No device is called 'tpu'"),
+    ],
+)
+def test_what_cannot_run_is_told_before_it_starts(
+    setting: Setting, options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    options = {"device": "cpu", **options}
+    with pytest.raises((InputError, UnknownNameError), match=message.replace("?", r"\?")):
+        run_setting(setting, tmp_path / "run", **options)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_that_is_no_run_is_told(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="There is no run in"):
+        read_run(tmp_path)
+    (tmp_path / "run.json").write_text("{")
+    with pytest.raises(FileError, match="is damaged, or something else than a run"):
+        read_run(tmp_path)
+    (tmp_path / "run.json").write_text('{"format": 99}')
+    with pytest.raises(FileError, match="was written by a newer teeter"):
+        read_run(tmp_path)
+
+
+def test_a_damaged_line_in_the_middle_is_told(tmp_path: Path) -> None:
+    run_setting(TINY, tmp_path, strategies=["random"], rounds=1, device="cpu")
+    path = tmp_path / "cells" / "random-0.jsonl"
+    path.write_text("{}\n" + path.read_text())
+    with pytest.raises(FileError, match="is damaged: a line of it is not a round"):
+        run_setting(TINY, tmp_path, strategies=["random"], device="cpu")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="limits need a system that has them")
+def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path) -> None:
+    records = Records(tmp_path)
+    one = Round("random", 0, 0, 20, 0.5, 1.0, tuple(range(20)), {}, 1)
+    with one_writer(tmp_path):
+        records.append(one, {})
+        size = (tmp_path / "cells" / "random-0.jsonl").stat().st_size
+        child = os.fork()
+        if child == 0:
+            os._exit(_append_within(records, replace(one, number=1), size + 40))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        assert records.rounds(("random", 0)) == [one]
+        records.append(replace(one, number=1), {})
+        assert [some.number for some in records.rounds(("random", 0))] == [0, 1]
+
+
+def _append_within(records: Records, one: Round, limit: int) -> int:
+    import resource
+
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    try:
+        records.append(one, {})
+    except FileError as error:
+        return 7 if "What was recorded before is safe" in str(error) else 1
+    return 2
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"network": "linear"},
+        {"pool": 100},
+        {"balanced": True},
+        {"imbalance": 10.0, "train": None},
+        {"validation": 50},
+        {"options": {"ldm-s": {"rays": 32}}},
+        {"strategies": ("dbal", "ensemble", "random")},
+    ],
+    ids=lambda values: next(iter(values)),
+)
+def test_variants_run(values: dict[str, Any], tmp_path: Path) -> None:
+    setting = replace(TINY, **{"strategies": ("ldm-s", "random"), **values})
+    run = run_setting(setting, tmp_path, repetitions=1, rounds=1, device="cpu")
+    assert run.finished
+    first = run.rounds[0]
+    assert (first.validation is not None) == bool(setting.validation)
+    if "ensemble" in setting.strategies:
+        votes = {one.strategy: one.vote for one in run.rounds}
+        assert votes["random"] is None
+        assert 0 <= votes["ensemble"] <= 1
+
+
+def test_curves_keep_what_all_strategies_have(whole: Run) -> None:
+    curves = whole.curves()
+    assert list(curves.accuracy) == list(TINY.strategies)
+    assert curves.labelled.tolist() == [20, 40, 60, 80]
+    assert curves.accuracy["ldm-s"].shape == (2, 4)
+    cells = by_cells(whole.rounds)
+    assert curves.accuracy["ldm-s"][1, 2] == cells["ldm-s", 1][2].accuracy
+    assert curves.seconds["ldm-s"]["selection"][0, 3] == 0
+    shorter = replace(whole, rounds=tuple(one for one in whole.rounds if (one.strategy, one.number) != ("random", 3)))
+    assert shorter.curves().labelled.tolist() == [20, 40, 60]
+    fewer = replace(whole, rounds=tuple(one for one in whole.rounds if (one.strategy, one.repetition) != ("random", 0)))
+    assert np.array_equal(fewer.curves().accuracy["ldm-s"], curves.accuracy["ldm-s"][1:])
+    apart = [one for one in whole.rounds if (one.strategy, one.repetition) not in (("random", 0), ("ldm-s", 1))]
+    assert replace(whole, rounds=tuple(apart)).curves().accuracy["ldm-s"].shape == (0, 0)
+    none = replace(whole, rounds=())
+    assert none.curves().accuracy == {}

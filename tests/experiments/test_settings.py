@@ -1,0 +1,166 @@
+"""Settings: the paper's, number by number, and what may be changed."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from teeter.datasets import names as dataset_names
+from teeter.errors import FileError, InputError, UnknownNameError
+from teeter.experiments.settings import (
+    PAPER_STRATEGIES,
+    read_setting,
+    setting_named,
+    setting_names,
+    with_values,
+)
+from teeter.strategies.base import registry
+
+PAPER = Path(__file__).parents[3] / "shared" / "paper" / "settings.csv"
+TEN = setting_names()[:10]
+
+
+def test_the_ten_of_the_paper_come_first() -> None:
+    assert TEN == [
+        "openml-6",
+        "openml-156",
+        "openml-44135",
+        "mnist",
+        "cifar10",
+        "svhn",
+        "cifar100",
+        "tiny-imagenet",
+        "food101",
+        "imagenet",
+    ]
+    assert [setting_named(name).paper for name in TEN] == TEN
+
+
+@pytest.mark.skipif(not PAPER.exists(), reason="the paper's table is not here")
+@pytest.mark.parametrize("name", TEN)
+def test_values_are_the_paper_s(name: str) -> None:
+    with PAPER.open() as file:
+        (row,) = [row for row in csv.DictReader(file) if row["dataset"] == name]
+    found = setting_named(name)
+    for theirs, ours in [
+        ("network", found.network),
+        ("validation", found.validation),
+        ("initial", found.initial),
+        ("query", found.query),
+        ("pool", found.pool),
+        ("final", found.final),
+        ("epochs", found.epochs),
+        ("batch_size", found.batch_size),
+        ("optimizer", found.optimizer),
+    ]:
+        assert row[theirs] == str(ours)
+    assert float(row["learning_rate"]) == found.learning_rate
+    assert [int(one) for one in row["lr_milestones"].split()] == list(found.milestones)
+    assert float(row["lr_decay"] or 1) == found.decay
+
+
+@pytest.mark.parametrize("name", setting_names())
+def test_each_is_whole(name: str) -> None:
+    one = setting_named(name)
+    assert one.name == name
+    assert one.dataset in dataset_names()
+    assert set(one.strategies) <= set(registry.names())
+    assert one.rounds >= 2
+    assert one.training.epochs == one.epochs
+    assert one.quick == name.endswith("-quick")
+    assert (one.paper is None) == (name not in TEN)
+
+
+def test_quick_ones_are_smaller() -> None:
+    for name in TEN:
+        whole, quick = setting_named(name), setting_named(f"{name}-quick")
+        assert quick.rounds * quick.epochs < whole.rounds * whole.epochs / 3
+        assert quick.repetitions <= 3
+
+
+def test_values_change_by_text_or_as_they_are() -> None:
+    base = setting_named("mnist")
+    changed = with_values(
+        base,
+        {"epochs": "5", "pool": "all", "balanced": "yes", "milestones": "3, 4", "learning_rate": "0.1", "seed": 7},
+    )
+    assert (changed.epochs, changed.pool, changed.balanced, changed.milestones) == (5, None, True, (3, 4))
+    assert (changed.learning_rate, changed.seed) == (0.1, 7)
+    assert changed.strategies == base.strategies
+
+
+def test_a_changed_experiment_is_not_the_paper_s() -> None:
+    base = setting_named("openml-6")
+    assert with_values(base, {"epochs": 20}).paper is None
+    assert with_values(base, {"seed": 4, "repetitions": 2, "strategies": ("random",)}).paper == "openml-6"
+    assert with_values(base, {"epochs": 100}).paper == "openml-6"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"epoch": "5"}, "A setting has no value called 'epoch'. Did you mean 'epochs'"),
+        ({"name": "x"}, "A setting has no value called 'name'"),
+        ({"epochs": "many"}, "epochs is 'many': it must be a whole number"),
+        ({"epochs": 0}, "epochs is 0: it must be a whole number of 1 or more"),
+        ({"query": 2.5}, "query is 2.5: it must be a whole number"),
+        ({"balanced": "perhaps"}, "balanced is 'perhaps': it must be yes or no"),
+        ({"learning_rate": "fast"}, "learning_rate is 'fast': it must be a number"),
+        ({"milestones": "1,x"}, "milestones is '1,x': it must be whole numbers with commas"),
+        ({"final": 100}, "A run from 200 labels by 200 does not end at 100: final must be 400 or more"),
+        ({"network": "mpl"}, "No network is called 'mpl'. Did you mean 'mlp'"),
+        ({"imbalance": "0.5"}, "imbalance is 0.5: it must be 1 or more"),
+        ({"optimizer": "adma"}, "No optimizer is called 'adma'"),
+        ({"validation": -1}, "validation is -1"),
+    ],
+)
+def test_wrong_values_are_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises((InputError, UnknownNameError), match=message.replace("?", r"\?")):
+        with_values(setting_named("openml-6"), values)
+
+
+def test_an_unknown_setting_has_a_hint() -> None:
+    with pytest.raises(UnknownNameError, match=r"No setting is called 'openml6'. Did you mean 'openml-6'"):
+        setting_named("openml6")
+
+
+def test_a_file_changes_a_setting(tmp_path: Path) -> None:
+    path = tmp_path / "short.toml"
+    path.write_text('base = "digits"\nepochs = 3\nstrategies = ["random", "margin"]\n[options.ldm-s]\nrays = 64\n')
+    found = read_setting(path)
+    assert (found.name, found.epochs, found.strategies) == ("digits-short", 3, ("random", "margin"))
+    assert found.options == {"ldm-s": {"rays": 64}}
+
+
+def test_a_file_can_be_a_setting_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('dataset = "digits"\nnetwork = "linear"\ninitial = 10\nquery = 10\nfinal = 40\npool = 200\n')
+    found = read_setting(path)
+    assert (found.name, found.rounds, found.strategies, found.paper) == ("mine", 3, PAPER_STRATEGIES, None)
+    assert asdict(found)["network"] == "linear"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("epochs = ", "is not a TOML file that can be read"),
+        ('base = "digit"', "No setting is called 'digit'"),
+        ("epochs = 3", "does not say dataset, final, initial, network, pool, query"),
+        ('base = "digits"\nepochz = 3', "no value called 'epochz'"),
+        ("epochz = 3", "no value called 'epochz'"),
+    ],
+)
+def test_a_wrong_file_is_told(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.toml"
+    path.write_text(text)
+    with pytest.raises((FileError, InputError, UnknownNameError), match=message):
+        read_setting(path)
+
+
+def test_a_missing_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="There is no file"):
+        read_setting(tmp_path / "none.toml")
