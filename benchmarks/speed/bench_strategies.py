@@ -1,7 +1,7 @@
 """Every strategy's time and memory: beside scikit-activeml where it has the same, and how they grow with the sizes.
 
-Each measurement runs in a process of its own with a fixed number of threads, so that its peak memory is its own. A
-cell that takes longer than --patience seconds is given up and said so.
+Each measurement runs in a process of its own with a fixed number of threads, so that its peak memory is its own, and is
+the median over seeds. A cell that takes longer than --patience seconds is given up and said so.
 
     python benchmarks/speed/bench_strategies.py --part peers        beside scikit-activeml (pip install '.[oracles]')
     python benchmarks/speed/bench_strategies.py --part growth       against N, C, D and n, with fitted exponents
@@ -12,6 +12,9 @@ cell that takes longer than --patience seconds is given up and said so.
 from __future__ import annotations
 
 import argparse
+import ctypes
+import gc
+import itertools
 import json
 import os
 import statistics
@@ -74,9 +77,10 @@ def ours(cell: Cell, device: torch.device) -> Callable[[], object]:
         options["configurations"] = cell.configurations
     strategy = make_strategy(cell.strategy, options)
     labels = np.arange(LABELLED) % cell.C
+    seeds = itertools.count()  # k-means takes more steps from one start than from another
 
     def run() -> object:
-        context = context_of(candidates, labelled=labelled, labels=labels, device=device)
+        context = context_of(candidates, labelled=labelled, labels=labels, seed=next(seeds), device=device)
         return strategy.select(context, cell.n)
 
     return run
@@ -104,19 +108,20 @@ def theirs(cell: Cell) -> Callable[[], object]:
         def predict_proba(self, X: Any) -> Any:
             return probabilities
 
+    seeds = itertools.count()
     if cell.strategy == "batchbald":
         posterior = everything.posterior_logits.softmax(dim=2).numpy()[:, LABELLED:].astype(np.float64)
-        return lambda: batch_bald(posterior, cell.n, n_MC_samples=cell.configurations, random_state=0)
+        return lambda: batch_bald(posterior, cell.n, n_MC_samples=cell.configurations, random_state=next(seeds))
     if cell.strategy == "badge":
         known = Known(classes=np.arange(cell.C)).fit(X, y)
-        return lambda: peers.Badge(random_state=0).query(X, y, clf=known, fit_clf=False, batch_size=cell.n)
+        return lambda: peers.Badge(random_state=next(seeds)).query(X, y, clf=known, fit_clf=False, batch_size=cell.n)
     units = X / np.linalg.norm(X, axis=1, keepdims=True)
     query = {
-        "coreset": lambda: peers.CoreSet(random_state=0).query(X, y, batch_size=cell.n),
-        "probcover": lambda: peers.ProbCover(n_classes=cell.C, deltas=[RADIUS], random_state=0).query(
+        "coreset": lambda: peers.CoreSet(random_state=next(seeds)).query(X, y, batch_size=cell.n),
+        "probcover": lambda: peers.ProbCover(n_classes=cell.C, deltas=[RADIUS], random_state=next(seeds)).query(
             units, y, batch_size=cell.n
         ),
-        "typiclust": lambda: peers.TypiClust(k=20, random_state=0).query(X, y, batch_size=cell.n),
+        "typiclust": lambda: peers.TypiClust(k=20, random_state=next(seeds)).query(X, y, batch_size=cell.n),
     }
     return query[cell.strategy]
 
@@ -150,19 +155,22 @@ def usual_bait(cell: Cell, device: torch.device, picks: int) -> tuple[float, lis
 
 
 def measure(cell: Cell) -> dict[str, Any]:
-    """Run one cell here; return its median time and how far it raised the peak memory."""
+    """Run one cell here; return its median time and how far it raised the memory in use."""
     work = ours(cell, torch.device("cpu")) if cell.library == "teeter" else theirs(cell)
-    before = _forget_peak()
-    times = []
+    times, peaks = [], []
     for _ in range(cell.repeats):
+        before = _forget_peak()
         start = time.perf_counter()
         work()
         times.append(time.perf_counter() - start)
-    return {"seconds": statistics.median(times), "peak MB": (_status("VmHWM") - before) / 1024}
+        peaks.append((_status("VmHWM") - before) / 1024)
+    return {"seconds": statistics.median(times), "peak MB": statistics.median(peaks)}
 
 
 def _forget_peak() -> int:
     """Let the peak memory begin anew, so that set-up does not hide it; return what is in use, in KB."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # else work could hide in what set-up gave back
     Path("/proc/self/clear_refs").write_text("5")
     return _status("VmRSS")
 
@@ -194,9 +202,9 @@ def beside_peers(threads: int, patience: float, largest: int) -> list[dict[str, 
     for strategy, n in PEERS.items():
         for N in (size for size in (10_000, 100_000, 1_000_000) if size <= largest):
             # With 10,000 configurations of labels the peer takes 23 GB at N = 10,000.
-            cell = Cell("teeter", strategy, N, n=n, configurations=1_000, repeats=3 if N <= 10_000 else 1)
+            cell = Cell("teeter", strategy, N, n=n, configurations=1_000, repeats=5 if N <= 10_000 else 1)
             us = apart(cell, threads, patience)
-            them = apart(replace(cell, library="scikit-activeml", repeats=1), threads, patience)
+            them = apart(replace(cell, library="scikit-activeml"), threads, patience)
             lines.append(
                 {
                     "strategy": strategy,
@@ -221,8 +229,8 @@ def inertias() -> dict[str, float]:
     if features is None:
         raise TypeError("the pool has features")
     clusters = LABELLED + PEERS["typiclust"]
-    ours = [k_means(features, clusters, generator=torch.Generator().manual_seed(seed))[2] for seed in range(5)]
-    theirs = [float(KMeans(clusters, random_state=seed).fit(features.numpy()).inertia_) for seed in range(5)]
+    ours = [k_means(features, clusters, generator=torch.Generator().manual_seed(seed))[2] for seed in range(20)]
+    theirs = [float(KMeans(clusters, random_state=seed).fit(features.numpy()).inertia_) for seed in range(20)]
     return {"teeter": statistics.mean(ours), "scikit-learn": statistics.mean(theirs)}
 
 

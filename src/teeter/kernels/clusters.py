@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from torch import Generator, Tensor
 
 from teeter.arrays import TILE, exact_products, padded, tiles
-from teeter.kernels.distances import NEGLIGIBLE, Euclidean, distance_tiles, squared_distances
+from teeter.kernels.distances import NEGLIGIBLE, Euclidean, squared_distances
 from teeter.seeds import uniform
 
 __all__ = ["average_linkage", "greedy_start", "k_means", "lloyd", "round_robin", "typical_rows"]
@@ -26,7 +27,16 @@ SMALL = 5
 """Clusters of fewer rows are hardly clusters: their typical rows come last."""
 
 _CPU = torch.device("cpu")
-_ROWS = 4096
+_SMALL = TILE // 2
+_AT_ONCE = 8
+"""Small clusters compared at once: a fixed number, so that the working memory does not decide how products round."""
+
+_BLOCK = 1 << 20
+"""Distances of drawn rows to all rows held at once, where there are more than a trial needs."""
+
+_IN_CACHE = 1 << 18
+"""Scores computed at once on a CPU."""
+_ROWS = 1024
 """Rows gathered at a time: a fixed number, so that the working memory does not decide how sums and products round."""
 
 
@@ -35,7 +45,31 @@ def k_means(features: Tensor, clusters: int, *, generator: Generator) -> tuple[T
 
     features (N, D) -> (N,) int64, (K, D), inertia. Where fewer than K rows differ, some clusters stay empty.
     """
-    return lloyd(features, features[greedy_start(features, clusters, generator=generator)])
+    with exact_products():  # entered here once, instead of thousands of times below
+        points = _filled_up(features)
+        start = _greedy_start(points, clusters, generator)
+        return _lloyd(points, points.features[start], features.mean(dim=0))
+
+
+@dataclass(frozen=True)
+class _Points:
+    """Rows about their mean, and their squared lengths (N,); ``whole`` has them filled up to full tiles."""
+
+    whole: Tensor
+    squares: Tensor
+
+    @property
+    def features(self) -> Tensor:
+        """The rows: (N, D)."""
+        return self.whole[: len(self.squares)]
+
+
+def _filled_up(features: Tensor) -> _Points:
+    """Return rows ready for many products, with no more than one copy of them in between."""
+    whole = features.new_zeros((len(features) + -len(features) % TILE, features.shape[1]))
+    torch.sub(features, features.mean(dim=0), out=whole[: len(features)])
+    squares = torch.cat([part.square().sum(dim=1) for part in whole.split(_ROWS)])
+    return _Points(whole, squares[: len(features)])
 
 
 def greedy_start(features: Tensor, clusters: int, *, generator: Generator) -> Tensor:
@@ -46,58 +80,66 @@ def greedy_start(features: Tensor, clusters: int, *, generator: Generator) -> Te
     ``seed_rows``, a block is drawn from the weights as they stood, and a draw counts with probability ``its weight now
     / its weight then``: the sequential law. When every row is a copy of a pick, the lowest rows fill up.
     """
-    points = Euclidean(features)
+    return _greedy_start(_filled_up(features), clusters, generator)
+
+
+def _greedy_start(points: _Points, clusters: int, generator: Generator) -> Tensor:
+    features = points.features
     trials = 2 + int(math.log(clusters))
     picks = (uniform((1,), generator, features.device) * len(features)).long()
-    nearest = _squares_to(points, picks)[0].clamp_min_(0)
+    # What is compared are squared distances without the rows' own squares, which all have in common.
+    own = points.squares * (1 - 2 * max(NEGLIGIBLE**2, 16 * torch.finfo(points.squares.dtype).eps))
+    nearest = torch.maximum(_parts_to(points, picks)[0], -own)
     while len(picks) < clusters:
-        cumulative = nearest.cumsum(dim=0, dtype=torch.float64)
+        cumulative = (nearest + own).cumsum(dim=0, dtype=torch.float64)
         if cumulative[-1] == 0:
             rest = torch.ones_like(nearest, dtype=torch.bool).index_fill_(0, picks, False)
             return torch.cat([picks, rest.nonzero().flatten()])[:clusters]
-        block = max(trials, min(TILE, (1 << 25) // len(features), 2 * trials * (clusters - len(picks))))
+        block = max(trials, min(TILE, _BLOCK // len(features), 2 * trials * (clusters - len(picks))))
         places = uniform((block,), generator, features.device) * cumulative[-1]
         drawn = torch.searchsorted(cumulative, places, right=True).clamp_max_(len(features) - 1)
         chances = uniform((block,), generator, _CPU).numpy()
-        chosen, nearest = _greedy_picks(_squares_to(points, drawn), nearest, drawn, chances, trials=trials)
+        chosen, nearest = _greedy_picks(_parts_to(points, drawn), nearest, own, drawn, chances, trials=trials)
         picks = torch.cat([picks, drawn[torch.tensor(chosen, dtype=torch.int64, device=drawn.device)]])[:clusters]
     return picks
 
 
 def _greedy_picks(
-    squares: Tensor, nearest: Tensor, drawn: Tensor, chances: npt.NDArray[np.float64], *, trials: int
+    parts: Tensor, nearest: Tensor, own: Tensor, drawn: Tensor, chances: npt.NDArray[np.float64], *, trials: int
 ) -> tuple[list[int], Tensor]:
-    """Return which of the drawn rows are taken, at least one, and all rows' squared distances to the nearest pick.
+    """Return which of the drawn rows are taken, at least one, and all rows' distances to the nearest pick, in parts.
 
-    squares (B, N), nearest (N,), drawn (B,), chances (B,). Draws left over are too few for another trial.
+    parts (B, N), nearest (N,), own (N,), drawn (B,), chances (B,). Draws left over are too few for another trial.
     """
-    pairs = squares[:, drawn].clamp_min_(0).cpu().numpy()
-    then = now = nearest[drawn].cpu().numpy()
+    pairs = (parts[:, drawn] + own[drawn]).clamp_min_(0).cpu().numpy()
+    then = now = (nearest[drawn] + own[drawn]).cpu().numpy()
     accepted = (j for j in range(len(drawn)) if chances[j] * then[j] < now[j])
     chosen: list[int] = []
     while len(tried := list(islice(accepted, trials))) == trials:
-        lowered = torch.minimum(nearest, squares[tried[0] : tried[-1] + 1])  # a slice, with some that do not count
+        lowered = torch.minimum(nearest, parts[tried[0] : tried[-1] + 1])  # a slice, with some that do not count
         sums = lowered.sum(dim=1).tolist()
         best = min(tried, key=lambda j: sums[j - tried[0]])
         nearest, now = lowered[best - tried[0]], np.minimum(now, pairs[best])
         chosen.append(best)
-    return chosen, nearest.clamp_min(0)
+    return chosen, torch.maximum(nearest, -own)
 
 
-def _squares_to(points: Euclidean, rows: Tensor) -> Tensor:
-    """Return the squared distances of all rows to some: positions (B,) -> (B, N).
+def _parts_to(points: _Points, rows: Tensor) -> Tensor:
+    """Return ``|c|^2 - 2 c.x`` of some rows c and all rows x: positions (B,) -> (B, N).
 
-    They are lowered by as much as rounding may raise them, so that copies are at 0 or below; ``squared_distances``,
-    which spares the others, takes twice as long.
+    With the squares of x, lowered by as much as rounding may raise them, they are squared distances, those of copies at
+    0 or below; ``squared_distances``, which spares the others, takes twice as long.
     """
     centres, own = points.features[rows], points.squares[rows][:, None]
-    lowered = points.squares * (1 - 2 * max(NEGLIGIBLE**2, 16 * torch.finfo(own.dtype).eps))
-    squares = own.new_empty((len(rows), len(lowered)))
-    for where in distance_tiles(points.features, len(rows)):
+    parts = own.new_empty((len(rows), len(points.features)))
+    for where in _tiles(points.features, len(rows)):
+        full = points.whole[where.start : where.stop + -where.stop % TILE]
         with exact_products():
-            products = torch.addmm(own, centres, padded(points.features[where]).T, alpha=-2)
-        torch.add(products[:, : where.stop - where.start], lowered[where], out=squares[:, where])
-    return squares
+            if len(full) == where.stop - where.start:
+                torch.addmm(own, centres, full.T, alpha=-2, out=parts[:, where])
+            else:
+                parts[:, where] = torch.addmm(own, centres, full.T, alpha=-2)[:, : where.stop - where.start]
+    return parts
 
 
 def lloyd(features: Tensor, centres: Tensor) -> tuple[Tensor, Tensor, float]:
@@ -107,9 +149,13 @@ def lloyd(features: Tensor, centres: Tensor) -> tuple[Tensor, Tensor, float]:
     nearer. An empty cluster gets the row that is farthest from its centre. Stops when no row moves, or by
     ``TOLERANCE`` as scikit-learn does.
     """
-    points, offset = Euclidean(features), features.mean(dim=0)
-    nearest, means = _Nearest(points, centres - offset), _Means(points.features, centres - offset)
-    enough = TOLERANCE * float(points.squares.mean()) / features.shape[1]
+    offset = features.mean(dim=0)
+    return _lloyd(_filled_up(features), centres - offset, offset)
+
+
+def _lloyd(points: _Points, centres: Tensor, offset: Tensor) -> tuple[Tensor, Tensor, float]:
+    nearest, means = _Nearest(points, centres), _Means(points.features, centres)
+    enough = TOLERANCE * float(points.squares.mean()) / centres.shape[1]
     labels = nearest.labels
     for _ in range(ITERATIONS):
         labels = _refilled(points, nearest.labels, means.centres)
@@ -131,21 +177,21 @@ class _Nearest:
     centre, and no other scores less than ``bound``. So products with the centres that moved tell which rows stay.
     """
 
-    def __init__(self, points: Euclidean, centres: Tensor) -> None:
-        self.features = points.features
+    def __init__(self, points: _Points, centres: Tensor) -> None:
+        self.whole, self.features = points.whole, points.features
         self.labels = torch.zeros(len(self.features), dtype=torch.int64, device=centres.device)
         self.least = torch.empty_like(points.squares)
         self.bound = torch.empty_like(points.squares)
         half = centres.square().sum(dim=1, keepdim=True) / 2
-        for where in distance_tiles(self.features, len(centres)):
-            self._settle(where, _scores(half, centres, self.features[where]))
+        for where in _tiles(self.features, len(centres)):
+            self._settle(where, self._scores(half, centres, where))
 
     def follow(self, centres: Tensor, moved: Tensor) -> None:
         """Bring ``labels``, a new tensor, up to date with centres (K, D) of which some (A,) moved."""
         self.labels = self.labels.clone()
         half = centres.square().sum(dim=1, keepdim=True) / 2
         for rows in self._leaving(half, centres, moved).split(_ROWS):
-            self._settle(rows, _scores(half, centres, self.features[rows]))
+            self._settle(rows, _scores(half, centres, padded(self.features[rows]))[:, : len(rows)])
 
     def _settle(self, rows: slice | Tensor, scores: Tensor) -> None:
         """Give rows the centre of their least score: (K, A)."""
@@ -161,9 +207,9 @@ class _Nearest:
         some = torch.cat([centres[moved], torch.zeros_like(centres[:1])])
         offsets = torch.cat([half[moved], torch.full_like(half[:1], torch.inf)])
         leaving = []
-        for where in distance_tiles(self.features, len(some)):
+        for where in _tiles(self.features, len(some)):
             own = place[self.labels[where]]
-            scores = _scores(offsets, some, self.features[where])
+            scores = self._scores(offsets, some, where)
             now = torch.where(own < len(moved), scores.gather(0, own[None])[0], self.least[where])
             others = scores.scatter_(0, own[None], torch.inf).amin(dim=0)
             if len(moved) < len(centres):
@@ -172,11 +218,21 @@ class _Nearest:
             leaving.append((now > others).nonzero().flatten() + where.start)
         return torch.cat(leaving)
 
+    def _scores(self, half: Tensor, centres: Tensor, where: slice) -> Tensor:
+        full = self.whole[where.start : where.stop + -where.stop % TILE]
+        return _scores(half, centres, full)[:, : where.stop - where.start]
+
+
+def _tiles(rows: Tensor, columns: int) -> list[slice]:
+    """Return slices of ``rows`` that are larger the fewer the columns are, of which there is less to do."""
+    most = None if rows.is_cuda else max(1920, _IN_CACHE // columns)
+    return list(tiles(len(rows), columns * rows.element_size() * 3, rows.device, at_most=most))
+
 
 def _scores(half: Tensor, centres: Tensor, rows: Tensor) -> Tensor:
     """Return ``|c|^2 / 2 - c.x``: half (K, 1) of the squared norms, centres (K, D), rows (A, D) -> (K, A)."""
     with exact_products():
-        return torch.addmm(half, centres, padded(rows).T, alpha=-1)[:, : len(rows)]
+        return torch.addmm(half, centres, rows.T, alpha=-1)
 
 
 class _Means:
@@ -210,7 +266,7 @@ def _add_by_cluster(sums: Tensor, clusters: Tensor, rows: Tensor, sign: int) -> 
         sums += rows.new_zeros((len(sums), len(rows))).scatter_(0, clusters[None], sign) @ rows
 
 
-def _refilled(points: Euclidean, labels: Tensor, centres: Tensor) -> Tensor:
+def _refilled(points: _Points, labels: Tensor, centres: Tensor) -> Tensor:
     """Return labels with the farthest rows in the empty clusters; a cluster of one row keeps it."""
     counts = torch.bincount(labels, minlength=len(centres))
     if bool(counts.all()):
@@ -227,9 +283,9 @@ def _refilled(points: Euclidean, labels: Tensor, centres: Tensor) -> Tensor:
     return labels
 
 
-def _inertia(points: Euclidean, labels: Tensor, centres: Tensor) -> float:
+def _inertia(points: _Points, labels: Tensor, centres: Tensor) -> float:
     squares = torch.empty_like(points.squares)
-    for where in distance_tiles(points.features, centres.shape[1]):
+    for where in _tiles(points.features, centres.shape[1]):
         squares[where] = (points.features[where] - centres[labels[where]]).square().sum(dim=1)
     return float(squares.sum(dtype=torch.float64))
 
@@ -245,7 +301,7 @@ def average_linkage(features: Tensor, clusters: int, *, sample: int, generator: 
         return _linked(features, clusters).to(features.device)
     rows = uniform((len(features),), generator, _CPU).argsort(stable=True)[:sample].sort().values.to(features.device)
     linked = _linked(features[rows], min(clusters, sample)).to(features.device)
-    points = Euclidean(features)
+    points = _filled_up(features)
     means = _Means(points.features[rows], points.features[: int(linked.max()) + 1])
     means.follow(linked)
     labels = _Nearest(points, means.centres).labels
@@ -293,20 +349,51 @@ def typical_rows(features: Tensor, clusters: Tensor, free: Tensor, n: int, *, ne
     turns = _turns(groups)
     order = np.lexsort((groups, -sizes[groups], taken[groups] + turns, sizes[groups] < SMALL))[:n]
     members = clusters.argsort(stable=True).split(sizes.tolist())
+    wanted = np.unique(groups[order]).tolist()
     ranked: dict[int, list[int]] = {}
-    for group in np.unique(groups[order]).tolist():
-        rows = members[group]
-        distances = _mean_distances(features[rows], max(1, min(neighbours, len(rows) // 2)))
-        by_distance = rows[distances.argsort(stable=True)]
+    for group, distances in zip(wanted, _within(features, [members[one] for one in wanted], neighbours), strict=True):
+        by_distance = members[group][distances.argsort(stable=True)]
         ranked[group] = by_distance[free[by_distance]].tolist()
     return torch.tensor([ranked[groups[j]][turns[j]] for j in order.tolist()])
+
+
+def _within(features: Tensor, members: list[Tensor], neighbours: int) -> list[Tensor]:
+    """Return for each cluster (A,) of rows their mean distances to their nearest neighbours in it: (A,) each."""
+    found: dict[int, Tensor] = {}
+    small = [k for k, rows in enumerate(members) if len(rows) <= _SMALL]
+    for k in range(0, len(small), _AT_ONCE):
+        some = small[k : k + _AT_ONCE]
+        found |= zip(some, _small_ones(features, [members[one] for one in some], neighbours), strict=True)
+    for k in set(range(len(members))) - set(small):
+        found[k] = _mean_distances(features[members[k]], _count(len(members[k]), neighbours))
+    return [found[k] for k in range(len(members))]
+
+
+def _count(rows: int, neighbours: int) -> int:
+    return max(1, min(neighbours, rows // 2))
+
+
+def _small_ones(features: Tensor, members: list[Tensor], neighbours: int) -> list[Tensor]:
+    """Return ``_mean_distances`` of clusters of at most ``_SMALL`` rows each, computed together."""
+    blocks = features.new_zeros((len(members), _SMALL, features.shape[1]))
+    for block, rows in zip(blocks, members, strict=True):
+        own = features[rows]
+        torch.sub(own, own.mean(dim=0), out=block[: len(rows)])
+    squares = blocks.square().sum(dim=2)
+    with exact_products():
+        products = blocks @ blocks.mT
+    distances = squared_distances(squares[:, :, None], squares[:, None], products)
+    distances.diagonal(dim1=1, dim2=2).fill_(torch.inf)
+    means = []
+    for every, rows in zip(distances, members, strict=True):
+        nearest = _smallest(every[: len(rows), : len(rows)], _count(len(rows), neighbours))
+        means.append(nearest.sqrt_().mean(dim=1) if len(rows) > 1 else features.new_zeros(1))
+    return means
 
 
 def _mean_distances(features: Tensor, count: int) -> Tensor:
     """Return the mean distance of each row to the ``count`` nearest others: (A, D) -> (A,)."""
     rows = len(features)
-    if rows == 1:
-        return features.new_zeros(1)
     centred = padded(features - features.mean(dim=0))  # on this cluster, however far it is from the others
     squares = centred.square().sum(dim=1)[:rows]
     means = torch.empty_like(squares)
