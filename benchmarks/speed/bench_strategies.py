@@ -333,7 +333,7 @@ def main() -> None:
     print(table(lines))
     result = {**facts(device), "threads": options.threads, options.part: lines}
     if options.part == "peers":
-        result["k-means inertia"] = inertias()
+        result["patience"], result["k-means inertia"] = options.patience, inertias()
         print(result["k-means inertia"])
     save(options.out, result)
 

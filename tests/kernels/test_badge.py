@@ -10,6 +10,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from memory import taken
 from reference import badge as literal
 from reference.seeding import sequence_law
 from teeter.kernels.badge import GradientDistance, gradient_errors, seed_gradients
@@ -90,6 +91,12 @@ def test_of_the_rows_the_model_is_sure_of_one_stands_for_all() -> None:
     picks = seed_gradients(logits, features, 30, generator=stream(0, "x")).tolist()
     assert sorted(picks) == list(range(30))
     assert sum(pick >= 10 for pick in picks[:11]) <= 1, "they share the origin, so one stands for all"
+
+
+@pytest.mark.checks("badge", against="the memory of the explicit embedding, of which it takes a small part")
+def test_the_embedding_is_never_built() -> None:
+    logits, features = (part.float() for part in make(2000, classes=200, width=300))
+    assert taken(lambda: seed_gradients(logits, features, 50, generator=stream(0, "x"))) < 2000 * 200 * 300 * 4 / 5
 
 
 @pytest.mark.gpu

@@ -7,10 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from memory import taken
 from reference import fisher as literal
 from teeter.errors import InputError
 from teeter.kernels import fisher
-from teeter.kernels.fisher import bait, fisher_factors, peak_memory
+from teeter.kernels.fisher import Form, bait, fisher_factors, peak_memory
 from teeter.seeds import stream
 
 
@@ -90,6 +91,31 @@ def test_what_does_not_fit_is_refused_before_it_starts(monkeypatch: pytest.Monke
     with pytest.raises(InputError, match=r"80 x 80 matrices\) and 0.0 GB are free: use form='binary'"):
         bait(logits, features, 5, labelled=None)
     assert len(bait(logits, features, 5, labelled=None, form="binary")) == 5
+
+
+@pytest.mark.checks("bait", against="the memory it takes, which is no more than it said")
+@pytest.mark.parametrize(
+    ("rows", "classes", "width", "known", "form"),
+    [
+        (100, 10, 200, 50, "exact"),
+        (20_000, 10, 20, 50, "exact"),
+        (1000, 10, 20, 20_000, "exact"),
+        (10_000, 40, 20, 0, "top"),
+        (20_000, 20, 256, 50, "binary"),
+    ],
+)
+def test_no_more_memory_is_taken_than_was_said(rows: int, classes: int, width: int, known: int, form: Form) -> None:
+    logits, features = make(rows, classes, width)
+    told = make(known, classes, width, 1) if known else None
+    factors = {"exact": classes, "top": 2, "binary": 1}[form]
+    said = peak_memory(rows, width, factors, 1 if form == "binary" else classes, known)
+    peak = taken(lambda: bait(logits, features, 1, labelled=told, form=form))
+    assert said / 4 < peak < 1.05 * said
+
+
+def test_the_top_classes_factors_are_made_alone() -> None:
+    logits, _ = make(2000, 100, 1)
+    assert taken(lambda: fisher_factors(logits, "top", 2)) < 2000 * 100 * 100 * 8 / 4
 
 
 @pytest.mark.gpu

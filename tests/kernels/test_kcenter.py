@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from memory import taken
 from reference import kcenter as literal
 from teeter.arrays import working_memory
 from teeter.kernels import kcenter
@@ -86,6 +87,12 @@ def test_copies_of_centres_and_picks_come_last_the_lowest_first(dtype: torch.dty
 def test_a_pool_of_copies_is_picked_in_order() -> None:
     assert k_center(torch.ones(300, 3), torch.ones(1, 3), 200).tolist() == list(range(200))
     assert k_center(torch.ones(300, 3), torch.ones(0, 3), 200).tolist() == list(range(200))
+
+
+@pytest.mark.checks("coreset", against="the memory of all pairs of rows, of which it takes a small part")
+def test_pairs_of_rows_are_never_all_there() -> None:
+    features, centres = draw(8000, 4, 0).float(), draw(500, 4, 1).float()
+    assert taken(lambda: k_center(features, centres, 500)) < 8000 * 8000 * 4 / 5
 
 
 @pytest.mark.gpu

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from memory import taken
 from reference import probcover as literal
 from teeter.arrays import working_memory
 from teeter.kernels.distances import Cosine
@@ -134,6 +135,17 @@ def test_working_memory_changes_nothing() -> None:
     for memory in (1, 100_000, 1 << 30):
         with working_memory(memory):
             assert cover(features, 0.5, 300, centres=known).tolist() == expected
+
+
+@pytest.mark.checks("probcover", against="the memory of the neighbours kept, beyond which it takes little")
+@pytest.mark.parametrize("radius", [0.01, 0.5, 2.5])
+def test_memory_is_bounded_by_the_neighbours_kept(radius: float) -> None:
+    features = draw(10_000, 3, 0).float()
+    members = int(_Balls(Cosine(features).units, radius).sizes.sum())
+    budget = 40 << 20  # of which lists take up to four fifths; beyond, balls are found each time
+    with working_memory(budget):
+        peak = taken(lambda: cover(features, radius, 20))
+    assert peak < min(6 * members, budget) + (25 << 20)
 
 
 @pytest.mark.gpu

@@ -56,6 +56,7 @@ SIZES = {group: GROUPS.count(group) for group in set(GROUPS)}
 
 
 @pytest.mark.checks("cluster-margin", against="picks worked out by hand")
+@pytest.mark.checks("cluster-margin", against="the mistake of giving one row's features to its whole mini-batch")
 def test_cluster_margin_goes_by_each_row_s_own_features() -> None:
     """An embedding shared by neighbouring rows would mix the groups, whose rows lie between one another."""
     outputs = Outputs(logits=logits_of([k / 100 for k in range(20)]), features=groups_of_rows(GROUPS))

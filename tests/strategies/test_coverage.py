@@ -35,6 +35,7 @@ def select(name: str, features: Tensor, n: int, known: Tensor, **options: object
     return picks
 
 
+@pytest.mark.checks("coreset", against="the mistake of mixing row numbers with positions")
 def test_coreset_does_not_mix_row_numbers_with_positions() -> None:
     """Row numbers far beyond the positions, in no order, and labelled rows that were numbered among them."""
     context = example_context(40)
@@ -73,12 +74,14 @@ def test_no_labelled_rows_are_as_good_as_none_told_of(name: str) -> None:
     assert len(get("coreset")().select(empty, 9)) == 9
 
 
+@pytest.mark.checks("probcover", against="the mistake of returning one row n times where no ball holds a neighbour")
 def test_probcover_does_not_return_one_row_over_and_over() -> None:
     """No ball holds a neighbour: every row covers itself, and each is picked once."""
     rows = teeter.select("probcover", Outputs(features=draw(30, 8, 0)), 30, radius=1e-3)
     assert sorted(rows.tolist()) == list(range(30))
 
 
+@pytest.mark.checks("probcover", against="the mistake of forgetting the rows after the last full block")
 @pytest.mark.parametrize("rows", [192 + 5, 1920 + 7, 2 * 1920 + 1])
 def test_probcover_does_not_forget_the_rows_after_the_last_full_block(rows: int) -> None:
     """The rows of the largest ball are the very last ones; every row is picked in the end."""

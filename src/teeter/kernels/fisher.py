@@ -38,16 +38,18 @@ def fisher_factors(logits: Tensor, form: Form, top: int) -> Tensor:
     if form == "binary":
         best = p.amax(dim=1)
         return (best * (1 - best)).sqrt()[:, None, None]
-    classes = p.shape[1]
-    kept = p.topk(min(top, classes), dim=1).indices if form == "top" else None
-    factors = p.sqrt()[:, :, None] * (torch.eye(classes, dtype=p.dtype, device=p.device) - p[:, None])
-    return factors if kept is None else factors.gather(1, kept[:, :, None].expand(-1, -1, classes))
+    one_hot = torch.eye(p.shape[1], dtype=p.dtype, device=p.device)
+    if form == "exact":
+        return (one_hot - p[:, None]).mul_(p.sqrt()[:, :, None])
+    best, classes = p.topk(min(top, p.shape[1]), dim=1)
+    return (one_hot[classes] - p[:, None]).mul_(best.sqrt()[:, :, None])
 
 
-def peak_memory(rows: int, width: int, factors: int, blocks: int) -> int:
-    """Return about how many bytes ``bait`` takes at its peak."""
+def peak_memory(rows: int, width: int, factors: int, blocks: int, known: int = 0) -> int:
+    """Return how many bytes ``bait`` takes at its peak, a little more rather than less."""
     side = blocks * width
-    return 8 * (4 * side**2 + rows * (3 * blocks**2 + 5 * blocks * factors + 2 * width))
+    per_row = 3 * blocks**2 + 12 * blocks * factors + 4 * width
+    return 8 * (7 * side**2 + rows * per_row + known * (blocks**2 + 3 * blocks * factors + 3 * width))
 
 
 def bait(
@@ -68,16 +70,17 @@ def bait(
     """
     rows, classes, width = len(features), logits.shape[1], features.shape[1]
     blocks, factors = (1, 1) if form == "binary" else (classes, classes if form == "exact" else min(top, classes))
-    _require_memory(peak_memory(rows, width, factors, blocks), blocks * width, features.device, form)
     known = 0 if labelled is None else len(labelled[1])
+    _require_memory(peak_memory(rows, width, factors, blocks, known), blocks * width, features.device, form)
     candidates = _Rows(fisher_factors(logits, form, top), features.double())
     pool_fisher = candidates.fisher()
-    start = regularisation * torch.eye(blocks * width, dtype=torch.float64, device=features.device)
+    start = torch.zeros_like(pool_fisher)
     if labelled is not None and known:
-        told = _Rows(fisher_factors(labelled[0], form, top), labelled[1].double()).fisher()
-        start += told / (known + n)
-        pool_fisher += told
-    state = _State(start, pool_fisher / (rows + known), scale=n / (known + n))
+        start = _Rows(fisher_factors(labelled[0], form, top), labelled[1].double()).fisher()
+        pool_fisher += start
+        start /= known + n
+    start.diagonal().add_(regularisation)
+    state = _State(start, pool_fisher.div_(rows + known), scale=n / (known + n))
     picks = _forward(candidates, state, min(2 * n, rows))
     return picks[_kept(candidates.take(picks), state, n)] if pruned else picks
 
