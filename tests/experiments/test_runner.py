@@ -18,6 +18,7 @@ import pytest
 import torch
 
 from teeter.errors import FileError, InputError, UnknownNameError
+from teeter.experiments import runner
 from teeter.experiments.records import Records, one_writer
 from teeter.experiments.results import Round, Run, by_cells, read_run
 from teeter.experiments.runner import run_setting
@@ -199,6 +200,76 @@ def test_a_failed_cell_is_told_and_the_others_go_on(moody: Any, whole: Run, tmp_
     assert told(again)["random", 0] == told(run)["random", 0]
 
 
+class Killed(BaseException):
+    """Stands for a kill: nothing in the runner catches it."""
+
+
+def killed_before(cell: tuple[str, int], number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the next run die before it records a round of a cell."""
+    append = Records.append
+
+    def dying(self: Records, one: Round, memory: dict[str, Any]) -> None:
+        if (one.strategy, one.repetition, one.number) == (*cell, number):
+            monkeypatch.setattr(Records, "append", append)
+            raise Killed
+        append(self, one, memory)
+
+    monkeypatch.setattr(Records, "append", dying)
+
+
+@pytest.mark.parametrize("round_of_death", [1, 2])
+def test_killed_after_a_cell_failed_the_others_keep_their_company(
+    round_of_death: int, moody: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting = replace(TINY, repetitions=1, strategies=("moody", "random"))
+    unbroken = run_setting(setting, tmp_path / "unbroken", device="cpu")
+    assert set(unbroken.failures) == {("moody", 0)}
+    killed_before(("random", 0), round_of_death, monkeypatch)
+    with pytest.raises(Killed):
+        run_setting(setting, tmp_path / "killed", device="cpu")
+    companies: list[int] = []
+    fit = runner.fit_stack
+
+    def watched(learners: list[Any]) -> Any:
+        companies.append(len(learners))
+        return fit(learners)
+
+    monkeypatch.setattr(runner, "fit_stack", watched)
+    moody.angry = False
+    again = run_setting(setting, tmp_path / "killed", device="cpu")
+    assert companies[: 4 - round_of_death] == [2, 1, 1][round_of_death - 1 :]
+    assert again.finished
+    assert told(again)["random", 0] == told(unbroken)["random", 0]
+
+
+def test_killed_while_failed_cells_are_tried_again_changes_nothing(
+    moody: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting = replace(TINY, validation=60, epochs=10, strategies=("moody", "random"))
+    for name in ("unbroken", "killed"):
+        run_setting(setting, tmp_path / name, device="cpu")
+    moody.angry = False
+    unbroken = run_setting(setting, tmp_path / "unbroken", device="cpu")
+    killed_before(("moody", 1), 2, monkeypatch)
+    with pytest.raises(Killed):
+        run_setting(setting, tmp_path / "killed", device="cpu")
+    again = run_setting(setting, tmp_path / "killed", device="cpu")
+    assert again.finished
+    assert told(again) == told(unbroken)
+    groups = json.loads((tmp_path / "killed" / "run.json").read_text())["groups"]
+    assert groups == [[["moody", 0], ["moody", 1], ["random", 0], ["random", 1]], [["moody", 0], ["moody", 1]]]
+
+
+def test_progress_ends_at_all_there_is_to_do(moody: Any, tmp_path: Path) -> None:
+    for names in (["random", "margin"], ["random"], ["random", "moody"], ["moody"]):
+        steps: list[tuple[int, int]] = []
+        run_setting(
+            TINY, tmp_path, strategies=names, rounds=2, device="cpu", on_step=lambda *step, to=steps: to.append(step)
+        )
+        assert steps[-1][0] == steps[-1][1]
+        assert all(done <= all_of_them for done, all_of_them in steps)
+
+
 def test_a_second_process_is_refused(tmp_path: Path) -> None:
     with one_writer(tmp_path), pytest.raises(InputError, match="Another process is running"):
         run_setting(TINY, tmp_path, device="cpu")
@@ -246,6 +317,40 @@ def test_a_damaged_line_in_the_middle_is_told(tmp_path: Path) -> None:
     path.write_text("{}\n" + path.read_text())
     with pytest.raises(FileError, match="is damaged: a line of it is not a round"):
         run_setting(TINY, tmp_path, strategies=["random"], device="cpu")
+
+
+def test_damaged_facts_rounds_and_failures_are_told(tmp_path: Path) -> None:
+    run_setting(TINY, tmp_path, strategies=["random"], rounds=2, device="cpu")
+    cell, failures = tmp_path / "cells" / "random-0.jsonl", tmp_path / "failures.jsonl"
+    lines = cell.read_text()
+    cell.write_text("".join(lines.splitlines(keepends=True)[::2]))
+    with pytest.raises(FileError, match="is damaged: its rounds are not 0, 1, 2"):
+        read_run(tmp_path)
+    cell.write_text(lines)
+    for damaged in ("{}", "[]", "3", "not JSON"):
+        failures.write_text(damaged + "\n")
+        with pytest.raises(FileError, match="is damaged: a line of it is not a failure"):
+            run_setting(TINY, tmp_path, strategies=["random"], device="cpu")
+    failures.unlink()
+    facts = json.loads((tmp_path / "run.json").read_text())
+    for damage in ({"setting": {"name": "x"}}, {"setting": 3}, {"groups": None}, {"groups": [3]}, {"rounds": "two"}):
+        (tmp_path / "run.json").write_text(json.dumps({**facts, **damage}))
+        for read in (read_run, lambda folder: run_setting(TINY, folder, strategies=["random"], device="cpu")):
+            with pytest.raises(FileError, match="is damaged, or something else than a run"):
+                read(tmp_path)
+    for missing in ("setting", "strategies", "repetitions", "rounds", "groups"):
+        (tmp_path / "run.json").write_text(json.dumps({name: facts[name] for name in facts if name != missing}))
+        with pytest.raises(FileError, match="is damaged, or something else than a run"):
+            read_run(tmp_path)
+
+
+def test_lines_that_end_as_on_windows_are_kept(tmp_path: Path) -> None:
+    run_setting(TINY, tmp_path, strategies=["random"], repetitions=1, rounds=1, device="cpu")
+    path = tmp_path / "cells" / "random-0.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    before = path.read_bytes()
+    assert len(Records(tmp_path).rounds(("random", 0))) == 2
+    assert path.read_bytes() == before
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="limits need a system that has them")

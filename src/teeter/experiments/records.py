@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from teeter.experiments.results import (
     Round,
     line_of,
     read_facts,
+    read_failures,
     read_rounds,
     whole_lines,
 )
@@ -53,7 +54,7 @@ class Records:
         path = self._path(cell)
         rounds = read_rounds(path)
         with _saying(path):
-            size = sum(len(line.encode()) + 1 for line in whole_lines(path))
+            size = sum(map(len, whole_lines(path)))
             if path.exists() and path.stat().st_size > size:
                 os.truncate(path, size)
         return rounds
@@ -76,15 +77,15 @@ class Records:
         header, tensors = read_state(path)
         return together(header["memory"], tensors, "")
 
-    def fail(self, cell: Cell, number: int, error: str, trace: str) -> None:
-        """Record why a cell could not go on at a round."""
-        told = {"strategy": cell[0], "repetition": cell[1], "round": number, "error": error, "trace": trace}
-        _append(self.folder / FAILURES, json.dumps(told) + "\n")
+    def fail(self, cell: Cell, number: int, group: int, error: str, trace: str) -> None:
+        """Record why a cell of a group could not go on at a round."""
+        told = {"strategy": cell[0], "repetition": cell[1], "round": number, "group": group}
+        _append(self.folder / FAILURES, json.dumps({**told, "error": error, "trace": trace}) + "\n")
 
-    def failed_at(self) -> dict[Cell, int]:
-        """Return the round at which cells failed, by cell."""
-        told = [json.loads(line) for line in whole_lines(self.folder / FAILURES)]
-        return {(one["strategy"], one["repetition"]): one["round"] for one in told}
+    def failed_in(self, group: int, cells: Collection[Cell]) -> dict[Cell, int]:
+        """Return the rounds at which cells of a group failed in it."""
+        found = [one for one in read_failures(self.folder) if one.group == group and one.cell in cells]
+        return {one.cell: one.round for one in found}
 
     def _path(self, cell: Cell) -> Path:
         return self.folder / CELLS / f"{_file_name(cell)}.jsonl"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from teeter.errors import FileError
+from teeter.errors import FileError, InputError, UnknownNameError
 from teeter.experiments.settings import Setting
 
 __all__ = ["CELLS", "FACTS", "FAILURES", "KINDS", "Cell", "Curves", "Round", "Run", "read_run"]
@@ -50,6 +50,16 @@ class Round:
     """The accuracy on the validation rows, where there are any."""
     vote: float | None = None
     """The accuracy of an ensemble's vote."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a cell could not go on at a round, in the company of a group."""
+
+    cell: Cell
+    round: int
+    group: int
+    error: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +135,7 @@ def read_run(folder: Path) -> Run:
     last = facts["rounds"]
     done = {cell for cell, some in by_cells(rounds).items() if some[-1].number >= last}
     wanted = {(name, r) for name in facts["strategies"] for r in range(facts["repetitions"])}
-    failures = {cell: told for cell, told in read_failures(folder).items() if cell not in done}
+    failures = {one.cell: one.error for one in read_failures(folder) if one.cell not in done}
     return Run(
         folder=folder,
         setting=setting,
@@ -147,35 +157,48 @@ def read_facts(folder: Path) -> dict[str, Any] | None:
     try:
         facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         newer = facts["format"] > FORMAT
+        if not newer:
+            _require_whole(facts)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise FileError(f"Cannot read {path}: {error.strerror}.") from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError, InputError, UnknownNameError):
         raise FileError(f"{path} is damaged, or something else than a run of teeter.") from None
     if newer:
         raise FileError(f"{path} was written by a newer teeter (format {facts['format']}): update to read it.")
     return facts
 
 
+def _require_whole(facts: dict[str, Any]) -> None:
+    """Raise whatever it may be if something is missing or is not of its kind."""
+    Setting(**facts["setting"])
+    cells = [(str(name), int(repetition)) for group in facts["groups"] for name, repetition in group]
+    named = {*facts["strategies"]} >= {name for name, _ in cells}
+    if not (named and isinstance(facts["repetitions"], int) and isinstance(facts["rounds"], int)):
+        raise ValueError("these are not the facts of a run")
+
+
 def read_rounds(path: Path) -> list[Round]:
     """Return the rounds of a cell's file; what a crash left of a last line is passed over."""
-    return [round_of(line, path) for line in whole_lines(path)]
+    rounds = [_round_of(line, path) for line in whole_lines(path)]
+    if [one.number for one in rounds] != list(range(len(rounds))):
+        raise FileError(f"{path} is damaged: its rounds are not 0, 1, 2 and so on.")
+    return rounds
 
 
-def whole_lines(path: Path) -> list[str]:
-    """Return the lines of a file that end."""
+def whole_lines(path: Path) -> list[bytes]:
+    """Return the lines of a file that end, with their ends."""
     try:
         text = path.read_bytes()
     except FileNotFoundError:
         return []
     except OSError as error:
         raise FileError(f"Cannot read {path}: {error.strerror}.") from None
-    return text[: text.rfind(b"\n") + 1].decode("utf-8", errors="replace").splitlines()
+    return [line for line in text.splitlines(keepends=True) if line.endswith(b"\n")]
 
 
-def round_of(line: str, path: Path) -> Round:
-    """Return the round that a line tells."""
+def _round_of(line: bytes, path: Path) -> Round:
     try:
         told = json.loads(line)
         return Round(**{**told, "picks": tuple(told["picks"])})
@@ -183,10 +206,17 @@ def round_of(line: str, path: Path) -> Round:
         raise FileError(f"{path} is damaged: a line of it is not a round.") from None
 
 
-def read_failures(folder: Path) -> dict[Cell, str]:
-    """Return why cells failed, by cell."""
-    told = [json.loads(line) for line in whole_lines(folder / FAILURES)]
-    return {(one["strategy"], one["repetition"]): one["error"] for one in told}
+def read_failures(folder: Path) -> list[Failure]:
+    """Return the failures of cells, the latest last."""
+    path = folder / FAILURES
+    try:
+        told = [json.loads(line) for line in whole_lines(path)]
+        return [
+            Failure((one["strategy"], one["repetition"]), one["round"], one.get("group", 0), one["error"])
+            for one in told
+        ]
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise FileError(f"{path} is damaged: a line of it is not a failure.") from None
 
 
 def line_of(one: Round) -> str:

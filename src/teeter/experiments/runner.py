@@ -84,11 +84,10 @@ def run_setting(
     oracle.require_enough(wanted.rounds)
     with one_writer(out):
         records = Records(out)
-        groups = _groups(records, wanted, where)
-        whole = len(groups.cells) * (wanted.rounds + 1)
-        counter = _Counter(on_step, whole)
-        for group in groups.lists:
-            _Group(group, wanted, oracle, records, counter).run()
+        plans = _plans(records, wanted, where)
+        counter = _Counter(on_step, sum(len(plan.alive) for plan in plans) * (wanted.rounds + 1))
+        for plan in plans:
+            _Group(plan, wanted, oracle, records, counter).run()
     return read_run(out)
 
 
@@ -105,9 +104,16 @@ class _Wanted:
 
 
 @dataclass(frozen=True)
-class _Groups:
+class _Plan:
+    """A group as it was written down: its number, its cells, and the rounds at which some of them failed in it."""
+
+    group: int
     cells: list[Cell]
-    lists: list[list[Cell]]
+    failed: dict[Cell, int]
+
+    @property
+    def alive(self) -> list[Cell]:
+        return [cell for cell in self.cells if cell not in self.failed]
 
 
 class _Counter:
@@ -119,34 +125,39 @@ class _Counter:
         self.tell(self.done, self.whole)
 
 
-def _groups(records: Records, wanted: _Wanted, device: torch.device) -> _Groups:
-    """Return the cells to run by group, as written down: new ones are a group of their own, failed ones another."""
+def _plans(records: Records, wanted: _Wanted, device: torch.device) -> list[_Plan]:
+    """Return the groups to run and write them down: new cells are one of their own, failed ones to try again too."""
     facts = records.facts()
     setting = plain_setting(replace(wanted.setting, strategies=(), repetitions=1))
     known: list[list[Cell]] = []
     if facts is not None:
         _require_same(facts["setting"], setting, records.folder)
         known = [[(name, r) for name, r in group] for group in facts["groups"]]
-    seen = {cell for group in known for cell in group}
-    new = [cell for cell in wanted.cells if cell not in seen]
-    if new:
-        known += [new] if wanted.setting.network in _STACKED else [[cell] for cell in new]
-    failed = set(records.failed_at())
-    again = [cell for cell in wanted.cells if cell in failed]
-    before = facts or {"strategies": [], "repetitions": 0, "rounds": 0}
+    plans = [_Plan(k, cells, records.failed_in(k, cells)) for k, cells in enumerate(known)]
+    left = {cell for plan in plans for cell in plan.alive}
+    left |= {cell for cells in known for cell in cells if len(records.rounds(cell)) > wanted.rounds}
+    for cells in _new_groups([cell for cell in wanted.cells if cell not in left], known, wanted.setting.network):
+        plans.append(_Plan(len(plans), cells, {}))
+    before = facts or {"strategies": [], "repetitions": 0, "rounds": 0, **_facts(device)}
     records.write_facts(
         {
             "setting": setting,
             "strategies": list(dict.fromkeys([*before["strategies"], *wanted.strategies])),
             "repetitions": max(before["repetitions"], wanted.repetitions),
             "rounds": max(before["rounds"], wanted.rounds),
-            "groups": known,
-            **{name: value for name, value in (facts or {}).items() if name in _facts(device)},
-            **({} if facts else _facts(device)),
+            "groups": [plan.cells for plan in plans],
+            **{name: before[name] for name in _facts(device) if name in before},
         }
     )
-    lists = [[cell for cell in group if cell not in failed] for group in known]
-    return _Groups(wanted.cells, [group for group in [*lists, again] if set(group) & set(wanted.cells)])
+    return [plan for plan in plans if set(plan.alive) & set(wanted.cells)]
+
+
+def _new_groups(cells: list[Cell], known: list[list[Cell]], network: str) -> list[list[Cell]]:
+    if network not in _STACKED:
+        return [[cell] for cell in cells]
+    seen = {cell for group in known for cell in group}
+    again, new = [cell for cell in cells if cell in seen], [cell for cell in cells if cell not in seen]
+    return [group for group in (new, again) if group]
 
 
 def _require_same(before: dict[str, Any], now: Any, folder: Path) -> None:
@@ -248,14 +259,14 @@ def network_of(name: str, inputs: Any, classes: int, seed: int) -> torch.nn.Modu
 class _Group:
     """Cells that go from round to round together, so that their networks train together."""
 
-    def __init__(
-        self, cells: Sequence[Cell], wanted: _Wanted, oracle: _Oracle, records: Records, counter: _Counter
-    ) -> None:
-        self.wanted, self.oracle, self.records, self.counter = wanted, oracle, records, counter
-        self.done = {cell: records.rounds(cell) for cell in cells}
-        counter.add(sum(min(len(rounds), wanted.rounds + 1) for rounds in self.done.values()))
-        self.first = min(len(rounds) for rounds in self.done.values())
-        self.live = {cell: self._resumed(cell) for cell in cells} if self.first <= wanted.rounds else {}
+    def __init__(self, plan: _Plan, wanted: _Wanted, oracle: _Oracle, records: Records, counter: _Counter) -> None:
+        self.plan, self.wanted, self.oracle, self.records, self.counter = plan, wanted, oracle, records, counter
+        self.done = {cell: records.rounds(cell)[: plan.failed.get(cell)] for cell in plan.cells}
+        counter.add(sum(min(len(self.done[cell]), wanted.rounds + 1) for cell in plan.alive))
+        self.first = min(len(self.done[cell]) for cell in plan.alive)
+        # A cell that failed trains once more in the rounds that it trained in, so that the others find the same.
+        company = [cell for cell in plan.cells if plan.failed.get(cell, wanted.rounds) >= self.first]
+        self.live = {cell: self._resumed(cell) for cell in company} if self.first <= wanted.rounds else {}
 
     def _resumed(self, cell: Cell) -> Learner:
         """Return a cell's learner as it was before the first round that some cell of the group still has to do."""
@@ -271,10 +282,14 @@ class _Group:
             if not self.live:
                 return
             cells = list(self.live)
-            for k, error in fit_stack([self.live[cell] for cell in cells]).items():
-                self._fail(cells[k], number, error)
-            for cell in list(self.live):
-                self._finish(cell, number)
+            errors = fit_stack([self.live[cell] for cell in cells])
+            for k, cell in enumerate(cells):
+                if self.plan.failed.get(cell) == number:
+                    del self.live[cell]
+                elif k in errors:
+                    self._fail(cell, number, errors[k])
+                else:
+                    self._finish(cell, number)
 
     def _finish(self, cell: Cell, number: int) -> None:
         """Evaluate, ask and record, if that is not done yet; then tell the labels asked for."""
@@ -318,6 +333,6 @@ class _Group:
     def _fail(self, cell: Cell, number: int, error: Exception) -> None:
         sentence = str(error) if isinstance(error, TeeterError) else f"{type(error).__name__}: {error}"
         logger.warning("%s, repetition %d, failed in round %d: %s", *cell, number, sentence)
-        self.records.fail(cell, number, sentence, "".join(traceback.format_exception(error)))
+        self.records.fail(cell, number, self.plan.group, sentence, "".join(traceback.format_exception(error)))
         self.counter.add(self.wanted.rounds + 1 - number)
         del self.live[cell]
