@@ -57,6 +57,19 @@ def test_distances_are_those_of_the_embedding(dtype: torch.dtype) -> None:
     np.testing.assert_allclose(distance.nearest(picks)[rows], expected.min(axis=1), atol=tolerance)
 
 
+def test_rows_that_hardly_differ_keep_their_distances() -> None:
+    """In single precision products cancel: what is left comes from the differences."""
+    logits, features = (
+        torch.cat([part, part + 3e-4 * other]) for part, other in zip(make(30), make(30, seed=1), strict=True)
+    )
+    errors, features = gradient_errors(logits), features.float()
+    embedded = torch.from_numpy(literal.embeddings(logits.numpy(), features.double().numpy()))
+    expected = (embedded[:30] - embedded[30:]).norm(dim=1)
+    distance = GradientDistance(errors.float(), features)
+    between = distance.between(torch.arange(30), torch.arange(30, 60)).diagonal()
+    np.testing.assert_allclose(between, expected, rtol=0.01)
+
+
 @pytest.mark.checks("badge", against="the exact law of k-means++ on the explicit embedding (chi-squared)")
 def test_follows_the_law_of_k_means_plus_plus_on_the_embedding() -> None:
     logits, features = make(5, seed=4)
