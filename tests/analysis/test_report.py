@@ -126,7 +126,8 @@ def test_several_runs_are_set_side_by_side(tmp_path: Path) -> None:
     ]
     report = write_report(runs, tmp_path)
     text = text_of(report)
-    assert "Over 3 runs, " in report.findings[0]
+    assert re.match(r"Over 3 runs, margin stays .* is 9\.64 of 10; next comes LDM-S with 9\.56\.$", report.findings[0])
+    assert re.match(r"Beaten least by the others: .* \(mean penalty .*\); next comes \S+ \(", report.findings[1])
     assert any(sentence.startswith("LDM-S is more accurate than Random in 3 of 3 runs") for sentence in report.findings)
     assert any(re.search(r"saved labels in \d of 3 runs: \d+ %", sentence) for sentence in report.findings)
     assert any(sentence.startswith("Against the paper, in 2 runs, its gain") for sentence in report.findings)
@@ -145,6 +146,21 @@ def test_two_runs_of_one_setting_keep_apart(tmp_path: Path) -> None:
     runs = [fake_run(small(seed=k), folder=Path(folder)) for k, folder in enumerate(("a", "b", "x/b"))]
     report = write_report(runs, tmp_path)
     assert {"openml-6-a-deltas", "openml-6-b-deltas", "openml-6-b-2-deltas"} <= set(report.tables)
+
+
+def test_runs_whose_names_look_alike_keep_their_files_apart(tmp_path: Path) -> None:
+    runs = [fake_run(small(seed=seed), name=name, paper=None) for seed, name in enumerate(("a b", "a/b", "a-b-2", "?"))]
+    report = write_report(runs, tmp_path)
+    assert len(set(report.files)) == len(report.files)
+    assert all(path.is_file() and tmp_path in path.parents for path in report.files)
+    assert len({report.tables[f"{prefix}-deltas"][0]["accuracy_percent"] for prefix in ("a-b", "a-b-2", "run")}) == 3
+
+
+def test_a_run_of_fewer_rounds_is_not_timed_against_the_paper(tmp_path: Path) -> None:
+    whole, begun = (write_report([fake_run(small(rounds=rounds))], tmp_path / str(rounds)) for rounds in (20, 5))
+    assert whole.tables["runtime"][0]["paper_minutes"] is not None
+    assert begun.tables["runtime"][0]["paper_minutes"] is None
+    assert "The paper's minutes" not in text_of(begun)
 
 
 def test_one_repetition_has_no_spread_and_no_test(tmp_path: Path) -> None:

@@ -100,8 +100,10 @@ class Compared:
 
     @cached_property
     def paper_minutes(self) -> dict[str, float]:
-        """The paper's minutes a run."""
-        return paper.minutes(self.run.setting.paper) if self.run.setting.paper else {}
+        """The paper's minutes a run, where ours has as many rounds."""
+        if not self.run.setting.paper or not len(self.labelled) or self.labelled[-1] < _last_labels(self.run):
+            return {}
+        return paper.minutes(self.run.setting.paper)
 
     @cached_property
     def agreement(self) -> Agreement | None:
@@ -179,6 +181,11 @@ def _notes_on_run(run: Run) -> Iterator[str]:
         yield f"Failed before the end: {'; '.join(told[:4])}{more}."
 
 
+def _last_labels(run: Run) -> int:
+    """Return how many labels there are at the end of a setting."""
+    return run.setting.initial + run.setting.query * run.setting.rounds
+
+
 def _notes_on_gaps(run: Run, curves: Curves) -> Iterator[str]:
     absent = [name for name in run.strategies if name not in curves.accuracy]
     if absent:
@@ -189,7 +196,7 @@ def _notes_on_gaps(run: Run, curves: Curves) -> Iterator[str]:
             f"Some runs go on to {last:,} labels; compared are the rounds that all strategies have, "
             f"up to {curves.labelled[-1]:,.0f}."
         )
-    end = run.setting.initial + run.setting.query * run.setting.rounds
+    end = _last_labels(run)
     if run.setting.paper and len(curves.labelled) and curves.labelled[-1] < end:
         yield (
             f"The paper's runs go on to {end:,} labels, and its gains are means over all rounds: "

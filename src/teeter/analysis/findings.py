@@ -99,17 +99,20 @@ def found_across(runs: Sequence[Compared], datasets: Sequence[dict[str, Array]])
     if len(datasets) < 2 or len(datasets[0]) < 2:
         return ()
     areas = {name: profile.area() for name, profile in performance_profile(datasets).items()}
-    best = max(areas, key=lambda name: areas[name])
+    best, following, *_ = sorted(areas, key=lambda name: -areas[name])
     said = [
-        f"Over {len(datasets)} runs, {spoken(best)} stays closest to the best accuracy: "
-        f"the area under its performance profile is {areas[best]:.2f} of 10."
+        f"Over {len(datasets)} runs, {spoken(best)} stays closest to the best accuracy: the area under its performance "
+        f"profile is {areas[best]:.2f} of 10; next comes {spoken(following)} with {areas[following]:.2f}."
     ]
     if all(one.repetitions > 1 for one in runs):
         penalties = penalty_matrix(datasets)
         means = dict(zip(penalties.strategies, penalties.column_means.tolist(), strict=True))
         least = [name for name in means if means[name] == min(means.values())]
+        others = [name for name in means if name not in least]
+        then = min(others, key=lambda name: means[name], default=None)
+        after = "" if then is None else f"; next comes {spoken(then)} ({means[then]:.2f})"
         said.append(
-            f"Beaten least by the others: {', '.join(map(spoken, least))} (mean penalty {means[least[0]]:.2f})."
+            f"Beaten least by the others: {', '.join(map(spoken, least))} (mean penalty {means[least[0]]:.2f}){after}."
         )
     return (*said, *_first_in_all(runs), *_paper_in_all(runs))
 

@@ -41,14 +41,14 @@ def write_report(runs: Sequence[Run], out: Path) -> Report:
     if not runs:
         raise InputError("There is nothing to report: give one run or more.")
     compared = [compare(run, name) for run, name in zip(runs, _names(runs), strict=True)]
+    prefixes = _prefixes([one.name for one in compared])
     desk = Desk(out)
     parts = []
     findings, notes = _findings(compared)
     parts.append(found(findings, notes))
     if len(compared) > 1:
         parts += sections_across(compared, desk)
-    for one in compared:
-        prefix = "" if len(compared) == 1 else f"{_slug(one.name)}-"
+    for one, prefix in zip(compared, prefixes, strict=True):
         parts += sections_of(one, desk, prefix)
         if len(compared) == 1:
             parts += sections_across(compared, desk)
@@ -135,5 +135,17 @@ def _names(runs: Sequence[Run]) -> list[str]:
     return names
 
 
-def _slug(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-")
+def _prefixes(names: Sequence[str]) -> list[str]:
+    """Return what the files of each run begin with, all different; nothing where there is one run."""
+    if len(names) == 1:
+        return [""]
+    found: list[str] = []
+    for name in names:
+        slug = re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.") or "run"
+        number = next(k for k in range(1, len(names) + 1) if _prefix(slug, k) not in found)
+        found.append(_prefix(slug, number))
+    return found
+
+
+def _prefix(slug: str, number: int) -> str:
+    return f"{slug}-" if number == 1 else f"{slug}-{number}-"
