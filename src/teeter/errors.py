@@ -7,6 +7,7 @@ TeeterError
 │   └── FileError            a file cannot be read, or does not hold what is needed
 ├── StrategyError            a strategy broke its contract (also a RuntimeError)
 ├── TrainingError            a model cannot be trained so (also a RuntimeError)
+├── StoreError               a campaign's database cannot be used so (also a RuntimeError)
 └── MissingExtraError        an optional library is not installed (also an ImportError)
 """
 
@@ -17,6 +18,7 @@ __all__ = [
     "InputError",
     "MissingExtraError",
     "MissingOutputError",
+    "StoreError",
     "StrategyError",
     "TeeterError",
     "TrainingError",
@@ -50,6 +52,10 @@ class StrategyError(TeeterError, RuntimeError):
 
 class TrainingError(TeeterError, RuntimeError):
     """A model cannot be trained so."""
+
+
+class StoreError(TeeterError, RuntimeError):
+    """A campaign's database cannot be used so."""
 
 
 class MissingExtraError(TeeterError, ImportError):

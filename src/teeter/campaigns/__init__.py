@@ -1,0 +1,1 @@
+"""A person, a pool of things without labels, and labels that are never lost."""

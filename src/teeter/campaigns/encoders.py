@@ -1,0 +1,117 @@
+"""Features that need no download: TF-IDF reduced by a singular value decomposition, and small features of images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from teeter.campaigns.items import LONGEST_TEXT, inside
+from teeter.errors import FileError, InputError, MissingExtraError
+
+__all__ = ["Encoder", "encode_images", "encode_texts", "encoder_named"]
+
+Vectors = npt.NDArray[np.float32]
+Encoder = Callable[[Sequence[str]], Any]
+"""Gives (N, D) numbers for N texts, or for the paths of N images."""
+
+WIDTH = 256
+_VOCABULARY = 50_000
+_SIDE = 16
+_BINS = 8
+
+
+def encode_texts(texts: Sequence[str]) -> Vectors:
+    """Return features of texts: words and pairs of them, and letters in threes to fives, reduced together: (N, D)."""
+    from scipy.sparse import hstack
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    cut = [text[:LONGEST_TEXT] for text in texts]
+    # A text of one word or sign still says something by its letters.
+    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, max_features=_VOCABULARY, token_pattern=r"(?u)\S+")
+    letters = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5), sublinear_tf=True, max_features=_VOCABULARY)
+    try:
+        counted = hstack([words.fit_transform(cut), letters.fit_transform(cut)]).tocsr()
+    except ValueError:
+        raise InputError("The texts have no words to tell them apart by.") from None
+    return _reduced(counted)
+
+
+def _reduced(matrix: Any) -> Vectors:
+    """Return the first principal directions of rows, each row of length 1: (N, V) -> (N, D)."""
+    from sklearn.decomposition import TruncatedSVD
+
+    width = min(WIDTH, *(size - 1 for size in matrix.shape))
+    if width < 2:
+        dense = np.asarray(matrix.todense() if hasattr(matrix, "todense") else matrix, dtype=np.float32)
+        return dense[:, :WIDTH]
+    found = TruncatedSVD(width, random_state=0).fit_transform(matrix)
+    lengths = np.linalg.norm(found, axis=1, keepdims=True)
+    return np.asarray(found / np.where(lengths > 0, lengths, 1), dtype=np.float32)
+
+
+def encode_images(paths: Sequence[str], folder: Path) -> Vectors:
+    """Return features of images: small pixels, colours and edges, reduced to principal components: (N, D)."""
+    from sklearn.decomposition import PCA
+
+    raw = np.stack(list(_looked_at(paths, folder)))
+    scaled = (raw - raw.mean(axis=0)) / (raw.std(axis=0) + 1e-6)
+    width = min(WIDTH, len(scaled) - 1, scaled.shape[1])
+    if width < 2:
+        return np.asarray(scaled, dtype=np.float32)
+    return np.asarray(
+        PCA(width, whiten=False, random_state=0, svd_solver="randomized").fit_transform(scaled), np.float32
+    )
+
+
+def _looked_at(paths: Sequence[str], folder: Path) -> Iterator[npt.NDArray[np.float64]]:
+    try:
+        from PIL import Image, UnidentifiedImageError
+    except ImportError:
+        raise MissingExtraError("Reading images needs Pillow: pip install 'teeter[images]'.") from None
+    for path in paths:
+        try:
+            with Image.open(inside(path, folder)) as image:
+                pixels = np.asarray(image.convert("RGB").resize((4 * _SIDE, 4 * _SIDE)), dtype=np.float64) / 255
+        except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError):
+            raise FileError(f"{path} is not an image that can be read: take it out, or mend it.") from None
+        yield np.concatenate([_small(pixels), _colours(pixels), _edges(pixels)])
+
+
+def _small(pixels: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    small: npt.NDArray[np.float64] = pixels.reshape(_SIDE, 4, _SIDE, 4, 3).mean(axis=(1, 3)).ravel()
+    return small
+
+
+def _colours(pixels: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    counts = [np.histogram(pixels[..., channel], bins=_BINS, range=(0, 1))[0] for channel in range(3)]
+    return np.sqrt(np.concatenate(counts) / pixels[..., 0].size)
+
+
+def _edges(pixels: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return how strong edges of each direction are in each of 4 x 4 parts of an image."""
+    down, right = np.gradient(pixels.mean(axis=2))
+    strength, angle = np.hypot(down, right), np.arctan2(down, right) % np.pi
+    direction = np.minimum((angle / np.pi * _BINS).astype(int), _BINS - 1)
+    parts = np.zeros((4, 4, _BINS))
+    rows, columns = np.indices(strength.shape) // _SIDE
+    np.add.at(parts, (rows, columns, direction), strength)
+    lengths: npt.NDArray[np.float64] = np.sqrt(parts.ravel())
+    return lengths
+
+
+def encoder_named(name: str) -> Encoder:
+    """Return a sentence-transformers encoder by the name of its model, or by its folder."""
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError:
+        raise MissingExtraError("This encoder needs sentence-transformers: pip install 'teeter[hf]'.") from None
+    model = SentenceTransformer(name)
+
+    def encode(texts: Sequence[str]) -> Any:
+        return model.encode(list(texts), normalize_embeddings=True, show_progress_bar=False)
+
+    return encode

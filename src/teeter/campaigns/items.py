@@ -1,0 +1,130 @@
+"""Things to label: a text, an image in a folder, or a vector of features, each with an id that people know it by."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from teeter.errors import FileError, InputError
+
+__all__ = ["IMAGES", "KINDS", "Item", "image_items", "items_of", "vector_items"]
+
+KINDS = ("text", "image", "features")
+IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+LONGEST_TEXT = 1_000_000
+"""Characters; longer texts are cut where they are encoded, never where they are kept."""
+
+Vector = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Item:
+    """One thing to label."""
+
+    key: str
+    kind: str
+    content: str | None
+    """The text; or the path of the image inside the campaign's folder."""
+    digest: str
+    features: Vector | None = None
+    label: str | None = None
+    """What it is, where that is known already."""
+
+
+def items_of(given: Iterable[Any], kind: str, folder: Path | None = None) -> list[Item]:
+    """Return items from what people have: texts or paths alone, pairs with an id, dictionaries, or items.
+
+    A dictionary has ``text`` (or ``image``) and may have ``id``, ``label`` and ``features``.
+    """
+    return [_item(one, kind, folder) for one in given]
+
+
+def _item(one: Any, kind: str, folder: Path | None) -> Item:
+    if isinstance(one, Item):
+        return one
+    if isinstance(one, str | Path):
+        one = {kind: str(one)}
+    elif isinstance(one, tuple) and len(one) == 2:
+        one = {"id": one[0], kind: one[1]}
+    if not isinstance(one, Mapping):
+        raise InputError(
+            f"Cannot make an item of a {type(one).__name__}: give a {kind}, an (id, {kind}) pair or a dict."
+        )
+    vector = None if one.get("features") is None else checked_vector(one["features"])
+    if kind == "features":
+        if vector is None:
+            raise InputError("An item has no features, and this campaign shows nothing else.")
+        return _made(one, kind, None, vector, vector.tobytes())
+    content = one.get(kind)
+    if not isinstance(content, str) or not content.strip():
+        raise InputError(f"An item has no {kind}: {_shortly(one)}.")
+    if kind == "text":
+        return _made(one, kind, content, vector, content.encode("utf-8", errors="surrogatepass"))
+    path = inside(content, folder)
+    return _made({"id": content, **one}, kind, content, vector, path.read_bytes())
+
+
+def _made(one: Mapping[str, Any], kind: str, content: str | None, vector: Vector | None, data: bytes) -> Item:
+    digest = hashlib.blake2b(data, digest_size=16).hexdigest()
+    key = one.get("id")
+    label = one.get("label")
+    return Item(
+        key=digest[:12] if key is None or str(key) == "" else str(key),
+        kind=kind,
+        content=content,
+        digest=digest,
+        features=vector,
+        label=None if label is None or str(label).strip() == "" else str(label).strip(),
+    )
+
+
+def _shortly(one: Mapping[str, Any]) -> str:
+    shown = str(dict(one))
+    return shown if len(shown) <= 80 else shown[:77] + "…"
+
+
+def inside(path: str, folder: Path | None) -> Path:
+    """Return the file at a path inside the folder; a path that leads out of it is refused."""
+    if folder is None:
+        raise InputError("Images need the folder they are in.")
+    root = folder.resolve()
+    found = (root / path).resolve()
+    if root != found and root not in found.parents:
+        raise FileError(f"{path} leads out of the campaign's folder {folder}: only files inside it are read.")
+    if not found.is_file():
+        raise FileError(f"There is no file {found}.")
+    return found
+
+
+def image_items(folder: Path) -> Iterator[Item]:
+    """Yield the images of a folder and of those inside it, called by their paths in it."""
+    if not folder.is_dir():
+        raise FileError(f"{folder} is not a folder of images.")
+    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGES and path.is_file())
+    if not paths:
+        raise FileError(f"{folder} has no images: files ending in {', '.join(IMAGES)}.")
+    for path in paths:
+        yield _item({"image": path.relative_to(folder).as_posix()}, "image", folder)
+
+
+def vector_items(keys: Iterable[Any], features: Any) -> Iterator[Item]:
+    """Yield items that are a vector each: ids (N,), features (N, D)."""
+    for key, vector in zip(keys, np.asarray(features), strict=True):
+        yield _item({"id": key, "features": vector}, "features", None)
+
+
+def checked_vector(values: Any) -> Vector:
+    """Return a vector of finite float32 numbers."""
+    try:
+        vector = np.ascontiguousarray(values, dtype=np.float32)
+    except (TypeError, ValueError):
+        raise InputError("An item's features are not numbers.") from None
+    if vector.ndim != 1 or len(vector) == 0 or not np.isfinite(vector).all():
+        raise InputError(f"An item's features must be a list of finite numbers, and are of shape {vector.shape}.")
+    return vector

@@ -1,0 +1,43 @@
+"""Numbered changes of the database, each made once and recorded by its name; older files are brought up in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlalchemy import Column, Connection, MetaData, Table, Text, inspect, select, text
+
+from teeter.campaigns import tables
+from teeter.errors import StoreError
+
+__all__ = ["MIGRATIONS", "bring_up"]
+
+_done = Table("migrations", MetaData(), Column("name", Text, primary_key=True), Column("made", Text, nullable=False))
+
+
+def _0001_tables(connection: Connection) -> None:
+    tables.metadata.create_all(connection)
+
+
+MIGRATIONS: tuple[tuple[str, Callable[[Connection], None]], ...] = (("0001_tables", _0001_tables),)
+
+
+def bring_up(connection: Connection, now: str) -> list[str]:
+    """Make the changes that a database lacks, and return their names; one from the future is refused."""
+    _done.create(connection, checkfirst=True)
+    made = set(connection.scalars(select(_done.c.name)))
+    unknown = sorted(made - {name for name, _ in MIGRATIONS})
+    if unknown:
+        raise StoreError(f"This campaign was written by a newer teeter ({unknown[-1]}): update teeter to open it.")
+    missing = [(name, change) for name, change in MIGRATIONS if name not in made]
+    for name, change in missing:
+        change(connection)
+        connection.execute(_done.insert().values(name=name, made=now))
+    return [name for name, _ in missing]
+
+
+def is_up_to_date(connection: Connection) -> bool:
+    """Tell without writing whether there is nothing to bring up."""
+    if not inspect(connection).has_table("migrations"):
+        return False
+    made = set(connection.scalars(text("select name from migrations")))
+    return made == {name for name, _ in MIGRATIONS}

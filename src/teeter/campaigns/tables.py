@@ -1,0 +1,120 @@
+"""The tables of a campaign's database, as they are today; migrations lead here from every older version."""
+
+from __future__ import annotations
+
+from sqlalchemy import Boolean, Column, ForeignKey, Index, Integer, LargeBinary, MetaData, Table, Text, UniqueConstraint
+
+__all__ = ["answers", "batches", "campaigns", "classes", "features", "history", "items", "metadata", "models", "picks"]
+
+metadata = MetaData()
+
+
+def _of_campaign() -> Column[int]:
+    return Column("campaign_id", Integer, ForeignKey("campaigns.id"), nullable=False)
+
+
+campaigns = Table(
+    "campaigns",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("created", Text, nullable=False),
+    Column("settings", Text, nullable=False),  # JSON
+)
+
+classes = Table(
+    "classes",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _of_campaign(),
+    Column("position", Integer, nullable=False),
+    Column("name", Text, nullable=False),
+    UniqueConstraint("campaign_id", "name"),
+)
+
+items = Table(
+    "items",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _of_campaign(),
+    Column("key", Text, nullable=False),  # the id that people know it by
+    Column("kind", Text, nullable=False),  # text, image or features
+    Column("content", Text),  # the text, or the path inside the campaign's folder
+    Column("digest", Text, nullable=False),
+    Column("audit", Boolean, nullable=False, default=False),  # kept apart to measure with, never to train on
+    Column("added", Text, nullable=False),
+    UniqueConstraint("campaign_id", "key"),
+    Index("items_by_digest", "campaign_id", "digest"),
+)
+
+features = Table(
+    "features",
+    metadata,
+    Column("item_id", Integer, ForeignKey("items.id"), primary_key=True),
+    Column("vector", LargeBinary, nullable=False),  # float32
+)
+
+models = Table(
+    "models",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _of_campaign(),
+    Column("version", Integer, nullable=False),
+    Column("trained", Text, nullable=False),
+    Column("weights", LargeBinary, nullable=False),  # safetensors
+    Column("facts", Text, nullable=False),  # JSON
+    UniqueConstraint("campaign_id", "version"),
+)
+
+batches = Table(
+    "batches",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _of_campaign(),
+    Column("annotator", Text, nullable=False),
+    Column("asked", Text, nullable=False),
+    Column("strategy", Text, nullable=False),
+    Column("seed", Integer, nullable=False),
+    Column("model_version", Integer, nullable=False),  # 0 before there is a model
+)
+
+picks = Table(
+    "picks",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("batch_id", Integer, ForeignKey("batches.id"), nullable=False),
+    Column("item_id", Integer, ForeignKey("items.id"), nullable=False),
+    Column("rank", Integer, nullable=False),
+    Column("arm", Text, nullable=False),  # picked, control, audit or second look
+    Column("reason", Text, nullable=False),  # JSON
+    Column("state", Text, nullable=False),  # open, answered, skipped or returned
+    Index("picks_by_item", "item_id"),
+)
+
+answers = Table(
+    "answers",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("item_id", Integer, ForeignKey("items.id"), nullable=False),
+    Column("pick_id", Integer, ForeignKey("picks.id")),
+    Column("annotator", Text, nullable=False),
+    Column("at", Text, nullable=False),
+    Column("kind", Text, nullable=False),  # label, skip, unsure or bad
+    Column("class_id", Integer, ForeignKey("classes.id")),
+    Column("comment", Text),
+    Column("live", Boolean, nullable=False),  # what this annotator says of the item now
+    Column("undone", Boolean, nullable=False, default=False),
+    Index("answers_by_item", "item_id", "annotator"),
+)
+
+history = Table(
+    "history",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _of_campaign(),
+    Column("at", Text, nullable=False),
+    Column("who", Text, nullable=False),
+    Column("what", Text, nullable=False),
+    Column("item", Text),
+    Column("detail", Text, nullable=False),  # JSON
+)

@@ -1,0 +1,211 @@
+"""The contract over every store: what is written is there, what is changed stays told, and an error leaves nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from campaigns.stores import STORES, begun
+from teeter.campaigns.items import items_of
+from teeter.campaigns.ledger import Answer, Ledger, Pick, live_answers
+from teeter.campaigns.store import Store
+from teeter.errors import InputError, UnknownNameError
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    made = STORES[request.param](tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def ledger(store: Store) -> Ledger:
+    return begun(store)
+
+
+def label(store: Store, ledger: Ledger, item: str, name: str, who: str = "ann") -> None:
+    with store.writing() as connection:
+        ledger.answer(connection, Answer(item, who, "label", name))
+
+
+def held(store: Store, ledger: Ledger) -> dict[tuple[str, str], str | None]:
+    with store.reading() as connection:
+        return {(one.item, one.annotator): one.label for one in ledger.answers(connection)}
+
+
+def test_classes_keep_their_order_and_differ(store: Store, ledger: Ledger) -> None:
+    with store.writing() as connection:
+        ledger.add_class(connection, "mixed", "owner")
+        assert list(ledger.classes(connection)) == ["good", "poor", "mixed"]
+    for name in ("good", " ", ""):
+        with store.writing() as connection, pytest.raises(InputError, match="Cannot add a class"):
+            ledger.add_class(connection, name, "owner")
+
+
+def test_items_come_back_in_order_and_content_that_is_there_is_told(store: Store, ledger: Ledger) -> None:
+    with store.writing() as connection:
+        things = items_of([("b", "new"), ("c", "text 3"), ("d", "new")], "text")
+        new, duplicates = ledger.add_items(connection, things, "owner")
+    assert [item.key for item in new] == ["b"]
+    assert duplicates == [("c", "a3"), ("d", "b")]
+    with store.reading() as connection:
+        assert [row.key for row in ledger.items(connection)] == ["a0", "a1", "a2", "a3", "a4", "a5", "b"]
+        assert ledger.item(connection, "b").content == "new"
+
+
+def test_two_different_things_of_one_id_are_refused_and_nothing_is_added(store: Store, ledger: Ledger) -> None:
+    things = items_of([("b", "new"), ("a1", "another")], "text")
+    with pytest.raises(InputError, match="Two items are called 'a1', and they differ"), store.writing() as connection:
+        ledger.add_items(connection, things, "owner")
+    with store.reading() as connection:
+        assert len(ledger.items(connection)) == 6
+
+
+def test_features_come_back_bit_by_bit(store: Store, ledger: Ledger) -> None:
+    vectors = np.random.default_rng(0).normal(size=(6, 5)).astype(np.float32)
+    with store.writing() as connection:
+        numbers = [row.id for row in ledger.items(connection)]
+        ledger.write_vectors(connection, numbers, vectors * 2)
+        ledger.write_vectors(connection, numbers, vectors)
+    with store.reading() as connection:
+        found, values = ledger.vectors(connection)
+    assert found == numbers
+    assert np.array_equal(values, vectors)
+
+
+def test_features_of_two_lengths_are_told(store: Store, ledger: Ledger) -> None:
+    with store.writing() as connection:
+        numbers = [row.id for row in ledger.items(connection)]
+        ledger.write_vectors(connection, numbers[:2], [np.ones(3, np.float32), np.ones(4, np.float32)])
+    with store.reading() as connection, pytest.raises(InputError, match=r"differ in length: \[3, 4\]"):
+        ledger.vectors(connection)
+
+
+def test_the_last_answer_of_each_annotator_holds(store: Store, ledger: Ledger) -> None:
+    label(store, ledger, "a0", "good")
+    label(store, ledger, "a0", "poor")
+    label(store, ledger, "a0", "good", "bob")
+    assert held(store, ledger) == {("a0", "ann"): "poor", ("a0", "bob"): "good"}
+    with store.reading() as connection:
+        told = [line for line in ledger.history(connection) if line["what"] == "answer"]
+        assert [line["label"] for line in told] == ["good", "poor", "good"]
+        assert ledger.last_answers(connection, "ann", 5)[0].label == "poor"
+
+
+def test_what_is_not_there_is_told_with_a_hint(store: Store, ledger: Ledger) -> None:
+    with pytest.raises(UnknownNameError, match=r"No class is called 'godo'. Did you mean 'good'\?"):
+        label(store, ledger, "a0", "godo")
+    with pytest.raises(UnknownNameError, match="No item is called 'a99'"):
+        label(store, ledger, "a99", "good")
+    assert held(store, ledger) == {}
+
+
+def test_undo_brings_back_what_was_said_before_and_opens_the_question(store: Store, ledger: Ledger) -> None:
+    with store.writing() as connection:
+        picks = [Pick("a1", 1, "picked", {"ldm": 0.01}), Pick("a2", 2, "control", {})]
+        ledger.write_batch(connection, "ann", picks, strategy="ldm-s", seed=0, version=0)
+    label(store, ledger, "a1", "good")
+    label(store, ledger, "a1", "poor")
+    with store.writing() as connection:
+        undone = ledger.undo(connection, "ann")
+        assert undone is not None
+        assert (undone.answer.label, undone.before and undone.before.label) == ("poor", "good")
+        assert [pick.item for pick in ledger.open_picks(connection)] == ["a2"]
+        ledger.undo(connection, "ann")
+        assert [pick.item for pick in ledger.open_picks(connection, "ann")] == ["a1", "a2"]
+        assert ledger.open_picks(connection, "bob") == []
+        assert ledger.undo(connection, "ann") is None
+        assert ledger.undo(connection, "bob") is None
+    assert held(store, ledger) == {}
+
+
+def test_picks_tell_why_and_an_answer_closes_them(store: Store, ledger: Ledger) -> None:
+    with store.writing() as connection:
+        pick = Pick("a3", 1, "picked", {"ldm": 0.25, "predicted": "good"})
+        ledger.write_batch(connection, "ann", [pick], strategy="ldm-s", seed=3, version=2)
+        assert ledger.open_picks(connection) == [pick]
+        ledger.answer(connection, Answer("a3", "bob", "label", "good"))
+        assert ledger.open_picks(connection) == [pick], "another's answer does not close it"
+        ledger.answer(connection, Answer("a3", "ann", "skip"))
+        assert ledger.open_picks(connection) == []
+
+
+def test_models_are_numbered_and_the_newest_is_found(store: Store, ledger: Ledger) -> None:
+    with store.writing() as connection:
+        assert ledger.model(connection) is None
+        assert ledger.write_model(connection, b"\x00\x01", {"labels": 3}, "ann") == 1
+        assert ledger.write_model(connection, b"\x02", {"labels": 5}, "ann") == 2
+    with store.reading() as connection:
+        row = ledger.model(connection)
+    assert row is not None
+    assert (row.version, row.weights) == (2, b"\x02")
+
+
+def test_an_error_leaves_nothing_behind(store: Store, ledger: Ledger) -> None:
+    def half() -> None:
+        with store.writing() as connection:
+            ledger.answer(connection, Answer("a0", "ann", "label", "good"))
+            raise RuntimeError("in the middle")
+
+    with pytest.raises(RuntimeError, match="in the middle"):
+        half()
+    assert held(store, ledger) == {}
+    with store.reading() as connection:
+        assert [line["what"] for line in ledger.history(connection)] == ["class", "class", "added"]
+
+
+def test_campaigns_in_one_store_do_not_meet(store: Store, ledger: Ledger) -> None:
+    other = begun(store, "others", texts=2)
+    label(store, ledger, "a0", "good")
+    assert held(store, other) == {}
+    with store.reading() as connection:
+        assert len(other.items(connection)) == 2
+        assert other.open_picks(connection) == []
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["label", "skip", "unsure", "bad", "undo"]),
+        st.sampled_from(["a0", "a1", "a2"]),
+        st.sampled_from(["ann", "bob"]),
+        st.sampled_from(["good", "poor"]),
+    ),
+    max_size=25,
+)
+
+
+@pytest.mark.parametrize("kind", STORES)
+@settings(max_examples=25, deadline=None)
+@given(steps=STEPS)
+def test_history_tells_every_state(
+    kind: str, steps: list[tuple[str, str, str, str]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    store = STORES[kind](tmp_path_factory.mktemp("store"))
+    ledger = begun(store, texts=3)
+    said: dict[tuple[str, str], list[Answer]] = {}
+    order: dict[str, list[tuple[str, str]]] = {"ann": [], "bob": []}
+    for what, item, who, name in steps:
+        with store.writing() as connection:
+            if what == "undo":
+                undone = ledger.undo(connection, who)
+                assert (undone is None) == (order[who] == [])
+                if order[who]:
+                    said[order[who].pop()].pop()
+            else:
+                answer = Answer(item, who, what, name if what == "label" else None)  # type: ignore[arg-type]
+                ledger.answer(connection, answer)
+                said.setdefault((item, who), []).append(answer)
+                order[who].append((item, who))
+    expected = {place: answers[-1] for place, answers in said.items() if answers}
+    with store.reading() as connection:
+        now = {(one.item, one.annotator): one for one in ledger.answers(connection)}
+        told = live_answers(ledger.history(connection))
+    store.close()
+    assert now == expected
+    assert told == expected
