@@ -280,6 +280,16 @@ def test_other_values_in_the_same_folder_are_refused(whole: Run) -> None:
         run_setting(replace(TINY, epochs=5), whole.folder, device="cpu")
 
 
+def test_a_run_from_before_a_value_was_there_goes_on(tmp_path: Path) -> None:
+    run_setting(TINY, tmp_path, strategies=["random"], rounds=1, device="cpu")
+    facts = json.loads((tmp_path / "run.json").read_text())
+    del facts["setting"]["imbalance"], facts["setting"]["balanced"]
+    (tmp_path / "run.json").write_text(json.dumps(facts))
+    assert run_setting(TINY, tmp_path, strategies=["random"], device="cpu").finished
+    with pytest.raises(InputError, match=r"imbalance was 1.0 and is now 2.0"):
+        run_setting(replace(TINY, imbalance=2.0, final=40), tmp_path, strategies=["random"], device="cpu")
+
+
 @pytest.mark.parametrize(
     ("setting", "options", "message"),
     [
@@ -289,6 +299,10 @@ def test_other_values_in_the_same_folder_are_refused(whole: Run) -> None:
         (replace(TINY, network="s-cnn"), {}, "s-cnn takes square images, and the rows are of shape"),
         (replace(TINY, dataset="digit"), {}, "No dataset is called 'digit'"),
         (TINY, {"device": "tpu"}, "No device is called 'tpu'"),
+        (TINY, {"strategies": []}, "There is no strategy to run"),
+        (replace(TINY, strategies=()), {}, "There is no strategy to run"),
+        (TINY, {"repetitions": 0}, "Cannot run 0 repetitions: ask for 1 or more"),
+        (replace(TINY, options={"ldms": {"rays": 8}}), {}, "No strategy is called 'ldms'. Did you mean 'ldm"),
     ],
 )
 def test_what_cannot_run_is_told_before_it_starts(

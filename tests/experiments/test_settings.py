@@ -116,6 +116,17 @@ def test_a_changed_experiment_is_not_the_paper_s() -> None:
         ({"imbalance": "0.5"}, "imbalance is 0.5: it must be 1 or more"),
         ({"optimizer": "adma"}, "No optimizer is called 'adma'"),
         ({"validation": -1}, "validation is -1"),
+        ({"options": "x"}, r"options is 'x': it must be a table for each strategy"),
+        ({"options": {"ldm-s": 3}}, r"options is {'ldm-s': 3}: it must be a table for each strategy"),
+        ({"milestones": 3}, "milestones is 3: it must be whole numbers with commas"),
+        ({"milestones": ["a"]}, "milestones is .*: it must be whole numbers with commas"),
+        ({"strategies": [3]}, "strategies is .*: it must be names"),
+        ({"weight_decay": [1]}, "weight_decay is .*: it must be a number"),
+        ({"seed": 1.5}, "seed is 1.5: it must be a whole number"),
+        ({"epochs": True}, "epochs is True: it must be a whole number"),
+        ({"balanced": 3}, "balanced is 3: it must be yes or no"),
+        ({"dataset": 3}, "dataset is 3: it must be a name"),
+        ({"paper": "x"}, "A setting has no value called 'paper'. Known: dataset"),
     ],
 )
 def test_wrong_values_are_refused(values: dict[str, Any], message: str) -> None:
@@ -144,6 +155,17 @@ def test_a_file_can_be_a_setting_of_its_own(tmp_path: Path) -> None:
     assert asdict(found)["network"] == "linear"
 
 
+def test_text_in_a_file_of_its_own_means_what_it_means_with_a_base(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        'dataset = "digits"\nnetwork = "linear"\ninitial = 10\nquery = 10\nfinal = 40\npool = "all"\n'
+        'strategies = "random, margin"\nbalanced = "no"\nlearning_rate = "0.1"\n'
+    )
+    found = read_setting(path)
+    assert (found.pool, found.strategies, found.balanced) == (None, ("random", "margin"), False)
+    assert found.learning_rate == 0.1
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -152,6 +174,10 @@ def test_a_file_can_be_a_setting_of_its_own(tmp_path: Path) -> None:
         ("epochs = 3", "does not say dataset, final, initial, network, pool, query"),
         ('base = "digits"\nepochz = 3', "no value called 'epochz'"),
         ("epochz = 3", "no value called 'epochz'"),
+        ("base = 3", "No setting is called '3'"),
+        ('base = ["digits"]', "No setting is called"),
+        ('base = "digits"\nname = ""', "name is '': it must be a name"),
+        ('base = "digits"\nname = 3', "name is 3: it must be a name"),
     ],
 )
 def test_a_wrong_file_is_told(text: str, message: str, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from teeter.errors import FileError, InputError, UnknownNameError
+from teeter.errors import FileError
 from teeter.experiments.settings import Setting
 
 __all__ = ["CELLS", "FACTS", "FAILURES", "KINDS", "Cell", "Curves", "Round", "Run", "read_run"]
@@ -162,8 +162,8 @@ def read_facts(folder: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise FileError(f"Cannot read {path}: {error.strerror}.") from None
-    except (ValueError, KeyError, TypeError, AttributeError, InputError, UnknownNameError):
+        raise FileError(f"Cannot read {path}: {error.strerror or error}.") from None
+    except (ValueError, KeyError, TypeError):
         raise FileError(f"{path} is damaged, or something else than a run of teeter.") from None
     if newer:
         raise FileError(f"{path} was written by a newer teeter (format {facts['format']}): update to read it.")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -73,12 +73,13 @@ def run_setting(
         folder: where datasets are looked for.
         on_step: is told of progress.
     """
-    names = tuple(dict.fromkeys(strategies or setting.strategies))
-    for name in names:
-        make_strategy(name, setting.options.get(name, {}))
-    wanted = _Wanted(setting, names, repetitions or setting.repetitions, setting.rounds if rounds is None else rounds)
-    if not 0 <= wanted.rounds <= setting.rounds:
-        raise InputError(f"Cannot run {rounds} rounds: {setting.name} has {setting.rounds}.")
+    wanted = _Wanted(
+        setting,
+        tuple(dict.fromkeys(setting.strategies if strategies is None else strategies)),
+        setting.repetitions if repetitions is None else repetitions,
+        setting.rounds if rounds is None else rounds,
+    )
+    wanted.require_possible()
     where = choose_device(device)
     oracle = _Oracle(setting, folder, where)
     oracle.require_enough(wanted.rounds)
@@ -101,6 +102,17 @@ class _Wanted:
     @property
     def cells(self) -> list[Cell]:
         return [(name, r) for name in self.strategies for r in range(self.repetitions)]
+
+    def require_possible(self) -> None:
+        """Refuse what could not be run, or would be nothing."""
+        for name in dict.fromkeys([*self.strategies, *self.setting.options]):
+            make_strategy(name, self.setting.options.get(name, {}))
+        if not self.strategies:
+            raise InputError("There is no strategy to run: name one or more.")
+        if self.repetitions < 1:
+            raise InputError(f"Cannot run {self.repetitions} repetitions: ask for 1 or more.")
+        if not 0 <= self.rounds <= self.setting.rounds:
+            raise InputError(f"Cannot run {self.rounds} rounds: {self.setting.name} has {self.setting.rounds}.")
 
 
 @dataclass(frozen=True)
@@ -160,10 +172,11 @@ def _new_groups(cells: list[Cell], known: list[list[Cell]], network: str) -> lis
     return [group for group in (new, again) if group]
 
 
-def _require_same(before: dict[str, Any], now: Any, folder: Path) -> None:
-    different = [name for name, value in now.items() if before.get(name) != value and name not in _NOT_COMPARED]
+def _require_same(found: dict[str, Any], now: Mapping[str, Any], folder: Path) -> None:
+    before = plain_setting(Setting(**found))  # a run of an older teeter has the values that came later as they default
+    different = [name for name, value in now.items() if before[name] != value and name not in _NOT_COMPARED]
     if different:
-        told = ", ".join(f"{name} was {before.get(name)!r} and is now {now[name]!r}" for name in different[:3])
+        told = ", ".join(f"{name} was {before[name]!r} and is now {now[name]!r}" for name in different[:3])
         raise InputError(f"{folder} holds a run with other values ({told}): choose another folder.")
 
 

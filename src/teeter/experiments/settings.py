@@ -78,17 +78,19 @@ class Setting:
 
     def __post_init__(self) -> None:
         """Refuse values that no run could follow."""
-        for name in ("milestones", "strategies"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if isinstance(value, list):
+                object.__setattr__(self, one.name, value := tuple(value))
+            if not _is_of(str(one.type), value):
+                raise InputError(f"{one.name} is {value!r}: it must be {_in_words(str(one.type))}.")
         if self.network not in NETWORKS:
             raise UnknownNameError(f"No network is called {self.network!r}. {did_you_mean(self.network, NETWORKS)}")
         for name in ("initial", "query", "final", "pool", "train", "test", "epochs", "batch_size", "repetitions"):
             value = getattr(self, name)
-            if value is None and name in ("pool", "train", "test"):
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            if value is not None and value < 1:
                 raise InputError(f"{name} is {value!r}: it must be a whole number of 1 or more.")
-        if isinstance(self.validation, bool) or not isinstance(self.validation, int) or self.validation < 0:
+        if self.validation < 0:
             raise InputError(f"validation is {self.validation!r}: it must be a whole number of 0 or more.")
         if self.final < self.initial + self.query:
             raise InputError(
@@ -113,19 +115,23 @@ class Setting:
 
 def with_values(setting: Setting, values: Mapping[str, Any]) -> Setting:
     """Return a setting with some values changed; numbers and lists may come as text, as from a command line."""
-    known = {one.name: one for one in fields(Setting)}
-    changed: dict[str, Any] = {}
-    for name, value in values.items():
-        if name not in known or name in ("name", "paper", "quick"):
-            raise UnknownNameError(f"A setting has no value called {name!r}. {did_you_mean(name, list(known))}")
-        changed[name] = _as_wanted(name, value, str(known[name].type)) if isinstance(value, str) else value
+    changed = _read(values)
     different = {name for name, value in changed.items() if getattr(setting, name) != value}
     # Other seeds, repetitions and strategies are the same experiment; all else is another, which the paper did not run.
     same = different <= {"seed", "repetitions", "strategies", "options"}
-    try:
-        return replace(setting, **changed, paper=setting.paper if same else None)
-    except TypeError as error:
-        raise InputError(f"These values do not make a setting: {error}.") from None
+    return replace(setting, **changed, paper=setting.paper if same else None)
+
+
+def _read(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values that anyone may give, with text turned into what they are to be."""
+    kinds = {one.name: str(one.type) for one in fields(Setting) if one.name not in ("name", "paper", "quick")}
+    for name in values:
+        if name not in kinds:
+            raise UnknownNameError(f"A setting has no value called {name!r}. {did_you_mean(name, kinds)}")
+    return {
+        name: _as_wanted(name, value, kinds[name]) if isinstance(value, str) else value
+        for name, value in values.items()
+    }
 
 
 def _as_wanted(name: str, text: str, kind: str) -> Any:
@@ -144,9 +150,29 @@ def _as_wanted(name: str, text: str, kind: str) -> Any:
         raise InputError(f"{name} is {text!r}: it must be {_in_words(kind)}.") from None
 
 
+def _is_of(kind: str, value: Any) -> bool:
+    if kind.endswith(" | None"):
+        return value is None or _is_of(kind.removesuffix(" | None"), value)
+    if kind.startswith("tuple"):
+        inner = kind.removeprefix("tuple[").removesuffix(", ...]")
+        return isinstance(value, tuple) and all(_is_of(inner, one) for one in value)
+    if kind.startswith("dict"):
+        return isinstance(value, dict) and all(isinstance(one, dict) for one in value.values())
+    if isinstance(value, bool) or kind == "bool":
+        return isinstance(value, bool) and kind == "bool"
+    return isinstance(value, {"int": int, "float": int | float, "str": str}[kind]) and value != ""
+
+
 def _in_words(kind: str) -> str:
-    words = {"bool": "yes or no", "float": "a number", "tuple[int, ...]": "whole numbers with commas between them"}
-    return words.get(kind, "a whole number" if kind == "int" else "a whole number, or all")
+    return {
+        "str": "a name",
+        "int": "a whole number",
+        "int | None": "a whole number, or all",
+        "float": "a number",
+        "bool": "yes or no",
+        "tuple[int, ...]": "whole numbers with commas between them",
+        "tuple[str, ...]": "names with commas between them",
+    }.get(kind, "a table for each strategy, as [options.ldm-s] in a .toml file")
 
 
 def read_setting(path: Path) -> Setting:
@@ -160,17 +186,14 @@ def read_setting(path: Path) -> Setting:
     base = values.pop("base", None)
     if base is not None:
         name = values.pop("name", f"{base}-{path.stem}")
-        return replace(with_values(setting_named(base), values), name=name)
-    unknown = set(values) - {one.name for one in fields(Setting)}
-    if unknown:
-        name = min(unknown)
-        hint = did_you_mean(name, [one.name for one in fields(Setting)])
-        raise UnknownNameError(f"{path}: a setting has no value called {name!r}. {hint}")
+        return replace(with_values(setting_named(str(base)), values), name=name)
+    name = values.pop("name", path.stem)
+    values = _read(values)
     required = {one.name for one in fields(Setting) if _is_required(one)}
     missing = sorted(required - set(values) - {"name"})
     if missing:
         raise InputError(f"{path} does not say {', '.join(missing)}: add them, or name a setting as its base.")
-    return Setting(**{"name": path.stem, **values, "paper": None})
+    return Setting(name=name, **values)
 
 
 def _is_required(one: dataclasses.Field[Any]) -> bool:
