@@ -39,13 +39,14 @@ def bait(
     labelled_features: Array,
     form: str = "exact",
     top: int = 2,
+    regularisation: float = 1.0,
 ) -> list[int]:
     """Forward greedy to 2n, backward pruning to n; the objective is computed from scratch for every row tried."""
     factors = [factor(p, z, form, top) for p, z in zip(probabilities(logits), features, strict=True)]
     told = [factor(p, z, form, top) for p, z in zip(probabilities(labelled_logits), labelled_features, strict=True)]
     L, N = len(told), len(factors)
     side = len(factors[0])
-    start = np.eye(side)
+    start = regularisation * np.eye(side)
     if L:
         start = start + L / (L + n) * np.mean([u @ u.T for u in told], axis=0)
     fisher = np.mean([u @ u.T for u in [*factors, *told]], axis=0)

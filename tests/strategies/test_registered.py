@@ -8,7 +8,8 @@ import pytest
 import teeter
 from teeter.checks import example_context
 from teeter.errors import InputError
-from teeter.strategies import get
+from teeter.strategies import get, names
+from teeter.strategies.door import strategy_options
 
 PROBABILITIES = np.array([[0.5, 0.3, 0.2], [0.45, 0.44, 0.11], [0.34, 0.32, 0.34 - 0.001], [0.9, 0.05, 0.05]])
 
@@ -32,6 +33,27 @@ def test_random_is_uniform() -> None:
     for seed in range(3000):
         counts[teeter.select("random", teeter.Outputs(features=np.ones((10, 1))), 3, seed=seed)] += 1
     assert abs(counts / 900 - 1).max() < 0.15
+
+
+ESTIMATOR = {"method": "rays", "rays": None, "sigmas": None, "patience": 10, "sigma_max": None}
+CLUSTERING = {"cluster_size": 10, "sample": 5000, "candidates_per_pick": 10}
+DEFAULTS: dict[str, dict[str, object]] = {
+    "bait": {"form": "exact", "top": 2, "regularisation": 1.0},
+    "batchbald": {"configurations": 100_000},
+    "cluster-margin": CLUSTERING,
+    "fass": {"candidates_per_pick": 5},
+    "ldm": ESTIMATOR,
+    "ldm-cluster-margin": {**ESTIMATOR, **CLUSTERING},
+    "ldm-fass": {**ESTIMATOR, "candidates_per_pick": 5},
+    "ldm-s": ESTIMATOR,
+    "probcover": {"radius": None, "purity": 0.95},
+    "typiclust": {"neighbours": 20, "max_clusters": 500},
+}
+
+
+@pytest.mark.parametrize("name", names())
+def test_defaults_are_those_of_the_papers(name: str) -> None:
+    assert strategy_options(get(name)()) == DEFAULTS.get(name, {})
 
 
 def test_ldm_picks_the_smallest_values() -> None:

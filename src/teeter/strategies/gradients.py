@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from teeter.errors import InputError
+from teeter.errors import InputError, MissingOutputError
 from teeter.kernels.badge import seed_gradients
 from teeter.kernels.fisher import Form, bait
 from teeter.strategies.base import Context, Strategy, registry
@@ -49,16 +49,23 @@ class Bait(Strategy):
 
     def choose(self, context: Context, n: int) -> Tensor:
         """Return what is left of 2n greedy picks after pruning."""
-        known = context.labelled
-        labelled = (
-            None if known is None or known.logits is None or known.features is None else (known.logits, known.features)
-        )
         return bait(
             context.logits,
             context.features,
             n,
-            labelled=labelled,
+            labelled=_labelled(context),
             regularisation=self.regularisation,
             form=self.form,
             top=self.top,
         )
+
+
+def _labelled(context: Context) -> tuple[Tensor, Tensor] | None:
+    """Return the labelled rows' logits (L, C) and features (L, D), None if there are no labelled rows."""
+    if context.labelled is None or not len(context.labelled):
+        return None
+    known = context.labelled.with_logits()
+    if known.logits is None or known.features is None:
+        missing = "logits" if known.logits is None else "features"
+        raise MissingOutputError(f"The labelled rows have no {missing}, and the candidates have: give both.")
+    return known.logits, known.features
