@@ -1,7 +1,7 @@
 """The table of what each strategy was checked against, made from the tests' own marks.
 
-A test says ``@pytest.mark.checks("badge", against="k-means++ on the embedding")``; this file collects the marks by
-reading the tests, and writes the table into the docs:
+A test says ``@pytest.mark.checks("badge", against="k-means++ on the embedding")``, or names no strategy if it holds for
+all; this file collects the marks by reading the tests, and writes the table into the docs:
 
     python tests/checked.py
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -28,20 +29,26 @@ the contract of `teeter.checks`.
 def marks() -> dict[str, list[tuple[str, str]]]:
     """Return, for each strategy, what it is checked against and by which test file."""
     found: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for names, against, path in _marked():
+        for name in names:
+            found[name].append((against, path))
+    return found
+
+
+def _marked() -> Iterator[tuple[list[str], str, str]]:
+    """Yield each mark's strategies, what they are checked against, and by which test file."""
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             for call in getattr(node, "decorator_list", []):
                 if isinstance(call, ast.Call) and ast.unparse(call.func) == "pytest.mark.checks":
                     names = [ast.literal_eval(argument) for argument in call.args]
                     against = ast.literal_eval(next(k.value for k in call.keywords if k.arg == "against"))
-                    for name in names:
-                        found[name].append((against, str(path.relative_to(ROOT))))
-    return found
+                    yield names, against, str(path.relative_to(ROOT))
 
 
 def table() -> str:
     """Return the page."""
-    lines = []
+    lines = [f"| all | {against} | `{path}` |" for names, against, path in _marked() if not names]
     for name, checks in sorted(marks().items()):
         for against, path in dict.fromkeys(checks):
             lines.append(f"| `{name}` | {against} | `{path}` |")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import pytest
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from teeter import checks, strategies
 from teeter.errors import MissingOutputError, StrategyError
+from teeter.seeds import stream
 from teeter.strategies import Context, Strategy, TopScored
 
 CHECKS = {check.__name__: check for check in checks.CHECKS}
@@ -21,6 +22,18 @@ CHECKS = {check.__name__: check for check in checks.CHECKS}
 @pytest.mark.parametrize("name", strategies.names())
 def test_contract(name: str, check: str) -> None:
     CHECKS[check](strategies.get(name)())
+
+
+NO_DRAWS = ["bait", "cluster-margin", "coreset", "dbal", "ensemble", "entropy", "fass", "least-confidence", "margin"]
+
+
+@pytest.mark.checks(against="the mistake of ignoring the seed: other seeds give other picks, where anything is drawn")
+@pytest.mark.parametrize("name", strategies.names())
+def test_the_seed_decides_what_is_drawn(name: str) -> None:
+    contexts = [replace(checks.example_context(), generator=stream(seed, "select")) for seed in range(8)]
+    options = {"configurations": 100} if name == "batchbald" else {}
+    picks = {tuple(strategies.get(name)(**options).select(context, 9).tolist()) for context in contexts}
+    assert len(picks) == 1 if name in NO_DRAWS else len(picks) > 2
 
 
 @pytest.mark.gpu
