@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from teeter.errors import FileError, InputError
 
-__all__ = ["FORMAT", "apart", "load_weights", "read_state", "together", "write_state"]
+__all__ = ["FORMAT", "apart", "as_read", "load_weights", "read_state", "together", "write_state"]
 
 FORMAT = 1
 """Raised when older versions could no longer read what is written."""
@@ -80,6 +80,13 @@ def together(header: dict[str, Any], tensors: dict[str, Tensor], prefix: str) ->
     kept = _under(prefix, tensors)
     arrays = {name: value.numpy() if name in header["numpy"] else value for name, value in kept.items()}
     return {**header["plain"], **arrays}
+
+
+def as_read(values: dict[str, Any]) -> dict[str, Any]:
+    """Return a dictionary as it would come back from a file: tuples as lists, keys as words, tensors on the CPU."""
+    header, tensors = apart(values, "")
+    read = json.loads(json.dumps(header, default=_plain))
+    return together(read, {name: value.detach().cpu().clone() for name, value in tensors.items()}, "")
 
 
 def load_weights(network: nn.Module, tensors: dict[str, Tensor], prefix: str) -> None:

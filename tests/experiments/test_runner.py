@@ -260,6 +260,59 @@ def test_killed_while_failed_cells_are_tried_again_changes_nothing(
     assert groups == [[["moody", 0], ["moody", 1], ["random", 0], ["random", 1]], [["moody", 0], ["moody", 1]]]
 
 
+@pytest.fixture
+def noting() -> Any:
+    class Noting(Strategy):
+        """Remembers by the kinds of keys and values that a file does not keep."""
+
+        needs = frozenset({"logits"})
+        kept: Any = ()
+
+        def choose(self, context: Context, n: int) -> torch.Tensor:
+            seen = context.memory.get("seen", {})
+            pair = context.memory.get("pair")
+            context.memory.update(seen={0: 1, **seen}, pair=(1, 2), kept=Noting.kept)
+            return torch.arange(n) + len(seen) + 5 * isinstance(pair, tuple)
+
+    registry.register("noting")(Noting)
+    yield Noting
+    registry._classes.pop("noting", None)
+
+
+def test_what_a_strategy_remembers_is_alike_after_a_restart(noting: Any, tmp_path: Path) -> None:
+    names = ["noting", "random"]
+    unbroken = run_setting(TINY, tmp_path / "unbroken", strategies=names, device="cpu")
+    for rounds in (0, 1, 2, 3):
+        again = run_setting(TINY, tmp_path / "again", strategies=names, rounds=rounds, device="cpu")
+    assert told(again) == told(unbroken)
+
+
+@pytest.mark.parametrize("kept", [object(), {(1, 2): 3}], ids=["an object", "a pair as a key"])
+def test_a_memory_that_cannot_be_kept_fails_its_cell_alone(kept: Any, noting: Any, tmp_path: Path) -> None:
+    noting.kept = kept
+    run = run_setting(TINY, tmp_path, strategies=["noting", "random"], device="cpu")
+    assert set(run.failures) == {("noting", 0), ("noting", 1)}
+    assert len(by_cells(run.rounds)["random", 1]) == 4
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are looked up there")
+def test_a_memory_is_on_disk_before_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def watched(handle: int) -> None:
+        synced.append(Path(os.readlink(f"/proc/self/fd/{handle}")).name)
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    records = Records(tmp_path)
+    with one_writer(tmp_path):
+        for number in range(2):
+            records.append(Round("x", 0, number, 20, 0.5, 1.0, (), {}, 1), {"a": 1})
+    assert synced[-3:] == [synced[-3], "cells", "x-0.jsonl"]
+    assert "x-0-memory-1.safetensors" in synced[-3]
+
+
 def test_progress_ends_at_all_there_is_to_do(moody: Any, tmp_path: Path) -> None:
     for names in (["random", "margin"], ["random"], ["random", "moody"], ["moody"]):
         steps: list[tuple[int, int]] = []

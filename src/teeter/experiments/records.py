@@ -65,6 +65,8 @@ class Records:
         if memory:
             header, tensors = apart(memory, "")
             write_state(self._memory(cell, one.number), {"memory": header}, tensors)
+            with _saying(self.folder / CELLS):
+                _sync(self.folder / CELLS)  # a line never outlives the memory that goes with it
         _append(self._path(cell), line_of(one))
         with contextlib.suppress(OSError):
             self._memory(cell, one.number - 1).unlink(missing_ok=True)

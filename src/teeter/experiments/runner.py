@@ -30,6 +30,7 @@ from teeter.experiments.results import KINDS, Cell, Round, Run, plain_setting, r
 from teeter.experiments.settings import Setting
 from teeter.learner import Learner
 from teeter.models.networks import k_cnn, linear, mlp, resnet_18, s_cnn, wrn_16_8
+from teeter.saving import as_read
 from teeter.seeds import stream
 from teeter.strategies.door import make_strategy
 from teeter.training import fit_stack
@@ -313,6 +314,8 @@ class _Group:
         else:
             try:
                 one = self._played(cell, number)
+                # What is remembered is what would be read back, so that a run that was stopped goes on alike.
+                learner.go_on(learner.rounds, as_read(learner.remembered))
             except Exception as error:  # whatever it is, other cells go on
                 self._fail(cell, number, error)
                 return
