@@ -70,6 +70,16 @@ def test_getting_one_tells_checksums_and_where_it_is(
     ]
 
 
+@pytest.mark.parametrize("words", [["--folder", "here", "get", "svhn"], ["get", "svhn", "--folder", "here"]])
+def test_the_folder_may_come_before_the_command_or_after_it(
+    words: list[str], teeter: Teeter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Path | None] = []
+    monkeypatch.setattr(downloads, "fetch_dataset", lambda name, *, folder, progress: asked.append(folder) or ())
+    teeter("datasets", *words, fails=2)  # there is no such folder to look in
+    assert asked == [Path("here")]
+
+
 def test_one_that_is_there_is_not_fetched(teeter: Teeter) -> None:
     assert teeter("datasets", "get", "digits").stdout == "digits is there already: scikit-learn.\n"
 

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import logging
+import shutil
 import tarfile
 import zipfile
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 
 import pytest
 
@@ -248,6 +250,35 @@ def test_a_link_in_a_zip_is_not_unpacked(tmp_path: Path) -> None:
         archive.writestr(info, "/etc/passwd")
     with pytest.raises(FileError, match="holds a link, 'link'"):
         unpack(tmp_path / "a.zip", tmp_path)
+
+
+def test_what_would_fill_the_disk_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("first", "x")
+        archive.writestr("bomb", bytes(1 << 20))
+    large = member("bomb")
+    large.size = 1 << 20
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=1 << 19))
+    for path in (tmp_path / "a.zip", tar(tmp_path / "a.tar.gz", member("first"), large)):
+        with pytest.raises(FileError, match=r"holds a file of 0\.0 GB, and 0\.0 GB are free: it is not unpacked"):
+            unpack(path, home)
+        assert left(home) == []
+
+
+def test_links_and_files_in_the_way_are_replaced_and_what_they_lead_to_stays(tmp_path: Path) -> None:
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    for folder in (home, elsewhere):
+        folder.mkdir()
+    (elsewhere / "mine").write_text("x")
+    (home / "linked").symlink_to(elsewhere)
+    (home / "plain").write_text("a file where a folder should be")
+    unpack(tar(tmp_path / "a.tar.gz", member("linked/file"), member("plain/file")), home)
+    assert [path.is_symlink() for path in sorted(home.iterdir())] == [False, False]
+    assert (home / "linked" / "file").is_file()
+    assert (home / "plain" / "file").is_file()
+    assert left(elsewhere) == ["mine"]
 
 
 def test_a_damaged_archive_leaves_nothing(tmp_path: Path) -> None:

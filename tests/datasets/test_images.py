@@ -88,6 +88,19 @@ def test_idx_cut_short_or_mixed_up(tmp_path: Path) -> None:
         load_dataset("mnist", folder=tmp_path)
 
 
+def test_what_the_system_refuses_is_not_called_damage(tmp_path: Path) -> None:
+    write_mnist(tmp_path / "mnist", packed=False)
+    path = tmp_path / "mnist" / "train-images-idx3-ubyte"
+    path.unlink()
+    path.symlink_to(path)
+    with pytest.raises(FileError, match=r"Cannot read .*train-images-idx3-ubyte: Too many levels of symbolic links\."):
+        load_dataset("mnist", folder=tmp_path)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(FileError, match=r"Cannot read .*train-images-idx3-ubyte: Is a directory\."):
+        load_dataset("mnist", folder=tmp_path)
+
+
 def test_cifar10(tmp_path: Path) -> None:
     train, test = write_cifar10(tmp_path / "cifar-10-batches-bin")
     split = load_dataset("cifar10", folder=tmp_path, validation=3)

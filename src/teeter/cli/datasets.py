@@ -29,6 +29,7 @@ def listing(
 ) -> None:
     """List the named datasets: rows, classes, shape, and where each was found or how to get it."""
     if context.invoked_subcommand is not None:
+        context.obj = folder
         return
     from teeter.datasets import names
 
@@ -41,6 +42,7 @@ def listing(
 
 @datasets.command()
 def get(
+    context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="A name that teeter datasets lists.")],
     folder: Annotated[
         Path | None,
@@ -53,6 +55,7 @@ def get(
     from teeter.datasets.places import home_of
 
     entry_of(name)
+    folder = context.obj if folder is None else folder
     with progress(f"Fetching {name}") as bar:
         fetched = fetch_dataset(name, folder=folder, progress=lambda _, done, whole: bar(done, whole or done))
     for one in fetched:

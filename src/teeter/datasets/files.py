@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +10,9 @@ from pathlib import Path
 from teeter.errors import FileError, TeeterError
 
 __all__ = ["parsing", "require_file"]
+
+_DAMAGE = (None, errno.EINVAL, errno.EEXIST, errno.ENOTDIR)
+"""What the contents of a file may lead to, such as a place before its beginning; the rest is the system's refusal."""
 
 
 def require_file(path: str | Path, suffixes: Sequence[str], what: str) -> Path:
@@ -39,9 +43,9 @@ def parsing(path: Path, kind: str) -> Iterator[None]:
         raise
     except FileNotFoundError as error:
         raise FileError(f"There is no file {error.filename or path}.") from None
-    except PermissionError as error:
-        raise FileError(f"Cannot read {path}: {error.strerror}.") from None
     except MemoryError:
         raise FileError(f"{path} does not fit in memory, or it is damaged.") from None
     except Exception as error:  # parsers of broken files raise almost anything
+        if isinstance(error, OSError) and error.errno not in _DAMAGE:
+            raise FileError(f"Cannot read {path}: {error.strerror}.") from None
         raise FileError(f"{path} is not a whole {kind} file: it is damaged, cut short or something else.") from error
