@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from teeter import Training
+from teeter.errors import TrainingError
 from teeter.lessons import Lesson
 from teeter.models.networks import mlp, s_cnn
 from teeter.models.stack import Masks, Stack
@@ -187,3 +188,16 @@ def test_the_global_stream_is_left_alone() -> None:
     before = torch.get_rng_state()
     train_stack([lesson("mlp", seed) for seed in range(2)], Training(epochs=2))
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_networks_of_different_precision_are_stacks_of_their_own() -> None:
+    single, double = lesson("mlp", 1), lesson("mlp", 2, dtype=torch.float64)
+    together, alone = stacks([single, double])
+    assert [len(some) for some in together] == [1, 1]
+    assert alone == []
+
+
+def test_rows_that_a_chain_does_not_answer_one_by_one_are_told() -> None:
+    inputs, labels = torch.zeros(20, 5, 4), torch.arange(20) % 3
+    with pytest.raises(TrainingError, match=r"Sequential answers \(20, 5, 3\): to be trained, it must answer"):
+        train_stack([Lesson(nn.Sequential(nn.Linear(4, 3)), inputs, labels, 0)], Training())

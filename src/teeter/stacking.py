@@ -58,7 +58,7 @@ def _device(lesson: Lesson) -> torch.device:
 def _kind(lesson: Lesson) -> tuple[Any, ...]:
     """Return what lessons of one stack have in common."""
     judges = None if lesson.validation is None else id(lesson.validation[0])
-    return str(lesson.model), len(lesson.labels), _device(lesson), judges
+    return str(lesson.model), next(lesson.model.parameters()).dtype, len(lesson.labels), _device(lesson), judges
 
 
 def _parts(group: list[Lesson]) -> list[list[Lesson]]:
@@ -116,7 +116,7 @@ class _Course:
         self.stack = Stack(networks)
         self.inputs = torch.stack([ready(one.model, gathered(one.inputs), self.device) for one in lessons])
         self.labels = torch.stack([lesson.labels for lesson in lessons]).to(self.device)
-        self._require_enough_classes(networks[0])
+        self._require_rows_and_classes(networks[0])
         sizes = [len(batch) for batch in shuffled(self.labels.shape[1], training.batch_size, torch.Generator())]
         self.sizes, self.width = sizes, max(sizes)
         on_gpu = self.device.type == "cuda"
@@ -130,7 +130,13 @@ class _Course:
         captures = on_gpu and not training.milestones and len(sizes) * training.epochs >= _WORTH_CAPTURING
         self._run: Callable[[Tensor], Tensor] = _Graph(self).epoch if captures else self._plain_epoch
 
-    def _require_enough_classes(self, network: nn.Sequential) -> None:
+    def _require_rows_and_classes(self, network: nn.Sequential) -> None:
+        flat = not any(isinstance(layer, nn.Conv2d | nn.Flatten) for layer in network)
+        if flat and self.inputs.ndim != 3:
+            found = (*self.inputs.shape[1:-1], network[-1].out_features)
+            raise TrainingError(
+                f"{type(network).__name__} answers {found}: to be trained, it must answer (rows, classes)."
+            )
         width, highest = self.stack.parameters[-1].shape[1], int(self.labels.max())
         if highest >= width:
             raise TrainingError(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -58,15 +59,22 @@ def fit_stack(trainees: Sequence[Trainee]) -> dict[int, TeeterError]:
 
 def _train_all(lessons: Sequence[Lesson], training: Training) -> None:
     together, alone = stacks(lessons)
-    for some in [*together, *([lesson] for lesson in alone)]:
-        try:
-            if some in together:
-                train_stack(some, training)
-            else:
-                _train_alone(some[0], training)
-        except TeeterError as error:  # others go on
-            for lesson in some:
-                lesson.error = error
+    for stack in together:
+        with _told_to(stack):
+            train_stack(stack, training)
+    for lesson in alone:
+        with _told_to([lesson]):
+            _train_alone(lesson, training)
+
+
+@contextmanager
+def _told_to(lessons: Sequence[Lesson]) -> Iterator[None]:
+    """Keep a refusal with the lessons that it is about, so that others go on."""
+    try:
+        yield
+    except TeeterError as error:
+        for lesson in lessons:
+            lesson.error = error
 
 
 def _train_alone(lesson: Lesson, training: Training) -> None:

@@ -323,6 +323,24 @@ def test_progress_ends_at_all_there_is_to_do(moody: Any, tmp_path: Path) -> None
         assert all(done <= all_of_them for done, all_of_them in steps)
 
 
+def test_ensembles_killed_in_a_judged_stack_go_on_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = replace(TINY, validation=60, pool=100, repetitions=1, strategies=("ensemble", "dbal", "random"))
+    unbroken = run_setting(setting, tmp_path / "unbroken", device="cpu")
+    for cell, number in ((("dbal", 0), 0), (("ensemble", 0), 1), (("random", 0), 2)):
+        killed_before(cell, number, monkeypatch)
+        with pytest.raises(Killed):
+            run_setting(setting, tmp_path / "killed", device="cpu")
+    other_order = ["random", "ensemble", "dbal"]
+    again = run_setting(setting, tmp_path / "killed", strategies=other_order, device="cpu")
+    assert told(again) == told(unbroken)
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileError, match=r"Cannot record a run in .*file: .*, or choose another folder"):
+        run_setting(TINY, tmp_path / "file", device="cpu")
+
+
 def test_a_second_process_is_refused(tmp_path: Path) -> None:
     with one_writer(tmp_path), pytest.raises(InputError, match="Another process is running"):
         run_setting(TINY, tmp_path, device="cpu")

@@ -138,9 +138,13 @@ def _saying(path: Path) -> Iterator[None]:
 @contextmanager
 def one_writer(folder: Path) -> Iterator[None]:
     """Make the folder and hold it; a second process is refused."""
-    with _saying(folder):
+    try:
         (folder / CELLS).mkdir(parents=True, exist_ok=True)
         lock = (folder / ".lock").open("w")
+    except OSError as error:
+        raise FileError(
+            f"Cannot record a run in {folder}: {error.strerror or error}. Make it writable, or choose another folder."
+        ) from None
     with lock:
         _hold(lock.fileno(), folder)
         yield
