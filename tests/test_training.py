@@ -216,7 +216,7 @@ class Pair(nn.Linear):
 @pytest.mark.parametrize(
     ("network", "rows", "labels", "message"),
     [
-        (None, ROWS * float("nan"), LABELS, "The loss became nan in epoch 1: lower the learning rate from 0.001"),
+        (None, ROWS * float("nan"), LABELS, "90 of 90 labelled rows hold NaN or infinite numbers"),
         (normalised(), ROWS[:1], LABELS[:1], "Batch norm cannot train on a batch of one row: label more rows"),
         (
             mlp(4, 2),
@@ -307,4 +307,16 @@ def test_a_network_that_ends_in_a_softmax_is_told_to_leave_it_out() -> None:
     learner = Learner(lambda seed: network, np.zeros((6, 4), dtype=np.float32), classes=3)
     learner.tell([0, 1, 2], [0, 1, 2])
     with pytest.raises(TrainingError, match="Sequential answers probabilities, and training needs logits"):
+        learner.fit()
+
+
+@pytest.mark.parametrize(
+    "wrap", [nn.Sequential, lambda layer: nn.Sequential(nn.Sequential(layer))], ids=["stack", "alone"]
+)
+def test_rows_that_are_not_numbers_are_told_and_counted(wrap: Any) -> None:
+    rows = torch.randn(20, 4, generator=torch.Generator().manual_seed(0))
+    rows[[3, 7], 1] = torch.tensor([float("nan"), float("inf")])
+    learner = Learner(lambda seed: wrap(nn.Linear(4, 3)), rows, "random", classes=3, device="cpu")
+    learner.tell(range(10), [k % 3 for k in range(10)])
+    with pytest.raises(TrainingError, match="2 of 10 labelled rows hold NaN or infinite numbers: mend the data"):
         learner.fit()

@@ -96,14 +96,18 @@ def shuffled(rows: int, size: int, generator: torch.Generator) -> Iterator[Tenso
     yield from batches
 
 
-def diverged(losses: Iterable[float], training: Training) -> TrainingError | None:
-    """Return what to say of losses by epoch, if they are not all numbers."""
+def diverged(losses: Iterable[float], training: Training, inputs: Any) -> TrainingError | None:
+    """Return what to say of losses by epoch, and of the inputs (L, ...), if they are not all numbers."""
     for epoch, loss in enumerate(losses, start=1):
-        if not np.isfinite(loss):
-            return TrainingError(
-                f"The loss became {loss} in epoch {epoch}: lower the learning rate from {training.learning_rate}, "
-                "or scale the inputs."
-            )
+        if np.isfinite(loss):
+            continue
+        if isinstance(inputs, Tensor) and not bool(inputs.isfinite().all()):
+            rows = int((~inputs.isfinite()).flatten(1).any(dim=1).sum())
+            return TrainingError(f"{rows} of {len(inputs)} labelled rows hold NaN or infinite numbers: mend the data.")
+        return TrainingError(
+            f"The loss became {loss} in epoch {epoch}: lower the learning rate from {training.learning_rate}, "
+            "or scale the inputs."
+        )
     return None
 
 

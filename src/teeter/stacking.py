@@ -90,7 +90,7 @@ def train_stack(lessons: Sequence[Lesson], training: Training) -> None:
     spent = time.perf_counter() - started - checking
     for k, lesson in enumerate(lessons):
         lesson.model.eval()
-        lesson.losses, lesson.error = by_member[k], diverged(by_member[k], training)
+        lesson.losses, lesson.error = by_member[k], diverged(by_member[k], training, course.inputs[k])
         if judge is not None:
             lesson.best_epoch, lesson.validated = int(judge.epochs[k]), int(judge.right[k]) / len(judge.labels)
         lesson.seconds = {"training": spent / len(lessons), "validation": checking / len(lessons)}

@@ -112,7 +112,7 @@ def _train(lesson: Lesson, training: Training) -> None:
                 optimizer.step()
                 total += loss.detach() * len(batch)
             lesson.losses.append(float(total) / len(labels))
-            lesson.error = diverged(lesson.losses, training)
+            lesson.error = diverged(lesson.losses, training, inputs)
             if lesson.error is not None:
                 return
             schedule.step()

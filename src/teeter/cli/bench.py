@@ -161,7 +161,7 @@ def _summary(found: Run) -> dict[str, object]:
 
 def _sentences(found: Run) -> list[str]:
     lines = [
-        f"{cell[0]}, repetition {cell[1]}, failed: {told} The same command tries again."
+        f"{cell[0]}, repetition {cell[1]}, failed: {told.rstrip('.')}. The same command tries again."
         for cell, told in found.failures.items()
     ]
     curves = found.curves()

@@ -1,0 +1,89 @@
+"""teeter bench run, settings and rounds, as a user types them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from typer.testing import Result
+
+from teeter.experiments import runner
+from teeter.strategies.base import Context, Strategy, registry
+
+Teeter = Callable[..., Result]
+SHORT = ("--set", "epochs=2", "--set", "final=60", "--repetitions", 1, "--device", "cpu")
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_run_says_what_it_found_and_goes_on_when_asked_for_more(teeter: Teeter) -> None:
+    said = teeter("bench", "run", "digits", *SHORT, "--strategies", "random,margin").stdout.splitlines()
+    assert said[0].startswith("Mean accuracy: ")
+    assert said[1] == "All rounds are in runs/digits; teeter bench report runs/digits compares them."
+    before = Path("runs/digits/cells/random-0.jsonl").read_bytes()
+    told = json.loads(teeter("bench", "run", "digits", *SHORT, "--strategies", "random,coreset", "--json").stdout)
+    assert told == {"folder": "runs/digits", "setting": "digits", "finished": True, "rounds": 9, "failures": []}
+    assert Path("runs/digits/cells/random-0.jsonl").read_bytes() == before
+    assert len(teeter("bench", "rounds", "runs/digits").stdout.splitlines()) == 10
+
+
+def test_the_settings_are_listed_with_all_values(teeter: Teeter) -> None:
+    words = teeter("bench", "settings").stdout.splitlines()
+    values = json.loads(teeter("bench", "settings", "--json").stdout)
+    assert [line.split()[0] for line in words] == [one["name"] for one in values]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["digitz"], "No setting is called 'digitz'. Did you mean 'digits'?"),
+        (["none.toml"], "There is no file none.toml."),
+        (["digits", "--set", "epochs"], "--set epochs is not KEY=VALUE"),
+        (["digits", "--set", "epoch=3"], "A setting has no value called 'epoch'. Did you mean 'epochs'?"),
+        (["digits", "--set", "options=x"], "options is 'x': it must be a table for each strategy"),
+        (["digits", "--strategies", ","], "There is no strategy to run"),
+        (["digits", "--strategies", "randm"], "No strategy is called 'randm'. Did you mean 'random'?"),
+        (["digits", "--set", "final=5000"], "digits needs 5000 training rows, and there are 1437: lower final."),
+        (["digits", "--set", "validation=1437"], "Cannot draw 1437 validation rows out of 1437 training rows"),
+        (["digits", "--device", "tpu"], "No device is called 'tpu'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_mistake_is_one_sentence_and_leaves_nothing(teeter: Teeter, arguments: list[str], sentence: str) -> None:
+    said = teeter("bench", "run", *arguments, fails=2).stderr.splitlines()
+    assert len(said) == 1
+    assert said[0].startswith(f"Error: {sentence}")
+    assert not Path("runs").exists()
+
+
+def test_a_strategy_that_fails_is_told_and_the_exit_code_is_1(teeter: Teeter, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken(Strategy):
+        """Never chooses."""
+
+        needs = frozenset()
+
+        def choose(self, context: Context, n: int) -> torch.Tensor:
+            raise RuntimeError("not today")
+
+    monkeypatch.setitem(registry._classes, "broken", Broken)
+    said = teeter("bench", "run", "digits", *SHORT, "--strategies", "random,broken", fails=1).stdout.splitlines()
+    assert said[0] == "broken, repetition 0, failed: RuntimeError: not today. The same command tries again."
+    assert said[-1].startswith("What is done is in runs/digits")
+
+
+def test_stopped_by_hand_it_says_that_it_goes_on(teeter: Teeter, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runner, "fit_stack", stopped)
+        said = teeter("bench", "run", "digits", *SHORT, "--strategies", "random", fails=130).stderr
+    assert said == "Stopped. What is done is in runs/digits; the same command goes on.\n"
+    teeter("bench", "run", "digits", *SHORT, "--strategies", "random")
