@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from teeter.errors import InputError, MissingOutputError
-from teeter.kernels.clusters import k_means, typical_rows
+from teeter.kernels.clusters import typical_rows
 from teeter.kernels.distances import Cosine
 from teeter.kernels.kcenter import k_center
+from teeter.kernels.kmeans import k_means
 from teeter.kernels.probcover import cover, pure_radius
 from teeter.strategies.base import Context, Strategy, registry
 from teeter.strategies.options import is_count, is_number
