@@ -19,20 +19,21 @@ Encoder = Callable[[Sequence[str]], Any]
 """Gives (N, D) numbers for N texts, or for the paths of N images."""
 
 WIDTH = 256
-_VOCABULARY = 50_000
+_VOCABULARY = 10_000
 _SIDE = 16
 _BINS = 8
 
 
 def encode_texts(texts: Sequence[str]) -> Vectors:
-    """Return features of texts: words and pairs of them, and letters in threes to fives, reduced together: (N, D)."""
+    """Return features of texts: words and pairs of them, and letters in threes and fours, reduced together: (N, D)."""
     from scipy.sparse import hstack
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     cut = [text[:LONGEST_TEXT] for text in texts]
     # A text of one word or sign still says something by its letters.
-    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, max_features=_VOCABULARY, token_pattern=r"(?u)\S+")
-    letters = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5), sublinear_tf=True, max_features=_VOCABULARY)
+    shared: dict[str, Any] = {"sublinear_tf": True, "dtype": np.float32}
+    words = TfidfVectorizer(ngram_range=(1, 2), max_features=2 * _VOCABULARY, token_pattern=r"(?u)\S+", **shared)
+    letters = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 4), max_features=_VOCABULARY, **shared)
     try:
         counted = hstack([words.fit_transform(cut), letters.fit_transform(cut)]).tocsr()
     except ValueError:
@@ -48,7 +49,8 @@ def _reduced(matrix: Any) -> Vectors:
     if width < 2:
         dense = np.asarray(matrix.todense() if hasattr(matrix, "todense") else matrix, dtype=np.float32)
         return dense[:, :WIDTH]
-    found = TruncatedSVD(width, random_state=0).fit_transform(matrix)
+    with np.errstate(divide="ignore", invalid="ignore"):  # of texts that are all alike
+        found = TruncatedSVD(width, n_iter=3, random_state=0).fit_transform(matrix)
     lengths = np.linalg.norm(found, axis=1, keepdims=True)
     return np.asarray(found / np.where(lengths > 0, lengths, 1), dtype=np.float32)
 

@@ -325,6 +325,33 @@ class Ledger:
             select(tables.models).where(own).order_by(tables.models.c.version.desc()).limit(1)
         ).first()
 
+    def models(self, connection: Connection) -> list[dict[str, Any]]:
+        """Return what is known of every model, oldest first."""
+        own = tables.models.c.campaign_id == self.campaign
+        rows = connection.execute(select(tables.models.c.facts).where(own).order_by(tables.models.c.version))
+        return [json.loads(row.facts) for row in rows]
+
+    def drawn_at_random(self, connection: Connection) -> set[str]:
+        """Return the items that were asked about as random controls."""
+        statement = (
+            select(tables.items.c.key)
+            .join(tables.picks, tables.picks.c.item_id == tables.items.c.id)
+            .where(tables.items.c.campaign_id == self.campaign, tables.picks.c.arm == "control")
+        )
+        return set(connection.scalars(statement))
+
+    def put_off(self, connection: Connection) -> set[str]:
+        """Return the items that were skipped after the newest model was trained."""
+        model = self.model(connection)
+        since = "" if model is None else model.trained
+        skips = and_(tables.answers.c.live, tables.answers.c.kind == "skip", tables.answers.c.at > since)
+        return {row.key for row in connection.execute(self._answers().where(skips))}
+
+    def count_batches(self, connection: Connection) -> int:
+        """Return how many batches were asked for."""
+        own = tables.batches.c.campaign_id == self.campaign
+        return int(connection.scalar(select(func.count()).select_from(tables.batches).where(own)) or 0)
+
     def note(self, connection: Connection, who: str, what: str, item: str | None, detail: Mapping[str, Any]) -> None:
         """Append a line to the history."""
         values = {

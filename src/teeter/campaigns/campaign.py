@@ -1,0 +1,387 @@
+"""A campaign: things to label, the people who label them, and a model that learns from them round by round."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sqlalchemy import Connection, insert, select
+
+from teeter.campaigns import tables
+from teeter.campaigns.advice import Estimate, Progress, advice, estimate
+from teeter.campaigns.encoders import Encoder, encode_images, encode_texts
+from teeter.campaigns.heads import HEADS, scaled
+from teeter.campaigns.items import KINDS, items_of
+from teeter.campaigns.ledger import Answer, Ledger, Undone
+from teeter.campaigns.rounds import Plan, State, Suspect, labels_of, picks_for, suspects, trained
+from teeter.campaigns.store import Store, now
+from teeter.errors import InputError, StoreError, UnknownNameError
+from teeter.registry import did_you_mean
+from teeter.seeds import stream
+from teeter.strategies.door import make_strategy
+
+__all__ = ["Added", "Campaign", "Question", "Settings", "Status", "Suspect", "Trained"]
+
+Vectors = npt.NDArray[np.float32]
+
+OWN = "me"
+"""Who answers, where nobody says."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a campaign is, apart from its items and classes."""
+
+    kind: str = "text"
+    """What people see: text, image or features."""
+    strategy: str = "ldm-s"
+    options: dict[str, Any] = field(default_factory=dict)
+    head: str = "linear"
+    """What learns from the features: linear or mlp."""
+    control: float = 0.1
+    """The share of each batch that is drawn at random, to measure with."""
+    audit: int = 0
+    """Items set apart at random, to measure with and never to train on."""
+    seed: int = 0
+    cost: float | None = None
+    """What a label costs."""
+    budget: float | None = None
+    """What may be spent in all."""
+    instructions: str = ""
+    folder: str | None = None
+    """Where images are."""
+
+    def __post_init__(self) -> None:
+        """Refuse what no campaign could follow."""
+        for name, known in (("kind", KINDS), ("head", HEADS)):
+            if getattr(self, name) not in known:
+                hint = did_you_mean(getattr(self, name), list(known))
+                raise UnknownNameError(f"No {name} is called {getattr(self, name)!r}. {hint}")
+        if not 0 <= self.control < 1:
+            raise InputError(f"control is {self.control}: the random share of a batch is 0 or more and less than 1.")
+        if self.audit < 0:
+            raise InputError(f"audit is {self.audit}: it must be 0 or more items.")
+        for name in ("cost", "budget"):
+            value = getattr(self, name)
+            if value is not None and not value >= 0:
+                raise InputError(f"{name} is {value}: it must be 0 or more.")
+        make_strategy(self.strategy, self.options)
+
+
+@dataclass(frozen=True)
+class Added:
+    """What became of things that were added."""
+
+    new: int
+    duplicates: tuple[tuple[str, str], ...]
+    """Things whose content was there already: their id, and that of the item that has it."""
+    labelled: int
+    """How many of the new ones came with a label."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """One thing to label, and why it is asked about."""
+
+    item: str
+    content: str | None
+    arm: str
+    """picked by the strategy, drawn as a random control, or kept for the audit."""
+    rank: int
+    reason: dict[str, Any]
+    """What was known when it was picked: its LDM or score, the predicted class and how probable it was."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model that was trained."""
+
+    version: int
+    labels: int
+    classes: tuple[str, ...]
+    """Those it has seen."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """How a campaign stands."""
+
+    items: int
+    labelled: int
+    by_class: dict[str, int]
+    skipped: int
+    unsure: int
+    bad: int
+    open: int
+    version: int
+    accuracy: Estimate | None
+    advice: tuple[str, ...]
+
+
+class Campaign:
+    """Items, answers and models in a database; whatever writes returns when all of it is on disk."""
+
+    def __init__(self, store: Store, number: int, name: str, settings: Settings) -> None:
+        """Use ``Campaign.create`` or ``Campaign.open``."""
+        self.store, self.name, self.settings = store, name, settings
+        self.ledger = Ledger(number)
+
+    @classmethod
+    def create(
+        cls, where: str | Path, name: str, classes: Sequence[str], settings: Settings | None = None, *, who: str = OWN
+    ) -> Campaign:
+        """Make a campaign in a database, which is made too if there is none."""
+        settings = settings or Settings()
+        names = [str(one).strip() for one in classes]
+        if len(names) < 2 or not all(names) or len(set(names)) < len(names):
+            raise InputError(f"The classes are {names}: give two or more different names.")
+        if not name.strip():
+            raise InputError("A campaign needs a name.")
+        store = Store(where, create=True)
+        with store.writing() as connection:
+            if connection.scalar(select(tables.campaigns.c.id).where(tables.campaigns.c.name == name)) is not None:
+                raise InputError(f"There is a campaign called {name!r} in {where} already: open it, or name another.")
+            values = {"name": name, "created": now(), "settings": json.dumps(asdict(settings))}
+            (number,) = connection.execute(insert(tables.campaigns).values(values)).inserted_primary_key or (0,)
+            campaign = cls(store, int(number), name, settings)
+            campaign.ledger.note(connection, who, "created", None, asdict(settings))
+            for one in names:
+                campaign.ledger.add_class(connection, one, who)
+        return campaign
+
+    @classmethod
+    def open(cls, where: str | Path, name: str | None = None) -> Campaign:
+        """Open a campaign; its name can be left out where there is only one."""
+        store = Store(where)
+        with store.reading() as connection:
+            by_name = {row.name: row for row in connection.execute(select(tables.campaigns))}
+        if not by_name:
+            raise StoreError(f"There is no campaign in {where}: make one with teeter campaign new.")
+        if name is None and len(by_name) > 1:
+            raise InputError(f"{where} has several campaigns: say which of {', '.join(sorted(by_name))}.")
+        chosen = next(iter(by_name)) if name is None else name
+        if chosen not in by_name:
+            raise UnknownNameError(f"No campaign is called {chosen!r}. {did_you_mean(chosen, list(by_name))}")
+        row = by_name[chosen]
+        return cls(store, row.id, row.name, Settings(**json.loads(row.settings)))
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes, in their order."""
+        with self.store.reading() as connection:
+            return tuple(self.ledger.classes(connection))
+
+    def add_class(self, name: str, *, who: str = OWN) -> None:
+        """Add a class; what is labelled stays as it is."""
+        with self.store.writing() as connection:
+            self.ledger.add_class(connection, name, who)
+
+    def add(self, things: Iterable[Any], *, encoder: Encoder | None = None, who: str = OWN) -> Added:
+        """Add things to label, with the labels that some may have; what is there already is told, and left out.
+
+        Things without features are encoded together with all that are there, so that all have features of one kind.
+        """
+        items = items_of(things, self.settings.kind, self._folder)
+        with self.store.writing() as connection:
+            new, duplicates = self.ledger.add_items(connection, items, who)
+            self._encode(connection, encoder)
+            labelled = [item for item in new if item.label is not None]
+            for item in labelled:
+                self.ledger.answer(connection, Answer(item.key, who, "label", item.label))
+            self._set_apart(connection, who)
+        self.__dict__.pop("_pool", None)
+        return Added(len(new), tuple(duplicates), len(labelled))
+
+    @property
+    def _folder(self) -> Path | None:
+        return None if self.settings.folder is None else Path(self.settings.folder)
+
+    def _encode(self, connection: Connection, encoder: Encoder | None) -> None:
+        items = self.ledger.items(connection)
+        having, _ = self.ledger.vectors(connection)
+        if len(having) == len(items):
+            return
+        contents = [row.content or "" for row in items]
+        if encoder is not None:
+            vectors = np.ascontiguousarray(encoder(contents), dtype=np.float32)
+        elif self.settings.kind == "image":
+            vectors = encode_images(contents, self._folder or Path())
+        else:
+            vectors = encode_texts(contents)
+        if vectors.ndim != 2 or len(vectors) != len(items) or not np.isfinite(vectors).all():
+            raise InputError(
+                f"The encoder gave {vectors.shape} for {len(items)} items: finite (items, features) needed."
+            )
+        self.ledger.write_vectors(connection, [row.id for row in items], vectors)
+
+    def _set_apart(self, connection: Connection, who: str) -> None:
+        """Draw what is missing of the audit sample from items that nobody has seen."""
+        items = self.ledger.items(connection)
+        missing = self.settings.audit - sum(row.audit for row in items)
+        answered = {one.item for one in self.ledger.answers(connection)}
+        free = [row.key for row in items if not row.audit and row.key not in answered]
+        if missing > 0 and free:
+            drawn = np.random.default_rng(stream(self.settings.seed, "audit", len(items)).initial_seed())
+            chosen = drawn.choice(len(free), size=min(missing, len(free)), replace=False)
+            self.ledger.keep_for_audit(connection, [free[k] for k in sorted(chosen)], who)
+
+    @cached_property
+    def _pool(self) -> tuple[list[str], Vectors]:
+        """The items' ids and features, about their mean."""
+        with self.store.reading() as connection:
+            keys = {row.id: row.key for row in self.ledger.items(connection)}
+            numbers, vectors = self.ledger.vectors(connection)
+        return [keys[number] for number in numbers], scaled(vectors) if len(vectors) else vectors
+
+    def tell(self, item: str, label: str, annotator: str = OWN, *, comment: str | None = None) -> None:
+        """Record a label; it is on disk when this returns. What the annotator said before stays in the history."""
+        self._answer(Answer(str(item), annotator, "label", label, comment))
+
+    def skip(self, item: str, annotator: str = OWN, *, comment: str | None = None) -> None:
+        """Put an item off: it may be asked about again after the next training."""
+        self._answer(Answer(str(item), annotator, "skip", comment=comment))
+
+    def unsure(self, item: str, annotator: str = OWN, *, comment: str | None = None) -> None:
+        """Say that it cannot be told what an item is: it is not asked about again."""
+        self._answer(Answer(str(item), annotator, "unsure", comment=comment))
+
+    def bad(self, item: str, annotator: str = OWN, *, comment: str | None = None) -> None:
+        """Say that an item does not belong in the campaign: it is left out of everything."""
+        self._answer(Answer(str(item), annotator, "bad", comment=comment))
+
+    def _answer(self, answer: Answer) -> None:
+        with self.store.writing() as connection:
+            self.ledger.answer(connection, answer)
+
+    def undo(self, annotator: str = OWN) -> Undone | None:
+        """Take back an annotator's last answer; what they said before holds again. None if there is nothing."""
+        with self.store.writing() as connection:
+            return self.ledger.undo(connection, annotator)
+
+    def ask(self, n: int, annotator: str = OWN) -> list[Question]:
+        """Return n things to label: those the annotator was asked about before and did not answer, then new picks.
+
+        Fewer come back where fewer are left. Asked again without answers in between, it returns the same.
+        """
+        if n < 1:
+            raise InputError(f"Cannot ask about {n} items: ask for 1 or more.")
+        waiting = self._waiting(annotator)
+        if len(waiting) < n:
+            state = self._state()
+            picks = picks_for(state, self._plan, n - len(waiting))
+            with self.store.writing() as connection:
+                taken = {pick.item for pick in self.ledger.open_picks(connection)}
+                taken |= {one.item for one in self.ledger.answers(connection) if one.kind != "skip"}
+                fresh = [pick for pick in picks if pick.item not in taken]  # somebody may have been faster
+                if fresh:
+                    plan = self._plan
+                    self.ledger.write_batch(
+                        connection, annotator, fresh, strategy=plan.strategy, seed=plan.seed, version=state.version
+                    )
+            waiting = self._waiting(annotator)
+        return waiting[:n]
+
+    def _waiting(self, annotator: str) -> list[Question]:
+        with self.store.reading() as connection:
+            contents = {row.key: row.content for row in self.ledger.items(connection)}
+            picks = self.ledger.open_picks(connection, annotator)
+        return [Question(pick.item, contents[pick.item], pick.arm, pick.rank, dict(pick.reason)) for pick in picks]
+
+    def train(self, *, who: str = OWN) -> Trained:
+        """Train a new model on all labels, and keep it."""
+        state = self._state()
+        weights, facts = trained(state, self._plan)
+        with self.store.writing() as connection:
+            version = self.ledger.write_model(connection, weights, facts, who)
+        return Trained(version, facts["labels"], tuple(facts["classes"]))
+
+    def suspects(self, count: int = 20) -> list[Suspect]:
+        """Return labels that may be wrong: those that a model which did not learn from them finds least likely."""
+        return suspects(self._state(), count)
+
+    def status(self) -> Status:
+        """Return how the campaign stands, and what speaks for going on."""
+        with self.store.reading() as connection:
+            answers = self.ledger.answers(connection)
+            items, picks = self.ledger.items(connection), self.ledger.open_picks(connection)
+            facts = self.ledger.models(connection)
+        labels = labels_of(answers)
+        kinds = {kind: len({one.item for one in answers if one.kind == kind}) for kind in ("skip", "unsure", "bad")}
+        by_class = dict.fromkeys(self.classes, 0)
+        for label in labels.values():
+            by_class[label] += 1
+        measured = [estimate(*_measure(one)) for one in facts]
+        last = facts[-1] if facts else {}
+        cost = self.settings.cost
+        progress = Progress(
+            labels=len(labels),
+            accuracy=measured[-1] if measured else None,
+            accuracies=tuple(one.share for one in measured if one is not None),
+            kappa=last.get("kappa"),
+            changed=last.get("changed"),
+            cost=None if cost is None else cost * len(answers),
+            budget=self.settings.budget,
+        )
+        return Status(
+            items=len(items),
+            labelled=len(labels),
+            by_class=by_class,
+            skipped=kinds["skip"],
+            unsure=kinds["unsure"],
+            bad=kinds["bad"],
+            open=len(picks),
+            version=len(facts),
+            accuracy=progress.accuracy,
+            advice=tuple(advice(progress)),
+        )
+
+    def back_up(self, path: str | Path) -> None:
+        """Write a copy of the campaign's file as it is now; to restore it, open the copy."""
+        self.store.back_up(Path(path))
+
+    @property
+    def _plan(self) -> Plan:
+        own = self.settings
+        return Plan(own.strategy, own.options, own.head, own.control, own.seed)
+
+    def _state(self) -> State:
+        keys, features = self._pool
+        places = {key: k for k, key in enumerate(keys)}
+        with self.store.reading() as connection:
+            answers = self.ledger.answers(connection)
+            audit = [row.key for row in self.ledger.items(connection) if row.audit]
+            asked = {pick.item for pick in self.ledger.open_picks(connection)}
+            drawn = self.ledger.drawn_at_random(connection)
+            put_off = self.ledger.put_off(connection)
+            model = self.ledger.model(connection)
+            batches = self.ledger.count_batches(connection)
+        if not keys:
+            raise InputError("There is nothing to ask about: add items first.")
+        labels = {places[item]: label for item, label in labels_of(answers).items() if item in places}
+        left_out = {one.item for one in answers if one.kind == "bad"}
+        kept = {places[key]: labels.get(places[key]) for key in audit if key not in left_out}
+        answered = {one.item for one in answers if one.kind != "skip"} | put_off | asked
+        return State(
+            keys=keys,
+            features=features,
+            classes=self.classes,
+            labels={k: label for k, label in labels.items() if k not in kept and keys[k] not in left_out},
+            audit=kept,
+            control=frozenset(places[key] for key in drawn if key in places),
+            taken=frozenset(places[key] for key in answered if key in places),
+            version=0 if model is None else model.version,
+            weights=None if model is None else model.weights,
+            batches=batches,
+        )
+
+
+def _measure(facts: dict[str, Any]) -> tuple[int, int]:
+    """Return how many of how many random items are right: of the audit sample if there is one, else of controls."""
+    right, total = facts["audit"] if facts["audit"][1] else facts["control"]
+    return int(right), int(total)

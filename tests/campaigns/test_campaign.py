@@ -1,0 +1,317 @@
+"""Campaigns: ask, tell and train, stopped and gone on with, by people who skip, err and change their minds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from teeter.campaigns.campaign import Campaign, Settings
+from teeter.errors import InputError, StoreError, UnknownNameError
+from teeter.strategies.base import registry
+
+CLASSES = ("red", "green", "blue")
+VECTORS = np.random.default_rng(0).normal(size=(120, 4)).astype(np.float32)
+TRUTH = {f"v{k}": CLASSES[int(VECTORS[k, :3].argmax())] for k in range(120)}
+PLAIN = Settings(kind="features", control=0.2)
+
+
+def made(path: Path, settings: Settings = PLAIN) -> Campaign:
+    campaign = Campaign.create(path / "colours.teeter", "colours", CLASSES, settings)
+    campaign.add({"id": f"v{k}", "features": VECTORS[k]} for k in range(120))
+    return campaign
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> Campaign:
+    return made(tmp_path)
+
+
+def answer_all(campaign: Campaign, n: int = 20, annotator: str = "me") -> list[str]:
+    asked = [question.item for question in campaign.ask(n, annotator)]
+    for item in asked:
+        campaign.tell(item, TRUTH[item], annotator)
+    return asked
+
+
+def test_a_campaign_learns_by_asking(campaign: Campaign) -> None:
+    asked: list[str] = []
+    for number in range(1, 5):
+        asked += answer_all(campaign, 20)
+        trained = campaign.train()
+        assert (trained.version, trained.labels) == (number, 20 * number)
+    assert len(set(asked)) == 80
+    status = campaign.status()
+    assert (status.items, status.labelled, status.version, status.open) == (120, 80, 4, 0)
+    assert sum(status.by_class.values()) == 80
+    assert status.accuracy is not None
+    assert status.accuracy.share > 0.7
+    assert len(campaign.ask(100)) == 40, "what is left"
+    for item in [question.item for question in campaign.ask(100)]:
+        campaign.tell(item, TRUTH[item])
+    assert campaign.ask(5) == []
+
+
+def test_asked_again_it_asks_the_same_and_goes_on_after_the_process_ended(tmp_path: Path) -> None:
+    campaign = made(tmp_path)
+    answer_all(campaign)
+    campaign.train()
+    first = campaign.ask(10)
+    assert campaign.ask(10) == first
+    assert campaign.ask(4) == first[:4]
+    campaign.store.close()
+    again = Campaign.open(tmp_path / "colours.teeter")
+    assert again.ask(10) == first
+    again.tell(first[0].item, "red")
+    assert again.ask(9) == first[1:]
+    more = again.ask(12)
+    assert more[:9] == first[1:]
+    assert len(more) == 12
+
+
+def test_two_campaigns_of_one_seed_ask_alike(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    rounds = []
+    for path in (tmp_path, tmp_path / "other"):
+        campaign = made(path)
+        asked = answer_all(campaign)
+        campaign.train()
+        rounds.append((asked, [question.item for question in campaign.ask(15)]))
+    assert rounds[0] == rounds[1]
+
+
+def test_questions_tell_why(campaign: Campaign) -> None:
+    answer_all(campaign)
+    campaign.train()
+    questions = campaign.ask(20)
+    arms = [question.arm for question in questions]
+    assert arms.count("control") == 4
+    assert arms.count("picked") == 16
+    for question in questions:
+        assert question.reason["predicted"] in CLASSES
+        assert 1 / 3 <= question.reason["probability"] <= 1
+        assert ("ldm" in question.reason) == (question.arm == "picked")
+    assert [question.rank for question in questions] == list(range(1, 21))
+
+
+def test_controls_are_drawn_uniformly(tmp_path: Path) -> None:
+    counts = np.zeros(120)
+    for seed in range(60):
+        (tmp_path / str(seed)).mkdir()
+        campaign = made(tmp_path / str(seed), replace(PLAIN, seed=seed, control=0.5))
+        for question in campaign.ask(20):
+            counts[int(question.item[1:])] += question.arm == "control"
+        campaign.store.close()
+    assert counts.sum() == pytest.approx(600, abs=1)
+    expected = counts.sum() / 120
+    chi = float(((counts - expected) ** 2 / expected).sum())
+    assert chi < 170, "the 99.9 % point of 119 degrees of freedom is 173"
+
+
+def test_no_control_arm_if_told(tmp_path: Path) -> None:
+    campaign = made(tmp_path, replace(PLAIN, control=0.0))
+    assert {question.arm for question in campaign.ask(30)} == {"picked"}
+    for question in campaign.ask(30):
+        campaign.tell(question.item, TRUTH[question.item])
+    campaign.train()
+    assert campaign.status().accuracy is None
+    assert "Accuracy is not yet known" in campaign.status().advice[0]
+
+
+def test_the_audit_sample_is_asked_about_and_never_trained_on(tmp_path: Path) -> None:
+    campaign = made(tmp_path, replace(PLAIN, audit=10, control=0.0))
+    arms: dict[str, str] = {}
+    for _ in range(3):
+        arms |= {question.item: question.arm for question in campaign.ask(20)}
+        answer_all(campaign)
+        trained = campaign.train()
+    audit = [item for item, arm in arms.items() if arm == "audit"]
+    assert len(audit) == 10
+    assert trained.labels == 50
+    status = campaign.status()
+    assert status.accuracy is not None
+    assert status.accuracy.total == 10
+    assert status.labelled == 60
+
+
+def test_what_people_say_besides_labels(campaign: Campaign) -> None:
+    first, second, third, *rest = (question.item for question in campaign.ask(10))
+    campaign.skip(first)
+    campaign.unsure(second, comment="too dark")
+    campaign.bad(third)
+    for item in rest:
+        campaign.tell(item, TRUTH[item])
+    now = {question.item for question in campaign.ask(110)}
+    assert not now & {first, second, third}
+    status = campaign.status()
+    assert (status.skipped, status.unsure, status.bad, status.labelled) == (1, 1, 1, 7)
+    for item in sorted(now)[:20]:
+        campaign.tell(item, TRUTH[item])
+    campaign.train()
+    later = {question.item for question in campaign.ask(200)}
+    assert first in later, "what was skipped comes back after the next training"
+    assert not later & {second, third}
+
+
+def test_minds_change_and_the_history_keeps_it(campaign: Campaign) -> None:
+    campaign.tell("v1", "red")
+    campaign.tell("v1", "blue", comment="on second thought")
+    assert campaign.status().by_class == {"red": 0, "green": 0, "blue": 1}
+    undone = campaign.undo()
+    assert undone is not None
+    assert undone.before is not None
+    assert (undone.answer.label, undone.before.label) == ("blue", "red")
+    assert campaign.status().by_class["red"] == 1
+    campaign.undo()
+    assert campaign.undo() is None
+    assert campaign.status().labelled == 0
+    with campaign.store.reading() as connection:
+        told = [line["what"] for line in campaign.ledger.history(connection)]
+    assert told.count("answer") == 2
+    assert told.count("undo") == 2
+
+
+def test_a_class_can_be_added_later(campaign: Campaign) -> None:
+    answer_all(campaign)
+    campaign.train()
+    campaign.add_class("yellow")
+    assert campaign.classes == (*CLASSES, "yellow")
+    for item in (question.item for question in campaign.ask(10)):
+        campaign.tell(item, "yellow")
+    assert campaign.train().classes == (*CLASSES, "yellow")
+    assert len(campaign.ask(5)) == 5
+
+
+def test_of_several_annotators_most_decide_and_none_is_asked_twice(campaign: Campaign) -> None:
+    ann, bob = ({question.item for question in campaign.ask(15, who)} for who in ("ann", "bob"))
+    assert not ann & bob
+    for who, label in (("ann", "red"), ("bob", "green"), ("cem", "green")):
+        campaign.tell("v3", label, who)
+    assert campaign.status().by_class == {"red": 0, "green": 1, "blue": 0}
+
+
+def test_labels_that_came_with_the_items_are_there(tmp_path: Path) -> None:
+    campaign = Campaign.create(tmp_path / "c.teeter", "c", CLASSES, PLAIN)
+    given = [{"id": f"v{k}", "features": VECTORS[k], "label": TRUTH[f"v{k}"] if k < 30 else ""} for k in range(120)]
+    added = campaign.add(given)
+    assert (added.new, added.labelled) == (120, 30)
+    assert campaign.train().labels == 30
+
+
+def test_a_wrong_label_is_suspected(campaign: Campaign) -> None:
+    for k in range(100):
+        campaign.tell(f"v{k}", TRUTH[f"v{k}"])
+    clear = max(range(100), key=lambda k: np.sort(VECTORS[k, :3])[-1] - np.sort(VECTORS[k, :3])[-2])
+    wrong = next(name for name in CLASSES if name != TRUTH[f"v{clear}"])
+    campaign.tell(f"v{clear}", wrong)
+    (first, *_) = campaign.suspects(3)
+    assert (first.item, first.label, first.predicted) == (f"v{clear}", wrong, TRUTH[f"v{clear}"])
+    assert first.chance < 0.3
+
+
+@pytest.mark.parametrize("strategy", sorted(set(registry.names()) - {"dbal", "batchbald", "ensemble"}))
+def test_any_strategy_by_name(strategy: str, tmp_path: Path) -> None:
+    campaign = made(tmp_path, replace(PLAIN, strategy=strategy))
+    answer_all(campaign, 30)
+    campaign.train()
+    assert len({question.item for question in campaign.ask(10)}) == 10
+
+
+def test_a_network_as_the_head(tmp_path: Path) -> None:
+    campaign = made(tmp_path, replace(PLAIN, head="mlp"))
+    answer_all(campaign, 40)
+    campaign.train()
+    assert len(campaign.ask(5)) == 5
+
+
+def test_the_cost_is_counted(tmp_path: Path) -> None:
+    campaign = made(tmp_path, replace(PLAIN, cost=0.5, budget=20.0))
+    answer_all(campaign, 20)
+    assert "10 of the budget is left: 10 of 20." in campaign.status().advice
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"kind": "sound"}, "No kind is called 'sound'"),
+        ({"head": "liner"}, "No head is called 'liner'. Did you mean 'linear'"),
+        ({"control": 1.0}, "control is 1.0"),
+        ({"audit": -1}, "audit is -1"),
+        ({"cost": -1.0}, "cost is -1.0"),
+        ({"strategy": "ldms"}, "No strategy is called 'ldms'"),
+        ({"options": {"rais": 3}}, "rais"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises((InputError, UnknownNameError), match=message.replace("?", r"\?")):
+        Settings(**values)
+
+
+@pytest.mark.parametrize("classes", [(), ("one",), ("one", "one"), ("one", " ")])
+def test_classes_that_do_not_differ_are_refused(classes: tuple[str, ...], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="give two or more different names"):
+        Campaign.create(tmp_path / "c.teeter", "c", classes)
+
+
+def test_mistakes_are_told_and_change_nothing(campaign: Campaign, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="Cannot ask about 0 items"):
+        campaign.ask(0)
+    with pytest.raises(InputError, match="labels of 0 of 3 classes: label items of two or more, then train"):
+        campaign.train()
+    campaign.tell("v0", "red")
+    with pytest.raises(InputError, match="labels of 1 of 3 classes"):
+        campaign.train()
+    with pytest.raises(UnknownNameError, match=r"No class is called 'rde'. Did you mean 'red'\?"):
+        campaign.tell("v0", "rde")
+    with pytest.raises(UnknownNameError, match="No item is called 'v999'"):
+        campaign.tell("v999", "red")
+    with pytest.raises(InputError, match="There is a campaign called 'colours'"):
+        Campaign.create(tmp_path / "colours.teeter", "colours", CLASSES)
+    with pytest.raises(InputError, match="A campaign needs a name"):
+        Campaign.create(tmp_path / "x.teeter", " ", CLASSES)
+    with pytest.raises(UnknownNameError, match=r"No campaign is called 'colour'. Did you mean 'colours'"):
+        Campaign.open(tmp_path / "colours.teeter", "colour")
+    Campaign.create(tmp_path / "colours.teeter", "second", CLASSES)
+    with pytest.raises(InputError, match="has several campaigns: say which of colours, second"):
+        Campaign.open(tmp_path / "colours.teeter")
+    with pytest.raises(InputError, match="There is nothing to ask about: add items first"):
+        Campaign.open(tmp_path / "colours.teeter", "second").ask(3)
+    assert campaign.status().labelled == 1
+
+
+def test_a_backup_opens_as_a_campaign(campaign: Campaign, tmp_path: Path) -> None:
+    answer_all(campaign)
+    campaign.back_up(tmp_path / "copy.teeter")
+    assert Campaign.open(tmp_path / "copy.teeter").status().labelled == 20
+    (tmp_path / "none.teeter").touch()
+    with pytest.raises((StoreError, InputError)):
+        Campaign.open(tmp_path / "none.teeter")
+
+
+def test_texts_are_encoded_and_more_can_be_added(tmp_path: Path) -> None:
+    campaign = Campaign.create(tmp_path / "t.teeter", "t", ("fruit", "tool"))
+    fruit, tools = (
+        ("apple pear plum cherry", "pear and cherry", "sweet plum"),
+        ("saw hammer", "hammer and nail", "a saw"),
+    )
+    added = campaign.add([*fruit, *tools, "apple pear plum cherry"])
+    assert (added.new, len(added.duplicates)) == (6, 1)
+    for text in (*fruit, *tools):
+        (item,) = [question.item for question in campaign.ask(10) if question.content == text]
+        campaign.tell(item, "fruit" if text in fruit else "tool")
+    campaign.train()
+    campaign.add([("new", "cherry pie"), ("dull", "…")])
+    assert {question.item for question in campaign.ask(5)} == {"new", "dull"}
+
+
+def test_an_encoder_of_your_own(tmp_path: Path) -> None:
+    campaign = Campaign.create(tmp_path / "t.teeter", "t", ("short", "long"))
+    campaign.add(["a" * k for k in range(1, 30)], encoder=lambda texts: [[len(text), 1.0] for text in texts])
+    assert len(campaign.ask(5)) == 5
+    for wrong in (lambda texts: [[1.0]], lambda texts: [[np.nan]] * len(texts)):
+        with pytest.raises(InputError, match="The encoder gave"):
+            campaign.add(["more"], encoder=wrong)
+    assert campaign.status().items == 29
