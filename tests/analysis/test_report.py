@@ -194,6 +194,21 @@ def test_without_ldm_s_there_is_still_a_best(tmp_path: Path) -> None:
     assert "badge was the most accurate of 2 strategies" in report.findings[0]
 
 
+def test_of_equal_strategies_none_is_called_the_best(tmp_path: Path) -> None:
+    level = np.linspace(0.5, 0.7, 12).reshape(3, 4)
+    report = write_report([fake_run({"ldm-s": level, "random": level, "margin": level - 0.1})], tmp_path)
+    assert report.findings[0] == (
+        "On openml-6, LDM-S, Random were equally accurate, and no strategy of 3 more so: 60.9 % over the rounds."
+    )
+    assert not any("most accurate" in sentence or "behind" in sentence for sentence in report.findings)
+
+
+def test_as_many_strategies_as_there_may_be_fit_into_the_figures(tmp_path: Path) -> None:
+    one = small()["random"]
+    report = write_report([fake_run({f"s{k}": one + k / 1000 for k in range(40)} | small(), paper=None)], tmp_path)
+    assert f"the most accurate of {40 + len(SOME)} strategies" in report.findings[0]
+
+
 def test_when_ldm_s_is_behind_it_is_said(tmp_path: Path) -> None:
     accuracy = small()
     accuracy["ldm-s"], accuracy["margin"] = accuracy["random"] - 0.02, accuracy["ldm-s"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from teeter.analysis.across import penalty_matrix, performance_profile
 from teeter.analysis.compared import BASELINE, Array, Compared
-from teeter.analysis.comparison import Gain
+from teeter.analysis.comparison import EQUAL, Gain
 from teeter.analysis.drawing import FIRST
 from teeter.analysis.tables import number
 
@@ -30,6 +30,13 @@ def _who_was_best(one: Compared) -> Iterator[str]:
     if len(one.accuracy) == 1:
         yield f"On {one.name} there is one strategy, {spoken(best)}: {one.mean(best):.1f} % right over the rounds."
         return
+    level = [name for name in one.accuracy if abs(one.mean(name) - one.mean(best)) < EQUAL]
+    if len(level) > 1:
+        yield (
+            f"On {one.name}, {', '.join(map(spoken, level))} were equally accurate, and no strategy of "
+            f"{len(one.accuracy)} more so: {one.mean(best):.1f} % over the rounds."
+        )
+        return
     gain = one.gains.get(best)
     against = "" if gain is None else f", {number(gain.mean, '+.2f')} points against Random{_in_brackets(gain, one)}"
     yield (
@@ -44,6 +51,8 @@ def _first_and_others(one: Compared) -> Iterator[str]:
     best = next(iter(one.accuracy))
     other = next(name for name in one.accuracy if name != FIRST)
     apart = one.losses[other]
+    if abs(apart.mean) < EQUAL:
+        return
     if best == FIRST:
         if other != BASELINE or len(one.accuracy) > 2:
             yield f"Next comes {spoken(other)}, {_points(apart)} behind{_judged(apart, one)}."

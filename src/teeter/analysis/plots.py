@@ -34,7 +34,7 @@ def plot_curves(labelled: Array, accuracy: Mapping[str, Array]) -> Figure:
 
     labelled (T,), accuracy by strategy (R, T); LDM-S is drawn boldest.
     """
-    figure = new_figure(8, 4.8)
+    figure = _with_legend_of(len(accuracy))
     axes = figure.subplots()
     for place, name in enumerate(_best_first(accuracy)):
         _draw_line(axes, name, labelled, 100 * accuracy[name], place=place)
@@ -53,7 +53,7 @@ def plot_gains(labelled: Array, accuracy: Mapping[str, Array], baseline: Array) 
     lowest = {name: float(runs.mean(axis=0).min()) for name, runs in gains.items()}
     top = max(1.0, *(float(runs.mean(axis=0).max()) for runs in gains.values()))
     floor = min((low for low in lowest.values() if low >= -2 * top), default=min(lowest.values()))
-    figure = new_figure(8, 4.8)
+    figure = _with_legend_of(len(gains) + 1)
     axes = figure.subplots()
     axes.axhline(0, color=look_of("random").colour, linestyle="--", linewidth=1.5, label="random")
     for place, name in enumerate(_best_first(gains)):
@@ -69,7 +69,7 @@ def plot_gains(labelled: Array, accuracy: Mapping[str, Array], baseline: Array) 
 
 def plot_profile(profiles: Mapping[str, Profile], limit: float = 10.0) -> Figure:
     """Return the performance profiles, each a step function of delta; the legend has their areas."""
-    figure = new_figure(8, 4.8)
+    figure = _with_legend_of(len(profiles) + 1)
     axes = figure.subplots()
     for name in sorted(profiles, key=lambda name: -profiles[name].area(limit)):
         profile, look = profiles[name], look_of(name)
@@ -82,6 +82,11 @@ def plot_profile(profiles: Mapping[str, Profile], limit: float = 10.0) -> Figure
     clean(axes)
     axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), title="area (of 10)", fontsize=9)
     return figure
+
+
+def _with_legend_of(lines: int) -> Figure:
+    """Return an empty figure, high enough for the names of so many lines beside it."""
+    return new_figure(8, max(4.8, 0.21 * lines))
 
 
 def _best_first(curves: Mapping[str, Array]) -> list[str]:
