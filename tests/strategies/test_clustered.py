@@ -30,28 +30,8 @@ def logits_of(margins: list[float]) -> Tensor:
     return torch.stack([p.log(), (1 - p).log()], dim=1)
 
 
-GROUPS = [
-    0,
-    1,
-    0,
-    2,
-    0,
-    1,
-    3,
-    0,
-    1,
-    0,
-    0,
-    1,
-    0,
-    2,
-    0,
-    1,
-    0,
-    0,
-    1,
-    0,
-]  # of 11, 6, 2 and 1 rows, which lie between each other
+# Groups of 11, 6, 2 and 1 rows, which lie between each other.
+GROUPS = [0, 1, 0, 2, 0, 1, 3, 0, 1, 0, 0, 1, 0, 2, 0, 1, 0, 0, 1, 0]
 SIZES = {group: GROUPS.count(group) for group in set(GROUPS)}
 
 

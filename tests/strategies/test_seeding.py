@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from reference import uncertainty as literal
 from teeter.checks import example_context
@@ -31,9 +32,11 @@ def test_margin_s_scores_by_the_margin() -> None:
 
 @pytest.mark.parametrize("name", ["entropy-s", "margin-s"])
 def test_the_score_takes_the_place_of_ldm(name: str) -> None:
-    picks = get(name)().select(example_context(), 12)
+    noted = example_context()
+    picks = get(name)().select(noted, 12)
     context = example_context()
     scores = get(name)().scores(context)
+    assert torch.equal(noted.notes["score"], scores)
     assert picks.tolist() == ldm_seeding(scores, context.features, 12, generator=context.generator).tolist()
     assert picks[0] == int(scores.argmin())
 

@@ -55,7 +55,8 @@ class EntropyS(Scored):
 
     def choose(self, context: Context, n: int) -> Tensor:
         """Return the most uncertain row, then rows drawn by weight and distance."""
-        return ldm_seeding(self.score(context), context.features, n, generator=context.generator)
+        context.notes["score"] = scores = self.score(context)
+        return ldm_seeding(scores, context.features, n, generator=context.generator)
 
 
 @registry.register("margin-s")
@@ -72,7 +73,8 @@ class MarginS(Scored):
 
     def choose(self, context: Context, n: int) -> Tensor:
         """Return the most uncertain row, then rows drawn by weight and distance."""
-        return ldm_seeding(self.score(context), context.features, n, generator=context.generator)
+        context.notes["score"] = scores = self.score(context)
+        return ldm_seeding(scores, context.features, n, generator=context.generator)
 
 
 def _spread(distance: Distance, context: Context, n: int) -> Tensor:
