@@ -147,9 +147,9 @@ def _plans(records: Records, wanted: _Wanted, device: torch.device) -> list[_Pla
         _require_same(facts["setting"], setting, records.folder)
         known = [[(name, r) for name, r in group] for group in facts["groups"]]
     plans = [_Plan(k, cells, records.failed_in(k, cells)) for k, cells in enumerate(known)]
-    left = {cell for plan in plans for cell in plan.alive}
-    left |= {cell for cells in known for cell in cells if len(records.rounds(cell)) > wanted.rounds}
-    for cells in _new_groups([cell for cell in wanted.cells if cell not in left], known, wanted.setting.network):
+    settled = {cell for plan in plans for cell in plan.alive}
+    settled |= {cell for cells in known for cell in cells if len(records.rounds(cell)) > wanted.rounds}
+    for cells in _new_groups([cell for cell in wanted.cells if cell not in settled], known, wanted.setting.network):
         plans.append(_Plan(len(plans), cells, {}))
     before = facts or {"strategies": [], "repetitions": 0, "rounds": 0, **_facts(device)}
     records.write_facts(
