@@ -100,7 +100,8 @@ def paper_rows() -> list[str]:
         assert saving.saved is not None
         rows.append(
             f"| {name} | {gain.mean:+.2f} ± {gain.deviation:.2f} | {theirs.mean:+.2f} ± {theirs.deviation:.2f} | "
-            f"{best} {found.gains[best].mean:+.2f} | {saving.saved / saving.baseline:.0%} | {agreement.rho:.2f} | {minutes:.1f} |"
+            f"{best} {found.gains[best].mean:+.2f} | {saving.saved / saving.baseline:.0%} | {agreement.rho:.2f} | "
+            f"{minutes:.1f} |"
         )
     return rows
 

@@ -32,8 +32,8 @@ from bench_ldm import pool
 from measure import exponent, facts, save, seconds, table
 
 import teeter
-from teeter.kernels.clusters import k_means
 from teeter.kernels.fisher import bait
+from teeter.kernels.kmeans import k_means
 from teeter.strategies.door import context_of, make_strategy
 
 LABELLED, SAMPLES = 100, 10

@@ -11,6 +11,7 @@ from teeter.version import __version__
 if TYPE_CHECKING:
     from teeter import strategies
     from teeter.arrays import working_memory
+    from teeter.campaigns.campaign import Campaign
     from teeter.learner import Learner
     from teeter.models.observe import observe
     from teeter.models.outputs import Outputs
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from teeter.training import Training
 
 __all__ = [
+    "Campaign",
     "Learner",
     "Outputs",
     "TeeterError",
@@ -34,6 +36,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Campaign": "teeter.campaigns.campaign",
     "Learner": "teeter.learner",
     "Outputs": "teeter.models.outputs",
     "Training": "teeter.training",

@@ -45,6 +45,7 @@ def labelled(path: Path, ledger: Ledger) -> list[str]:
 def _label_on(path: Path, ledger: Ledger, items: list[str], told: int) -> None:
     """Label items one after the other, and tell of each through a pipe once it is written."""
     store = Store(path)
+    os.write(told, b"ready\n")
     for item in items:
         with store.writing() as connection:
             ledger.answer(connection, Answer(item, "ann", "label", "good"))
@@ -66,10 +67,11 @@ def test_killed_at_a_hundred_moments_every_answer_that_was_acknowledged_is_there
             finally:
                 os._exit(0)
         os.close(told)
-        time.sleep(moments.uniform(0.0, 0.05))
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
         with os.fdopen(hear) as pipe:
+            pipe.readline()
+            time.sleep(moments.uniform(0.0, 0.05))
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
             heard = pipe.read().split()
         found = labelled(path, ledger)
         assert set(heard) <= set(found)
@@ -100,7 +102,7 @@ def test_two_processes_write_in_turns(path: Path) -> None:
         children.append((child, hear))
     for child, hear in children:
         with os.fdopen(hear) as pipe:
-            assert len(pipe.read().split()) == 100
+            assert len(pipe.read().split()) == 101
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert sorted(labelled(path, ledger)) == sorted(f"a{k}" for k in range(200))
 

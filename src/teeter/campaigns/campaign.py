@@ -16,10 +16,11 @@ from sqlalchemy import Connection, insert, select
 from teeter.campaigns import tables
 from teeter.campaigns.advice import Estimate, Progress, advice, estimate
 from teeter.campaigns.encoders import Encoder, encode_images, encode_texts
+from teeter.campaigns.exchange import Exported, write_export
 from teeter.campaigns.heads import HEADS, scaled
 from teeter.campaigns.items import KINDS, items_of
 from teeter.campaigns.ledger import Answer, Ledger, Undone
-from teeter.campaigns.rounds import Plan, State, Suspect, labels_of, picks_for, suspects, trained
+from teeter.campaigns.rounds import Plan, State, Suspect, labels_of, picks_for, predictions, suspects, trained
 from teeter.campaigns.store import Store, now
 from teeter.errors import InputError, StoreError, UnknownNameError
 from teeter.registry import did_you_mean
@@ -340,6 +341,43 @@ class Campaign:
             accuracy=progress.accuracy,
             advice=tuple(advice(progress)),
         )
+
+    def export(self, path: str | Path, form: str | None = None) -> int:
+        """Write labels, and predictions with their confidence, for other tools; return how many items are labelled.
+
+        The form goes by the ending of the path (.csv, .jsonl, .parquet; a folder for Hugging Face datasets), or by its
+        name: prodigy, doccano.
+        """
+        with self.store.reading() as connection:
+            items, answers = self.ledger.items(connection), self.ledger.answers(connection)
+        labels = labels_of(answers)
+        people: dict[str, set[str]] = {}
+        for one in answers:
+            people.setdefault(one.item, set()).add(one.annotator)
+        left_out = {one.item for one in answers if one.kind == "bad"}
+        guessed = predictions(self._state(), self._plan) if items else None
+        places = {key: k for k, key in enumerate(self._pool[0])}
+        rows = []
+        for row in items:
+            guess = guessed[places[row.key]] if guessed and row.key in places else (None, None)
+            rows.append(
+                Exported(
+                    id=row.key,
+                    content=row.content,
+                    label=labels.get(row.key),
+                    annotators=len(people.get(row.key, ())),
+                    predicted=guess[0],
+                    confidence=None if guess[1] is None else round(guess[1], 6),
+                    left_out=row.key in left_out,
+                )
+            )
+        write_export(rows, Path(path), form)
+        return len(labels)
+
+    def history(self) -> list[dict[str, Any]]:
+        """Return everything that happened, oldest first."""
+        with self.store.reading() as connection:
+            return self.ledger.history(connection)
 
     def back_up(self, path: str | Path) -> None:
         """Write a copy of the campaign's file as it is now; to restore it, open the copy."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Literal
 
 import numpy as np
@@ -25,6 +26,9 @@ __all__ = ["Answer", "Kind", "Ledger", "Pick", "Undone", "live_answers"]
 Vectors = npt.NDArray[np.float32]
 Kind = Literal["label", "skip", "unsure", "bad"]
 """What people can say of an item."""
+
+_LOOKED_THROUGH = 2000
+"""Ids that are searched for one like a wrong one."""
 
 _SOME = 500
 """Values in one statement; databases have a limit."""
@@ -91,9 +95,9 @@ class Ledger:
         own = and_(tables.items.c.campaign_id == self.campaign, tables.items.c.key == key)
         row = connection.execute(select(tables.items).where(own)).first()
         if row is None:
-            mine = tables.items.c.campaign_id == self.campaign
-            some = connection.scalars(select(tables.items.c.key).where(mine).limit(2000)).all()
-            raise UnknownNameError(f"No item is called {key!r}. {did_you_mean(key, list(some))}")
+            mine = select(tables.items.c.key).where(tables.items.c.campaign_id == self.campaign)
+            near = get_close_matches(key, connection.scalars(mine.limit(_LOOKED_THROUGH)).all(), n=1)
+            raise UnknownNameError(f"No item is called {key!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
         return row
 
     def add_items(

@@ -19,7 +19,7 @@ from teeter.learner import Learner
 from teeter.seeds import stream
 from teeter.strategies.door import make_strategy
 
-__all__ = ["Plan", "State", "Suspect", "labels_of", "picks_for", "suspects", "trained"]
+__all__ = ["Plan", "State", "Suspect", "labels_of", "picks_for", "predictions", "suspects", "trained"]
 
 Vectors = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
@@ -215,6 +215,22 @@ def _head(learner: Learner) -> dict[str, npt.NDArray[Any]]:
     if outputs.weight is None or outputs.bias is None:
         return {}
     return {"weight": outputs.weight.numpy(), "bias": outputs.bias.numpy(), "seen": np.array(_seen(learner))}
+
+
+def predictions(state: State, plan: Plan) -> list[tuple[str, float]] | None:
+    """Return the predicted class of every item and how probable it is; None before there is a model."""
+    if state.weights is None:
+        return None
+    learner = _with_newest_model(_learner(state, plan), state)
+    logits = learner.observe(state.features, ("logits",)).logits
+    if logits is None:
+        return None
+    chances, columns = logits.softmax(dim=1).max(dim=1)
+    seen = _seen(learner)
+    return [
+        (state.classes[seen[column]], float(chance))
+        for chance, column in zip(chances.tolist(), columns.tolist(), strict=True)
+    ]
 
 
 def suspects(state: State, count: int) -> list[Suspect]:

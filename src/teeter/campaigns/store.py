@@ -143,7 +143,7 @@ def _sentence(said: str, where: object) -> str:
     if "disk is full" in lower or "disk i/o error" in lower:
         return f"The disk of {where} is full, or cannot be written. Nothing was lost; make room and try again."
     if "not a database" in lower or "malformed" in lower:
-        return f"{where} is damaged, or not a campaign. Restore a backup with teeter campaign restore."
+        return f"{where} is damaged, or not a campaign. Use a backup of it."
     if "locked" in lower:
         return f"{where} has been busy for {_WAIT} s: another process is writing. Try again."
     if "readonly" in lower or "unable to open" in lower:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from teeter.cli.bench import bench
+from teeter.cli.campaign import campaign
 from teeter.cli.datasets import datasets
 from teeter.cli.demo import demo
 from teeter.cli.errors import Commands
@@ -29,6 +30,7 @@ app = typer.Typer(
 )
 app.add_typer(datasets, name="datasets")
 app.add_typer(bench, name="bench")
+app.add_typer(campaign, name="campaign")
 app.command()(demo)
 app.command()(select)
 app.command()(strategies)

@@ -9,10 +9,10 @@ from torch import Generator, Tensor
 
 from teeter.arrays import TILE, exact_products, padded, tiles
 from teeter.kernels.distances import Euclidean, squared_distances
-from teeter.kernels.kmeans import join_nearest, k_means
+from teeter.kernels.kmeans import join_nearest
 from teeter.seeds import uniform
 
-__all__ = ["average_linkage", "k_means", "round_robin", "typical_rows"]
+__all__ = ["average_linkage", "round_robin", "typical_rows"]
 
 Integers = npt.NDArray[np.int64]
 

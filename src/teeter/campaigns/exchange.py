@@ -1,0 +1,251 @@
+"""What comes in and goes out: items from tables, lines and folders; labels and predictions for other tools."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from teeter.campaigns.items import Item, image_items, items_of
+from teeter.datasets.files import require_file
+from teeter.datasets.pools import read_pool
+from teeter.datasets.tables import TABLES, Table, read_table
+from teeter.errors import FileError, InputError, MissingExtraError
+
+__all__ = ["FORMATS", "Exported", "kind_of", "read_items", "write_export"]
+
+LINES = (".jsonl", ".ndjson")
+ARRAYS = (".npz", ".npy", ".safetensors")
+TEXT_COLUMNS = ("text", "sentence", "content", "message", "review", "body", "question", "query", "title")
+"""Columns that are taken for the texts where nobody says which are."""
+
+
+def kind_of(path: Path) -> str:
+    """Return what items a path holds: images in a folder, features in arrays, else texts."""
+    if path.is_dir():
+        return "image"
+    return "features" if path.suffix.lower() in ARRAYS else "text"
+
+
+def read_items(
+    path: Path, *, text: str | None = None, key: str | None = None, label: str | None = None
+) -> Sequence[Item]:
+    """Return the items of a table (CSV, Parquet), of lines (JSONL), of arrays, or of a folder of images.
+
+    ``text``, ``key`` and ``label`` name the columns of texts, ids and labels; texts and ids are found by themselves
+    where they go by a usual name.
+    """
+    kind = kind_of(path)
+    if kind == "image":
+        return list(image_items(path))
+    if kind == "features":
+        return _from_arrays(path)
+    if path.suffix.lower() in LINES:
+        return _from_lines(path, text=text, key=key, label=label)
+    table = read_table(require_file(path, (*TABLES, *LINES), "a file of items"))
+    return _from_table(table, text=text, key=key, label=label)
+
+
+def _from_arrays(path: Path) -> list[Item]:
+    pool = read_pool(path)
+    features = np.asarray(pool.features)
+    keys = pool.ids if pool.ids is not None else [str(k) for k in range(len(features))]
+    return items_of(({"id": one, "features": row} for one, row in zip(keys, features, strict=True)), "features")
+
+
+def _from_table(table: Table, *, text: str | None, key: str | None, label: str | None) -> list[Item]:
+    for name in (text, key, label):
+        if name is not None:
+            table.require(name)
+    texts = text or _text_column(table)
+    keys = key or next((name for name in table.columns if name.lower() in ("id", "ids") and name != texts), None)
+    ids = [None] * len(table) if keys is None else table.ids(keys)
+    labels = [None] * len(table) if label is None else table.texts(label)
+    contents = table.texts(texts)
+    blank = [row for row, content in enumerate(contents, start=2) if not content.strip()]
+    if blank:
+        raise InputError(f"Column {texts!r} of {table.path} is blank in line {blank[0]}: give every row a text.")
+    rows = zip(ids, contents, labels, strict=True)
+    return items_of(({"id": one, "text": content, "label": told} for one, content, told in rows), "text")
+
+
+def _text_column(table: Table) -> str:
+    by_name = {name.lower(): name for name in table.columns}
+    for usual in TEXT_COLUMNS:
+        if usual in by_name:
+            return by_name[usual]
+    if len(table.columns) == 1:
+        return next(iter(table.columns))
+    raise InputError(
+        f"Which column of {table.path} has the texts? Name it with --text: {', '.join(list(table.columns)[:10])}."
+    )
+
+
+def _from_lines(path: Path, *, text: str | None, key: str | None, label: str | None) -> list[Item]:
+    require_file(path, LINES, "a file of lines")
+    found = []
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise FileError(f"{path} is not UTF-8 text: save it as UTF-8.") from None
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            told = json.loads(line)
+        except ValueError:
+            told = None
+        if not isinstance(told, dict):
+            raise FileError(f"Line {number} of {path} is not a JSON object.")
+        name = text or next((usual for usual in TEXT_COLUMNS if usual in told), "text")
+        if not isinstance(told.get(name), str):
+            raise InputError(f"Line {number} of {path} has no {name!r} that is a text: name it with --text.")
+        chosen = told.get(key) if key is not None else told.get("id")
+        found.append({"id": chosen, "text": told[name], "label": told.get(label) if label else None})
+    return items_of(found, "text")
+
+
+@dataclass(frozen=True)
+class Exported:
+    """One item as it goes out."""
+
+    id: str
+    content: str | None
+    label: str | None
+    """What people say it is."""
+    annotators: int
+    predicted: str | None
+    confidence: float | None
+    left_out: bool
+    """Whether somebody said that it does not belong."""
+
+
+def write_export(rows: Sequence[Exported], path: Path, form: str | None = None) -> None:
+    """Write items in a form: by its name, or by the ending of the path."""
+    chosen = form or {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}.get(path.suffix.lower())
+    if chosen is None and not path.suffix:
+        chosen = "datasets"
+    if chosen not in FORMATS:
+        raise InputError(
+            f"{path} is of no known form: end it in .csv, .jsonl or .parquet, or name {', '.join(FORMATS)}."
+        )
+    try:
+        FORMATS[chosen](rows, path)
+    except OSError as error:
+        raise FileError(f"Cannot write {path}: {error.strerror or error}.") from None
+
+
+def _plain(row: Exported) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "content": row.content,
+        "label": row.label,
+        "annotators": row.annotators,
+        "predicted": row.predicted,
+        "confidence": row.confidence,
+        "left_out": row.left_out,
+    }
+
+
+def _whole(path: Path, content: str | bytes) -> None:
+    """Write a file that appears under its name only when all of it is written."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_bytes(content.encode("utf-8", errors="surrogatepass") if isinstance(content, str) else content)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _csv(rows: Sequence[Exported], path: Path) -> None:
+    text = io.StringIO(newline="")
+    table = csv.DictWriter(text, list(_plain(_NOTHING)), lineterminator="\n")
+    table.writeheader()
+    table.writerows(_plain(row) for row in rows)
+    _whole(path, text.getvalue())
+
+
+def _jsonl(rows: Sequence[Exported], path: Path) -> None:
+    _lines(path, (_plain(row) for row in rows))
+
+
+def _lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    _whole(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+
+
+def _parquet(rows: Sequence[Exported], path: Path) -> None:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise MissingExtraError("Writing Parquet needs pyarrow: pip install 'teeter[parquet]'.") from None
+    kinds = {"annotators": pyarrow.int64(), "confidence": pyarrow.float64(), "left_out": pyarrow.bool_()}
+    plain = [_plain(row) for row in rows]
+    columns = {
+        name: pyarrow.array([row[name] for row in plain], kinds.get(name, pyarrow.string()))
+        for name in _plain(_NOTHING)
+    }
+    file = io.BytesIO()
+    parquet.write_table(pyarrow.table(columns), file)
+    _whole(path, file.getvalue())
+
+
+def _datasets(rows: Sequence[Exported], path: Path) -> None:
+    """Write a folder that ``datasets.load_dataset`` reads: the labelled items as train, the others beside them."""
+    path.mkdir(parents=True, exist_ok=True)
+    _parquet([row for row in rows if row.label is not None and not row.left_out], path / "train.parquet")
+    _parquet([row for row in rows if row.label is None and not row.left_out], path / "unlabelled.parquet")
+    _whole(path / "README.md", _CARD)
+
+
+def _prodigy(rows: Sequence[Exported], path: Path) -> None:
+    labelled = [row for row in rows if row.label is not None or row.left_out]
+    _lines(
+        path,
+        (
+            {
+                "text": row.content,
+                "label": row.label,
+                "answer": "reject" if row.left_out else "accept",
+                "meta": {"id": row.id},
+            }
+            for row in labelled
+        ),
+    )
+
+
+def _doccano(rows: Sequence[Exported], path: Path) -> None:
+    labelled = [row for row in rows if row.label is not None and not row.left_out]
+    _lines(path, ({"id": row.id, "text": row.content, "label": [row.label]} for row in labelled))
+
+
+_NOTHING = Exported("", None, None, 0, None, None, False)
+
+_CARD = """---
+configs:
+- config_name: default
+  data_files:
+  - split: train
+    path: train.parquet
+  - split: unlabelled
+    path: unlabelled.parquet
+---
+
+Labels and predictions from a teeter campaign. Labels were picked by active learning: do not measure with them.
+"""
+
+FORMATS: dict[str, Callable[[Sequence[Exported], Path], None]] = {
+    "csv": _csv,
+    "jsonl": _jsonl,
+    "parquet": _parquet,
+    "datasets": _datasets,
+    "prodigy": _prodigy,
+    "doccano": _doccano,
+}
+"""The forms that labels go out in."""

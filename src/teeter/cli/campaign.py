@@ -1,0 +1,336 @@
+"""teeter campaign: label a pool of things, a few at a time."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from teeter.cli.errors import Commands
+from teeter.cli.output import require_writable, spinner
+from teeter.errors import InputError
+
+if TYPE_CHECKING:
+    from teeter.campaigns.campaign import Campaign, Question
+
+__all__ = ["campaign"]
+
+campaign = typer.Typer(
+    cls=Commands, no_args_is_help=True, help="Label a pool of things, a few at a time.", rich_markup_mode=None
+)
+
+File = Annotated[Path, typer.Argument(metavar="CAMPAIGN", help="The campaign's file.")]
+Who = Annotated[str, typer.Option("--as", metavar="NAME", help="Who answers.")]
+Json = Annotated[bool, typer.Option("--json", help="Write JSON.")]
+TextColumn = Annotated[str | None, typer.Option("--text", metavar="COLUMN", help="The column of texts.")]
+IdColumn = Annotated[str | None, typer.Option("--id", metavar="COLUMN", help="The column of ids; id if left out.")]
+LabelColumn = Annotated[
+    str | None, typer.Option("--labels", metavar="COLUMN", help="The column of labels that are known already.")
+]
+
+_KEYS = "123456789abcdeghijklmnopqrtvwxyz"
+"""One a class; s skips, u is undo, f flags a bad sample."""
+
+
+@campaign.command()
+def new(
+    things: Annotated[
+        Path, typer.Argument(metavar="THINGS", help="A CSV, Parquet or JSONL file, arrays, or a folder of images.")
+    ],
+    *,
+    classes: Annotated[str, typer.Option(metavar="NAMES", help="With commas between them.")],
+    file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The campaign's file; THINGS.teeter if left out."),
+    ] = None,
+    text: TextColumn = None,
+    id_column: IdColumn = None,
+    labels: LabelColumn = None,
+    strategy: Annotated[str, typer.Option(metavar="NAME", help="How to pick; see teeter strategies.")] = "ldm-s",
+    head: Annotated[str, typer.Option(metavar="NAME", help="What learns: linear or mlp.")] = "linear",
+    control: Annotated[float, typer.Option(metavar="SHARE", help="Share of each batch drawn at random.")] = 0.1,
+    audit: Annotated[int, typer.Option(metavar="N", help="Items kept apart to measure with.")] = 0,
+    cost: Annotated[float | None, typer.Option(metavar="AMOUNT", help="What a label costs.")] = None,
+    budget: Annotated[float | None, typer.Option(metavar="AMOUNT", help="What may be spent.")] = None,
+    instructions: Annotated[str, typer.Option(metavar="TEXT", help="Shown to whoever labels.")] = "",
+    seed: Annotated[int, typer.Option(metavar="NUMBER", help="Same seed, same picks.")] = 0,
+) -> None:
+    """Make a campaign from things to label."""
+    from teeter.campaigns.exchange import kind_of, read_items
+
+    path = file or things.with_name(f"{things.name.removesuffix(things.suffix)}.teeter")
+    if path.exists():
+        raise InputError(f"{path} exists already: go on with it, or name another with --file.")
+    with spinner("Reading"):
+        from teeter.campaigns.campaign import Campaign, Settings
+
+        items = read_items(things, text=text, key=id_column, label=labels)
+        settings = Settings(
+            kind=kind_of(things),
+            strategy=strategy,
+            head=head,
+            control=control,
+            audit=audit,
+            seed=seed,
+            cost=cost,
+            budget=budget,
+            instructions=instructions,
+            folder=str(things.resolve()) if things.is_dir() else None,
+        )
+        names = [name.strip() for name in classes.split(",")]
+        made = Campaign.create(path, path.stem, names, settings)
+        try:
+            added = made.add(items)
+        except BaseException:
+            made.store.close()
+            for one in path.parent.glob(f"{path.name}*"):
+                one.unlink()
+            raise
+    typer.echo(f"{path}: {_counted(added.new, 'item')} to label, {added.labelled} with a label.")
+    if added.duplicates:
+        typer.echo(f"{_counted(len(added.duplicates), 'duplicate')} left out, such as {added.duplicates[0][0]}.")
+    typer.echo(f"Go on with: teeter campaign label {path}")
+
+
+@campaign.command()
+def add(
+    file: File,
+    things: Annotated[Path, typer.Argument(metavar="THINGS", help="More of the same kind.")],
+    text: TextColumn = None,
+    id_column: IdColumn = None,
+    labels: LabelColumn = None,
+) -> None:
+    """Add things to a campaign; what is there already is told, and left out."""
+    with spinner("Reading"):
+        from teeter.campaigns.exchange import read_items
+
+        added = _open(file).add(read_items(things, text=text, key=id_column, label=labels))
+    typer.echo(f"{_counted(added.new, 'item')} added, {added.labelled} with a label.")
+    for ours, theirs in added.duplicates[:5]:
+        typer.echo(f"{ours} was left out: it is the same as {theirs}.")
+
+
+@campaign.command()
+def ask(
+    file: File,
+    n: Annotated[int, typer.Option("-n", metavar="N", help="How many.")] = 20,
+    who: Who = "me",
+    as_json: Json = False,
+) -> None:
+    """Say what to label next, and why."""
+    with spinner("Picking"):
+        questions = _open(file).ask(n, who)
+    if as_json:
+        typer.echo(json.dumps([asdict(one) for one in questions], ensure_ascii=False, indent=2))
+        return
+    for one in questions:
+        typer.echo(f"{one.item}\t{one.arm}\t{_shortened(one.content)}")
+
+
+@campaign.command()
+def tell(
+    file: File,
+    item: Annotated[str, typer.Argument(metavar="ITEM", help="The item's id.")],
+    label: Annotated[str | None, typer.Argument(metavar="[LABEL]", help="Its class; left out with --other.")] = None,
+    *,
+    who: Who = "me",
+    other: Annotated[
+        str | None, typer.Option(metavar="ANSWER", help="skip, unsure or bad, in the place of a class.")
+    ] = None,
+    comment: Annotated[str | None, typer.Option(metavar="TEXT", help="Kept with the answer.")] = None,
+) -> None:
+    """Record a label; it is on disk when this returns."""
+    if (label is None) == (other is None):
+        raise InputError("Give a class, or --other skip, unsure or bad.")
+    opened = _open(file)
+    if label is not None:
+        opened.tell(item, label, who, comment=comment)
+        return
+    ways = {"skip": opened.skip, "unsure": opened.unsure, "bad": opened.bad}
+    if other not in ways:
+        raise InputError(f"{other!r} is none of skip, unsure and bad.")
+    ways[other](item, who, comment=comment)
+
+
+@campaign.command()
+def undo(file: File, who: Who = "me") -> None:
+    """Take back the last answer."""
+    undone = _open(file).undo(who)
+    if undone is None:
+        typer.echo(f"{who} has given no answer that could be taken back.")
+        return
+    before = "" if undone.before is None else f"; before it was {undone.before.label or undone.before.kind}"
+    typer.echo(f"{undone.answer.item}: {undone.answer.label or undone.answer.kind} taken back{before}.")
+
+
+@campaign.command()
+def train(file: File, as_json: Json = False) -> None:
+    """Train a new model on all labels."""
+    with spinner("Training"):
+        trained = _open(file).train()
+    typer.echo(
+        json.dumps(asdict(trained))
+        if as_json
+        else f"Model {trained.version}, of {trained.labels} labels in {len(trained.classes)} classes."
+    )
+
+
+@campaign.command()
+def status(file: File, as_json: Json = False) -> None:
+    """Say how the campaign stands, how right the model is, and whether to go on."""
+    with spinner("Reading"):
+        found = _open(file).status()
+    if as_json:
+        typer.echo(json.dumps(asdict(found), ensure_ascii=False, indent=2))
+        return
+    typer.echo(
+        f"{found.labelled} of {_counted(found.items, 'item')} labelled, {found.open} open, model {found.version}."
+    )
+    typer.echo(", ".join(f"{name} {count}" for name, count in found.by_class.items()))
+    for sentence in found.advice:
+        typer.echo(sentence)
+
+
+@campaign.command()
+def suspects(
+    file: File,
+    n: Annotated[int, typer.Option("-n", metavar="N", help="How many at most.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """List labels that may be wrong, for a second look."""
+    with spinner("Looking"):
+        found = _open(file).suspects(n)
+    if as_json:
+        typer.echo(json.dumps([asdict(one) for one in found], ensure_ascii=False, indent=2))
+        return
+    for one in found:
+        typer.echo(f"{one.item}\tlabelled {one.label} ({one.chance:.0%} likely), looks like {one.predicted}")
+
+
+@campaign.command()
+def export(
+    file: File,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="A .csv, .jsonl or .parquet file, or a folder.")],
+    form: Annotated[
+        str | None, typer.Option("--format", metavar="NAME", help="csv, jsonl, parquet, datasets, prodigy or doccano.")
+    ] = None,
+    history: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the history too, as JSONL.")] = None,
+) -> None:
+    """Write labels, and predictions with their confidence for everything else."""
+    for path in [one for one in (out, history) if one is not None and one.suffix]:
+        require_writable(path, file)
+    with spinner("Writing"):
+        opened = _open(file)
+        count = opened.export(out, form)
+        if history is not None:
+            history.write_text("".join(json.dumps(line) + "\n" for line in opened.history()), encoding="utf-8")
+    typer.echo(f"{out}: {_counted(count, 'label')}.")
+
+
+@campaign.command()
+def backup(file: File, out: Annotated[Path, typer.Argument(metavar="OUT", help="Where the copy goes.")]) -> None:
+    """Copy a campaign as it is now; to restore it, use the copy."""
+    _open(file).back_up(out)
+    typer.echo(f"{out} is a copy of {file}.")
+
+
+@campaign.command()
+def label(
+    file: File,
+    n: Annotated[int, typer.Option("-n", metavar="N", help="Questions a round.")] = 20,
+    who: Who = "me",
+) -> None:
+    """Label in the terminal, one key a class; a new model is trained after each round."""
+    opened = _open(file)
+    names = opened.classes
+    if len(names) > len(_KEYS):
+        raise InputError(f"There are {len(names)} classes and {len(_KEYS)} keys: label on the page, or with tell.")
+    keys = dict(zip(_KEYS, names, strict=False))
+    if opened.settings.instructions:
+        typer.echo(opened.settings.instructions)
+    typer.echo("  ".join(f"[{key}] {name}" for key, name in keys.items()))
+    typer.echo("[space] skip  [u] undo  [?] unsure  [f] bad sample  [s] stop", err=True)
+    while _one_round(opened, keys, n, who):
+        if len([count for count in opened.status().by_class.values() if count]) > 1:
+            with spinner("Training"):
+                trained = opened.train()
+            typer.echo(f"Model {trained.version}, of {trained.labels} labels. {opened.status().advice[0]}")
+    typer.echo(f"Everything is in {file}; the same command goes on.")
+
+
+def _one_round(opened: Campaign, keys: dict[str, str], n: int, who: str) -> bool:
+    """Ask and record until the round's questions are answered; return False when it is time to stop."""
+    with spinner("Picking"):
+        questions = opened.ask(n, who)
+    if not questions:
+        typer.echo("Nothing is left to label.")
+        return False
+    while questions:
+        action = _shown(questions[0], len(questions), keys)
+        item = questions[0].item
+        if action == "s":
+            return False
+        if action == "u":
+            opened.undo(who)
+        elif action == " ":
+            opened.skip(item, who)
+        elif action == "?":
+            opened.unsure(item, who)
+        elif action == "f":
+            opened.bad(item, who)
+        else:
+            opened.tell(item, keys[action], who)
+        questions = opened.ask(n, who)[: len(questions)] if action == "u" else questions[1:]
+    return True
+
+
+def _shown(question: Question, left: int, keys: dict[str, str]) -> str:
+    """Show a question and return the key that was pressed for it; s at the end of the input."""
+    typer.echo(f"\n{question.content if question.content is not None else question.item}")
+    typer.echo(f"({left} left; {_why(question)}) ", nl=False, err=True)
+    while True:
+        key = _key()
+        if key in ("", "\x03", "\x04", "s"):
+            return "s"
+        if key in keys or key in " u?f":
+            typer.echo(keys.get(key, {" ": "skipped", "u": "undone", "?": "unsure", "f": "bad"}.get(key)))
+            return key
+
+
+def _key() -> str:
+    """Return one key from a terminal, or one character of the input that is not a line's end."""
+    if sys.stdin.isatty():
+        import click
+
+        return click.getchar()
+    key = sys.stdin.read(1)
+    while key in ("\n", "\r"):
+        key = sys.stdin.read(1)
+    return key
+
+
+def _why(question: Question) -> str:
+    if question.arm != "picked":
+        return "drawn at random"
+    if "predicted" not in question.reason:
+        return "to cover the pool"
+    return f"the model says {question.reason['predicted']}, {question.reason['probability']:.0%} sure"
+
+
+def _open(file: Path) -> Campaign:
+    from teeter.campaigns.campaign import Campaign
+
+    return Campaign.open(file)
+
+
+def _counted(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def _shortened(text: str | None) -> str:
+    line = " ".join((text or "").split())
+    return line if len(line) <= 100 else line[:99] + "…"

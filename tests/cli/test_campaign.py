@@ -1,0 +1,200 @@
+"""teeter campaign: from a file to labels, in a terminal, with every mistake told in a sentence."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+from teeter.cli import app
+
+WORDS = {"fruit": ["apple", "pear", "plum", "cherry", "fig"], "tool": ["saw", "hammer", "nail", "drill", "file"]}
+
+
+def run(*words: Any, typed: str | None = None) -> Result:
+    return CliRunner().invoke(app, ["campaign", *map(str, words)], input=typed)
+
+
+def done(*words: Any, typed: str | None = None) -> str:
+    result = run(*words, typed=typed)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def refused(*words: Any) -> str:
+    result = run(*words)
+    assert result.exit_code == 2, result.output
+    assert "Traceback" not in result.output
+    assert len(result.stderr.strip().splitlines()) == 1
+    return result.stderr
+
+
+@pytest.fixture
+def things(tmp_path: Path) -> Path:
+    path = tmp_path / "things.csv"
+    with path.open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["id", "text", "known"])
+        for k in range(60):
+            kind = "fruit" if k % 2 else "tool"
+            words = [WORDS[kind][(k + step) % 5] for step in range(3)]
+            table.writerow([f"t{k}", f"{' '.join(words)} number {k}", kind if k < 4 else ""])
+    return path
+
+
+@pytest.fixture
+def made(things: Path) -> Path:
+    done("new", things, "--classes", "fruit,tool")
+    return things.with_suffix(".teeter")
+
+
+def truth(item: str) -> str:
+    return "fruit" if int(item[1:]) % 2 else "tool"
+
+
+def test_from_a_table_to_labels_in_a_file(made: Path, tmp_path: Path) -> None:
+    for _ in range(2):
+        for question in json.loads(done("ask", made, "-n", 12, "--json")):
+            done("tell", made, question["item"], truth(question["item"]))
+        assert "labels in 2 classes" in done("train", made)
+    told = done("status", made)
+    assert told.startswith("24 of 60 items labelled, 0 open, model 2.")
+    assert "fruit" in told
+    out = tmp_path / "labels.csv"
+    assert done("export", made, out, "--history", tmp_path / "history.jsonl") == f"{out}: 24 labels.\n"
+    with out.open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 60
+    assert all(row["label"] in ("", truth(row["id"])) for row in rows)
+    right = [row["predicted"] == truth(row["id"]) for row in rows]
+    assert sum(right) > 45
+    history = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
+    assert sum(line["what"] == "answer" for line in history) == 24
+
+
+def test_labels_that_are_known_come_along(things: Path) -> None:
+    assert "60 items to label, 4 with a label" in done("new", things, "--classes", "fruit,tool", "--labels", "known")
+
+
+def test_the_terminal_takes_one_key_a_class(made: Path) -> None:
+    shown = done("label", made, "-n", 4, typed="12u2 ?f1s")
+    assert "[1] fruit  [2] tool" in shown
+    assert shown.count("undone") == 1
+    assert "Everything is in" in shown
+    status = json.loads(done("status", made, "--json"))
+    assert (status["labelled"], status["skipped"], status["unsure"], status["bad"]) == (3, 1, 1, 1)
+
+
+def test_the_terminal_ends_where_the_input_ends(made: Path) -> None:
+    done("label", made, "-n", 3, typed="11")
+    assert json.loads(done("status", made, "--json"))["labelled"] == 2
+
+
+def test_answers_besides_labels_and_undo(made: Path) -> None:
+    done("tell", made, "t5", "fruit", "--as", "ann", "--comment", "clear")
+    done("tell", made, "t6", "--other", "unsure")
+    assert done("undo", made, "--as", "ann") == "t5: fruit taken back.\n"
+    assert "no answer that could be taken back" in done("undo", made, "--as", "ann")
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "datasets", "prodigy", "doccano"])
+def test_every_form_of_export(form: str, made: Path, tmp_path: Path) -> None:
+    done("tell", made, "t5", "fruit")
+    done("tell", made, "t6", "--other", "bad")
+    out = tmp_path / f"out-{form}"
+    done("export", made, out, "--format", form)
+    if form == "doccano":
+        (told,) = map(json.loads, out.read_text().splitlines())
+        assert (told["id"], told["label"]) == ("t5", ["fruit"])
+    if form == "prodigy":
+        assert [json.loads(line)["answer"] for line in out.read_text().splitlines()] == ["accept", "reject"]
+    if form == "datasets":
+        from pyarrow import parquet
+
+        assert parquet.read_table(out / "train.parquet")["label"].to_pylist() == ["fruit"]
+        assert len(parquet.read_table(out / "unlabelled.parquet")) == 58
+
+
+def test_more_can_be_added_and_duplicates_are_told(made: Path, tmp_path: Path) -> None:
+    more = tmp_path / "more.jsonl"
+    with (tmp_path / "things.csv").open() as file:
+        same = next(csv.DictReader(file))["text"]
+    lines = [{"id": "x", "text": "a new thing"}, {"id": "y", "text": same}]
+    more.write_text("\n\n".join(map(json.dumps, lines)))
+    told = done("add", made, more)
+    assert "1 item added" in told
+    assert "y was left out: it is the same as t0." in told
+
+
+def test_images_from_a_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for k in range(12):
+        Image.new("RGB", (16, 16), (250 - k, 5, 5) if k % 2 else (5, 5, 250 - k)).save(folder / f"{k:02}.png")
+    assert "12 items to label" in done("new", folder, "--classes", "red,blue")
+    questions = json.loads(done("ask", tmp_path / "pictures.teeter", "-n", 3, "--json"))
+    assert all(question["content"].endswith(".png") for question in questions)
+
+
+def test_a_backup_is_a_campaign(made: Path, tmp_path: Path) -> None:
+    done("tell", made, "t5", "fruit")
+    done("backup", made, tmp_path / "copy.teeter")
+    assert "1 of 60 items labelled" in done("status", tmp_path / "copy.teeter")
+
+
+def test_mistakes_are_told_in_a_sentence(made: Path, things: Path, tmp_path: Path) -> None:
+    assert "exists already" in refused("new", things, "--classes", "fruit,tool")
+    assert "give two or more different names" in refused("new", things, "--classes", "one", "--file", tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+    assert "There is no file" in refused("new", tmp_path / "none.csv", "--classes", "a,b")
+    assert "There is no campaign" in refused("status", tmp_path / "none.teeter")
+    assert "No class is called 'friut'. Did you mean 'fruit'?" in refused("tell", made, "t5", "friut")
+    assert "No item is called 'q5'" in refused("tell", made, "q5", "fruit")
+    assert "Give a class, or --other" in refused("tell", made, "t5")
+    assert "is none of skip, unsure and bad" in refused("tell", made, "t5", "--other", "later")
+    assert "label items of two or more, then train" in refused("train", made)
+    assert "Cannot ask about 0 items" in refused("ask", made, "-n", 0)
+    assert "is of no known form" in refused("export", made, tmp_path / "out.docx")
+    assert "No strategy is called" in refused(
+        "new", things, "--classes", "a,b", "--strategy", "x", "--file", tmp_path / "y"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("two.csv", b"first,second\nx,y\n", "Which column of .* has the texts"),
+        ("blank.csv", b"text\nhello\n \nthere\n", "is blank in line 3"),
+        ("latin.csv", "text\ncaf\xe9\n".encode("latin-1"), "is not UTF-8"),
+        ("ragged.csv", b'text,other\n"unclosed,1\n', ""),
+        ("twice.csv", b"id,text\na,one\na,two\n", "stands in rows 0 and 1: ids must differ"),
+        ("bad.jsonl", b"{not json}\n", "Line 1 of .* is not a JSON object"),
+        ("list.jsonl", b"[1]\n", "Line 1 of .* is not a JSON object"),
+        ("none.jsonl", b'{"other": 1}\n', "has no 'text' that is a text"),
+        ("empty.csv", b"", "is empty"),
+    ],
+)
+def test_broken_files_are_told_and_leave_nothing(name: str, content: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    assert re.search(message, refused("new", path, "--classes", "a,b"))
+    assert list(tmp_path.glob("*.teeter*")) == []
+
+
+def test_an_image_that_is_not_one_leaves_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    (folder / "a.png").write_text("no image")
+    assert "is not an image that can be read" in refused("new", folder, "--classes", "a,b")
+    assert list(tmp_path.glob("*.teeter*")) == []
+
+
+def test_too_many_classes_for_the_keyboard_are_told(things: Path) -> None:
+    done("new", things, "--classes", ",".join(f"class {k}" for k in range(40)))
+    assert "There are 40 classes and" in refused("label", things.with_suffix(".teeter"))
