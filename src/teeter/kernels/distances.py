@@ -18,6 +18,7 @@ __all__ = [
     "distance_tiles",
     "refined",
     "squared_distances",
+    "squared_lengths",
 ]
 
 NEGLIGIBLE = 1e-5
@@ -75,7 +76,7 @@ class Euclidean:
     def __init__(self, features: Tensor) -> None:
         """features (N, D)."""
         self.features = features - features.mean(dim=0)
-        self.squares = self.features.square().sum(dim=1)
+        self.squares = squared_lengths(self.features)
 
     def between(self, rows: Tensor, others: Tensor) -> Tensor:
         """Return all distances: positions (A,) and (B,) -> (A, B)."""
@@ -127,6 +128,11 @@ def refined(
         found = exactly(i, j)
         squared[i, j] = found.masked_fill_(found < NEGLIGIBLE**2 * norms(i, j), 0)
     return squared
+
+
+def squared_lengths(rows: Tensor) -> Tensor:
+    """Return the squared lengths of rows, with no copy of them all in between: (N, D) -> (N,)."""
+    return torch.cat([some.square().sum(dim=1) for some in rows.split(1024)])
 
 
 def distance_tiles(rows: Tensor, columns: int) -> list[slice]:

@@ -16,7 +16,7 @@ import torch
 from torch import Generator, Tensor
 
 from teeter.arrays import TILE, exact_products, padded, tiles
-from teeter.kernels.distances import NEGLIGIBLE, squared_distances
+from teeter.kernels.distances import NEGLIGIBLE, squared_distances, squared_lengths
 from teeter.seeds import uniform
 
 __all__ = ["greedy_start", "join_nearest", "k_means", "lloyd"]
@@ -65,8 +65,7 @@ def _filled_up(features: Tensor) -> _Points:
     """Return rows ready for many products, with no more than one copy of them in between."""
     whole = features.new_zeros((len(features) + -len(features) % TILE, features.shape[1]))
     torch.sub(features, features.mean(dim=0), out=whole[: len(features)])
-    squares = torch.cat([part.square().sum(dim=1) for part in whole.split(_ROWS)])
-    return _Points(whole, squares[: len(features)])
+    return _Points(whole, squared_lengths(whole)[: len(features)])
 
 
 def greedy_start(features: Tensor, clusters: int, *, generator: Generator) -> Tensor:
