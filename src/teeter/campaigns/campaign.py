@@ -290,9 +290,9 @@ class Campaign:
 
     def _waiting(self, annotator: str) -> list[Question]:
         with self.store.reading() as connection:
-            contents = {row.key: row.content for row in self.ledger.items(connection)}
             picks = self.ledger.open_picks(connection, annotator)
-        return [Question(pick.item, contents[pick.item], pick.arm, pick.rank, dict(pick.reason)) for pick in picks]
+            rows = self.ledger.some_items(connection, [pick.item for pick in picks])
+        return [Question(pick.item, rows[pick.item].content, pick.arm, pick.rank, dict(pick.reason)) for pick in picks]
 
     def train(self, *, who: str = OWN) -> Trained:
         """Train a new model on all labels, and keep it."""

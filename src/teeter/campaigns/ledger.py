@@ -100,6 +100,15 @@ class Ledger:
             raise UnknownNameError(f"No item is called {key!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
         return row
 
+    def some_items(self, connection: Connection, keys: Sequence[str]) -> dict[str, Row[Any]]:
+        """Return the items that are called so, by id."""
+        found: dict[str, Row[Any]] = {}
+        for start in range(0, len(keys), _SOME):
+            named = tables.items.c.key.in_(keys[start : start + _SOME])
+            rows = connection.execute(select(tables.items).where(tables.items.c.campaign_id == self.campaign, named))
+            found |= {row.key: row for row in rows}
+        return found
+
     def add_items(
         self, connection: Connection, items: Iterable[Item], who: str
     ) -> tuple[list[Item], list[tuple[str, str]]]:
@@ -135,8 +144,8 @@ class Ledger:
             self.note(connection, who, "added", None, {"items": len(new), "duplicates": len(duplicates)})
         given = {item.key: item.features for item in new if item.features is not None}
         if given:
-            numbers = {row.key: row.id for row in self.items(connection)}
-            self.write_vectors(connection, [numbers[key] for key in given], list(given.values()))
+            rows_of = self.some_items(connection, list(given))
+            self.write_vectors(connection, [rows_of[key].id for key in given], list(given.values()))
         return new, duplicates
 
     def keep_for_audit(self, connection: Connection, keys: Sequence[str], who: str) -> None:
@@ -275,11 +284,11 @@ class Ledger:
             "model_version": version,
         }
         (batch,) = connection.execute(insert(tables.batches).values(values)).inserted_primary_key or (0,)
-        numbers = {row.key: row.id for row in self.items(connection)}
+        picked = self.some_items(connection, [pick.item for pick in picks])
         rows = [
             {
                 "batch_id": batch,
-                "item_id": numbers[pick.item],
+                "item_id": picked[pick.item].id,
                 "rank": pick.rank,
                 "arm": pick.arm,
                 "reason": json.dumps(dict(pick.reason)),
