@@ -45,6 +45,10 @@ def _seconds(value: float | str) -> str:
     return f"{value:.2g} s" if isinstance(value, float) and value < 10 else _whole(value, " s")
 
 
+def _short(value: float) -> str:
+    return f"{value:.2g} s" if value >= 1 else f"{value * 1000:.3g} ms"
+
+
 def _whole(value: float | str, unit: str) -> str:
     return f"{value:,.0f}{unit}" if isinstance(value, float) else "–"
 
@@ -122,7 +126,7 @@ def _growth() -> list[str]:
     rows = []
     for name, grown in by_strategy.items():
         cells = [
-            f"{row['first (s)'] * 1000:.3g} to {row['last (s)'] * 1000:.3g} ms, {row['exponent']:.2f}"
+            f"{_short(row['first (s)'])} to {_short(row['last (s)'])}, {row['exponent']:.2f}"
             for row in (grown[one] for one in ("N", "C", "D", "n"))
         ]
         rows.append([f"`{name}`", *cells])
