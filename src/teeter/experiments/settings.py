@@ -302,9 +302,9 @@ _PAPER = (
 )
 
 _SMALLER: dict[str, dict[str, Any]] = {
-    "openml-6": {"final": 1400, "epochs": 40},
-    "openml-156": {"final": 700, "epochs": 40},
-    "openml-44135": {"final": 700, "epochs": 40},
+    "openml-6": {"final": 1400},
+    "openml-156": {"final": 700},
+    "openml-44135": {"final": 700},
     "mnist": {"final": 140, "epochs": 15, "validation": 1000, "train": 6000, "test": 2000, "pool": 1000},
     "cifar10": {"final": 1000, "epochs": 10, "validation": 500, "train": 5000, "test": 1000, "pool": 1000},
     "svhn": {"final": 1000, "epochs": 10, "validation": 500, "train": 5000, "test": 1000, "pool": 1000},
