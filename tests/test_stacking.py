@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 from teeter import Training
 from teeter.errors import TrainingError
-from teeter.lessons import Lesson
+from teeter.lessons import Lesson, row_weights
 from teeter.models.networks import mlp, s_cnn
 from teeter.models.stack import Masks, Stack
 from teeter.seeds import stream
@@ -128,6 +129,26 @@ def test_the_best_epoch_of_each_member_is_kept(device: str) -> None:
         torch.testing.assert_close(weights(one), weights(again), rtol=0, atol=1e-4)
     assert len({one.best_epoch for one in together}) > 1
     assert together[0].seconds["validation"] > 0
+
+
+@pytest.mark.parametrize("hooked", [False, True], ids=["stack", "plain"])
+def test_classes_count_alike_if_told(hooked: bool) -> None:
+    labels = torch.tensor([0] * 60 + [1] * 6 + [2] * 4)
+    assert row_weights(labels).mean().item() == pytest.approx(1)
+    one = lesson("mlp", 0, dtype=torch.float64)
+    one.labels = labels
+    if hooked:  # such a network is no chain that can be stacked
+        one.model[1].register_forward_hook(lambda *_: None)
+    network, inputs = copy.deepcopy(one.model), one.inputs
+    training = Training(epochs=1, batch_size=70, optimizer="sgd", learning_rate=0.1, class_weighted=True)
+    for module in (one.model, network):
+        module[3].p = module[6].p = 0.0
+    failed = fit_stack([Pupil(one, training)])
+    assert failed == {}
+    by_class = [nn.functional.cross_entropy(network(inputs[labels == k]), labels[labels == k]) for k in range(3)]
+    (sum(by_class) / 3).backward()
+    for ours, start in zip(one.model.parameters(), network.parameters(), strict=True):
+        torch.testing.assert_close(ours, start - 0.1 * start.grad)
 
 
 def test_lessons_of_one_kind_are_one_stack() -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from teeter.errors import InputError, TeeterError, TrainingError
 
-__all__ = ["Lesson", "Training", "diverged", "few_threads", "optimizer_for", "shuffled"]
+__all__ = ["Lesson", "Training", "diverged", "few_threads", "optimizer_for", "row_weights", "shuffled"]
 
 
 _WORTH_TWO_THREADS = 100_000_000
@@ -33,6 +33,8 @@ class Training:
     """The learning rate is multiplied by this at every milestone."""
     milestones: tuple[int, ...] = ()
     """Epochs after which the learning rate falls."""
+    class_weighted: bool = False
+    """Whether every class counts alike, however many rows it has."""
 
     def __post_init__(self) -> None:
         """Refuse settings that train nothing."""
@@ -109,6 +111,12 @@ def diverged(losses: Iterable[float], training: Training, inputs: Any) -> Traini
             "or scale the inputs."
         )
     return None
+
+
+def row_weights(labels: Tensor) -> Tensor:
+    """Return weights of rows (L,) by which their classes count alike; their mean is 1."""
+    counts = torch.bincount(labels)
+    return len(labels) / (int((counts > 0).sum()) * counts[labels])
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from teeter.errors import TrainingError
-from teeter.lessons import Lesson, Training, diverged, few_threads, optimizer_for, shuffled
+from teeter.lessons import Lesson, Training, diverged, few_threads, optimizer_for, row_weights, shuffled
 from teeter.models.data import gathered
 from teeter.models.stack import Masks, Stack, stackable
 from teeter.models.torch_model import ready
@@ -116,6 +116,8 @@ class _Course:
         self.stack = Stack(networks)
         self.inputs = torch.stack([ready(one.model, gathered(one.inputs), self.device) for one in lessons])
         self.labels = torch.stack([lesson.labels for lesson in lessons]).to(self.device)
+        weights = [row_weights(lesson.labels) for lesson in lessons] if training.class_weighted else []
+        self.weights = torch.stack(weights).to(self.inputs) if weights else None
         self._require_rows_and_classes(networks[0])
         sizes = [len(batch) for batch in shuffled(self.labels.shape[1], training.batch_size, torch.Generator())]
         self.sizes, self.width = sizes, max(sizes)
@@ -164,6 +166,8 @@ class _Course:
         """Learn from rows (M, B), each of which counts with its share (B,) of the batch; return the losses (M,)."""
         logits = self.stack.logits(self.inputs[self.members, rows], masks)
         each = nn.functional.cross_entropy(logits.mT, self.labels[self.members, rows], reduction="none")
+        if self.weights is not None:
+            each = each * self.weights[self.members, rows]
         losses = (each * shares).sum(dim=1)
         self.optimizer.zero_grad(set_to_none=True)
         losses.sum().backward()

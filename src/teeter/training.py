@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from teeter.errors import TeeterError, TrainingError
-from teeter.lessons import Lesson, Training, diverged, few_threads, optimizer_for, shuffled
+from teeter.lessons import Lesson, Training, diverged, few_threads, optimizer_for, row_weights, shuffled
 from teeter.models.data import batches, gathered
 from teeter.models.torch_model import answer, ready
 from teeter.seeds import drawing, stream
@@ -92,6 +92,7 @@ def _train(lesson: Lesson, training: Training) -> None:
     network = lesson.model
     device = _device_of(network)
     inputs, labels = ready(network, gathered(lesson.inputs), device), lesson.labels.to(device)
+    weights = row_weights(lesson.labels).to(device) if training.class_weighted else None
     optimizer = optimizer_for(network.parameters(), training)
     schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, list(training.milestones), gamma=training.decay)
     order, highest = stream(lesson.seed, "order"), int(lesson.labels.max())
@@ -106,7 +107,8 @@ def _train(lesson: Lesson, training: Training) -> None:
             total = torch.zeros((), device=device)
             for rows in shuffled(len(labels), training.batch_size, order):
                 batch = rows.to(device)
-                loss = _loss(network, _some(inputs, batch), labels[batch], highest)
+                weighted = None if weights is None else weights[batch]
+                loss = _loss(network, _some(inputs, batch), labels[batch], weighted, highest)
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()
                 optimizer.step()
@@ -151,8 +153,8 @@ def require_logits(network: nn.Module, batch: Any) -> None:
         )
 
 
-def _loss(network: nn.Module, batch: Any, labels: Tensor, highest: int) -> Tensor:
-    """Return the mean cross-entropy of a batch, whose classes are 0 to ``highest``."""
+def _loss(network: nn.Module, batch: Any, labels: Tensor, weights: Tensor | None, highest: int) -> Tensor:
+    """Return the mean cross-entropy of a batch, whose classes are 0 to ``highest``, weighted by row if told."""
     try:
         logits = answer(network, batch)
     except ValueError as error:
@@ -167,7 +169,9 @@ def _loss(network: nn.Module, batch: Any, labels: Tensor, highest: int) -> Tenso
             f"{type(network).__name__} answers with {logits.shape[1]} classes, and the labels have {highest + 1}: "
             "make its last layer wider."
         )
-    return nn.functional.cross_entropy(logits, labels)
+    if weights is None:
+        return nn.functional.cross_entropy(logits, labels)
+    return (nn.functional.cross_entropy(logits, labels, reduction="none") * weights).mean()
 
 
 class _Best:

@@ -16,6 +16,7 @@ from teeter.campaigns.heads import few_labels, head_maker, out_of_fold
 from teeter.campaigns.ledger import Answer, Pick
 from teeter.errors import InputError
 from teeter.learner import Learner
+from teeter.lessons import Training
 from teeter.seeds import stream
 from teeter.strategies.door import make_strategy
 
@@ -153,6 +154,7 @@ def _learner(state: State, plan: Plan) -> Learner:
         classes=state.classes,
         seed=plan.seed,
         pool_size=CANDIDATES,
+        training=Training(class_weighted=True),
         cold_start=make_strategy("typiclust", {}),
         device="cpu",
     )

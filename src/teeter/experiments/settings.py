@@ -60,6 +60,8 @@ class Setting:
     weight_decay: float = 0.0
     decay: float = 1.0
     milestones: tuple[int, ...] = ()
+    class_weighted: bool = False
+    """Whether every class counts alike in training, however many labels it has."""
     repetitions: int = 5
     seed: int = 0
     balanced: bool = False
