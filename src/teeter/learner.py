@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from teeter.answers import as_array, class_names, listed, numbered, whole_numbers
 from teeter.arrays import choose_device
 from teeter.errors import FileError, InputError
 from teeter.lessons import Lesson, Training
@@ -25,7 +26,6 @@ from teeter.models.outputs import Outputs
 from teeter.models.posterior import PASSES
 from teeter.models.sklearn_model import classes_of
 from teeter.pool import Pool
-from teeter.registry import did_you_mean
 from teeter.saving import apart, load_weights, read_state, together, write_state
 from teeter.seeds import drawing, stream
 from teeter.strategies.base import Context, Strategy, registry
@@ -87,7 +87,7 @@ class Learner:
         self.data = data
         self.strategy = make_strategy(strategy)
         self.cold_start = make_strategy(cold_start)
-        self.classes = _class_names(classes)
+        self.classes = class_names(classes)
         self.seed = seed
         self.training = training or Training()
         self.pool_size = pool_size
@@ -115,7 +115,7 @@ class Learner:
 
     def ask(self, n: int, *, exclude: Iterable[int] = ()) -> Rows:
         """Return the n rows to label next, best first; rows in ``exclude`` are passed over."""
-        candidates = self._drawn(self.pool.candidates(_whole_numbers(_listed(exclude)).tolist()))
+        candidates = self._drawn(self.pool.candidates(whole_numbers(listed(exclude)).tolist()))
         if len(candidates) == 0:
             raise InputError(
                 f"No row is left to ask about: {len(self.pool.labelled)} of {len(self.pool)} are labelled."
@@ -132,7 +132,7 @@ class Learner:
 
     def tell(self, rows: Iterable[int] | int, labels: Iterable[Any] | Any) -> None:
         """Record the labels of rows, by class name; a row that has one gets the new one."""
-        told, classes = _whole_numbers(_listed(rows)), self._numbered(_listed(labels))
+        told, classes = whole_numbers(listed(rows)), numbered(listed(labels), self.classes)
         if len(told) != len(classes):
             raise InputError(f"There are {len(told)} rows and {len(classes)} labels: tell one label a row.")
         if len(np.unique(told)) < len(told):
@@ -182,14 +182,14 @@ class Learner:
 
     def predict(self, rows: Iterable[int] | None = None) -> npt.NDArray[Any]:
         """Return the predicted class names of rows of the pool; of all of them if left out."""
-        wanted = np.arange(len(self.pool)) if rows is None else self.pool.checked(_whole_numbers(_listed(rows)))
+        wanted = np.arange(len(self.pool)) if rows is None else self.pool.checked(whole_numbers(listed(rows)))
         logits = self._all_classes(_logits_of(self.observe(take_rows(self.data, wanted), ("logits",))))
-        predicted: npt.NDArray[Any] = _as_array(self.classes)[logits.argmax(dim=1).numpy()]
+        predicted: npt.NDArray[Any] = as_array(self.classes)[logits.argmax(dim=1).numpy()]
         return predicted
 
     def evaluate(self, data: Any, labels: Iterable[Any]) -> Evaluation:
         """Return how right the model is on rows of its own, which are not of the pool."""
-        classes = torch.from_numpy(self._numbered(labels))
+        classes = torch.from_numpy(numbered(labels, self.classes))
         if count_rows(data) != len(classes):
             raise InputError(f"There are {count_rows(data)} rows and {len(classes)} labels: one a row is needed.")
         if len(classes) == 0:
@@ -374,27 +374,8 @@ class Learner:
         known = np.isin(classes, seen)
         return rows[known], torch.from_numpy(np.searchsorted(seen, classes[known]))
 
-    def _are_numbers(self, labels: npt.NDArray[Any]) -> bool:
-        """Tell whether labels are the numbers of classes that are called by their numbers."""
-        inside = labels.size == 0 or 0 <= labels.min() <= labels.max() < len(self.classes)
-        return bool(inside) and self.classes == tuple(range(len(self.classes)))
-
-    def _numbered(self, labels: Iterable[Any]) -> Rows:
-        if isinstance(labels, np.ndarray) and labels.dtype.kind in "iu" and self._are_numbers(labels):
-            return labels.astype(np.int64)
-        labels = list(labels)
-        numbers = {name: number for number, name in enumerate(self.classes)}
-        answer = np.empty(len(labels), dtype=np.int64)
-        for k, label in enumerate(map(_plain, labels)):
-            try:
-                answer[k] = numbers[label]
-            except (KeyError, TypeError):
-                hint = did_you_mean(str(label), [str(name) for name in self.classes])
-                raise InputError(f"No class is called {label!r}. {hint}") from None
-        return answer
-
     def _encoded(self, data: Any, labels: Iterable[Any]) -> tuple[Any, Tensor]:
-        rows, classes = count_rows(data), self._numbered(labels)
+        rows, classes = count_rows(data), numbered(labels, self.classes)
         if rows != len(classes) or not rows:
             raise InputError(f"There are {rows} validation rows and {len(classes)} labels: one a row is needed.")
         return data, torch.from_numpy(classes)
@@ -416,37 +397,6 @@ def _registered_name(strategy: Strategy) -> str:
             f"{strategy.name} could not be found again by its name: file it with teeter.strategies.register to save it."
         )
     return name
-
-
-def _class_names(classes: int | Sequence[Any]) -> tuple[Any, ...]:
-    if isinstance(classes, int | np.integer):
-        classes = range(classes)
-    names = tuple(map(_plain, classes))
-    if len(names) < 2 or len(set(names)) < len(names):
-        raise InputError(f"The classes are {list(names)}: give two or more different names, or their number.")
-    return names
-
-
-def _as_array(names: tuple[Any, ...]) -> npt.NDArray[Any]:
-    """Return class names as an array, which keeps numbers and words apart where there are both."""
-    return np.asarray(names, dtype=None if len(set(map(type, names))) == 1 else object)
-
-
-def _listed(value: Any) -> list[Any]:
-    alone = isinstance(value, str) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0
-    return [value] if alone else list(value)
-
-
-def _whole_numbers(values: list[Any]) -> Rows:
-    rows = np.asarray(values)
-    if (rows.dtype.kind not in "iu" or rows.ndim != 1) and len(rows):
-        raise InputError(f"Rows are whole numbers, and these are {rows.dtype}.")
-    return rows.astype(np.int64)
-
-
-def _plain(label: Any) -> Any:
-    """Return a NumPy or torch number as Python's own, so that labels can be looked up."""
-    return label.item() if isinstance(label, np.generic | Tensor) else label
 
 
 def _logits_of(outputs: Outputs) -> Tensor:
