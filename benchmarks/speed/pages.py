@@ -76,8 +76,8 @@ def _peers() -> list[str]:
         "## Beside scikit-activeml\n",
         "Picking n of N rows with 128 features and 10 classes, 100 labelled, on one thread each; the model's "
         "outputs are there already. The right columns are how far a selection raised the memory in use. A dash: it "
-        f"took longer than {result['patience']:.0f} s ({large['patience']:.0f} s at 1,000,000 rows, which are from a run "
-        "of their own while the other core was busy), or more memory than there was.\n",
+        f"took longer than {result['patience']:.0f} s ({large['patience']:.0f} s at 1,000,000 rows, which are from a "
+        "run of their own while the other core was busy), or more memory than there was.\n",
         *_table(heads, rows),
         "ProbCover at one radius (0.9) each, BatchBALD with 1,000 configurations of labels each. TypiClust's k-means "
         f"ends at an inertia {abs(gap):.2%} {'above' if gap > 0 else 'below'} scikit-learn's (means of 20 seeds). "
