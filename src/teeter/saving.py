@@ -16,16 +16,24 @@ from torch import Tensor, nn
 
 from teeter.errors import FileError, InputError
 
-__all__ = ["FORMAT", "apart", "as_read", "load_weights", "read_state", "together", "write_state"]
+__all__ = ["FORMAT", "apart", "as_read", "load_weights", "read_state", "together", "write_state", "write_whole"]
 
 FORMAT = 1
 """Raised when older versions could no longer read what is written."""
 
 
 def write_state(path: Path, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    """Write to a temporary name, make sure it is on disk, and rename: a crash leaves the old file or the new one."""
+    """Write a header and tensors to one file, whole or not at all."""
     alone = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
     content = save(alone, metadata={"teeter": json.dumps({"format": FORMAT, **header}, default=_plain)})
+    try:
+        write_whole(path, content)
+    except OSError as error:
+        raise FileError(f"Cannot save to {path}: {error.strerror or error}.") from None
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write to a temporary name, make sure it is on disk, and rename: a crash leaves the old file or the new one."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with part.open("wb") as file:
@@ -33,10 +41,10 @@ def write_state(path: Path, header: dict[str, Any], tensors: dict[str, Tensor]) 
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
-    except OSError as error:
+    except OSError:
         with contextlib.suppress(OSError):
             part.unlink()
-        raise FileError(f"Cannot save to {path}: {error.strerror or error}.") from None
+        raise
 
 
 def read_state(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -17,6 +17,7 @@ from teeter.datasets.files import require_file
 from teeter.datasets.pools import read_pool
 from teeter.datasets.tables import TABLES, Table, read_table
 from teeter.errors import FileError, InputError, MissingExtraError
+from teeter.saving import write_whole
 
 __all__ = ["FORMATS", "Exported", "kind_of", "read_items", "write_export"]
 
@@ -153,14 +154,8 @@ def _plain(row: Exported) -> dict[str, Any]:
     }
 
 
-def _whole(path: Path, content: str | bytes) -> None:
-    """Write a file that appears under its name only when all of it is written."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        part.write_bytes(content.encode("utf-8", errors="surrogatepass") if isinstance(content, str) else content)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", errors="surrogatepass")
 
 
 def _csv(rows: Sequence[Exported], path: Path) -> None:
@@ -168,7 +163,7 @@ def _csv(rows: Sequence[Exported], path: Path) -> None:
     table = csv.DictWriter(text, list(_plain(_NOTHING)), lineterminator="\n")
     table.writeheader()
     table.writerows(_plain(row) for row in rows)
-    _whole(path, text.getvalue())
+    write_whole(path, _encoded(text.getvalue()))
 
 
 def _jsonl(rows: Sequence[Exported], path: Path) -> None:
@@ -176,7 +171,7 @@ def _jsonl(rows: Sequence[Exported], path: Path) -> None:
 
 
 def _lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    _whole(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    write_whole(path, _encoded("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)))
 
 
 def _parquet(rows: Sequence[Exported], path: Path) -> None:
@@ -193,7 +188,7 @@ def _parquet(rows: Sequence[Exported], path: Path) -> None:
     }
     file = io.BytesIO()
     parquet.write_table(pyarrow.table(columns), file)
-    _whole(path, file.getvalue())
+    write_whole(path, file.getvalue())
 
 
 def _datasets(rows: Sequence[Exported], path: Path) -> None:
@@ -201,7 +196,7 @@ def _datasets(rows: Sequence[Exported], path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
     _parquet([row for row in rows if row.label is not None and not row.left_out], path / "train.parquet")
     _parquet([row for row in rows if row.label is None and not row.left_out], path / "unlabelled.parquet")
-    _whole(path / "README.md", _CARD)
+    write_whole(path / "README.md", _CARD.encode())
 
 
 def _prodigy(rows: Sequence[Exported], path: Path) -> None:

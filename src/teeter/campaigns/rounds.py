@@ -128,14 +128,20 @@ def _reasons(state: State, learner: Learner, places: Sequence[int]) -> dict[int,
     reasons: dict[int, dict[str, Any]] = {k: dict(learner.notes.get(k, {})) for k in places}
     if not learner.models or not places:
         return reasons
-    logits = learner.observe(state.features[list(places)], ("logits",)).logits
+    guesses = _guesses(state, learner, state.features[list(places)])
+    for k, (predicted, chance) in zip(places, guesses, strict=True):
+        reasons[k] |= {"predicted": predicted, "probability": round(chance, 4)}
+    return reasons
+
+
+def _guesses(state: State, learner: Learner, features: Vectors) -> list[tuple[str, float]]:
+    """Return the predicted class of rows, and how probable it is."""
+    logits = learner.observe(features, ("logits",)).with_logits().logits
     if logits is None:
-        return reasons
+        raise TypeError("A campaign's head gives logits.")
     chances, columns = logits.softmax(dim=1).max(dim=1)
     seen = _seen(learner)
-    for k, chance, column in zip(places, chances.tolist(), columns.tolist(), strict=True):
-        reasons[k] |= {"predicted": state.classes[seen[column]], "probability": round(chance, 4)}
-    return reasons
+    return [(state.classes[seen[k]], chance) for k, chance in zip(columns.tolist(), chances.tolist(), strict=True)]
 
 
 def _seen(learner: Learner) -> list[int]:
@@ -186,8 +192,7 @@ def trained(state: State, plan: Plan) -> tuple[bytes, dict[str, Any]]:
     learner.go_on(state.version, {})
     with few_labels():
         learner.fit()
-    places = np.array(sorted(state.labels), dtype=np.int64)
-    labels = np.array([state.classes.index(state.labels[int(k)]) for k in places], dtype=np.int64)
+    places, labels = _labelled(state)
     numbers = {name: k for k, name in enumerate(state.classes)}
     predicted = np.array([numbers[name] for name in learner.predict().tolist()], dtype=np.int16)
     facts: dict[str, Any] = {"labels": len(places), "classes": [state.classes[k] for k in seen]}
@@ -223,22 +228,18 @@ def predictions(state: State, plan: Plan) -> list[tuple[str, float]] | None:
     """Return the predicted class of every item and how probable it is; None before there is a model."""
     if state.weights is None:
         return None
-    learner = _with_newest_model(_learner(state, plan), state)
-    logits = learner.observe(state.features, ("logits",)).logits
-    if logits is None:
-        return None
-    chances, columns = logits.softmax(dim=1).max(dim=1)
-    seen = _seen(learner)
-    return [
-        (state.classes[seen[column]], float(chance))
-        for chance, column in zip(chances.tolist(), columns.tolist(), strict=True)
-    ]
+    return _guesses(state, _with_newest_model(_learner(state, plan), state), state.features)
+
+
+def _labelled(state: State) -> tuple[Integers, Integers]:
+    """Return the places of labelled items in order, and the numbers of their classes."""
+    places = np.array(sorted(state.labels), dtype=np.int64)
+    return places, np.array([state.classes.index(state.labels[int(k)]) for k in places], dtype=np.int64)
 
 
 def suspects(state: State, count: int) -> list[Suspect]:
     """Return the labels that a model which did not learn from them finds least likely, the least likely first."""
-    places = np.array(sorted(state.labels), dtype=np.int64)
-    labels = np.array([state.classes.index(state.labels[int(k)]) for k in places], dtype=np.int64)
+    places, labels = _labelled(state)
     if len(np.unique(labels)) < 2:
         return []
     chances = out_of_fold(state.features[places], labels)

@@ -25,7 +25,7 @@ from teeter.experiments.results import (
     read_rounds,
     whole_lines,
 )
-from teeter.saving import apart, read_state, together, write_state
+from teeter.saving import apart, read_state, together, write_state, write_whole
 
 __all__ = ["Records", "one_writer"]
 
@@ -42,11 +42,8 @@ class Records:
 
     def write_facts(self, facts: dict[str, Any]) -> None:
         """Write what the run is, whole or not at all."""
-        part = self.folder / f".{FACTS}.{os.getpid()}.part"
         with _saying(self.folder / FACTS):
-            part.write_text(json.dumps({"format": FORMAT, **facts}, indent=1) + "\n", encoding="utf-8")
-            _sync(part)
-            part.replace(self.folder / FACTS)
+            write_whole(self.folder / FACTS, (json.dumps({"format": FORMAT, **facts}, indent=1) + "\n").encode())
             _sync(self.folder)
 
     def rounds(self, cell: Cell) -> list[Round]:
