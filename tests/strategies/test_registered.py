@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 import teeter
 from teeter.checks import example_context
@@ -35,7 +36,7 @@ def test_random_is_uniform() -> None:
     assert abs(counts / 900 - 1).max() < 0.15
 
 
-ESTIMATOR = {"method": "rays", "rays": None, "sigmas": None, "patience": 10, "sigma_max": None}
+ESTIMATOR = {"method": "rays", "rays": None, "sigmas": None, "patience": 10, "sigma_max": None, "reference_rows": None}
 CLUSTERING = {"cluster_size": 10, "sample": 5000, "candidates_per_pick": 10}
 DEFAULTS: dict[str, dict[str, object]] = {
     "bait": {"form": "exact", "top": 2, "regularisation": 1.0},
@@ -111,9 +112,20 @@ def test_estimator_options_reach_the_kernel() -> None:
         ({"method": "gaussian", "rays": 8}, "belong to method='rays'"),
         ({"method": "gaussian", "patience": 0}, "patience is 0"),
         ({"sigma_max": 0}, "sigma_max is 0"),
+        ({"reference_rows": 0}, "reference_rows is 0"),
         ({"ray": 3}, "ldm has no option 'ray'. Did you mean 'rays'?"),
     ],
 )
 def test_options_are_checked_at_the_door(options: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message.replace("?", r"\?")):
         teeter.select("ldm", example_context().outputs, 3, **options)
+
+
+@pytest.mark.parametrize("name", ["ldm", "ldm-s", "ldm-fass", "ldm-cluster-margin"])
+def test_flips_are_counted_on_as_many_rows_as_asked_for(name: str) -> None:
+    outputs = example_context(60, dtype=torch.float64).outputs
+    counted = 7 * teeter.scores(name, outputs, reference_rows=7)
+    assert np.allclose(counted, counted.round())
+    assert len(np.unique(counted)) > 1
+    assert np.array_equal(counted, 7 * teeter.scores(name, outputs, reference_rows=7))
+    assert np.allclose(teeter.scores(name, outputs, reference_rows=1000), teeter.scores(name, outputs))

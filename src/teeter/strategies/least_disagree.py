@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from teeter.errors import InputError
 from teeter.kernels.ldm import default_rays, ldm_by_gaussian, ldm_by_rays, paper_sigmas, ray_directions
 from teeter.kernels.seeding import ldm_seeding
-from teeter.seeds import fork
+from teeter.seeds import fork, stream
 from teeter.strategies.base import Context, Scored, TopScored, registry
 from teeter.strategies.options import is_count, is_positive
 
@@ -28,11 +29,15 @@ class Estimator:
     sigmas: Sequence[float] | None = None
     patience: int = 10
     sigma_max: float | None = None
+    reference_rows: int | None = None
+    """Candidates, drawn at random, on which flips are counted when a strategy picks; all of them if left out."""
 
     def __post_init__(self) -> None:
         """Refuse options that mean nothing."""
         if self.method not in ("rays", "gaussian"):
             raise InputError(f"No estimator is called {self.method!r}: choose 'rays' or 'gaussian'.")
+        if self.reference_rows is not None and not is_count(self.reference_rows):
+            raise InputError(f"reference_rows is {self.reference_rows!r}: it must be a whole number from 1 up.")
         self._check_rays()
         self._check_gaussian()
 
@@ -102,6 +107,10 @@ class LdmS(Estimator, Scored):
 def noted_ldm(estimator: Estimator, context: Context) -> Tensor:
     """Return the candidates' LDM, and leave it in the context's notes."""
     seed = fork(context.generator)
-    ldm = estimator.ldm(context.features, context.weight, context.bias, seed=seed)
+    reference = None
+    if estimator.reference_rows is not None:
+        drawn = torch.randperm(len(context.features), generator=stream(seed, "reference"))[: estimator.reference_rows]
+        reference = context.features[drawn.to(context.features.device)]
+    ldm = estimator.ldm(context.features, context.weight, context.bias, seed=seed, reference=reference)
     context.notes["ldm"] = ldm
     return ldm
