@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load
 
 from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.heads import scaled
 from teeter.errors import InputError, StoreError, UnknownNameError
 from teeter.strategies.base import registry
 
@@ -225,6 +227,17 @@ def test_a_network_as_the_head(tmp_path: Path) -> None:
     answer_all(campaign, 40)
     campaign.train()
     assert len(campaign.ask(5)) == 5
+
+
+def test_the_head_that_is_kept_says_what_the_model_says(campaign: Campaign) -> None:
+    answer_all(campaign, 60)
+    campaign.train()
+    with campaign.store.reading() as connection:
+        model = campaign.ledger.model(connection)
+    assert model is not None
+    kept = load(model.weights)
+    logits = scaled(VECTORS) @ kept["weight"].T + kept["bias"]
+    assert kept["predicted"].tolist() == kept["seen"][logits.argmax(axis=1)].tolist()
 
 
 def test_the_cost_is_counted(tmp_path: Path) -> None:

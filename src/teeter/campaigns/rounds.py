@@ -221,7 +221,9 @@ def _head(learner: Learner) -> dict[str, npt.NDArray[Any]]:
     outputs = learner.observe(learner.data[:1], ("features", "head"))
     if outputs.weight is None or outputs.bias is None:
         return {}
-    return {"weight": outputs.weight.numpy(), "bias": outputs.bias.numpy(), "seen": np.array(_seen(learner))}
+    # safetensors writes an array column by column where it lies so, and reads it row by row.
+    weight, bias = (np.ascontiguousarray(part.numpy()) for part in (outputs.weight, outputs.bias))
+    return {"weight": weight, "bias": bias, "seen": np.array(_seen(learner))}
 
 
 def predictions(state: State, plan: Plan) -> list[tuple[str, float]] | None:
