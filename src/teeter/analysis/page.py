@@ -36,6 +36,11 @@ th:first-child, td:first-child { text-align: left; } tbody tr:first-child { back
 .chart { overflow-x: auto; margin: .8rem 0; } .plain tbody tr:first-child { background: none; }
 .plain td { white-space: normal; text-align: left; overflow-wrap: anywhere; }
 .plain td:first-child { white-space: nowrap; overflow-wrap: normal; }
+.verdict { display: inline-block; border-radius: 4px; padding: 0 .5rem; margin-right: .3rem; white-space: nowrap;
+  color: #fff; background: #5a6675; } .yes { background: #00704f; } .part { background: #8a5a00; }
+.no { background: #b3261e; } .verdicts th { text-align: left; } .verdicts td:first-child { white-space: normal; }
+.caption { color: var(--soft); margin: .2rem 0 1rem; } a { color: inherit; }
+pre { overflow-x: auto; background: var(--mark); border-radius: 6px; padding: .5rem .8rem; }
 summary { cursor: pointer; } details { margin: .6rem 0; }
 @media (max-width: 40rem) {
   .chart img { width: 32rem; max-width: none; } th, td { padding: .3rem .5rem; }
@@ -60,9 +65,10 @@ def page(title: str, lead: str, parts: Sequence[str], facts: Mapping[str, object
     )
 
 
-def section(title: str, text: str, *parts: str) -> str:
-    """Return a heading, a paragraph and what follows it."""
-    return f"<section>\n<h2>{escape(title)}</h2>\n<p>{escape(text)}</p>\n" + "\n".join(parts) + "\n</section>"
+def section(title: str, text: str, *parts: str, anchor: str | None = None) -> str:
+    """Return a heading, a paragraph and what follows it; a link to ``#anchor`` leads to it."""
+    begin = "<section>" if anchor is None else f'<section id="{escape(anchor)}">'
+    return f"{begin}\n<h2>{escape(title)}</h2>\n<p>{escape(text)}</p>\n" + "\n".join(parts) + "\n</section>"
 
 
 def found(sentences: Sequence[str], notes: Sequence[str] = ()) -> str:

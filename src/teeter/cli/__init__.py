@@ -13,6 +13,7 @@ from teeter.cli.campaign import campaign
 from teeter.cli.datasets import datasets
 from teeter.cli.demo import demo
 from teeter.cli.errors import Commands
+from teeter.cli.paper import paper
 from teeter.cli.select import select
 from teeter.cli.strategies import strategies
 from teeter.version import __version__
@@ -32,6 +33,7 @@ app.add_typer(datasets, name="datasets")
 app.add_typer(bench, name="bench")
 app.add_typer(campaign, name="campaign")
 app.command()(demo)
+app.command()(paper)
 app.command()(select)
 app.command()(strategies)
 

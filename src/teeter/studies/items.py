@@ -1,0 +1,105 @@
+"""An item of the paper: a figure, a table or a claim that is computed, judged by a stated test, and drawn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+
+from teeter.analysis.tables import Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["HOLDS", "IN_PART", "NOT", "Drawing", "Item", "Measured", "Scale", "Verdict", "judged", "plain"]
+
+Verdict = Literal["holds", "holds in part", "does not hold"]
+HOLDS: Verdict = "holds"
+IN_PART: Verdict = "holds in part"
+NOT: Verdict = "does not hold"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large an item is computed, and where it finds what it needs."""
+
+    quick: bool = True
+    """Within a minute on two cores, on what comes with scikit-learn; else on the benchmark's datasets."""
+    device: torch.device | str | None = None
+    """Where networks live; a GPU if there is one."""
+    folder: Path | None = None
+    """Where datasets are; else where teeter.datasets looks."""
+    runs: Path = Path("runs")
+    """Where the benchmark's runs are, each in a folder called after its setting."""
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was found: numbers to draw from, and the verdict that the item's test gives on them."""
+
+    numbers: Mapping[str, Any]
+    """Nested dictionaries and lists of plain numbers and strings; arrays are taken, too."""
+    verdict: Verdict
+    reason: str
+    """One sentence with the numbers that decided."""
+    tables: tuple[Table, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+    """What a reader must know besides, a sentence each."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure, and one sentence that says what it shows."""
+
+    figure: Figure
+    caption: str
+
+
+def _draw_nothing(measured: Measured) -> list[Drawing]:
+    return []
+
+
+@dataclass(frozen=True)
+class Item:
+    """A figure, a table or a claim of the paper."""
+
+    name: str
+    """What it is called on the command line, and its files."""
+    title: str
+    where: str
+    """Its place in the paper: "figure 1", "proposition 2", "appendix, table 3"."""
+    claim: str
+    """What the paper says, in one sentence of our own."""
+    test: str
+    """How the verdict is decided, in one sentence."""
+    compute: Callable[[Scale], Measured]
+    draw: Callable[[Measured], list[Drawing]] = _draw_nothing
+    """Figures from what was measured alone; nothing else imports matplotlib."""
+    always: bool = False
+    """Whether it is computed anew each time, as it reads runs that may have grown."""
+
+
+def judged(passed: Mapping[str, bool]) -> Verdict:
+    """Return the verdict of named checks: it holds if all pass, in part if some do."""
+    if not passed:
+        raise ValueError("A verdict needs a check.")
+    return HOLDS if all(passed.values()) else IN_PART if any(passed.values()) else NOT
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it: arrays as lists, and nothing in the place of what is not finite."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(one) for name, one in value.items()}
+    if isinstance(value, (torch.Tensor, np.ndarray)):
+        return plain(value.tolist())
+    if isinstance(value, (list, tuple)):
+        return [plain(one) for one in value]
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,159 @@
+"""Every item of the paper in one list, and how items are computed: each into a file of its own, one after the other."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from teeter.analysis.tables import Table
+from teeter.arrays import choose_device, describe_device
+from teeter.errors import FileError, TeeterError, UnknownNameError
+from teeter.registry import did_you_mean
+from teeter.saving import write_whole
+from teeter.studies.definition import FIGURE_1
+from teeter.studies.items import Item, Measured, Scale, plain
+from teeter.version import __version__, commit
+
+__all__ = ["ITEMS", "Found", "compute_items", "item_named", "read_found"]
+
+logger = logging.getLogger(__name__)
+
+ITEMS: tuple[Item, ...] = (FIGURE_1,)
+"""All items, in the order of the paper. A new one is added here and nowhere else."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What an item's file holds: what was measured, or why it could not be."""
+
+    item: Item
+    measured: Measured | None
+    error: str | None
+    facts: dict[str, Any]
+    """All that the result depends on."""
+
+    @property
+    def verdict(self) -> str:
+        """The verdict, or that there is none."""
+        return "not computed" if self.measured is None else self.measured.verdict
+
+
+def item_named(name: str, items: Sequence[Item] | None = None) -> Item:
+    """Return an item by its name."""
+    known = {item.name: item for item in (ITEMS if items is None else items)}
+    if name not in known:
+        raise UnknownNameError(f"No item of the paper is called {name!r}. {did_you_mean(name, list(known))}")
+    return known[name]
+
+
+def compute_items(
+    items: Sequence[Item],
+    scale: Scale,
+    out: Path,
+    *,
+    fresh: bool = False,
+    on_step: Callable[[int, int], None] = lambda done, whole: None,
+) -> list[Found]:
+    """Compute items into ``out``, one JSON file each, and return what there is; one that fails does not stop others.
+
+    An item whose file is there with the same settings is left as it is, unless ``fresh``. ``on_step`` is told how many
+    items are done, of how many.
+    """
+    choose_device(scale.device)
+    out.mkdir(parents=True, exist_ok=True)
+    found = []
+    on_step(0, len(items))
+    for done, item in enumerate(items, start=1):
+        known = None if fresh or item.always else read_found(item, out)
+        if known is not None and known.measured is not None and _same(known.facts, scale):
+            found.append(known)
+        else:
+            _write(out, _computed(item, scale))
+            found.append(_require(item, out))
+        on_step(done, len(items))
+    return found
+
+
+def _same(facts: dict[str, Any], scale: Scale) -> bool:
+    return all(facts.get(name) == value for name, value in _settings(scale).items())
+
+
+def _settings(scale: Scale) -> dict[str, Any]:
+    """Return what makes a result another one; devices only make it faster."""
+    return {"teeter": __version__, "size": "quick" if scale.quick else "full", "seed": scale.seed}
+
+
+def _computed(item: Item, scale: Scale) -> Found:
+    started, date = time.perf_counter(), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    measured, error = None, None
+    try:
+        measured = item.compute(scale)
+    except Exception as problem:  # whatever it is, other items go on
+        error = str(problem) if isinstance(problem, TeeterError) else f"{type(problem).__name__}: {problem}"
+        logger.warning("%s failed: %s", item.name, error, exc_info=not isinstance(problem, TeeterError))
+    facts = {
+        **_settings(scale),
+        "commit": commit(),
+        "torch": str(torch.__version__),
+        "hardware": describe_device(choose_device(scale.device)),
+        "started": date,
+        "seconds": round(time.perf_counter() - started, 2),
+    }
+    return Found(item, measured, error, facts)
+
+
+def _write(out: Path, found: Found) -> None:
+    content: dict[str, Any] = {"item": found.item.name, "facts": found.facts}
+    if found.measured is None:
+        content["error"] = found.error
+    else:
+        one = found.measured
+        content |= {"verdict": one.verdict, "reason": one.reason, "notes": one.notes}
+        content["tables"] = [
+            {"name": table.name, "caption": table.caption, "data": table.data, "shown": table.shown}
+            for table in one.tables
+        ]
+        content["numbers"] = one.numbers
+    text = json.dumps(plain(content), ensure_ascii=False, allow_nan=False)
+    write_whole(_path(out, found.item), (text + "\n").encode())
+
+
+def read_found(item: Item, out: Path) -> Found | None:
+    """Return what ``out`` has of an item; None where it has nothing."""
+    path = _path(out, item)
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise FileError(f"{path} is no result of teeter paper, or it is damaged ({error}): remove it.") from None
+    if not isinstance(content, dict) or content.get("item") != item.name or "facts" not in content:
+        raise FileError(f"{path} is no result of teeter paper: remove it, or choose another folder.")
+    if "error" in content:
+        return Found(item, None, str(content["error"]), content["facts"])
+    measured = Measured(
+        numbers=content["numbers"],
+        verdict=content["verdict"],
+        reason=content["reason"],
+        tables=tuple(Table(**table) for table in content["tables"]),
+        notes=tuple(content["notes"]),
+    )
+    return Found(item, measured, None, content["facts"])
+
+
+def _require(item: Item, out: Path) -> Found:
+    found = read_found(item, out)
+    if found is None:
+        raise FileError(f"{_path(out, item)} is gone, although it was just written.")
+    return found
+
+
+def _path(out: Path, item: Item) -> Path:
+    return out / f"{item.name}.json"

@@ -1,0 +1,111 @@
+"""The page of the paper's items: verdicts on top, then every claim beside what we found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from teeter.analysis.page import details, page, section
+from teeter.analysis.sections import Desk
+from teeter.errors import InputError
+from teeter.studies.items import HOLDS, IN_PART, NOT, Item
+from teeter.studies.paper import Found, read_found
+
+__all__ = ["write_page"]
+
+_MARKS: dict[str, str] = {HOLDS: "yes", IN_PART: "part", NOT: "no"}
+"""The style of a verdict."""
+
+
+def write_page(items: Sequence[Item], out: Path) -> Path:
+    """Write out/index.html, figures/ and tables/ from the files of ``items`` in ``out``, and return the page's path."""
+    read = {item.name: read_found(item, out) for item in items}
+    found = [one for one in read.values() if one is not None]
+    if not found:
+        raise InputError(f"There is no result in {out}: run teeter paper all --quick --out {out}.")
+    missing = [name for name, one in read.items() if one is None]
+    desk = Desk(out)
+    parts = [_summary(found, missing), *(_item(one, desk) for one in found)]
+    path = out / "index.html"
+    text = page("The paper, item by item", _lead(found), parts, _shared(found))
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def _lead(found: Sequence[Found]) -> str:
+    counted = Counter(one.verdict for one in found)
+    told = ", ".join(f"{counted[name]} {name}" for name in (HOLDS, IN_PART, NOT, "not computed") if counted[name])
+    return (
+        "What “Querying Easily Flip-flopped Samples for Deep Active Learning” (ICLR 2024) claims, computed again and "
+        f"judged by a stated test. Verdicts on {len(found)} of the items: {told}."
+    )
+
+
+def _summary(found: Sequence[Found], missing: Sequence[str]) -> str:
+    rows = "".join(
+        f'<tr><td><a href="#{escape(one.item.name)}">{escape(one.item.title)}</a></td>'
+        f"<td>{escape(one.item.where)}</td><td>{_badge(one)}</td><td>{escape(_size(one))}</td></tr>\n"
+        for one in found
+    )
+    table = (
+        '<div class="wide plain verdicts"><table>\n<thead><tr><th>item</th><th>in the paper</th><th>verdict</th>'
+        f"<th>size</th></tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>"
+    )
+    text = "Each verdict is decided by the test that stands with its item, on fixed seeds."
+    if missing:
+        text += f" Not computed yet: {', '.join(missing)}."
+    return section("Verdicts", text, table)
+
+
+def _badge(one: Found) -> str:
+    return f'<span class="verdict {_MARKS.get(one.verdict, "none")}">{escape(one.verdict)}</span>'
+
+
+def _size(one: Found) -> str:
+    return str(one.facts.get("size", ""))
+
+
+def _item(one: Found, desk: Desk) -> str:
+    item = one.item
+    command = f"teeter paper {item.name}" + (" --quick" if _size(one) == "quick" else "")
+    reason = one.measured.reason if one.measured is not None else f"It could not be computed: {one.error}"
+    parts = [
+        f"<p><strong>The test.</strong> {escape(item.test)}</p>",
+        f"<p>{_badge(one)} {escape(reason)}</p>",
+        *_drawn(one, desk),
+        *_notes(one),
+        f"<pre><code>{escape(command)}</code></pre>",
+        details("What it depends on", one.facts),
+    ]
+    title = f"{item.title} ({item.where})"
+    return section(title, f"The paper: {item.claim}", *parts, anchor=item.name)
+
+
+def _drawn(one: Found, desk: Desk) -> list[str]:
+    if one.measured is None:
+        return []
+    parts = []
+    for number, drawing in enumerate(one.item.draw(one.measured), start=1):
+        parts.append(desk.draw(drawing.figure, f"{one.item.name}-{number}", drawing.caption))
+        parts.append(f'<p class="caption">{escape(drawing.caption)}</p>')
+    for table in one.measured.tables:
+        parts.append(f'<p class="caption">{escape(table.caption)}</p>')
+        parts.append(desk.lay(table, f"{one.item.name}-"))
+    return parts
+
+
+def _notes(one: Found) -> list[str]:
+    if one.measured is None or not one.measured.notes:
+        return []
+    told = "".join(f"<li>{escape(note)}</li>" for note in one.measured.notes)
+    return [f'<ul class="notes">{told}</ul>']
+
+
+def _shared(found: Sequence[Found]) -> dict[str, Any]:
+    """Return the facts that all items share; a new time is no news."""
+    first = found[0].facts
+    alike = {name: value for name, value in first.items() if all(one.facts.get(name) == value for one in found)}
+    return {name: value for name, value in alike.items() if value is not None and name not in ("started", "seconds")}

@@ -1,0 +1,31 @@
+"""Items of a made-up paper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from teeter.analysis.drawing import new_figure
+from teeter.analysis.tables import Table
+from teeter.studies.items import HOLDS, Drawing, Item, Measured, Scale
+
+
+def measured(scale: Scale) -> Measured:
+    rows = [{"name": "<b>bold</b>", "value": "1"}]
+    return Measured(
+        numbers={"values": [1.0, 2.0], "not there": float("nan")},
+        verdict=HOLDS,
+        reason=f"1 < 2 with the seed {scale.seed}.",
+        tables=(Table("values", "Values & more", [{"name": "bold", "value": 1}], rows),),
+        notes=("Made up.",),
+    )
+
+
+def drawn(found: Measured) -> list[Drawing]:
+    figure = new_figure(3, 2)
+    figure.subplots().plot(found.numbers["values"])
+    return [Drawing(figure, "Two values, <rising>.")]
+
+
+def item(name: str, compute: Callable[[Scale], Measured] = measured, **changes: object) -> Item:
+    values = dict(title=f"Item <{name}>", where="figure 1", claim="1 < 2 & so on.", test="Counted.", draw=drawn)
+    return Item(name=name, compute=compute, **{**values, **changes})

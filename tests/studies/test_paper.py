@@ -1,0 +1,153 @@
+"""Items are computed once each, whatever happens to others, and the page is made from their files alone."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from paper_items import item, measured
+from teeter.errors import FileError, InputError, UnknownNameError
+from teeter.studies.items import HOLDS, IN_PART, NOT, Measured, Scale, judged, plain
+from teeter.studies.paper import ITEMS, compute_items, item_named, read_found
+from teeter.studies.paper_page import write_page
+
+
+def broken(scale: Scale) -> Measured:
+    raise ZeroDivisionError("division by zero")
+
+
+def without_data(scale: Scale) -> Measured:
+    raise FileError("There is no mnist in /data: run teeter datasets get mnist.")
+
+
+class Counting:
+    def __init__(self) -> None:
+        self.times = 0
+
+    def __call__(self, scale: Scale) -> Measured:
+        self.times += 1
+        return measured(scale)
+
+
+def test_an_item_is_computed_once_for_the_same_settings(tmp_path: Path) -> None:
+    count, steps = Counting(), []
+    items = [item("one", count), item("two")]
+    for _ in range(2):
+        compute_items(items, Scale(), tmp_path, on_step=lambda done, whole: steps.append((done, whole)))
+    assert count.times == 1
+    assert steps == 2 * [(0, 2), (1, 2), (2, 2)]
+    compute_items(items, Scale(seed=1), tmp_path)
+    compute_items(items, Scale(quick=False, seed=1), tmp_path)
+    assert count.times == 3
+    compute_items(items, Scale(quick=False, seed=1), tmp_path, fresh=True)
+    assert count.times == 4
+
+
+def test_an_item_that_reads_growing_runs_is_always_computed(tmp_path: Path) -> None:
+    count = Counting()
+    for _ in range(2):
+        compute_items([item("one", count, always=True)], Scale(), tmp_path)
+    assert count.times == 2
+
+
+def test_a_file_has_the_whole_result_and_what_it_depends_on(tmp_path: Path) -> None:
+    (found,) = compute_items([item("one")], Scale(seed=5), tmp_path / "new" / "folder")
+    content = json.loads((tmp_path / "new" / "folder" / "one.json").read_text())
+    assert content["numbers"] == {"values": [1.0, 2.0], "not there": None}
+    assert content["facts"].items() >= {"size": "quick", "seed": 5, "torch": str(torch.__version__)}.items()
+    assert {"teeter", "commit", "hardware", "seconds", "started"} <= set(content["facts"])
+    assert found == read_found(item("one"), tmp_path / "new" / "folder")
+    assert found.measured is not None
+    assert found.measured.reason == "1 < 2 with the seed 5."
+    assert found.measured.tables[0].shown == [{"name": "<b>bold</b>", "value": "1"}]
+
+
+def test_a_failure_is_told_and_tried_again_and_the_others_go_on(tmp_path: Path) -> None:
+    items = [item("one", broken), item("two", without_data), item("three")]
+    first, second, third = compute_items(items, Scale(), tmp_path)
+    assert first.error == "ZeroDivisionError: division by zero"
+    assert second.error == "There is no mnist in /data: run teeter datasets get mnist."
+    assert third.verdict == HOLDS
+    text = write_page(items, tmp_path).read_text()
+    assert "It could not be computed: ZeroDivisionError: division by zero" in text
+    assert "run teeter datasets get mnist" in text
+    (again,) = compute_items([item("one")], Scale(), tmp_path)
+    assert again.verdict == HOLDS
+
+
+class Ids(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.tags: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.ids += [value for name, value in attrs if name == "id" and value]
+        self.links += [value for name, value in attrs if name == "href" and value]
+
+
+def test_the_page_has_every_item_and_escapes_text(tmp_path: Path) -> None:
+    items = [item("one"), item("two", broken), item("three"), item("four")]
+    compute_items(items[:3], Scale(), tmp_path)
+    text = write_page(items, tmp_path).read_text()
+    seen = Ids()
+    seen.feed(text)
+    assert seen.ids == ["one", "two", "three"]
+    assert seen.links == ["#one", "#two", "#three"]
+    assert seen.tags.count("img") == 2
+    assert "Not computed yet: four." in text
+    for part in (
+        "Item &lt;one&gt;",
+        "1 &lt; 2 &amp; so on.",
+        "&lt;b&gt;bold",
+        "teeter paper one --quick",
+        "Values &amp;",
+    ):
+        assert part in text
+    assert "2 holds, 1 not computed" in text
+    assert "<b>bold" not in text
+    assert "http" not in text.replace("http-equiv", "")
+    assert (tmp_path / "figures" / "one-1.svg").exists()
+    assert (tmp_path / "tables" / "one-values.csv").exists()
+
+
+def test_a_page_of_nothing_and_a_foreign_file_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="There is no result in"):
+        write_page([item("one")], tmp_path)
+    (tmp_path / "one.json").write_text("[]")
+    with pytest.raises(FileError, match="is no result of teeter paper"):
+        read_found(item("one"), tmp_path)
+    (tmp_path / "one.json").write_text('{"item": "one", "fac')
+    with pytest.raises(FileError, match="damaged"):
+        read_found(item("one"), tmp_path)
+
+
+def test_names_are_different_and_a_wrong_one_is_corrected() -> None:
+    names = [one.name for one in ITEMS]
+    assert len(set(names)) == len(names)
+    assert not {"all", "page"} & set(names)
+    for one in ITEMS:
+        assert item_named(one.name) is one
+        assert all(text.endswith(".") for text in (one.claim, one.test)), one.name
+    with pytest.raises(UnknownNameError, match="Did you mean 'figure-1'"):
+        item_named("figur-1")
+
+
+def test_a_verdict_is_that_of_its_checks() -> None:
+    assert judged({"a": True, "b": True}) == HOLDS
+    assert judged({"a": True, "b": False}) == IN_PART
+    assert judged({"a": False}) == NOT
+    with pytest.raises(ValueError, match="needs a check"):
+        judged({})
+
+
+def test_plain_is_what_json_has() -> None:
+    value = {1: np.arange(2), "t": torch.ones(1), "n": (np.float64(0.5), float("inf"), None, "x", np.int64(3))}
+    assert plain(value) == {"1": [0, 1], "t": [1.0], "n": [0.5, None, None, "x", 3]}
