@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -204,14 +205,62 @@ def test_labels_that_came_with_the_items_are_there(tmp_path: Path) -> None:
 
 
 def test_a_wrong_label_is_suspected(campaign: Campaign) -> None:
+    item, wrong = with_a_wrong_label(campaign)
+    (first, *_) = campaign.suspects(3)
+    assert (first.item, first.label, first.predicted) == (item, wrong, TRUTH[item])
+    assert first.chance < 0.3
+
+
+def with_a_wrong_label(campaign: Campaign) -> tuple[str, str]:
+    """Label most items, one that is clear wrongly; return it and what it was called."""
     for k in range(100):
         campaign.tell(f"v{k}", TRUTH[f"v{k}"])
     clear = max(range(100), key=lambda k: np.sort(VECTORS[k, :3])[-1] - np.sort(VECTORS[k, :3])[-2])
     wrong = next(name for name in CLASSES if name != TRUTH[f"v{clear}"])
     campaign.tell(f"v{clear}", wrong)
-    (first, *_) = campaign.suspects(3)
-    assert (first.item, first.label, first.predicted) == (f"v{clear}", wrong, TRUTH[f"v{clear}"])
-    assert first.chance < 0.3
+    return f"v{clear}", wrong
+
+
+def suspected(campaign: Campaign, *, again: bool = False) -> list[str]:
+    return [one.item for one in campaign.suspects(50, again=again)]
+
+
+def test_a_label_that_was_kept_is_not_suspected_again_unless_told(campaign: Campaign, tmp_path: Path) -> None:
+    item, wrong = with_a_wrong_label(campaign)
+    answers = len(campaign.history())
+    campaign.keep(item, comment="I looked twice")
+    assert item not in suspected(campaign)
+    assert suspected(campaign, again=True)[0] == item
+    assert item not in suspected(Campaign.open(tmp_path / "colours.teeter"))
+    assert [line["what"] for line in campaign.history()[answers:]] == ["answer", "kept"]
+    assert campaign.history()[-1]["label"] == wrong
+    assert campaign.status().labelled == 100
+
+
+def test_keeping_can_be_taken_back_and_ends_with_another_label(campaign: Campaign) -> None:
+    item, wrong = with_a_wrong_label(campaign)
+    other = next(name for name in CLASSES if name not in (wrong, TRUTH[item]))
+    campaign.keep(item)
+    campaign.undo()
+    assert suspected(campaign)[0] == item
+    campaign.keep(item)
+    campaign.tell(item, other)
+    assert suspected(campaign)[0] == item
+    campaign.tell(item, TRUTH[item])
+    assert item not in suspected(campaign)
+
+
+def test_somebody_else_s_second_look_decides(campaign: Campaign) -> None:
+    item, _ = with_a_wrong_label(campaign)
+    campaign.keep(item, "bob")
+    assert item not in suspected(campaign)
+    campaign.undo("bob")
+    campaign.tell(item, TRUTH[item], "bob")
+    assert item not in suspected(campaign)
+    with pytest.raises(InputError, match="v110 has no label that could be kept"):
+        campaign.keep("v110")
+    with pytest.raises(UnknownNameError, match="No item is called 'v999'"):
+        campaign.keep("v999")
 
 
 @pytest.mark.parametrize("strategy", sorted(set(registry.names()) - {"dbal", "batchbald", "ensemble"}))
@@ -328,3 +377,29 @@ def test_an_encoder_of_your_own(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="The encoder gave"):
             campaign.add(["more"], encoder=wrong)
     assert campaign.status().items == 29
+    with pytest.raises(InputError, match="1 items have no features, and the others have features of your own"):
+        campaign.add(["more"])
+    campaign.add(["more"], encoder=lambda texts: [[len(text), 2.0] for text in texts])
+    assert campaign.status().items == 30
+
+
+def test_features_of_your_own_are_never_mixed_with_others(tmp_path: Path) -> None:
+    campaign = Campaign.create(tmp_path / "t.teeter", "t", ("short", "long"))
+    with pytest.raises(InputError, match="1 items have no features"):
+        campaign.add([{"text": "one", "features": [1.0, 2.0]}, {"text": "two"}])
+    campaign.add([{"text": "one", "features": [1.0, 2.0]}])
+    with pytest.raises(InputError, match="1 items have no features"):
+        campaign.add(["two"])
+    with pytest.raises(InputError, match="features differ in length"):
+        campaign.add([{"text": "two", "features": [1.0]}])
+    assert campaign.status().items == 1
+
+
+def test_a_setting_of_a_newer_version_is_told(campaign: Campaign, tmp_path: Path) -> None:
+    campaign.store.close()
+    connection = sqlite3.connect(tmp_path / "colours.teeter")
+    connection.execute("update campaigns set settings = json_insert(settings, '$.colour', 'red')")
+    connection.commit()
+    connection.close()
+    with pytest.raises(StoreError, match=r"has a setting of a newer teeter \(colour\): update teeter"):
+        Campaign.open(tmp_path / "colours.teeter")

@@ -148,6 +148,47 @@ def test_a_backup_is_a_campaign(made: Path, tmp_path: Path) -> None:
     assert "1 of 60 items labelled" in done("status", tmp_path / "copy.teeter")
 
 
+def test_a_backup_is_put_back(made: Path, tmp_path: Path) -> None:
+    done("tell", made, "t5", "fruit")
+    done("backup", made, tmp_path / "copy.teeter")
+    done("tell", made, "t6", "tool")
+    assert "exists already: name another file, or replace it with --overwrite" in refused(
+        "restore", tmp_path / "copy.teeter", made
+    )
+    done("restore", tmp_path / "copy.teeter", made, "--overwrite")
+    assert "1 of 60 items labelled" in done("status", made)
+    (tmp_path / "copy.teeter").write_text("no database" * 100)
+    assert "is damaged, or not a backup" in refused("restore", tmp_path / "copy.teeter", tmp_path / "other.teeter")
+    assert not (tmp_path / "other.teeter").exists()
+
+
+@pytest.fixture
+def doubtful(made: Path) -> Path:
+    """A campaign whose items are labelled, three of them wrongly."""
+    for k in range(60):
+        right = truth(f"t{k}")
+        done("tell", made, f"t{k}", {"fruit": "tool", "tool": "fruit"}[right] if k in (10, 21, 34) else right)
+    return made
+
+
+def test_suspects_are_gone_through_one_by_one(doubtful: Path) -> None:
+    listed = json.loads(done("suspects", doubtful, "--json"))
+    assert {one["item"] for one in listed} == {"t10", "t21", "t34"}
+    first, second, third = listed
+    keys = {"fruit": "1", "tool": "2"}
+    result = run("label", doubtful, "--suspects", typed=f"x={keys[second['predicted']]}u{keys[second['predicted']]} s")
+    assert result.exit_code == 0
+    assert f"labelled {first['label']}, looks like {first['predicted']}" in result.stderr
+    assert f"{first['label']} kept" in result.stdout
+    assert [one["item"] for one in json.loads(done("suspects", doubtful, "--json"))] == [third["item"]]
+    assert first["item"] in done("suspects", doubtful, "--again")
+    done("label", doubtful, "--suspects", typed=keys[third["label"]])
+    assert done("suspects", doubtful) == "No label is suspected.\n"
+    assert "No label is suspected." in done("label", doubtful, "--suspects")
+    assert "kept" in done("label", doubtful, "--suspects", "--again", typed="=s")
+    assert "--again goes with --suspects" in refused("label", doubtful, "--again")
+
+
 def test_mistakes_are_told_in_a_sentence(made: Path, things: Path, tmp_path: Path) -> None:
     assert "exists already" in refused("new", things, "--classes", "fruit,tool")
     assert "give two or more different names" in refused("new", things, "--classes", "one", "--file", tmp_path / "x")

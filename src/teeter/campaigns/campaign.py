@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,18 +14,19 @@ import numpy.typing as npt
 from sqlalchemy import Connection, insert, select
 
 from teeter.campaigns import tables
-from teeter.campaigns.advice import Estimate, Progress, advice, estimate
-from teeter.campaigns.encoders import Encoder, encode_images, encode_texts
+from teeter.campaigns.advice import Progress, advice, estimate
+from teeter.campaigns.copies import restore
+from teeter.campaigns.encoders import Encoder, encode_images, encode_texts, encoder_named
 from teeter.campaigns.exchange import Exported, write_export
-from teeter.campaigns.heads import HEADS, scaled
-from teeter.campaigns.items import KINDS, items_of
+from teeter.campaigns.heads import scaled
+from teeter.campaigns.items import Item, items_of
 from teeter.campaigns.ledger import Answer, Ledger, Undone
+from teeter.campaigns.records import Added, Question, Settings, Status, Trained
 from teeter.campaigns.rounds import Plan, State, Suspect, labels_of, picks_for, predictions, suspects, trained
 from teeter.campaigns.store import Store, now
 from teeter.errors import InputError, StoreError, UnknownNameError
 from teeter.registry import did_you_mean
 from teeter.seeds import stream
-from teeter.strategies.door import make_strategy
 
 __all__ = ["Added", "Campaign", "Question", "Settings", "Status", "Suspect", "Trained"]
 
@@ -33,96 +34,6 @@ Vectors = npt.NDArray[np.float32]
 
 OWN = "me"
 """Who answers, where nobody says."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What a campaign is, apart from its items and classes."""
-
-    kind: str = "text"
-    """What people see: text, image or features."""
-    strategy: str = "ldm-s"
-    options: dict[str, Any] = field(default_factory=dict)
-    head: str = "linear"
-    """What learns from the features: linear or mlp."""
-    control: float = 0.1
-    """The share of each batch that is drawn at random, to measure with."""
-    audit: int = 0
-    """Items set apart at random, to measure with and never to train on."""
-    seed: int = 0
-    cost: float | None = None
-    """What a label costs."""
-    budget: float | None = None
-    """What may be spent in all."""
-    instructions: str = ""
-    folder: str | None = None
-    """Where images are."""
-
-    def __post_init__(self) -> None:
-        """Refuse what no campaign could follow."""
-        for name, known in (("kind", KINDS), ("head", HEADS)):
-            if getattr(self, name) not in known:
-                hint = did_you_mean(getattr(self, name), list(known))
-                raise UnknownNameError(f"No {name} is called {getattr(self, name)!r}. {hint}")
-        if not 0 <= self.control < 1:
-            raise InputError(f"control is {self.control}: the random share of a batch is 0 or more and less than 1.")
-        if self.audit < 0:
-            raise InputError(f"audit is {self.audit}: it must be 0 or more items.")
-        for name in ("cost", "budget"):
-            value = getattr(self, name)
-            if value is not None and not value >= 0:
-                raise InputError(f"{name} is {value}: it must be 0 or more.")
-        make_strategy(self.strategy, self.options)
-
-
-@dataclass(frozen=True)
-class Added:
-    """What became of things that were added."""
-
-    new: int
-    duplicates: tuple[tuple[str, str], ...]
-    """Things whose content was there already: their id, and that of the item that has it."""
-    labelled: int
-    """How many of the new ones came with a label."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """One thing to label, and why it is asked about."""
-
-    item: str
-    content: str | None
-    arm: str
-    """picked by the strategy, drawn as a random control, or kept for the audit."""
-    rank: int
-    reason: dict[str, Any]
-    """What was known when it was picked: its LDM or score, the predicted class and how probable it was."""
-
-
-@dataclass(frozen=True)
-class Trained:
-    """A model that was trained."""
-
-    version: int
-    labels: int
-    classes: tuple[str, ...]
-    """Those it has seen."""
-
-
-@dataclass(frozen=True)
-class Status:
-    """How a campaign stands."""
-
-    items: int
-    labelled: int
-    by_class: dict[str, int]
-    skipped: int
-    unsure: int
-    bad: int
-    open: int
-    version: int
-    accuracy: Estimate | None
-    advice: tuple[str, ...]
 
 
 class Campaign:
@@ -170,7 +81,16 @@ class Campaign:
         if chosen not in by_name:
             raise UnknownNameError(f"No campaign is called {chosen!r}. {did_you_mean(chosen, list(by_name))}")
         row = by_name[chosen]
-        return cls(store, row.id, row.name, Settings(**json.loads(row.settings)))
+        told = json.loads(row.settings)
+        strange = sorted(set(told) - {one.name for one in fields(Settings)})
+        if strange:
+            raise StoreError(f"{where} has a setting of a newer teeter ({strange[0]}): update teeter to open it.")
+        return cls(store, row.id, row.name, Settings(**told))
+
+    @staticmethod
+    def restore(backup: str | Path, path: str | Path, *, overwrite: bool = False) -> None:
+        """Put a backup in a campaign's place, if it is whole; one that is there is lost only with ``overwrite``."""
+        restore(Path(backup), Path(path), overwrite=overwrite)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -186,12 +106,13 @@ class Campaign:
     def add(self, things: Iterable[Any], *, encoder: Encoder | None = None, who: str = OWN) -> Added:
         """Add things to label, with the labels that some may have; what is there already is told, and left out.
 
-        Things without features are encoded together with all that are there, so that all have features of one kind.
+        Things without features are encoded together with all that are there, so that all have features of one kind;
+        by the settings' encoder, which reads each text alone, only what is new is.
         """
         items = items_of(things, self.settings.kind, self._folder)
         with self.store.writing() as connection:
             new, duplicates = self.ledger.add_items(connection, items, who)
-            self._encode(connection, encoder)
+            self._encode(connection, new, encoder, who)
             labelled = [item for item in new if item.label is not None]
             for item in labelled:
                 self.ledger.answer(connection, Answer(item.key, who, "label", item.label))
@@ -203,23 +124,40 @@ class Campaign:
     def _folder(self) -> Path | None:
         return None if self.settings.folder is None else Path(self.settings.folder)
 
-    def _encode(self, connection: Connection, encoder: Encoder | None) -> None:
+    def _encode(self, connection: Connection, new: Sequence[Item], encoder: Encoder | None, who: str) -> None:
+        """Give features to items that have none, and note where features come from."""
+        having = self.ledger.with_vectors(connection)
         items = self.ledger.items(connection)
-        having, _ = self.ledger.vectors(connection)
-        if len(having) == len(items):
+        missing = [row for row in items if row.id not in having]
+        given = any(item.features is not None for item in new)
+        if not missing:
+            if given:
+                self.ledger.note(connection, who, "encoded", None, {"by": "you"})
             return
-        contents = [row.content or "" for row in items]
-        if encoder is not None:
-            vectors = np.ascontiguousarray(encoder(contents), dtype=np.float32)
-        elif self.settings.kind == "image":
-            vectors = encode_images(contents, self._folder or Path())
-        else:
-            vectors = encode_texts(contents)
-        if vectors.ndim != 2 or len(vectors) != len(items) or not np.isfinite(vectors).all():
+        rows, by = items, "built-in" if encoder is None else "you"
+        if encoder is None and self.settings.encoder is not None:
+            rows, by = missing, self.settings.encoder
+            encoder = encoder_named(by)
+        if by == "built-in" and (given or self.ledger.encoded_by(connection) == "you"):
             raise InputError(
-                f"The encoder gave {vectors.shape} for {len(items)} items: finite (items, features) needed."
+                f"{len(missing)} items have no features, and the others have features of your own: "
+                "give features to all, or an encoder."
             )
-        self.ledger.write_vectors(connection, [row.id for row in items], vectors)
+        vectors = self._encoded([row.content or "" for row in rows], encoder)
+        if vectors.ndim != 2 or len(vectors) != len(rows) or not np.isfinite(vectors).all():
+            raise InputError(
+                f"The encoder gave {vectors.shape} for {len(rows)} items: finite (items, features) needed."
+            )
+        self.ledger.write_vectors(connection, [row.id for row in rows], vectors)
+        self.ledger.with_vectors(connection)
+        self.ledger.note(connection, who, "encoded", None, {"by": by, "items": len(rows)})
+
+    def _encoded(self, contents: list[str], encoder: Encoder | None) -> Vectors:
+        if encoder is not None:
+            return np.ascontiguousarray(encoder(contents), dtype=np.float32)
+        if self.settings.kind == "image":
+            return encode_images(contents, self._folder or Path())
+        return encode_texts(contents)
 
     def _set_apart(self, connection: Connection, who: str) -> None:
         """Draw what is missing of the audit sample from items that nobody has seen."""
@@ -302,9 +240,29 @@ class Campaign:
             version = self.ledger.write_model(connection, weights, facts, who)
         return Trained(version, facts["labels"], tuple(facts["classes"]))
 
-    def suspects(self, count: int = 20) -> list[Suspect]:
-        """Return labels that may be wrong: those that a model which did not learn from them finds least likely."""
-        return suspects(self._state(), count)
+    def suspects(self, count: int = 20, *, again: bool = False) -> list[Suspect]:
+        """Return labels that may be wrong: those that a model which did not learn from them finds least likely.
+
+        A label that somebody looked at again and kept is left out, or comes ``again``.
+        """
+        state = self._state()
+        with self.store.reading() as connection:
+            kept = {} if again else self.ledger.kept(connection)
+            settled = {
+                item for item, label in labels_of(self.ledger.answers(connection)).items() if label == kept.get(item)
+            }
+            found = suspects(state, count, settled)
+            rows = self.ledger.some_items(connection, [one.item for one in found])
+        return [replace(one, content=rows[one.item].content) for one in found]
+
+    def keep(self, item: str, annotator: str = OWN, *, comment: str | None = None) -> None:
+        """Say after a second look that an item's label is right; it is no longer suspected while it stays."""
+        with self.store.writing() as connection:
+            label = labels_of(self.ledger.answers(connection)).get(self.ledger.item(connection, str(item)).key)
+            if label is None:
+                raise InputError(f"{item} has no label that could be kept.")
+            number = self.ledger.answer(connection, Answer(str(item), annotator, "label", label, comment))
+            self.ledger.note(connection, annotator, "kept", str(item), {"answer": number, "label": label})
 
     def status(self) -> Status:
         """Return how the campaign stands, and what speaks for going on."""
@@ -380,7 +338,7 @@ class Campaign:
             return self.ledger.history(connection)
 
     def back_up(self, path: str | Path) -> None:
-        """Write a copy of the campaign's file as it is now; to restore it, open the copy."""
+        """Write a copy of the campaign's file as it is now; it opens as a campaign, and ``restore`` puts it back."""
         self.store.back_up(Path(path))
 
     @property

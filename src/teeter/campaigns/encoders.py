@@ -1,8 +1,9 @@
-"""Features that need no download: TF-IDF reduced by a singular value decomposition, and small features of images."""
+"""Features that need no download: of texts by their words, of images by pixels and edges; or by a model at hand."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ WIDTH = 256
 _VOCABULARY = 10_000
 _SIDE = 16
 _BINS = 8
+_MARK = "modules.json"
+"""The file that a folder of a sentence-transformers model has."""
 
 
 def encode_texts(texts: Sequence[str]) -> Vectors:
@@ -106,14 +109,32 @@ def _edges(pixels: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def encoder_named(name: str) -> Encoder:
-    """Return a sentence-transformers encoder by the name of its model, or by its folder."""
+    """Return a sentence-transformers encoder: by its folder, by an installed package that has one, or by its name."""
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError:
         raise MissingExtraError("This encoder needs sentence-transformers: pip install 'teeter[hf]'.") from None
-    model = SentenceTransformer(name)
+    where = _model_folder(name)
+    try:
+        model = SentenceTransformer(name if where is None else str(where), device="cpu")
+    except Exception as error:  # whatever a hub, a cache or a damaged file says
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        raise InputError(
+            f"Cannot load the encoder {name!r} ({said[0]}): name a folder with a model, or a package that has one."
+        ) from None
 
     def encode(texts: Sequence[str]) -> Any:
-        return model.encode(list(texts), normalize_embeddings=True, show_progress_bar=False)
+        cut = [text[:LONGEST_TEXT] for text in texts]
+        return model.encode(cut, normalize_embeddings=True, show_progress_bar=False)
 
     return encode
+
+
+def _model_folder(name: str) -> Path | None:
+    """Return the folder of a model that lies on this machine: the folder itself, or one inside a package."""
+    if Path(name).is_dir():
+        return Path(name)
+    package = name.replace("-", "_")
+    spec = find_spec(package) if package.isidentifier() else None
+    places = [] if spec is None else list(spec.submodule_search_locations or ())
+    return next((Path(place) / "model" for place in places if (Path(place) / "model" / _MARK).is_file()), None)

@@ -176,13 +176,21 @@ class Ledger:
             .where(tables.items.c.campaign_id == self.campaign)
             .order_by(tables.items.c.id)
         ).all()
-        widths = {len(row.vector) for row in rows}
-        if len(widths) > 1:
-            raise InputError(f"The items' features differ in length: {sorted(width // 4 for width in widths)}.")
+        _require_one_width({len(row.vector) for row in rows})
         if not rows:
             return [], np.zeros((0, 0), dtype=np.float32)
         joined = np.frombuffer(b"".join(row.vector for row in rows), dtype=np.float32)
         return [row.id for row in rows], joined.reshape(len(rows), -1)
+
+    def with_vectors(self, connection: Connection) -> set[int]:
+        """Return the numbers of the items that have features, all of one length."""
+        rows = connection.execute(
+            select(tables.items.c.id, func.length(tables.features.c.vector).label("bytes"))
+            .join(tables.features, tables.features.c.item_id == tables.items.c.id)
+            .where(tables.items.c.campaign_id == self.campaign)
+        ).all()
+        _require_one_width({row.bytes for row in rows})
+        return {row.id for row in rows}
 
     def answer(self, connection: Connection, answer: Answer) -> int:
         """Write an answer; what the same annotator said of the item before stays written, and no longer holds."""
@@ -377,9 +385,22 @@ class Ledger:
         }
         connection.execute(insert(tables.history).values(values))
 
-    def history(self, connection: Connection) -> list[dict[str, Any]]:
-        """Return everything that happened, oldest first."""
+    def encoded_by(self, connection: Connection) -> str | None:
+        """Return where the items' features came from last; None if nobody noted it."""
+        noted = self.history(connection, "encoded")
+        return str(noted[-1]["by"]) if noted else None
+
+    def kept(self, connection: Connection) -> dict[str, str]:
+        """Return the labels that were looked at again and kept, by item."""
+        undone = set(connection.scalars(select(tables.answers.c.id).where(tables.answers.c.undone)))
+        noted = self.history(connection, "kept")
+        return {line["item"]: line["label"] for line in noted if line["answer"] not in undone}
+
+    def history(self, connection: Connection, what: str | None = None) -> list[dict[str, Any]]:
+        """Return everything that happened, or all of one sort, oldest first."""
         own = tables.history.c.campaign_id == self.campaign
+        if what is not None:
+            own = and_(own, tables.history.c.what == what)
         rows = connection.execute(select(tables.history).where(own).order_by(tables.history.c.id))
         return [
             {"at": row.at, "who": row.who, "what": row.what, "item": row.item, **json.loads(row.detail)} for row in rows
@@ -397,6 +418,11 @@ def live_answers(history: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], 
         elif line["what"] == "undo":
             said[place] = [(number, answer) for number, answer in said[place] if number != line["answer"]]
     return {place: answers[-1][1] for place, answers in said.items() if answers}
+
+
+def _require_one_width(widths: set[int]) -> None:
+    if len(widths) > 1:
+        raise InputError(f"The items' features differ in length: {sorted(width // 4 for width in widths)}.")
 
 
 def _answer(row: Row[Any]) -> Answer:

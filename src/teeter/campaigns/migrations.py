@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from sqlalchemy import Column, Connection, MetaData, Table, Text, inspect, select, text
 
-from teeter.campaigns import tables
+from teeter.campaigns import tables_0001
 from teeter.errors import StoreError
 
-__all__ = ["MIGRATIONS", "bring_up"]
+__all__ = ["MIGRATIONS", "bring_up", "is_up_to_date", "require_known"]
 
 _done = Table("migrations", MetaData(), Column("name", Text, primary_key=True), Column("made", Text, nullable=False))
 
 
 def _0001_tables(connection: Connection) -> None:
-    tables.metadata.create_all(connection)
+    tables_0001.metadata.create_all(connection)
 
 
 MIGRATIONS: tuple[tuple[str, Callable[[Connection], None]], ...] = (("0001_tables", _0001_tables),)
@@ -25,14 +25,19 @@ def bring_up(connection: Connection, now: str) -> list[str]:
     """Make the changes that a database lacks, and return their names; one from the future is refused."""
     _done.create(connection, checkfirst=True)
     made = set(connection.scalars(select(_done.c.name)))
-    unknown = sorted(made - {name for name, _ in MIGRATIONS})
-    if unknown:
-        raise StoreError(f"This campaign was written by a newer teeter ({unknown[-1]}): update teeter to open it.")
+    require_known(made)
     missing = [(name, change) for name, change in MIGRATIONS if name not in made]
     for name, change in missing:
         change(connection)
         connection.execute(_done.insert().values(name=name, made=now))
     return [name for name, _ in missing]
+
+
+def require_known(made: Iterable[str]) -> None:
+    """Refuse changes that only a newer teeter makes."""
+    unknown = sorted(set(made) - {name for name, _ in MIGRATIONS})
+    if unknown:
+        raise StoreError(f"This campaign was written by a newer teeter ({unknown[-1]}): update teeter to open it.")
 
 
 def is_up_to_date(connection: Connection) -> bool:

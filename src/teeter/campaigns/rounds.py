@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,6 +75,8 @@ class Suspect:
     predicted: str
     chance: float
     """The probability that the model gives the label."""
+    content: str | None = None
+    """The text, or the path of the image."""
 
 
 def labels_of(answers: Iterable[Answer]) -> dict[str, str]:
@@ -239,15 +241,19 @@ def _labelled(state: State) -> tuple[Integers, Integers]:
     return places, np.array([state.classes.index(state.labels[int(k)]) for k in places], dtype=np.int64)
 
 
-def suspects(state: State, count: int) -> list[Suspect]:
-    """Return the labels that a model which did not learn from them finds least likely, the least likely first."""
+def suspects(state: State, count: int, settled: Container[str] = ()) -> list[Suspect]:
+    """Return the labels that a model which did not learn from them finds least likely, the least likely first.
+
+    Those of the items called in ``settled`` are left out.
+    """
     places, labels = _labelled(state)
     if len(np.unique(labels)) < 2:
         return []
     chances = out_of_fold(state.features[places], labels)
     own, guesses = chances[np.arange(len(labels)), labels], chances.argmax(axis=1)
     # A label whose class the model has not seen elsewhere is no surprise, but rare.
-    order = [int(k) for k in np.argsort(own, kind="stable") if guesses[k] != labels[k] and own[k] > 0][:count]
+    order = [int(k) for k in np.argsort(own, kind="stable") if guesses[k] != labels[k] and own[k] > 0]
+    order = [k for k in order if state.keys[int(places[k])] not in settled][:count]
     return [
         Suspect(state.keys[int(places[k])], state.classes[labels[k]], state.classes[guesses[k]], float(own[k]))
         for k in order

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
+from teeter.campaigns import copies
 from teeter.campaigns.migrations import bring_up, is_up_to_date
 from teeter.errors import FileError, MissingExtraError, StoreError
 
@@ -39,6 +39,7 @@ class Store:
         self.engine = _engine(self.url)
         with self.reading() as connection:
             ready = is_up_to_date(connection)
+        self.upgraded: list[str] = []
         if not ready:
             with self.writing() as connection:
                 self.upgraded = bring_up(connection, now())
@@ -60,22 +61,7 @@ class Store:
         """Write a copy of an SQLite database as it is now, while others may go on writing."""
         if self.path is None:
             raise StoreError("Only SQLite files are backed up by teeter: use your database's own tools.")
-        if path.exists():
-            raise FileError(f"{path} exists already: name another file.")
-        part = path.with_name(f".{path.name}.part")
-        part.unlink(missing_ok=True)
-        with self._saying():
-            try:
-                source, target = sqlite3.connect(self.path), sqlite3.connect(part)
-                try:
-                    source.backup(target)
-                finally:
-                    source.close()
-                    target.close()
-                part.replace(path)
-            except (OSError, sqlite3.Error) as error:
-                part.unlink(missing_ok=True)
-                raise FileError(f"Cannot write {path}: {error}.") from None
+        copies.back_up(self.path, path)
 
     def close(self) -> None:
         """Let go of the database."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +16,7 @@ from teeter.cli.output import require_writable, spinner
 from teeter.errors import InputError
 
 if TYPE_CHECKING:
-    from teeter.campaigns.campaign import Campaign, Question
+    from teeter.campaigns.campaign import Campaign
 
 __all__ = ["campaign"]
 
@@ -32,8 +33,10 @@ LabelColumn = Annotated[
     str | None, typer.Option("--labels", metavar="COLUMN", help="The column of labels that are known already.")
 ]
 
-_KEYS = "123456789abcdeghijklmnopqrtvwxyz"
-"""One a class; s skips, u is undo, f flags a bad sample."""
+Encoder = Annotated[
+    str | None,
+    typer.Option(metavar="MODEL", help="A sentence-transformers model for texts: its folder, package or name."),
+]
 
 
 @campaign.command()
@@ -56,6 +59,7 @@ def new(
     audit: Annotated[int, typer.Option(metavar="N", help="Items kept apart to measure with.")] = 0,
     cost: Annotated[float | None, typer.Option(metavar="AMOUNT", help="What a label costs.")] = None,
     budget: Annotated[float | None, typer.Option(metavar="AMOUNT", help="What may be spent.")] = None,
+    encoder: Encoder = None,
     instructions: Annotated[str, typer.Option(metavar="TEXT", help="Shown to whoever labels.")] = "",
     seed: Annotated[int, typer.Option(metavar="NUMBER", help="Same seed, same picks.")] = 0,
 ) -> None:
@@ -80,6 +84,7 @@ def new(
             budget=budget,
             instructions=instructions,
             folder=str(things.resolve()) if things.is_dir() else None,
+            encoder=encoder,
         )
         names = [name.strip() for name in classes.split(",")]
         made = Campaign.create(path, path.stem, names, settings)
@@ -87,9 +92,10 @@ def new(
             added = made.add(items)
         except BaseException:
             made.store.close()
-            for one in path.parent.glob(f"{path.name}*"):
-                one.unlink()
+            for ending in ("", "-wal", "-shm"):
+                path.with_name(path.name + ending).unlink(missing_ok=True)
             raise
+        made.store.close()
     typer.echo(f"{path}: {_counted(added.new, 'item')} to label, {added.labelled} with a label.")
     if added.duplicates:
         typer.echo(f"{_counted(len(added.duplicates), 'duplicate')} left out, such as {added.duplicates[0][0]}.")
@@ -105,10 +111,10 @@ def add(
     labels: LabelColumn = None,
 ) -> None:
     """Add things to a campaign; what is there already is told, and left out."""
-    with spinner("Reading"):
-        from teeter.campaigns.exchange import read_items
+    from teeter.campaigns.exchange import read_items
 
-        added = _open(file).add(read_items(things, text=text, key=id_column, label=labels))
+    with _opened(file) as opened, spinner("Reading"):
+        added = opened.add(read_items(things, text=text, key=id_column, label=labels))
     typer.echo(f"{_counted(added.new, 'item')} added, {added.labelled} with a label.")
     for ours, theirs in added.duplicates[:5]:
         typer.echo(f"{ours} was left out: it is the same as {theirs}.")
@@ -122,8 +128,8 @@ def ask(
     as_json: Json = False,
 ) -> None:
     """Say what to label next, and why."""
-    with spinner("Picking"):
-        questions = _open(file).ask(n, who)
+    with _opened(file) as opened, spinner("Picking"):
+        questions = opened.ask(n, who)
     if as_json:
         typer.echo(json.dumps([asdict(one) for one in questions], ensure_ascii=False, indent=2))
         return
@@ -146,20 +152,21 @@ def tell(
     """Record a label; it is on disk when this returns."""
     if (label is None) == (other is None):
         raise InputError("Give a class, or --other skip, unsure or bad.")
-    opened = _open(file)
-    if label is not None:
-        opened.tell(item, label, who, comment=comment)
-        return
-    ways = {"skip": opened.skip, "unsure": opened.unsure, "bad": opened.bad}
-    if other not in ways:
-        raise InputError(f"{other!r} is none of skip, unsure and bad.")
-    ways[other](item, who, comment=comment)
+    with _opened(file) as opened:
+        if label is not None:
+            opened.tell(item, label, who, comment=comment)
+            return
+        ways = {"skip": opened.skip, "unsure": opened.unsure, "bad": opened.bad}
+        if other not in ways:
+            raise InputError(f"{other!r} is none of skip, unsure and bad.")
+        ways[other](item, who, comment=comment)
 
 
 @campaign.command()
 def undo(file: File, who: Who = "me") -> None:
     """Take back the last answer."""
-    undone = _open(file).undo(who)
+    with _opened(file) as opened:
+        undone = opened.undo(who)
     if undone is None:
         typer.echo(f"{who} has given no answer that could be taken back.")
         return
@@ -170,8 +177,8 @@ def undo(file: File, who: Who = "me") -> None:
 @campaign.command()
 def train(file: File, as_json: Json = False) -> None:
     """Train a new model on all labels."""
-    with spinner("Training"):
-        trained = _open(file).train()
+    with _opened(file) as opened, spinner("Training"):
+        trained = opened.train()
     typer.echo(
         json.dumps(asdict(trained))
         if as_json
@@ -182,8 +189,8 @@ def train(file: File, as_json: Json = False) -> None:
 @campaign.command()
 def status(file: File, as_json: Json = False) -> None:
     """Say how the campaign stands, how right the model is, and whether to go on."""
-    with spinner("Reading"):
-        found = _open(file).status()
+    with _opened(file) as opened, spinner("Reading"):
+        found = opened.status()
     if as_json:
         typer.echo(json.dumps(asdict(found), ensure_ascii=False, indent=2))
         return
@@ -199,14 +206,17 @@ def status(file: File, as_json: Json = False) -> None:
 def suspects(
     file: File,
     n: Annotated[int, typer.Option("-n", metavar="N", help="How many at most.")] = 20,
+    again: Annotated[bool, typer.Option("--again", help="Also those that were kept before.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List labels that may be wrong, for a second look."""
-    with spinner("Looking"):
-        found = _open(file).suspects(n)
+    """List labels that may be wrong; label --suspects goes through them."""
+    with _opened(file) as opened, spinner("Looking"):
+        found = opened.suspects(n, again=again)
     if as_json:
         typer.echo(json.dumps([asdict(one) for one in found], ensure_ascii=False, indent=2))
         return
+    if not found:
+        typer.echo("No label is suspected.")
     for one in found:
         typer.echo(f"{one.item}\tlabelled {one.label} ({one.chance:.0%} likely), looks like {one.predicted}")
 
@@ -223,8 +233,7 @@ def export(
     """Write labels, and predictions with their confidence for everything else."""
     for path in [one for one in (out, history) if one is not None and one.suffix]:
         require_writable(path, file)
-    with spinner("Writing"):
-        opened = _open(file)
+    with _opened(file) as opened, spinner("Writing"):
         count = opened.export(out, form)
         if history is not None:
             history.write_text("".join(json.dumps(line) + "\n" for line in opened.history()), encoding="utf-8")
@@ -233,9 +242,25 @@ def export(
 
 @campaign.command()
 def backup(file: File, out: Annotated[Path, typer.Argument(metavar="OUT", help="Where the copy goes.")]) -> None:
-    """Copy a campaign as it is now; to restore it, use the copy."""
-    _open(file).back_up(out)
+    """Copy a campaign as it is now."""
+    with _opened(file) as opened:
+        opened.back_up(out)
     typer.echo(f"{out} is a copy of {file}.")
+
+
+@campaign.command()
+def restore(
+    copy: Annotated[Path, typer.Argument(metavar="BACKUP", help="What backup wrote.")],
+    file: Annotated[Path, typer.Argument(metavar="CAMPAIGN", help="The campaign's file, as it is to be again.")],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a campaign that is there.")] = False,
+) -> None:
+    """Put a backup back, if it is whole."""
+    from teeter.campaigns.campaign import Campaign
+
+    if file.exists() and not overwrite:
+        raise InputError(f"{file} exists already: name another file, or replace it with --overwrite.")
+    Campaign.restore(copy, file, overwrite=overwrite)
+    typer.echo(f"{file} is as {copy} was.")
 
 
 @campaign.command()
@@ -243,88 +268,36 @@ def label(
     file: File,
     n: Annotated[int, typer.Option("-n", metavar="N", help="Questions a round.")] = 20,
     who: Who = "me",
+    suspects: Annotated[bool, typer.Option("--suspects", help="Look again at labels that may be wrong.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="With --suspects, also at those kept before.")] = False,
 ) -> None:
     """Label in the terminal, one key a class; a new model is trained after each round."""
-    opened = _open(file)
-    names = opened.classes
-    if len(names) > len(_KEYS):
-        raise InputError(f"There are {len(names)} classes and {len(_KEYS)} keys: label on the page, or with tell.")
-    keys = dict(zip(_KEYS, names, strict=False))
-    if opened.settings.instructions:
-        typer.echo(opened.settings.instructions)
-    typer.echo("  ".join(f"[{key}] {name}" for key, name in keys.items()))
-    typer.echo("[space] skip  [u] undo  [?] unsure  [f] bad sample  [s] stop", err=True)
-    while _one_round(opened, keys, n, who):
-        if len([count for count in opened.status().by_class.values() if count]) > 1:
-            with spinner("Training"):
-                trained = opened.train()
-            typer.echo(f"Model {trained.version}, of {trained.labels} labels. {opened.status().advice[0]}")
+    from teeter.cli.labelling import go_on, keys_for, look_again
+
+    if again and not suspects:
+        raise InputError("--again goes with --suspects.")
+    with _opened(file) as opened:
+        keys = keys_for(opened.classes)
+        if opened.settings.instructions:
+            typer.echo(opened.settings.instructions)
+        typer.echo("  ".join(f"[{key}] {name}" for key, name in keys.items()))
+        if suspects:
+            look_again(opened, keys, n, who, again=again)
+        else:
+            go_on(opened, keys, n, who)
     typer.echo(f"Everything is in {file}; the same command goes on.")
 
 
-def _one_round(opened: Campaign, keys: dict[str, str], n: int, who: str) -> bool:
-    """Ask and record until the round's questions are answered; return False when it is time to stop."""
-    with spinner("Picking"):
-        questions = opened.ask(n, who)
-    if not questions:
-        typer.echo("Nothing is left to label.")
-        return False
-    while questions:
-        action = _shown(questions[0], len(questions), keys)
-        item = questions[0].item
-        if action == "s":
-            return False
-        if action == "u":
-            opened.undo(who)
-        elif action == " ":
-            opened.skip(item, who)
-        elif action == "?":
-            opened.unsure(item, who)
-        elif action == "f":
-            opened.bad(item, who)
-        else:
-            opened.tell(item, keys[action], who)
-        questions = opened.ask(n, who)[: len(questions)] if action == "u" else questions[1:]
-    return True
-
-
-def _shown(question: Question, left: int, keys: dict[str, str]) -> str:
-    """Show a question and return the key that was pressed for it; s at the end of the input."""
-    typer.echo(f"\n{question.content if question.content is not None else question.item}")
-    typer.echo(f"({left} left; {_why(question)}) ", nl=False, err=True)
-    while True:
-        key = _key()
-        if key in ("", "\x03", "\x04", "s"):
-            return "s"
-        if key in keys or key in " u?f":
-            typer.echo(keys.get(key, {" ": "skipped", "u": "undone", "?": "unsure", "f": "bad"}.get(key)))
-            return key
-
-
-def _key() -> str:
-    """Return one key from a terminal, or one character of the input that is not a line's end."""
-    if sys.stdin.isatty():
-        import click
-
-        return click.getchar()
-    key = sys.stdin.read(1)
-    while key in ("\n", "\r"):
-        key = sys.stdin.read(1)
-    return key
-
-
-def _why(question: Question) -> str:
-    if question.arm != "picked":
-        return "drawn at random"
-    if "predicted" not in question.reason:
-        return "to cover the pool"
-    return f"the model says {question.reason['predicted']}, {question.reason['probability']:.0%} sure"
-
-
-def _open(file: Path) -> Campaign:
+@contextmanager
+def _opened(file: Path) -> Iterator[Campaign]:
+    """Yield a campaign, and let go of its file, so that nothing is left beside it."""
     from teeter.campaigns.campaign import Campaign
 
-    return Campaign.open(file)
+    opened = Campaign.open(file)
+    try:
+        yield opened
+    finally:
+        opened.store.close()
 
 
 def _counted(count: int, thing: str) -> str:

@@ -1,0 +1,109 @@
+"""What a campaign is told, and what it answers with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from teeter.campaigns.advice import Estimate
+from teeter.campaigns.heads import HEADS
+from teeter.campaigns.items import KINDS
+from teeter.errors import InputError, UnknownNameError
+from teeter.registry import did_you_mean
+from teeter.strategies.door import make_strategy
+
+__all__ = ["Added", "Question", "Settings", "Status", "Trained"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a campaign is, apart from its items and classes."""
+
+    kind: str = "text"
+    """What people see: text, image or features."""
+    strategy: str = "ldm-s"
+    options: dict[str, Any] = field(default_factory=dict)
+    head: str = "linear"
+    """What learns from the features: linear or mlp."""
+    control: float = 0.1
+    """The share of each batch that is drawn at random, to measure with."""
+    audit: int = 0
+    """Items set apart at random, to measure with and never to train on."""
+    seed: int = 0
+    cost: float | None = None
+    """What a label costs."""
+    budget: float | None = None
+    """What may be spent in all."""
+    instructions: str = ""
+    folder: str | None = None
+    """Where images are."""
+    encoder: str | None = None
+    """The sentence-transformers model that gives texts their features: its name, folder or package."""
+
+    def __post_init__(self) -> None:
+        """Refuse what no campaign could follow."""
+        for name, known in (("kind", KINDS), ("head", HEADS)):
+            if getattr(self, name) not in known:
+                hint = did_you_mean(getattr(self, name), list(known))
+                raise UnknownNameError(f"No {name} is called {getattr(self, name)!r}. {hint}")
+        if not 0 <= self.control < 1:
+            raise InputError(f"control is {self.control}: the random share of a batch is 0 or more and less than 1.")
+        if self.audit < 0:
+            raise InputError(f"audit is {self.audit}: it must be 0 or more items.")
+        for name in ("cost", "budget"):
+            value = getattr(self, name)
+            if value is not None and not value >= 0:
+                raise InputError(f"{name} is {value}: it must be 0 or more.")
+        if self.encoder is not None and self.kind != "text":
+            raise InputError(f"An encoder reads texts, and this campaign is of {self.kind}.")
+        make_strategy(self.strategy, self.options)
+
+
+@dataclass(frozen=True)
+class Added:
+    """What became of things that were added."""
+
+    new: int
+    duplicates: tuple[tuple[str, str], ...]
+    """Things whose content was there already: their id, and that of the item that has it."""
+    labelled: int
+    """How many of the new ones came with a label."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """One thing to label, and why it is asked about."""
+
+    item: str
+    content: str | None
+    arm: str
+    """picked by the strategy, drawn as a random control, or kept for the audit."""
+    rank: int
+    reason: dict[str, Any]
+    """What was known when it was picked: its LDM or score, the predicted class and how probable it was."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model that was trained."""
+
+    version: int
+    labels: int
+    classes: tuple[str, ...]
+    """Those it has seen."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """How a campaign stands."""
+
+    items: int
+    labelled: int
+    by_class: dict[str, int]
+    skipped: int
+    unsure: int
+    bad: int
+    open: int
+    version: int
+    accuracy: Estimate | None
+    advice: tuple[str, ...]
