@@ -39,6 +39,7 @@ th:first-child, td:first-child { text-align: left; } tbody tr:first-child { back
 .verdict { display: inline-block; border-radius: 4px; padding: 0 .5rem; margin-right: .3rem; white-space: nowrap;
   color: #fff; background: #5a6675; } .yes { background: #00704f; } .part { background: #8a5a00; }
 .no { background: #b3261e; } .verdicts th { text-align: left; } .verdicts td:first-child { white-space: normal; }
+.even tbody tr:first-child { background: none; }
 .caption { color: var(--soft); margin: .2rem 0 1rem; } a { color: inherit; }
 pre { overflow-x: auto; background: var(--mark); border-radius: 6px; padding: .5rem .8rem; }
 summary { cursor: pointer; } details { margin: .6rem 0; }
@@ -46,7 +47,7 @@ summary { cursor: pointer; } details { margin: .6rem 0; }
   .chart img { width: 32rem; max-width: none; } th, td { padding: .3rem .5rem; }
   th:first-child, td:first-child { position: sticky; left: 0; background: var(--ground); }
   tbody tr:first-child td:first-child { background: var(--mark); }
-  .plain tbody tr:first-child td:first-child { background: var(--ground); }
+  .plain tbody tr:first-child td:first-child, .even tbody tr:first-child td:first-child { background: var(--ground); }
 }
 @media (prefers-color-scheme: dark) { .chart img { filter: invert(.91) hue-rotate(180deg); border: 0; } }
 footer { margin-top: 3rem; color: var(--soft); font-size: .85rem; overflow-wrap: anywhere; }

@@ -17,15 +17,24 @@ from teeter.arrays import choose_device, describe_device
 from teeter.errors import FileError, TeeterError, UnknownNameError
 from teeter.registry import did_you_mean
 from teeter.saving import write_whole
+from teeter.studies.convergence import COROLLARY_1, THEOREM_1
 from teeter.studies.definition import FIGURE_1
 from teeter.studies.items import Item, Measured, Scale, plain
+from teeter.studies.theory import PROPOSITION_1, PROPOSITION_2, PROPOSITION_3
 from teeter.version import __version__, commit
 
 __all__ = ["ITEMS", "Found", "compute_items", "item_named", "read_found"]
 
 logger = logging.getLogger(__name__)
 
-ITEMS: tuple[Item, ...] = (FIGURE_1,)
+ITEMS: tuple[Item, ...] = (
+    FIGURE_1,
+    PROPOSITION_1,
+    PROPOSITION_2,
+    PROPOSITION_3,
+    THEOREM_1,
+    COROLLARY_1,
+)
 """All items, in the order of the paper. A new one is added here and nowhere else."""
 
 

@@ -93,7 +93,7 @@ def _drawn(one: Found, desk: Desk) -> list[str]:
         parts.append(f'<p class="caption">{escape(drawing.caption)}</p>')
     for table in one.measured.tables:
         parts.append(f'<p class="caption">{escape(table.caption)}</p>')
-        parts.append(desk.lay(table, f"{one.item.name}-"))
+        parts.append(f'<div class="even">{desk.lay(table, f"{one.item.name}-")}</div>')
     return parts
 
 
