@@ -107,7 +107,7 @@ def _curve(accuracies: Sequence[float]) -> str:
     if len(accuracies) < 4:
         return "Whether the curve is flat is not yet known: it takes four rounds."
     rise = accuracies[-1] - accuracies[-4]
-    return f"Over the last three rounds accuracy rose by {100 * rise:+.1f} points."
+    return f"Over the last three rounds accuracy changed by {100 * rise:+.1f} points."
 
 
 def _is_steady(progress: Progress) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -116,7 +118,8 @@ def encoder_named(name: str) -> Encoder:
         raise MissingExtraError("This encoder needs sentence-transformers: pip install 'teeter[hf]'.") from None
     where = _model_folder(name)
     try:
-        model = SentenceTransformer(name if where is None else str(where), device="cpu")
+        with _quietly():
+            model = SentenceTransformer(name if where is None else str(where), device="cpu")
     except Exception as error:  # whatever a hub, a cache or a damaged file says
         said = str(error).strip().splitlines() or [type(error).__name__]
         raise InputError(
@@ -128,6 +131,23 @@ def encoder_named(name: str) -> Encoder:
         return model.encode(cut, normalize_embeddings=True, show_progress_bar=False)
 
     return encode
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Within it, no bars are drawn while a model loads, and a hub that is out of reach is not told of at every try."""
+    from transformers.utils import logging as bars
+
+    shown, hub = bars.is_progress_bar_enabled(), logging.getLogger("huggingface_hub")
+    level = hub.level
+    bars.disable_progress_bar()
+    hub.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        hub.setLevel(level)
+        if shown:
+            bars.enable_progress_bar()
 
 
 def _model_folder(name: str) -> Path | None:
