@@ -117,6 +117,19 @@ def test_the_page_of_speed_is_made_from_the_results() -> None:
     assert measured == set(strategies.names()), "every strategy has a row"
 
 
+def test_the_page_of_campaigns_is_made_from_the_results(tmp_path: Path) -> None:
+    made = runpy.run_path(str(ROOT / "benchmarks" / "campaigns" / "simulate.py"))
+    assert made["PAGE"].read_text() == made["page"](), "run python benchmarks/campaigns/simulate.py page"
+    for name in made["TITLES"]:
+        assert set(made["read"](name)["curves"]) == set(made["STRATEGIES"])
+        drawn = made["draw"](name, tmp_path)
+        shown, again = (
+            [float(number) for number in re.findall(r"-?\d+\.\d+", path.read_text())]
+            for path in (made["PAGE"].parent / drawn.name, drawn)
+        )
+        assert shown == pytest.approx(again, abs=0.1), f"{drawn.name} is of other results"
+
+
 def test_every_strategy_is_explained() -> None:
     text = (ROOT / "docs" / "explanation" / "strategies.md").read_text()
     for name in strategies.names():
