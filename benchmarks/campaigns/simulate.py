@@ -185,11 +185,11 @@ def run(name: str, folder: Path, repetitions: int, rounds: int | None) -> dict[s
 HEAD = """# What a campaign saves, measured
 
 A script plays a person who knows every answer: it asks for a batch, answers it, trains, and begins again. It goes
-through `teeter.Campaign` with the settings that everybody begins with: the built-in features of texts, a linear head and
-{control:.0%} of each batch drawn at random. The first batch covers the pool and is the same for all but Random, which draws
-that one too: it stands for labelling without teeter. Nothing is tuned to these datasets. After every round the model is
-measured on rows held out, which nobody labels; texts need no labels for their features, so features are of all texts
-together. {repetitions} repetitions, paired by their seeds.
+through `teeter.Campaign` with the settings that everybody begins with: the built-in features of texts, a linear head
+and {control:.0%} of each batch drawn at random. The first batch covers the pool and is the same for all but Random,
+which draws that one too: it stands for labelling without teeter. Nothing is tuned to these datasets. After every
+round the model is measured on rows held out, which nobody labels; texts need no labels for their features, so
+features are of all texts together. {repetitions} repetitions, paired by their seeds.
 
 Gain: points over Random, mean over the rounds after the first. Labels needed: where the mean curve first is as good as
 Random is at its end, along straight lines between rounds. p: paired t-test over repetitions, two-sided.
