@@ -17,9 +17,13 @@ from teeter.arrays import choose_device, describe_device
 from teeter.errors import FileError, TeeterError, UnknownNameError
 from teeter.registry import did_you_mean
 from teeter.saving import write_whole
+from teeter.studies.batches import FIGURE_2C
 from teeter.studies.convergence import COROLLARY_1, THEOREM_1
 from teeter.studies.definition import FIGURE_1
+from teeter.studies.diversity import FIGURE_3
+from teeter.studies.groups import FIGURE_10
 from teeter.studies.items import Item, Measured, Scale, plain
+from teeter.studies.picking import FIGURE_2AB
 from teeter.studies.theory import PROPOSITION_1, PROPOSITION_2, PROPOSITION_3
 from teeter.version import __version__, commit
 
@@ -34,6 +38,10 @@ ITEMS: tuple[Item, ...] = (
     PROPOSITION_3,
     THEOREM_1,
     COROLLARY_1,
+    FIGURE_2AB,
+    FIGURE_2C,
+    FIGURE_3,
+    FIGURE_10,
 )
 """All items, in the order of the paper. A new one is added here and nowhere else."""
 
