@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -111,7 +113,7 @@ def test_the_page_has_every_item_and_escapes_text(tmp_path: Path) -> None:
         "Values &amp;",
     ):
         assert part in text
-    assert "2 holds, 1 not computed" in text
+    assert "holds: 2, not computed: 1" in text
     assert "<b>bold" not in text
     assert "http" not in text.replace("http-equiv", "")
     assert (tmp_path / "figures" / "one-1.svg").exists()
@@ -151,3 +153,16 @@ def test_a_verdict_is_that_of_its_checks() -> None:
 def test_plain_is_what_json_has() -> None:
     value = {1: np.arange(2), "t": torch.ones(1), "n": (np.float64(0.5), float("inf"), None, "x", np.int64(3))}
     assert plain(value) == {"1": [0, 1], "t": [1.0], "n": [0.5, None, None, "x", 3]}
+
+
+def test_computing_needs_no_matplotlib(tmp_path: Path) -> None:
+    """Results are computed on machines that cannot draw."""
+    code = (
+        "import sys; sys.modules['matplotlib'] = None\n"
+        "from pathlib import Path\n"
+        "from teeter.studies.items import Scale\n"
+        "from teeter.studies.paper import compute_items, item_named\n"
+        f"found = compute_items([item_named('proposition-3')], Scale(), Path({str(tmp_path)!r}))\n"
+        "assert found[0].error is None, found[0].error\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -14,7 +14,7 @@ from teeter.analysis.drawing import new_figure
 from teeter.analysis.tables import Table, number
 from teeter.strategies.door import ldm, select
 from teeter.studies.disc import Array, draws
-from teeter.studies.items import Drawing, Item, Measured, Scale, judged
+from teeter.studies.items import Drawing, Item, Measured, Scale, chance, judged
 from teeter.studies.lines import accuracy_of, fit_line, outputs_of
 
 __all__ = ["FIGURE_10"]
@@ -114,7 +114,7 @@ def judge_groups(
         verdict=judged(checks),
         reason=f"LDM alone stays in A and B in {alone:.0%} of {len(far['ldm'])} draws, and LDM-S reaches C or D in "
         f"{reached:.0%}; the accuracy goes from {means['before']:.1f} % to {means['ldm']:.1f} % by LDM alone and to "
-        f"{means['ldm-s']:.1f} % by LDM-S (p = {seeded[1]:.1g})" + _not_found(failed) + ".",
+        f"{means['ldm-s']:.1f} % by LDM-S ({chance(seeded[1])})" + _not_found(failed) + ".",
         tables=(_table(accuracy, far, angles),),
         notes=(
             "The paper tells of its example in words, so where the groups lie is our choice; the true boundary is "

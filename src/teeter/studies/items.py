@@ -16,7 +16,7 @@ from teeter.analysis.tables import Table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["HOLDS", "IN_PART", "NOT", "Drawing", "Item", "Measured", "Scale", "Verdict", "judged", "plain"]
+__all__ = ["HOLDS", "IN_PART", "NOT", "Drawing", "Item", "Measured", "Scale", "Verdict", "chance", "judged", "plain"]
 
 Verdict = Literal["holds", "holds in part", "does not hold"]
 HOLDS: Verdict = "holds"
@@ -90,6 +90,11 @@ def judged(passed: Mapping[str, bool]) -> Verdict:
     if not passed:
         raise ValueError("A verdict needs a check.")
     return HOLDS if all(passed.values()) else IN_PART if any(passed.values()) else NOT
+
+
+def chance(p: float) -> str:
+    """Return a p-value as it stands in a sentence."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
 def plain(value: Any) -> Any:

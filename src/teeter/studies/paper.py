@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,10 +112,12 @@ def _computed(item: Item, scale: Scale) -> Found:
     started, date = time.perf_counter(), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     measured, error = None, None
     try:
-        measured = item.compute(scale)
+        with _one_thread() if scale.quick else nullcontext():
+            measured = item.compute(scale)
     except Exception as problem:  # whatever it is, other items go on
         error = str(problem) if isinstance(problem, TeeterError) else f"{type(problem).__name__}: {problem}"
-        logger.warning("%s failed: %s", item.name, error, exc_info=not isinstance(problem, TeeterError))
+        if not isinstance(problem, TeeterError):
+            logger.warning("%s failed: %s", item.name, error, exc_info=True)
     facts = {
         **_settings(scale),
         "commit": commit(),
@@ -124,6 +127,20 @@ def _computed(item: Item, scale: Scale) -> Found:
         "seconds": round(time.perf_counter() - started, 2),
     }
     return Found(item, measured, error, facts)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Within it, small arrays are not cut into pieces for several threads, which costs more than it gains."""
+    from threadpoolctl import threadpool_limits
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpool_limits(limits=1):
+            yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _write(out: Path, found: Found) -> None:

@@ -37,10 +37,10 @@ def write_page(items: Sequence[Item], out: Path) -> Path:
 
 def _lead(found: Sequence[Found]) -> str:
     counted = Counter(one.verdict for one in found)
-    told = ", ".join(f"{counted[name]} {name}" for name in (HOLDS, IN_PART, NOT, "not computed") if counted[name])
+    told = ", ".join(f"{name}: {counted[name]}" for name in (HOLDS, IN_PART, NOT, "not computed") if counted[name])
     return (
         "What “Querying Easily Flip-flopped Samples for Deep Active Learning” (ICLR 2024) claims, computed again and "
-        f"judged by a stated test. Verdicts on {len(found)} of the items: {told}."
+        f"judged by a stated test. The {len(found)} items here: {told}."
     )
 
 

@@ -14,7 +14,7 @@ from teeter.analysis.plots import plot_curves
 from teeter.analysis.tables import Table, number
 from teeter.strategies.door import select
 from teeter.studies.disc import Array, draws, on_disc
-from teeter.studies.items import Drawing, Item, Measured, Scale, judged
+from teeter.studies.items import Drawing, Item, Measured, Scale, chance, judged
 from teeter.studies.lines import accuracy_of, fit_line, outputs_of
 
 __all__ = ["FIGURE_2AB"]
@@ -124,8 +124,8 @@ def judge_plane(accuracy: Mapping[str, Array], apart: Mapping[str, Array]) -> Me
     return Measured(
         numbers={"accuracy": {name: runs.round(6) for name, runs in accuracy.items()}},
         verdict=judged(checks),
-        reason=f"Over Random, LDM gains {number(ldm.mean, '+.2f')} points (p = {ldm.p:.1g}) and Entropy "
-        f"{number(entropy.mean, '+.2f')} (p = {entropy.p:.1g}); LDM minus Entropy is {number(between.mean, '+.2f')} ± "
+        reason=f"Over Random, LDM gains {number(ldm.mean, '+.2f')} points ({chance(ldm.p)}) and Entropy "
+        f"{number(entropy.mean, '+.2f')} ({chance(entropy.p)}); LDM minus Entropy is {number(between.mean, '+.2f')} ± "
         f"{reach:.2f}, and {ALIKE} is the limit for being alike{_not_found(failed)}.",
         tables=(Table("plane", caption, data, shown),),
     )
