@@ -140,6 +140,14 @@ def test_the_audit_sample_is_asked_about_and_never_trained_on(tmp_path: Path) ->
     assert status.labelled == 60
 
 
+def test_an_audit_sample_leaves_half_to_learn_from(tmp_path: Path) -> None:
+    campaign = made(tmp_path, replace(PLAIN, audit=5000))
+    with campaign.store.reading() as connection:
+        assert sum(row.audit for row in campaign.ledger.items(connection)) == 60
+    answer_all(campaign)
+    assert campaign.train().labels == 15
+
+
 def test_what_people_say_besides_labels(campaign: Campaign) -> None:
     first, second, third, *rest = (question.item for question in campaign.ask(10))
     campaign.skip(first)
@@ -367,6 +375,18 @@ def test_texts_are_encoded_and_more_can_be_added(tmp_path: Path) -> None:
     campaign.train()
     campaign.add([("new", "cherry pie"), ("dull", "…")])
     assert {question.item for question in campaign.ask(5)} == {"new", "dull"}
+
+
+def test_a_text_of_ten_million_letters_is_asked_about_and_learnt_from(tmp_path: Path) -> None:
+    campaign = Campaign.create(tmp_path / "t.teeter", "t", ("fruit", "tool"))
+    long = "word " * 2_000_000
+    campaign.add([("long", long), ("a", "sweet plum"), ("b", "a saw"), ("c", "ripe plum")])
+    assert {question.item: question.content for question in campaign.ask(4)}["long"] == long
+    for item, label in (("long", "tool"), ("a", "fruit"), ("b", "tool")):
+        campaign.tell(item, label)
+    campaign.train()
+    campaign.export(tmp_path / "out.jsonl")
+    assert len((tmp_path / "out.jsonl").read_text()) > len(long)
 
 
 def test_an_encoder_of_your_own(tmp_path: Path) -> None:

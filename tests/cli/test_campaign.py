@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
+import os
 import re
+import select
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +88,7 @@ def test_labels_that_are_known_come_along(things: Path) -> None:
 
 
 def test_the_terminal_takes_one_key_a_class(made: Path) -> None:
-    shown = done("label", made, "-n", 4, typed="12u2 ?f1s")
+    shown = done("label", made, "-n", 4, typed="12u2?f 1s")
     assert "[1] fruit  [2] tool" in shown
     assert shown.count("undone") == 1
     assert "Everything is in" in shown
@@ -189,6 +194,84 @@ def test_suspects_are_gone_through_one_by_one(doubtful: Path) -> None:
     assert "--again goes with --suspects" in refused("label", doubtful, "--again")
 
 
+def test_an_export_replaces_nothing_unless_told(made: Path, things: Path, tmp_path: Path) -> None:
+    before = things.read_bytes()
+    assert "exists already: name another, or replace it with --overwrite" in refused("export", made, things)
+    assert "exists already" in refused("export", made, tmp_path)
+    assert "exists already" in refused("export", made, tmp_path / "out.csv", "--history", things)
+    assert "cannot both go to" in refused("export", made, tmp_path / "o.csv", "--history", tmp_path / "o.csv")
+    assert things.read_bytes() == before
+    for _ in range(2):
+        done("export", made, tmp_path / "out.csv", "--overwrite")
+    (tmp_path / "empty").mkdir()
+    done("export", made, tmp_path / "empty")
+
+
+def test_only_the_same_kind_is_added(made: Path, things: Path, tmp_path: Path) -> None:
+    for folder in ("pictures", "pictures/new", "others"):
+        (tmp_path / folder).mkdir()
+        for k in range(3):
+            Image.new("RGB", (8, 8), (len(folder), 40 * k, 5)).save(tmp_path / folder / f"{k}.png")
+    done("new", tmp_path / "pictures", "--classes", "red,blue")
+    pictures = tmp_path / "pictures.teeter"
+    assert "This campaign is of text, and 0.png is of image" in refused("add", made, tmp_path / "others")
+    assert "This campaign is of image, and t0 is of text" in refused("add", pictures, things)
+    assert "put new images there" in refused("add", pictures, tmp_path / "others")
+    Image.new("RGB", (8, 8), (1, 2, 3)).save(tmp_path / "pictures" / "new" / "4.png")
+    told = done("add", pictures, tmp_path / "pictures" / "new")
+    assert "1 item added" in told
+    assert "new/0.png was left out: it is the same as new/0.png." in told
+
+
+def test_undo_in_a_round_leaves_the_round_as_long_as_it_was(made: Path) -> None:
+    shown = run("label", made, "-n", 3, typed="1u1u12s").stderr
+    assert re.findall(r"(\d) left", shown) == ["3", "2", "3", "2", "3", "2", "1"]
+    assert json.loads(done("status", made, "--json"))["open"] == 1
+
+
+def test_texts_cannot_steer_the_terminal_nor_flood_it(tmp_path: Path) -> None:
+    path = tmp_path / "odd.csv"
+    path.write_text("text\nred \x1b[31m text\n" + "word " * 2_000_000 + "\nplain text\n")
+    done("new", path, "--classes", "a,b")
+    asked = done("ask", tmp_path / "odd.teeter")
+    shown = done("label", tmp_path / "odd.teeter", typed="   ")
+    for told in (asked, shown):
+        assert "\x1b" not in told
+        assert "red \ufffd[31m text" in told
+        assert len(told) < 6000
+    assert "… (10,000,000 characters)" in shown
+
+
+def test_one_class_only_is_no_end(made: Path) -> None:
+    shown = done("label", made, "-n", 3, typed="111111s")
+    assert "Model" not in shown
+    assert json.loads(done("status", made, "--json"))["by_class"] == {"fruit": 6, "tool": 0}
+    assert "labels of 1 of 2 classes" in refused("train", made)
+    assert done("suspects", made) == "No label is suspected.\n"
+
+
+def test_a_terminal_is_read_key_by_key(made: Path) -> None:
+    """Through a real terminal, where keys come one by one and without Enter."""
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-c", "from teeter.cli import main; main()", "campaign", "label", str(made), "-n", "3"]
+    said, keys, since = b"", iter((b"1", b"2", b"s")), 0
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        with contextlib.suppress(OSError):  # a terminal whose other end is closed
+            for _ in range(1000):
+                if select.select([ours], [], [], 0.3)[0]:
+                    said += os.read(ours, 4096)
+                elif b"left;" in said[since:]:  # it waits for a key, and what came before it waited is forgotten
+                    since = len(said)
+                    os.write(ours, next(keys))
+        assert process.wait() == 0
+    os.close(ours)
+    assert b"Everything is in" in said
+    assert json.loads(done("status", made, "--json"))["labelled"] == 2
+    assert not made.with_name(f"{made.name}-wal").exists(), "nothing is left beside the file"
+
+
 def test_mistakes_are_told_in_a_sentence(made: Path, things: Path, tmp_path: Path) -> None:
     assert "exists already" in refused("new", things, "--classes", "fruit,tool")
     assert "give two or more different names" in refused("new", things, "--classes", "one", "--file", tmp_path / "x")
@@ -201,6 +284,16 @@ def test_mistakes_are_told_in_a_sentence(made: Path, things: Path, tmp_path: Pat
     assert "is none of skip, unsure and bad" in refused("tell", made, "t5", "--other", "later")
     assert "label items of two or more, then train" in refused("train", made)
     assert "Cannot ask about 0 items" in refused("ask", made, "-n", 0)
+    assert "Cannot list 0 labels" in refused("suspects", made, "-n", 0)
+    assert "this one is blank" in refused("tell", made, "t5", "fruit", "--as", " ")
+    assert "this one is blank" in refused("ask", made, "--as", "")
+    assert "whole numbers of 64 bits" in refused(
+        "new", things, "--classes", "a,b", "--seed", 10**30, "--file", tmp_path / "z"
+    )
+    assert "No class is called 'tool'" in refused(
+        "new", things, "--classes", "fruit,bird", "--labels", "known", "--file", tmp_path / "z"
+    )
+    assert not (tmp_path / "z").exists()
     assert "is of no known form" in refused("export", made, tmp_path / "out.docx")
     assert "No strategy is called" in refused(
         "new", things, "--classes", "a,b", "--strategy", "x", "--file", tmp_path / "y"
@@ -213,7 +306,9 @@ def test_mistakes_are_told_in_a_sentence(made: Path, things: Path, tmp_path: Pat
         ("two.csv", b"first,second\nx,y\n", "Which column of .* has the texts"),
         ("blank.csv", b"text\nhello\n \nthere\n", "is blank in line 3"),
         ("latin.csv", "text\ncaf\xe9\n".encode("latin-1"), "is not UTF-8"),
-        ("ragged.csv", b'text,other\n"unclosed,1\n', ""),
+        ("open.csv", b'text,other\n"unclosed,1\n', r"open\.csv"),
+        ("ragged.csv", b"text,other\nhello,1,2\n", "Line 2 of .* has 3 fields and the header has 2"),
+        ("zeros.csv", b"\x00" * 200, r"zeros\.csv"),
         ("twice.csv", b"id,text\na,one\na,two\n", "stands in rows 0 and 1: ids must differ"),
         ("bad.jsonl", b"{not json}\n", "Line 1 of .* is not a JSON object"),
         ("list.jsonl", b"[1]\n", "Line 1 of .* is not a JSON object"),

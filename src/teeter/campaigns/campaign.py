@@ -110,6 +110,9 @@ class Campaign:
         by the settings' encoder, which reads each text alone, only what is new is.
         """
         items = items_of(things, self.settings.kind, self._folder)
+        other = next((item for item in items if item.kind != self.settings.kind), None)
+        if other is not None:
+            raise InputError(f"This campaign is of {self.settings.kind}, and {other.key} is of {other.kind}.")
         with self.store.writing() as connection:
             new, duplicates = self.ledger.add_items(connection, items, who)
             self._encode(connection, new, encoder, who)
@@ -160,9 +163,9 @@ class Campaign:
         return encode_texts(contents)
 
     def _set_apart(self, connection: Connection, who: str) -> None:
-        """Draw what is missing of the audit sample from items that nobody has seen."""
+        """Draw what is missing of the audit sample from items that nobody has seen; half of all are left to learn."""
         items = self.ledger.items(connection)
-        missing = self.settings.audit - sum(row.audit for row in items)
+        missing = min(self.settings.audit, len(items) // 2) - sum(row.audit for row in items)
         answered = {one.item for one in self.ledger.answers(connection)}
         free = [row.key for row in items if not row.audit and row.key not in answered]
         if missing > 0 and free:
@@ -195,6 +198,7 @@ class Campaign:
         self._answer(Answer(str(item), annotator, "bad", comment=comment))
 
     def _answer(self, answer: Answer) -> None:
+        _require_name(answer.annotator)
         with self.store.writing() as connection:
             self.ledger.answer(connection, answer)
 
@@ -210,6 +214,7 @@ class Campaign:
         """
         if n < 1:
             raise InputError(f"Cannot ask about {n} items: ask for 1 or more.")
+        _require_name(annotator)
         waiting = self._waiting(annotator)
         if len(waiting) < n:
             state = self._state()
@@ -245,6 +250,8 @@ class Campaign:
 
         A label that somebody looked at again and kept is left out, or comes ``again``.
         """
+        if count < 1:
+            raise InputError(f"Cannot list {count} labels: ask for 1 or more.")
         state = self._state()
         with self.store.reading() as connection:
             kept = {} if again else self.ledger.kept(connection)
@@ -257,6 +264,7 @@ class Campaign:
 
     def keep(self, item: str, annotator: str = OWN, *, comment: str | None = None) -> None:
         """Say after a second look that an item's label is right; it is no longer suspected while it stays."""
+        _require_name(annotator)
         with self.store.writing() as connection:
             label = labels_of(self.ledger.answers(connection)).get(self.ledger.item(connection, str(item)).key)
             if label is None:
@@ -375,6 +383,11 @@ class Campaign:
             weights=None if model is None else model.weights,
             batches=batches,
         )
+
+
+def _require_name(annotator: str) -> None:
+    if not annotator.strip():
+        raise InputError("Whoever answers needs a name, and this one is blank.")
 
 
 def _measure(facts: dict[str, Any]) -> tuple[int, int]:

@@ -35,16 +35,21 @@ def kind_of(path: Path) -> str:
 
 
 def read_items(
-    path: Path, *, text: str | None = None, key: str | None = None, label: str | None = None
+    path: Path,
+    *,
+    text: str | None = None,
+    key: str | None = None,
+    label: str | None = None,
+    folder: Path | None = None,
 ) -> Sequence[Item]:
     """Return the items of a table (CSV, Parquet), of lines (JSONL), of arrays, or of a folder of images.
 
     ``text``, ``key`` and ``label`` name the columns of texts, ids and labels; texts and ids are found by themselves
-    where they go by a usual name.
+    where they go by a usual name. ``folder`` is where a campaign's images are, if they are added to.
     """
     kind = kind_of(path)
     if kind == "image":
-        return list(image_items(path))
+        return list(image_items(path, folder))
     if kind == "features":
         return _from_arrays(path)
     if path.suffix.lower() in LINES:

@@ -102,15 +102,19 @@ def inside(path: str, folder: Path | None) -> Path:
     return found
 
 
-def image_items(folder: Path) -> Iterator[Item]:
-    """Yield the images of a folder and of those inside it, called by their paths in it."""
+def image_items(folder: Path, root: Path | None = None) -> Iterator[Item]:
+    """Yield the images of a folder and of those inside it, called by their paths in it, or in ``root`` around it."""
+    folder = folder.resolve()
+    around = folder if root is None else root.resolve()
+    if around not in (folder, *folder.parents):
+        raise FileError(f"{folder} is not in the campaign's folder {root}: put new images there, and add that folder.")
     if not folder.is_dir():
         raise FileError(f"{folder} is not a folder of images.")
     paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGES and path.is_file())
     if not paths:
         raise FileError(f"{folder} has no images: files ending in {', '.join(IMAGES)}.")
     for path in paths:
-        yield _item({"image": path.relative_to(folder).as_posix()}, "image", folder)
+        yield _item({"image": path.relative_to(around).as_posix()}, "image", around)
 
 
 def vector_items(keys: Iterable[Any], features: Any) -> Iterator[Item]:

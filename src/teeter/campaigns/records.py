@@ -54,6 +54,8 @@ class Settings:
             value = getattr(self, name)
             if value is not None and not value >= 0:
                 raise InputError(f"{name} is {value}: it must be 0 or more.")
+        if not -(2**63) <= self.seed < 2**63:
+            raise InputError(f"seed is {self.seed}: a database holds whole numbers of 64 bits.")
         if self.encoder is not None and self.kind != "text":
             raise InputError(f"An encoder reads texts, and this campaign is of {self.kind}.")
         make_strategy(self.strategy, self.options)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from teeter.cli.errors import Commands
-from teeter.cli.output import require_writable, spinner
+from teeter.cli.output import printable, require_writable, spinner
 from teeter.errors import InputError
 
 if TYPE_CHECKING:
@@ -114,7 +114,10 @@ def add(
     from teeter.campaigns.exchange import read_items
 
     with _opened(file) as opened, spinner("Reading"):
-        added = opened.add(read_items(things, text=text, key=id_column, label=labels))
+        folder = opened.settings.folder
+        added = opened.add(
+            read_items(things, text=text, key=id_column, label=labels, folder=None if folder is None else Path(folder))
+        )
     typer.echo(f"{_counted(added.new, 'item')} added, {added.labelled} with a label.")
     for ours, theirs in added.duplicates[:5]:
         typer.echo(f"{ours} was left out: it is the same as {theirs}.")
@@ -229,10 +232,13 @@ def export(
         str | None, typer.Option("--format", metavar="NAME", help="csv, jsonl, parquet, datasets, prodigy or doccano.")
     ] = None,
     history: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the history too, as JSONL.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")] = False,
 ) -> None:
     """Write labels, and predictions with their confidence for everything else."""
-    for path in [one for one in (out, history) if one is not None and one.suffix]:
-        require_writable(path, file)
+    if history is not None and history.resolve() == out.resolve():
+        raise InputError(f"Labels and history cannot both go to {out}: name another file.")
+    for path in (out, history):
+        _require_free(path, file, overwrite)
     with _opened(file) as opened, spinner("Writing"):
         count = opened.export(out, form)
         if history is not None:
@@ -300,10 +306,20 @@ def _opened(file: Path) -> Iterator[Campaign]:
         opened.store.close()
 
 
+def _require_free(path: Path | None, file: Path, overwrite: bool) -> None:
+    """Refuse a path that is taken: what people export over is often what the campaign was made from."""
+    if path is None:
+        return
+    if not path.is_dir():
+        require_writable(path, file)
+    if not overwrite and path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        raise InputError(f"{path} exists already: name another, or replace it with --overwrite.")
+
+
 def _counted(count: int, thing: str) -> str:
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def _shortened(text: str | None) -> str:
-    line = " ".join((text or "").split())
-    return line if len(line) <= 100 else line[:99] + "…"
+    line = " ".join((text or "")[:1000].split())
+    return printable(line if len(line) <= 100 else line[:99] + "…")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from teeter.cli.output import spinner
+from teeter.cli.output import printable, spinner
 from teeter.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,6 +18,9 @@ __all__ = ["go_on", "keys_for", "look_again"]
 
 _KEYS = "123456789abcdeghijklmnopqrtvwxyz"
 """One a class; s stops, u is undo, f flags a bad sample."""
+
+_LONGEST = 4000
+"""Characters of a text that are shown."""
 
 _OTHERS = {" ": "skipped", "u": "undone", "?": "unsure", "f": "bad"}
 
@@ -46,14 +49,17 @@ def _one_round(opened: Campaign, keys: dict[str, str], n: int, who: str) -> bool
     if not questions:
         typer.echo("Nothing is left to label.")
         return False
+    answered: set[str] = set()
     while questions:
         action = _shown(_text(questions[0]), f"{len(questions)} left; {_why(questions[0])}", keys, _OTHERS)
         if action == "s":
             return False
         if action == "u":
-            opened.undo(who)
-            questions = opened.ask(n, who)[: len(questions)]
+            undone = opened.undo(who)
+            back = undone is not None and undone.answer.item in answered
+            questions = opened.ask(len(questions) + back, who)
         else:
+            answered.add(questions[0].item)
             _record(opened, questions[0].item, action, keys, who)
             questions = questions[1:]
     return True
@@ -97,7 +103,9 @@ def _record(opened: Campaign, item: str, action: str, keys: dict[str, str], who:
 
 
 def _text(one: Question | Suspect) -> str:
-    return one.item if one.content is None else one.content
+    whole = one.item if one.content is None else one.content
+    more = f"… ({len(whole):,} characters)" if len(whole) > _LONGEST else ""
+    return printable(whole[:_LONGEST]) + more
 
 
 def _shown(content: str, told: str, keys: dict[str, str], others: dict[str, str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, TextIO
 
 from teeter.errors import FileError
 
-__all__ = ["progress", "require_writable", "spinner", "whole_file"]
+__all__ = ["printable", "progress", "require_writable", "spinner", "whole_file"]
 
 
 def require_writable(path: Path, *sources: Path) -> None:
@@ -39,6 +40,12 @@ def whole_file(path: Path) -> Iterator[TextIO]:
             part.unlink(missing_ok=True)
     except OSError as error:
         raise FileError(f"Cannot write {path}: {error.strerror or error}.") from None
+
+
+def printable(text: str) -> str:
+    """Return a text that a terminal shows as it is: signs that would steer it are shown as a mark."""
+    steers = {sign for sign in set(text) - {"\n", "\t"} if unicodedata.category(sign) == "Cc"}
+    return text.translate({ord(sign): "\N{REPLACEMENT CHARACTER}" for sign in steers})
 
 
 def spinner(text: str) -> AbstractContextManager[Any]:
