@@ -39,6 +39,7 @@ th:first-child, td:first-child { text-align: left; } tbody tr:first-child { back
 .verdict { display: inline-block; border-radius: 4px; padding: 0 .5rem; margin-right: .3rem; white-space: nowrap;
   color: #fff; background: #5a6675; } .yes { background: #00704f; } .part { background: #8a5a00; }
 .no { background: #b3261e; } .verdicts th { text-align: left; } .verdicts td:first-child { white-space: normal; }
+.verdicts td { overflow-wrap: normal; }
 .even tbody tr:first-child { background: none; }
 .caption { color: var(--soft); margin: .2rem 0 1rem; } a { color: inherit; }
 pre { overflow-x: auto; background: var(--mark); border-radius: 6px; padding: .5rem .8rem; }

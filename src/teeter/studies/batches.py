@@ -12,6 +12,7 @@ import torch
 from teeter.analysis.comparison import paired_t
 from teeter.analysis.drawing import look_of, new_figure
 from teeter.analysis.tables import Table, number
+from teeter.models.data import take_rows
 from teeter.models.outputs import Outputs
 from teeter.seeds import stream
 from teeter.strategies.door import select
@@ -48,7 +49,7 @@ def measure_batches(scale: Scale) -> Measured:
             every = np.concatenate([features_of(outputs), features_of(others)])
             world = {"map": on_a_map(every, scale.seed), "pool": len(outputs), "picks": picks}
     found = judge_batches(near, spread)
-    return Measured({**found.numbers, **world}, found.verdict, found.reason, found.tables)
+    return Measured({**found.numbers, **world}, found.verdict, found.reason, found.tables, (material.told,))
 
 
 def _trained(material: Material, seed: int, repetition: int) -> tuple[Outputs, Outputs, npt.NDArray[np.int64]]:
@@ -61,7 +62,11 @@ def _trained(material: Material, seed: int, repetition: int) -> tuple[Outputs, O
     free = learner.pool.candidates()
     needs = {"logits", "features", "head"}
     inputs = material.train.inputs
-    return learner.observe(inputs[free], needs), learner.observe(inputs[rows], needs), material.train.labels[rows]
+    return (
+        learner.observe(take_rows(inputs, free), needs),
+        learner.observe(take_rows(inputs, rows), needs),
+        material.train.labels[rows],
+    )
 
 
 def features_of(outputs: Outputs) -> Array:

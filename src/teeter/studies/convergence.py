@@ -121,6 +121,7 @@ def judge_errors(
         f"within its bound; on a double logarithmic scale the mean error falls with a slope of {told}.",
         tables=(_bound_table(data), *([_budget_table(budgets)] if budgets else [])),
         notes=(
+            "The Lipschitz constant of the theorem's second assumption is taken as 1, so that α(N) = 1 / √N.",
             "The bound is far from sharp here: with one Gaussian in the plane the error falls as 1 / N, and the "
             "bound's 1 / √N is an upper limit.",
         ),

@@ -12,6 +12,7 @@ from teeter.analysis.comparison import paired_t
 from teeter.analysis.drawing import clean, new_figure
 from teeter.analysis.tables import Table, number
 from teeter.learner import Learner
+from teeter.models.data import take_rows
 from teeter.seeds import stream
 from teeter.strategies.door import ldm
 from teeter.studies.batches import features_of, mean_distance
@@ -41,7 +42,8 @@ def measure_gains(scale: Scale) -> Measured:
         gains[labels] = _gains(material, began, [rows for rows, _ in batches])
         maps[str(labels)] = _map(began[0], material, batches[0][0], scale.seed)
     found = judge_gains(gains, spread)
-    return Measured({**found.numbers, "maps": maps}, found.verdict, found.reason, found.tables, found.notes)
+    notes = (material.told, *found.notes)
+    return Measured({**found.numbers, "maps": maps}, found.verdict, found.reason, found.tables, notes)
 
 
 def _begun(material: Material, labels: int, seed: int, repetition: int) -> Learner:
@@ -70,7 +72,7 @@ def _pool(learner: Learner, material: Material) -> Any:
 def _batches(learner: Learner, material: Material, seed: int) -> tuple[Any, list[Array]]:
     """Return the first batches in the order of LDM, (BATCHES, BATCH) rows, and their features."""
     free = _pool(learner, material)
-    outputs = learner.observe(material.train.inputs[free], {"features", "head"})
+    outputs = learner.observe(take_rows(material.train.inputs, free), {"features", "head"})
     if outputs.features is None or outputs.weight is None:
         raise TypeError("The networks of the paper end in a linear layer.")
     values = ldm(outputs.features, outputs.weight, outputs.bias, seed=seed).cpu().numpy()
@@ -103,7 +105,7 @@ def _map(learner: Learner, material: Material, batches: Any, seed: int) -> dict[
     """Return a map of the first repetition's pool, with the places of the first and the eighth batch in it."""
     free, labelled = _pool(learner, material), learner.pool.labelled
     every = np.concatenate([free, labelled])
-    features = features_of(learner.observe(material.train.inputs[every], {"features"}))
+    features = features_of(learner.observe(take_rows(material.train.inputs, every), {"features"}))
     places = {"first": np.searchsorted(free, batches[0]), "eighth": np.searchsorted(free, batches[-1])}
     return {"places": on_a_map(features, seed), "pool": len(free), **places}
 

@@ -33,6 +33,12 @@ class Material:
     classes: int
     device: torch.device
 
+    @property
+    def told(self) -> str:
+        """What was learned from, in a sentence."""
+        setting = self.setting
+        return f"Computed on the dataset {setting.dataset}, {len(self.train):,} rows, by the network {setting.network}."
+
     def learner(self, strategy: str, seed: int) -> Learner:
         """Return a learner of the setting's network that knows no label yet."""
         return Learner(
