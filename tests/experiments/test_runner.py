@@ -373,6 +373,8 @@ def test_a_run_from_before_a_value_was_there_goes_on(tmp_path: Path) -> None:
         (TINY, {"strategies": []}, "There is no strategy to run"),
         (replace(TINY, strategies=()), {}, "There is no strategy to run"),
         (TINY, {"repetitions": 0}, "Cannot run 0 repetitions: ask for 1 or more"),
+        (replace(TINY, options={"few": {"strategy": "ldms"}}), {}, "No strategy is called 'ldms'. Did you mean 'ldm"),
+        (replace(TINY, options={"few": {"strategy": "ldm-s", "ray": 8}}), {}, "ldm-s has no option 'ray'"),
         (replace(TINY, options={"ldms": {"rays": 8}}), {}, "No strategy is called 'ldms'. Did you mean 'ldm"),
     ],
 )
@@ -489,6 +491,14 @@ def test_variants_run(values: dict[str, Any], tmp_path: Path) -> None:
         votes = {one.strategy: one.vote for one in run.rounds}
         assert votes["random"] is None
         assert 0 <= votes["ensemble"] <= 1
+
+
+def test_variants_of_one_strategy_run_side_by_side(tmp_path: Path) -> None:
+    options = {"same": {"strategy": "ldm-s"}, "rough": {"strategy": "ldm-s", "rays": 1, "reference_rows": 3}}
+    setting = replace(TINY, strategies=("ldm-s", "same", "rough"), options=options)
+    found = by_cells(run_setting(setting, tmp_path, repetitions=1, device="cpu").rounds)
+    picks = {name: [one.picks for one in found[name, 0]] for name in setting.strategies}
+    assert picks["same"] == picks["ldm-s"] != picks["rough"]
 
 
 def test_curves_keep_what_all_strategies_have(whole: Run) -> None:

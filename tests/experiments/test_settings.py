@@ -116,6 +116,7 @@ def test_a_changed_experiment_is_not_the_paper_s() -> None:
         ({"imbalance": "0.5"}, "imbalance is 0.5: it must be 1 or more"),
         ({"optimizer": "adma"}, "No optimizer is called 'adma'"),
         ({"validation": -1}, "validation is -1"),
+        ({"options": {"../ldm-s": {}}}, r"'../ldm-s' cannot be a strategy's name"),
         ({"options": "x"}, r"options is 'x': it must be a table for each strategy"),
         ({"options": {"ldm-s": 3}}, r"options is {'ldm-s': 3}: it must be a table for each strategy"),
         ({"milestones": 3}, "milestones is 3: it must be whole numbers with commas"),

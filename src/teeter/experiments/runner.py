@@ -32,7 +32,6 @@ from teeter.learner import Learner
 from teeter.models.networks import k_cnn, linear, mlp, resnet_18, s_cnn, wrn_16_8
 from teeter.saving import as_read
 from teeter.seeds import stream
-from teeter.strategies.door import make_strategy
 from teeter.training import fit_stack
 from teeter.version import __version__, commit
 
@@ -107,7 +106,7 @@ class _Wanted:
     def require_possible(self) -> None:
         """Refuse what could not be run, or would be nothing."""
         for name in dict.fromkeys([*self.strategies, *self.setting.options]):
-            make_strategy(name, self.setting.options.get(name, {}))
+            self.setting.strategy(name)
         if not self.strategies:
             raise InputError("There is no strategy to run: name one or more.")
         if self.repetitions < 1:
@@ -230,7 +229,7 @@ class _Oracle:
         learner = Learner(
             lambda seed: network_of(setting.network, self.train.inputs, self.classes, seed),
             self.train.inputs,
-            make_strategy(cell[0], setting.options.get(cell[0], {})),
+            setting.strategy(cell[0]),
             classes=self.classes,
             seed=seed,
             training=setting.training,

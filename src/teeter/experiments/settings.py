@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -12,8 +13,12 @@ from typing import Any
 from teeter.errors import FileError, InputError, UnknownNameError
 from teeter.lessons import Training
 from teeter.registry import did_you_mean
+from teeter.strategies.base import Strategy
+from teeter.strategies.door import make_strategy
 
 __all__ = ["NETWORKS", "PAPER_STRATEGIES", "Setting", "read_setting", "setting_named", "setting_names", "with_values"]
+
+_A_NAME = re.compile(r"\w[\w.=-]*")
 
 NETWORKS = ("linear", "mlp", "s-cnn", "k-cnn", "wrn-16-8", "resnet-18")
 
@@ -76,7 +81,7 @@ class Setting:
     """What the paper's tables call it; None where the numbers cannot be compared."""
     strategies: tuple[str, ...] = PAPER_STRATEGIES
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Options of strategies, by name."""
+    """Options of strategies, by name; one that names a ``strategy`` is a variant of it, under a name of its own."""
 
     def __post_init__(self) -> None:
         """Refuse values that no run could follow."""
@@ -101,6 +106,9 @@ class Setting:
             )
         if not self.imbalance >= 1:
             raise InputError(f"imbalance is {self.imbalance!r}: it must be 1 or more.")
+        for name in self.options:
+            if not _A_NAME.fullmatch(name):
+                raise InputError(f"{name!r} cannot be a strategy's name: use letters, digits, '.', '=', '_' and '-'.")
         _ = self.training
 
     @property
@@ -108,6 +116,11 @@ class Setting:
         """How networks are trained."""
         shared = {one.name for one in fields(Training)}
         return Training(**{name: getattr(self, name) for name in shared})
+
+    def strategy(self, name: str) -> Strategy:
+        """Return the strategy called so here, with its options."""
+        options = dict(self.options.get(name, {}))
+        return make_strategy(str(options.pop("strategy", name)), options)
 
     @property
     def rounds(self) -> int:
