@@ -204,6 +204,19 @@ def test_of_several_annotators_most_decide_and_none_is_asked_twice(campaign: Cam
     assert campaign.status().by_class == {"red": 0, "green": 1, "blue": 0}
 
 
+def test_two_who_have_it_open_at_once_see_each_other_s_answers(campaign: Campaign, tmp_path: Path) -> None:
+    other = Campaign.open(tmp_path / "colours.teeter")
+    for _ in range(2):
+        mine, theirs = campaign.ask(10, "ann"), other.ask(10, "bob")
+        assert not {one.item for one in mine} & {one.item for one in theirs}
+        for one, who, by in [(mine, "ann", campaign), (theirs, "bob", other)]:
+            for question in one:
+                by.tell(question.item, TRUTH[question.item], who)
+        other.train()
+    assert campaign.status() == other.status()
+    assert campaign.status().labelled == 40
+
+
 def test_labels_that_came_with_the_items_are_there(tmp_path: Path) -> None:
     campaign = Campaign.create(tmp_path / "c.teeter", "c", CLASSES, PLAIN)
     given = [{"id": f"v{k}", "features": VECTORS[k], "label": TRUTH[f"v{k}"] if k < 30 else ""} for k in range(120)]

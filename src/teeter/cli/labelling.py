@@ -115,6 +115,7 @@ def _shown(content: str, told: str, keys: dict[str, str], others: dict[str, str]
     while True:
         key = _key()
         if key in ("", "\x03", "\x04", "s"):
+            typer.echo("stopped")
             return "s"
         if key in keys or key in others:
             typer.echo(keys.get(key) or others[key])
