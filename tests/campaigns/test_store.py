@@ -224,6 +224,19 @@ def test_what_is_no_campaign_is_told(tmp_path: Path) -> None:
         Store("://")
 
 
+def test_another_program_s_database_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "notes #1.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("create table campaigns (text)")
+    connection.close()
+    before = path.read_bytes()
+    for create in (False, True):
+        with pytest.raises(StoreError, match="is a database of another program: name a campaign's file"):
+            Store(path, create=create)
+    assert path.read_bytes() == before
+    assert [one.name for one in tmp_path.iterdir()] == [path.name]
+
+
 def test_a_backup_is_whole_while_others_write_and_opens_as_a_campaign(path: Path, tmp_path: Path) -> None:
     ledger = made(path)
     store = Store(path)

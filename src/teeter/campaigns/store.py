@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
@@ -98,6 +100,19 @@ def _require_place(path: Path, create: bool) -> None:
         raise FileError(f"There is no campaign {path}: make one with teeter campaign new.")
     if not create and path.stat().st_size == 0:
         raise FileError(f"{path} is empty: it is not a campaign. Restore a backup, or make a new one.")
+    if path.exists():
+        _require_own(path)
+
+
+def _require_own(path: Path) -> None:
+    """Refuse, without touching it, a database that another program made."""
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=_WAIT)) as connection:
+            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    except sqlite3.DatabaseError:
+        return  # what is wrong is told when it is opened
+    if tables and "migrations" not in tables:
+        raise StoreError(f"{path} is a database of another program: name a campaign's file.")
 
 
 def _engine(url: URL) -> Engine:
