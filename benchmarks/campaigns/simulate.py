@@ -191,7 +191,8 @@ which draws that one too: it stands for labelling without teeter. Nothing is tun
 round the model is measured on rows held out, which nobody labels; texts need no labels for their features, so
 features are of all texts together. {repetitions} repetitions, paired by their seeds.
 
-Gain: points over Random, mean over the rounds after the first. Labels needed: where the mean curve first is as good as
+Gain: points over Random, mean over the rounds after the first; it is of the whole, the covering first batch and the
+strategy after it. Labels needed: where the mean curve first is as good as
 Random is at its end, along straight lines between rounds. p: paired t-test over repetitions, two-sided.
 
 Made from the results in `benchmarks/campaigns/results` by `python benchmarks/campaigns/simulate.py page`; a test fails
