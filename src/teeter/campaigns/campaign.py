@@ -217,7 +217,7 @@ class Campaign:
         _require_name(annotator)
         waiting = self._waiting(annotator)
         if len(waiting) < n:
-            state = self._state()
+            state = self.state()
             picks = picks_for(state, self._plan, n - len(waiting))
             with self.store.writing() as connection:
                 taken = {pick.item for pick in self.ledger.open_picks(connection)}
@@ -239,7 +239,7 @@ class Campaign:
 
     def train(self, *, who: str = OWN) -> Trained:
         """Train a new model on all labels, and keep it."""
-        state = self._state()
+        state = self.state()
         weights, facts = trained(state, self._plan)
         with self.store.writing() as connection:
             version = self.ledger.write_model(connection, weights, facts, who)
@@ -252,7 +252,7 @@ class Campaign:
         """
         if count < 1:
             raise InputError(f"Cannot list {count} labels: ask for 1 or more.")
-        state = self._state()
+        state = self.state()
         with self.store.reading() as connection:
             kept = {} if again else self.ledger.kept(connection)
             settled = {
@@ -276,7 +276,7 @@ class Campaign:
         """Return how the campaign stands, and what speaks for going on."""
         with self.store.reading() as connection:
             answers = self.ledger.answers(connection)
-            items, picks = self.ledger.items(connection), self.ledger.open_picks(connection)
+            items, picks = self.ledger.count_items(connection), self.ledger.open_picks(connection)
             facts = self.ledger.models(connection)
         labels = labels_of(answers)
         kinds = {kind: len({one.item for one in answers if one.kind == kind}) for kind in ("skip", "unsure", "bad")}
@@ -296,7 +296,7 @@ class Campaign:
             budget=self.settings.budget,
         )
         return Status(
-            items=len(items),
+            items=items,
             labelled=len(labels),
             by_class=by_class,
             skipped=kinds["skip"],
@@ -321,7 +321,7 @@ class Campaign:
         for one in answers:
             people.setdefault(one.item, set()).add(one.annotator)
         left_out = {one.item for one in answers if one.kind == "bad"}
-        guessed = predictions(self._state(), self._plan) if items else None
+        guessed = predictions(self.state(), self._plan) if items else None
         places = {key: k for k, key in enumerate(self._pool[0])}
         rows = []
         for row in items:
@@ -354,7 +354,8 @@ class Campaign:
         own = self.settings
         return Plan(own.strategy, own.options, own.head, own.control, own.seed)
 
-    def _state(self) -> State:
+    def state(self) -> State:
+        """Return what is known now, as a round sees it."""
         keys, features = self._pool
         places = {key: k for k, key in enumerate(keys)}
         with self.store.reading() as connection:

@@ -90,6 +90,11 @@ class Ledger:
         own = tables.items.c.campaign_id == self.campaign
         return connection.execute(select(tables.items).where(own).order_by(tables.items.c.id)).all()
 
+    def count_items(self, connection: Connection) -> int:
+        """Return how many items there are."""
+        own = tables.items.c.campaign_id == self.campaign
+        return int(connection.scalar(select(func.count()).select_from(tables.items).where(own)) or 0)
+
     def item(self, connection: Connection, key: str) -> Row[Any]:
         """Return the item called ``key``."""
         own = and_(tables.items.c.campaign_id == self.campaign, tables.items.c.key == key)

@@ -39,6 +39,8 @@ class Settings:
     """Where images are."""
     encoder: str | None = None
     """The sentence-transformers model that gives texts their features: its name, folder or package."""
+    keys: list[str] = field(default_factory=list)
+    """Keys on the page, one for each of the first classes; the others get what is free."""
 
     def __post_init__(self) -> None:
         """Refuse what no campaign could follow."""

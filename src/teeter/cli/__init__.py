@@ -15,6 +15,7 @@ from teeter.cli.demo import demo
 from teeter.cli.errors import Commands
 from teeter.cli.paper import paper
 from teeter.cli.select import select
+from teeter.cli.serve import serve
 from teeter.cli.strategies import strategies
 from teeter.version import __version__
 
@@ -35,6 +36,7 @@ app.add_typer(campaign, name="campaign")
 app.command()(demo)
 app.command()(paper)
 app.command()(select)
+app.command()(serve)
 app.command()(strategies)
 
 

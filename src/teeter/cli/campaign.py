@@ -61,14 +61,19 @@ def new(
     budget: Annotated[float | None, typer.Option(metavar="AMOUNT", help="What may be spent.")] = None,
     encoder: Encoder = None,
     instructions: Annotated[str, typer.Option(metavar="TEXT", help="Shown to whoever labels.")] = "",
+    keys: Annotated[str, typer.Option(metavar="KEYS", help="Keys on the page, one a class, commas between.")] = "",
     seed: Annotated[int, typer.Option(metavar="NUMBER", help="Same seed, same picks.")] = 0,
 ) -> None:
     """Make a campaign from things to label."""
     from teeter.campaigns.exchange import kind_of, read_items
+    from teeter.web.keys import keys_by_class
 
     path = file or things.with_name(f"{things.name.removesuffix(things.suffix)}.teeter")
     if path.exists():
         raise InputError(f"{path} exists already: go on with it, or name another with --file.")
+    names = [name.strip() for name in classes.split(",")]
+    chosen = [key.strip() for key in keys.split(",") if key.strip()]
+    keys_by_class(names, chosen)
     with spinner("Reading"):
         from teeter.campaigns.campaign import Campaign, Settings
 
@@ -85,8 +90,8 @@ def new(
             instructions=instructions,
             folder=str(things.resolve()) if things.is_dir() else None,
             encoder=encoder,
+            keys=chosen,
         )
-        names = [name.strip() for name in classes.split(",")]
         made = Campaign.create(path, path.stem, names, settings)
         try:
             added = made.add(items)

@@ -1,0 +1,180 @@
+"""teeter serve: label on a page, alone or together."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+import webbrowser
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from teeter.cli.output import spinner
+from teeter.errors import InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from teeter.web.security import Guard
+    from teeter.web.tokens import Tokens
+
+__all__ = ["serve"]
+
+PORT = 8765
+_TRIES = 20
+"""Ports that are tried one after the other, where none is named."""
+
+
+def serve(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[CAMPAIGN]...", help="Campaigns' files; or things to label, with --classes."),
+    ] = None,
+    *,
+    folder: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Serve its campaigns and reports too; new campaigns are made in it."),
+    ] = None,
+    classes: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="Make a campaign first, of these classes.")
+    ] = None,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Where to listen; beyond 127.0.0.1 tokens are needed.")
+    ] = ("127.0.0.1"),
+    port: Annotated[
+        int | None, typer.Option(metavar="NUMBER", min=1, max=65535, help="8765 or the next free one if left out.")
+    ] = None,
+    batch: Annotated[int, typer.Option(metavar="N", min=2, max=1000, help="Questions picked at a time.")] = 20,
+    token: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=TOKEN", help="Let an annotator in by a token; may be repeated.")
+    ] = None,
+    make_token: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Make a token for an annotator, show it once, and end.")
+    ] = None,
+    tokens: Annotated[Path | None, typer.Option(metavar="FILE", help="Where made tokens are kept, as hashes.")] = None,
+    upload: Annotated[int, typer.Option(metavar="MB", min=1, help="The largest file that can be uploaded.")] = 200,
+    open_page: Annotated[bool | None, typer.Option("--open/--no-open", help="Open the page in a browser.")] = None,
+) -> None:
+    """Label on a page; everything stays on this machine."""
+    _require_web()
+    from teeter.web.tokens import home
+    from teeter.web.tokens import make_token as made
+
+    kept = tokens or home() / "tokens.json"
+    if make_token is not None:
+        typer.echo(made(kept, make_token))
+        typer.echo(f"The token of {make_token}, shown this once; {kept} has its hash.", err=True)
+        return
+    if not files and folder is None:
+        raise InputError("Name a campaign's file, or a folder of campaigns with --folder.")
+    guard = _guard(host, token or [], kept, upload)
+    listening = _listening(host, port)
+    try:
+        _run(
+            [_campaign(file, classes) for file in files or []],
+            guard,
+            listening,
+            folder=folder,
+            batch=batch,
+            open_page=open_page,
+        )
+    finally:
+        listening.close()
+
+
+def _require_web() -> None:
+    for needed in ("fastapi", "uvicorn", "jinja2", "multipart", "sqlalchemy"):
+        if find_spec(needed) is None:
+            raise MissingExtraError("The page needs more: pip install 'teeter[web,store]'.")
+
+
+def _guard(host: str, given: list[str], kept: Path, upload: int) -> Guard:
+    """Return who may come in: anybody on this machine, or beyond it those who have a token."""
+    from teeter.web.security import Guard, is_loopback
+    from teeter.web.tokens import home, server_secret
+
+    alone = is_loopback(host)
+    known = _tokens(given, None if alone else kept)
+    if not alone and not len(known):
+        raise InputError(
+            f"Listening on {host} lets others in: make a token for each annotator with teeter serve --make-token NAME."
+        )
+    named = frozenset({"127.0.0.1", "localhost", "::1", host.lower()})
+    hosts = None if host in ("0.0.0.0", "::") else named  # a token is needed there, whatever name a browser uses
+    return Guard(server_secret(home() / "serve.key"), known, hosts, upload_limit=upload * 1_000_000)
+
+
+def _tokens(given: list[str], kept: Path | None) -> Tokens:
+    from teeter.web.tokens import Tokens
+
+    known = Tokens() if kept is None else Tokens.read(kept)
+    for one in given:
+        name, sign, value = one.partition("=")
+        if not sign:
+            raise InputError("--token takes NAME=TOKEN.")
+        known.add(name.strip(), value)
+    return known
+
+
+def _campaign(file: Path, classes: str | None) -> Path:
+    """Return a campaign's file; of things to label, one is made beside them unless it is there already."""
+    if classes is None or file.suffix == ".teeter":
+        return file
+    path = file.with_name(f"{file.name.removesuffix(file.suffix)}.teeter")
+    if not path.exists():
+        with spinner("Reading"):
+            from teeter.web.jobs import Workbench
+
+            names = [name.strip() for name in classes.split(",")]
+            made = Workbench(lambda **_: None).make(str(file), str(path), names, {})
+        typer.echo(f"{path}: {made['new']:,} items to label, {made['labelled']} with a label.")
+    return path
+
+
+def _listening(host: str, port: int | None) -> socket.socket:
+    """Return a socket on the port, or on the first one that is free."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    tries = [port] if port is not None else list(range(PORT, PORT + _TRIES))
+    for one in tries:
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((host, one))
+        except OSError as error:
+            listening.close()
+            if one == tries[-1]:
+                raise InputError(f"Cannot listen on {host}, port {one}: {error.strerror or error}.") from None
+            continue
+        return listening
+    raise InputError(f"None of the ports from {PORT} is free: name one with --port.")
+
+
+def _run(
+    files: list[Path],
+    guard: Guard,
+    listening: socket.socket,
+    *,
+    folder: Path | None,
+    batch: int,
+    open_page: bool | None,
+) -> None:
+    import uvicorn
+
+    from teeter.web.app import make_app
+
+    with spinner("Starting"):
+        app = make_app(files, guard=guard, folder=folder, batch=batch)
+    host, port, *_ = listening.getsockname()
+    shown = f"[{host}]" if ":" in host else host
+    address = f"http://{shown}:{port}/"
+    if open_page or (open_page is None and sys.stdout.isatty() and not guard.needs_token):
+        threading.Timer(0.8, webbrowser.open, [address]).start()
+    options: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
+    config = uvicorn.Config(app, timeout_graceful_shutdown=3, timeout_keep_alive=30, **options)
+    typer.echo(f"{address}  (Ctrl+C stops; every answer is on disk when the page says so)")
+    sys.stdout.flush()
+    try:
+        uvicorn.Server(config).run(sockets=[listening])
+    except KeyboardInterrupt:
+        typer.echo("Stopped; the same command goes on.")

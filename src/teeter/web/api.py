@@ -1,0 +1,310 @@
+"""The REST interface: everything that the page can do, under /api/v1."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, File, Form, Query, Request, UploadFile
+from fastapi.responses import FileResponse, JSONResponse, Response
+from starlette.background import BackgroundTask
+
+from teeter.campaigns.exchange import FORMATS, LINES
+from teeter.datasets.tables import TABLES
+from teeter.errors import InputError, UnknownNameError
+from teeter.web import models
+from teeter.web.desk import Desk, Said
+from teeter.web.images import served_image
+from teeter.web.keys import keys_by_class
+from teeter.web.lookup import STATES, Wanted
+from teeter.web.site import Site
+
+__all__ = ["about", "router", "site_of", "who"]
+
+router = APIRouter(prefix="/api/v1")
+
+_NUMBER = 2**62
+"""Larger ones do not fit a database."""
+
+_EXPORT_SECONDS = 600
+
+Id = Annotated[str, Query(min_length=1, max_length=4096, description="The item's id.")]
+
+
+def site_of(request: Request) -> Site:
+    """Return the server's campaigns."""
+    site: Site = request.app.state.site
+    return site
+
+
+def who(request: Request) -> str:
+    """Return who answers."""
+    return str(request.state.session.annotator)
+
+
+def about(site: Site, desk: Desk) -> dict[str, Any]:
+    """Return a campaign, and how it stands."""
+    settings, (version, trained) = desk.campaign.settings, desk.newest_version()
+    news = site.trainer.news(str(desk.path))
+    news.version = news.version or version
+    if news.trained is None:
+        news.trained = trained
+    return {
+        "slug": desk.slug,
+        "name": desk.name,
+        "kind": settings.kind,
+        "strategy": settings.strategy,
+        "instructions": settings.instructions,
+        "classes": desk.classes(),
+        "model": version,
+        "news": news.sentence(),
+        **desk.counts(),
+    }
+
+
+@router.get("/session")
+def session(request: Request) -> models.SessionOut:
+    """Say who answers, and what a program must send with every change."""
+    needs = site_of(request).guard.needs_token
+    return models.SessionOut(annotator=who(request), csrf=request.state.csrf, needs_token=needs)
+
+
+@router.post("/session")
+def choose_name(request: Request, told: models.SessionIn, response: Response) -> models.SessionOut:
+    """Choose a name to answer by, where no token is needed."""
+    guard = site_of(request).guard
+    if guard.needs_token:
+        raise InputError("Here a token says who answers.")
+    made = guard.named(request.state.session, told.annotator)
+    guard.set_cookie(response, made, secure=request.url.scheme == "https")
+    return models.SessionOut(annotator=told.annotator, csrf=guard.csrf(made), needs_token=False)
+
+
+@router.get("/campaigns")
+def campaigns(request: Request) -> list[models.CampaignOut]:
+    """List the campaigns."""
+    site = site_of(request)
+    site.look_into_folder()
+    return [models.CampaignOut(**about(site, desk)) for desk in site.desks.values()]
+
+
+@router.post("/campaigns", status_code=202)
+def make_campaign(
+    request: Request,
+    *,
+    name: Annotated[str, Form(max_length=80)],
+    classes: Annotated[str, Form(max_length=10_000, description="With commas between them.")],
+    file: Annotated[UploadFile | None, File(description="CSV, JSONL or Parquet.")] = None,
+    folder: Annotated[str, Form(max_length=200, description="A folder of images inside the server's.")] = "",
+    keys: Annotated[str, Form(max_length=200)] = "",
+    text: Annotated[str, Form(max_length=200, description="The column of texts.")] = "",
+    id_column: Annotated[str, Form(max_length=200)] = "",
+    labels: Annotated[str, Form(max_length=200, description="The column of labels that are known.")] = "",
+    instructions: Annotated[str, Form(max_length=20_000)] = "",
+    strategy: Annotated[str, Form(max_length=80)] = "ldm-s",
+    audit: Annotated[int, Form(ge=0, le=1_000_000)] = 0,
+    cost: Annotated[float | None, Form(ge=0, le=1e12, allow_inf_nan=False)] = None,
+    budget: Annotated[float | None, Form(ge=0, le=1e15, allow_inf_nan=False)] = None,
+) -> dict[str, str]:
+    """Make a campaign from an uploaded file or a folder of images; answers with a job."""
+    site = site_of(request)
+    path = site.place_for(name)
+    names = [one.strip() for one in classes.split(",")]
+    chosen = [one.strip() for one in keys.split(",") if one.strip()]
+    keys_by_class(names, chosen)
+    uploaded = file is not None and bool(file.filename)
+    if uploaded == bool(folder):
+        raise InputError("Give a file or a folder of images, one of the two.")
+    things = _kept(site, file) if uploaded and file is not None else site.inside(folder)
+    settings = {
+        "keys": chosen,
+        "instructions": instructions,
+        "strategy": strategy,
+        "audit": audit,
+        "cost": cost,
+        "budget": budget,
+    }
+    columns = {"text": text or None, "key": id_column or None, "label": labels or None}
+    return {"job": site.make(things, path, names, settings, **columns)}
+
+
+def _kept(site: Site, file: UploadFile) -> Path:
+    ending = Path(file.filename or "").suffix.lower()
+    if ending not in (*TABLES, *LINES):
+        raise InputError(f"{ending or 'A file without ending'} is none of {', '.join((*TABLES, *LINES))}.")
+    path = site.temp / f"upload-{id(file)}{ending}"
+    with path.open("wb") as out:
+        shutil.copyfileobj(file.file, out)
+    return path
+
+
+@router.get("/jobs/{number}")
+def job(request: Request, number: str) -> models.JobOut:
+    """Say what became of a job."""
+    return models.JobOut(**site_of(request).job(number))
+
+
+@router.get("/campaigns/{slug}")
+def campaign(request: Request, slug: str) -> models.CampaignOut:
+    """Say how a campaign stands."""
+    site = site_of(request)
+    return models.CampaignOut(**about(site, site.desk(slug)))
+
+
+@router.get("/campaigns/{slug}/questions")
+def questions(request: Request, slug: str, n: Annotated[int, Query(ge=1, le=200)] = 20) -> models.QuestionsOut:
+    """Return what to label next; where nothing waits yet, it is being picked: ask again."""
+    site = site_of(request)
+    desk, annotator = site.desk(slug), who(request)
+    news = site.trainer.news(str(desk.path))
+    found = desk.questions(annotator, n, news.why)
+    if len(found) <= site.batch // 2 or any("probabilities" not in one for one in found):
+        site.trainer.look(str(desk.path), annotator)
+    told = about(site, desk)
+    return models.QuestionsOut(
+        questions=found,
+        finished=not found and annotator in news.finished,
+        news=told["news"],
+        busy=news.doing is not None,
+        labelled=told["labelled"],
+        items=told["items"],
+    )
+
+
+@router.post("/campaigns/{slug}/answers")
+def answer(request: Request, slug: str, told: models.AnswerIn) -> models.AnswerOut:
+    """Record an answer: it is on disk when this returns."""
+    site = site_of(request)
+    desk, annotator = site.desk(slug), who(request)
+    new = desk.answer(annotator, Said(told.item, told.kind, told.label, told.comment))
+    site.trainer.look(str(desk.path), annotator)
+    return models.AnswerOut(new=new, labelled=desk.counts()["labelled"])
+
+
+@router.get("/campaigns/{slug}/answers")
+def last_answers(request: Request, slug: str, count: Annotated[int, Query(ge=1, le=100)] = 10) -> list[dict[str, Any]]:
+    """Return your last answers, the newest first."""
+    return site_of(request).desk(slug).last(who(request), count)
+
+
+@router.post("/campaigns/{slug}/undo")
+def undo(request: Request, slug: str, told: models.UndoIn) -> models.UndoOut:
+    """Take back your last answer."""
+    return models.UndoOut(undone=site_of(request).desk(slug).undo(who(request), told.item))
+
+
+@router.post("/campaigns/{slug}/keep")
+def keep(request: Request, slug: str, told: models.ItemIn) -> models.AnswerOut:
+    """Say after a second look that a label is right."""
+    desk = site_of(request).desk(slug)
+    desk.keep(who(request), told.item, told.comment)
+    return models.AnswerOut(new=True, labelled=desk.counts()["labelled"])
+
+
+@router.get("/campaigns/{slug}/suspects")
+def suspects(request: Request, slug: str, anew: bool = False) -> dict[str, Any]:
+    """Return labels that may be wrong, once they are found: ask again while the state is waiting."""
+    site = site_of(request)
+    desk = site.desk(slug)
+    told = site.suspects(desk, anew=anew)
+    if told["state"] != "done":
+        return told
+    return {"state": "done", "suspects": told["result"]}
+
+
+@router.post("/campaigns/{slug}/train", status_code=202)
+def train(request: Request, slug: str) -> dict[str, str]:
+    """Have a model trained now."""
+    site = site_of(request)
+    return {"job": site.remember(site.trainer.do("train", str(site.desk(slug).path)))}
+
+
+@router.get("/campaigns/{slug}/items")
+def items(
+    request: Request,
+    slug: str,
+    *,
+    search: Annotated[str, Query(max_length=500)] = "",
+    label: Annotated[str, Query(max_length=1000)] = "",
+    state: Annotated[str, Query(json_schema_extra={"enum": list(STATES)})] = "all",
+    after: Annotated[int | None, Query(ge=0, le=_NUMBER)] = None,
+    before: Annotated[int | None, Query(ge=0, le=_NUMBER)] = None,
+    count: Annotated[int, Query(ge=1, le=500)] = 50,
+) -> models.ItemsOut:
+    """List items in their order, so many behind the item of a number, or before it."""
+    if state not in STATES:
+        raise InputError(f"{state!r} is none of {', '.join(STATES)}.")
+    wanted = Wanted(search.strip(), label or None, state, after, before, count)
+    found = site_of(request).desk(slug).items(wanted)
+    first, last = (found[0]["number"], found[-1]["number"]) if found else (None, None)
+    return models.ItemsOut(items=found, after=last if len(found) == count else None, before=first)
+
+
+@router.get("/campaigns/{slug}/item")
+def item(
+    request: Request,
+    slug: str,
+    id: Annotated[str | None, Query(max_length=4096)] = None,
+    place: Annotated[int | None, Query(ge=0, le=_NUMBER, description="Its place on the map.")] = None,
+) -> dict[str, Any]:
+    """Return an item with all that people say of it."""
+    desk = site_of(request).desk(slug)
+    if place is None:
+        return desk.item(key=id or "")
+    numbers = desk.numbers()
+    if place >= len(numbers):
+        raise UnknownNameError(f"There is no item at place {place}.")
+    return desk.item(number=numbers[place])
+
+
+@router.get("/campaigns/{slug}/image", response_class=Response)
+def image(request: Request, slug: str, id: Id) -> Response:
+    """Return an item's image."""
+    return served_image(site_of(request).desk(slug).image(id))
+
+
+@router.get("/campaigns/{slug}/progress")
+def progress(request: Request, slug: str) -> dict[str, Any]:
+    """Return how the campaign stands, round by round."""
+    return site_of(request).desk(slug).progress()
+
+
+@router.get("/campaigns/{slug}/flipped")
+def flipped(request: Request, slug: str, count: Annotated[int, Query(ge=1, le=200)] = 20) -> list[dict[str, Any]]:
+    """Return items whose predicted class changed with the newest model."""
+    return site_of(request).desk(slug).flipped(count)
+
+
+@router.get("/campaigns/{slug}/map", response_class=Response)
+def chart(request: Request, slug: str, how: Literal["pca", "tsne"] = "pca") -> Response:
+    """Return the map: a count (int32), then x, y and LDM (float32) and predicted class (int32) of every item."""
+    site = site_of(request)
+    told = site.chart(site.desk(slug), how)
+    if told["state"] != "done":
+        return JSONResponse(told, 202)
+    headers = {"x-model-version": str(told["result"]["version"])}
+    return FileResponse(told["result"]["file"], media_type="application/octet-stream", headers=headers)
+
+
+@router.get("/campaigns/{slug}/labels")
+def labels(request: Request, slug: str) -> dict[str, Any]:
+    """Return the places of labelled items on the map, and the numbers of their classes."""
+    desk = site_of(request).desk(slug)
+    return {"classes": list(desk.campaign.classes), "labels": desk.labelled_places()}
+
+
+@router.get("/campaigns/{slug}/export", response_class=Response)
+async def export(
+    request: Request, slug: str, form: Annotated[str, Query(json_schema_extra={"enum": list(FORMATS)})] = "csv"
+) -> Response:
+    """Return labels and predictions as a file."""
+    site = site_of(request)
+    desk = site.desk(slug)
+    if form not in FORMATS:
+        raise InputError(f"{form[:50]!r} is none of {', '.join(FORMATS)}.")
+    waiting = site.trainer.do("export", str(desk.path), form=form, folder=str(site.temp))
+    file = Path(await asyncio.wait_for(asyncio.wrap_future(waiting), _EXPORT_SECONDS))
+    gone = BackgroundTask(shutil.rmtree, file.parent, ignore_errors=True)
+    return FileResponse(file, filename=f"{desk.slug}-{form}{file.suffix}", background=gone)

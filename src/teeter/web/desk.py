@@ -1,0 +1,302 @@
+"""A campaign as the page sees it: what to ask next, what was answered, how it stands. Never waits for a model."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import load
+from sqlalchemy import Row, select
+
+from teeter.campaigns import tables
+from teeter.campaigns.advice import estimate
+from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.items import inside
+from teeter.campaigns.ledger import Answer, Kind
+from teeter.campaigns.rounds import labels_of
+from teeter.errors import FileError, InputError, UnknownNameError
+from teeter.web import lookup
+from teeter.web.keys import keys_by_class
+from teeter.web.lookup import Wanted
+
+__all__ = ["Desk", "Said", "slug_of"]
+
+_LONGEST_TEXT = 20_000
+"""Characters of a text that are sent to the page."""
+
+_NUMBERS = 256
+"""Features that are sent to the page."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """An answer as it comes from the page."""
+
+    item: str
+    kind: Kind
+    label: str | None = None
+    comment: str | None = None
+
+
+def slug_of(name: str, taken: Iterable[str]) -> str:
+    """Return a name for addresses: small letters, digits and hyphens, and none that is taken."""
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "campaign"
+    slug, number = plain, 2
+    while slug in set(taken):
+        slug, number = f"{plain}-{number}", number + 1
+    return slug
+
+
+class Desk:
+    """One campaign, open to be labelled."""
+
+    def __init__(self, path: Path, slug: str) -> None:
+        self.path, self.slug = path, slug
+        self.campaign = Campaign.open(path)
+        self._numbers: tuple[int, list[int]] | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.campaign.name
+
+    def classes(self) -> list[dict[str, Any]]:
+        """Return the classes with their keys."""
+        return [{"name": name, "key": key} for name, key in self._keys().items()]
+
+    def _keys(self) -> dict[str, str | None]:
+        return keys_by_class(self.campaign.classes, self.campaign.settings.keys)
+
+    def questions(self, annotator: str, n: int, why: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+        """Return what is waiting for an annotator, up to n, oldest first."""
+        ledger = self.campaign.ledger
+        with self.campaign.store.reading() as connection:
+            picks = ledger.open_picks(connection, annotator)[:n]
+            rows = ledger.some_items(connection, [pick.item for pick in picks])
+            told = [
+                {**self._shown(rows[pick.item], connection), "arm": pick.arm, "rank": pick.rank, **dict(pick.reason)}
+                for pick in picks
+            ]
+        for one in told:
+            one |= (why or {}).get(one["item"], {})
+        return told
+
+    def waiting(self, annotator: str) -> int:
+        """Return how many questions are waiting for an annotator."""
+        with self.campaign.store.reading() as connection:
+            return len(self.campaign.ledger.open_picks(connection, annotator))
+
+    def _shown(self, row: Row[Any], connection: Any) -> dict[str, Any]:
+        content = row.content if row.kind == "text" else None
+        long = content is not None and len(content) > _LONGEST_TEXT
+        told: dict[str, Any] = {"item": row.key, "kind": row.kind, "text": content[:_LONGEST_TEXT] if content else None}
+        if long:
+            told["characters"] = len(content or "")
+        if row.kind == "features":
+            told["features"] = (lookup.vector_of(connection, row.id) or [])[:_NUMBERS]
+        return told
+
+    def answer(self, annotator: str, said: Said) -> bool:
+        """Write an answer; it is on disk when this returns. False if the same was said already, as when sent twice."""
+        _require_name(annotator)
+        if (said.label is None) == (said.kind == "label"):
+            raise InputError("A label needs a class, and nothing else has one.")
+        ledger = self.campaign.ledger
+        with self.campaign.store.writing() as connection:
+            row = ledger.item(connection, said.item)
+            held = [
+                one for one in lookup.answers_of(ledger, connection, [row.id])[row.id] if one.annotator == annotator
+            ]
+            answer = Answer(said.item, annotator, said.kind, said.label, said.comment or None)
+            if held == [answer] and not self._is_open(connection, row.id, annotator):
+                return False
+            ledger.answer(connection, answer)
+        return True
+
+    def _is_open(self, connection: Any, item: int, annotator: str) -> bool:
+        picks, batches = tables.picks, tables.batches
+        found = connection.scalar(
+            select(picks.c.id)
+            .join(batches, batches.c.id == picks.c.batch_id)
+            .where(picks.c.item_id == item, picks.c.state == "open", batches.c.annotator == annotator)
+        )
+        return found is not None
+
+    def keep(self, annotator: str, item: str, comment: str | None = None) -> None:
+        """Say after a second look that a label is right."""
+        self.campaign.keep(item, annotator, comment=comment)
+
+    def undo(self, annotator: str, item: str | None = None) -> dict[str, Any] | None:
+        """Take back an annotator's last answer, if it is of ``item``; None if there is none, or it is of another."""
+        ledger = self.campaign.ledger
+        with self.campaign.store.writing() as connection:
+            if item is not None:
+                mine = (tables.answers.c.annotator == annotator, tables.answers.c.undone.is_(False))
+                newest = connection.scalar(
+                    select(tables.items.c.key)
+                    .join(tables.answers, tables.answers.c.item_id == tables.items.c.id)
+                    .where(*mine, tables.items.c.campaign_id == ledger.campaign)
+                    .order_by(tables.answers.c.id.desc())
+                    .limit(1)
+                )
+                if newest != item:
+                    return None
+            undone = ledger.undo(connection, annotator)
+            if undone is None:
+                return None
+            shown = self._shown(ledger.item(connection, undone.answer.item), connection)
+        before = None if undone.before is None else undone.before.label or undone.before.kind
+        return {**shown, "said": undone.answer.label or undone.answer.kind, "before": before}
+
+    def last(self, annotator: str, count: int = 10) -> list[dict[str, Any]]:
+        """Return an annotator's last answers, the newest first."""
+        ledger = self.campaign.ledger
+        with self.campaign.store.reading() as connection:
+            answers = ledger.last_answers(connection, annotator, count)
+            rows = ledger.some_items(connection, [one.item for one in answers])
+            return [
+                {**self._shown(rows[one.item], connection), "said": one.label or one.kind, "comment": one.comment}
+                for one in answers
+            ]
+
+    def counts(self) -> dict[str, int]:
+        """Return how many items there are, and what was said of them."""
+        with self.campaign.store.reading() as connection:
+            return lookup.counts(self.campaign.ledger, connection)
+
+    def items(self, wanted: Wanted) -> list[dict[str, Any]]:
+        """Return a page of the table of items."""
+        ledger = self.campaign.ledger
+        with self.campaign.store.reading() as connection:
+            rows = lookup.items_page(ledger, connection, wanted)
+            said = lookup.answers_of(ledger, connection, [row.id for row in rows])
+        return [_line(row, said[row.id]) for row in rows]
+
+    def item(self, *, key: str | None = None, number: int | None = None) -> dict[str, Any]:
+        """Return one item, by its id or by its number, with all that people say of it."""
+        ledger = self.campaign.ledger
+        with self.campaign.store.reading() as connection:
+            if number is not None:
+                own = (tables.items.c.campaign_id == ledger.campaign, tables.items.c.id == number)
+                row = connection.execute(select(tables.items).where(*own)).first()
+                if row is None:
+                    raise UnknownNameError(f"There is no item number {number}.")
+            else:
+                row = ledger.item(connection, key or "")
+            said = lookup.answers_of(ledger, connection, [row.id])[row.id]
+            shown = self._shown(row, connection)
+        answers = [asdict(one) for one in said]
+        return {**_line(row, said), **shown, "answers": answers, "audit": row.audit}
+
+    def image(self, key: str) -> Path:
+        """Return the file of an item's image; nothing outside the campaign's folder is given out."""
+        with self.campaign.store.reading() as connection:
+            row = self.campaign.ledger.item(connection, key)
+        if row.kind != "image" or self.campaign.settings.folder is None:
+            raise FileError(f"{key} is no image.")
+        return inside(row.content or "", Path(self.campaign.settings.folder))
+
+    def progress(self) -> dict[str, Any]:
+        """Return how the campaign stands, round by round."""
+        status = self.campaign.status()
+        with self.campaign.store.reading() as connection:
+            rounds = lookup.rounds(self.campaign.ledger, connection)
+            times = lookup.times_of_answers(self.campaign.ledger, connection)
+        for one in rounds:
+            right, total = one["audit"] if one["audit"][1] else one["control"]
+            found = estimate(int(right), int(total))
+            one["accuracy"] = None if found is None else {"share": found.share, "low": found.low, "high": found.high}
+        settings = self.campaign.settings
+        spent = None if settings.cost is None else settings.cost * (status.labelled + status.unsure + status.bad)
+        return {"status": asdict(status), "rounds": rounds, "times": times, "spent": spent, "budget": settings.budget}
+
+    def flipped(self, count: int = 20) -> list[dict[str, Any]]:
+        """Return items whose predicted class changed with the newest model, those on the table first."""
+        ledger = self.campaign.ledger
+        with self.campaign.store.reading() as connection:
+            models = tables.models
+            own = select(models.c.weights).where(models.c.campaign_id == ledger.campaign)
+            kept = list(connection.scalars(own.order_by(models.c.version.desc()).limit(2)))
+            if len(kept) < 2:
+                return []
+            after, before = (load(weights)["predicted"] for weights in kept)
+            size = min(len(after), len(before))
+            places = np.flatnonzero(after[:size] != before[:size])[:count]
+            numbers = self.numbers()
+            chosen = {numbers[int(k)]: int(k) for k in places if int(k) < len(numbers)}
+            rows = connection.execute(select(tables.items).where(tables.items.c.id.in_(list(chosen)))).all()
+            said = lookup.answers_of(ledger, connection, list(chosen))
+        names = self.campaign.classes
+        return [
+            {**_line(row, said[row.id]), "from": names[before[chosen[row.id]]], "to": names[after[chosen[row.id]]]}
+            for row in rows
+        ]
+
+    def numbers(self) -> list[int]:
+        """Return the items' numbers in the order in which models know them."""
+        with self._lock, self.campaign.store.reading() as connection:
+            count = self.campaign.ledger.count_items(connection)
+            if self._numbers is None or self._numbers[0] != count:
+                self._numbers = count, lookup.item_numbers(self.campaign.ledger, connection)
+        return self._numbers[1]
+
+    def labelled_places(self) -> list[tuple[int, int]]:
+        """Return the places of labelled items in the models' order, and the numbers of their classes."""
+        with self.campaign.store.reading() as connection:
+            answers = self.campaign.ledger.answers(connection)
+            labels = labels_of(answers)
+            rows = self.campaign.ledger.some_items(connection, list(labels))
+        places = {number: place for place, number in enumerate(self.numbers())}
+        names = {name: k for k, name in enumerate(self.campaign.classes)}
+        return [(places[rows[key].id], names[label]) for key, label in labels.items() if rows[key].id in places]
+
+    def newest_version(self) -> tuple[int, float | None]:
+        """Return the number of the newest model, and when it was trained (seconds since 1970)."""
+        from datetime import datetime
+
+        models = tables.models
+        with self.campaign.store.reading() as connection:
+            row = connection.execute(
+                select(models.c.version, models.c.trained)
+                .where(models.c.campaign_id == self.campaign.ledger.campaign)
+                .order_by(models.c.version.desc())
+                .limit(1)
+            ).first()
+        return (0, None) if row is None else (row.version, datetime.fromisoformat(row.trained).timestamp())
+
+    def close(self) -> None:
+        """Let go of the campaign's file."""
+        self.campaign.store.close()
+
+
+def _line(row: Row[Any], said: Sequence[Answer]) -> dict[str, Any]:
+    """Return an item as a line of a table."""
+    text = row.content or ""
+    label = labels_of(said).get(row.key)
+    others = sorted({one.kind for one in said if one.kind != "label"})
+    return {
+        "number": row.id,
+        "item": row.key,
+        "kind": row.kind,
+        "excerpt": text[:160] + ("…" if len(text) > 160 else "") if row.kind == "text" else "",
+        "label": label,
+        "state": label or ", ".join(others) or "",
+        "annotators": len({one.annotator for one in said}),
+    }
+
+
+def _require_name(annotator: str) -> None:
+    if not annotator.strip():
+        raise InputError("Whoever answers needs a name, and this one is blank.")
+
+
+def seconds_ago(moment: float | None) -> float | None:
+    """Return how long ago a moment was."""
+    return None if moment is None else max(0.0, time.time() - moment)

@@ -1,0 +1,172 @@
+"""What pages read of a campaign: counts, pages of items, single items and rounds, quick for 100,000 items too."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, or_, select
+
+from teeter.campaigns import tables
+from teeter.campaigns.ledger import Answer, Ledger
+
+__all__ = [
+    "STATES",
+    "Wanted",
+    "answers_of",
+    "count_labels",
+    "counts",
+    "item_numbers",
+    "items_page",
+    "last_answer",
+    "rounds",
+    "times_of_answers",
+    "vector_of",
+]
+
+STATES = ("all", "labelled", "unlabelled", "asked", "skipped", "unsure", "bad")
+"""What the table of items can be narrowed to."""
+
+_KINDS = {"labelled": "label", "skipped": "skip", "unsure": "unsure", "bad": "bad"}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which items to list."""
+
+    search: str = ""
+    label: str | None = None
+    state: str = "all"
+    after: int | None = None
+    """The number of the item that the page begins behind."""
+    before: int | None = None
+    """The number of the item that the page ends before."""
+    count: int = 50
+
+
+def items_page(ledger: Ledger, connection: Connection, wanted: Wanted) -> list[Row[Any]]:
+    """Return items in their order: so many behind one number, or before another."""
+    items = tables.items
+    statement = select(items).where(items.c.campaign_id == ledger.campaign, *_narrowed(ledger, connection, wanted))
+    if wanted.before is not None:
+        statement = statement.where(items.c.id < wanted.before).order_by(items.c.id.desc()).limit(wanted.count)
+        return list(reversed(connection.execute(statement).all()))
+    if wanted.after is not None:
+        statement = statement.where(items.c.id > wanted.after)
+    return list(connection.execute(statement.order_by(items.c.id).limit(wanted.count)).all())
+
+
+def _narrowed(ledger: Ledger, connection: Connection, wanted: Wanted) -> list[ColumnElement[bool]]:
+    items, answers = tables.items, tables.answers
+    terms: list[ColumnElement[bool]] = []
+    if wanted.search:
+        terms.append(or_(_holds(items.c.content, wanted.search), _holds(items.c.key, wanted.search)))
+    if wanted.label is not None:
+        number = ledger.classes(connection).get(wanted.label, -1)
+        said = select(answers.c.item_id).where(answers.c.live, answers.c.class_id == number)
+        terms.append(items.c.id.in_(said))
+    if wanted.state in _KINDS:
+        said = select(answers.c.item_id).where(answers.c.live, answers.c.kind == _KINDS[wanted.state])
+        terms.append(items.c.id.in_(said))
+    if wanted.state == "unlabelled":
+        said = select(answers.c.item_id).where(answers.c.live, answers.c.kind == "label")
+        terms.append(items.c.id.not_in(said))
+    if wanted.state == "asked":
+        terms.append(items.c.id.in_(select(tables.picks.c.item_id).where(tables.picks.c.state == "open")))
+    return terms
+
+
+def _holds(column: Any, text: str) -> ColumnElement[bool]:
+    found: ColumnElement[bool] = column.icontains(text, autoescape=True)
+    return found
+
+
+def answers_of(ledger: Ledger, connection: Connection, items: Sequence[int]) -> dict[int, list[Answer]]:
+    """Return what people say now of items, by their numbers."""
+    found: dict[int, list[Answer]] = {number: [] for number in items}
+    chosen = and_(tables.answers.c.item_id.in_(items), tables.answers.c.live)
+    for row in connection.execute(_answers(ledger).where(chosen).order_by(tables.answers.c.id)):
+        found[row.item_id].append(Answer(row.key, row.annotator, row.kind, row.label, row.comment))
+    return found
+
+
+def _answers(ledger: Ledger) -> Select[Any]:
+    answers, items, classes = tables.answers, tables.items, tables.classes
+    return (
+        select(answers, items.c.key, classes.c.name.label("label"))
+        .join(items, items.c.id == answers.c.item_id)
+        .join(classes, classes.c.id == answers.c.class_id, isouter=True)
+        .where(items.c.campaign_id == ledger.campaign)
+    )
+
+
+def _of_campaign(ledger: Ledger, *columns: Any) -> Select[Any]:
+    joined = tables.answers.join(tables.items, tables.items.c.id == tables.answers.c.item_id)
+    return select(*columns).select_from(joined).where(tables.items.c.campaign_id == ledger.campaign)
+
+
+def counts(ledger: Ledger, connection: Connection) -> dict[str, int]:
+    """Return how many items there are, how many have a label, and how many a last word of another kind."""
+    one = func.count(func.distinct(tables.answers.c.item_id))
+    rows = connection.execute(
+        _of_campaign(ledger, tables.answers.c.kind, one).where(tables.answers.c.live).group_by(tables.answers.c.kind)
+    )
+    said = {str(kind): int(count) for kind, count in rows}
+    return {
+        "items": ledger.count_items(connection),
+        "labelled": said.get("label", 0),
+        "skipped": said.get("skip", 0),
+        "unsure": said.get("unsure", 0),
+        "bad": said.get("bad", 0),
+    }
+
+
+def count_labels(ledger: Ledger, connection: Connection, *, after: int = -1, since: str = "") -> int:
+    """Return how many labels hold that were given after an answer's number, or since a time."""
+    answers = tables.answers
+    chosen = and_(answers.c.live, answers.c.kind == "label", answers.c.id > after, answers.c.at > since)
+    return int(connection.scalar(_of_campaign(ledger, func.count()).where(chosen)) or 0)
+
+
+def last_answer(ledger: Ledger, connection: Connection) -> int:
+    """Return the number of the newest answer; -1 if there is none."""
+    found = connection.scalar(_of_campaign(ledger, func.max(tables.answers.c.id)))
+    return -1 if found is None else int(found)
+
+
+def times_of_answers(ledger: Ledger, connection: Connection) -> list[str]:
+    """Return when each label that holds was given, oldest first."""
+    chosen = and_(tables.answers.c.live, tables.answers.c.kind == "label")
+    return list(connection.scalars(_of_campaign(ledger, tables.answers.c.at).where(chosen).order_by("at")))
+
+
+def rounds(ledger: Ledger, connection: Connection) -> list[dict[str, Any]]:
+    """Return what is known of each model, and when it was trained; oldest first."""
+    models = tables.models
+    rows = connection.execute(
+        select(models.c.version, models.c.trained, models.c.facts)
+        .where(models.c.campaign_id == ledger.campaign)
+        .order_by(models.c.version)
+    )
+    return [{"version": row.version, "trained": row.trained, **json.loads(row.facts)} for row in rows]
+
+
+def item_numbers(ledger: Ledger, connection: Connection) -> list[int]:
+    """Return the numbers of the items that have features, in their order: those that a model knows by their place."""
+    return list(
+        connection.scalars(
+            select(tables.items.c.id)
+            .join(tables.features, tables.features.c.item_id == tables.items.c.id)
+            .where(tables.items.c.campaign_id == ledger.campaign)
+            .order_by(tables.items.c.id)
+        )
+    )
+
+
+def vector_of(connection: Connection, item: int) -> list[float] | None:
+    """Return an item's features; None if it has none."""
+    kept = connection.scalar(select(tables.features.c.vector).where(tables.features.c.item_id == item))
+    return None if kept is None else [round(float(value), 5) for value in np.frombuffer(kept, dtype=np.float32)]

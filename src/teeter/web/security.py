@@ -1,0 +1,287 @@
+"""Who may do what on the page: sessions, tokens, cross-site requests, hosts, sizes and headers, in one gate."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import secrets
+import time
+from collections import deque
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
+from urllib.parse import parse_qs, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from teeter.web.tokens import Tokens
+
+__all__ = ["Gate", "Guard", "Session", "is_loopback"]
+
+COOKIE = "teeter_session"
+_LASTS = 14 * 24 * 3600
+_HEADERS = {
+    "content-security-policy": (
+        "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
+        "form-action 'self'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "cache-control": "no-store",
+}
+_OPEN = ("/static/", "/login")
+"""What is shown before somebody has said who they are."""
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether an address can be reached from this machine alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True)
+class Session:
+    """A browser, or a program with a token, and who it speaks for."""
+
+    id: str
+    annotator: str | None
+    by_token: bool = False
+
+
+@dataclass
+class Limit:
+    """So many wrong tries a minute from one address."""
+
+    tries: int = 10
+    seconds: float = 60.0
+    _failed: dict[str, deque[float]] = field(default_factory=dict)
+
+    def is_over(self, address: str) -> bool:
+        """Tell whether an address has to wait."""
+        times = self._failed.get(address, deque())
+        while times and times[0] < time.monotonic() - self.seconds:
+            times.popleft()
+        return len(times) >= self.tries
+
+    def count(self, address: str) -> None:
+        """Note a wrong try."""
+        if len(self._failed) > 10_000:
+            self._failed.clear()
+        self._failed.setdefault(address, deque(maxlen=self.tries)).append(time.monotonic())
+
+
+@dataclass
+class Guard:
+    """What the gate goes by."""
+
+    secret: bytes
+    tokens: Tokens = field(default_factory=Tokens)
+    hosts: frozenset[str] | None = frozenset({"127.0.0.1", "localhost", "::1"})
+    """Names that this server answers to; None for any, where a token is needed anyway."""
+    body_limit: int = 1_000_000
+    upload_limit: int = 200_000_000
+    own: str = "me"
+    """Who answers on this machine, where no token is needed."""
+    limit: Limit = field(default_factory=Limit)
+
+    @property
+    def needs_token(self) -> bool:
+        """Whether nobody comes in without a token."""
+        return len(self.tokens) > 0
+
+    def fresh(self) -> Session:
+        """Return a session for a browser that has none."""
+        return Session(secrets.token_urlsafe(16), None if self.needs_token else self.own)
+
+    def csrf(self, session: Session) -> str:
+        """Return what a page of this session must send with whatever it changes."""
+        return self._signature(f"csrf {session.id} {session.annotator}")
+
+    def cookie(self, session: Session) -> str:
+        """Return a session as its cookie says it, signed."""
+        told = json.dumps([session.id, session.annotator, int(time.time())])
+        packed = base64.urlsafe_b64encode(told.encode()).decode().rstrip("=")
+        return f"{packed}.{self._signature(packed)}"
+
+    def session_of(self, cookie: str) -> Session | None:
+        """Return the session of a cookie; None if it is not ours, too old, or its token is gone."""
+        packed, _, signature = cookie.rpartition(".")
+        if not hmac.compare_digest(self._signature(packed).encode(), signature.encode()):
+            return None
+        told, name, issued = json.loads(base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4)))
+        if issued + _LASTS < time.time():
+            return None
+        if self.needs_token and name is not None and not self.tokens.has(name):
+            return None
+        return Session(told, name if name is not None or self.needs_token else self.own)
+
+    def named(self, session: Session, name: str) -> Session:
+        """Return a new session of somebody who has just said who they are."""
+        return replace(session, id=secrets.token_urlsafe(16), annotator=name)
+
+    def set_cookie(self, response: Response, session: Session, *, secure: bool) -> None:
+        """Give a browser its session."""
+        response.set_cookie(
+            COOKIE, self.cookie(session), max_age=_LASTS, httponly=True, samesite="strict", secure=secure, path="/"
+        )
+
+    def _signature(self, text: str) -> str:
+        made = hmac.new(self.secret, text.encode("utf-8", errors="surrogatepass"), hashlib.sha256).digest()
+        return base64.urlsafe_b64encode(made).decode().rstrip("=")
+
+
+class Gate:
+    """The middleware that every request goes through."""
+
+    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+        self.app, self.guard = app, guard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through to the page, or answer it with a refusal."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        session, fresh = self._who(scope, headers)
+        scope.setdefault("state", {}).update(session=session, csrf=self.guard.csrf(session))
+
+        async def send_on(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                told = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    told.setdefault(name, value)
+                if fresh and not any(value.startswith(COOKIE + "=") for value in told.getlist("set-cookie")):
+                    response = Response()
+                    self.guard.set_cookie(response, session, secure=scope.get("scheme") == "https")
+                    told.append("set-cookie", response.headers["set-cookie"])
+            await send(message)
+
+        refusal = self._refusal(scope, headers, session)
+        if refusal is None:
+            limit = self.guard.upload_limit if _is_upload(scope) else self.guard.body_limit
+            refusal = _too_long(headers, limit)
+            receive = _Counted(receive, limit)
+        if refusal is None and scope["method"] not in ("GET", "HEAD") and not session.by_token:
+            receive, body = await _form(receive, headers)
+            refusal = self._without_csrf(headers, body, session)
+        if refusal is not None:
+            await refusal(scope, receive, send_on)
+            return
+        try:
+            await self.app(scope, receive, send_on)
+        except _TooLongError:
+            await _plain(413, "That is more than this server takes.")(scope, receive, send_on)
+
+    def _who(self, scope: Scope, headers: Headers) -> tuple[Session, bool]:
+        """Return whose request it is, and whether the browser is to be given a cookie."""
+        bearer = headers.get("authorization", "")
+        if bearer.lower().startswith("bearer ") and self.guard.needs_token:
+            address = str((scope.get("client") or ("", 0))[0])
+            if not self.guard.limit.is_over(address):
+                name = self.guard.tokens.name_of(bearer[7:].strip())
+                if name is not None:
+                    return Session("", name, by_token=True), False
+                self.guard.limit.count(address)
+            return Session("", None, by_token=True), False
+        cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
+        session = self.guard.session_of(cookie) if cookie else None
+        return (self.guard.fresh(), True) if session is None else (session, False)
+
+    def _refusal(self, scope: Scope, headers: Headers, session: Session) -> Response | None:
+        host = headers.get("host", "")
+        if self.guard.hosts is not None and _name_of(host) not in self.guard.hosts:
+            return _plain(400, f"This server does not answer to the name {host[:100]!r}.")
+        if scope["method"] not in ("GET", "HEAD"):
+            origin = headers.get("origin")
+            elsewhere = headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
+            if elsewhere or (origin is not None and urlsplit(origin).netloc.lower() != host.lower()):
+                return _plain(403, "Refused: this came from another site.")
+        path = scope["path"]
+        if session.annotator is None and not path.startswith(_OPEN):
+            if path.startswith("/api/") or session.by_token:
+                return JSONResponse({"detail": "A token is needed: Authorization: Bearer TOKEN."}, 401)
+            return RedirectResponse("/login", 303)
+        return None
+
+    def _without_csrf(self, headers: Headers, body: bytes | None, session: Session) -> Response | None:
+        given = headers.get("x-csrf-token")
+        if given is None and body is not None:
+            given = parse_qs(body.decode("utf-8", errors="replace")).get("csrf", [None])[0]
+        if given is None or not hmac.compare_digest(given.encode(), self.guard.csrf(session).encode()):
+            detail = "Refused: the page is out of date. Load it again. (Programs: GET /api/v1/session first.)"
+            return JSONResponse({"detail": detail}, 403)
+        return None
+
+
+class _TooLongError(Exception):
+    """A body went on after its limit."""
+
+
+class _Counted:
+    """A request's body, up to a limit."""
+
+    def __init__(self, receive: Receive, limit: int) -> None:
+        self.receive, self.left = receive, limit
+
+    async def __call__(self) -> Message:
+        message = await self.receive()
+        self.left -= len(message.get("body", b""))
+        if self.left < 0:
+            raise _TooLongError
+        return message
+
+
+async def _form(receive: Receive, headers: Headers) -> tuple[Receive, bytes | None]:
+    """Return a form's body, and how it can be read once more; None for what is no plain form."""
+    if not headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+        return receive, None
+    body, more = b"", True
+    while more:
+        try:
+            message = await receive()
+        except _TooLongError:
+            break
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+    told: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> Message:
+        return told.pop() if told else await receive()
+
+    return again, body
+
+
+def _too_long(headers: Headers, limit: int) -> Response | None:
+    length = headers.get("content-length", "0")
+    if not length.isdigit():
+        return _plain(400, "The request's length is no number.")
+    if int(length) > limit:
+        return _plain(413, f"That is more than the {limit:,} bytes this server takes.")
+    return None
+
+
+def _is_upload(scope: Scope) -> bool:
+    return bool(scope["path"] == "/api/v1/campaigns" and scope["method"] == "POST")
+
+
+def _name_of(host: str) -> str:
+    try:
+        return (urlsplit(f"//{host}").hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def _plain(status: int, sentence: str) -> Response:
+    return PlainTextResponse(sentence, status)

@@ -1,0 +1,317 @@
+// The page to label on. Questions are at hand before they are needed; an answer shows the next one at once and is sent
+// behind it. Nothing is called saved before the server has said that it is on disk; what could not be sent is kept.
+"use strict";
+
+(() => {
+  const { start, make } = teeter;
+  const at = (id) => document.getElementById(id);
+  const suspecting = start.mode === "suspects";
+  const store = `teeter outbox ${start.slug} ${start.annotator}`;
+  const byKey = new Map(start.classes.filter((one) => one.key).map((one) => [one.key, one.name]));
+  let queue = start.questions, current = null, finished = false, filling = false, poll = null;
+  let outbox = JSON.parse(localStorage.getItem(store) ?? "[]"), sending = false, failed = null, wait = 500;
+  let last = start.last.map((one) => ({ question: one, said: one.said, state: "saved" }));
+  let labelled = start.labelled;
+
+  // ---- what is to be sent: one after the other, so that taking back follows what it takes back
+
+  function keepOutbox() {
+    if (outbox.length) localStorage.setItem(store, JSON.stringify(outbox));
+    else localStorage.removeItem(store);
+    const saved = at("saved");
+    saved.className = `saved ${failed ? "not" : outbox.length ? "" : "all"}`;
+    saved.textContent = failed ? `${outbox.length} NOT SAVED` : outbox.length ? `Saving ${outbox.length}…` : last.length ? "All saved" : "";
+  }
+
+  function post(what, body) {
+    outbox.push({ what, body });
+    keepOutbox();
+    send();
+  }
+
+  async function send() {
+    if (sending || !outbox.length) return;
+    sending = true;
+    const first = outbox[0];
+    try {
+      const told = await (await teeter.ask(teeter.address(`/${first.what}`), first.body)).json();
+      outbox.shift();
+      failed = null; wait = 500;
+      at("alarm").hidden = true;
+      if (first.what !== "undo") markSaved(first.body.item, told);
+      else if (!told.undone) alarm("There was nothing to take back: the page is being brought up to date.", () => location.reload());
+    } catch (error) {
+      failed = error;
+      const refused = error.status >= 400 && error.status < 500 && error.status !== 403 && error.status !== 401 && error.status !== 429;
+      const more = outbox.length > 1 ? ` and ${outbox.length - 1} more` : "";
+      alarm(`Not saved: the answer about ${first.body.item ?? "the last item"}${more}. ${error.message}` +
+            (refused ? "" : " It is kept here and sent again."), refused ? () => drop(first) : null);
+      if (refused) { sending = false; keepOutbox(); return; }
+      setTimeout(() => { sending = false; send(); }, wait);
+      wait = Math.min(wait * 2, 8000);
+      keepOutbox();
+      return;
+    }
+    sending = false;
+    keepOutbox();
+    send();
+  }
+
+  function drop(entry) {
+    outbox = outbox.filter((one) => one !== entry);
+    last = last.filter((one) => one.question.item !== entry.body.item || one.state === "saved");
+    failed = null;
+    at("alarm").hidden = true;
+    keepOutbox(); drawLast(); send();
+  }
+
+  function alarm(text, act) {
+    const place = at("alarm");
+    place.replaceChildren(text);
+    if (act) place.append(make("button", { type: "button", text: "Put it aside", on: { click: act } }));
+    place.hidden = false;
+  }
+
+  function markSaved(item, told) {
+    const one = last.find((entry) => entry.question.item === item && entry.state !== "saved");
+    if (one) one.state = "saved";
+    labelled = told.labelled;
+    drawCount(); drawLast();
+    if (queue.length < 12) fill();
+  }
+
+  // ---- what is asked
+
+  async function fill() {
+    if (filling || finished && !suspecting) return;
+    filling = true;
+    try {
+      if (suspecting) await fillSuspects();
+      else await fillQuestions();
+    } catch (error) {
+      if (!queue.length && !current) at("stage").replaceChildren(make("p", { class: "soft", text: `${error.message} Trying again…` }));
+      again(2000);
+    }
+    filling = false;
+    if (!current) next();
+  }
+
+  async function fillQuestions() {
+    const told = await (await teeter.ask(teeter.address("/questions?n=40"))).json();
+    const gone = new Set(outbox.map((one) => one.body.item));
+    if (current) gone.add(current.item);
+    const fresh = told.questions.filter((one) => !gone.has(one.item));
+    const known = new Map(fresh.map((one) => [one.item, one]));
+    const kept = queue.filter((one) => one.correcting || known.has(one.item) && !gone.has(one.item)).map((one) => one.correcting ? one : known.get(one.item));
+    const there = new Set(kept.map((one) => one.item));
+    queue = [...kept, ...fresh.filter((one) => !there.has(one.item))];
+    finished = told.finished && !queue.length;
+    at("news").textContent = told.news;
+    if (current && !current.probabilities) {
+      const better = told.questions.find((one) => one.item === current.item);
+      if (better) { Object.assign(current, better); drawWhy(); }
+    }
+    if (!queue.length && !finished) again(500);
+    preload();
+  }
+
+  async function fillSuspects() {
+    const told = await (await teeter.ask(teeter.address("/suspects"))).json();
+    if (told.state === "waiting") return again(500);
+    if (told.state === "failed") { finished = true; throw new Error(told.detail); }
+    if (!finished) queue = told.suspects.map((one) => ({ ...one, suspect: true, said: one.label, kind: start.kind, text: one.content }));
+    finished = true;
+    preload();
+  }
+
+  function again(pause) { clearTimeout(poll); poll = setTimeout(fill, pause); }
+
+  function preload() {
+    for (const one of queue.slice(0, 6)) if (one.kind === "image") new Image().src = teeter.image(one.item);
+  }
+
+  function next() {
+    current = queue.shift() ?? null;
+    draw();
+    if (queue.length < 12 && !suspecting) fill();
+  }
+
+  // ---- answers
+
+  function answer(kind, label) {
+    if (!current) return;
+    const one = current, comment = at("comment").value.trim() || null;
+    if (kind === "skip" && (one.suspect || one.correcting)) { clear(); return next(); }
+    if (kind === "keep" || (one.suspect && kind === "label" && label === one.said)) {
+      if (!one.suspect) return;
+      remember(one, `${one.said} kept`);
+      post("keep", { item: one.item, comment });
+    } else {
+      remember(one, label ?? kind);
+      post("answers", { item: one.item, kind, label: label ?? null, comment });
+    }
+    clear();
+    next();
+  }
+
+  function clear() { at("comment").value = ""; }
+
+  function remember(one, said) {
+    last = last.filter((entry) => entry.question.item !== one.item);
+    last.unshift({ question: { ...one, said, correcting: false }, said, state: "saving" });
+    last.length = Math.min(last.length, 10);
+    drawLast();
+  }
+
+  function undo() {
+    const newest = last.shift();
+    if (!newest) return say("There is nothing to take back.");
+    const waiting = outbox.at(-1);
+    if (waiting && waiting.body.item === newest.question.item && !(sending && outbox.length === 1)) { outbox.pop(); keepOutbox(); send(); }
+    else post("undo", { item: newest.question.item });
+    if (current) queue.unshift(current);
+    current = { ...newest.question, said: newest.question.suspect ? newest.question.label : undefined, back: newest.said };
+    say(`${newest.said} taken back.`);
+    draw(); drawLast();
+  }
+
+  function correct(entry) {
+    if (current && !current.correcting) queue.unshift(current);
+    current = { ...entry.question, correcting: true, suspect: false, said: entry.said };
+    draw();
+    at("stage").focus();
+  }
+
+  function say(text) {
+    const place = at("mode");
+    place.textContent = text;
+    place.hidden = false;
+  }
+
+  // ---- drawing
+
+  function draw() {
+    const stage = at("stage");
+    const mode = at("mode");
+    mode.hidden = true;
+    if (!current) {
+      const text = finished ? (suspecting ? "No label is suspected any more." : "Nothing is left to label.") :
+        suspecting ? "Looking for labels that may be wrong…" : "The next questions are being picked…";
+      stage.replaceChildren(make("p", { class: "soft", text }));
+    } else {
+      stage.replaceChildren(teeter.shown(current));
+      if (current.correcting) say(`Correcting: you said ${current.said}. Space leaves it.`);
+      else if (current.suspect) say(`Labelled ${current.said} (${percent(current.chance)} likely), looks like ${current.predicted}.`);
+      else if (current.back) say(`${current.back} taken back: answer again.`);
+    }
+    for (const button of at("choices").children) {
+      button.classList.toggle("said", Boolean(current?.said) && button.dataset.label === current.said);
+      button.disabled = !current;
+    }
+    drawWhy();
+  }
+
+  const percent = (share) => `${(100 * share).toFixed(share < 0.1 ? 1 : 0)}%`;
+
+  function drawWhy() {
+    const place = at("why");
+    place.replaceChildren();
+    if (!current) return place.append(make("p", { class: "soft", text: "–" }));
+    if (current.correcting) return place.append(make("p", { text: "You answered it before." }));
+    if (current.suspect) {
+      return place.append(make("p", { text: `A model that did not learn from this label finds it ${percent(current.chance)} likely, and takes the item for ${current.predicted}.` }));
+    }
+    if (current.arm === "control" || current.arm === "audit") {
+      return place.append(make("p", { text: current.arm === "control" ? "Random control: drawn at random, to measure the model with." : "Audit: drawn at random and kept apart, to measure with." }),
+        make("p", { class: "soft", text: "What the model thinks is not shown, so that it does not lead you." }));
+    }
+    const ldm = current.ldm === undefined ? "" : ` Its LDM is ${Number(current.ldm).toPrecision(2)}: the label flips under a small change of the model.`;
+    place.append(make("p", { text: current.predicted === undefined ? `Picked to cover the pool, rank ${current.rank}.` : `Picked by ${start.strategy}, rank ${current.rank} of its batch.${ldm}` }));
+    drawOdds(place);
+    if (current.neighbours?.length) {
+      place.append(make("p", { class: "soft", text: "Nearest labelled items:" }));
+      place.append(make("ul", { class: "near" }, ...current.neighbours.map((one) => make("li", {}, make("b", { text: one.label }),
+        current.kind === "image" ? make("img", { src: teeter.image(one.item), alt: one.item }) : make("span", { text: one.content || one.item })))));
+    }
+  }
+
+  function drawOdds(place) {
+    const odds = current.probabilities?.length ? current.probabilities : current.predicted ? [[current.predicted, current.probability]] : [];
+    if (!odds.length) return;
+    const rows = make("div", { class: "odds", role: "group", "aria-label": "What the model thinks" });
+    for (const [name, share] of odds.slice(0, 5)) {
+      const filled = make("i");
+      filled.style.width = `${100 * share}%`;
+      rows.append(make("span", { text: name }), make("div", { class: "track" }, filled), make("span", { class: "number", text: percent(share) }));
+    }
+    place.append(rows);
+  }
+
+  function drawLast() {
+    at("last").replaceChildren(...(last.length ? last.map((entry) => {
+      const { question, said, state } = entry;
+      const what = question.kind === "image" ? make("img", { src: teeter.image(question.item), alt: question.item }) :
+        make("span", { class: "what", text: question.text ?? question.item });
+      return make("li", {}, make("span", { class: `state${state === "saved" ? "" : " not"}`, text: state === "saved" ? "✓" : "…", title: state, "aria-label": state, role: "img" }),
+        make("b", { text: said }), what, question.kind === "image" ? make("span", { class: "what", text: question.item }) : "",
+        make("button", { type: "button", text: "Correct", "aria-label": `Correct ${question.item}`, on: { click: () => correct(entry) } }));
+    }) : [make("li", { class: "soft", text: "None yet." })]));
+  }
+
+  function drawCount() {
+    at("bar").value = labelled;
+    at("count").textContent = `${labelled.toLocaleString()} of ${start.items.toLocaleString()} labelled`;
+  }
+
+  // ---- keys and buttons
+
+  const acts = {
+    skip: () => answer("skip"), unsure: () => answer("unsure"), bad: () => answer("bad"), keep: () => answer("keep"), undo,
+    help: () => at("help").showModal(),
+  };
+  const keys = { " ": acts.skip, u: acts.unsure, f: acts.bad, Backspace: undo, "?": acts.help, "=": acts.keep };
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || at("help").open) return;
+    const target = event.target;
+    if (target === at("comment")) {
+      if (event.key === "Enter" || event.key === "Escape") { event.preventDefault(); target.blur(); }
+      return;
+    }
+    if (target.closest("input, textarea, select")) return;
+    if ((event.key === " " || event.key === "Enter") && target.closest("button, a, summary")) return;
+    const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+    if (event.key === "Enter") { event.preventDefault(); at("comment").focus(); return; }
+    const act = byKey.has(key) ? () => answer("label", byKey.get(key)) : keys[key];
+    if (!act) return;
+    event.preventDefault();
+    if (!event.repeat) act();
+  });
+
+  for (const { name, key } of start.classes) {
+    at("choices").append(make("button", {
+      type: "button", class: "choice", "data-label": name, "aria-keyshortcuts": key,
+      on: { click: (event) => { if (event.detail) event.currentTarget.blur(); answer("label", name); } },
+    }, ...(key ? [make("kbd", { text: key })] : []), name));
+  }
+  for (const button of document.querySelectorAll("[data-do]")) {
+    if (button.classList.contains("only-suspects")) button.hidden = !suspecting;
+    button.addEventListener("click", (event) => { if (event.detail) button.blur(); acts[button.dataset.do](); });
+  }
+  addEventListener("beforeunload", (event) => { if (outbox.length) event.preventDefault(); });
+
+  // What was not sent before the page was closed comes first.
+  for (const entry of outbox) {
+    if (entry.what !== "undo" && !last.some((one) => one.question.item === entry.body.item)) {
+      last.unshift({ question: { item: entry.body.item }, said: entry.body.label ?? entry.body.kind ?? "kept", state: "saving" });
+    }
+  }
+  queue = queue.filter((one) => !outbox.some((entry) => entry.body.item === one.item));
+  drawLast(); keepOutbox(); drawCount();
+  next(); preload(); send(); fill();
+  setInterval(async () => {
+    if (document.hidden || failed) return;
+    const told = await teeter.ask(teeter.address("")).then((answer) => answer.json()).catch(() => null);
+    if (told) { at("news").textContent = told.news; labelled = told.labelled; drawCount(); }
+  }, 3000);
+})();

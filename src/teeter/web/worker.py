@@ -1,0 +1,252 @@
+"""The trainer: one process beside the page that trains and picks, so that no answer ever waits for a model."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import Any
+
+from teeter.errors import InputError, TeeterError
+
+__all__ = ["News", "Trainer", "work"]
+
+log = logging.getLogger(__name__)
+
+_REMEMBERED = 2000
+"""Items whose reasons are kept at hand."""
+
+_CALM = 60.0
+"""Seconds that a process must last; one that dies sooner is started again after a pause."""
+
+
+@dataclass
+class News:
+    """What the trainer last said of a campaign."""
+
+    doing: str | None = None
+    labels: int = 0
+    version: int = 0
+    since: float = field(default_factory=time.time)
+    trained: float | None = None
+    """When a model was last trained here."""
+    trouble: str | None = None
+    finished: set[str] = field(default_factory=set)
+    """Annotators for whom nothing is left."""
+    why: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def learn(self, told: dict[str, Any]) -> None:
+        """Take in what the trainer says while it works."""
+        if "doing" in told:
+            self.doing, self.since = told["doing"], time.time()
+        self.labels, self.version = told.get("labels", self.labels), told.get("version", self.version)
+        if told.get("trained"):
+            self.trained = time.time()
+
+    def sentence(self) -> str:
+        """Return what goes on, in words."""
+        if self.trouble:
+            return self.trouble
+        if self.doing == "training":
+            return f"Model {self.version} is being trained on {self.labels} labels."
+        if self.doing:
+            return f"Busy {self.doing}."
+        if self.trained is not None:
+            return f"Model {self.version} was trained {_ago(time.time() - self.trained)} ago."
+        return ""
+
+
+def _ago(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.0f} h"
+
+
+@dataclass
+class _Job:
+    what: str
+    path: str
+    told: dict[str, Any]
+    future: Future[Any]
+    tried: int = 0
+
+
+class Trainer:
+    """A queue of work, and the process that does it; looks at one campaign for one annotator are not repeated."""
+
+    def __init__(self, batch: int = 20, target: Callable[[Connection], None] | None = None) -> None:
+        self.batch = batch
+        self._target = target or work
+        self._news: dict[str, News] = {}
+        self._queue: deque[_Job] = deque()
+        self._change = threading.Condition()
+        self._ended = False
+        self._thread: threading.Thread | None = None
+        self._process: Any = None
+        self._end: Connection | None = None
+        self._started = 0.0
+
+    def news(self, path: str) -> News:
+        """Return what is known of a campaign."""
+        return self._news.setdefault(path, News())
+
+    def look(self, path: str, annotator: str) -> None:
+        """See to it that questions are waiting for an annotator; return at once."""
+        with self._change:
+            if any(
+                job.what == "look" and job.path == path and job.told["annotator"] == annotator for job in self._queue
+            ):
+                return
+        self.do("look", path, annotator=annotator, batch=self.batch)
+
+    def do(self, what: str, path: str, **told: Any) -> Future[Any]:
+        """Put work in the queue; looks and trainings go first."""
+        job = _Job(what, path, told, Future())
+        with self._change:
+            if what in ("look", "train"):
+                ahead = next((k for k, one in enumerate(self._queue) if one.what not in ("look", "train")), None)
+                self._queue.insert(len(self._queue) if ahead is None else ahead, job)
+            else:
+                self._queue.append(job)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="trainer", daemon=True)
+                self._thread.start()
+            self._change.notify()
+        return job.future
+
+    def start(self) -> None:
+        """Start the process now, so that it is ready when it is needed."""
+        self.do("ready", "")
+
+    def stop(self) -> None:
+        """End the process; what it has not written is not lost, for answers never go through it."""
+        with self._change:
+            self._ended = True
+            self._change.notify()
+        if self._process is not None:
+            self._process.kill()
+            self._process.join(5)
+        if self._end is not None:
+            self._end.close()
+        for job in self._queue:
+            job.future.cancel()
+
+    @property
+    def process_id(self) -> int | None:
+        """The number of the process, while there is one."""
+        return None if self._process is None else self._process.pid
+
+    def _run(self) -> None:
+        while True:
+            with self._change:
+                while not self._queue and not self._ended:
+                    self._change.wait()
+                if self._ended:
+                    return
+                job = self._queue.popleft()
+            try:
+                self._carry_out(job)
+            except (EOFError, OSError, BrokenPipeError):
+                if self._ended:
+                    return
+                self._again(job)
+
+    def _carry_out(self, job: _Job) -> None:
+        if self._process is None or not self._process.is_alive():
+            self._begin()
+        if self._end is None:
+            raise EOFError
+        self._end.send((job.what, job.path, job.told))
+        news = self.news(job.path)
+        while True:
+            kind, told = self._end.recv()
+            if kind == "say":
+                news.learn(told)
+                continue
+            news.doing = None
+            if kind == "done":
+                self._take_in(news, job, told)
+                job.future.set_result(told)
+            else:
+                news.trouble = told if job.what in ("look", "train") else news.trouble
+                job.future.set_exception(InputError(told))
+            return
+
+    def _take_in(self, news: News, job: _Job, told: Any) -> None:
+        if job.what in ("look", "train"):
+            news.trouble = None
+        if job.what == "look":
+            (news.finished.add if told["finished"] else news.finished.discard)(job.told["annotator"])
+            news.why |= told["why"]
+            for item in list(news.why)[: max(0, len(news.why) - _REMEMBERED)]:
+                del news.why[item]
+
+    def _begin(self) -> None:
+        if self._started and time.monotonic() - self._started < _CALM:
+            time.sleep(1)
+        self._started = time.monotonic()
+        context = multiprocessing.get_context("spawn")
+        self._end, other = context.Pipe()
+        self._process = context.Process(target=self._target, args=(other,), name="teeter trainer", daemon=True)
+        self._process.start()
+        other.close()
+
+    def _again(self, job: _Job) -> None:
+        """Start anew after the process died; what it was doing is tried once more."""
+        news = self.news(job.path)
+        news.doing, news.trouble = None, "The trainer stopped and is being started again; no answer is lost."
+        log.warning("The trainer stopped while it did %r; it is started again.", job.what)
+        self._process = None
+        job.tried += 1
+        if job.tried > 2:
+            news.trouble = f"The trainer stops again and again at {job.what}; answers are kept, models are not trained."
+            job.future.set_exception(InputError(news.trouble))
+            return
+        with self._change:
+            self._queue.appendleft(job)
+
+
+def work(end: Connection) -> None:
+    """Do what is asked for over a pipe until its other end is gone."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the page's process says when to stop
+    if hasattr(os, "nice"):
+        os.nice(10)
+    import torch
+    from threadpoolctl import threadpool_limits
+
+    from teeter.web.jobs import JOBS, Workbench
+
+    torch.set_num_threads(1)
+    bench = Workbench(lambda **told: end.send(("say", told)))
+    with threadpool_limits(1):
+        while True:
+            try:
+                what, path, told = end.recv()
+            except (EOFError, OSError):
+                return
+            try:
+                if what == "ready":
+                    _warm_up()
+                end.send(("done", getattr(bench, what)(path, **told) if what in JOBS else None))
+            except TeeterError as error:
+                end.send(("refused", str(error)))
+            except (BrokenPipeError, KeyboardInterrupt):
+                return
+            except Exception as error:  # a campaign that cannot be worked on must not take the others with it
+                log.exception("%s failed", what)
+                end.send(("refused", f"{what} failed: {type(error).__name__}: {error}"))
+
+
+def _warm_up() -> None:
+    """Load what the first round needs."""
+    import sklearn.cluster
+    import sklearn.linear_model  # noqa: F401
