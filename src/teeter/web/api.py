@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
+import tempfile
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -134,7 +136,8 @@ def _kept(site: Site, file: UploadFile) -> Path:
     ending = Path(file.filename or "").suffix.lower()
     if ending not in (*TABLES, *LINES):
         raise InputError(f"{ending or 'A file without ending'} is none of {', '.join((*TABLES, *LINES))}.")
-    path = site.temp / f"upload-{id(file)}{ending}"
+    plain = re.sub(r"[^\w.-]", "_", Path(file.filename or "").stem)[:80]
+    path = Path(tempfile.mkdtemp(dir=site.temp)) / f"{plain}{ending}"
     with path.open("wb") as out:
         shutil.copyfileobj(file.file, out)
     return path

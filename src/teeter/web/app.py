@@ -57,9 +57,10 @@ async def _refused(request: Request, error: Exception) -> Response:
     status = 404 if isinstance(error, UnknownNameError) else 503 if isinstance(error, StoreError) else 422
     if isinstance(error, UnknownNameError) and str(error).startswith(("No class", "No strategy")):
         status = 422
+    sentence = str(error).encode("utf-8", "replace").decode()
     if request.url.path.startswith("/api/"):
-        return JSONResponse({"detail": str(error)}, status)
-    return pages.refusal(request, str(error), status)
+        return JSONResponse({"detail": sentence}, status)
+    return pages.refusal(request, sentence, status)
 
 
 async def _not_understood(_: Request, error: Exception) -> Response:

@@ -81,7 +81,7 @@ class Workbench:
 
     def suspects(self, path: str, count: int) -> list[dict[str, Any]]:
         """Return labels that may be wrong."""
-        self.say(doing="looking for wrong labels")
+        self.say(doing="suspects")
         return [asdict(one) for one in self.campaign(path).suspects(count)]
 
     def export(self, path: str, form: str, folder: str) -> str:
@@ -101,7 +101,7 @@ class Workbench:
 
     def chart(self, path: str, folder: str, how: str) -> dict[str, Any]:
         """Lay the pool out in two dimensions, and write it where the page reads it."""
-        self.say(doing="drawing the map")
+        self.say(doing="map")
         state = self.campaign(path).state()
         spread = layout.by_directions(state.features) if how == "pca" else layout.by_neighbours(state.features)
         out = Path(tempfile.mkdtemp(dir=folder)) / "map.bin"
@@ -112,7 +112,7 @@ class Workbench:
         self, things: str, file: str, classes: Sequence[str], settings: Mapping[str, Any], **columns: Any
     ) -> dict[str, Any]:
         """Make a campaign from a file or a folder; a campaign that fails on its way leaves nothing behind."""
-        self.say(doing="making a campaign")
+        self.say(doing="making")
         source, target = Path(things), Path(file)
         if target.exists():
             raise InputError(f"There is a campaign called {target.stem} already: give another name.")

@@ -160,6 +160,8 @@ class Gate:
         async def send_on(message: Message) -> None:
             if message["type"] == "http.response.start":
                 told = MutableHeaders(scope=message)
+                if scope["path"].startswith("/static/"):
+                    told.setdefault("cache-control", "no-cache")
                 for name, value in _HEADERS.items():
                     told.setdefault(name, value)
                 if fresh and not any(value.startswith(COOKIE + "=") for value in told.getlist("set-cookie")):

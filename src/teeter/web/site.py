@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import secrets
 import shutil
@@ -119,11 +120,11 @@ class Site:
 
         def opened(made: Future[Any]) -> None:
             if things.is_relative_to(self.temp):
-                things.unlink(missing_ok=True)
+                shutil.rmtree(things.parent, ignore_errors=True)
             try:
-                done.set_result({**made.result(), "slug": self.open(path).slug})
-            except BaseException as error:  # handed on to whoever asks
-                done.set_exception(error)
+                done.set_result({**made.result(), "file": path.name, "slug": self.open(path).slug})
+            except BaseException as error:  # handed on to whoever asks, without where files are
+                done.set_exception(InputError(str(error).replace(f"{things.parent}{os.sep}", "")))
 
         future.add_done_callback(opened)
         return self.remember(done)

@@ -26,6 +26,13 @@ _REMEMBERED = 2000
 _CALM = 60.0
 """Seconds that a process must last; one that dies sooner is started again after a pause."""
 
+_DOING = {
+    "picking": "The next questions are being picked.",
+    "suspects": "Labels that may be wrong are being looked for.",
+    "exporting": "Labels are being exported.",
+    "map": "The map is being drawn.",
+}
+
 
 @dataclass
 class News:
@@ -57,7 +64,7 @@ class News:
         if self.doing == "training":
             return f"Model {self.version} is being trained on {self.labels} labels."
         if self.doing:
-            return f"Busy {self.doing}."
+            return _DOING.get(self.doing, "")
         if self.trained is not None:
             return f"Model {self.version} was trained {_ago(time.time() - self.trained)} ago."
         return ""

@@ -195,7 +195,7 @@
     const mode = at("mode");
     mode.hidden = true;
     if (!current) {
-      const text = finished ? (suspecting ? "No label is suspected any more." : "Nothing is left to label.") :
+      const text = finished ? (suspecting ? (last.length ? "No label is suspected." : "No label is suspected: there are few yet.") : "Nothing is left to label.") :
         suspecting ? "Looking for labels that may be wrong…" : "The next questions are being picked…";
       stage.replaceChildren(make("p", { class: "soft", text }));
     } else {

@@ -35,14 +35,14 @@
     } catch (error) { at("told").textContent = error.message; }
   }
 
-  const scale = () => Math.min(canvas.width, canvas.height) / 2.3 * view.zoom;
-  const place = (k) => [canvas.width / 2 + (points.x[k] - view.x) * scale(), canvas.height / 2 - (points.y[k] - view.y) * scale()];
+  const wide = () => canvas.width / 2.3 * view.zoom, high = () => canvas.height / 2.3 * view.zoom;
+  const place = (k) => [canvas.width / 2 + (points.x[k] - view.x) * wide(), canvas.height / 2 - (points.y[k] - view.y) * high()];
 
   // A group of points for each colour, so that the pen changes its colour a few times only.
   function groups() {
     const by = at("colour").value, found = new Map();
     const ranks = by === "ldm" ? ranked() : null;
-    const rest = getComputedStyle(document.body).getPropertyValue("--line");
+    const rest = getComputedStyle(document.body).getPropertyValue("--rest");
     for (let k = 0; k < points.count; k++) {
       let colour = rest, size = 2;
       if (by === "label") { if (labels.has(k)) { colour = palette[labels.get(k) % palette.length]; size = 4; } }
@@ -72,11 +72,11 @@
     canvas.width = box.width * dense; canvas.height = box.height * dense;
     if (!points) return;
     for (const [key, group] of groups()) {
-      const [size, colour] = key.split(" ", 2), wide = Number(size) * dense * Math.min(2, Math.sqrt(view.zoom)) * (points.count > 20000 ? 0.75 : 1.25);
-      pen.fillStyle = key.slice(size.length + 1) || colour;
+      const side = Number(key[0]) * dense * Math.min(2, Math.sqrt(view.zoom)) * (points.count > 20000 ? 0.75 : 1.25);
+      pen.fillStyle = key.slice(2);
       for (const k of group) {
         const [x, y] = place(k);
-        if (x > -5 && y > -5 && x < canvas.width + 5 && y < canvas.height + 5) pen.fillRect(x - wide / 2, y - wide / 2, wide, wide);
+        if (x > -5 && y > -5 && x < canvas.width + 5 && y < canvas.height + 5) pen.fillRect(x - side / 2, y - side / 2, side, side);
       }
     }
     if (marked >= 0) {
@@ -90,7 +90,7 @@
 
   function legend() {
     const by = at("colour").value, dot = (colour, text) => { const mark = make("i"); mark.style.background = colour; return make("li", {}, mark, text); };
-    const rest = getComputedStyle(document.body).getPropertyValue("--line");
+    const rest = getComputedStyle(document.body).getPropertyValue("--rest");
     at("legend").replaceChildren(...(by === "ldm" ? [dot(heat(0), "smallest tenth: teeters most"), dot(heat(4), "middle"), dot(heat(9), "largest tenth")] :
       [...start.classes.map((name, k) => dot(palette[k % palette.length], name)), dot(rest, by === "label" ? "no label" : "no prediction")]));
   }
@@ -124,7 +124,7 @@
     if (!from || !points) return;
     const [x, y] = spot(event), [dx, dy] = [x - from.at[0], y - from.at[1]];
     if (Math.hypot(dx, dy) > 6) from.moved = true;
-    if (from.moved) { view.x = from.x - dx / scale(); view.y = from.y + dy / scale(); requestAnimationFrame(draw); }
+    if (from.moved) { view.x = from.x - dx / wide(); view.y = from.y + dy / high(); requestAnimationFrame(draw); }
   });
   canvas.addEventListener("pointerup", (event) => {
     if (from && !from.moved && points) { const k = nearest(...spot(event)); if (k >= 0) open(k); }

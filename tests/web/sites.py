@@ -1,0 +1,149 @@
+"""Servers for tests: with a trainer that does its work at once in this process, or in a process of their own."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+from fastapi.testclient import TestClient
+
+from teeter.campaigns.campaign import Campaign, Settings
+from teeter.errors import TeeterError
+from teeter.web.app import make_app
+from teeter.web.jobs import Workbench
+from teeter.web.security import Guard
+from teeter.web.worker import Trainer
+
+BASE = "http://127.0.0.1:8765"
+HARMFUL = "<script>alert('x')</script><img src=x onerror=alert(1)> & <b>bold</b>"
+
+GOOD = ("The bread was warm", "A calm walk by the river", "She sang to the garden", "Apples ripened early")
+POOR = ("Win cash now", "Claim your free prize", "Urgent offer, reply today", "Cheap pills online")
+
+
+def text(number: int) -> str:
+    """An item's text: even numbers are spam."""
+    words = POOR if number % 2 == 0 else GOOD
+    return f"{words[number // 2 % 4]} number {number} {'abcdefgh'[number % 8]}"
+
+
+def begin(path: Path, items: int = 120, **settings: Any) -> Path:
+    """Make a campaign of texts t0, t1, …; the last one holds HTML."""
+    campaign = Campaign.create(path, path.stem, ("spam", "ham"), Settings(**settings))
+    campaign.add([*({"id": f"t{k}", "text": text(k)} for k in range(items)), {"id": "html", "text": HARMFUL}])
+    campaign.store.close()
+    return path
+
+
+def begin_images(path: Path, folder: Path, count: int = 60) -> Path:
+    """Make a campaign of handwritten digits, as images."""
+    from PIL import Image
+    from sklearn.datasets import load_digits
+
+    folder.mkdir()
+    for number, pixels in enumerate(load_digits().images[:count]):
+        Image.fromarray((pixels * 15.9).astype("uint8")).resize((64, 64)).save(folder / f"{number:03}.png")
+    classes = ("even", "odd")
+    campaign = Campaign.create(path, path.stem, classes, Settings(kind="image", folder=str(folder.resolve())))
+    campaign.add({"image": f"{k:03}.png"} for k in range(count))
+    campaign.store.close()
+    return path
+
+
+class AtOnce(Trainer):
+    """A trainer that does everything in this process, before it returns."""
+
+    def __init__(self, batch: int = 20) -> None:
+        super().__init__(batch)
+        self.bench = Workbench(lambda **_: None)
+
+    def do(self, what: str, path: str, **told: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            result = None if what == "ready" else getattr(self.bench, what)(path, **told)
+        except TeeterError as error:
+            future.set_exception(error)
+            return future
+        if what == "look":
+            (self.news(path).finished.add if result["finished"] else self.news(path).finished.discard)(told["annotator"])
+            self.news(path).why |= result["why"]
+        future.set_result(result)
+        return future
+
+
+@contextmanager
+def served(*files: Path, folder: Path | None = None, guard: Guard | None = None) -> Iterator[TestClient]:
+    """A client that has its session, and sends what goes with changes."""
+    app = make_app(files, guard=guard or Guard(b"secret"), folder=folder, warm=False)
+    app.state.site.trainer, app.state.site.maker = AtOnce(), AtOnce()
+    with TestClient(app, base_url=BASE, raise_server_exceptions=True) as client:
+        if guard is None or not guard.needs_token:
+            client.headers["x-csrf-token"] = client.get("/api/v1/session").json()["csrf"]
+        yield client
+
+
+class Server:
+    """``teeter serve`` in a process of its own, which can be killed and started again."""
+
+    def __init__(self, home: Path, *arguments: object, port: int | None = None) -> None:
+        self.home, self.arguments, self.port = home, [str(one) for one in arguments], port
+        self.process: subprocess.Popen[str] | None = None
+        self.address = ""
+
+    def start(self) -> Server:
+        environment = {**os.environ, "TEETER_HOME": str(self.home), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+        command = [sys.executable, "-c", "from teeter.cli import main; main()", "serve", *self.arguments, "--no-open"]
+        if self.port is not None:
+            command += ["--port", str(self.port)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if found := re.search(r"http://[^/]+:(\d+)/", line):
+                self.address, self.port = found[0].rstrip("/"), int(found[1])
+                break
+        assert self.address, "the server did not start"
+        for _ in range(200):
+            try:
+                httpx.get(f"{self.address}/api/v1/session", timeout=5)
+                return self
+            except httpx.TransportError:
+                time.sleep(0.05)
+        raise AssertionError("the server does not answer")
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self._gone()
+
+    def stop(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+        if self.process is not None:
+            self._gone()
+
+    def _gone(self) -> None:
+        assert self.process is not None
+        self.process.wait(10)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+def client_of(address: str) -> httpx.Client:
+    """A program's session with a running server."""
+    client = httpx.Client(base_url=address, timeout=30)
+    client.headers["x-csrf-token"] = client.get("/api/v1/session").json()["csrf"]
+    return client

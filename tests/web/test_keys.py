@@ -1,0 +1,48 @@
+"""One key a class, and collisions refused when a campaign is made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from teeter.errors import InputError
+from teeter.web.keys import keys_by_class
+
+
+def test_digits_first_then_letters_that_are_free() -> None:
+    keys = keys_by_class([f"class {k}" for k in range(12)])
+    assert list(keys.values()) == [*"123456789", "a", "b", "c"]
+
+
+def test_chosen_keys_are_kept_and_the_others_get_what_is_free() -> None:
+    assert keys_by_class(["spam", "ham", "other"], ["s", "1"]) == {"spam": "s", "ham": "1", "other": "2"}
+
+
+def test_more_classes_than_keys_are_clicked() -> None:
+    keys = list(keys_by_class([str(k) for k in range(40)]).values())
+    known = [key for key in keys if key is not None]
+    assert len(set(known)) == len(known) == 33
+    assert not {"u", "f", " "} & set(known)
+    assert keys[-1] is None
+
+
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [(["a", "a"], "stands for spam"), (["u"], "unsure"), (["F"], "flag"), (["ab"], "one letter"), (["1"] * 3, "3 keys")],
+)
+def test_collisions_are_refused(chosen: list[str], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        keys_by_class(["spam", "ham"], chosen)
+
+
+def test_a_campaign_with_a_collision_is_not_made(tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from teeter.cli import app
+
+    (tmp_path / "a.csv").write_text("text\none\ntwo\n")
+    result = CliRunner().invoke(app, ["campaign", "new", str(tmp_path / "a.csv"), "--classes", "a,b", "--keys", "x,x"])
+    assert result.exit_code == 2
+    assert "stands for a" in result.stderr
+    assert not (tmp_path / "a.teeter").exists()

@@ -1,0 +1,279 @@
+"""Whoever has no business here is refused: other sites, other hosts, wrong tokens, long bodies, paths that lead out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from teeter.campaigns.campaign import Campaign
+from teeter.errors import FileError, InputError
+from teeter.web.app import make_app
+from teeter.web.security import COOKIE, Guard, is_loopback
+from teeter.web.tokens import Tokens, make_token, server_secret
+from web.sites import BASE, HARMFUL, begin, begin_images, served
+
+AT = "/api/v1/campaigns/texts"
+TOKEN = "correct-horse-battery-staple"
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[TestClient]:
+    with served(begin(tmp_path / "texts.teeter", 30)) as made:
+        yield made
+
+
+@pytest.fixture
+def strict(tmp_path: Path) -> Iterator[TestClient]:
+    """A server that needs tokens."""
+    tokens = Tokens()
+    tokens.add("ann", TOKEN)
+    tokens.add("bob", TOKEN + "-of-bob")
+    with served(begin(tmp_path / "texts.teeter", 30), guard=Guard(b"secret", tokens, None)) as made:
+        yield made
+
+
+def test_headers_on_everything(client: TestClient) -> None:
+    for path in ("/c/texts", AT, "/static/label.js", "/c/nothing", f"{AT}/item?id=nobody"):
+        headers = client.get(path).headers
+        assert headers["content-security-policy"].startswith("default-src 'self'")
+        assert "unsafe" not in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["x-frame-options"] == "DENY"
+        assert "access-control-allow-origin" not in headers
+
+
+def test_the_cookie_cannot_be_read_or_sent_from_elsewhere(tmp_path: Path) -> None:
+    with TestClient(make_app(guard=Guard(b"s"), folder=tmp_path, warm=False), base_url=BASE) as client:
+        cookie = client.get("/").headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8765", "127.0.0.1.evil.example", "[::2]", ""])
+def test_another_host_name_is_refused(client: TestClient, host: str) -> None:
+    assert client.get("/api/v1/session", headers={"host": host}).status_code == 400
+
+
+@pytest.mark.parametrize("host", ["localhost:8765", "127.0.0.1", "[::1]:8765"])
+def test_our_own_names_are_known(client: TestClient, host: str) -> None:
+    assert client.get("/api/v1/session", headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"origin": "http://127.0.0.1:9999"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+        {"x-csrf-token": "guess"},
+        {"x-csrf-token": "é".encode("latin-1").decode("latin-1")},
+    ],
+)
+def test_a_post_from_another_site_is_refused(client: TestClient, headers: dict[str, str]) -> None:
+    raw = {name: value.encode("latin-1") for name, value in headers.items()}
+    told = client.post(f"{AT}/answers", json={"item": "t1", "label": "spam"}, headers=raw)
+    assert told.status_code == 403
+    assert client.get(AT).json()["labelled"] == 0
+
+
+def test_a_post_without_the_session_s_token_is_refused(client: TestClient) -> None:
+    del client.headers["x-csrf-token"]
+    assert client.post(f"{AT}/answers", json={"item": "t1", "label": "spam"}).status_code == 403
+    assert client.post("/c/texts/item", data={"id": "t1", "label": "spam"}).status_code == 403
+    assert client.post("/api/v1/campaigns", data={"name": "a", "classes": "a,b"}).status_code == 403
+    assert client.get(AT).json()["labelled"] == 0
+
+
+def test_a_form_may_carry_it(client: TestClient) -> None:
+    csrf = client.headers.pop("x-csrf-token")
+    told = client.post("/c/texts/item", data={"id": "t1", "label": "spam", "csrf": csrf})
+    assert told.status_code == 200
+    assert client.get(AT).json()["labelled"] == 1
+
+
+def test_a_forged_cookie_is_nobody_s(client: TestClient) -> None:
+    guard = Guard(b"another secret")
+    session = guard.named(guard.fresh(), "boss")
+    headers = {"cookie": f"{COOKIE}={guard.cookie(session)}", "x-csrf-token": guard.csrf(session)}
+    client.cookies.clear()
+    assert client.post(f"{AT}/answers", json={"item": "t1", "label": "spam"}, headers=headers).status_code == 403
+    for broken in ("", ".", "a.b", "é", "x" * 5000):
+        client.cookies.clear()
+        assert client.get("/api/v1/session", headers={b"cookie": f"{COOKIE}={broken}".encode()}).status_code == 200
+
+
+def test_long_bodies_are_refused(client: TestClient) -> None:
+    body = {"item": "t1", "label": "spam", "comment": "x" * 2_000_000}
+    assert client.post(f"{AT}/answers", json=body).status_code == 413
+
+    def chunks() -> Iterator[bytes]:
+        yield b'{"item": "'
+        for _ in range(300):
+            yield b"x" * 10_000
+
+    headers = {"content-type": "application/json"}
+    assert client.post(f"{AT}/answers", content=chunks(), headers=headers).status_code == 413
+    assert client.post(f"{AT}/answers", content=b"{}", headers={**headers, "content-length": "-5"}).status_code == 400
+
+
+def test_an_oversized_upload_is_refused(tmp_path: Path) -> None:
+    with served(folder=tmp_path, guard=Guard(b"secret", upload_limit=10_000)) as client:
+        client.headers["x-csrf-token"] = client.get("/api/v1/session").json()["csrf"]
+        told = client.post(
+            "/api/v1/campaigns", data={"name": "a", "classes": "a,b"}, files={"file": ("a.csv", "text\n" + "x\n" * 9000)}
+        )
+        assert told.status_code == 413
+        assert list(tmp_path.glob("*.teeter")) == []
+
+
+@pytest.mark.parametrize("name", ["../up", "a/b", "/etc/x", "..", "", "a\0b", "x" * 81, ".hidden"])
+def test_a_campaign_s_name_leads_nowhere_else(tmp_path: Path, name: str) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    with served(folder=inside) as client:
+        told = client.post(
+            "/api/v1/campaigns", data={"name": name, "classes": "a,b"}, files={"file": ("a.csv", "text\none\ntwo\n")}
+        )
+        assert told.status_code == 422
+    assert [path for path in tmp_path.rglob("*") if path != inside] == []
+
+
+@pytest.mark.parametrize("folder", ["..", "../other", "/etc", ".", "link", "nothing", "a\0"])
+def test_images_come_from_inside_the_folder_alone(tmp_path: Path, folder: str) -> None:
+    inside, other = tmp_path / "inside", tmp_path / "other"
+    inside.mkdir()
+    begin_images(tmp_path / "x.teeter", other, 4)
+    (inside / "link").symlink_to(other)
+    with served(folder=inside) as client:
+        told = client.post("/api/v1/campaigns", data={"name": "a", "classes": "a,b", "folder": folder})
+        assert told.status_code == 422
+
+
+def test_images_are_given_out_by_item_and_never_from_outside(tmp_path: Path) -> None:
+    file = begin_images(tmp_path / "digits.teeter", tmp_path / "digits", 6)
+    secret = tmp_path / "secret.png"
+    secret.write_bytes((tmp_path / "digits" / "000.png").read_bytes())
+    with served(file) as client:
+        at = "/api/v1/campaigns/digits/image"
+        for key in ("../secret.png", str(secret), "digits/000.png", "000.png/../../secret.png"):
+            assert client.get(at, params={"id": key}).status_code == 404
+        (tmp_path / "digits" / "001.png").unlink()
+        (tmp_path / "digits" / "001.png").symlink_to(secret)
+        assert client.get(at, params={"id": "001.png"}).status_code == 422, "a link that leads out"
+        (tmp_path / "digits" / "002.png").unlink()
+        assert client.get(at, params={"id": "002.png"}).status_code == 422
+        assert client.get("/static/../app.py").status_code == 404
+        assert client.get("/static/%2e%2e/app.py").status_code == 404
+
+
+def test_html_in_texts_is_text(client: TestClient) -> None:
+    page = client.get("/c/texts/item?id=html").text
+    assert HARMFUL not in page
+    assert "&lt;script&gt;alert" in page
+    assert "<script>alert" not in client.get("/c/texts/items?search=script").text
+    refused = client.get("/c/texts/item", params={"id": "<script>alert(1)</script>"})
+    assert refused.status_code == 404
+    assert "<script>alert" not in refused.text
+
+
+def test_beyond_this_machine_nobody_comes_in_without_a_token(strict: TestClient) -> None:
+    assert strict.get(AT).status_code == 401
+    assert strict.get("/c/texts", follow_redirects=False).headers["location"] == "/login"
+    assert strict.get("/login").status_code == 200
+    for wrong in ("", "guess", TOKEN + " ", TOKEN[:-1]):
+        told = strict.get(AT, headers={"authorization": f"Bearer {wrong}x"})
+        assert told.status_code == 401
+
+
+def test_a_program_comes_in_by_its_token(strict: TestClient) -> None:
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    assert strict.post(f"{AT}/answers", json={"item": "t1", "label": "ham"}, headers=headers).status_code == 200
+    said = strict.get(f"{AT}/item?id=t1", headers=headers).json()["answers"]
+    assert [(one["annotator"], one["label"]) for one in said] == [("ann", "ham")]
+    assert strict.post("/api/v1/session", json={"annotator": "boss"}, headers=headers).status_code == 422
+
+
+def csrf_of(page: str) -> str:
+    return page.split('name="csrf" value="')[1].split('"')[0]
+
+
+def test_people_log_in_and_out(strict: TestClient) -> None:
+    page = strict.get("/login").text
+    told = strict.post("/login", data={"csrf": csrf_of(page), "token": TOKEN})
+    assert told.status_code == 200
+    session = strict.get("/api/v1/session").json()
+    assert session["annotator"] == "ann"
+    strict.post(f"{AT}/answers", json={"item": "t1", "label": "ham"}, headers={"x-csrf-token": session["csrf"]})
+    strict.post("/logout", data={"csrf": session["csrf"]})
+    assert strict.get(AT).status_code == 401
+
+
+def test_a_login_from_another_site_is_refused(strict: TestClient) -> None:
+    assert strict.post("/login", data={"token": TOKEN}).status_code == 403
+
+
+def test_wrong_tokens_are_slowed_down(strict: TestClient) -> None:
+    csrf = csrf_of(strict.get("/login").text)
+    states = [strict.post("/login", data={"csrf": csrf, "token": f"wrong {k}"}).status_code for k in range(12)]
+    assert states[:10] == [401] * 10
+    assert states[10:] == [429] * 2
+    assert strict.post("/login", data={"csrf": csrf, "token": TOKEN}).status_code == 429
+
+
+def test_a_token_that_is_gone_ends_its_sessions(tmp_path: Path) -> None:
+    tokens = Tokens()
+    tokens.add("ann", TOKEN)
+    guard = Guard(b"secret", tokens)
+    cookie = guard.cookie(guard.named(guard.fresh(), "ann"))
+    assert guard.session_of(cookie) is not None
+    other = Tokens()
+    other.add("bob", TOKEN)
+    assert Guard(b"secret", other).session_of(cookie) is None
+
+
+def test_tokens_are_kept_as_hashes(tmp_path: Path) -> None:
+    path = tmp_path / "kept" / "tokens.json"
+    token = make_token(path, "ann")
+    assert token not in path.read_text()
+    assert path.stat().st_mode & 0o077 == 0
+    assert Tokens.read(path).name_of(token) == "ann"
+    renewed = make_token(path, "ann")
+    assert Tokens.read(path).name_of(token) is None
+    assert Tokens.read(path).name_of(renewed) == "ann"
+    path.write_text("[1]")
+    with pytest.raises(FileError, match="not a file of tokens"):
+        Tokens.read(path)
+
+
+def test_a_token_that_can_be_guessed_is_refused() -> None:
+    with pytest.raises(InputError, match="characters"):
+        Tokens().add("ann", "1234")
+
+
+def test_the_secret_outlives_a_restart(tmp_path: Path) -> None:
+    assert server_secret(tmp_path / "key") == server_secret(tmp_path / "key")
+    assert (tmp_path / "key").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(("host", "alone"), [("127.0.0.1", True), ("localhost", True), ("::1", True), ("0.0.0.0", False)])
+def test_loopback(host: str, alone: bool) -> None:
+    assert is_loopback(host) is alone
+
+
+def test_a_name_can_be_chosen_on_this_machine(client: TestClient) -> None:
+    told = client.post("/api/v1/session", json={"annotator": "Zoë"}).json()
+    client.headers["x-csrf-token"] = told["csrf"]
+    client.post(f"{AT}/answers", json={"item": "t3", "label": "ham"})
+    assert client.get(f"{AT}/item?id=t3").json()["answers"][0]["annotator"] == "Zoë"
+
+
+def test_nothing_of_the_campaign_is_changed_by_reading(client: TestClient, tmp_path: Path) -> None:
+    before = Campaign.open(tmp_path / "texts.teeter").history()
+    for page in ("/c/texts/items", "/c/texts/progress", f"{AT}/items", f"{AT}/progress"):
+        client.get(page)
+    assert Campaign.open(tmp_path / "texts.teeter").history() == before
