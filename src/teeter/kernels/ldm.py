@@ -32,6 +32,7 @@ __all__ = [
     "ldm_by_rays",
     "paper_sigmas",
     "ray_directions",
+    "search_by_gaussian",
 ]
 
 BLOCK = 16
@@ -237,41 +238,85 @@ def ldm_by_gaussian(
     seed: int,
     reference: Tensor | None = None,
 ) -> Tensor:
-    """Return the LDM by the paper's Algorithm 1, one hypothesis at a time, all rows sharing draws and counter.
+    """Return the LDM by the paper's Algorithm 1, one hypothesis after the other, all rows sharing draws and counter.
 
     features (N, D), weight (C, D), bias (C,) or None, reference (M, D) or None for the candidates -> (N,) in [0, 1].
     """
-    predicted = _predictions(features, weight, bias)
-    others = None if reference is None else _predictions(reference, weight, bias)
+    return search_by_gaussian(features, weight, bias, sigmas=sigmas, patience=patience, seed=seed, reference=reference)[
+        0
+    ]
+
+
+def search_by_gaussian(
+    features: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    *,
+    sigmas: Sequence[float],
+    patience: int,
+    seed: int,
+    reference: Tensor | None = None,
+) -> tuple[Tensor, int]:
+    """Return what ``ldm_by_gaussian`` does, and how many hypotheses it took.
+
+    Hypotheses are looked at in batches; those drawn past the end of a strength's turn do not count.
+    """
+    predicted = _predictions(features, weight[None], _one(bias))
+    others = None if reference is None else _predictions(reference, weight[None], _one(bias))
     size = len(features) if reference is None else len(reference)
     least = torch.full((len(features),), size, dtype=torch.int32, device=features.device)
+    taken = 0
     for k, sigma in enumerate(sigmas):
         generator = stream(seed, "gaussian", k, device=features.device)
         idle = 0
         while idle < patience:
-            moved, shifted = _drawn(weight, bias, sigma, generator)
+            moved, shifted = _drawn(weight, bias, sigma, generator, min(max(BLOCK, patience), 16 * BLOCK))
             flipped = _predictions(features, moved, shifted) != predicted
             if reference is None or others is None:
-                disagreement = flipped.sum(dtype=torch.int32)
+                disagreement = flipped.sum(dim=1, dtype=torch.int32)
             else:
-                disagreement = (_predictions(reference, moved, shifted) != others).sum(dtype=torch.int32)
-            lowered = flipped & (disagreement < least)
-            least = torch.where(lowered, disagreement, least)
-            idle = 0 if bool(lowered.any()) else idle + 1
-    return least.to(features.dtype) / size
+                disagreement = (_predictions(reference, moved, shifted) != others).sum(dim=1, dtype=torch.int32)
+            values = disagreement[:, None].where(flipped, size)
+            before = torch.cat([least[None], values]).cummin(dim=0).values[:-1]
+            used, idle = _until_idle((values < before).any(dim=1).tolist(), idle, patience)
+            least = torch.minimum(least, values[:used].amin(dim=0))
+            taken += used
+    return least.to(features.dtype) / size, taken
+
+
+def _until_idle(lowered: Sequence[bool], idle: int, patience: int) -> tuple[int, int]:
+    """Return how many draws count, and how many of them in a row lowered nothing in the end."""
+    for used, hit in enumerate(lowered, start=1):
+        idle = 0 if hit else idle + 1
+        if idle >= patience:
+            return used, idle
+    return len(lowered), idle
+
+
+def _one(bias: Tensor | None) -> Tensor | None:
+    return None if bias is None else bias[None]
 
 
 def _drawn(
-    weight: Tensor, bias: Tensor | None, sigma: float, generator: torch.Generator
+    weight: Tensor, bias: Tensor | None, sigma: float, generator: torch.Generator, count: int
 ) -> tuple[Tensor, Tensor | None]:
-    moved = weight + sigma * normal(tuple(weight.shape), generator, weight.device)
-    return moved, None if bias is None else bias + sigma * normal(tuple(bias.shape), generator, bias.device)
+    """Return hypotheses one after the other as the stream has them: weights (B, C, D), biases (B, C)."""
+    moves, shifts = [], []
+    for _ in range(count):
+        moves.append(normal(tuple(weight.shape), generator, weight.device))
+        if bias is not None:
+            shifts.append(normal(tuple(bias.shape), generator, bias.device))
+    moved = weight + sigma * torch.stack(moves)
+    return moved, None if bias is None else bias + sigma * torch.stack(shifts)
 
 
-def _predictions(features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def _predictions(features: Tensor, weights: Tensor, biases: Tensor | None) -> Tensor:
+    """features (N, D), weights (B, C, D), biases (B, C) -> (B, N)."""
     pieces = []
     with exact_products():
-        for where in tiles(len(features), len(weight) * features.element_size() * 2, features.device):
-            logits = features[where] @ weight.T
-            pieces.append((logits if bias is None else logits.add_(bias)).argmax(dim=1))
-    return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+        for where in tiles(len(features), weights[..., 0].numel() * features.element_size() * 2, features.device):
+            logits = (weights.flatten(0, 1) @ features[where].T).view(*weights.shape[:2], -1)
+            if biases is not None:
+                logits += biases[:, :, None]
+            pieces.append(logits.max(dim=1).indices)  # several times faster than argmax across a stride
+    return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)
