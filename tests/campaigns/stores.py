@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import atexit
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from sqlalchemy import insert
 
+from campaigns.postgres import Server, running_server
 from teeter.campaigns import tables
 from teeter.campaigns.items import items_of
 from teeter.campaigns.ledger import Ledger
 from teeter.campaigns.store import Store, now
 
-STORES: dict[str, Callable[[Path], Store]] = {
-    "sqlite": lambda folder: Store(folder / "campaign.teeter", create=True),
-}
+STORES = ("sqlite", "postgresql")
+
+
+@contextmanager
+def new_store(kind: str, folder: Path) -> Iterator[Store]:
+    """Yield an empty store of a kind; skip where there is no server for it."""
+    where = str(folder / "campaign.teeter") if kind == "sqlite" else shared_server().new_database()
+    store = Store(where, create=True)
+    yield store
+    store.close()
+
+
+@cache
+def shared_server() -> Server:
+    """Return one server for all tests of a process, ended when it ends."""
+    held = running_server()
+    server = held.__enter__()
+    atexit.register(held.__exit__, None, None, None)
+    return server
 
 
 def begun(store: Store, name: str = "reviews", texts: int = 6) -> Ledger:

@@ -17,6 +17,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner, Result
 
+from campaigns.stores import shared_server
 from teeter.cli import app
 
 WORDS = {"fruit": ["apple", "pear", "plum", "cherry", "fig"], "tool": ["saw", "hammer", "nail", "drill", "file"]}
@@ -334,3 +335,19 @@ def test_an_image_that_is_not_one_leaves_nothing(tmp_path: Path) -> None:
 def test_too_many_classes_for_the_keyboard_are_told(things: Path) -> None:
     done("new", things, "--classes", ",".join(f"class {k}" for k in range(40)))
     assert "There are 40 classes and" in refused("label", things.with_suffix(".teeter"))
+
+
+def test_moving_to_a_server_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = shared_server().new_database()
+    monkeypatch.chdir(tmp_path)
+    Path("notes.csv").write_text("text\n" + "".join(f"note {k}\n" for k in range(30)), encoding="utf-8")
+    done("new", "notes.csv", "--classes", "good,poor")
+    told = done("move", "notes.teeter", url)
+    assert "notes with 30 items, 0 answers" in told
+    assert "notes.teeter is as it was: go on in one of them, not in both" in told
+    assert len(done("ask", url, "-n", "3").splitlines()) >= 3
+    assert "30" in done("status", f"{url}#notes")
+    done("move", f"{url}#notes", "back.teeter")
+    assert "30" in done("status", "back.teeter")
+    assert "exists already" in refused("move", f"{url}#notes", "back.teeter")
+    assert "Did you mean 'notes'?" in refused("status", f"{url}#note")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from campaigns.stores import STORES, begun
+from campaigns.stores import STORES, begun, new_store
 from teeter.campaigns.items import items_of
 from teeter.campaigns.ledger import Answer, Ledger, Pick, live_answers
 from teeter.campaigns.store import Store
@@ -19,9 +19,8 @@ from teeter.errors import InputError, UnknownNameError
 
 @pytest.fixture(params=STORES)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    made = STORES[request.param](tmp_path)
-    yield made
-    made.close()
+    with new_store(request.param, tmp_path) as made:
+        yield made
 
 
 @pytest.fixture
@@ -186,7 +185,14 @@ STEPS = st.lists(
 def test_history_tells_every_state(
     kind: str, steps: list[tuple[str, str, str, str]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    store = STORES[kind](tmp_path_factory.mktemp("store"))
+    with new_store(kind, tmp_path_factory.mktemp("store")) as store:
+        now, told, expected = _played(store, steps)
+    assert now == expected
+    assert told == expected
+
+
+def _played(store: Store, steps: list[tuple[str, str, str, str]]) -> list[dict[tuple[str, str], Answer]]:
+    """Return what holds after the steps: by the tables, by the history, and by what was said."""
     ledger = begun(store, texts=3)
     said: dict[tuple[str, str], list[Answer]] = {}
     order: dict[str, list[tuple[str, str]]] = {"ann": [], "bob": []}
@@ -206,6 +212,4 @@ def test_history_tells_every_state(
     with store.reading() as connection:
         now = {(one.item, one.annotator): one for one in ledger.answers(connection)}
         told = live_answers(ledger.history(connection))
-    store.close()
-    assert now == expected
-    assert told == expected
+    return [now, told, expected]

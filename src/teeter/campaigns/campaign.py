@@ -69,22 +69,22 @@ class Campaign:
 
     @classmethod
     def open(cls, where: str | Path, name: str | None = None) -> Campaign:
-        """Open a campaign; its name can be left out where there is only one."""
+        """Open a campaign; its name can be left out where there is only one, or follow a server's address after #."""
+        if name is None and isinstance(where, str) and "://" in where:
+            where, _, after = where.partition("#")
+            name = after or None
         store = Store(where)
-        with store.reading() as connection:
-            by_name = {row.name: row for row in connection.execute(select(tables.campaigns))}
-        if not by_name:
-            raise StoreError(f"There is no campaign in {where}: make one with teeter campaign new.")
-        if name is None and len(by_name) > 1:
-            raise InputError(f"{where} has several campaigns: say which of {', '.join(sorted(by_name))}.")
-        chosen = next(iter(by_name)) if name is None else name
-        if chosen not in by_name:
-            raise UnknownNameError(f"No campaign is called {chosen!r}. {did_you_mean(chosen, list(by_name))}")
-        row = by_name[chosen]
-        told = json.loads(row.settings)
-        strange = sorted(set(told) - {one.name for one in fields(Settings)})
-        if strange:
-            raise StoreError(f"{where} has a setting of a newer teeter ({strange[0]}): update teeter to open it.")
+        try:
+            row = _named(store, name)
+            told = json.loads(row.settings)
+            strange = sorted(set(told) - {one.name for one in fields(Settings)})
+            if strange:
+                raise StoreError(
+                    f"{store.said} has a setting of a newer teeter ({strange[0]}): update teeter to open it."
+                )
+        except BaseException:
+            store.close()
+            raise
         return cls(store, row.id, row.name, Settings(**told))
 
     @staticmethod
@@ -384,6 +384,20 @@ class Campaign:
             weights=None if model is None else model.weights,
             batches=batches,
         )
+
+
+def _named(store: Store, name: str | None) -> Any:
+    """Return the row of the campaign called so, or of the only one."""
+    with store.reading() as connection:
+        by_name = {row.name: row for row in connection.execute(select(tables.campaigns))}
+    if not by_name:
+        raise StoreError(f"There is no campaign in {store.said}: make one with teeter campaign new.")
+    if name is None and len(by_name) > 1:
+        raise InputError(f"{store.said} has several campaigns: say which of {', '.join(sorted(by_name))}.")
+    chosen = next(iter(by_name)) if name is None else name
+    if chosen not in by_name:
+        raise UnknownNameError(f"No campaign is called {chosen!r}. {did_you_mean(chosen, list(by_name))}")
+    return by_name[chosen]
 
 
 def _require_name(annotator: str) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy import Column, Connection, MetaData, Table, Text, inspect, selec
 from teeter.campaigns import tables_0001
 from teeter.errors import StoreError
 
-__all__ = ["MIGRATIONS", "bring_up", "is_up_to_date", "require_known"]
+__all__ = ["MIGRATIONS", "bring_up", "has_begun", "is_up_to_date", "require_known"]
 
 _done = Table("migrations", MetaData(), Column("name", Text, primary_key=True), Column("made", Text, nullable=False))
 
@@ -18,7 +18,15 @@ def _0001_tables(connection: Connection) -> None:
     tables_0001.metadata.create_all(connection)
 
 
-MIGRATIONS: tuple[tuple[str, Callable[[Connection], None]], ...] = (("0001_tables", _0001_tables),)
+def _0002_wide_seeds(connection: Connection) -> None:
+    if connection.dialect.name == "postgresql":  # SQLite's whole numbers have 64 bits anyway
+        connection.execute(text("alter table batches alter column seed type bigint"))
+
+
+MIGRATIONS: tuple[tuple[str, Callable[[Connection], None]], ...] = (
+    ("0001_tables", _0001_tables),
+    ("0002_wide_seeds", _0002_wide_seeds),
+)
 
 
 def bring_up(connection: Connection, now: str) -> list[str]:
@@ -40,9 +48,14 @@ def require_known(made: Iterable[str]) -> None:
         raise StoreError(f"This campaign was written by a newer teeter ({unknown[-1]}): update teeter to open it.")
 
 
+def has_begun(connection: Connection) -> bool:
+    """Tell whether a database is, or was to become, a campaign's."""
+    return bool(inspect(connection).has_table("migrations"))
+
+
 def is_up_to_date(connection: Connection) -> bool:
     """Tell without writing whether there is nothing to bring up."""
-    if not inspect(connection).has_table("migrations"):
+    if not has_begun(connection):
         return False
     made = set(connection.scalars(text("select name from migrations")))
     return made == {name for name, _ in MIGRATIONS}

@@ -10,18 +10,21 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event, inspect
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
-from teeter.campaigns import copies
-from teeter.campaigns.migrations import bring_up, is_up_to_date
+from teeter.campaigns import copies, tables
+from teeter.campaigns.migrations import bring_up, has_begun, is_up_to_date
 from teeter.errors import FileError, MissingExtraError, StoreError
 
 __all__ = ["Store", "now"]
 
 _WAIT = 30
 """Seconds to wait for another process that is writing."""
+
+_LOCK = 0x7EE7E4
+"""The advisory lock of PostgreSQL that whoever writes holds."""
 
 
 def now() -> str:
@@ -39,9 +42,18 @@ class Store:
         if self.path is not None:
             _require_place(self.path, create)
         self.engine = _engine(self.url)
+        self.upgraded: list[str] = []
+        try:
+            self._bring_up(create)
+        except BaseException:
+            self.close()
+            raise
+
+    def _bring_up(self, create: bool) -> None:
         with self.reading() as connection:
             ready = is_up_to_date(connection)
-        self.upgraded: list[str] = []
+            if self.path is None and not has_begun(connection):
+                self._require_empty(connection, create)
         if not ready:
             with self.writing() as connection:
                 self.upgraded = bring_up(connection, now())
@@ -59,6 +71,18 @@ class Store:
         with self._saying(), engine.connect() as connection, connection.begin():
             yield connection
 
+    def _require_empty(self, connection: Connection, create: bool) -> None:
+        """Refuse a database on a server that is not a campaign's, and is not to become one."""
+        if not create:
+            raise StoreError(f"There is no campaign in {self.said}: make one with teeter campaign new.")
+        if set(inspect(connection).get_table_names()) & set(tables.metadata.tables):
+            raise StoreError(f"{self.said} has tables of another program with our names: use a database of its own.")
+
+    @property
+    def said(self) -> str:
+        """Where it is, as people may read it: without a password."""
+        return str(self.path) if self.path is not None else self.url.render_as_string(hide_password=True)
+
     def back_up(self, path: Path) -> None:
         """Write a copy of an SQLite database as it is now, while others may go on writing."""
         if self.path is None:
@@ -75,15 +99,17 @@ class Store:
         try:
             yield
         except DBAPIError as error:
-            raise StoreError(_sentence(str(error.orig), self.path or self.url.render_as_string())) from error
+            raise StoreError(_sentence(str(error.orig), self.said)) from error
 
 
 def _url(where: str | Path) -> URL:
     if isinstance(where, str) and "://" in where:
         try:
-            return make_url(where)
+            url = make_url(where)
         except ArgumentError:
-            raise StoreError(f"{where!r} is not an address of a database: give a file, or postgresql://….") from None
+            raise StoreError("This is not an address of a database: give a file, or postgresql://….") from None
+        plain = url.drivername in ("postgres", "postgresql")
+        return url.set(drivername="postgresql+psycopg") if plain else url
     return URL.create("sqlite", database=str(Path(where).absolute()))
 
 
@@ -116,15 +142,23 @@ def _require_own(path: Path) -> None:
 
 
 def _engine(url: URL) -> Engine:
+    if url.get_backend_name() not in ("sqlite", "postgresql"):
+        raise StoreError(f"teeter keeps campaigns in SQLite and PostgreSQL, not in {url.get_backend_name()}.")
+    on_server: dict[str, Any] = {"pool_pre_ping": True, "pool_size": 16, "max_overflow": 16, "pool_recycle": 1800}
     try:
-        engine = create_engine(url, connect_args={"timeout": _WAIT} if _is_sqlite(url) else {})
+        if _is_sqlite(url):
+            engine = create_engine(url, connect_args={"timeout": _WAIT})
+        else:
+            engine = create_engine(url, connect_args={"connect_timeout": _WAIT // 3}, **on_server)
     except NoSuchModuleError:
-        raise StoreError(f"teeter knows no database called {url.get_backend_name()!r}.") from None
+        raise StoreError(f"No driver is called {url.drivername!r}: give a file, or postgresql://….") from None
     except ImportError as error:
         raise MissingExtraError(f"This database needs {error.name}: pip install 'teeter[postgres]'.") from None
     if _is_sqlite(url):
         event.listen(engine, "connect", _set_up_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
+    else:
+        event.listen(engine, "begin", _begin_postgres)
     return engine
 
 
@@ -139,14 +173,45 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
+def _begin_postgres(connection: Connection) -> None:
+    """Let one process write at a time, and readers see one state throughout; a commit waits for the disk."""
+    if connection.get_execution_options().get("teeter_writes", False):
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_WAIT}s'")
+        connection.exec_driver_sql("SET LOCAL synchronous_commit = on")
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
+    else:
+        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+
 def _sentence(said: str, where: object) -> str:
     lower = said.lower()
     if "disk is full" in lower or "disk i/o error" in lower:
         return f"The disk of {where} is full, or cannot be written. Nothing was lost; make room and try again."
     if "not a database" in lower or "malformed" in lower:
         return f"{where} is damaged, or not a campaign. Use a backup of it."
-    if "locked" in lower:
+    if "locked" in lower or "lock timeout" in lower:
         return f"{where} has been busy for {_WAIT} s: another process is writing. Try again."
     if "readonly" in lower or "unable to open" in lower:
         return f"{where} cannot be written: check its permissions."
-    return f"The database {where} answers: {said}."
+    if any(sign in lower for sign in _AWAY):
+        return f"The database {where} does not answer. What was acknowledged is safe; try again when it is back."
+    if "could not extend file" in lower or "no space left" in lower:
+        return f"The disk of {where} is full. Nothing was lost; make room and try again."
+    return f"The database {where} answers: {said.strip().rstrip('.')}."
+
+
+_AWAY = (
+    "connection refused",
+    "connection failed",
+    "server closed the connection",
+    "terminating connection",
+    "shutting down",
+    "starting up",
+    "in recovery mode",
+    "could not connect",
+    "could not translate host name",
+    "failed to resolve",
+    "connection is lost",
+    "connection timeout expired",
+)
+"""Words of a server that is not there, at least for now."""

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Boolean, Column, ForeignKey, Index, Integer, LargeBinary, MetaData, Table, Text, UniqueConstraint
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
 
 __all__ = ["answers", "batches", "campaigns", "classes", "features", "history", "items", "metadata", "models", "picks"]
 
@@ -74,7 +86,7 @@ batches = Table(
     Column("annotator", Text, nullable=False),
     Column("asked", Text, nullable=False),
     Column("strategy", Text, nullable=False),
-    Column("seed", Integer, nullable=False),
+    Column("seed", BigInteger().with_variant(Integer, "sqlite"), nullable=False),
     Column("model_version", Integer, nullable=False),  # 0 before there is a model
 )
 

@@ -24,7 +24,9 @@ campaign = typer.Typer(
     cls=Commands, no_args_is_help=True, help="Label a pool of things, a few at a time.", rich_markup_mode=None
 )
 
-File = Annotated[Path, typer.Argument(metavar="CAMPAIGN", help="The campaign's file.")]
+File = Annotated[
+    str, typer.Argument(metavar="CAMPAIGN", help="The campaign's file, or postgresql://…#NAME on a server.")
+]
 Who = Annotated[str, typer.Option("--as", metavar="NAME", help="Who answers.")]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 TextColumn = Annotated[str | None, typer.Option("--text", metavar="COLUMN", help="The column of texts.")]
@@ -299,8 +301,29 @@ def label(
     typer.echo(f"Everything is in {file}; the same command goes on.")
 
 
+@campaign.command()
+def move(
+    file: File,
+    to: Annotated[str, typer.Argument(metavar="TO", help="A new file, or the address of a PostgreSQL database.")],
+) -> None:
+    """Copy a campaign, whole, to a server or back to a file; then go on with the copy."""
+    from teeter.campaigns.moving import move_campaign
+    from teeter.campaigns.store import Store
+
+    if "://" not in to and Path(to).exists():
+        raise InputError(f"{to} exists already: name a new file.")
+    with _opened(file) as opened, spinner("Moving"):
+        target = Store(to, create=True)
+        try:
+            counts = move_campaign(opened.store, target, opened.name)
+        finally:
+            target.close()
+    typer.echo(f"{target.said}: {opened.name} with {_counted(counts['items'], 'item')}, {counts['answers']} answers.")
+    typer.echo(f"{opened.store.said} is as it was: go on in one of them, not in both.")
+
+
 @contextmanager
-def _opened(file: Path) -> Iterator[Campaign]:
+def _opened(file: str) -> Iterator[Campaign]:
     """Yield a campaign, and let go of its file, so that nothing is left beside it."""
     from teeter.campaigns.campaign import Campaign
 
@@ -311,12 +334,12 @@ def _opened(file: Path) -> Iterator[Campaign]:
         opened.store.close()
 
 
-def _require_free(path: Path | None, file: Path, overwrite: bool) -> None:
+def _require_free(path: Path | None, file: str, overwrite: bool) -> None:
     """Refuse a path that is taken: what people export over is often what the campaign was made from."""
     if path is None:
         return
     if not path.is_dir():
-        require_writable(path, file)
+        require_writable(path, Path(file))
     if not overwrite and path.exists() and not (path.is_dir() and not any(path.iterdir())):
         raise InputError(f"{path} exists already: name another, or replace it with --overwrite.")
 

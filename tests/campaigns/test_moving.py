@@ -1,0 +1,94 @@
+"""Campaigns moved from a file to a server and back: the same in all that people know, and they go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from campaigns.stores import STORES, begun, shared_server
+from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.moving import move_campaign
+from teeter.campaigns.store import Store
+from teeter.errors import InputError, UnknownNameError
+
+Place = Callable[[str], str]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """Return a place for a store of a kind."""
+    numbers = iter(range(100))
+    return lambda kind: (
+        str(tmp_path / f"{next(numbers)}.teeter") if kind == "sqlite" else shared_server().new_database()
+    )
+
+
+def lived(where: str) -> Campaign:
+    """A campaign with everything in it: labels changed and taken back, batches, models, an audit sample."""
+    rows = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
+    settings = Settings(kind="features", audit=5, seed=7)
+    campaign = Campaign.create(where, "points", ["left", "right"], settings)
+    campaign.add({"id": f"p{k}", "features": row} for k, row in enumerate(rows))
+    for question in campaign.ask(12, "ann"):
+        campaign.tell(question.item, "right" if rows[int(question.item[1:]), 0] > 0 else "left", "ann")
+    campaign.train()
+    waiting = campaign.ask(4, "bob")
+    campaign.skip(waiting[0].item, "bob", comment="later")
+    campaign.tell(waiting[1].item, "left", "bob")
+    campaign.tell(waiting[1].item, "right", "bob")
+    campaign.undo("bob")
+    return campaign
+
+
+def known(campaign: Campaign) -> dict[str, object]:
+    """What people know of a campaign, without the numbers of rows."""
+    with campaign.store.reading() as connection:
+        ledger = campaign.ledger
+        _, vectors = ledger.vectors(connection)
+        model = ledger.model(connection)
+        return {
+            "settings": campaign.settings,
+            "classes": campaign.classes,
+            "items": [(row.key, row.content, row.audit, row.added) for row in ledger.items(connection)],
+            "features": vectors.tobytes(),
+            "answers": ledger.answers(connection),
+            "open": ledger.open_picks(connection),
+            "model": None if model is None else (model.version, model.weights, model.facts),
+            "history": [{k: v for k, v in line.items() if k != "number"} for line in ledger.history(connection)],
+            "status": campaign.status(),
+        }
+
+
+@pytest.mark.parametrize("there", STORES)
+@pytest.mark.parametrize("here", STORES)
+def test_it_is_the_same_there_and_goes_on(here: str, there: str, place: Place) -> None:
+    campaign, target = lived(place(here)), place(there)
+    before = known(campaign)
+    store = Store(target, create=True)
+    begun(store)  # another campaign is there already, so that rows get other numbers
+    counts = move_campaign(campaign.store, store, "points")
+    assert counts["items"] == 60
+    moved = Campaign.open(target, "points")
+    assert known(moved) == before == known(campaign)
+    assert [one.item for one in moved.ask(6, "eve")] == [one.item for one in campaign.ask(6, "eve")]
+    moved.tell(moved.ask(1, "eve")[0].item, "left", "eve")
+    moved.train()
+    assert moved.status().version == 2
+    other = Campaign.open(target, "reviews")
+    assert other.status().items == 6
+    for one in (campaign.store, store, moved.store, other.store):
+        one.close()
+
+
+def test_what_cannot_be_moved_is_told_and_nothing_is_written(place: Place) -> None:
+    campaign, store = lived(place("sqlite")), Store(place("sqlite"), create=True)
+    with pytest.raises(UnknownNameError, match=r"No campaign is called 'point'. Did you mean 'points'\?"):
+        move_campaign(campaign.store, store, "point")
+    move_campaign(campaign.store, store, "points")
+    with pytest.raises(InputError, match="There is a campaign called 'points' where this one is to go"):
+        move_campaign(campaign.store, store, "points")
+    campaign.store.close()
+    store.close()
