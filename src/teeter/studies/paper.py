@@ -18,14 +18,21 @@ from teeter.arrays import choose_device, describe_device
 from teeter.errors import FileError, TeeterError, UnknownNameError
 from teeter.registry import did_you_mean
 from teeter.saving import write_whole
+from teeter.studies.ablations import FIGURE_12, FIGURE_13, FIGURE_14, FIGURE_16
+from teeter.studies.across import FIGURE_4, FIGURE_17, TABLE_1, TABLE_5
 from teeter.studies.batches import FIGURE_2C
+from teeter.studies.choices import FIGURE_15
+from teeter.studies.claims import BADGE_ONE, BEST_SHARE, CLUSTER_MARGIN, LDM_ALONE, OPEN_QUESTION
 from teeter.studies.convergence import COROLLARY_1, THEOREM_1
 from teeter.studies.definition import FIGURE_1
 from teeter.studies.diversity import FIGURE_3
 from teeter.studies.groups import FIGURE_10
 from teeter.studies.items import Item, Measured, Scale, plain
 from teeter.studies.picking import FIGURE_2AB
+from teeter.studies.runtimes import ENSEMBLE_TIME, LDM_TIME, TABLE_2
+from teeter.studies.stopping import FIGURE_11, FIGURE_11_RAYS
 from teeter.studies.theory import PROPOSITION_1, PROPOSITION_2, PROPOSITION_3
+from teeter.studies.uncertainty import FIGURE_5, FIGURE_7
 from teeter.version import __version__, commit
 
 __all__ = ["ITEMS", "Found", "compute_items", "item_named", "read_found"]
@@ -43,6 +50,27 @@ ITEMS: tuple[Item, ...] = (
     FIGURE_2C,
     FIGURE_3,
     FIGURE_10,
+    FIGURE_4,
+    FIGURE_17,
+    TABLE_1,
+    TABLE_2,
+    TABLE_5,
+    FIGURE_5,
+    FIGURE_7,
+    FIGURE_11,
+    FIGURE_11_RAYS,
+    FIGURE_15,
+    FIGURE_12,
+    FIGURE_16,
+    FIGURE_13,
+    FIGURE_14,
+    BEST_SHARE,
+    LDM_TIME,
+    ENSEMBLE_TIME,
+    BADGE_ONE,
+    CLUSTER_MARGIN,
+    LDM_ALONE,
+    OPEN_QUESTION,
 )
 """All items, in the order of the paper. A new one is added here and nowhere else."""
 

@@ -1,0 +1,296 @@
+"""Strategies across datasets: the performance profile, the penalty matrix, and the tables of the main comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from teeter.analysis.across import Penalties, Profile, penalty_matrix, performance_profile
+from teeter.analysis.across_tables import across_table, penalties_table
+from teeter.analysis.compared import Compared, compare
+from teeter.analysis.report_tables import accuracy_table, beside_paper_table, with_spread
+from teeter.analysis.tables import MISSING, Table, number
+from teeter.errors import InputError
+from teeter.experiments.results import FACTS, read_run
+from teeter.experiments.settings import PAPER_STRATEGIES, Setting, setting_named, setting_names
+from teeter.studies.items import Drawing, Item, Measured, Scale, chance, judged
+from teeter.studies.trials import Accuracies, accuracies, digits, judge_unbeaten, run_trials
+
+__all__ = ["FIGURE_4", "FIGURE_17", "TABLE_1", "TABLE_5", "benchmark_runs"]
+
+FIRST, DELTAS = "ldm-s", np.round(np.arange(0, 10.01, 0.1), 1)
+
+
+def quick_settings() -> list[Setting]:
+    """Return two small settings on digits, one with classes of unlike sizes."""
+    values = {"repetitions": 5, "final": 100, "strategies": PAPER_STRATEGIES, "options": {"bait": {"form": "binary"}}}
+    return [digits("across", **values), digits("across-imbalanced", imbalance=10.0, **values)]
+
+
+def benchmark_runs(scale: Scale) -> tuple[list[Compared], tuple[str, ...]]:
+    """Return the finished runs of the paper's settings, and a note on those that are missing."""
+    if scale.quick:
+        runs = run_trials(scale, quick_settings())
+        said = "Quick: digits of scikit-learn and few rounds in the place of the paper's datasets."
+        return runs, (said, "BAIT is in a cheaper form, by a binary likelihood.")
+    wanted = [name for name in setting_names() if setting_named(name).paper == name]
+    found, missing = [], []
+    for name in wanted:
+        run = read_run(scale.runs / name) if (scale.runs / name / FACTS).exists() else None
+        if run is not None and run.finished and FIRST in run.strategies:
+            found.append(compare(run))
+        else:
+            missing.append(name if run is None else f"{name} (begun)")
+    if not found:
+        raise InputError(f"There is no finished run of the paper's settings in {scale.runs}: make one, or name --runs.")
+    note = f"From the finished runs of {', '.join(one.name for one in found)}."
+    return found, (note, f"Missing: {', '.join(missing)}.") if missing else (note,)
+
+
+def shared(runs: Sequence[Compared], *, without: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
+    """Return the accuracies of the strategies that all runs have."""
+    names = [name for name in runs[0].accuracy if all(name in one.accuracy for one in runs) and name not in without]
+    return {one.name: {name: one.accuracy[name] for name in names} for one in runs}
+
+
+# Figures 4 and 17
+
+
+def measure_across(scale: Scale) -> Measured:
+    """Compute the profile and the penalties without BAIT, over all runs."""
+    runs, notes = benchmark_runs(scale)
+    return _with_notes(judge_across(shared(runs, without=["bait"])), notes)
+
+
+def measure_with_bait(scale: Scale) -> Measured:
+    """Compute the same with BAIT, over the runs that have it."""
+    runs, notes = benchmark_runs(scale)
+    having = [one for one in runs if "bait" in one.accuracy]
+    if not having:
+        raise InputError("No finished run has BAIT.")
+    return _with_notes(judge_across(shared(having)), notes)
+
+
+def _with_notes(found: Measured, notes: tuple[str, ...]) -> Measured:
+    return replace(found, notes=(*found.notes, *notes))
+
+
+def judge_across(datasets: Accuracies) -> Measured:
+    """Check that LDM-S is within any delta of the best most often, and is beaten the least."""
+    every = list(datasets.values())
+    profiles, penalties = performance_profile(every), penalty_matrix(every)
+    heights = {name: np.array([profile.at(delta) for delta in DELTAS]) for name, profile in profiles.items()}
+    highest = np.all([heights[FIRST] >= of_one - 1e-12 for of_one in heights.values()], axis=0)
+    beaten = dict(zip(penalties.strategies, penalties.column_means.tolist(), strict=True))
+    place = penalties.strategies.index(FIRST)
+    ahead = [
+        name
+        for k, name in enumerate(penalties.strategies)
+        if k != place and penalties.matrix[place, k] > penalties.matrix[k, place]
+    ]
+    others = len(profiles) - 1
+    areas = sorted(profiles, key=lambda name: -profiles[name].area())
+    least = sorted(beaten, key=lambda name: beaten[name])
+    checks = {
+        "highest at every delta": bool(highest.all()),
+        "least beaten": beaten[FIRST] <= min(beaten.values()),
+        "beats each more often than it is beaten": len(ahead) == others,
+    }
+    return Measured(
+        numbers={
+            "profiles": {name: {"gaps": one.gaps, "shares": one.shares} for name, one in profiles.items()},
+            "strategies": penalties.strategies,
+            "penalties": penalties.matrix,
+        },
+        verdict=judged(checks),
+        reason=f"Over {len(every)} dataset{'s' * (len(every) > 1)}, LDM-S has the highest share at {highest.sum()} of "
+        f"{len(DELTAS)} values of delta; the largest areas are "
+        f"{', '.join(f'{name} {profiles[name].area():.2f}' for name in areas[:3])}; the least beaten are "
+        f"{', '.join(f'{name} {beaten[name]:.2f}' for name in least[:3])}; LDM-S beats {len(ahead)} of {others} others "
+        "more often than they beat it.",
+        tables=(
+            across_table(every, tested=min(len(next(iter(one.values()))) for one in every) > 1),
+            penalties_table(penalties),
+        ),
+    )
+
+
+def draw_across(measured: Measured) -> list[Drawing]:
+    """Draw the profile and the penalties."""
+    from teeter.analysis.bars import plot_penalties
+    from teeter.analysis.plots import plot_profile
+
+    numbers = measured.numbers
+    profiles = {
+        name: Profile(np.array(one["gaps"]), np.array(one["shares"])) for name, one in numbers["profiles"].items()
+    }
+    penalties = Penalties(tuple(numbers["strategies"]), np.array(numbers["penalties"]))
+    return [
+        Drawing(plot_profile(profiles), "How often each strategy is within delta points of the best."),
+        Drawing(plot_penalties(penalties), "How often one strategy beats another, summed over datasets."),
+    ]
+
+
+_ACROSS_TEST = (
+    "Three checks: its profile is the highest at each delta from 0 to 10 in steps of 0.1; its column mean in the "
+    "penalty matrix is the least; and it beats every other strategy more often than it is beaten by it. Holds if all "
+    "pass, in part if some do."
+)
+
+FIGURE_4 = Item(
+    name="figure-4",
+    title="LDM-S across datasets",
+    where="figure 4",
+    claim="Over all datasets LDM-S is within any delta of the best strategy most often, and is beaten the least.",
+    test=_ACROSS_TEST,
+    compute=measure_across,
+    draw=draw_across,
+    always=True,
+)
+
+FIGURE_17 = Item(
+    name="figure-17",
+    title="LDM-S across datasets, with BAIT",
+    where="appendix, figure 17",
+    claim="Where BAIT could be run LDM-S is still the most often near the best, and outdoes BAIT as well.",
+    test=_ACROSS_TEST,
+    compute=measure_with_bait,
+    draw=draw_across,
+    always=True,
+)
+
+
+# Table 1
+
+
+def measure_deltas(scale: Scale) -> Measured:
+    """Compute the gains over Random on each dataset, beside the paper's."""
+    runs, notes = benchmark_runs(scale)
+    agreements = [
+        f"{one.name}: the paper and we order the strategies with a rank correlation of {one.agreement.rho:.2f}."
+        for one in runs
+        if one.agreement is not None
+    ]
+    found = judge_deltas(accuracies(runs))
+    return replace(found, tables=(deltas_beside(runs),), notes=(*agreements, *notes))
+
+
+def judge_deltas(datasets: Accuracies) -> Measured:
+    """Check on each dataset that no strategy is significantly more accurate than LDM-S."""
+    unbeaten, found = judge_unbeaten(datasets)
+    told = []
+    for run, gains in found.items():
+        nearest = min(gains, key=lambda name: gains[name].mean)
+        told.append(f"{run} {number(gains[nearest].mean, '+.2f')} over {nearest} ({chance(gains[nearest].p)})")
+    beaten = [run for run, passed in unbeaten.items() if not passed]
+    return Measured(
+        numbers={"leads": {run: {k: gain.mean for k, gain in gains.items()} for run, gains in found.items()}},
+        verdict=judged(unbeaten),
+        reason=f"LDM-S is best or not significantly below the best on {sum(unbeaten.values())} of {len(unbeaten)} "
+        f"datasets; its lead over the nearest, in points: {'; '.join(told)}."
+        + (f" It is beaten on {', '.join(beaten)}." if beaten else ""),
+    )
+
+
+def deltas_beside(runs: Sequence[Compared]) -> Table:
+    """Return the gains over Random by strategy and dataset, the paper's beside ours."""
+    names = sorted(dict.fromkeys(name for one in runs for name in one.gains), key=lambda name: name != FIRST)
+    data, shown = [], []
+    for name in names:
+        row: dict[str, Any] = {"strategy": name}
+        cells = {"strategy": name}
+        for one in runs:
+            gain, paper, loss = one.gains.get(name), one.paper.get(name), one.losses.get(name)
+            row[one.name] = None if gain is None else gain.mean
+            star = "*" if loss is not None and loss.significant else ""
+            cells[one.name] = (
+                MISSING if gain is None else with_spread(gain.mean, gain.deviation, one.repetitions, "+.2f") + star
+            )
+            if one.paper:
+                row[f"{one.name} paper"] = None if paper is None else paper.mean
+                cells[f"{one.name}, paper"] = (
+                    MISSING if paper is None else number(paper.mean, "+.2f") + "*" * paper.beaten
+                )
+        data.append(row)
+        shown.append(cells)
+    caption = "Gains over Random in points, over the rounds after the first; * where it differs from LDM-S, p < 0.05."
+    return Table("deltas", caption, data, shown)
+
+
+def draw_deltas(measured: Measured) -> list[Drawing]:
+    """Draw what LDM-S leads the others by, a dot for each dataset."""
+    from teeter.analysis.drawing import clean, new_figure
+
+    found: Mapping[str, Mapping[str, float]] = measured.numbers["leads"]
+    names = sorted({name for gains in found.values() for name in gains})
+    figure = new_figure(8, 1.6 + 0.34 * len(names))
+    axes = figure.subplots()
+    for run, marker in zip(found, "osD^vP*X<>", strict=False):
+        there = [(found[run][name], place) for place, name in enumerate(names) if name in found[run]]
+        axes.plot(*zip(*there, strict=True), marker, label=run, markersize=6, alpha=0.8)
+    axes.axvline(0, color="#555555", linewidth=1)
+    axes.set_yticks(range(len(names)), names)
+    axes.set(xlabel="LDM-S leads by (points of accuracy; far ones are cut off)")
+    low = min(-1.0, *(lead for gains in found.values() for lead in gains.values()))
+    axes.set_xlim(1.15 * low, 8)
+    clean(axes)
+    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=9)
+    return [Drawing(figure, "By how much LDM-S leads each strategy on each dataset; left of the line it is behind.")]
+
+
+TABLE_1 = Item(
+    name="table-1",
+    title="Gains over Random on each dataset",
+    where="table 1",
+    claim="On every dataset LDM-S has the largest mean gain over Random, or one comparable to the largest.",
+    test="On each dataset no strategy has a mean accuracy significantly above that of LDM-S (paired t-test over "
+    "repetitions, 5 %). Holds if so on all datasets, in part if on some.",
+    compute=measure_deltas,
+    draw=draw_deltas,
+    always=True,
+)
+
+
+# Table 5
+
+
+def measure_accuracy(scale: Scale) -> Measured:
+    """Set the accuracies of each dataset beside the paper's."""
+    runs, notes = benchmark_runs(scale)
+    tables = [
+        replace(table, name=f"{one.name}-{table.name}")
+        for one in runs
+        for table in (accuracy_table(one), beside_paper_table(one))
+        if table is not None
+    ]
+    return replace(judge_accuracy(accuracies(runs)), tables=tuple(tables), notes=notes)
+
+
+def judge_accuracy(datasets: Accuracies) -> Measured:
+    """Check on each dataset that LDM-S is among the two best at most numbers of labels."""
+    shares = {}
+    for run, of_run in datasets.items():
+        means = {name: runs[:, 1:].mean(axis=0) for name, runs in of_run.items()}
+        better = np.sum([mean > means[FIRST] + 1e-12 for mean in means.values()], axis=0)
+        shares[run] = float((better <= 1).mean())
+    told = ", ".join(f"{run} {share:.0%}" for run, share in shares.items())
+    return Measured(
+        numbers={"shares": shares},
+        verdict=judged({run: share > 0.5 for run, share in shares.items()}),
+        reason=f"Numbers of labels at which the mean accuracy of LDM-S is the best or the second: {told}.",
+    )
+
+
+TABLE_5 = Item(
+    name="table-5",
+    title="Accuracy by number of labels",
+    where="appendix, table 5",
+    claim="On each dataset LDM-S is the most accurate or the second at most numbers of labels.",
+    test="On each dataset the mean accuracy of LDM-S is among the two best at more than half of the rounds after the "
+    "first. Holds if so on all datasets, in part if on some.",
+    compute=measure_accuracy,
+    always=True,
+)
