@@ -44,7 +44,7 @@ def test_it_picks_ahead_trains_and_survives_being_killed(tmp_path: Path) -> None
         wait_for(lambda: trainer.news(str(path)).version == 1)
         wait_for(lambda: campaign.status().open >= 14)
         assert trainer.news(str(path)).trained is not None
-        assert trainer.news(str(path)).trouble is None
+        wait_for(lambda: trainer.news(str(path)).trouble is None)
         assert campaign.status().version == 1
         with pytest.raises(InputError, match="no campaign"):
             trainer.do("look", str(tmp_path / "none.teeter"), annotator="me", batch=10).result(60)

@@ -36,6 +36,8 @@ class Workbench:
         self.say = say
         self._opened: dict[str, tuple[Campaign, int]] = {}
         self._trained_to: dict[str, int] = {}
+        self._told: dict[str, tuple[int, set[str]]] = {}
+        """By campaign, the items whose reasons were told, and by which model."""
 
     def campaign(self, path: str) -> Campaign:
         """Return a campaign; one that somebody added items to is opened anew."""
@@ -53,16 +55,14 @@ class Workbench:
     def look(self, path: str, annotator: str, batch: int) -> dict[str, Any]:
         """Train if a batch's worth of labels is new, and see to it that questions are waiting; tell why each is."""
         campaign = self.campaign(path)
-        waiting = self._waiting(campaign, annotator)
-        if len(waiting) > batch // 2:
-            return {"finished": False, **self._why(campaign, waiting)}
-        if self._new_labels(path, campaign) >= max(1, batch // 2):
+        waiting, new = self._waiting(campaign, annotator), self._new_labels(path, campaign)
+        few = len(waiting) <= batch // 2
+        if new >= (max(1, batch // 2) if few else batch):
             self.train(path)
-        self.say(doing="picking")
-        before = len(waiting)
-        wanted = before + batch
-        waiting = [question.item for question in campaign.ask(wanted, annotator)]
-        return {"finished": not waiting, **self._why(campaign, waiting)}
+        if few:
+            self.say(doing="picking")
+            waiting = [question.item for question in campaign.ask(len(waiting) + batch, annotator)]
+        return {"finished": not waiting, "why": self._why(path, campaign, waiting[: 3 * batch])}
 
     def train(self, path: str) -> dict[str, Any]:
         """Train a model, if two classes are labelled."""
@@ -144,15 +144,23 @@ class Workbench:
             model = campaign.ledger.model(connection)
             return count_labels(campaign.ledger, connection, since="" if model is None else model.trained)
 
-    def _why(self, campaign: Campaign, items: Sequence[str]) -> dict[str, Any]:
-        """Return, of each item, the probability of each class and the labelled items that are nearest."""
-        if not items:
-            return {"why": {}}
+    def _why(self, path: str, campaign: Campaign, items: Sequence[str]) -> dict[str, Any]:
+        """Return, of each item not told of yet, the probability of each class and the labelled items nearest to it."""
+        with campaign.store.reading() as connection:
+            model = campaign.ledger.model(connection)
+        version, told = self._told.get(path, (-1, set()))
+        current = 0 if model is None else model.version
+        if current != version:
+            told = set()
+        self._told[path] = (current, told)
+        new = [item for item in items if item not in told]
+        if not new:
+            return {}
+        told.update(new)
         state = campaign.state()
         places = {key: k for k, key in enumerate(state.keys)}
-        rows = [places[item] for item in items if item in places]
-        near = _nearest(state, rows)
-        chances = _chances(state, rows)
+        rows = [places[item] for item in new if item in places]
+        near, chances = _nearest(state, rows), _chances(state, rows)
         with campaign.store.reading() as connection:
             shown = campaign.ledger.some_items(connection, list({key for found in near for key, _ in found}))
         why: dict[str, Any] = {}
@@ -161,7 +169,7 @@ class Workbench:
                 {"item": key, "label": label, "content": (shown[key].content or "")[:200]} for key, label in near[k]
             ]
             why[state.keys[row]] = {"probabilities": chances[k], "neighbours": neighbours}
-        return {"why": why}
+        return why
 
 
 def _nearest(state: State, rows: Sequence[int]) -> list[list[tuple[str, str]]]:

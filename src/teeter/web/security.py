@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from urllib.parse import parse_qs, urlsplit
 
+from fastapi import HTTPException
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
@@ -176,15 +177,12 @@ class Gate:
             refusal = _too_long(headers, limit)
             receive = _Counted(receive, limit)
         if refusal is None and scope["method"] not in ("GET", "HEAD") and not session.by_token:
-            receive, body = await _form(receive, headers)
-            refusal = self._without_csrf(headers, body, session)
-        if refusal is not None:
-            await refusal(scope, receive, send_on)
-            return
-        try:
-            await self.app(scope, receive, send_on)
-        except _TooLongError:
-            await _plain(413, "That is more than this server takes.")(scope, receive, send_on)
+            try:
+                receive, body = await _form(receive, headers)
+                refusal = self._without_csrf(headers, body, session)
+            except _TooLongError as error:
+                refusal = _plain(413, error.detail)
+        await (refusal or self.app)(scope, receive, send_on)
 
     def _who(self, scope: Scope, headers: Headers) -> tuple[Session, bool]:
         """Return whose request it is, and whether the browser is to be given a cookie."""
@@ -227,8 +225,11 @@ class Gate:
         return None
 
 
-class _TooLongError(Exception):
+class _TooLongError(HTTPException):
     """A body went on after its limit."""
+
+    def __init__(self) -> None:
+        super().__init__(413, "That is more than this server takes.")
 
 
 class _Counted:
@@ -251,10 +252,7 @@ async def _form(receive: Receive, headers: Headers) -> tuple[Receive, bytes | No
         return receive, None
     body, more = b"", True
     while more:
-        try:
-            message = await receive()
-        except _TooLongError:
-            break
+        message = await receive()
         body += message.get("body", b"")
         more = message.get("more_body", False)
     told: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]

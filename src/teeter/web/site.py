@@ -96,8 +96,8 @@ class Site:
         if self.folder is None:
             raise InputError("This server was started without --folder.")
         root = self.folder.resolve()
-        found = (root / name).resolve()
-        if "\0" in name or root not in found.parents or not found.is_dir():
+        found = (root / name.replace("\0", "_")).resolve()
+        if root not in found.parents or not found.is_dir():
             raise FileError(f"There is no folder {name[:100]!r} in {self.folder.name}.")
         return found
 

@@ -225,6 +225,7 @@ def work(end: Connection) -> None:
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the page's process says when to stop
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     if hasattr(os, "nice"):
         os.nice(10)
     import torch
@@ -251,6 +252,14 @@ def work(end: Connection) -> None:
             except Exception as error:  # a campaign that cannot be worked on must not take the others with it
                 log.exception("%s failed", what)
                 end.send(("refused", f"{what} failed: {type(error).__name__}: {error}"))
+
+
+def _end_with_parent() -> None:
+    """End at once when the page's process is gone, however it went; what is half written is not written."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(0)
 
 
 def _warm_up() -> None:

@@ -12,6 +12,7 @@
   let outbox = JSON.parse(localStorage.getItem(store) ?? "[]"), sending = false, failed = null, wait = 500;
   let last = start.last.map((one) => ({ question: one, said: one.said, state: "saved" }));
   let labelled = start.labelled;
+  const stored = new Map();  // items, and when their answers were saved
 
   // ---- what is to be sent: one after the other, so that taking back follows what it takes back
 
@@ -73,6 +74,7 @@
   }
 
   function markSaved(item, told) {
+    stored.set(item, performance.now());
     const one = last.find((entry) => entry.question.item === item && entry.state !== "saved");
     if (one) one.state = "saved";
     labelled = told.labelled;
@@ -97,8 +99,10 @@
   }
 
   async function fillQuestions() {
+    const began = performance.now();
     const told = await (await teeter.ask(teeter.address("/questions?n=40"))).json();
     const gone = new Set(outbox.map((one) => one.body.item));
+    for (const [item, when] of stored) if (when >= began) gone.add(item);  // saved while this was on its way
     if (current) gone.add(current.item);
     const fresh = told.questions.filter((one) => !gone.has(one.item));
     const known = new Map(fresh.map((one) => [one.item, one]));

@@ -1,0 +1,260 @@
+"""The page in a real browser: labelled by keyboard, corrected, reloaded, reopened, on a phone, and without a server."""
+
+from __future__ import annotations
+
+import csv
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from teeter.campaigns.campaign import Campaign
+from web.sites import HARMFUL, Server, begin, begin_images
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium"),
+    pytest.mark.xdist_group("servers"),
+]
+
+PATIENCE = 90_000
+"""Milliseconds; the machine may be busy."""
+
+PHONE = {"width": 390, "height": 800}
+PAGES = ("", "/progress", "/map", "/items", "/item?id=html", "/export", "/second-look")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as player:
+        launched = player.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    file = begin(tmp_path / "texts.teeter", 200, instructions="Spam wants your money.", cost=0.05)
+    made = Server(tmp_path / "home", file).start()
+    yield made
+    made.stop()
+
+
+def opened(browser: Any, address: str, problems: list[str], **options: Any) -> Any:
+    """A new window; whatever goes wrong in it is noted."""
+    context = browser.new_context(**options)
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
+    page.goto(address)
+    return page
+
+
+def key_for(page: Any) -> str:
+    shown = page.locator("#stage .words").inner_text()
+    return "1" if re.search("Win|Claim|Urgent|Cheap", shown) else "2"
+
+
+def label(page: Any, count: int) -> None:
+    """Answer by keyboard; each answer shows the next item."""
+    for _ in range(count):
+        page.locator("#stage .words").wait_for()
+        before = page.locator("#last li b").first.inner_text() if page.locator("#last li b").count() else ""
+        shown = page.locator("#stage").inner_text()
+        page.keyboard.press(key_for(page))
+        sync_api.expect(page.locator("#stage")).not_to_have_text(shown, timeout=PATIENCE)
+        assert page.locator("#last li b").first.inner_text() in ("spam", "ham") or before
+
+
+def saved(page: Any, count: int) -> None:
+    sync_api.expect(page.locator("#saved")).to_have_text("All saved", timeout=PATIENCE)
+    sync_api.expect(page.locator("#count")).to_contain_text(f"{count} of", timeout=PATIENCE)
+
+
+def held(path: Path) -> dict[str, str | None]:
+    campaign = Campaign.open(path)
+    with campaign.store.reading() as connection:
+        found = {one.item: one.label or one.kind for one in campaign.ledger.answers(connection)}
+    campaign.store.close()
+    return found
+
+
+def truth(item: str) -> str:
+    return "ham" if item == "html" or int(item[1:]) % 2 else "spam"
+
+
+def test_fifty_items_by_keyboard(server: Server, browser: Any, tmp_path: Path) -> None:
+    problems: list[str] = []
+    page = opened(browser, server.address, problems)
+    sync_api.expect(page.get_by_text("Spam wants your money.")).to_be_visible()
+    label(page, 50)
+    saved(page, 50)
+    answers = held(tmp_path / "texts.teeter")
+    assert len(answers) == 50
+    assert all(said == truth(item) for item, said in answers.items())
+    sync_api.expect(page.locator("#news")).to_contain_text("rained", timeout=PATIENCE)
+
+    # Correct the third of the last ten, then take the correction back.
+    third = page.locator("#last li").nth(2)
+    item = third.locator("button").get_attribute("aria-label").removeprefix("Correct ")
+    third.locator("button").click()
+    sync_api.expect(page.locator("#mode")).to_contain_text("Correcting")
+    wrong = "2" if truth(item) == "spam" else "1"
+    page.keyboard.press(wrong)
+    saved(page, 50)
+    assert held(tmp_path / "texts.teeter")[item] != truth(item)
+    page.keyboard.press("Backspace")
+    saved(page, 50)
+    assert held(tmp_path / "texts.teeter")[item] == truth(item)
+
+    # After a reload the same ten are there, and another undo reaches the answer before.
+    page.reload()
+    sync_api.expect(page.locator("#last li")).to_have_count(10, timeout=PATIENCE)
+    newest = page.locator("#last li button").first.get_attribute("aria-label").removeprefix("Correct ")
+    page.locator("#stage .words").wait_for()
+    page.keyboard.press("Backspace")
+    sync_api.expect(page.locator("#count")).to_contain_text("49 of", timeout=PATIENCE)
+    assert newest not in held(tmp_path / "texts.teeter")
+    page.keyboard.press("u")
+    sync_api.expect(page.locator("#saved")).to_have_text("All saved", timeout=PATIENCE)
+    assert held(tmp_path / "texts.teeter")[newest] == "unsure"
+
+    # A comment goes with the answer, and keys typed into it are no answers.
+    page.keyboard.press("Enter")
+    page.keyboard.type("12 f u")
+    page.keyboard.press("Enter")
+    page.keyboard.press("f")
+    sync_api.expect(page.locator("#saved")).to_have_text("All saved", timeout=PATIENCE)
+    campaign = Campaign.open(tmp_path / "texts.teeter")
+    assert campaign.history()[-1]["comment"] == "12 f u"
+    campaign.store.close()
+    page.keyboard.press("?")
+    sync_api.expect(page.locator("#help")).to_be_visible()
+    page.keyboard.press("1")
+    page.keyboard.press("Escape")
+    sync_api.expect(page.locator("#help")).to_be_hidden()
+    assert len(held(tmp_path / "texts.teeter")) == 51
+
+    # Closed and opened again, with the server too, everything goes on.
+    page.context.close()
+    server.stop()
+    server.start()
+    page = opened(browser, server.address, problems)
+    sync_api.expect(page.locator("#count")).to_contain_text("49 of", timeout=PATIENCE)
+    label(page, 1)
+    saved(page, 50)
+    page.context.close()
+    assert problems == []
+
+
+def test_html_is_text_and_an_export_has_it(server: Server, browser: Any, tmp_path: Path) -> None:
+    problems: list[str] = []
+    page = opened(browser, f"{server.address}/c/texts/items?search=alert", problems)
+    page.on("dialog", lambda dialog: problems.append("a script of a text ran"))
+    page.locator("#rows a").first.click()
+    assert page.locator(".stage.text").inner_text() == HARMFUL
+    page.get_by_role("button", name="ham", exact=True).click()
+    sync_api.expect(page.get_by_text("me: ham")).to_be_visible()
+    page.goto(f"{server.address}/c/texts/export")
+    with page.expect_download(timeout=PATIENCE) as coming:
+        page.get_by_role("link", name="csv", exact=True).click()
+    coming.value.save_as(tmp_path / "labels.csv")
+    with (tmp_path / "labels.csv").open(newline="", encoding="utf-8") as file:
+        rows = {row["id"]: row for row in csv.DictReader(file)}
+    assert len(rows) == 201
+    assert (rows["html"]["content"], rows["html"]["label"]) == (HARMFUL, "ham")
+    page.context.close()
+    assert problems == []
+
+
+def test_the_map_opens_items(server: Server, browser: Any) -> None:
+    problems: list[str] = []
+    page = opened(browser, f"{server.address}/c/texts/map", problems)
+    sync_api.expect(page.locator("#told")).to_contain_text("201 items", timeout=PATIENCE)
+    drawn = "c => { const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; return d.some(v => v > 0) }"
+    assert page.locator("#map").evaluate(drawn), "points are drawn"
+    box = page.locator("#map").bounding_box()
+    for across in range(5, 96, 3):
+        for down in range(5, 96, 3):
+            page.mouse.click(box["x"] + box["width"] * across / 100, box["y"] + box["height"] * down / 100)
+            if page.locator("#opened a").count():
+                break
+        if page.locator("#opened a").count():
+            break
+    page.locator("#opened a").click()
+    sync_api.expect(page.get_by_role("heading", name="What people say")).to_be_visible()
+    page.context.close()
+    assert problems == []
+
+
+def test_an_answer_without_a_server_is_kept_and_sent_again(server: Server, browser: Any, tmp_path: Path) -> None:
+    page = opened(browser, server.address, [])
+    label(page, 2)
+    saved(page, 2)
+    server.kill()
+    page.keyboard.press(key_for(page))
+    sync_api.expect(page.locator("#alarm")).to_contain_text("Not saved", timeout=PATIENCE)
+    sync_api.expect(page.locator("#saved")).to_contain_text("NOT SAVED")
+    assert len(held(tmp_path / "texts.teeter")) == 2
+    server.start()
+    saved(page, 3)
+    sync_api.expect(page.locator("#alarm")).to_be_hidden()
+    assert len(held(tmp_path / "texts.teeter")) == 3
+    page.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_and_who_sees_little(server: Server, browser: Any, scheme: str) -> None:
+    problems: list[str] = []
+    page = opened(browser, server.address, problems, viewport=PHONE, color_scheme=scheme, has_touch=True)
+    label(page, 1)
+    page.locator(".choice").first.tap()
+    saved(page, 2)
+    for path in PAGES:
+        page.goto(f"{server.address}/c/texts{path}")
+        page.wait_for_timeout(300)
+        assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), f"{path} is too wide"
+        accessible(page, path)
+    page.context.close()
+    assert problems == []
+
+
+def accessible(page: Any, path: str) -> None:
+    """Labels, contrast, roles and the like, as axe sees them."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    found = axe.Axe().run(page)
+    told = [f"{one['id']}: {[node['html'][:120] for node in one['nodes']]}" for one in found.response["violations"]]
+    assert told == [], f"{path}: {told}"
+
+
+def test_images_by_keyboard(browser: Any, tmp_path: Path) -> None:
+    problems: list[str] = []
+    file = begin_images(tmp_path / "digits.teeter", tmp_path / "digits", 60)
+    server = Server(tmp_path / "home", "--folder", tmp_path, file).start()
+    try:
+        page = opened(browser, f"{server.address}/c/digits", problems)
+        for number in range(1, 4):
+            shown = page.locator("#stage img")
+            shown.wait_for()
+            assert shown.evaluate("i => i.decode().then(() => i.naturalWidth)") == 64
+            page.keyboard.press("1")
+            saved(page, number)
+        page.goto(server.address)
+        sync_api.expect(page.get_by_role("link", name="digits")).to_be_visible()
+        page.goto(f"{server.address}/new")
+        page.get_by_label("Name", exact=True).fill("again")
+        page.get_by_label("or a folder of images").select_option("digits")
+        page.get_by_label("Classes, with commas").fill("a, b, c")
+        page.get_by_role("button", name="Make the campaign").click()
+        page.wait_for_url("**/c/again")
+        page.locator("#stage img").wait_for()
+        page.context.close()
+    finally:
+        server.stop()
+    assert problems == []

@@ -1,0 +1,145 @@
+"""The server may be killed at any moment while somebody labels: what it acknowledged is there, once."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.ledger import live_answers
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks"),
+    pytest.mark.xdist_group("servers"),
+]
+
+KNOWN = 20
+LONG = 8
+"""One in so many lives lasts until a model was trained."""
+
+EARLY = 5
+"""One in so many is killed before it may have answered at all."""
+
+
+def truth(item: str) -> str:
+    return "even" if int(item[1:]) % 2 == 0 else "odd"
+
+
+def begin(path: Path, items: int) -> None:
+    vectors = np.random.default_rng(0).normal(size=(items, 6)).astype(np.float32)
+    vectors[::2, 0] += 2
+    campaign = Campaign.create(path, "numbers", ("even", "odd"), Settings(kind="features", strategy="margin"))
+    known = {k: truth(f"n{k}") for k in range(KNOWN)}
+    campaign.add({"id": f"n{k}", "features": vectors[k], "label": known.get(k)} for k in range(items))
+    campaign.ask(items - KNOWN - 50)
+    campaign.store.close()
+
+
+def label(address: str, told: list[str], ready: threading.Event, gone: threading.Event) -> None:
+    """Answer until the server is gone; note what it acknowledged."""
+    at = "/api/v1/campaigns/numbers"
+    with httpx.Client(base_url=address, timeout=10) as client:
+        try:
+            csrf = _session(client, gone)
+            if csrf is None:
+                return
+            client.headers["x-csrf-token"] = csrf
+            ready.set()
+            while True:
+                questions = client.get(f"{at}/questions?n=20").json()["questions"]
+                if not questions:
+                    time.sleep(0.05)
+                for one in questions:
+                    body = {"item": one["item"], "label": truth(one["item"])}
+                    answer = client.post(f"{at}/answers", json=body)
+                    assert answer.status_code == 200, answer.text
+                    told.append(one["item"])
+        except httpx.TransportError:
+            return
+
+
+def _session(client: httpx.Client, gone: threading.Event) -> str | None:
+    while not gone.is_set():
+        try:
+            return str(client.get("/api/v1/session").json()["csrf"])
+        except httpx.ConnectError:
+            time.sleep(0.02)
+    return None
+
+
+def wait_for_a_model(path: Path, known: int) -> None:
+    campaign = Campaign.open(path)
+    ends = time.monotonic() + 120
+    while campaign.status().version <= known:
+        assert time.monotonic() < ends, "no model was trained"
+        time.sleep(0.1)
+    campaign.store.close()
+
+
+def check(path: Path, told: list[str], kills: int) -> int:
+    campaign = Campaign.open(path)
+    with campaign.store.reading() as connection:
+        answers = campaign.ledger.answers(connection)
+        opened = {pick.item for pick in campaign.ledger.open_picks(connection)}
+        models = campaign.ledger.models(connection)
+    held = {one.item: one.label for one in answers}
+    assert set(told) <= set(held), "what was acknowledged is there"
+    assert max(Counter(one.item for one in answers).values()) == 1
+    assert max(Counter(told).values(), default=1) == 1, "nobody is asked twice"
+    assert all(said == truth(item) for item, said in held.items())
+    assert len(held) - KNOWN - len(told) <= kills, "at most one answer a kill was written and not acknowledged"
+    assert not opened & set(held)
+    assert live_answers(campaign.history()) == {(one.item, one.annotator): one for one in answers}
+    campaign.store.close()
+    return len(models)
+
+
+@pytest.mark.parametrize("kills", [10, pytest.param(100, marks=pytest.mark.slow)])
+def test_killed_while_somebody_labels(kills: int, tmp_path: Path) -> None:
+    path = tmp_path / "numbers.teeter"
+    begin(path, 1000 * kills // 5)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    moments, models = random.Random(kills), 0
+    told: list[str] = []
+    script = Path(__file__).parents[1] / "web" / "mortal.py"
+    alone = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(
+        [sys.executable, str(script), str(path), str(port)], **pipes, env=alone, text=True, bufsize=1
+    ) as servers:
+        assert servers.stdin is not None
+        assert servers.stdout is not None
+        for life in range(1, kills + 1):
+            servers.stdin.write("go\n")
+            number = int(servers.stdout.readline())
+            ready, gone = threading.Event(), threading.Event()
+            person = threading.Thread(target=label, args=(f"http://127.0.0.1:{port}", told, ready, gone))
+            person.start()
+            if life % EARLY:  # others are killed while they start
+                assert ready.wait(60)
+            if life % LONG == 0:
+                wait_for_a_model(path, models)
+            time.sleep(moments.uniform(0, 0.6))
+            os.kill(number, signal.SIGKILL)
+            gone.set()
+            person.join(30)
+            assert not person.is_alive()
+            assert servers.stdout.readline() == "ended\n"
+            models = check(path, told, life)
+        servers.stdin.close()
+    assert len(told) > 3 * kills
+    assert models > 0, "models were trained meanwhile"
