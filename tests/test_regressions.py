@@ -135,19 +135,24 @@ def test_rays_come_in_blocks_of_16_from_streams_of_their_own() -> None:
     assert torch.equal(blocks[1][1], torch.randn(16, 3, generator=generator))
 
 
-def test_algorithm_1_goes_on_while_any_row_is_lowered() -> None:
-    """A literal loop over all rows with one counter, on the same draws."""
+@pytest.mark.parametrize("patience", [4, 40])
+def test_algorithm_1_goes_on_while_any_row_is_lowered(patience: int) -> None:
+    """A literal loop over all rows with one counter, on the same draws, which come in blocks of 16."""
     rows, weight = torch.from_numpy(RNG.normal(size=(30, 3))), torch.from_numpy(RNG.normal(size=(3, 3)))
     predicted = (rows @ weight.T).argmax(dim=1)
     least, generator = np.full(30, 1.0), stream(5, "gaussian", 0)
-    idle = 0
-    while idle < 4:
-        moved = weight + 0.4 * torch.randn(3, 3, generator=generator).double()
+    idle, drawn = 0, iter(())
+    while idle < patience:
+        move = next(drawn, None)
+        if move is None:
+            drawn = iter(torch.randn(16, 3, 3, generator=generator))
+            move = next(drawn)
+        moved = weight + 0.4 * move.double()
         flipped = ((rows @ moved.T).argmax(dim=1) != predicted).numpy()
         lowered = flipped & (flipped.mean() < least)
         least[lowered] = flipped.mean()
         idle = 0 if lowered.any() else idle + 1
-    found = teeter.ldm(rows, weight, method="gaussian", sigmas=[0.4], patience=4, seed=5)
+    found = teeter.ldm(rows, weight, method="gaussian", sigmas=[0.4], patience=patience, seed=5)
     np.testing.assert_allclose(found, least)
 
 

@@ -11,7 +11,7 @@ import torch
 import teeter
 from cases import Case, make_case
 from reference import ldm as literal
-from teeter.kernels.ldm import paper_sigmas
+from teeter.kernels.ldm import BLOCK, paper_sigmas, search_by_gaussian
 from teeter.seeds import normal, stream
 
 
@@ -19,8 +19,8 @@ def supply(seed: int, k: int, case: Case) -> Iterator[literal.Direction]:
     generator = stream(seed, "gaussian", k)
     cpu = torch.device("cpu")
     while True:
-        move = normal(tuple(case.weight.shape), generator, cpu).double().numpy()
-        yield move, normal((len(case.weight),), generator, cpu).double().numpy()
+        moves = normal((BLOCK, *case.weight.shape), generator, cpu).double().numpy()
+        yield from zip(moves, normal((BLOCK, len(case.weight)), generator, cpu).double().numpy(), strict=True)
 
 
 @pytest.mark.checks("ldm", "ldm-s", against="Algorithm 1 for a single row, on the same draws")
@@ -99,3 +99,18 @@ def test_gpu_equals_cpu_on_the_same_draws() -> None:
         cpu = torch.as_tensor(teeter.ldm(case.features, *case.head(), method="gaussian"))
         gpu = torch.as_tensor(teeter.ldm(case.features.cuda(), *case.head(), method="gaussian", device="cuda"))
     assert float((cpu - gpu.cpu()).abs().max()) <= 2.5 / 400
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_how_many_hypotheses_are_looked_at_together_changes_nothing(bias: bool) -> None:
+    case = make_case(60, 5, 4, bias=bias)
+    for patience in (3, 16, 50):
+        found = [
+            search_by_gaussian(
+                case.features, *case.head(), sigmas=[0.01, 0.1, 1.0], patience=patience, seed=2, together=together
+            )
+            for together in (None, 1, 5)
+        ]
+        for least, taken in found[1:]:
+            assert torch.equal(least, found[0][0])
+            assert taken == found[0][1]

@@ -237,14 +237,23 @@ def ldm_by_gaussian(
     patience: int,
     seed: int,
     reference: Tensor | None = None,
+    together: int | None = None,
 ) -> Tensor:
-    """Return the LDM by the paper's Algorithm 1, one hypothesis after the other, all rows sharing draws and counter.
+    """Return the LDM by the paper's Algorithm 1, all rows sharing draws and counter.
 
     features (N, D), weight (C, D), bias (C,) or None, reference (M, D) or None for the candidates -> (N,) in [0, 1].
+    ``together`` is how many hypotheses are looked at at once, 1 as the paper's authors do; the answer is the same.
     """
-    return search_by_gaussian(features, weight, bias, sigmas=sigmas, patience=patience, seed=seed, reference=reference)[
-        0
-    ]
+    return search_by_gaussian(
+        features,
+        weight,
+        bias,
+        sigmas=sigmas,
+        patience=patience,
+        seed=seed,
+        reference=reference,
+        together=together,
+    )[0]
 
 
 def search_by_gaussian(
@@ -256,21 +265,23 @@ def search_by_gaussian(
     patience: int,
     seed: int,
     reference: Tensor | None = None,
+    together: int | None = None,
 ) -> tuple[Tensor, int]:
     """Return what ``ldm_by_gaussian`` does, and how many hypotheses it took.
 
-    Hypotheses are looked at in batches; those drawn past the end of a strength's turn do not count.
+    They are drawn in blocks of 16; those past the end of a strength's turn do not count.
     """
     predicted = _predictions(features, weight[None], _one(bias))
     others = None if reference is None else _predictions(reference, weight[None], _one(bias))
     size = len(features) if reference is None else len(reference)
     least = torch.full((len(features),), size, dtype=torch.int32, device=features.device)
-    taken = 0
+    taken, blocks = 0, 1 if together == 1 else min(-(-patience // BLOCK), BLOCK)
     for k, sigma in enumerate(sigmas):
         generator = stream(seed, "gaussian", k, device=features.device)
         idle = 0
+        hypotheses = _drawn(weight, bias, sigma, generator, blocks=blocks, together=together or blocks * BLOCK)
         while idle < patience:
-            moved, shifted = _drawn(weight, bias, sigma, generator, min(max(BLOCK, patience), 16 * BLOCK))
+            moved, shifted = next(hypotheses)
             flipped = _predictions(features, moved, shifted) != predicted
             if reference is None or others is None:
                 disagreement = flipped.sum(dim=1, dtype=torch.int32)
@@ -298,16 +309,20 @@ def _one(bias: Tensor | None) -> Tensor | None:
 
 
 def _drawn(
-    weight: Tensor, bias: Tensor | None, sigma: float, generator: torch.Generator, count: int
-) -> tuple[Tensor, Tensor | None]:
-    """Return hypotheses one after the other as the stream has them: weights (B, C, D), biases (B, C)."""
-    moves, shifts = [], []
-    for _ in range(count):
-        moves.append(normal(tuple(weight.shape), generator, weight.device))
-        if bias is not None:
-            shifts.append(normal(tuple(bias.shape), generator, bias.device))
-    moved = weight + sigma * torch.stack(moves)
-    return moved, None if bias is None else bias + sigma * torch.stack(shifts)
+    weight: Tensor, bias: Tensor | None, sigma: float, generator: torch.Generator, *, blocks: int, together: int
+) -> Iterator[tuple[Tensor, Tensor | None]]:
+    """Yield the stream's hypotheses without end, so many at once: weights (B, C, D), biases (B, C)."""
+    while True:
+        moves, shifts = [], []
+        for _ in range(blocks):
+            moves.append(normal((BLOCK, *weight.shape), generator, weight.device))
+            if bias is not None:
+                shifts.append(normal((BLOCK, len(bias)), generator, bias.device))
+        moved = weight + sigma * torch.cat(moves)
+        shifted = None if bias is None else bias + sigma * torch.cat(shifts)
+        for start in range(0, len(moved), together):
+            cut = slice(start, start + together)
+            yield moved[cut], None if shifted is None else shifted[cut]
 
 
 def _predictions(features: Tensor, weights: Tensor, biases: Tensor | None) -> Tensor:

@@ -51,7 +51,7 @@ def setting_of(scale: Scale) -> Setting:
         return digits("choices", final=80, pool=200, strategies=strategies, options=options)
     base = setting_named("openml-6")
     return replace(
-        base, name="openml-6-choices", final=1400, pool=12_000, paper=None, strategies=strategies, options=options
+        base, name="openml-6-choices", final=1000, pool=12_000, paper=None, strategies=strategies, options=options
     )
 
 

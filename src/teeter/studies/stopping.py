@@ -95,7 +95,7 @@ def _table(name: str, first: str, sizes: Sequence[int], found: Mapping[str, Any]
 
 def measure_stops(scale: Scale) -> Measured:
     """Compute LDMs for a range of stop conditions, in the plane and on a network."""
-    sizes = (1, 2, 5, 10, 20, 50, 100, 500) if scale.quick else (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000)
+    sizes = (1, 2, 5, 10, 20, 50, 100, 500) if scale.quick else (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 3000)
     repetitions = 1000 if scale.quick else 5000
 
     def search(outputs: Any, size: int, k: int) -> tuple[torch.Tensor, int]:
