@@ -24,7 +24,6 @@ def precision(features: np.ndarray, logits: np.ndarray, *, bias: bool, prior: fl
     return np.kron(of_classes + root * np.eye(classes), of_rows + root * np.eye(width))
 
 
-@pytest.mark.checks("ldm-s-laplace", against="the inverse of the curvature, written out as one matrix")
 @pytest.mark.parametrize("bias", [True, False])
 def test_directions_have_the_posterior_s_covariance(bias: bool) -> None:
     case = make_case(40, 4, 3)

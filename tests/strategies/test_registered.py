@@ -47,7 +47,6 @@ DEFAULTS: dict[str, dict[str, object]] = {
     "ldm-cluster-margin": {**ESTIMATOR, **CLUSTERING},
     "ldm-fass": {**ESTIMATOR, "candidates_per_pick": 5},
     "ldm-s": ESTIMATOR,
-    "ldm-s-laplace": {"rays": None, "prior": 1.0},
     "probcover": {"radius": None, "purity": 0.95},
     "typiclust": {"neighbours": 20, "max_clusters": 500},
 }

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from teeter.checks import check_strategy
 from teeter.errors import InputError, TeeterError
 from teeter.experiments.runner import run_setting
 from teeter.studies import ablations, across, claims, runtimes, trials
@@ -15,6 +16,7 @@ from teeter.studies.ablations import judge_leads, judge_sizes
 from teeter.studies.across import benchmark_runs, judge_accuracy, judge_across, judge_deltas
 from teeter.studies.claims import judge_badge, judge_best
 from teeter.studies.items import HOLDS, IN_PART, NOT, Item, Measured, Scale, plain
+from teeter.studies.laplace import LdmSLaplace
 from teeter.studies.runtimes import judge_ensemble_time, judge_ldm_time, judge_runtime, ratios
 from teeter.studies.trials import digits, run_trials
 
@@ -216,6 +218,13 @@ def test_the_full_form_reads_finished_runs_and_names_the_missing(tmp_path: Path)
     assert notes[0] == "From the finished runs of openml-6."
     assert "mnist (begun)" in notes[1]
     assert "cifar10" in notes[1]
+
+
+def test_the_strategy_that_is_only_tried_here_keeps_the_contract() -> None:
+    check_strategy(LdmSLaplace)
+    for options in ({"rays": 0}, {"prior": -1.0}):
+        with pytest.raises(InputError):
+            LdmSLaplace(**options)  # type: ignore[arg-type]
 
 
 def test_full_settings_are_settings() -> None:

@@ -7,7 +7,6 @@ from teeter.strategies import (
     coverage,
     filtered,
     gradients,
-    laplace,
     least_disagree,
     posterior,
     seeding,
@@ -22,4 +21,4 @@ names = registry.names
 get = registry.get
 
 # Importing a family registers it.
-_BUILT_IN = (clustered, coverage, filtered, gradients, laplace, least_disagree, posterior, seeding, uncertainty)
+_BUILT_IN = (clustered, coverage, filtered, gradients, least_disagree, posterior, seeding, uncertainty)

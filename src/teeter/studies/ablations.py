@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from teeter.analysis.compared import Compared
 from teeter.analysis.tables import number
 from teeter.experiments.settings import Setting, setting_named
 from teeter.studies.items import Item, Measured, Scale, chance, judged
+from teeter.studies.laplace import LAPLACE, LaplaceSetting
 from teeter.studies.trials import (
     Accuracies,
     accuracies,
@@ -28,7 +29,6 @@ __all__ = ["FIGURE_12", "FIGURE_13", "FIGURE_14", "FIGURE_16", "ablation_runs", 
 FIRST = "ldm-s"
 PARTS = ("ldm", "seeding-cosine", "seeding-l2", "ldm-fass", "ldm-cluster-margin")
 SEEDED = ("entropy-s", "margin-s")
-LAPLACE = "ldm-s-laplace"
 SMALL = ("ldm-s", "random", "entropy", "margin", "coreset", "badge", "batchbald")
 LARGE = ("ldm-s", "random", "entropy", "margin", "coreset", "badge", "cluster-margin")
 SIZES = (1, 10, 40)
@@ -38,12 +38,12 @@ def ablation_settings(scale: Scale) -> list[Setting]:
     """Return the settings of all ablations, whose strategies run side by side."""
     strategies = (FIRST, "random", *PARTS, *SEEDED, LAPLACE)
     if scale.quick:
-        return [digits("ablations", repetitions=8, final=160, strategies=strategies)]
-    letters = replace(setting_named("openml-6"), name="openml-6-ablations", paper=None, strategies=strategies)
-    images = replace(
-        setting_named("mnist"), name="mnist-ablations", final=420, validation=1000, paper=None, strategies=strategies
-    )
-    return [letters, images]
+        wanted = [digits("ablations", repetitions=8, final=160, strategies=strategies)]
+    else:
+        letters = replace(setting_named("openml-6"), name="openml-6-ablations", paper=None, strategies=strategies)
+        images = replace(setting_named("mnist"), name="mnist-ablations", final=420, validation=1000)
+        wanted = [letters, replace(images, paper=None, strategies=strategies)]
+    return [LaplaceSetting(**{one.name: getattr(setting, one.name) for one in fields(setting)}) for setting in wanted]
 
 
 def ablation_runs(scale: Scale) -> list[Compared]:

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from teeter.analysis.across import performance_profile
 from teeter.analysis.tables import Table, number
-from teeter.studies.ablations import LAPLACE, ablation_runs, batch_runs, judge_leads, only
+from teeter.studies.ablations import ablation_runs, batch_runs, judge_leads, only
 from teeter.studies.across import benchmark_runs, shared
 from teeter.studies.items import Drawing, Item, Measured, Scale, chance, judged
+from teeter.studies.laplace import LAPLACE
 from teeter.studies.trials import Accuracies, accuracies, draw_runs, leads, leads_table
 
 __all__ = ["BADGE_ONE", "BEST_SHARE", "CLUSTER_MARGIN", "LDM_ALONE", "OPEN_QUESTION"]

@@ -8,17 +8,19 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from teeter.errors import InputError, MissingOutputError
+from teeter.experiments.settings import Setting
 from teeter.kernels.laplace import laplace_directions, laplace_factors
 from teeter.kernels.ldm import default_rays, ldm_by_rays, ray_directions
 from teeter.kernels.seeding import ldm_seeding
 from teeter.seeds import fork
-from teeter.strategies.base import Context, Scored, registry
+from teeter.strategies.base import Context, Scored, Strategy
 from teeter.strategies.options import is_count, is_positive
 
-__all__ = ["LdmSLaplace"]
+__all__ = ["LAPLACE", "LaplaceSetting", "LdmSLaplace"]
+
+LAPLACE = "ldm-s-laplace"
 
 
-@registry.register("ldm-s-laplace")
 @dataclass(frozen=True, kw_only=True)
 class LdmSLaplace(Scored):
     """LDM-S with the model moved by draws from a Laplace posterior of its last layer [Ritter et al. 2018]."""
@@ -57,3 +59,12 @@ class LdmSLaplace(Scored):
     def choose(self, context: Context, n: int) -> Tensor:
         """Return the row of least LDM, then rows drawn by their weight and their distance to those picked."""
         return ldm_seeding(self.score(context), context.features, n, generator=context.generator)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaplaceSetting(Setting):
+    """A setting that knows one strategy more, which is tried here and is not in the registry."""
+
+    def strategy(self, name: str) -> Strategy:
+        """Return the strategy called so here, with its options."""
+        return LdmSLaplace(**self.options.get(name, {})) if name == LAPLACE else Setting.strategy(self, name)
