@@ -8,6 +8,7 @@ TeeterError
 ├── StrategyError            a strategy broke its contract (also a RuntimeError)
 ├── TrainingError            a model cannot be trained so (also a RuntimeError)
 ├── StoreError               a campaign's database cannot be used so (also a RuntimeError)
+├── NotAllowedError          somebody may not do what they asked for (also a PermissionError)
 └── MissingExtraError        an optional library is not installed (also an ImportError)
 """
 
@@ -18,6 +19,7 @@ __all__ = [
     "InputError",
     "MissingExtraError",
     "MissingOutputError",
+    "NotAllowedError",
     "StoreError",
     "StrategyError",
     "TeeterError",
@@ -56,6 +58,10 @@ class TrainingError(TeeterError, RuntimeError):
 
 class StoreError(TeeterError, RuntimeError):
     """A campaign's database cannot be used so."""
+
+
+class NotAllowedError(TeeterError, PermissionError):
+    """Somebody may not do what they asked for."""
 
 
 class MissingExtraError(TeeterError, ImportError):

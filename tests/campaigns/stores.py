@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 
@@ -22,8 +23,7 @@ STORES = ("sqlite", "postgresql")
 @contextmanager
 def new_store(kind: str, folder: Path) -> Iterator[Store]:
     """Yield an empty store of a kind; skip where there is no server for it."""
-    where = str(folder / "campaign.teeter") if kind == "sqlite" else shared_server().new_database()
-    store = Store(where, create=True)
+    store = Store(new_place(kind, folder), create=True)
     yield store
     store.close()
 
@@ -47,3 +47,22 @@ def begun(store: Store, name: str = "reviews", texts: int = 6) -> Ledger:
             ledger.add_class(connection, label, "owner")
         ledger.add_items(connection, items_of([(f"a{k}", f"text {k}") for k in range(texts)], "text"), "owner")
     return ledger
+
+
+def new_place(kind: str, folder: Path) -> str:
+    """Return where a campaign of a kind of store can be made; skip where there is no server for it."""
+    return str(folder / "campaign.teeter") if kind == "sqlite" else shared_server().new_database()
+
+
+class Watch:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.time = datetime(2030, 1, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.time
+
+    def wait(self, minutes: float) -> None:
+        """Let time pass."""
+        self.time += timedelta(minutes=minutes)

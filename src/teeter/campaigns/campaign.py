@@ -14,16 +14,30 @@ import numpy.typing as npt
 from sqlalchemy import Connection, insert, select
 
 from teeter.campaigns import tables
-from teeter.campaigns.advice import Progress, advice, estimate
+from teeter.campaigns.asking import NOBODY, Pick
+from teeter.campaigns.clock import Clock, utc, written
+from teeter.campaigns.consensus import Verdict
 from teeter.campaigns.copies import restore
+from teeter.campaigns.decisions import Decision, Disagreement, undo_decision, write_decision
 from teeter.campaigns.encoders import Encoder, encode_images, encode_texts, encoder_named
-from teeter.campaigns.exchange import Exported, write_export
+from teeter.campaigns.exchange import write_export
 from teeter.campaigns.heads import scaled
 from teeter.campaigns.items import Item, items_of
-from teeter.campaigns.ledger import Answer, Ledger, Undone
+from teeter.campaigns.ledger import Answer, Ledger, Recorded, Undone
+from teeter.campaigns.people import People
 from teeter.campaigns.records import Added, Question, Settings, Status, Trained
-from teeter.campaigns.rounds import Plan, State, Suspect, labels_of, picks_for, predictions, suspects, trained
-from teeter.campaigns.store import Store, now
+from teeter.campaigns.rounds import Plan, State, Suspect, picks_for, predictions, suspects, trained
+from teeter.campaigns.standing import (
+    Agreement,
+    Member,
+    agreement_of,
+    disagreements_of,
+    outgoing,
+    read_standing,
+    status_of,
+    team_of,
+)
+from teeter.campaigns.store import Store
 from teeter.errors import InputError, StoreError, UnknownNameError
 from teeter.registry import did_you_mean
 from teeter.seeds import stream
@@ -35,18 +49,32 @@ Vectors = npt.NDArray[np.float32]
 OWN = "me"
 """Who answers, where nobody says."""
 
+_AHEAD = 400
+"""Items that are picked ahead at most, for others who are at work."""
+
+_TRIES = 20
+"""Times to pick anew when others were faster."""
+
 
 class Campaign:
     """Items, answers and models in a database; whatever writes returns when all of it is on disk."""
 
-    def __init__(self, store: Store, number: int, name: str, settings: Settings) -> None:
+    def __init__(self, store: Store, number: int, name: str, settings: Settings, *, clock: Clock = utc) -> None:
         """Use ``Campaign.create`` or ``Campaign.open``."""
         self.store, self.name, self.settings = store, name, settings
-        self.ledger = Ledger(number)
+        self.ledger = Ledger(number, clock, settings.lease)
+        self.people = People(store, self.ledger)
 
     @classmethod
     def create(
-        cls, where: str | Path, name: str, classes: Sequence[str], settings: Settings | None = None, *, who: str = OWN
+        cls,
+        where: str | Path,
+        name: str,
+        classes: Sequence[str],
+        settings: Settings | None = None,
+        *,
+        who: str = OWN,
+        clock: Clock = utc,
     ) -> Campaign:
         """Make a campaign in a database, which is made too if there is none."""
         settings = settings or Settings()
@@ -59,16 +87,16 @@ class Campaign:
         with store.writing() as connection:
             if connection.scalar(select(tables.campaigns.c.id).where(tables.campaigns.c.name == name)) is not None:
                 raise InputError(f"There is a campaign called {name!r} in {where} already: open it, or name another.")
-            values = {"name": name, "created": now(), "settings": json.dumps(asdict(settings))}
+            values = {"name": name, "created": written(clock()), "settings": json.dumps(asdict(settings))}
             (number,) = connection.execute(insert(tables.campaigns).values(values)).inserted_primary_key or (0,)
-            campaign = cls(store, int(number), name, settings)
+            campaign = cls(store, int(number), name, settings, clock=clock)
             campaign.ledger.note(connection, who, "created", None, asdict(settings))
             for one in names:
                 campaign.ledger.add_class(connection, one, who)
         return campaign
 
     @classmethod
-    def open(cls, where: str | Path, name: str | None = None) -> Campaign:
+    def open(cls, where: str | Path, name: str | None = None, *, clock: Clock = utc) -> Campaign:
         """Open a campaign; its name can be left out where there is only one, or follow a server's address after #."""
         if name is None and isinstance(where, str) and "://" in where:
             where, _, after = where.partition("#")
@@ -85,7 +113,7 @@ class Campaign:
         except BaseException:
             store.close()
             raise
-        return cls(store, row.id, row.name, Settings(**told))
+        return cls(store, row.id, row.name, Settings(**told), clock=clock)
 
     @staticmethod
     def restore(backup: str | Path, path: str | Path, *, overwrite: bool = False) -> None:
@@ -174,33 +202,36 @@ class Campaign:
             self.ledger.keep_for_audit(connection, [free[k] for k in sorted(chosen)], who)
 
     @cached_property
-    def _pool(self) -> tuple[list[str], Vectors]:
-        """The items' ids and features, about their mean."""
+    def _pool(self) -> tuple[list[str], Vectors, frozenset[str]]:
+        """The items' ids, their features about their mean, and which are kept for the audit."""
         with self.store.reading() as connection:
-            keys = {row.id: row.key for row in self.ledger.items(connection)}
-            numbers, vectors = self.ledger.vectors(connection)
-        return [keys[number] for number in numbers], scaled(vectors) if len(vectors) else vectors
+            keys, vectors = self.ledger.keyed_vectors(connection)
+            audit = self.ledger.audit_items(connection)
+        return keys, scaled(vectors) if len(vectors) else vectors, frozenset(audit)
 
-    def tell(self, item: str, label: str, annotator: str = OWN, *, comment: str | None = None) -> None:
-        """Record a label; it is on disk when this returns. What the annotator said before stays in the history."""
-        self._answer(Answer(str(item), annotator, "label", label, comment))
+    def tell(self, item: str, label: str, annotator: str = OWN, *, comment: str | None = None) -> Recorded:
+        """Record a label; it is on disk when this returns. What the annotator said before stays in the history.
 
-    def skip(self, item: str, annotator: str = OWN, *, comment: str | None = None) -> None:
+        It counts also where the question went back to others before; what is returned tells so.
+        """
+        return self._answer(Answer(str(item), annotator, "label", label, comment))
+
+    def skip(self, item: str, annotator: str = OWN, *, comment: str | None = None) -> Recorded:
         """Put an item off: it may be asked about again after the next training."""
-        self._answer(Answer(str(item), annotator, "skip", comment=comment))
+        return self._answer(Answer(str(item), annotator, "skip", comment=comment))
 
-    def unsure(self, item: str, annotator: str = OWN, *, comment: str | None = None) -> None:
+    def unsure(self, item: str, annotator: str = OWN, *, comment: str | None = None) -> Recorded:
         """Say that it cannot be told what an item is: it is not asked about again."""
-        self._answer(Answer(str(item), annotator, "unsure", comment=comment))
+        return self._answer(Answer(str(item), annotator, "unsure", comment=comment))
 
-    def bad(self, item: str, annotator: str = OWN, *, comment: str | None = None) -> None:
+    def bad(self, item: str, annotator: str = OWN, *, comment: str | None = None) -> Recorded:
         """Say that an item does not belong in the campaign: it is left out of everything."""
-        self._answer(Answer(str(item), annotator, "bad", comment=comment))
+        return self._answer(Answer(str(item), annotator, "bad", comment=comment))
 
-    def _answer(self, answer: Answer) -> None:
+    def _answer(self, answer: Answer) -> Recorded:
         _require_name(answer.annotator)
         with self.store.writing() as connection:
-            self.ledger.answer(connection, answer)
+            return self.ledger.answer(connection, answer)
 
     def undo(self, annotator: str = OWN) -> Undone | None:
         """Take back an annotator's last answer; what they said before holds again. None if there is nothing."""
@@ -208,34 +239,61 @@ class Campaign:
             return self.ledger.undo(connection, annotator)
 
     def ask(self, n: int, annotator: str = OWN) -> list[Question]:
-        """Return n things to label: those the annotator was asked about before and did not answer, then new picks.
+        """Return n things to label: those the annotator was asked about before and did not answer, then others.
 
-        Fewer come back where fewer are left. Asked again without answers in between, it returns the same.
+        Others are what several people are to answer, what was picked ahead, and new picks, in this order. Fewer come
+        back where fewer are left. Asked again without answers in between, it returns the same, while the lease lasts or
+        nobody else asks.
         """
         if n < 1:
             raise InputError(f"Cannot ask about {n} items: ask for 1 or more.")
         _require_name(annotator)
-        waiting = self._waiting(annotator)
-        if len(waiting) < n:
-            state = self.state()
-            picks = picks_for(state, self._plan, n - len(waiting))
+        waiting = self._waiting(annotator, n)
+        for _ in range(_TRIES):
+            if len(waiting) == n:
+                return waiting
             with self.store.writing() as connection:
-                taken = {pick.item for pick in self.ledger.open_picks(connection)}
-                taken |= {one.item for one in self.ledger.answers(connection) if one.kind != "skip"}
-                fresh = [pick for pick in picks if pick.item not in taken]  # somebody may have been faster
-                if fresh:
-                    plan = self._plan
-                    self.ledger.write_batch(
-                        connection, annotator, fresh, strategy=plan.strategy, seed=plan.seed, version=state.version
-                    )
-            waiting = self._waiting(annotator)
-        return waiting[:n]
+                given = self.ledger.give(connection, annotator, n - len(waiting))
+                others = self.ledger.others_at_work(connection, annotator)
+            missing = n - len(waiting) - given
+            if missing:
+                found = self._pick(annotator, missing, min(n * others, _AHEAD))
+            waiting = self._waiting(annotator, n)
+            if missing and not found:
+                break
+        return waiting
 
-    def _waiting(self, annotator: str) -> list[Question]:
+    def _pick(self, annotator: str, n: int, ahead: int) -> bool:
+        """Ask an annotator about n new picks, and keep some ready for others; False if nothing is left to pick."""
+        state, plan = self.state(), self._plan
+        picks = picks_for(state, plan, n + ahead)
+        asked = [pick for pick in picks if pick.asked]
+        with self.store.writing() as connection:
+            fresh = self.ledger.free(connection, asked)  # somebody may have been faster
+            self.ledger.share(connection, [pick.item for pick in fresh if self._is_shared(pick)], self.settings.people)
+            known = [pick for pick in picks if not pick.asked] if fresh else []
+            for who, some in ((annotator, [*fresh[:n], *known]), (NOBODY, fresh[n:])):
+                if some:
+                    self.ledger.write_batch(
+                        connection, who, some, strategy=plan.strategy, seed=plan.seed, version=state.version
+                    )
+        return bool(asked)
+
+    def _is_shared(self, pick: Pick) -> bool:
+        """Tell whether several people are to answer a pick: drawn by its name, so that it stays so."""
+        drawn = stream(self.settings.seed, "overlap", pick.item).initial_seed() % 2**53 / 2**53
+        return drawn < self.settings.overlap
+
+    def _waiting(self, annotator: str, n: int) -> list[Question]:
         with self.store.reading() as connection:
-            picks = self.ledger.open_picks(connection, annotator)
+            picks = self.ledger.open_picks(connection, annotator, n)
             rows = self.ledger.some_items(connection, [pick.item for pick in picks])
         return [Question(pick.item, rows[pick.item].content, pick.arm, pick.rank, dict(pick.reason)) for pick in picks]
+
+    def give_back(self, annotator: str = OWN, *, who: str = OWN) -> int:
+        """Let others have an annotator's open questions; return how many there were."""
+        with self.store.writing() as connection:
+            return self.ledger.give_back(connection, annotator, who)
 
     def train(self, *, who: str = OWN) -> Trained:
         """Train a new model on all labels, and keep it."""
@@ -255,9 +313,8 @@ class Campaign:
         state = self.state()
         with self.store.reading() as connection:
             kept = {} if again else self.ledger.kept(connection)
-            settled = {
-                item for item, label in labels_of(self.ledger.answers(connection)).items() if label == kept.get(item)
-            }
+            labels = read_standing(self.ledger, connection, self.settings).labels
+            settled = {item for item, label in labels.items() if label == kept.get(item)}
             found = suspects(state, count, settled)
             rows = self.ledger.some_items(connection, [one.item for one in found])
         return [replace(one, content=rows[one.item].content) for one in found]
@@ -266,47 +323,51 @@ class Campaign:
         """Say after a second look that an item's label is right; it is no longer suspected while it stays."""
         _require_name(annotator)
         with self.store.writing() as connection:
-            label = labels_of(self.ledger.answers(connection)).get(self.ledger.item(connection, str(item)).key)
+            labels = read_standing(self.ledger, connection, self.settings).labels
+            label = labels.get(self.ledger.item(connection, str(item)).key)
             if label is None:
                 raise InputError(f"{item} has no label that could be kept.")
-            number = self.ledger.answer(connection, Answer(str(item), annotator, "label", label, comment))
+            number = self.ledger.answer(connection, Answer(str(item), annotator, "label", label, comment)).number
             self.ledger.note(connection, annotator, "kept", str(item), {"answer": number, "label": label})
+
+    def labels(self) -> dict[str, Verdict]:
+        """Return what items are, by id: as decided, or by consensus; with how clear it is."""
+        with self.store.reading() as connection:
+            return read_standing(self.ledger, connection, self.settings).verdicts
+
+    def disagreements(self) -> list[Disagreement]:
+        """Return the items that wait for a reviewer's decision, those that are least clear first."""
+        with self.store.reading() as connection:
+            standing = read_standing(self.ledger, connection, self.settings)
+            rows = self.ledger.some_items(connection, [item for item, _ in standing.disagreements()])
+        return disagreements_of(standing, rows)
+
+    def decide(self, item: str, label: str | None, reviewer: str = OWN, *, comment: str | None = None) -> None:
+        """Settle what an item is, whatever people say of it; None: it does not belong."""
+        _require_name(reviewer)
+        with self.store.writing() as connection:
+            write_decision(self.ledger, connection, Decision(str(item), label, reviewer, comment))
+
+    def undo_decision(self, reviewer: str = OWN) -> Decision | None:
+        """Take back a reviewer's last decision; None if there is none."""
+        with self.store.writing() as connection:
+            return undo_decision(self.ledger, connection, reviewer)
+
+    def agreement(self) -> Agreement:
+        """Return how people agree: over all, by class and by pair."""
+        with self.store.reading() as connection:
+            answers, classes = self.ledger.answers(connection), list(self.ledger.classes(connection))
+        return agreement_of(answers, classes)
+
+    def team(self) -> list[Member]:
+        """Return how fast and how right everybody is who answered."""
+        with self.store.reading() as connection:
+            return team_of(self.ledger, connection, self.settings)
 
     def status(self) -> Status:
         """Return how the campaign stands, and what speaks for going on."""
         with self.store.reading() as connection:
-            answers = self.ledger.answers(connection)
-            items, picks = self.ledger.count_items(connection), self.ledger.open_picks(connection)
-            facts = self.ledger.models(connection)
-        labels = labels_of(answers)
-        kinds = {kind: len({one.item for one in answers if one.kind == kind}) for kind in ("skip", "unsure", "bad")}
-        by_class = dict.fromkeys(self.classes, 0)
-        for label in labels.values():
-            by_class[label] += 1
-        measured = [estimate(*_measure(one)) for one in facts]
-        last = facts[-1] if facts else {}
-        cost = self.settings.cost
-        progress = Progress(
-            labels=len(labels),
-            accuracy=measured[-1] if measured else None,
-            accuracies=tuple(one.share for one in measured if one is not None),
-            kappa=last.get("kappa"),
-            changed=last.get("changed"),
-            cost=None if cost is None else cost * len(answers),
-            budget=self.settings.budget,
-        )
-        return Status(
-            items=items,
-            labelled=len(labels),
-            by_class=by_class,
-            skipped=kinds["skip"],
-            unsure=kinds["unsure"],
-            bad=kinds["bad"],
-            open=len(picks),
-            version=len(facts),
-            accuracy=progress.accuracy,
-            advice=tuple(advice(progress)),
-        )
+            return status_of(self.ledger, connection, self.settings)
 
     def export(self, path: str | Path, form: str | None = None) -> int:
         """Write labels, and predictions with their confidence, for other tools; return how many items are labelled.
@@ -315,30 +376,11 @@ class Campaign:
         name: prodigy, doccano.
         """
         with self.store.reading() as connection:
-            items, answers = self.ledger.items(connection), self.ledger.answers(connection)
-        labels = labels_of(answers)
-        people: dict[str, set[str]] = {}
-        for one in answers:
-            people.setdefault(one.item, set()).add(one.annotator)
-        left_out = {one.item for one in answers if one.kind == "bad"}
+            items, standing = self.ledger.items(connection), read_standing(self.ledger, connection, self.settings)
         guessed = predictions(self.state(), self._plan) if items else None
-        places = {key: k for k, key in enumerate(self._pool[0])}
-        rows = []
-        for row in items:
-            guess = guessed[places[row.key]] if guessed and row.key in places else (None, None)
-            rows.append(
-                Exported(
-                    id=row.key,
-                    content=row.content,
-                    label=labels.get(row.key),
-                    annotators=len(people.get(row.key, ())),
-                    predicted=guess[0],
-                    confidence=None if guess[1] is None else round(guess[1], 6),
-                    left_out=row.key in left_out,
-                )
-            )
-        write_export(rows, Path(path), form)
-        return len(labels)
+        guesses = dict(zip(self._pool[0], guessed, strict=True)) if guessed else {}
+        write_export(outgoing(items, standing, guesses), Path(path), form)
+        return len(standing.verdicts)
 
     def history(self) -> list[dict[str, Any]]:
         """Return everything that happened, oldest first."""
@@ -356,27 +398,26 @@ class Campaign:
 
     def state(self) -> State:
         """Return what is known now, as a round sees it."""
-        keys, features = self._pool
+        keys, features, audit = self._pool
         places = {key: k for k, key in enumerate(keys)}
         with self.store.reading() as connection:
-            answers = self.ledger.answers(connection)
-            audit = [row.key for row in self.ledger.items(connection) if row.audit]
-            asked = {pick.item for pick in self.ledger.open_picks(connection)}
+            standing = read_standing(self.ledger, connection, self.settings)
+            asked = self.ledger.asked_items(connection)
             drawn = self.ledger.drawn_at_random(connection)
             put_off = self.ledger.put_off(connection)
             model = self.ledger.model(connection)
             batches = self.ledger.count_batches(connection)
         if not keys:
             raise InputError("There is nothing to ask about: add items first.")
-        labels = {places[item]: label for item, label in labels_of(answers).items() if item in places}
-        left_out = {one.item for one in answers if one.kind == "bad"}
-        kept = {places[key]: labels.get(places[key]) for key in audit if key not in left_out}
-        answered = {one.item for one in answers if one.kind != "skip"} | put_off | asked
+        labels = {places[item]: label for item, label in standing.labels.items() if item in places}
+        kept = {places[key]: labels.get(places[key]) for key in audit if key not in standing.left_out}
+        answered = {one.item for one in standing.answers if one.kind != "skip"}
+        answered |= put_off | asked | set(standing.decisions)
         return State(
             keys=keys,
             features=features,
             classes=self.classes,
-            labels={k: label for k, label in labels.items() if k not in kept and keys[k] not in left_out},
+            labels={k: label for k, label in labels.items() if k not in kept and keys[k] not in standing.left_out},
             audit=kept,
             control=frozenset(places[key] for key in drawn if key in places),
             taken=frozenset(places[key] for key in answered if key in places),
@@ -403,9 +444,3 @@ def _named(store: Store, name: str | None) -> Any:
 def _require_name(annotator: str) -> None:
     if not annotator.strip():
         raise InputError("Whoever answers needs a name, and this one is blank.")
-
-
-def _measure(facts: dict[str, Any]) -> tuple[int, int]:
-    """Return how many of how many random items are right: of the audit sample if there is one, else of controls."""
-    right, total = facts["audit"] if facts["audit"][1] else facts["control"]
-    return int(right), int(total)

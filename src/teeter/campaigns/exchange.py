@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +129,13 @@ class Exported:
     predicted: str | None
     confidence: float | None
     left_out: bool
-    """Whether somebody said that it does not belong."""
+    """Whether it does not belong: somebody says so, or a reviewer decided."""
+    agreement: float | None = None
+    """How clear the label is: the share of people who gave it, or its probability."""
+    decided_by: str | None = None
+    """The reviewer who settled it."""
+    answers: Mapping[str, str] = field(default_factory=dict)
+    """What each person says: a class, or skip, unsure or bad."""
 
 
 def write_export(rows: Sequence[Exported], path: Path, form: str | None = None) -> None:
@@ -156,7 +162,15 @@ def _plain(row: Exported) -> dict[str, Any]:
         "predicted": row.predicted,
         "confidence": row.confidence,
         "left_out": row.left_out,
+        "agreement": row.agreement,
+        "decided_by": row.decided_by,
+        "answers": dict(row.answers),
     }
+
+
+def _flat(row: Exported) -> dict[str, Any]:
+    """Return an item for a table: what each person says as one text."""
+    return {**_plain(row), "answers": json.dumps(dict(row.answers), ensure_ascii=False) if row.answers else None}
 
 
 def _encoded(text: str) -> bytes:
@@ -165,9 +179,9 @@ def _encoded(text: str) -> bytes:
 
 def _csv(rows: Sequence[Exported], path: Path) -> None:
     text = io.StringIO(newline="")
-    table = csv.DictWriter(text, list(_plain(_NOTHING)), lineterminator="\n")
+    table = csv.DictWriter(text, list(_flat(_NOTHING)), lineterminator="\n")
     table.writeheader()
-    table.writerows(_plain(row) for row in rows)
+    table.writerows(_flat(row) for row in rows)
     write_whole(path, _encoded(text.getvalue()))
 
 
@@ -185,11 +199,11 @@ def _parquet(rows: Sequence[Exported], path: Path) -> None:
         from pyarrow import parquet
     except ImportError:
         raise MissingExtraError("Writing Parquet needs pyarrow: pip install 'teeter[parquet]'.") from None
-    kinds = {"annotators": pyarrow.int64(), "confidence": pyarrow.float64(), "left_out": pyarrow.bool_()}
-    plain = [_plain(row) for row in rows]
+    kinds = {"annotators": pyarrow.int64(), "left_out": pyarrow.bool_()}
+    kinds |= dict.fromkeys(("confidence", "agreement"), pyarrow.float64())
+    plain = [_flat(row) for row in rows]
     columns = {
-        name: pyarrow.array([row[name] for row in plain], kinds.get(name, pyarrow.string()))
-        for name in _plain(_NOTHING)
+        name: pyarrow.array([row[name] for row in plain], kinds.get(name, pyarrow.string())) for name in _flat(_NOTHING)
     }
     file = io.BytesIO()
     parquet.write_table(pyarrow.table(columns), file)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from sqlalchemy import Column, Connection, MetaData, Table, Text, inspect, select, text
 
-from teeter.campaigns import tables_0001
+from teeter.campaigns import tables_0001, tables_0003
 from teeter.errors import StoreError
 
 __all__ = ["MIGRATIONS", "bring_up", "has_begun", "is_up_to_date", "require_known"]
@@ -23,9 +23,16 @@ def _0002_wide_seeds(connection: Connection) -> None:
         connection.execute(text("alter table batches alter column seed type bigint"))
 
 
+def _0003_teams(connection: Connection) -> None:
+    for statement in tables_0003.CHANGES:
+        connection.execute(text(statement))
+    tables_0003.metadata.create_all(connection)
+
+
 MIGRATIONS: tuple[tuple[str, Callable[[Connection], None]], ...] = (
     ("0001_tables", _0001_tables),
     ("0002_wide_seeds", _0002_wide_seeds),
+    ("0003_teams", _0003_teams),
 )
 
 

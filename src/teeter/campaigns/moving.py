@@ -22,6 +22,8 @@ _IN_ORDER = (
     tables.batches,
     tables.picks,
     tables.answers,
+    tables.decisions,
+    tables.people,
     tables.history,
 )
 """Every table of a campaign; those that others point to come first."""

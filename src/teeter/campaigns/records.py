@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from teeter.campaigns.advice import Estimate
+from teeter.campaigns.consensus import WAYS
 from teeter.campaigns.heads import HEADS
 from teeter.campaigns.items import KINDS
 from teeter.errors import InputError, UnknownNameError
@@ -41,10 +42,18 @@ class Settings:
     """The sentence-transformers model that gives texts their features: its name, folder or package."""
     keys: list[str] = field(default_factory=list)
     """Keys on the page, one for each of the first classes; the others get what is free."""
+    lease: float = 60
+    """Minutes that a question stays with an annotator who answers nothing; 0: until it is answered."""
+    overlap: float = 0.0
+    """The share of the picks that several people answer."""
+    people: int = 2
+    """How many answer those."""
+    consensus: str = "majority"
+    """How several answers become one: majority, or dawid-skene, which weighs people by how right they are."""
 
     def __post_init__(self) -> None:
         """Refuse what no campaign could follow."""
-        for name, known in (("kind", KINDS), ("head", HEADS)):
+        for name, known in (("kind", KINDS), ("head", HEADS), ("consensus", WAYS)):
             if getattr(self, name) not in known:
                 hint = did_you_mean(getattr(self, name), list(known))
                 raise UnknownNameError(f"No {name} is called {getattr(self, name)!r}. {hint}")
@@ -52,7 +61,11 @@ class Settings:
             raise InputError(f"control is {self.control}: the random share of a batch is 0 or more and less than 1.")
         if self.audit < 0:
             raise InputError(f"audit is {self.audit}: it must be 0 or more items.")
-        for name in ("cost", "budget"):
+        if not 0 <= self.overlap <= 1:
+            raise InputError(f"overlap is {self.overlap}: the share that several people answer is from 0 to 1.")
+        if self.people < 2:
+            raise InputError(f"people is {self.people}: an overlap takes 2 or more.")
+        for name in ("cost", "budget", "lease"):
             value = getattr(self, name)
             if value is not None and not value >= 0:
                 raise InputError(f"{name} is {value}: it must be 0 or more.")
@@ -111,3 +124,5 @@ class Status:
     version: int
     accuracy: Estimate | None
     advice: tuple[str, ...]
+    disagreements: int = 0
+    """Items that wait for a reviewer's decision."""

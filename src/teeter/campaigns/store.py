@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -15,6 +14,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from teeter.campaigns import copies, tables
+from teeter.campaigns.clock import utc, written
 from teeter.campaigns.migrations import bring_up, has_begun, is_up_to_date
 from teeter.errors import FileError, MissingExtraError, StoreError
 
@@ -29,7 +29,7 @@ _LOCK = 0x7EE7E4
 
 def now() -> str:
     """Return the time, as it is written down."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+    return written(utc())
 
 
 class Store:

@@ -14,9 +14,23 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
-__all__ = ["answers", "batches", "campaigns", "classes", "features", "history", "items", "metadata", "models", "picks"]
+__all__ = [
+    "answers",
+    "batches",
+    "campaigns",
+    "classes",
+    "decisions",
+    "features",
+    "history",
+    "items",
+    "metadata",
+    "models",
+    "people",
+    "picks",
+]
 
 metadata = MetaData()
 
@@ -55,8 +69,11 @@ items = Table(
     Column("digest", Text, nullable=False),
     Column("audit", Boolean, nullable=False, default=False),  # kept apart to measure with, never to train on
     Column("added", Text, nullable=False),
+    Column("people", Integer, nullable=False, server_default=text("1")),  # how many are to answer it
+    Column("missing", Integer, nullable=False, server_default=text("0")),  # how many more are to be asked
     UniqueConstraint("campaign_id", "key"),
     Index("items_by_digest", "campaign_id", "digest"),
+    Index("items_by_missing", "campaign_id", "missing"),
 )
 
 features = Table(
@@ -83,11 +100,14 @@ batches = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     _of_campaign(),
-    Column("annotator", Text, nullable=False),
+    Column("annotator", Text, nullable=False),  # empty: picked ahead, for whoever asks next
     Column("asked", Text, nullable=False),
     Column("strategy", Text, nullable=False),
     Column("seed", BigInteger().with_variant(Integer, "sqlite"), nullable=False),
     Column("model_version", Integer, nullable=False),  # 0 before there is a model
+    Column("due", Text),  # when the lease ends; empty: never
+    Index("batches_by_due", "campaign_id", "due"),
+    Index("batches_by_annotator", "campaign_id", "annotator"),
 )
 
 picks = Table(
@@ -99,8 +119,9 @@ picks = Table(
     Column("rank", Integer, nullable=False),
     Column("arm", Text, nullable=False),  # picked, control, audit or second look
     Column("reason", Text, nullable=False),  # JSON
-    Column("state", Text, nullable=False),  # open, answered, skipped or returned
+    Column("state", Text, nullable=False),  # ready, open, answered, skipped, returned or known
     Index("picks_by_item", "item_id"),
+    Index("picks_by_state", "state", "batch_id"),
 )
 
 answers = Table(
@@ -117,6 +138,35 @@ answers = Table(
     Column("live", Boolean, nullable=False),  # what this annotator says of the item now
     Column("undone", Boolean, nullable=False, default=False),
     Index("answers_by_item", "item_id", "annotator"),
+    Index("answers_by_annotator", "annotator", "id"),
+)
+
+decisions = Table(
+    "decisions",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("item_id", Integer, ForeignKey("items.id"), nullable=False),
+    Column("reviewer", Text, nullable=False),
+    Column("at", Text, nullable=False),
+    Column("class_id", Integer, ForeignKey("classes.id")),  # empty: the item does not belong
+    Column("comment", Text),
+    Column("live", Boolean, nullable=False),
+    Column("undone", Boolean, nullable=False),
+    Index("decisions_by_item", "item_id"),
+)
+
+people = Table(
+    "people",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _of_campaign(),
+    Column("name", Text, nullable=False),
+    Column("role", Text, nullable=False),  # annotator, reviewer or owner
+    Column("token", Text),  # its hash; empty: none, or taken away
+    Column("added", Text, nullable=False),
+    Column("removed", Text),
+    UniqueConstraint("campaign_id", "name"),
+    Index("people_by_token", "token"),
 )
 
 history = Table(

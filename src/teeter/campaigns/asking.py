@@ -1,0 +1,348 @@
+"""Who is asked about what: batches on lease, picks made ahead, and items that several people answer.
+
+A pick is ``ready`` for whoever asks next, ``open`` with the annotator of its batch, then ``answered``, ``skipped`` or,
+because the lease ended, ``returned``. Every function works inside the transaction of the connection it is given.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, delete, exists, func, insert, select, update
+
+from teeter.campaigns import tables
+from teeter.campaigns.clock import Clock, utc, written
+from teeter.campaigns.rows import Rows
+
+__all__ = ["NOBODY", "Pick", "Questions"]
+
+NOBODY = ""
+"""Whose batches hold what was picked ahead."""
+
+_SOME = 500
+"""Values in one statement; databases have a limit."""
+
+
+@dataclass(frozen=True)
+class Pick:
+    """An item that was picked to be asked about, and why."""
+
+    item: str
+    rank: int
+    arm: str
+    reason: Mapping[str, Any]
+    asked: bool = True
+    """Whether it is asked about; a random control that has its answer already, or waits for it, is not."""
+
+
+class Questions(Rows):
+    """The batches and picks of one campaign."""
+
+    def __init__(self, campaign: int, clock: Clock = utc, lease: float = 0) -> None:
+        """Give batches a lease of so many minutes; 0: until they are answered."""
+        super().__init__(campaign, clock)
+        self.lease = timedelta(minutes=lease)
+
+    def write_batch(
+        self, connection: Connection, annotator: str, picks: Sequence[Pick], *, strategy: str, seed: int, version: int
+    ) -> int:
+        """Write what was picked for an annotator, and why; or ahead, for ``NOBODY`` yet."""
+        batch = self._batch(connection, annotator, strategy, seed, version)
+        picked = self.some_items(connection, [pick.item for pick in picks])
+        rows = [
+            {
+                "batch_id": batch,
+                "item_id": picked[pick.item].id,
+                "rank": pick.rank,
+                "arm": pick.arm,
+                "reason": json.dumps(dict(pick.reason)),
+                "state": "known" if not pick.asked else "ready" if annotator == NOBODY else "open",
+            }
+            for pick in picks
+        ]
+        if rows:
+            connection.execute(insert(tables.picks), rows)
+        if annotator != NOBODY:
+            self.recount(connection, [row.id for row in picked.values() if row.people > 1])
+            self._note_asked(connection, annotator, batch)
+        return batch
+
+    def _batch(self, connection: Connection, annotator: str, strategy: str, seed: int, version: int) -> int:
+        values = {
+            "campaign_id": self.campaign,
+            "annotator": annotator,
+            "asked": self.now(),
+            "strategy": strategy,
+            "seed": seed,
+            "model_version": version,
+            "due": None if annotator == NOBODY else self._due(),
+        }
+        (number,) = connection.execute(insert(tables.batches).values(values)).inserted_primary_key or (0,)
+        return int(number)
+
+    def _due(self) -> str | None:
+        return written(self.clock() + self.lease) if self.lease else None
+
+    def _note_asked(self, connection: Connection, annotator: str, batch: int) -> None:
+        """Note a batch with everything that is known of its picks; ``known`` are controls that are not asked about."""
+        row = connection.execute(select(tables.batches).where(tables.batches.c.id == batch)).one()
+        statement = select(tables.picks, tables.items.c.key).join(tables.items)
+        own = statement.where(tables.picks.c.batch_id == batch).order_by(tables.picks.c.rank, tables.picks.c.id)
+        picks = connection.execute(own).all()
+        detail = {
+            "batch": batch,
+            "strategy": row.strategy,
+            "seed": row.seed,
+            "version": row.model_version,
+            "items": [pick.key for pick in picks if pick.state != "known"],
+            "picks": [
+                {"item": pick.key, "rank": pick.rank, "arm": pick.arm, "reason": json.loads(pick.reason)}
+                for pick in picks
+                if pick.state != "known"
+            ],
+            "known": [pick.key for pick in picks if pick.state == "known"],
+        }
+        self.note(connection, annotator, "asked", None, detail)
+
+    def open_picks(self, connection: Connection, annotator: str | None = None, most: int | None = None) -> list[Pick]:
+        """Return what is asked about and not answered, oldest batch first: of an annotator, or of everybody."""
+        statement = self._picks("open").order_by(tables.picks.c.batch_id, tables.picks.c.rank).limit(most)
+        if annotator is not None:
+            statement = statement.where(tables.batches.c.annotator == annotator)
+        rows = connection.execute(statement)
+        return [Pick(row.key, row.rank, row.arm, json.loads(row.reason)) for row in rows]
+
+    def count_open(self, connection: Connection) -> int:
+        """Return how many questions are open."""
+        return int(connection.scalar(select(func.count()).select_from(self._picks("open").subquery())) or 0)
+
+    def asked_items(self, connection: Connection) -> set[str]:
+        """Return the items that are asked about now, or picked ahead."""
+        return {row.key for state in ("open", "ready") for row in connection.execute(self._picks(state))}
+
+    def _picks(self, state: str) -> Select[Any]:
+        picks, batches = tables.picks, tables.batches
+        return (
+            select(picks, tables.items.c.key, batches.c.annotator)
+            .join(batches, batches.c.id == picks.c.batch_id)
+            .join(tables.items, tables.items.c.id == picks.c.item_id)
+            .where(batches.c.campaign_id == self.campaign, picks.c.state == state)
+        )
+
+    def free(self, connection: Connection, picks: Sequence[Pick]) -> list[Pick]:
+        """Return those picks that nobody is asked about, and nobody has answered otherwise than by skipping."""
+        rows = self.some_items(connection, [pick.item for pick in picks])
+        numbers = [row.id for row in rows.values()]
+        taken: set[int] = set()
+        for start in range(0, len(numbers), _SOME):
+            some = numbers[start : start + _SOME]
+            open_or_ready = tables.picks.c.state.in_(("open", "ready"))
+            taken.update(
+                connection.scalars(
+                    select(tables.picks.c.item_id).where(tables.picks.c.item_id.in_(some), open_or_ready)
+                )
+            )
+            answered = and_(tables.answers.c.item_id.in_(some), tables.answers.c.live, tables.answers.c.kind != "skip")
+            taken.update(connection.scalars(select(tables.answers.c.item_id).where(answered)))
+        return [pick for pick in picks if rows[pick.item].id not in taken]
+
+    def give(self, connection: Connection, annotator: str, n: int) -> int:
+        """Ask an annotator about up to n items that need no picking, and return how many there were.
+
+        What ended leases gave back is offered again. Items that several are to answer come first, then what was
+        picked ahead.
+        """
+        self.renew(connection, annotator)
+        self.take_back(connection, annotator)
+        given = self._give_shared(connection, annotator, n)
+        return given + (self._give_ready(connection, annotator, n - given) if given < n else 0)
+
+    def _give_shared(self, connection: Connection, annotator: str, n: int) -> int:
+        """Ask an annotator about items that others are asked about too, never about one they have seen."""
+        items, picks = tables.items, tables.picks
+        own = and_(tables.answers.c.item_id == items.c.id, tables.answers.c.annotator == annotator)
+        wanted = (
+            select(items.c.id, items.c.key)
+            .where(items.c.campaign_id == self.campaign, items.c.missing > 0)
+            .where(~exists().where(own, tables.answers.c.live), ~exists().where(*_open_with(items.c.id, annotator)))
+            .order_by(items.c.id)
+            .limit(n)
+        )
+        rows = connection.execute(wanted).all()
+        if not rows:
+            return 0
+        last = select(func.max(picks.c.id)).where(picks.c.item_id.in_([row.id for row in rows]))
+        before = connection.execute(
+            select(picks, tables.batches)
+            .join(tables.batches, tables.batches.c.id == picks.c.batch_id)
+            .where(picks.c.id.in_(last.group_by(picks.c.item_id)))
+        )
+        first = {row.item_id: row for row in before}
+        again = [
+            Pick(row.key, rank, first[row.id].arm, json.loads(first[row.id].reason))
+            if row.id in first
+            else Pick(row.key, rank, "picked", {})
+            for rank, row in enumerate(rows, start=1)
+        ]
+        newest = max(first.values(), key=lambda row: int(row.model_version), default=None)
+        told = (newest.strategy, newest.seed, newest.model_version) if newest is not None else ("again", 0, 0)
+        self._unready(connection, [row.id for row in rows])
+        self.write_batch(connection, annotator, again, strategy=told[0], seed=told[1], version=told[2])
+        return len(rows)
+
+    def _give_ready(self, connection: Connection, annotator: str, n: int) -> int:
+        """Ask an annotator about items that were picked ahead."""
+        picks, batches = tables.picks, tables.batches
+        put_off = and_(
+            tables.answers.c.item_id == picks.c.item_id, tables.answers.c.annotator == annotator, tables.answers.c.live
+        )
+        rows = connection.execute(
+            self._picks("ready")
+            .add_columns(batches.c.strategy, batches.c.seed, batches.c.model_version, tables.items.c.people)
+            .where(~exists().where(put_off))
+            .order_by(picks.c.batch_id, picks.c.rank)
+            .limit(n)
+        ).all()
+        if rows:
+            newest = max(rows, key=lambda row: int(row.model_version))
+            batch = self._batch(connection, annotator, newest.strategy, newest.seed, newest.model_version)
+            numbers = [row.id for row in rows]
+            for start in range(0, len(numbers), _SOME):
+                some = picks.c.id.in_(numbers[start : start + _SOME])
+                connection.execute(update(picks).where(some).values(batch_id=batch, state="open"))
+            self.recount(connection, [row.item_id for row in rows if row.people > 1])
+            self._note_asked(connection, annotator, batch)
+        return len(rows)
+
+    def _unready(self, connection: Connection, items: Sequence[int]) -> None:
+        """Forget that items were picked ahead: they are asked about, or answered."""
+        for start in range(0, len(items), _SOME):
+            some = tables.picks.c.item_id.in_(items[start : start + _SOME])
+            connection.execute(delete(tables.picks).where(some, tables.picks.c.state == "ready"))
+
+    def forget_picks_ahead(self, connection: Connection) -> None:
+        """Forget what an older model picked ahead; what was drawn at random stays drawn."""
+        own = select(tables.batches.c.id).where(
+            tables.batches.c.campaign_id == self.campaign, tables.batches.c.annotator == NOBODY
+        )
+        picked = and_(tables.picks.c.state == "ready", tables.picks.c.arm == "picked")
+        connection.execute(delete(tables.picks).where(picked, tables.picks.c.batch_id.in_(own)))
+
+    def renew(self, connection: Connection, annotator: str) -> None:
+        """Let an annotator's leases begin anew: they are at work."""
+        if not self.lease:
+            return
+        still_open = select(tables.picks.c.batch_id).where(tables.picks.c.state == "open")
+        mine = and_(tables.batches.c.campaign_id == self.campaign, tables.batches.c.annotator == annotator)
+        connection.execute(
+            update(tables.batches).where(mine, tables.batches.c.id.in_(still_open)).values(due=self._due())
+        )
+
+    def lease_ends(self, connection: Connection, annotator: str) -> str | None:
+        """Return when the first lease of an annotator's open questions ends; None if none does."""
+        mine = self._picks("open").where(tables.batches.c.annotator == annotator)
+        due = connection.scalar(mine.with_only_columns(func.min(tables.batches.c.due)))
+        return None if due is None else str(due)
+
+    def take_back(self, connection: Connection, asking: str | None = None) -> int:
+        """Return questions whose lease has ended, but for those of whoever is asking; tell how many there were."""
+        ended = and_(tables.batches.c.due <= self.now(), tables.batches.c.annotator != (asking or NOBODY))
+        return self._returned(connection, ended, None)
+
+    def give_back(self, connection: Connection, annotator: str, who: str) -> int:
+        """Return all open questions of an annotator, as if the leases had ended; tell how many there were."""
+        return self._returned(connection, tables.batches.c.annotator == annotator, who)
+
+    def _returned(self, connection: Connection, which: ColumnElement[bool], who: str | None) -> int:
+        batches, picks = tables.batches, tables.picks
+        rows = connection.execute(
+            self._picks("open")
+            .add_columns(batches.c.strategy, batches.c.seed, batches.c.model_version)
+            .where(which)
+            .order_by(picks.c.batch_id, picks.c.rank)
+        ).all()
+        by_batch: dict[int, list[Row[Any]]] = {}
+        for row in rows:
+            by_batch.setdefault(row.batch_id, []).append(row)
+        version = self._newest_version(connection) if rows else 0
+        for batch, some in by_batch.items():
+            gone = and_(picks.c.batch_id == batch, picks.c.state == "open")
+            connection.execute(update(picks).where(gone).values(state="returned"))
+            detail = {"batch": batch, "items": [row.key for row in some], "by": who or "lease"}
+            self.note(connection, some[0].annotator, "returned", None, detail)
+            self._offer_again(connection, some, version)
+        self.recount(connection, [row.item_id for row in rows])
+        return len(rows)
+
+    def _offer_again(self, connection: Connection, rows: Sequence[Row[Any]], version: int) -> None:
+        """Keep for the next who asks what was drawn at random, and what the newest model picked."""
+        again = [
+            Pick(row.key, row.rank, row.arm, json.loads(row.reason))
+            for row in rows
+            if row.arm != "picked" or row.model_version == version
+        ]
+        again = self.free(connection, again)
+        if again:
+            told = {"strategy": rows[0].strategy, "seed": rows[0].seed, "version": rows[0].model_version}
+            self.write_batch(connection, NOBODY, again, **told)
+
+    def _newest_version(self, connection: Connection) -> int:
+        own = tables.models.c.campaign_id == self.campaign
+        return int(connection.scalar(select(func.max(tables.models.c.version)).where(own)) or 0)
+
+    def others_at_work(self, connection: Connection, annotator: str) -> int:
+        """Return how many others have a lease that has not ended."""
+        batches = tables.batches
+        others = and_(
+            batches.c.campaign_id == self.campaign, batches.c.due > self.now(), batches.c.annotator != annotator
+        )
+        return int(connection.scalar(select(func.count(func.distinct(batches.c.annotator))).where(others)) or 0)
+
+    def share(self, connection: Connection, items: Sequence[str], people: int) -> None:
+        """Say that so many people are to answer items."""
+        numbers = [row.id for row in self.some_items(connection, items).values()]
+        for start in range(0, len(numbers), _SOME):
+            some = tables.items.c.id.in_(numbers[start : start + _SOME])
+            connection.execute(update(tables.items).where(some).values(people=people))
+
+    def recount(self, connection: Connection, items: Iterable[int]) -> None:
+        """Count anew how many more people are to be asked about items; none where all is decided, or it is bad."""
+        for item in items:
+            row = connection.execute(
+                select(tables.items.c.people, tables.items.c.missing).where(tables.items.c.id == item)
+            ).one()
+            if row.people == 1:
+                continue
+            said = connection.execute(
+                select(tables.answers.c.annotator, tables.answers.c.kind).where(
+                    tables.answers.c.item_id == item, tables.answers.c.live, tables.answers.c.kind != "skip"
+                )
+            ).all()
+            decided = exists().where(tables.decisions.c.item_id == item, tables.decisions.c.live)
+            settled = any(one.kind == "bad" for one in said) or bool(connection.scalar(select(decided)))
+            asked = {one.annotator for one in said} | set(connection.scalars(_holders(item)))
+            missing = 0 if settled else max(0, row.people - len(asked))
+            if missing != row.missing:
+                connection.execute(update(tables.items).where(tables.items.c.id == item).values(missing=missing))
+
+
+def _holders(item: int) -> Select[Any]:
+    """Return what selects who has an open question about an item."""
+    return (
+        select(tables.batches.c.annotator)
+        .join(tables.picks, tables.picks.c.batch_id == tables.batches.c.id)
+        .where(tables.picks.c.item_id == item, tables.picks.c.state == "open")
+    )
+
+
+def _open_with(item: ColumnElement[int], annotator: str) -> tuple[ColumnElement[bool], ...]:
+    return (
+        tables.picks.c.item_id == item,
+        tables.picks.c.state == "open",
+        tables.picks.c.batch_id == tables.batches.c.id,
+        tables.batches.c.annotator == annotator,
+    )

@@ -1,0 +1,210 @@
+"""The rows of a campaign that answers are about: classes, items, features, and the history of everything."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sqlalchemy import Connection, Row, and_, func, insert, select, update
+
+from teeter.campaigns import tables
+from teeter.campaigns.clock import Clock, utc, written
+from teeter.campaigns.items import Item
+from teeter.errors import InputError, UnknownNameError
+
+__all__ = ["Rows"]
+
+Vectors = npt.NDArray[np.float32]
+
+_LOOKED_THROUGH = 2000
+"""Ids that are searched for one like a wrong one."""
+
+_SOME = 500
+"""Values in one statement; databases have a limit."""
+
+
+class Rows:
+    """The rows of one campaign."""
+
+    def __init__(self, campaign: int, clock: Clock = utc) -> None:
+        self.campaign, self.clock = campaign, clock
+
+    def now(self) -> str:
+        """Return the time, as it is written down."""
+        return written(self.clock())
+
+    def classes(self, connection: Connection) -> dict[str, int]:
+        """Return the numbers of the classes by name, in their order."""
+        own = tables.classes.c.campaign_id == self.campaign
+        rows = connection.execute(select(tables.classes).where(own).order_by(tables.classes.c.position))
+        return {row.name: row.id for row in rows}
+
+    def add_class(self, connection: Connection, name: str, who: str) -> None:
+        """Add a class after the others."""
+        known = self.classes(connection)
+        name = name.strip()
+        if not name or name in known:
+            raise InputError(f"Cannot add a class {name!r}: give a name that is not one of {', '.join(known)}.")
+        values = {"campaign_id": self.campaign, "position": len(known), "name": name}
+        connection.execute(insert(tables.classes).values(values))
+        self.note(connection, who, "class", None, {"name": name})
+
+    def items(self, connection: Connection) -> Sequence[Row[Any]]:
+        """Return all items in the order in which they were added."""
+        own = tables.items.c.campaign_id == self.campaign
+        return connection.execute(select(tables.items).where(own).order_by(tables.items.c.id)).all()
+
+    def audit_items(self, connection: Connection) -> set[str]:
+        """Return the items that are set apart to measure with."""
+        own = and_(tables.items.c.campaign_id == self.campaign, tables.items.c.audit)
+        return set(connection.scalars(select(tables.items.c.key).where(own)))
+
+    def count_items(self, connection: Connection) -> int:
+        """Return how many items there are."""
+        own = tables.items.c.campaign_id == self.campaign
+        return int(connection.scalar(select(func.count()).select_from(tables.items).where(own)) or 0)
+
+    def item(self, connection: Connection, key: str) -> Row[Any]:
+        """Return the item called ``key``."""
+        own = and_(tables.items.c.campaign_id == self.campaign, tables.items.c.key == key)
+        row = connection.execute(select(tables.items).where(own)).first()
+        if row is None:
+            mine = select(tables.items.c.key).where(tables.items.c.campaign_id == self.campaign)
+            near = get_close_matches(key, connection.scalars(mine.limit(_LOOKED_THROUGH)).all(), n=1)
+            raise UnknownNameError(f"No item is called {key!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
+        return row
+
+    def some_items(self, connection: Connection, keys: Sequence[str]) -> dict[str, Row[Any]]:
+        """Return the items that are called so, by id."""
+        found: dict[str, Row[Any]] = {}
+        for start in range(0, len(keys), _SOME):
+            named = tables.items.c.key.in_(keys[start : start + _SOME])
+            rows = connection.execute(select(tables.items).where(tables.items.c.campaign_id == self.campaign, named))
+            found |= {row.key: row for row in rows}
+        return found
+
+    def add_items(
+        self, connection: Connection, items: Iterable[Item], who: str
+    ) -> tuple[list[Item], list[tuple[str, str]]]:
+        """Write items, and return the new ones; and those whose content is there already, with the id that has it."""
+        digests = {row.digest: row.key for row in self.items(connection)}
+        keys = set(digests.values())
+        new: list[Item] = []
+        duplicates: list[tuple[str, str]] = []
+        for item in items:
+            if item.digest in digests:
+                duplicates.append((item.key, digests[item.digest]))
+            elif item.key in keys:
+                raise InputError(f"Two items are called {item.key!r}, and they differ: give each an id of its own.")
+            else:
+                new.append(item)
+                digests[item.digest] = item.key
+                keys.add(item.key)
+        at = self.now()
+        rows = [
+            {
+                "campaign_id": self.campaign,
+                "key": item.key,
+                "kind": item.kind,
+                "content": item.content,
+                "digest": item.digest,
+                "audit": False,
+                "added": at,
+            }
+            for item in new
+        ]
+        if rows:
+            connection.execute(insert(tables.items), rows)
+            self.note(connection, who, "added", None, {"items": len(new), "duplicates": len(duplicates)})
+        given = {item.key: item.features for item in new if item.features is not None}
+        if given:
+            rows_of = self.some_items(connection, list(given))
+            self.write_vectors(connection, [rows_of[key].id for key in given], list(given.values()))
+        return new, duplicates
+
+    def keep_for_audit(self, connection: Connection, keys: Sequence[str], who: str) -> None:
+        """Set items apart, to measure with and never to train on."""
+        for start in range(0, len(keys), _SOME):
+            some = keys[start : start + _SOME]
+            own = and_(tables.items.c.campaign_id == self.campaign, tables.items.c.key.in_(some))
+            connection.execute(update(tables.items).where(own).values(audit=True))
+        self.note(connection, who, "audit", None, {"items": list(keys)})
+
+    def write_vectors(self, connection: Connection, items: Sequence[int], vectors: Iterable[Vectors]) -> None:
+        """Give items, by number, their features, in the place of any they had."""
+        for start in range(0, len(items), _SOME):
+            some = items[start : start + _SOME]
+            connection.execute(tables.features.delete().where(tables.features.c.item_id.in_(some)))
+        rows = [
+            {"item_id": item, "vector": np.ascontiguousarray(vector, dtype=np.float32).tobytes()}
+            for item, vector in zip(items, vectors, strict=True)
+        ]
+        if rows:
+            connection.execute(insert(tables.features), rows)
+
+    def keyed_vectors(self, connection: Connection) -> tuple[list[str], Vectors]:
+        """Return the ids of the items that have features, in their order, and the features (N, D)."""
+        numbers, vectors = self.vectors(connection)
+        own = tables.items.c.campaign_id == self.campaign
+        keys = {row.id: row.key for row in connection.execute(select(tables.items.c.id, tables.items.c.key).where(own))}
+        return [keys[number] for number in numbers], vectors
+
+    def vectors(self, connection: Connection) -> tuple[list[int], Vectors]:
+        """Return the numbers of the items that have features, in their order, and the features (N, D)."""
+        rows = connection.execute(
+            select(tables.items.c.id, tables.features.c.vector)
+            .join(tables.features, tables.features.c.item_id == tables.items.c.id)
+            .where(tables.items.c.campaign_id == self.campaign)
+            .order_by(tables.items.c.id)
+        ).all()
+        _require_one_width({len(row.vector) for row in rows})
+        if not rows:
+            return [], np.zeros((0, 0), dtype=np.float32)
+        joined = np.frombuffer(b"".join(row.vector for row in rows), dtype=np.float32)
+        return [row.id for row in rows], joined.reshape(len(rows), -1)
+
+    def with_vectors(self, connection: Connection) -> set[int]:
+        """Return the numbers of the items that have features, all of one length."""
+        rows = connection.execute(
+            select(tables.items.c.id, func.length(tables.features.c.vector).label("bytes"))
+            .join(tables.features, tables.features.c.item_id == tables.items.c.id)
+            .where(tables.items.c.campaign_id == self.campaign)
+        ).all()
+        _require_one_width({row.bytes for row in rows})
+        return {row.id for row in rows}
+
+    def note(self, connection: Connection, who: str, what: str, item: str | None, detail: Mapping[str, Any]) -> None:
+        """Append a line to the history."""
+        values = {
+            "campaign_id": self.campaign,
+            "at": self.now(),
+            "who": who,
+            "what": what,
+            "item": item,
+            "detail": json.dumps(dict(detail)),
+        }
+        connection.execute(insert(tables.history).values(values))
+
+    def encoded_by(self, connection: Connection) -> str | None:
+        """Return where the items' features came from last; None if nobody noted it."""
+        noted = self.history(connection, "encoded")
+        return str(noted[-1]["by"]) if noted else None
+
+    def history(self, connection: Connection, what: str | None = None) -> list[dict[str, Any]]:
+        """Return everything that happened, or all of one sort, oldest first."""
+        own = tables.history.c.campaign_id == self.campaign
+        if what is not None:
+            own = and_(own, tables.history.c.what == what)
+        rows = connection.execute(select(tables.history).where(own).order_by(tables.history.c.id))
+        return [
+            {"at": row.at, "who": row.who, "what": row.what, "item": row.item, **json.loads(row.detail)} for row in rows
+        ]
+
+
+def _require_one_width(widths: set[int]) -> None:
+    if len(widths) > 1:
+        raise InputError(f"The items' features differ in length: {sorted(width // 4 for width in widths)}.")
