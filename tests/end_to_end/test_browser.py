@@ -177,7 +177,7 @@ def test_the_map_opens_items(server: Server, browser: Any) -> None:
     problems: list[str] = []
     page = opened(browser, f"{server.address}/c/texts/map", problems)
     sync_api.expect(page.locator("#told")).to_contain_text("201 items", timeout=PATIENCE)
-    drawn = "c => { const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; return d.some(v => v > 0) }"
+    drawn = "c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some(value => value > 0)"
     assert page.locator("#map").evaluate(drawn), "points are drawn"
     box = page.locator("#map").bounding_box()
     for across in range(5, 96, 3):

@@ -75,7 +75,9 @@ class AtOnce(Trainer):
             future.set_exception(error)
             return future
         if what == "look":
-            (self.news(path).finished.add if result["finished"] else self.news(path).finished.discard)(told["annotator"])
+            (self.news(path).finished.add if result["finished"] else self.news(path).finished.discard)(
+                told["annotator"]
+            )
             self.news(path).why |= result["why"]
         future.set_result(result)
         return future

@@ -162,9 +162,11 @@ def test_the_map_has_every_item(client: TestClient) -> None:
     assert told.status_code == 200
     (count,) = np.frombuffer(told.content[:4], "<i4")
     assert count == 121
-    x, y, ldm = (np.frombuffer(told.content, "<f4", count, 4 + 4 * count * k) for k in range(3))
-    predicted = np.frombuffer(told.content, "<i4", count, 4 + 12 * count)
+    x, y = (np.frombuffer(told.content, "<f4", count, 4 + 4 * count * k) for k in range(2))
+    predicted = np.frombuffer(told.content, "<i4", count, 4 + 8 * count)
     assert np.isfinite([x, y]).all()
+    client.get(f"{AT}/map?how=ldm")
+    ldm = np.frombuffer(client.get(f"{AT}/map?how=ldm").content, "<f4", count, 4)
     assert ((ldm >= 0) & (ldm <= 1)).all()
     assert set(predicted) <= {0, 1}
     places = client.get(f"{AT}/labels").json()["labels"]

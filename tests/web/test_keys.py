@@ -29,7 +29,13 @@ def test_more_classes_than_keys_are_clicked() -> None:
 
 @pytest.mark.parametrize(
     ("chosen", "said"),
-    [(["a", "a"], "stands for spam"), (["u"], "unsure"), (["F"], "flag"), (["ab"], "one letter"), (["1"] * 3, "3 keys")],
+    [
+        (["a", "a"], "stands for spam"),
+        (["u"], "unsure"),
+        (["F"], "flag"),
+        (["ab"], "one letter"),
+        (["1"] * 3, "3 keys"),
+    ],
 )
 def test_collisions_are_refused(chosen: list[str], said: str) -> None:
     with pytest.raises(InputError, match=said):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
+from hypothesis.errors import Unsatisfiable
 
 from teeter.web.app import make_app
 from teeter.web.security import Guard
@@ -31,29 +33,31 @@ def test_no_request_breaks_the_server(examples: int, tmp_path: Path) -> None:
     schema = schemathesis.openapi.from_asgi("/api/v1/openapi.json", app)
     operations = [found.ok() for found in schema.get_all_operations()]
     assert len(operations) > 15
-    modes = [schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE]
+    asked = 0
     for operation in operations:
-        for mode in modes:
-            try:
-                strategy = operation.as_strategy(generation_mode=mode)
-            except Exception as error:
-                assert "negative" in str(error).lower(), error
-                continue
+        for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
+            asked += fuzz(operation, mode, examples, headers)
+    assert asked > len(operations) * examples / 2
 
-            @settings(max_examples=examples, suppress_health_check=list(HealthCheck), deadline=None, database=None)
-            @given(case=strategy)
-            def ask(case: Any) -> None:
-                if "slug" in (case.path_parameters or {}) and mode is modes[0]:
-                    case.path_parameters["slug"] = "texts"
-                answer = case.call(headers=headers)
-                assert answer.status_code < 500, answer.text
-                assert answer.status_code != 403, "the session is known"
 
-            try:
-                ask()
-            except Exception as error:
-                if "Unsatisfiable" not in type(error).__name__:
-                    raise
+def fuzz(operation: Any, mode: Any, examples: int, headers: dict[str, str]) -> int:
+    """Ask what fits, or what does not; return how often."""
+    asked = 0
+
+    @settings(max_examples=examples, suppress_health_check=list(HealthCheck), deadline=None, database=None)
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def ask(case: Any) -> None:
+        nonlocal asked
+        if "slug" in (case.path_parameters or {}):
+            case.path_parameters["slug"] = "texts"
+        answer = case.call(headers=headers)
+        asked += 1
+        assert answer.status_code < 500, answer.text
+        assert answer.status_code != 403, "the session is known"
+
+    with suppress(Unsatisfiable):  # nothing can be wrong about what takes nothing
+        ask()
+    return asked
 
 
 def test_the_description_is_there(tmp_path: Path) -> None:

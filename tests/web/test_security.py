@@ -125,7 +125,9 @@ def test_an_oversized_upload_is_refused(tmp_path: Path) -> None:
     with served(folder=tmp_path, guard=Guard(b"secret", upload_limit=10_000)) as client:
         client.headers["x-csrf-token"] = client.get("/api/v1/session").json()["csrf"]
         told = client.post(
-            "/api/v1/campaigns", data={"name": "a", "classes": "a,b"}, files={"file": ("a.csv", "text\n" + "x\n" * 9000)}
+            "/api/v1/campaigns",
+            data={"name": "a", "classes": "a,b"},
+            files={"file": ("a.csv", "text\n" + "x\n" * 9000)},
         )
         assert told.status_code == 413
         assert list(tmp_path.glob("*.teeter")) == []
@@ -260,7 +262,9 @@ def test_the_secret_outlives_a_restart(tmp_path: Path) -> None:
     assert (tmp_path / "key").stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.parametrize(("host", "alone"), [("127.0.0.1", True), ("localhost", True), ("::1", True), ("0.0.0.0", False)])
+@pytest.mark.parametrize(
+    ("host", "alone"), [("127.0.0.1", True), ("localhost", True), ("::1", True), ("0.0.0.0", False)]
+)
 def test_loopback(host: str, alone: bool) -> None:
     assert is_loopback(host) is alone
 

@@ -137,7 +137,8 @@ def _listening(host: str, port: int | None) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     tries = [port] if port is not None else list(range(PORT, PORT + _TRIES))
     for one in tries:
-        listening = socket.socket(family, socket.SOCK_STREAM)
+        # asyncio sends at once on sockets that say they are TCP; others wait 40 ms for each answer's second part.
+        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((host, one))

@@ -281,8 +281,11 @@ def flipped(request: Request, slug: str, count: Annotated[int, Query(ge=1, le=20
 
 
 @router.get("/campaigns/{slug}/map", response_class=Response)
-def chart(request: Request, slug: str, how: Literal["pca", "tsne"] = "pca") -> Response:
-    """Return the map: a count (int32), then x, y and LDM (float32) and predicted class (int32) of every item."""
+def chart(request: Request, slug: str, how: Literal["pca", "tsne", "ldm"] = "pca") -> Response:
+    """Return the map: a count (int32), then x, y (float32) and predicted class (int32) of every item; or their LDM.
+
+    It is drawn in the background: ask again while the answer is 202.
+    """
     site = site_of(request)
     told = site.chart(site.desk(slug), how)
     if told["state"] != "done":

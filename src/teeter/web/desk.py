@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from safetensors.numpy import load
-from sqlalchemy import Row, select
+from sqlalchemy import Connection, Row, select
 
 from teeter.campaigns import tables
 from teeter.campaigns.advice import estimate
@@ -60,6 +59,7 @@ class Desk:
         self.path, self.slug = path, slug
         self.campaign = Campaign.open(path)
         self._numbers: tuple[int, list[int]] | None = None
+        self._size: tuple[int, int] | None = None
         self._lock = threading.Lock()
 
     @property
@@ -93,7 +93,7 @@ class Desk:
         with self.campaign.store.reading() as connection:
             return len(self.campaign.ledger.open_picks(connection, annotator))
 
-    def _shown(self, row: Row[Any], connection: Any) -> dict[str, Any]:
+    def _shown(self, row: Row[Any], connection: Connection) -> dict[str, Any]:
         content = row.content if row.kind == "text" else None
         long = content is not None and len(content) > _LONGEST_TEXT
         told: dict[str, Any] = {"item": row.key, "kind": row.kind, "text": content[:_LONGEST_TEXT] if content else None}
@@ -120,7 +120,7 @@ class Desk:
             ledger.answer(connection, answer)
         return True
 
-    def _is_open(self, connection: Any, item: int, annotator: str) -> bool:
+    def _is_open(self, connection: Connection, item: int, annotator: str) -> bool:
         picks, batches = tables.picks, tables.batches
         found = connection.scalar(
             select(picks.c.id)
@@ -169,7 +169,14 @@ class Desk:
     def counts(self) -> dict[str, int]:
         """Return how many items there are, and what was said of them."""
         with self.campaign.store.reading() as connection:
-            return lookup.counts(self.campaign.ledger, connection)
+            return {"items": self._count(connection), **lookup.counts(self.campaign.ledger, connection)}
+
+    def _count(self, connection: Connection) -> int:
+        """Return how many items there are; they are counted again only when one was added."""
+        newest = lookup.newest_item(connection)
+        if self._size is None or self._size[0] != newest:
+            self._size = newest, self.campaign.ledger.count_items(connection)
+        return self._size[1]
 
     def items(self, wanted: Wanted) -> list[dict[str, Any]]:
         """Return a page of the table of items."""
@@ -242,7 +249,7 @@ class Desk:
     def numbers(self) -> list[int]:
         """Return the items' numbers in the order in which models know them."""
         with self._lock, self.campaign.store.reading() as connection:
-            count = self.campaign.ledger.count_items(connection)
+            count = self._count(connection)
             if self._numbers is None or self._numbers[0] != count:
                 self._numbers = count, lookup.item_numbers(self.campaign.ledger, connection)
         return self._numbers[1]
@@ -295,8 +302,3 @@ def _line(row: Row[Any], said: Sequence[Answer]) -> dict[str, Any]:
 def _require_name(annotator: str) -> None:
     if not annotator.strip():
         raise InputError("Whoever answers needs a name, and this one is blank.")
-
-
-def seconds_ago(moment: float | None) -> float | None:
-    """Return how long ago a moment was."""
-    return None if moment is None else max(0.0, time.time() - moment)

@@ -100,12 +100,15 @@ class Workbench:
         return str(packed)
 
     def chart(self, path: str, folder: str, how: str) -> dict[str, Any]:
-        """Lay the pool out in two dimensions, and write it where the page reads it."""
+        """Lay the pool out in two dimensions, or compute its LDM, and write it where the page reads it."""
         self.say(doing="map")
         state = self.campaign(path).state()
-        spread = layout.by_directions(state.features) if how == "pca" else layout.by_neighbours(state.features)
         out = Path(tempfile.mkdtemp(dir=folder)) / "map.bin"
-        layout.write(out, state, spread)
+        if how == "ldm":
+            layout.write_ldm(out, state)
+        else:
+            ways = {"pca": layout.by_directions, "tsne": layout.by_neighbours}
+            layout.write(out, state, ways[how](state.features))
         return {"file": str(out), "version": state.version}
 
     def make(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ from teeter.campaigns.rounds import State
 from teeter.errors import MissingExtraError
 from teeter.saving import write_whole
 
-__all__ = ["by_directions", "by_neighbours", "write"]
+__all__ = ["by_directions", "by_neighbours", "write", "write_ldm"]
 
 Vectors = npt.NDArray[np.float32]
 Floats = npt.NDArray[np.float32]
@@ -65,7 +66,7 @@ def _within(flat: Floats) -> Floats:
 
 
 def write(path: Path, state: State, flat: Floats) -> None:
-    """Write what the map draws: how many rows (int32), then columns x, y, LDM (float32), predicted class (int32).
+    """Write what the map draws: how many rows (int32), then columns x, y (float32) and predicted class (int32).
 
     Rows are in the order of the items. What is not known is NaN, or -1.
     """
@@ -73,8 +74,16 @@ def write(path: Path, state: State, flat: Floats) -> None:
     if state.weights is not None:
         known = load(state.weights)["predicted"]
         predicted[: len(known)] = known
-    columns = (flat[:, 0].astype("<f4"), flat[:, 1].astype("<f4"), _ldm(state).astype("<f4"), predicted)
-    write_whole(path, np.int32(len(flat)).tobytes() + b"".join(column.tobytes() for column in columns))
+    _write(path, flat[:, 0].astype("<f4"), flat[:, 1].astype("<f4"), predicted)
+
+
+def write_ldm(path: Path, state: State) -> None:
+    """Write how many rows (int32), then their LDM (float32)."""
+    _write(path, _ldm(state).astype("<f4"))
+
+
+def _write(path: Path, *columns: npt.NDArray[Any]) -> None:
+    write_whole(path, np.array(len(columns[0]), "<i4").tobytes() + b"".join(column.tobytes() for column in columns))
 
 
 def _ldm(state: State) -> Floats:

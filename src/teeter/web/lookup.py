@@ -22,6 +22,7 @@ __all__ = [
     "item_numbers",
     "items_page",
     "last_answer",
+    "newest_item",
     "rounds",
     "times_of_answers",
     "vector_of",
@@ -99,29 +100,35 @@ def _answers(ledger: Ledger) -> Select[Any]:
         select(answers, items.c.key, classes.c.name.label("label"))
         .join(items, items.c.id == answers.c.item_id)
         .join(classes, classes.c.id == answers.c.class_id, isouter=True)
-        .where(items.c.campaign_id == ledger.campaign)
+        .where(items.c.campaign_id + 0 == ledger.campaign)
     )
 
 
 def _of_campaign(ledger: Ledger, *columns: Any) -> Select[Any]:
+    """Return a selection from a campaign's answers."""
     joined = tables.answers.join(tables.items, tables.items.c.id == tables.answers.c.item_id)
-    return select(*columns).select_from(joined).where(tables.items.c.campaign_id == ledger.campaign)
+    # + 0, so that SQLite does not begin with all items of the campaign, but with the answers, which are fewer.
+    return select(*columns).select_from(joined).where(tables.items.c.campaign_id + 0 == ledger.campaign)
 
 
 def counts(ledger: Ledger, connection: Connection) -> dict[str, int]:
-    """Return how many items there are, how many have a label, and how many a last word of another kind."""
+    """Return how many items have a label, and how many a last word of another kind."""
     one = func.count(func.distinct(tables.answers.c.item_id))
     rows = connection.execute(
         _of_campaign(ledger, tables.answers.c.kind, one).where(tables.answers.c.live).group_by(tables.answers.c.kind)
     )
     said = {str(kind): int(count) for kind, count in rows}
     return {
-        "items": ledger.count_items(connection),
         "labelled": said.get("label", 0),
         "skipped": said.get("skip", 0),
         "unsure": said.get("unsure", 0),
         "bad": said.get("bad", 0),
     }
+
+
+def newest_item(connection: Connection) -> int:
+    """Return the number of the item that was added last, to any campaign of the database."""
+    return int(connection.scalar(select(func.max(tables.items.c.id))) or 0)
 
 
 def count_labels(ledger: Ledger, connection: Connection, *, after: int = -1, since: str = "") -> int:

@@ -158,7 +158,7 @@ class Site:
         told = None if held is None else _state(held)
         stale = told is None or told["state"] == "failed" or told["result"]["version"] != version
         if stale and coming is None and not (told and told["state"] == "failed" and how == "tsne"):
-            worker = self.trainer if how == "pca" else self.maker
+            worker = self.trainer if how == "pca" else self.maker  # what takes long does not hold up models
             coming = worker.do("chart", str(desk.path), folder=str(self.temp), how=how)
             with self._lock:
                 self._jobs[slot + " next"] = coming

@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 _REMEMBERED = 2000
 """Items whose reasons are kept at hand."""
 
+_FIRST = ("look", "train")
+
 _CALM = 60.0
 """Seconds that a process must last; one that dies sooner is started again after a pause."""
 
@@ -86,7 +88,7 @@ class _Job:
 
 
 class Trainer:
-    """A queue of work, and the process that does it; looks at one campaign for one annotator are not repeated."""
+    """A queue of work, and the process that does it; what waits there is not put in again."""
 
     def __init__(self, batch: int = 20, target: Callable[[Connection], None] | None = None) -> None:
         self.batch = batch
@@ -106,22 +108,19 @@ class Trainer:
 
     def look(self, path: str, annotator: str) -> None:
         """See to it that questions are waiting for an annotator; return at once."""
-        with self._change:
-            if any(
-                job.what == "look" and job.path == path and job.told["annotator"] == annotator for job in self._queue
-            ):
-                return
         self.do("look", path, annotator=annotator, batch=self.batch)
 
     def do(self, what: str, path: str, **told: Any) -> Future[Any]:
-        """Put work in the queue; looks and trainings go first."""
+        """Put work in the queue, unless the same waits there; looks and trainings go first."""
         job = _Job(what, path, told, Future())
         with self._change:
-            if what in ("look", "train"):
-                ahead = next((k for k, one in enumerate(self._queue) if one.what not in ("look", "train")), None)
-                self._queue.insert(len(self._queue) if ahead is None else ahead, job)
-            else:
-                self._queue.append(job)
+            same = next((one for one in self._queue if (one.what, one.path, one.told) == (what, path, told)), None)
+            if same is not None:
+                return same.future
+            ahead = len(self._queue)
+            if what in _FIRST:
+                ahead = next((k for k, one in enumerate(self._queue) if one.what not in _FIRST), ahead)
+            self._queue.insert(ahead, job)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="trainer", daemon=True)
                 self._thread.start()

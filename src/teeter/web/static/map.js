@@ -7,31 +7,39 @@
   const canvas = at("map"), pen = canvas.getContext("2d");
   // Told apart by people who see few colours [Okabe and Ito 2008; Tol 2021].
   const palette = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#999933", "#882255", "#44aa99", "#aa4499", "#ddcc77", "#332288"];
-  let points = null, labels = new Map(), view = { x: 0, y: 0, zoom: 1 }, marked = -1, asked = 0;
+  let points = null, ldm = null, labels = new Map(), view = { x: 0, y: 0, zoom: 1 }, marked = -1, asked = 0;
+
+  // What is drawn in the background: asked for until it is there. Null if something else was asked for meanwhile.
+  async function drawn(how, pause, mine) {
+    for (;;) {
+      const answer = await teeter.ask(teeter.address(`/map?how=${how}`));
+      if (mine !== asked) return null;
+      if (answer.status !== 202) return answer;
+      const state = await answer.json();
+      if (state.state === "failed") throw new Error(state.detail);
+      await new Promise((done) => setTimeout(done, pause));
+    }
+  }
 
   async function load() {
     const mine = ++asked, how = at("how").value;
     at("told").textContent = how === "tsne" ? "Laying out by neighbourhoods; this takes a while, and the page can be left…" : "Drawing…";
-    let answer;
     try {
-      do {
-        if (answer) await new Promise((done) => setTimeout(done, how === "tsne" ? 2000 : 300));
-        answer = await teeter.ask(teeter.address(`/map?how=${how}`));
-        if (answer.status === 202) {
-          const state = await answer.json();
-          if (state.state === "failed") throw new Error(state.detail);
-        }
-        if (mine !== asked) return;
-      } while (answer.status === 202);
+      const answer = await drawn(how, how === "tsne" ? 2000 : 300, mine);
+      if (!answer) return;
       const data = await answer.arrayBuffer();
       const count = new Int32Array(data, 0, 1)[0];
       const column = (k, Kind) => new Kind(data, 4 + 4 * count * k, count);
-      points = { count, x: column(0, Float32Array), y: column(1, Float32Array), ldm: column(2, Float32Array), predicted: column(3, Int32Array) };
+      points = { count, x: column(0, Float32Array), y: column(1, Float32Array), predicted: column(2, Int32Array) };
       const told = await (await teeter.ask(teeter.address("/labels"))).json();
       labels = new Map(told.labels);
       const version = answer.headers.get("x-model-version");
       at("told").textContent = `${count.toLocaleString()} items, ${labels.size.toLocaleString()} labelled, ${version === "0" ? "no model yet" : `model ${version}`}.`;
       draw();
+      if (version === "0") return;
+      const scores = await drawn("ldm", 1000, mine);
+      if (scores) ldm = new Float32Array(await scores.arrayBuffer(), 4);
+      if (scores && at("colour").value === "ldm") draw();
     } catch (error) { at("told").textContent = error.message; }
   }
 
@@ -57,9 +65,9 @@
 
   // LDM by its rank in ten steps: a few small ones would drown among equals otherwise.
   function ranked() {
-    const known = [...points.ldm.keys()].filter((k) => !Number.isNaN(points.ldm[k]));
+    const known = ldm ? [...ldm.keys()].filter((k) => k < points.count && !Number.isNaN(ldm[k])) : [];
     if (!known.length) return null;
-    known.sort((one, other) => points.ldm[one] - points.ldm[other]);
+    known.sort((one, other) => ldm[one] - ldm[other]);
     const ranks = new Int8Array(points.count).fill(-1);
     known.forEach((k, rank) => { ranks[k] = Math.floor(10 * rank / known.length); });
     return ranks;
@@ -91,7 +99,7 @@
   function legend() {
     const by = at("colour").value, dot = (colour, text) => { const mark = make("i"); mark.style.background = colour; return make("li", {}, mark, text); };
     const rest = getComputedStyle(document.body).getPropertyValue("--rest");
-    at("legend").replaceChildren(...(by === "ldm" ? [dot(heat(0), "smallest tenth: teeters most"), dot(heat(4), "middle"), dot(heat(9), "largest tenth")] :
+    at("legend").replaceChildren(...(by === "ldm" ? [dot(heat(0), "smallest tenth: teeters most"), dot(heat(4), "middle"), dot(heat(9), "largest tenth"), dot(rest, ldm ? "not known" : "being computed, or no model yet")] :
       [...start.classes.map((name, k) => dot(palette[k % palette.length], name)), dot(rest, by === "label" ? "no label" : "no prediction")]));
   }
 
@@ -101,7 +109,7 @@
     const one = await (await teeter.ask(teeter.address(`/item?place=${k}`))).json();
     const told = [one.label ? `Label: ${one.label}` : one.state || "Not labelled"];
     if (points.predicted[k] >= 0) told.push(`predicted ${start.classes[points.predicted[k]]}`);
-    if (!Number.isNaN(points.ldm[k])) told.push(`LDM ${points.ldm[k].toPrecision(2)}`);
+    if (ldm && !Number.isNaN(ldm[k])) told.push(`LDM ${ldm[k].toPrecision(2)}`);
     const shown = teeter.shown(one);
     shown.classList.add("opened");
     at("opened").replaceChildren(make("h2", { text: "Item" }), shown, make("p", { class: "soft", text: told.join(" · ") }),
