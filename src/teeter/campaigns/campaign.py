@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, fields, replace
-from functools import cached_property
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,16 @@ import numpy.typing as npt
 from sqlalchemy import Connection, insert, select
 
 from teeter.campaigns import tables
+from teeter.campaigns.adding import add_items, require_kind
 from teeter.campaigns.asking import NOBODY, Pick
 from teeter.campaigns.clock import Clock, utc, written
 from teeter.campaigns.consensus import Verdict
 from teeter.campaigns.copies import restore
 from teeter.campaigns.decisions import Decision, Disagreement, undo_decision, write_decision
-from teeter.campaigns.encoders import Encoder, encode_images, encode_texts, encoder_named
+from teeter.campaigns.encoders import Encoder
 from teeter.campaigns.exchange import write_export
-from teeter.campaigns.heads import scaled
-from teeter.campaigns.items import Item, items_of
+from teeter.campaigns.items import items_of
+from teeter.campaigns.kept import Frame, framed, in_frame
 from teeter.campaigns.ledger import Answer, Ledger, Recorded, Undone
 from teeter.campaigns.people import People
 from teeter.campaigns.records import Added, Question, Settings, Status, Trained
@@ -56,6 +56,18 @@ _TRIES = 20
 """Times to pick anew when others were faster."""
 
 
+@dataclass(frozen=True, eq=False)
+class _Pool:
+    """Items as models see them."""
+
+    newest: int
+    keys: list[str]
+    features: Vectors
+    """(N, D), about their mean."""
+    frame: Frame
+    audit: frozenset[str]
+
+
 class Campaign:
     """Items, answers and models in a database; whatever writes returns when all of it is on disk."""
 
@@ -64,6 +76,7 @@ class Campaign:
         self.store, self.name, self.settings = store, name, settings
         self.ledger = Ledger(number, clock, settings.lease)
         self.people = People(store, self.ledger)
+        self._read: _Pool | None = None
 
     @classmethod
     def create(
@@ -134,80 +147,25 @@ class Campaign:
     def add(self, things: Iterable[Any], *, encoder: Encoder | None = None, who: str = OWN) -> Added:
         """Add things to label, with the labels that some may have; what is there already is told, and left out.
 
+        A label that comes with something that is there is its label, if it has none.
+
         Things without features are encoded together with all that are there, so that all have features of one kind;
         by the settings' encoder, which reads each text alone, only what is new is.
         """
-        items = items_of(things, self.settings.kind, self._folder)
-        other = next((item for item in items if item.kind != self.settings.kind), None)
-        if other is not None:
-            raise InputError(f"This campaign is of {self.settings.kind}, and {other.key} is of {other.kind}.")
-        with self.store.writing() as connection:
-            new, duplicates = self.ledger.add_items(connection, items, who)
-            self._encode(connection, new, encoder, who)
-            labelled = [item for item in new if item.label is not None]
-            for item in labelled:
-                self.ledger.answer(connection, Answer(item.key, who, "label", item.label))
-            self._set_apart(connection, who)
-        self.__dict__.pop("_pool", None)
-        return Added(len(new), tuple(duplicates), len(labelled))
+        folder = None if self.settings.folder is None else Path(self.settings.folder)
+        items = items_of(things, self.settings.kind, folder)
+        require_kind(items, self.settings.kind)
+        return add_items(self.store, self.ledger, self.settings, items, encoder=encoder, who=who)
 
-    @property
-    def _folder(self) -> Path | None:
-        return None if self.settings.folder is None else Path(self.settings.folder)
-
-    def _encode(self, connection: Connection, new: Sequence[Item], encoder: Encoder | None, who: str) -> None:
-        """Give features to items that have none, and note where features come from."""
-        having = self.ledger.with_vectors(connection)
-        items = self.ledger.items(connection)
-        missing = [row for row in items if row.id not in having]
-        given = any(item.features is not None for item in new)
-        if not missing:
-            if given:
-                self.ledger.note(connection, who, "encoded", None, {"by": "you"})
-            return
-        rows, by = items, "built-in" if encoder is None else "you"
-        if encoder is None and self.settings.encoder is not None:
-            rows, by = missing, self.settings.encoder
-            encoder = encoder_named(by)
-        if by == "built-in" and (given or self.ledger.encoded_by(connection) == "you"):
-            raise InputError(
-                f"{len(missing)} items have no features, and the others have features of your own: "
-                "give features to all, or an encoder."
-            )
-        vectors = self._encoded([row.content or "" for row in rows], encoder)
-        if vectors.ndim != 2 or len(vectors) != len(rows) or not np.isfinite(vectors).all():
-            raise InputError(
-                f"The encoder gave {vectors.shape} for {len(rows)} items: finite (items, features) needed."
-            )
-        self.ledger.write_vectors(connection, [row.id for row in rows], vectors)
-        self.ledger.with_vectors(connection)
-        self.ledger.note(connection, who, "encoded", None, {"by": by, "items": len(rows)})
-
-    def _encoded(self, contents: list[str], encoder: Encoder | None) -> Vectors:
-        if encoder is not None:
-            return np.ascontiguousarray(encoder(contents), dtype=np.float32)
-        if self.settings.kind == "image":
-            return encode_images(contents, self._folder or Path())
-        return encode_texts(contents)
-
-    def _set_apart(self, connection: Connection, who: str) -> None:
-        """Draw what is missing of the audit sample from items that nobody has seen; half of all are left to learn."""
-        items = self.ledger.items(connection)
-        missing = min(self.settings.audit, len(items) // 2) - sum(row.audit for row in items)
-        answered = {one.item for one in self.ledger.answers(connection)}
-        free = [row.key for row in items if not row.audit and row.key not in answered]
-        if missing > 0 and free:
-            drawn = np.random.default_rng(stream(self.settings.seed, "audit", len(items)).initial_seed())
-            chosen = drawn.choice(len(free), size=min(missing, len(free)), replace=False)
-            self.ledger.keep_for_audit(connection, [free[k] for k in sorted(chosen)], who)
-
-    @cached_property
-    def _pool(self) -> tuple[list[str], Vectors, frozenset[str]]:
-        """The items' ids, their features about their mean, and which are kept for the audit."""
-        with self.store.reading() as connection:
+    def _pool(self, connection: Connection) -> _Pool:
+        """Return the items and their features; they are read again when somebody added some."""
+        newest = self.ledger.newest_item(connection)
+        if self._read is None or self._read.newest != newest:
             keys, vectors = self.ledger.keyed_vectors(connection)
-            audit = self.ledger.audit_items(connection)
-        return keys, scaled(vectors) if len(vectors) else vectors, frozenset(audit)
+            if not keys:
+                raise InputError("There is nothing to ask about: add items first.")
+            self._read = _Pool(newest, keys, *framed(vectors), frozenset(self.ledger.audit_items(connection)))
+        return self._read
 
     def tell(self, item: str, label: str, annotator: str = OWN, *, comment: str | None = None) -> Recorded:
         """Record a label; it is on disk when this returns. What the annotator said before stays in the history.
@@ -315,7 +273,7 @@ class Campaign:
             kept = {} if again else self.ledger.kept(connection)
             labels = read_standing(self.ledger, connection, self.settings).labels
             settled = {item for item, label in labels.items() if label == kept.get(item)}
-            found = suspects(state, count, settled)
+            found = suspects(state, self._plan, count, settled)
             rows = self.ledger.some_items(connection, [one.item for one in found])
         return [replace(one, content=rows[one.item].content) for one in found]
 
@@ -377,9 +335,13 @@ class Campaign:
         """
         with self.store.reading() as connection:
             items, standing = self.ledger.items(connection), read_standing(self.ledger, connection, self.settings)
-        guessed = predictions(self.state(), self._plan) if items else None
-        guesses = dict(zip(self._pool[0], guessed, strict=True)) if guessed else {}
-        write_export(outgoing(items, standing, guesses), Path(path), form)
+            same = self.ledger.same_as(connection)
+        state = self.state() if items else None
+        guessed = predictions(state, self._plan) if state is not None else None
+        guesses = dict(zip(state.keys, guessed, strict=True)) if state is not None and guessed else {}
+        rows = {row.id: row for row in outgoing(items, standing, guesses)}
+        again = [replace(rows[theirs], id=ours) for ours, theirs in same.items() if ours not in rows]
+        write_export([*rows.values(), *again], Path(path), form)
         return len(standing.verdicts)
 
     def history(self) -> list[dict[str, Any]]:
@@ -398,32 +360,34 @@ class Campaign:
 
     def state(self) -> State:
         """Return what is known now, as a round sees it."""
-        keys, features, audit = self._pool
-        places = {key: k for k, key in enumerate(keys)}
         with self.store.reading() as connection:
+            pool = self._pool(connection)
             standing = read_standing(self.ledger, connection, self.settings)
             asked = self.ledger.asked_items(connection)
             drawn = self.ledger.drawn_at_random(connection)
             put_off = self.ledger.put_off(connection)
             model = self.ledger.model(connection)
             batches = self.ledger.count_batches(connection)
-        if not keys:
-            raise InputError("There is nothing to ask about: add items first.")
+            classes = tuple(self.ledger.classes(connection))
+        keys, places = pool.keys, {key: k for k, key in enumerate(pool.keys)}
         labels = {places[item]: label for item, label in standing.labels.items() if item in places}
-        kept = {places[key]: labels.get(places[key]) for key in audit if key not in standing.left_out}
+        kept = {places[key]: labels.get(places[key]) for key in pool.audit if key not in standing.left_out}
         answered = {one.item for one in standing.answers if one.kind != "skip"}
-        answered |= put_off | asked | set(standing.decisions)
+        answered |= asked | set(standing.decisions)
+        put_off -= answered
         return State(
             keys=keys,
-            features=features,
-            classes=self.classes,
+            features=pool.features,
+            classes=classes,
             labels={k: label for k, label in labels.items() if k not in kept and keys[k] not in standing.left_out},
             audit=kept,
             control=frozenset(places[key] for key in drawn if key in places),
-            taken=frozenset(places[key] for key in answered if key in places),
+            taken=frozenset(places[key] for key in answered | put_off if key in places),
             version=0 if model is None else model.version,
-            weights=None if model is None else model.weights,
+            weights=None if model is None else in_frame(model.weights, pool.frame),
             batches=batches,
+            put_off=frozenset(places[key] for key in put_off if key in places),
+            frame=pool.frame,
         )
 
 

@@ -13,12 +13,15 @@ import numpy.typing as npt
 
 from teeter.errors import FileError, InputError
 
-__all__ = ["IMAGES", "KINDS", "Item", "image_items", "items_of", "vector_items"]
+__all__ = ["IMAGES", "KINDS", "Item", "called", "image_items", "items_of", "vector_items"]
 
 KINDS = ("text", "image", "features")
 IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 LONGEST_TEXT = 1_000_000
 """Characters; longer texts are cut where they are encoded, never where they are kept."""
+
+_LONGEST_NAME = 60
+"""Signs of an id that are said."""
 
 Vector = npt.NDArray[np.float32]
 
@@ -82,6 +85,11 @@ def _made(one: Mapping[str, Any], kind: str, content: str | None, vector: Vector
         features=vector,
         label=None if label is None or str(label).strip() == "" else str(label).strip(),
     )
+
+
+def called(key: str) -> str:
+    """Return an id as it is said in a sentence: on one line, and not too long."""
+    return repr(key if len(key) <= _LONGEST_NAME else key[: _LONGEST_NAME - 1] + "…")
 
 
 def _shortly(one: Mapping[str, Any]) -> str:

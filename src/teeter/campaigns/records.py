@@ -7,7 +7,7 @@ from typing import Any
 
 from teeter.campaigns.advice import Estimate
 from teeter.campaigns.consensus import WAYS
-from teeter.campaigns.heads import HEADS
+from teeter.campaigns.heads import GIVES, HEADS
 from teeter.campaigns.items import KINDS
 from teeter.errors import InputError, UnknownNameError
 from teeter.registry import did_you_mean
@@ -73,7 +73,12 @@ class Settings:
             raise InputError(f"seed is {self.seed}: a database holds whole numbers of 64 bits.")
         if self.encoder is not None and self.kind != "text":
             raise InputError(f"An encoder reads texts, and this campaign is of {self.kind}.")
-        make_strategy(self.strategy, self.options)
+        lacking = make_strategy(self.strategy, self.options).needs - GIVES[self.head]
+        if lacking:
+            able = [head for head in HEADS if lacking <= GIVES[head]]
+            hint = f"choose the head {able[0]}, or another strategy" if able else "choose another strategy"
+            what = " and ".join(sorted(lacking))
+            raise InputError(f"{self.strategy} needs {what}, which the head {self.head} does not give: {hint}.")
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,11 @@ class Added:
     duplicates: tuple[tuple[str, str], ...]
     """Things whose content was there already: their id, and that of the item that has it."""
     labelled: int
-    """How many of the new ones came with a label."""
+    """How many items got the label that came along; some may have been there without one."""
+    conflicts: tuple[tuple[str, str, str], ...] = ()
+    """Items that have another label than the one that came along: their id, that one, and the one that holds."""
+    audit: int = 0
+    """How many items are kept for the audit in all."""
 
 
 @dataclass(frozen=True)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+import logging
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from safetensors.numpy import load, save
+from safetensors.numpy import save
 
 from teeter.campaigns.advice import agreement
-from teeter.campaigns.heads import few_labels, head_maker, out_of_fold
-from teeter.campaigns.ledger import Answer, Pick
+from teeter.campaigns.consensus import labels_of
+from teeter.campaigns.heads import TRAINING, few_labels, head_maker, out_of_fold
+from teeter.campaigns.kept import Frame, layers_of, loaded, unpacked
+from teeter.campaigns.ledger import Pick
 from teeter.errors import InputError
 from teeter.learner import Learner
-from teeter.lessons import Training
 from teeter.seeds import stream
 from teeter.strategies.door import make_strategy
 
@@ -24,6 +25,8 @@ __all__ = ["Plan", "State", "Suspect", "labels_of", "picks_for", "predictions", 
 
 Vectors = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
+
+logger = logging.getLogger("teeter")
 
 CANDIDATES = 20_000
 """Items that a strategy looks at, drawn at random from more."""
@@ -56,7 +59,7 @@ class State:
     audit: dict[int, str | None]
     """The audit sample by place, with what is known of it."""
     control: frozenset[int]
-    """Places of labelled items that were drawn at random."""
+    """Places of items that were drawn at random, labelled or not."""
     taken: frozenset[int]
     """Places of items that are not to be asked about: answered, put off, left out, or asked about now."""
     version: int
@@ -64,6 +67,10 @@ class State:
     """The newest model, if there is one."""
     batches: int
     """How many batches there were."""
+    put_off: frozenset[int] = frozenset()
+    """Places of those taken only because somebody skipped them: asked about again when nothing else is left."""
+    frame: Frame | None = None
+    """How the features were moved and scaled."""
 
 
 @dataclass(frozen=True)
@@ -79,37 +86,46 @@ class Suspect:
     """The text, or the path of the image."""
 
 
-def labels_of(answers: Iterable[Answer]) -> dict[str, str]:
-    """Return what items are by most annotators; of as many, by the one who answered last."""
-    votes: dict[str, list[str]] = {}
-    for answer in answers:
-        if answer.kind == "label" and answer.label is not None:
-            votes.setdefault(answer.item, []).append(answer.label)
-    return {item: _most_said(said) for item, said in votes.items()}
-
-
-def _most_said(said: list[str]) -> str:
-    counts = Counter(said)
-    return max(reversed(said), key=lambda label: counts[label])
-
-
 def picks_for(state: State, plan: Plan, n: int) -> list[Pick]:
-    """Return up to n items to ask about: by the strategy, with a random share among them and some of the audit."""
+    """Return up to n items to ask about: by the strategy, with a random share among them and some of the audit.
+
+    Controls are drawn from all items. Those that cannot be asked about, or need not be, come last and are not asked.
+    """
     drawn = np.random.default_rng(stream(plan.seed, "batch", state.batches).initial_seed())
-    waiting = [place for place, label in state.audit.items() if label is None and place not in state.taken]
-    audit = waiting[: -(-n // AUDIT_SHARE)]
-    free = np.array(
-        [k for k in range(len(state.keys)) if k not in state.taken and k not in state.audit], dtype=np.int64
-    )
+    free, waiting = _free(state, plan)
+    share = int(n / AUDIT_SHARE + drawn.random())
+    audit = waiting[: max(share, n - len(free))][:n]
     wanted = min(n - len(audit), len(free))
-    share = int(plan.control * wanted + drawn.random())
-    control = np.sort(drawn.choice(free, size=min(share, wanted), replace=False)) if share else free[:0]
-    learner = _with_newest_model(_learner(state, plan), state)
-    chosen = _chosen(state, learner, np.setdiff1d(free, control), wanted - len(control))
-    arms = {int(place): "control" for place in control} | dict.fromkeys(audit, "audit")
+    control, known = _controls(state, int(plan.control * wanted + drawn.random()), free, drawn)
+    control = control[:wanted]
+    learner = _with_newest_model(state, plan, n)
+    others = np.setdiff1d(free, [*state.control, *control])
+    chosen = _chosen(state, learner, others, min(wanted - len(control), len(others)))
+    arms = dict.fromkeys(control, "control") | dict.fromkeys(audit, "audit")
     order = _mixed([int(place) for place in chosen], list(arms), drawn)
     reasons = _reasons(state, learner, order)
-    return [Pick(state.keys[k], rank, arms.get(k, "picked"), reasons[k]) for rank, k in enumerate(order, start=1)]
+    asked = [Pick(state.keys[k], rank, arms.get(k, "picked"), reasons[k]) for rank, k in enumerate(order, start=1)]
+    return [*asked, *(Pick(state.keys[k], 0, "control", {}, asked=False) for k in known)]
+
+
+def _free(state: State, plan: Plan) -> tuple[Integers, list[int]]:
+    """Return the places that can be asked about, and those of the audit in the one order they are asked in."""
+    taken = state.taken
+    if all(k in taken for k in range(len(state.keys))):
+        taken -= state.put_off
+    free = [k for k in range(len(state.keys)) if k not in taken and k not in state.audit]
+    waiting = [k for k, label in state.audit.items() if label is None and k not in taken]
+    order = {k: stream(plan.seed, "audit order", state.keys[k]).initial_seed() for k in waiting}
+    return np.array(free, dtype=np.int64), sorted(waiting, key=lambda k: order[k])
+
+
+def _controls(state: State, share: int, free: Integers, drawn: np.random.Generator) -> tuple[list[int], list[int]]:
+    """Return controls to ask about now, those that were put off before first; and drawn ones that are not asked."""
+    can_be = set(free.tolist())
+    again = sorted(can_be & state.control - set(state.labels))
+    others = [k for k in range(len(state.keys)) if k not in state.control and k not in state.audit]
+    new = drawn.choice(others, size=min(share, len(others)), replace=False).tolist() if others else []
+    return [*again, *(k for k in new if k in can_be)], [k for k in new if k not in can_be]
 
 
 def _chosen(state: State, learner: Learner, free: Integers, n: int) -> Integers:
@@ -153,33 +169,44 @@ def _seen(learner: Learner) -> list[int]:
     return list(range(len(learner.classes))) if known is None else [int(one) for one in known]
 
 
-def _learner(state: State, plan: Plan) -> Learner:
-    """Return a learner that knows nothing yet."""
-    learner = Learner(
+def _learner(state: State, plan: Plan, n: int = 1) -> Learner:
+    """Return a learner that knows nothing yet, and can be asked for n."""
+    return Learner(
         head_maker(plan.head, state.features.shape[1], len(state.classes)),
         state.features,
         make_strategy(plan.strategy, plan.options),
         classes=state.classes,
         seed=plan.seed,
-        pool_size=CANDIDATES,
-        training=Training(class_weighted=True),
+        pool_size=max(CANDIDATES, n),
+        training=TRAINING,
         cold_start=make_strategy("typiclust", {}),
         device="cpu",
     )
+
+
+def _with_newest_model(state: State, plan: Plan, n: int = 1) -> Learner:
+    """Return a learner that has the newest model and knows all labels of today."""
+    learner = _learner(state, plan, n)
+    if state.weights is not None:
+        learner.models = _newest_models(state, plan)
+        learner.go_on(state.version, {})
+        learner.tell(list(state.labels), list(state.labels.values()))
     return learner
 
 
-def _with_newest_model(learner: Learner, state: State) -> Learner:
-    """Train a learner again on what the newest model was trained on, and tell it all labels of today."""
-    if state.weights is None:
-        return learner
-    kept = load(state.weights)
+def _newest_models(state: State, plan: Plan) -> list[Any]:
+    """Return the newest model as it was kept; where features are others now, one trained on its labels again."""
+    kept = unpacked(state.weights or b"")
+    models = loaded(kept, plan.head, state.features.shape[1], len(state.classes))
+    if models:
+        return models
+    logger.info("Features changed since model %d was trained: it is trained on its labels again.", state.version)
+    learner = _learner(state, plan)
     learner.tell(kept["places"], [state.classes[k] for k in kept["labels"]])
     learner.go_on(state.version - 1, {})
     with few_labels():
         learner.fit()
-    learner.tell(list(state.labels), list(state.labels.values()))
-    return learner
+    return learner.models
 
 
 def trained(state: State, plan: Plan) -> tuple[bytes, dict[str, Any]]:
@@ -198,18 +225,21 @@ def trained(state: State, plan: Plan) -> tuple[bytes, dict[str, Any]]:
     numbers = {name: k for k, name in enumerate(state.classes)}
     predicted = np.array([numbers[name] for name in learner.predict().tolist()], dtype=np.int16)
     facts: dict[str, Any] = {"labels": len(places), "classes": [state.classes[k] for k in seen]}
-    facts |= _measured(state, places, labels, predicted)
+    facts |= _measured(state, plan.head, places, labels, predicted)
     if state.weights is not None:
-        before = load(state.weights)["predicted"].astype(np.int64)
+        before = unpacked(state.weights)["predicted"].astype(np.int64)
         kappa, changed = agreement(before, predicted[: len(before)].astype(np.int64))
         facts |= {"kappa": kappa, "changed": changed}
-    kept: dict[str, npt.NDArray[Any]] = {"places": places, "labels": labels, "predicted": predicted, **_head(learner)}
+    kept: dict[str, npt.NDArray[Any]] = {"places": places, "labels": labels, "predicted": predicted}
+    kept |= layers_of(learner) | ({} if state.frame is None else state.frame.arrays())
     return save(kept), facts
 
 
-def _measured(state: State, places: Integers, labels: Integers, predicted: npt.NDArray[np.int16]) -> dict[str, Any]:
+def _measured(
+    state: State, head: str, places: Integers, labels: Integers, predicted: npt.NDArray[np.int16]
+) -> dict[str, Any]:
     """Return how many of the items drawn at random are right: controls out of fold, the audit sample as it is."""
-    guesses = out_of_fold(state.features[places], labels).argmax(axis=1)
+    guesses = out_of_fold(state.features[places], labels, head=head).argmax(axis=1)
     drawn = np.array([int(k) in state.control for k in places])
     known = {k: state.classes.index(label) for k, label in state.audit.items() if label is not None}
     right = sum(int(predicted[k]) == label for k, label in known.items())
@@ -219,20 +249,11 @@ def _measured(state: State, places: Integers, labels: Integers, predicted: npt.N
     }
 
 
-def _head(learner: Learner) -> dict[str, npt.NDArray[Any]]:
-    outputs = learner.observe(learner.data[:1], ("features", "head"))
-    if outputs.weight is None or outputs.bias is None:
-        return {}
-    # safetensors writes an array column by column where it lies so, and reads it row by row.
-    weight, bias = (np.ascontiguousarray(part.numpy()) for part in (outputs.weight, outputs.bias))
-    return {"weight": weight, "bias": bias, "seen": np.array(_seen(learner))}
-
-
 def predictions(state: State, plan: Plan) -> list[tuple[str, float]] | None:
     """Return the predicted class of every item and how probable it is; None before there is a model."""
     if state.weights is None:
         return None
-    return _guesses(state, _with_newest_model(_learner(state, plan), state), state.features)
+    return _guesses(state, _with_newest_model(state, plan), state.features)
 
 
 def _labelled(state: State) -> tuple[Integers, Integers]:
@@ -241,7 +262,7 @@ def _labelled(state: State) -> tuple[Integers, Integers]:
     return places, np.array([state.classes.index(state.labels[int(k)]) for k in places], dtype=np.int64)
 
 
-def suspects(state: State, count: int, settled: Container[str] = ()) -> list[Suspect]:
+def suspects(state: State, plan: Plan, count: int, settled: Container[str] = ()) -> list[Suspect]:
     """Return the labels that a model which did not learn from them finds least likely, the least likely first.
 
     Those of the items called in ``settled`` are left out.
@@ -249,7 +270,7 @@ def suspects(state: State, count: int, settled: Container[str] = ()) -> list[Sus
     places, labels = _labelled(state)
     if len(np.unique(labels)) < 2:
         return []
-    chances = out_of_fold(state.features[places], labels)
+    chances = out_of_fold(state.features[places], labels, head=plan.head)
     own, guesses = chances[np.arange(len(labels)), labels], chances.argmax(axis=1)
     # A label whose class the model has not seen elsewhere is no surprise, but rare.
     order = [int(k) for k in np.argsort(own, kind="stable") if guesses[k] != labels[k] and own[k] > 0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
@@ -13,10 +14,10 @@ from sqlalchemy import Connection, Row, and_, func, insert, select, update
 
 from teeter.campaigns import tables
 from teeter.campaigns.clock import Clock, utc, written
-from teeter.campaigns.items import Item
+from teeter.campaigns.items import Item, called
 from teeter.errors import InputError, UnknownNameError
 
-__all__ = ["Rows"]
+__all__ = ["Rows", "Sifted", "sifted"]
 
 Vectors = npt.NDArray[np.float32]
 
@@ -25,6 +26,43 @@ _LOOKED_THROUGH = 2000
 
 _SOME = 500
 """Values in one statement; databases have a limit."""
+
+_NOTED = 1000
+"""Ids in one line of the history."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sifted:
+    """Things looked through for what is new."""
+
+    new: list[Item]
+    duplicates: list[tuple[str, str]]
+    """The id that a thing came with, and that of the item it is the same as."""
+    all: list[tuple[str, Item]]
+    """Every thing, with the id it goes by from now on."""
+
+
+def sifted(items: Sequence[Item], there: Iterable[Any]) -> Sifted:
+    """Return which things are new: by their content, and vectors, which may well be equal, by their ids as well."""
+    digests = {_content_of(row): row.key for row in there}
+    keys = set(digests.values())
+    found = Sifted([], [], [])
+    for item in items:
+        content = _content_of(item)
+        if content in digests:
+            found.duplicates.append((item.key, digests[content]))
+        elif item.key in keys:
+            raise InputError(f"Two items are called {called(item.key)}, and they differ: give each an id of its own.")
+        else:
+            found.new.append(item)
+            digests[content] = item.key
+            keys.add(item.key)
+        found.all.append((digests[content], item))
+    return found
+
+
+def _content_of(one: Any) -> tuple[str, str]:
+    return one.digest, one.key if one.kind == "features" else ""
 
 
 class Rows:
@@ -75,7 +113,8 @@ class Rows:
         if row is None:
             mine = select(tables.items.c.key).where(tables.items.c.campaign_id == self.campaign)
             near = get_close_matches(key, connection.scalars(mine.limit(_LOOKED_THROUGH)).all(), n=1)
-            raise UnknownNameError(f"No item is called {key!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
+            meant = f" Did you mean {called(near[0])}?" if near else ""
+            raise UnknownNameError(f"No item is called {called(key)}.{meant}")
         return row
 
     def some_items(self, connection: Connection, keys: Sequence[str]) -> dict[str, Row[Any]]:
@@ -91,19 +130,8 @@ class Rows:
         self, connection: Connection, items: Iterable[Item], who: str
     ) -> tuple[list[Item], list[tuple[str, str]]]:
         """Write items, and return the new ones; and those whose content is there already, with the id that has it."""
-        digests = {row.digest: row.key for row in self.items(connection)}
-        keys = set(digests.values())
-        new: list[Item] = []
-        duplicates: list[tuple[str, str]] = []
-        for item in items:
-            if item.digest in digests:
-                duplicates.append((item.key, digests[item.digest]))
-            elif item.key in keys:
-                raise InputError(f"Two items are called {item.key!r}, and they differ: give each an id of its own.")
-            else:
-                new.append(item)
-                digests[item.digest] = item.key
-                keys.add(item.key)
+        found = sifted(list(items), self.items(connection))
+        new, duplicates = found.new, found.duplicates
         at = self.now()
         rows = [
             {
@@ -119,12 +147,31 @@ class Rows:
         ]
         if rows:
             connection.execute(insert(tables.items), rows)
-            self.note(connection, who, "added", None, {"items": len(new), "duplicates": len(duplicates)})
+        self._note_added(connection, who, [item.key for item in new], duplicates)
         given = {item.key: item.features for item in new if item.features is not None}
         if given:
             rows_of = self.some_items(connection, list(given))
             self.write_vectors(connection, [rows_of[key].id for key in given], list(given.values()))
         return new, duplicates
+
+    def _note_added(
+        self, connection: Connection, who: str, keys: Sequence[str], duplicates: Sequence[tuple[str, str]]
+    ) -> None:
+        """Note which items came, and which ids stand for items that were there; in several lines if they are many."""
+        same = [pair for pair in duplicates if pair[0] != pair[1]]
+        for start in range(0, max(len(keys), len(same)), _NOTED):
+            ids, pairs = keys[start : start + _NOTED], same[start : start + _NOTED]
+            detail = {"items": len(ids), "duplicates": len(pairs), "ids": list(ids), "same": list(map(list, pairs))}
+            self.note(connection, who, "added", None, detail)
+
+    def same_as(self, connection: Connection) -> dict[str, str]:
+        """Return, for ids of things that were there already, the id of the item that they are."""
+        noted = self.history(connection, "added")
+        return {ours: theirs for line in noted for ours, theirs in line.get("same", ())}
+
+    def newest_item(self, connection: Connection) -> int:
+        """Return a number that is another after items were added."""
+        return int(connection.scalar(select(func.max(tables.items.c.id))) or 0)
 
     def keep_for_audit(self, connection: Connection, keys: Sequence[str], who: str) -> None:
         """Set items apart, to measure with and never to train on."""
