@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,9 +40,7 @@ class Measure:
 def observed(ratings: Integers) -> Measure | None:
     """Return the share of pairs of answers to one item that agree; None where too few items have two answers."""
     units = _units(ratings)
-    if len(units) < ENOUGH:
-        return None
-    return _with_interval(units, _observed, fallback=lambda low: low)
+    return None if len(units) < ENOUGH else _with_interval(units, _observed, lambda low: low)
 
 
 def kappa(first: Integers, second: Integers) -> Measure | None:
@@ -72,12 +71,10 @@ def alpha(ratings: Integers) -> Measure | None:
     anew.
     """
     units = _units(ratings)
-    if len(units) < ENOUGH or np.isnan(_alpha(units.sum(axis=0), _disagreement(units).sum())):
+    if len(units) < ENOUGH or (units.sum(axis=0) > 0).sum() < 2:
         return None
-    by_chance = _by_chance(units.sum(axis=0))
-    return _with_interval(
-        units, lambda some: _alpha(some.sum(axis=0), _disagreement(some).sum()), lambda low: 1 - (1 - low) / by_chance
-    )
+    by_chance = float(_by_chance(units.sum(axis=0)))
+    return _with_interval(units, _alpha, lambda low: 1 - (1 - low) / by_chance)
 
 
 def alpha_by_class(ratings: Integers, classes: int) -> list[Measure | None]:
@@ -94,41 +91,43 @@ def _units(ratings: Integers) -> Integers:
     return np.asarray(counts[counts.sum(axis=1) >= 2])
 
 
-def _observed(units: Integers) -> float:
+def _pairs(units: Integers) -> Floats:
+    """Return of each item (N', 3): ordered pairs that agree, all, and those that differ over answers less one."""
     totals = units.sum(axis=1)
-    agreeing = (units * (units - 1)).sum()
-    return float(agreeing / (totals * (totals - 1)).sum())
+    agreeing, every = (units * (units - 1)).sum(axis=1), totals * (totals - 1)
+    return np.stack([agreeing, every, (every - agreeing) / (totals - 1)], axis=1)
 
 
-def _disagreement(units: Integers) -> Floats:
-    """Return what each item adds to the observed disagreement: ordered pairs that differ, over answers less one."""
-    totals = units.sum(axis=1)
-    return np.asarray((totals**2 - (units**2).sum(axis=1)) / (totals - 1), dtype=np.float64)
+def _observed(counts: Floats, pairs: Floats) -> Floats:
+    return np.asarray(pairs[..., 0] / pairs[..., 1])
 
 
-def _by_chance(totals: Integers) -> float:
+def _alpha(counts: Floats, pairs: Floats) -> Floats:
+    with np.errstate(divide="ignore", invalid="ignore"):  # items drawn anew may be of one class
+        return np.asarray(1 - pairs[..., 2] / counts.sum(axis=-1) / _by_chance(counts))
+
+
+def _by_chance(counts: npt.NDArray[Any]) -> Floats:
     """Return the share of ordered pairs of all answers, whatever the item, that differ."""
-    every = int(totals.sum())
-    return float((every**2 - (totals**2).sum()) / (every * (every - 1)))
-
-
-def _alpha(totals: Integers, disagreement: float) -> float:
-    expected = _by_chance(totals)
-    return float("nan") if expected == 0 else 1 - disagreement / int(totals.sum()) / expected
+    every = counts.sum(axis=-1)
+    return np.asarray((every**2 - (counts**2).sum(axis=-1)) / (every * (every - 1)))
 
 
 def _with_interval(
-    units: Integers, measure: Callable[[Integers], float], fallback: Callable[[float], float]
+    units: Integers, measure: Callable[[Floats, Floats], Floats], fallback: Callable[[float], float]
 ) -> Measure:
     """Return a measure with the middle 95 % of it over items drawn anew.
 
     Where all agree, drawing anew shows nothing: ``fallback`` then makes the lower end of Wilson's interval.
     """
-    value = measure(units)
-    if not _disagreement(units).any():
-        found = estimate(len(units), len(units))
-        return Measure(value, fallback(0.0 if found is None else found.low), value, len(units))
+    pairs, counts, size = _pairs(units), units.astype(np.float64), len(units)
+    value = float(measure(counts.sum(axis=0), pairs.sum(axis=0)))
+    if not pairs[:, 2].any():
+        found = estimate(size, size)
+        return Measure(value, fallback(0.0 if found is None else found.low), value, size)
     drawn = np.random.default_rng(0)
-    values = [measure(units[drawn.integers(len(units), size=len(units))]) for _ in range(_DRAWS)]
-    low, high = np.nanpercentile(values, (2.5, 97.5))
-    return Measure(value, min(value, float(low)), max(value, float(high)), len(units))
+    times = (drawn.multinomial(size, np.full(size, 1 / size)) for _ in range(_DRAWS))
+    sums = np.array([np.concatenate([one @ counts, one @ pairs]) for one in times])
+    values = measure(sums[:, :-3], sums[:, -3:])
+    low, high = np.percentile(values[np.isfinite(values)], (2.5, 97.5))
+    return Measure(value, min(value, float(low)), max(value, float(high)), size)

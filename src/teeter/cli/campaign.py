@@ -18,7 +18,7 @@ from teeter.errors import InputError
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
 
-__all__ = ["campaign"]
+__all__ = ["File", "Json", "Who", "campaign", "opened_campaign", "require_named"]
 
 campaign = typer.Typer(
     cls=Commands, no_args_is_help=True, help="Label a pool of things, a few at a time.", rich_markup_mode=None
@@ -64,6 +64,14 @@ def new(
     encoder: Encoder = None,
     instructions: Annotated[str, typer.Option(metavar="TEXT", help="Shown to whoever labels.")] = "",
     keys: Annotated[str, typer.Option(metavar="KEYS", help="Keys on the page, one a class, commas between.")] = "",
+    lease: Annotated[
+        float, typer.Option(metavar="MINUTES", help="How long a question waits before others get it; 0: always.")
+    ] = 60,
+    overlap: Annotated[float, typer.Option(metavar="SHARE", help="Share of the picks that several people answer.")] = 0,
+    people: Annotated[int, typer.Option(metavar="N", help="How many people answer those.")] = 2,
+    consensus: Annotated[
+        str, typer.Option(metavar="NAME", help="What several answers come to: majority or dawid-skene.")
+    ] = "majority",
     seed: Annotated[int, typer.Option(metavar="NUMBER", help="Same seed, same picks.")] = 0,
 ) -> None:
     """Make a campaign from things to label."""
@@ -93,6 +101,10 @@ def new(
             folder=str(things.resolve()) if things.is_dir() else None,
             encoder=encoder,
             keys=chosen,
+            lease=lease,
+            overlap=overlap,
+            people=people,
+            consensus=consensus,
         )
         made = Campaign.create(path, path.stem, names, settings)
         try:
@@ -120,7 +132,7 @@ def add(
     """Add things to a campaign; what is there already is told, and left out."""
     from teeter.campaigns.exchange import read_items
 
-    with _opened(file) as opened, spinner("Reading"):
+    with opened_campaign(file) as opened, spinner("Reading"):
         folder = opened.settings.folder
         added = opened.add(
             read_items(things, text=text, key=id_column, label=labels, folder=None if folder is None else Path(folder))
@@ -138,7 +150,8 @@ def ask(
     as_json: Json = False,
 ) -> None:
     """Say what to label next, and why."""
-    with _opened(file) as opened, spinner("Picking"):
+    with opened_campaign(file) as opened, spinner("Picking"):
+        require_named(opened, who, "answer")
         questions = opened.ask(n, who)
     if as_json:
         typer.echo(json.dumps([asdict(one) for one in questions], ensure_ascii=False, indent=2))
@@ -162,20 +175,24 @@ def tell(
     """Record a label; it is on disk when this returns."""
     if (label is None) == (other is None):
         raise InputError("Give a class, or --other skip, unsure or bad.")
-    with _opened(file) as opened:
-        if label is not None:
-            opened.tell(item, label, who, comment=comment)
-            return
+    with opened_campaign(file) as opened:
+        require_named(opened, who, "answer")
         ways = {"skip": opened.skip, "unsure": opened.unsure, "bad": opened.bad}
-        if other not in ways:
+        if label is not None:
+            recorded = opened.tell(item, label, who, comment=comment)
+        elif other in ways:
+            recorded = ways[other](item, who, comment=comment)
+        else:
             raise InputError(f"{other!r} is none of skip, unsure and bad.")
-        ways[other](item, who, comment=comment)
+    if recorded.late:
+        others = ", ".join(recorded.asked_now) or "nobody"
+        typer.echo(f"The question had gone back, and {others} is asked now; your answer counts all the same.", err=True)
 
 
 @campaign.command()
 def undo(file: File, who: Who = "me") -> None:
     """Take back the last answer."""
-    with _opened(file) as opened:
+    with opened_campaign(file) as opened:
         undone = opened.undo(who)
     if undone is None:
         typer.echo(f"{who} has given no answer that could be taken back.")
@@ -187,7 +204,7 @@ def undo(file: File, who: Who = "me") -> None:
 @campaign.command()
 def train(file: File, as_json: Json = False) -> None:
     """Train a new model on all labels."""
-    with _opened(file) as opened, spinner("Training"):
+    with opened_campaign(file) as opened, spinner("Training"):
         trained = opened.train()
     typer.echo(
         json.dumps(asdict(trained))
@@ -199,7 +216,7 @@ def train(file: File, as_json: Json = False) -> None:
 @campaign.command()
 def status(file: File, as_json: Json = False) -> None:
     """Say how the campaign stands, how right the model is, and whether to go on."""
-    with _opened(file) as opened, spinner("Reading"):
+    with opened_campaign(file) as opened, spinner("Reading"):
         found = opened.status()
     if as_json:
         typer.echo(json.dumps(asdict(found), ensure_ascii=False, indent=2))
@@ -208,6 +225,8 @@ def status(file: File, as_json: Json = False) -> None:
         f"{found.labelled} of {_counted(found.items, 'item')} labelled, {found.open} open, model {found.version}."
     )
     typer.echo(", ".join(f"{name} {count}" for name, count in found.by_class.items()))
+    if found.disagreements:
+        typer.echo(f"{_counted(found.disagreements, 'item')} on which people disagree: teeter campaign decide {file}")
     for sentence in found.advice:
         typer.echo(sentence)
 
@@ -220,7 +239,7 @@ def suspects(
     as_json: Json = False,
 ) -> None:
     """List labels that may be wrong; label --suspects goes through them."""
-    with _opened(file) as opened, spinner("Looking"):
+    with opened_campaign(file) as opened, spinner("Looking"):
         found = opened.suspects(n, again=again)
     if as_json:
         typer.echo(json.dumps([asdict(one) for one in found], ensure_ascii=False, indent=2))
@@ -246,7 +265,7 @@ def export(
         raise InputError(f"Labels and history cannot both go to {out}: name another file.")
     for path in (out, history):
         _require_free(path, file, overwrite)
-    with _opened(file) as opened, spinner("Writing"):
+    with opened_campaign(file) as opened, spinner("Writing"):
         count = opened.export(out, form)
         if history is not None:
             history.write_text("".join(json.dumps(line) + "\n" for line in opened.history()), encoding="utf-8")
@@ -256,7 +275,7 @@ def export(
 @campaign.command()
 def backup(file: File, out: Annotated[Path, typer.Argument(metavar="OUT", help="Where the copy goes.")]) -> None:
     """Copy a campaign as it is now."""
-    with _opened(file) as opened:
+    with opened_campaign(file) as opened:
         opened.back_up(out)
     typer.echo(f"{out} is a copy of {file}.")
 
@@ -289,7 +308,8 @@ def label(
 
     if again and not suspects:
         raise InputError("--again goes with --suspects.")
-    with _opened(file) as opened:
+    with opened_campaign(file) as opened:
+        require_named(opened, who, "answer")
         keys = keys_for(opened.classes)
         if opened.settings.instructions:
             typer.echo(opened.settings.instructions)
@@ -312,7 +332,7 @@ def move(
 
     if "://" not in to and Path(to).exists():
         raise InputError(f"{to} exists already: name a new file.")
-    with _opened(file) as opened, spinner("Moving"):
+    with opened_campaign(file) as opened, spinner("Moving"):
         target = Store(to, create=True)
         try:
             counts = move_campaign(opened.store, target, opened.name)
@@ -323,7 +343,7 @@ def move(
 
 
 @contextmanager
-def _opened(file: str) -> Iterator[Campaign]:
+def opened_campaign(file: str) -> Iterator[Campaign]:
     """Yield a campaign, and let go of its file, so that nothing is left beside it."""
     from teeter.campaigns.campaign import Campaign
 
@@ -332,6 +352,12 @@ def _opened(file: str) -> Iterator[Campaign]:
         yield opened
     finally:
         opened.store.close()
+
+
+def require_named(opened: Campaign, who: str, what: str) -> None:
+    """Refuse a name that is none of the campaign's people; whoever gives none has the campaign, and may do all."""
+    if who != "me":
+        opened.people.require(who, what)
 
 
 def _require_free(path: Path | None, file: str, overwrite: bool) -> None:

@@ -13,8 +13,9 @@ from teeter.errors import InputError
 
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign, Question, Suspect
+    from teeter.campaigns.decisions import Disagreement
 
-__all__ = ["go_on", "keys_for", "look_again"]
+__all__ = ["go_on", "keys_for", "look_again", "settle"]
 
 _KEYS = "123456789abcdeghijklmnopqrtvwxyz"
 """One a class; s stops, u is undo, f flags a bad sample."""
@@ -95,6 +96,34 @@ def look_again(opened: Campaign, keys: dict[str, str], n: int, who: str, *, agai
         place += 1
 
 
+def settle(opened: Campaign, waiting: Sequence[Disagreement], keys: dict[str, str], who: str) -> int:
+    """Show items on which people disagree, one by one, to be decided; return how many were."""
+    if not waiting:
+        typer.echo("Nothing waits for a decision.")
+        return 0
+    typer.echo("[space] later  [u] undo  [f] bad sample  [s] stop", err=True)
+    decided: list[int] = []
+    place = 0
+    while place < len(waiting):
+        one = waiting[place]
+        said = ", ".join(f"{name}: {label}" for name, label in one.said.items())
+        action = _shown(
+            _text(one), f"{len(waiting) - place} left; {said}", keys, {" ": "later", "u": "undone", "f": "bad"}
+        )
+        if action == "s":
+            break
+        if action == "u":
+            if decided:
+                opened.undo_decision(who)
+                place = decided.pop()
+            continue
+        if action != " ":
+            opened.decide(one.item, keys.get(action), who)
+            decided.append(place)
+        place += 1
+    return len(decided)
+
+
 def _record(opened: Campaign, item: str, action: str, keys: dict[str, str], who: str) -> None:
     if action in keys:
         opened.tell(item, keys[action], who)
@@ -102,7 +131,7 @@ def _record(opened: Campaign, item: str, action: str, keys: dict[str, str], who:
         {" ": opened.skip, "?": opened.unsure, "f": opened.bad}[action](item, who)
 
 
-def _text(one: Question | Suspect) -> str:
+def _text(one: Question | Suspect | Disagreement) -> str:
     whole = one.item if one.content is None else one.content
     more = f"… ({len(whole):,} characters)" if len(whole) > _LONGEST else ""
     return printable(whole[:_LONGEST]) + more

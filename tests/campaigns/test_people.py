@@ -1,0 +1,216 @@
+"""People: who may do what, tokens kept as hashes, decisions that settle, and how fast and right everybody is."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sqlalchemy import text
+
+from campaigns.stores import STORES, Watch, new_place
+from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.moving import move_campaign
+from teeter.campaigns.people import ROLES, may, require_right
+from teeter.campaigns.performance import speed
+from teeter.campaigns.store import Store
+from teeter.errors import InputError, NotAllowedError, UnknownNameError
+
+VECTORS = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
+
+
+@pytest.fixture
+def watch() -> Watch:
+    return Watch()
+
+
+@pytest.fixture(params=STORES)
+def campaign(request: pytest.FixtureRequest, tmp_path: Path, watch: Watch) -> Iterator[Campaign]:
+    settings = Settings(kind="features", strategy="margin", control=0.5, consensus="dawid-skene")
+    made = Campaign.create(new_place(request.param, tmp_path), "points", ["left", "right"], settings, clock=watch)
+    made.add({"id": f"p{k}", "features": row} for k, row in enumerate(VECTORS))
+    yield made
+    made.store.close()
+
+
+def test_roles_and_what_they_may_do() -> None:
+    allowed = {role: [what for what in ("answer", "decide", "export", "manage") if may(role, what)] for role in ROLES}
+    assert allowed == {
+        "annotator": ["answer"],
+        "reviewer": ["answer", "decide", "export"],
+        "owner": ["answer", "decide", "export", "manage"],
+    }
+
+
+def test_a_token_is_shown_once_and_can_be_taken_away(campaign: Campaign) -> None:
+    first = campaign.people.add("ann")
+    other = campaign.people.add("rey", "reviewer")
+    with campaign.store.reading() as connection:
+        kept = str(connection.execute(text("select * from people")).all()) + str(campaign.history())
+    assert first not in kept
+    assert other not in kept
+    person = campaign.people.of_token(first)
+    assert person is not None
+    assert (person.name, person.role, person.has_token) == ("ann", "annotator", True)
+    second = campaign.people.new_token("ann")
+    assert campaign.people.of_token(first) is None
+    assert campaign.people.of_token(second) is not None
+    campaign.people.revoke("ann")
+    assert campaign.people.of_token(second) is None
+    assert campaign.people.named("ann") is not None
+    assert campaign.people.of_token("") is None
+    assert [line["what"] for line in campaign.history()][-4:] == [
+        "person added",
+        "person added",
+        "token made",
+        "token revoked",
+    ]
+
+
+def test_rights_are_asked_in_one_place(campaign: Campaign) -> None:
+    campaign.people.require("anybody", "manage")
+    campaign.people.add("ann")
+    campaign.people.add("rey", "reviewer")
+    campaign.people.require("rey", "decide")
+    with pytest.raises(NotAllowedError, match="ann is an annotator and may not decide: ask a reviewer"):
+        campaign.people.require("ann", "decide")
+    with pytest.raises(NotAllowedError, match="rey is a reviewer and may not manage: ask an owner"):
+        require_right(campaign.people.named("rey"), "manage")
+    with pytest.raises(UnknownNameError, match=r"Nobody here is called 'anne'. Did you mean 'ann'"):
+        campaign.people.require("anne", "answer")
+    with pytest.raises(NotAllowedError, match="Only people of this campaign may answer"):
+        require_right(campaign.people.named("eve"), "answer")
+    campaign.people.change_role("ann", "owner")
+    campaign.people.require("ann", "manage")
+
+
+def test_who_leaves_gives_questions_back_and_may_return(campaign: Campaign) -> None:
+    token = campaign.people.add("ann")
+    asked = [one.item for one in campaign.ask(5, "ann")]
+    campaign.tell(asked[0], "left", "ann")
+    assert campaign.people.remove("ann", who="owner") == 4
+    assert campaign.people.of_token(token) is None
+    assert campaign.people.list() == []
+    assert campaign.status().labelled == 1
+    assert set(asked[1:]) <= {one.item for one in campaign.ask(59, "bob")}
+    with pytest.raises(UnknownNameError, match="Nobody here is called 'ann'"):
+        campaign.people.new_token("ann")
+    campaign.people.add("ann", "reviewer")
+    assert [(one.name, one.role) for one in campaign.people.list()] == [("ann", "reviewer")]
+    for wrong, role, message in (
+        ("ann", "owner", "ann is a reviewer already"),
+        (" ", "owner", "name"),
+        ("bo", "boss", "No role"),
+    ):
+        with pytest.raises(InputError, match=message):
+            campaign.people.add(wrong, role)
+
+
+def said(campaign: Campaign, item: str, **by: str) -> None:
+    for who, label in by.items():
+        campaign.tell(item, label, who)
+
+
+def test_a_decision_settles_what_people_disagree_on(campaign: Campaign, tmp_path: Path) -> None:
+    said(campaign, "p0", ann="left", bob="right", cem="left")
+    said(campaign, "p1", ann="left", bob="left")
+    said(campaign, "p2", ann="left")
+    campaign.bad("p2", "bob")
+    waiting = campaign.disagreements()
+    assert [one.item for one in waiting] == ["p2", "p0"], "the least clear first"
+    assert waiting[1].said == {"ann": "left", "bob": "right", "cem": "left"}
+    assert campaign.status().disagreements == 2
+    assert campaign.labels()["p0"].label == "left"
+    campaign.decide("p0", "right", "rey", comment="seen closely")
+    campaign.decide("p2", None, "rey")
+    assert campaign.disagreements() == []
+    verdict = campaign.labels()["p0"]
+    assert (verdict.label, verdict.confidence, verdict.by) == ("right", 1.0, "rey")
+    assert campaign.state().labels == {0: "right", 1: "left"}
+    campaign.export(tmp_path / "out.csv")
+    with (tmp_path / "out.csv").open() as file:
+        rows = {row["id"]: row for row in csv.DictReader(file)}
+    assert (rows["p0"]["label"], rows["p0"]["decided_by"], rows["p0"]["agreement"]) == ("right", "rey", "1.0")
+    assert json.loads(rows["p0"]["answers"]) == {"ann": "left", "bob": "right", "cem": "left"}
+    assert (rows["p2"]["left_out"], rows["p3"]["answers"]) == ("True", "")
+    campaign.export(tmp_path / "out.jsonl")
+    first = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[1])
+    assert first["answers"] == {"ann": "left", "bob": "left"}
+
+
+def test_decisions_can_be_changed_and_taken_back(campaign: Campaign) -> None:
+    said(campaign, "p0", ann="left", bob="right")
+    campaign.decide("p0", "right", "rey")
+    campaign.decide("p0", "left", "sam")
+    assert campaign.labels()["p0"].by == "sam"
+    undone = campaign.undo_decision("sam")
+    assert undone is not None
+    assert (undone.item, undone.label) == ("p0", "left")
+    assert campaign.labels()["p0"].by == "rey"
+    campaign.undo_decision("rey")
+    assert [one.item for one in campaign.disagreements()] == ["p0"]
+    assert campaign.undo_decision("rey") is None
+    told = [line["what"] for line in campaign.history() if "deci" in line["what"]]
+    assert told == ["decided", "decided", "decision undone", "decision undone"]
+    with pytest.raises(UnknownNameError, match="No class is called 'lft'"):
+        campaign.decide("p0", "lft", "rey")
+    with pytest.raises(UnknownNameError, match="No item is called"):
+        campaign.decide("p999", "left", "rey")
+
+
+def test_how_people_agree_and_work(campaign: Campaign, watch: Watch) -> None:
+    assert campaign.agreement().alpha is None
+    drawn = [one for one in campaign.ask(30, "ann") if one.arm == "control"]
+    for k in range(30):
+        truth = ("left", "right")[k % 2]
+        wrong = ("right", "left")[k % 2]
+        for who, wait in (("ann", 0.1), ("bob", 0.2), ("cem", 0.0)):
+            watch.wait(wait)
+            said(campaign, f"p{k}", **{who: wrong if who == "cem" and k < 12 else truth})
+    campaign.decide("p0", "left", "rey")
+    found = campaign.agreement()
+    assert found.items == 30
+    pairs = {(pair.first, pair.second): pair.kappa for pair in found.pairs}
+    best, worse = pairs["ann", "bob"], pairs["ann", "cem"]
+    assert best is not None
+    assert worse is not None
+    assert best.value == 1
+    assert worse.value == pytest.approx(0.2)
+    assert set(found.by_class) == {"left", "right"}
+    team = {one.name: one for one in campaign.team()}
+    assert team["ann"].speed is not None
+    assert team["ann"].speed.seconds == pytest.approx(18, abs=0.01)
+    assert team["ann"].speed.per_hour == pytest.approx(200, rel=0.01)
+    right = team["cem"].quality
+    assert right.with_others is not None
+    assert right.with_decisions is not None
+    assert (right.with_others.right, right.with_others.total) == (18, 30)
+    assert (right.with_decisions.right, right.with_decisions.total) == (0, 1)
+    on_random = [one for one in drawn if int(one.item[1:]) < 30]
+    assert right.at_random is not None
+    assert right.at_random.total == len(on_random)
+
+
+def test_breaks_are_not_work() -> None:
+    found = speed([0, 10, 20, 30, 4000, 4010, 4020, 4030])
+    assert found is not None
+    assert (found.seconds, found.per_hour) == (10, 360)
+    assert speed([0, 1000, 2000, 3000, 4000, 5000, 6000]) is None
+
+
+def test_people_and_decisions_move_along(campaign: Campaign, tmp_path: Path) -> None:
+    token = campaign.people.add("ann", "owner")
+    said(campaign, "p0", ann="left", bob="right")
+    campaign.decide("p0", "right", "ann")
+    target = Store(tmp_path / "moved.teeter", create=True)
+    move_campaign(campaign.store, target, "points")
+    moved = Campaign.open(tmp_path / "moved.teeter")
+    person = moved.people.of_token(token)
+    assert person is not None
+    assert person.role == "owner"
+    assert moved.labels() == campaign.labels()
+    moved.store.close()
+    target.close()
