@@ -11,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 
-from teeter.errors import StoreError, TeeterError, UnknownNameError
+from teeter.errors import NotAllowedError, StoreError, TeeterError, UnknownNameError
 from teeter.version import __version__
 from teeter.web import api, pages
 from teeter.web.security import Gate, Guard
@@ -55,6 +55,8 @@ def make_app(
 async def _refused(request: Request, error: Exception) -> Response:
     """Answer a refusal with its sentence."""
     status = 404 if isinstance(error, UnknownNameError) else 503 if isinstance(error, StoreError) else 422
+    if isinstance(error, NotAllowedError):
+        status = 403
     if isinstance(error, UnknownNameError) and str(error).startswith(("No class", "No strategy")):
         status = 422
     sentence = str(error).encode("utf-8", "replace").decode()

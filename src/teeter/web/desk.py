@@ -78,7 +78,7 @@ class Desk:
         """Return what is waiting for an annotator, up to n, oldest first."""
         ledger = self.campaign.ledger
         with self.campaign.store.reading() as connection:
-            picks = ledger.open_picks(connection, annotator)[:n]
+            picks = ledger.open_picks(connection, annotator, n)
             rows = ledger.some_items(connection, [pick.item for pick in picks])
             told = [
                 {**self._shown(rows[pick.item], connection), "arm": pick.arm, "rank": pick.rank, **dict(pick.reason)}
