@@ -1,0 +1,73 @@
+"""teeter serve: what it refuses, tokens, and one command from a table to a question."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Teeter
+from web.sites import Server, begin, client_of, text
+
+pytest.importorskip("fastapi")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TEETER_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def test_it_needs_something_to_serve(teeter: Teeter) -> None:
+    assert "--folder" in teeter("serve", fails=2).stderr
+
+
+def test_beyond_this_machine_it_needs_tokens(teeter: Teeter, tmp_path: Path) -> None:
+    file = begin(tmp_path / "texts.teeter", 10)
+    assert "--make-token" in teeter("serve", file, "--host", "0.0.0.0", fails=2).stderr
+    assert "16 or more" in teeter("serve", file, "--host", "0.0.0.0", "--token", "ann=short", fails=2).stderr
+    assert "NAME=TOKEN" in teeter("serve", file, "--token", "ann", fails=2).stderr
+
+
+def test_a_token_is_shown_once(teeter: Teeter, home: Path) -> None:
+    token = teeter("serve", "--make-token", "ann").stdout.strip()
+    assert len(token) > 40
+    assert token not in (home / "tokens.json").read_text()
+
+
+def test_what_is_not_there_is_one_sentence(teeter: Teeter, tmp_path: Path) -> None:
+    assert "no campaign" in teeter("serve", tmp_path / "none.teeter", "--no-open", fails=2).stderr
+    assert "not a folder" in teeter("serve", "--folder", tmp_path / "none", "--no-open", fails=2).stderr
+
+
+def test_a_taken_port_is_told(teeter: Teeter, tmp_path: Path) -> None:
+    file = begin(tmp_path / "texts.teeter", 10)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        said = teeter("serve", file, "--port", taken.getsockname()[1], "--no-open", fails=2).stderr
+    assert "Cannot listen" in said
+
+
+@pytest.mark.xdist_group("servers")
+def test_one_command_from_a_table_to_a_question_and_back(tmp_path: Path, home: Path) -> None:
+    (tmp_path / "mail.csv").write_text("text\n" + "".join(f'"{text(k)}"\n' for k in range(40)))
+    server = Server(home, tmp_path / "mail.csv", "--classes", "spam,ham").start()
+    try:
+        with closing(client_of(server.address)) as client:
+            ends = time.monotonic() + 60
+            while not (found := client.get("/api/v1/campaigns/mail/questions").json()["questions"]):
+                assert time.monotonic() < ends
+                time.sleep(0.1)
+            told = client.post("/api/v1/campaigns/mail/answers", json={"item": found[0]["item"], "label": "ham"})
+            assert told.json()["stored"]
+        assert server.process is not None
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(20) in (0, 130)
+    finally:
+        server.stop()
+    assert [path.name for path in tmp_path.glob("mail.teeter*")] == ["mail.teeter"], "nothing is left beside it"
