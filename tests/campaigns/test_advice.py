@@ -65,10 +65,23 @@ def test_what_is_not_known_is_said_not_to_be() -> None:
 def test_a_steady_model_and_a_flat_curve_speak_for_stopping_and_one_alone_does_not() -> None:
     flat, rising = (0.9, 0.905, 0.903, 0.904), (0.8, 0.85, 0.88, 0.9)
     assert "consider stopping" in told(kappa=0.995, changed=0.004, accuracies=flat)
-    assert "going on is worth it" in told(kappa=0.995, changed=0.004, accuracies=rising)
+    falling = (0.95, 0.8, 0.85, 0.5)
+    for accuracies in (rising, falling, ()):
+        text = told(kappa=0.995, changed=0.004, accuracies=accuracies)
+        assert "not yet clear" in text
+        assert "still changes" not in text
+        assert "stopping" not in text
     assert "going on is worth it" in told(kappa=0.9, changed=0.08, accuracies=flat)
 
 
+def test_without_random_items_accuracy_is_never_known() -> None:
+    text = told(accuracy=None, measurable=False)
+    assert "Accuracy will not be known" in text
+    assert "flat will not be known either" in text
+    assert "Accuracy is not yet known" not in text
+
+
 def test_the_budget_is_told() -> None:
+    assert "How much of the budget is spent is not known" in told(budget=100.0)
     assert "25 of the budget is left: 75 of 100." in told(cost=75.0, budget=100.0)
     assert "The budget is spent: 120 of 100." in told(cost=120.0, budget=100.0)

@@ -15,19 +15,16 @@ from teeter.campaigns.consensus import labels_of
 from teeter.campaigns.encoders import Encoder, encode_images, encode_texts, encoder_named
 from teeter.campaigns.items import Item, called
 from teeter.campaigns.ledger import Answer, Ledger
-from teeter.campaigns.records import Added, Settings
+from teeter.campaigns.records import IMPORTED, Added, Settings
 from teeter.campaigns.rows import Sifted, sifted
 from teeter.campaigns.store import Store
 from teeter.datasets.tables import is_missing
 from teeter.errors import InputError
 from teeter.seeds import stream
 
-__all__ = ["IMPORTED", "add_items", "require_kind"]
+__all__ = ["add_items", "require_kind"]
 
 Vectors = npt.NDArray[np.float32]
-
-IMPORTED = "import"
-"""Whose answers labels are that came with the items."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ STEADY = 0.99
 """Cohen's kappa between the predictions of two rounds from which on little changes."""
 
 FLAT = 0.005
-"""A rise of accuracy over three rounds below which the curve is flat."""
+"""A change of accuracy over three rounds, up or down, below which the curve is flat."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,15 @@ class Progress:
     changed: float | None
     cost: float | None = None
     budget: float | None = None
+    measurable: bool = True
+    """Whether items are drawn at random at all."""
 
 
 def advice(progress: Progress) -> list[str]:
     """Return what speaks for and against going on, in sentences; what is not known is said not to be."""
-    told = [_accuracy(progress), _change(progress), _curve(progress.accuracies)]
+    told = [_accuracy(progress), _change(progress), _curve(progress)]
+    if progress.budget is not None and progress.cost is None:
+        told.append("How much of the budget is spent is not known: nobody said what a label costs.")
     if progress.budget is not None and progress.cost is not None:
         left = progress.budget - progress.cost
         state = "The budget is spent" if left <= 0 else f"{left:g} of the budget is left"
@@ -82,18 +86,24 @@ def advice(progress: Progress) -> list[str]:
     signs = [_is_steady(progress), _is_flat(progress.accuracies)]
     if all(signs):
         told.append("Little is to be gained by more labels of this kind: consider stopping.")
-    elif progress.kappa is not None:
+    elif progress.kappa is not None and not signs[0]:
         told.append("The model still changes: going on is worth it.")
+    elif progress.kappa is not None:
+        told.append(
+            "Whether more labels help is not yet clear: the model is steady, and its curve is not, or not known."
+        )
     return told
 
 
 def _accuracy(progress: Progress) -> str:
     found = progress.accuracy
+    if found is None and not progress.measurable:
+        return "Accuracy will not be known: this campaign draws no items at random to measure with."
     if found is None:
         return "Accuracy is not yet known: no item that was drawn at random is labelled."
     return (
         f"Accuracy is about {found.share:.0%}, between {found.low:.0%} and {found.high:.0%} 19 times in 20 "
-        f"({found.right} of {found.total} items drawn at random)."
+        f"({found.right} of {found.total} drawn at random of all items)."
     )
 
 
@@ -103,7 +113,10 @@ def _change(progress: Progress) -> str:
     return f"{progress.changed:.1%} of the predictions changed with the last round (kappa {progress.kappa:.3f})."
 
 
-def _curve(accuracies: Sequence[float]) -> str:
+def _curve(progress: Progress) -> str:
+    accuracies = progress.accuracies
+    if len(accuracies) < 4 and not progress.measurable:
+        return "Whether the curve is flat will not be known either."
     if len(accuracies) < 4:
         return "Whether the curve is flat is not yet known: it takes four rounds."
     rise = accuracies[-1] - accuracies[-4]
@@ -115,4 +128,4 @@ def _is_steady(progress: Progress) -> bool:
 
 
 def _is_flat(accuracies: Sequence[float]) -> bool:
-    return len(accuracies) >= 4 and accuracies[-1] - accuracies[-4] < FLAT
+    return len(accuracies) >= 4 and abs(accuracies[-1] - accuracies[-4]) < FLAT

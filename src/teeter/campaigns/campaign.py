@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,16 @@ from teeter.campaigns.adding import add_items, require_kind
 from teeter.campaigns.asking import NOBODY, Pick
 from teeter.campaigns.clock import Clock, utc, written
 from teeter.campaigns.consensus import Verdict
-from teeter.campaigns.copies import restore
+from teeter.campaigns.copies import part_of, restore
 from teeter.campaigns.decisions import Decision, Disagreement, undo_decision, write_decision
 from teeter.campaigns.encoders import Encoder
 from teeter.campaigns.exchange import write_export
-from teeter.campaigns.items import items_of
-from teeter.campaigns.kept import Frame, framed, in_frame
+from teeter.campaigns.items import called, items_of, require_plain, require_whole
+from teeter.campaigns.kept import Frame, framed, in_frame, is_same
 from teeter.campaigns.ledger import Answer, Ledger, Recorded, Undone
+from teeter.campaigns.opening import campaign_row, checked_names, file_and_name, in_words, settings_of
 from teeter.campaigns.people import People
-from teeter.campaigns.records import Added, Question, Settings, Status, Trained
+from teeter.campaigns.records import IMPORTED, Added, Question, Settings, Status, Trained
 from teeter.campaigns.rounds import Plan, State, Suspect, picks_for, predictions, suspects, trained
 from teeter.campaigns.standing import (
     Agreement,
@@ -38,8 +39,7 @@ from teeter.campaigns.standing import (
     team_of,
 )
 from teeter.campaigns.store import Store
-from teeter.errors import InputError, StoreError, UnknownNameError
-from teeter.registry import did_you_mean
+from teeter.errors import FileError, InputError
 from teeter.seeds import stream
 
 __all__ = ["Added", "Campaign", "Question", "Settings", "Status", "Suspect", "Trained"]
@@ -91,42 +91,51 @@ class Campaign:
     ) -> Campaign:
         """Make a campaign in a database, which is made too if there is none."""
         settings = settings or Settings()
-        names = [str(one).strip() for one in classes]
-        if len(names) < 2 or not all(names) or len(set(names)) < len(names):
-            raise InputError(f"The classes are {names}: give two or more different names.")
-        if not name.strip():
-            raise InputError("A campaign needs a name.")
+        names = checked_names(name, classes)
         store = Store(where, create=True)
+        kept = in_words(settings, store.path)
         with store.writing() as connection:
             if connection.scalar(select(tables.campaigns.c.id).where(tables.campaigns.c.name == name)) is not None:
                 raise InputError(f"There is a campaign called {name!r} in {where} already: open it, or name another.")
-            values = {"name": name, "created": written(clock()), "settings": json.dumps(asdict(settings))}
+            values = {"name": name, "created": written(clock()), "settings": json.dumps(kept)}
             (number,) = connection.execute(insert(tables.campaigns).values(values)).inserted_primary_key or (0,)
             campaign = cls(store, int(number), name, settings, clock=clock)
-            campaign.ledger.note(connection, who, "created", None, asdict(settings))
+            campaign.ledger.note(connection, who, "created", None, kept)
             for one in names:
                 campaign.ledger.add_class(connection, one, who)
         return campaign
 
     @classmethod
     def open(cls, where: str | Path, name: str | None = None, *, clock: Clock = utc) -> Campaign:
-        """Open a campaign; its name can be left out where there is only one, or follow a server's address after #."""
-        if name is None and isinstance(where, str) and "://" in where:
-            where, _, after = where.partition("#")
-            name = after or None
+        """Open a campaign; its name can be left out where there is only one, or follow the file or address after #."""
+        if name is None:
+            where, name = file_and_name(where)
         store = Store(where)
         try:
-            row = _named(store, name)
-            told = json.loads(row.settings)
-            strange = sorted(set(told) - {one.name for one in fields(Settings)})
-            if strange:
-                raise StoreError(
-                    f"{store.said} has a setting of a newer teeter ({strange[0]}): update teeter to open it."
-                )
+            row = campaign_row(store, name)
+            settings = settings_of(row.settings, store)
         except BaseException:
             store.close()
             raise
-        return cls(store, row.id, row.name, Settings(**told), clock=clock)
+        return cls(store, row.id, row.name, settings, clock=clock)
+
+    @classmethod
+    def make(
+        cls, path: str | Path, classes: Sequence[str], things: Iterable[Any], settings: Settings | None = None
+    ) -> Added:
+        """Make a campaign's file with its items, whole or not at all: it has its name only when all of it is there."""
+        path = Path(path)
+        if path.exists():
+            raise InputError(f"{path} exists already: go on with it, or name another.")
+        if not path.parent.is_dir():
+            raise FileError(f"Cannot make {path}: there is no folder {path.parent}.")
+        with part_of(path) as part:
+            campaign = cls.create(part, path.stem, classes, settings)
+            try:
+                added = campaign.add(things)
+            finally:
+                campaign.store.close()
+        return added
 
     @staticmethod
     def restore(backup: str | Path, path: str | Path, *, overwrite: bool = False) -> None:
@@ -141,6 +150,7 @@ class Campaign:
 
     def add_class(self, name: str, *, who: str = OWN) -> None:
         """Add a class; what is labelled stays as it is."""
+        require_plain(name.strip(), "class")
         with self.store.writing() as connection:
             self.ledger.add_class(connection, name, who)
 
@@ -188,6 +198,8 @@ class Campaign:
 
     def _answer(self, answer: Answer) -> Recorded:
         _require_name(answer.annotator)
+        require_whole(answer.comment or "", "The comment")
+        require_whole(answer.item, f"The id {called(answer.item)}")
         with self.store.writing() as connection:
             return self.ledger.answer(connection, answer)
 
@@ -344,6 +356,22 @@ class Campaign:
         write_export([*rows.values(), *again], Path(path), form)
         return len(standing.verdicts)
 
+    def next_number(self) -> int:
+        """Return the number that things without ids go on from: one above all ids that are numbers."""
+        with self.store.reading() as connection:
+            return 1 + max((int(row.key) for row in self.ledger.items(connection) if row.key.isdecimal()), default=-1)
+
+    def about_predictions(self) -> str | None:
+        """Return a sentence on the model that predictions are of, where answers are newer or features others."""
+        with self.store.reading() as connection:
+            model, newer = self.ledger.model(connection), self.ledger.newer_answers(connection)
+            changed = model is not None and not is_same(model.weights, self._pool(connection).frame)
+        if model is None or not (newer or changed):
+            return None
+        told = f"Predictions are of model {model.version}"
+        told += f"; {newer} answers are newer: train, and export again to use them" if newer else ""
+        return told + ("; features changed since, and it was trained on its labels again." if changed else ".")
+
     def history(self) -> list[dict[str, Any]]:
         """Return everything that happened, oldest first."""
         with self.store.reading() as connection:
@@ -391,20 +419,9 @@ class Campaign:
         )
 
 
-def _named(store: Store, name: str | None) -> Any:
-    """Return the row of the campaign called so, or of the only one."""
-    with store.reading() as connection:
-        by_name = {row.name: row for row in connection.execute(select(tables.campaigns))}
-    if not by_name:
-        raise StoreError(f"There is no campaign in {store.said}: make one with teeter campaign new.")
-    if name is None and len(by_name) > 1:
-        raise InputError(f"{store.said} has several campaigns: say which of {', '.join(sorted(by_name))}.")
-    chosen = next(iter(by_name)) if name is None else name
-    if chosen not in by_name:
-        raise UnknownNameError(f"No campaign is called {chosen!r}. {did_you_mean(chosen, list(by_name))}")
-    return by_name[chosen]
-
-
 def _require_name(annotator: str) -> None:
     if not annotator.strip():
         raise InputError("Whoever answers needs a name, and this one is blank.")
+    require_plain(annotator, "name")
+    if annotator == IMPORTED:
+        raise InputError(f"Labels that came with the items are by {IMPORTED!r}: answer under another name.")

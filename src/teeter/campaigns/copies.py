@@ -12,23 +12,24 @@ from urllib.parse import quote
 from teeter.campaigns.migrations import require_known
 from teeter.errors import FileError, StoreError
 
-__all__ = ["back_up", "restore"]
+__all__ = ["back_up", "part_of", "restore"]
 
 
 def back_up(source: Path, target: Path) -> None:
     """Write a copy of a campaign's file as it is now, while others may go on writing."""
     if target.exists():
         raise FileError(f"{target} exists already: name another file.")
-    with _part_of(target) as part:
+    with part_of(target) as part:
         _copy(source, part, "mode=rw")
 
 
 def restore(backup: Path, target: Path, *, overwrite: bool = False) -> None:
     """Put a backup in a campaign's place, if it is whole; a campaign that is there is lost only with ``overwrite``."""
     _require_backup(backup, target)
+    target = target.resolve()  # a link stays one
     if target.exists() and not overwrite:
         raise FileError(f"{target} exists already: name another file, or say that it may be overwritten.")
-    with _part_of(target) as part:
+    with part_of(target) as part:
         try:
             # With no log beside it, a backup is read as it is: it may lie where nothing can be written.
             logged = backup.with_name(f"{backup.name}-wal").exists()
@@ -54,7 +55,7 @@ def _require_backup(backup: Path, target: Path) -> None:
 
 
 @contextmanager
-def _part_of(target: Path) -> Iterator[Path]:
+def part_of(target: Path) -> Iterator[Path]:
     """Yield a temporary name; what is written there takes the target's place, on disk, if nothing went wrong."""
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -25,6 +26,10 @@ WIDTH = 256
 _VOCABULARY = 10_000
 _SIDE = 16
 _BINS = 8
+_RANGES = {"I;16": (65535.0,), "I": (255.0, 65535.0), "F": (1.0, 255.0, 65535.0)}
+"""What white may be in images of numbers, by their mode."""
+
+_MENDING = "mend it, take it out, or, in a campaign that has it, mark it as bad"
 _MARK = "modules.json"
 """The file that a folder of a sentence-transformers model has."""
 
@@ -76,16 +81,42 @@ def encode_images(paths: Sequence[str], folder: Path) -> Vectors:
 
 def _looked_at(paths: Sequence[str], folder: Path) -> Iterator[npt.NDArray[np.float64]]:
     try:
-        from PIL import Image, UnidentifiedImageError
+        from PIL import Image, ImageOps
     except ImportError:
         raise MissingExtraError("Reading images needs Pillow: pip install 'teeter[images]'.") from None
     for path in paths:
+        file = _there(path, folder)
         try:
-            with Image.open(inside(path, folder)) as image:
-                pixels = np.asarray(image.convert("RGB").resize((4 * _SIDE, 4 * _SIDE)), dtype=np.float64) / 255
-        except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError):
-            raise FileError(f"{path} is not an image that can be read: take it out, or mend it.") from None
+            with warnings.catch_warnings(), Image.open(file) as image:
+                warnings.simplefilter("ignore")  # of size and of palettes, which are seen to here
+                upright = ImageOps.exif_transpose(image)
+                small = _coloured(upright).resize((4 * _SIDE, 4 * _SIDE))
+                pixels = np.asarray(small, dtype=np.float64) / 255
+        except Exception:  # whatever a damaged file makes Pillow say
+            raise FileError(f"{path} is not an image that can be read: {_MENDING}.") from None
         yield np.concatenate([_small(pixels), _colours(pixels), _edges(pixels)])
+
+
+def _there(path: str, folder: Path) -> Path:
+    try:
+        return inside(path, folder)
+    except FileError as error:
+        raise FileError(f"{str(error).removesuffix('.')}: {_MENDING}.") from None
+
+
+def _coloured(image: Any) -> Any:
+    """Return an image in red, green and blue: numbers of any range rescaled to it, what is transparent over white."""
+    from PIL import Image
+
+    if image.mode.startswith("I") or image.mode == "F":
+        values = np.nan_to_num(np.asarray(image, dtype=np.float64))
+        lowest, highest = min(0.0, float(values.min())), float(values.max())
+        whole = next((range_ for range_ in _RANGES[image.mode[:4]] if highest <= range_), highest)
+        return Image.fromarray(np.uint8(255 * (values - lowest) / (whole - lowest))).convert("RGB")
+    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+        clear = image.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", clear.size, "white"), clear).convert("RGB")
+    return image.convert("RGB")
 
 
 def _small(pixels: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ from teeter.campaigns.items import Item, image_items, items_of
 from teeter.datasets.files import require_file
 from teeter.datasets.pools import read_pool
 from teeter.datasets.tables import TABLES, Table, read_table
-from teeter.errors import FileError, InputError, MissingExtraError
+from teeter.errors import FileError, InputError, MissingExtraError, UnknownNameError
+from teeter.registry import did_you_mean
 from teeter.saving import write_whole
 
 __all__ = ["FORMATS", "Exported", "kind_of", "read_items", "write_export"]
@@ -41,27 +42,29 @@ def read_items(
     key: str | None = None,
     label: str | None = None,
     folder: Path | None = None,
+    first: int = 0,
 ) -> Sequence[Item]:
     """Return the items of a table (CSV, Parquet), of lines (JSONL), of arrays, or of a folder of images.
 
     ``text``, ``key`` and ``label`` name the columns of texts, ids and labels; texts and ids are found by themselves
-    where they go by a usual name. ``folder`` is where a campaign's images are, if they are added to.
+    where they go by a usual name. ``folder`` is where a campaign's images are, if they are added to; ``first`` is
+    the number that rows of arrays without ids are counted from.
     """
     kind = kind_of(path)
     if kind == "image":
         return list(image_items(path, folder))
     if kind == "features":
-        return _from_arrays(path)
+        return _from_arrays(path, first)
     if path.suffix.lower() in LINES:
         return _from_lines(path, text=text, key=key, label=label)
     table = read_table(require_file(path, (*TABLES, *LINES), "a file of items"))
     return _from_table(table, text=text, key=key, label=label)
 
 
-def _from_arrays(path: Path) -> list[Item]:
+def _from_arrays(path: Path, first: int) -> list[Item]:
     pool = read_pool(path)
     features = np.asarray(pool.features)
-    keys = pool.ids if pool.ids is not None else [str(k) for k in range(len(features))]
+    keys = pool.ids if pool.ids is not None else [str(first + k) for k in range(len(features))]
     return items_of(({"id": one, "features": row} for one, row in zip(keys, features, strict=True)), "features")
 
 
@@ -94,27 +97,41 @@ def _text_column(table: Table) -> str:
 
 
 def _from_lines(path: Path, *, text: str | None, key: str | None, label: str | None) -> list[Item]:
-    require_file(path, LINES, "a file of lines")
     found = []
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError:
-        raise FileError(f"{path} is not UTF-8 text: save it as UTF-8.") from None
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            told = json.loads(line)
-        except ValueError:
-            told = None
-        if not isinstance(told, dict):
-            raise FileError(f"Line {number} of {path} is not a JSON object.")
+    rows = list(_objects(require_file(path, LINES, "a file of lines")))
+    for name in (key, label):
+        known = {field: None for _, told in rows for field in told}
+        if name is not None and name not in known:
+            raise UnknownNameError(f"No line of {path} has a field {name!r}. {did_you_mean(name, list(known))}")
+    for number, told in rows:
         name = text or next((usual for usual in TEXT_COLUMNS if usual in told), "text")
         if not isinstance(told.get(name), str):
             raise InputError(f"Line {number} of {path} has no {name!r} that is a text: name it with --text.")
         chosen = told.get(key) if key is not None else told.get("id")
         found.append({"id": chosen, "text": told[name], "label": told.get(label) if label else None})
     return items_of(found, "text")
+
+
+def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the objects of a file, one a line, with the numbers of their lines."""
+    try:
+        whole = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise FileError(f"{path} is not UTF-8 text: save it as UTF-8.") from None
+    blank = True
+    for number, line in enumerate(whole.split("\n"), start=1):  # texts may hold other ends of lines
+        if not line.strip():
+            continue
+        blank = False
+        try:
+            told = json.loads(line)
+        except (ValueError, RecursionError):
+            told = None
+        if not isinstance(told, dict):
+            raise FileError(f"Line {number} of {path} is not a JSON object.")
+        yield number, told
+    if blank:
+        raise FileError(f"{path} has no lines but blank ones.")
 
 
 @dataclass(frozen=True)
@@ -134,6 +151,8 @@ class Exported:
     """How clear the label is: the share of people who gave it, or its probability."""
     decided_by: str | None = None
     """The reviewer who settled it."""
+    kind: str = "text"
+    """What it is: text, image or features."""
     answers: Mapping[str, str] = field(default_factory=dict)
     """What each person says: a class, or skip, unsure or bad."""
 
@@ -224,7 +243,7 @@ def _prodigy(rows: Sequence[Exported], path: Path) -> None:
         path,
         (
             {
-                "text": row.content,
+                **_seen(row),
                 "label": row.label,
                 "answer": "reject" if row.left_out else "accept",
                 "meta": {"id": row.id},
@@ -234,9 +253,14 @@ def _prodigy(rows: Sequence[Exported], path: Path) -> None:
     )
 
 
+def _seen(row: Exported) -> dict[str, Any]:
+    """Return what people see of an item, under the name that other tools look for."""
+    return {"image": row.content} if row.kind == "image" else {"text": row.id if row.content is None else row.content}
+
+
 def _doccano(rows: Sequence[Exported], path: Path) -> None:
     labelled = [row for row in rows if row.label is not None and not row.left_out]
-    _lines(path, ({"id": row.id, "text": row.content, "label": [row.label]} for row in labelled))
+    _lines(path, ({"id": row.id, **_seen(row), "label": [row.label]} for row in labelled))
 
 
 _NOTHING = Exported("", None, None, 0, None, None, False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,17 @@ import numpy.typing as npt
 
 from teeter.errors import FileError, InputError
 
-__all__ = ["IMAGES", "KINDS", "Item", "called", "image_items", "items_of", "vector_items"]
+__all__ = [
+    "IMAGES",
+    "KINDS",
+    "Item",
+    "called",
+    "image_items",
+    "items_of",
+    "require_plain",
+    "require_whole",
+    "vector_items",
+]
 
 KINDS = ("text", "image", "features")
 IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
@@ -45,6 +56,8 @@ def items_of(given: Iterable[Any], kind: str, folder: Path | None = None) -> lis
 
     A dictionary has ``text`` (or ``image``) and may have ``id``, ``label`` and ``features``.
     """
+    if isinstance(given, str | bytes | Path | Mapping):
+        raise InputError(f"Cannot add a {type(given).__name__}: give a list of things, if only of one.")
     return [_item(one, kind, folder) for one in given]
 
 
@@ -59,16 +72,18 @@ def _item(one: Any, kind: str, folder: Path | None) -> Item:
         raise InputError(
             f"Cannot make an item of a {type(one).__name__}: give a {kind}, an (id, {kind}) pair or a dict."
         )
-    vector = None if one.get("features") is None else checked_vector(one["features"])
+    vector = None if one.get("features") is None else checked_vector(one["features"], one.get("id"))
     if kind == "features":
         if vector is None:
             raise InputError("An item has no features, and this campaign shows nothing else.")
         return _made(one, kind, None, vector, vector.tobytes())
     content = one.get(kind)
+    if isinstance(content, str):
+        require_whole(content, f"The {kind} {called(content)}")
     if not isinstance(content, str) or not content.strip():
         raise InputError(f"An item has no {kind}: {_shortly(one)}.")
     if kind == "text":
-        return _made(one, kind, content, vector, content.encode("utf-8", errors="surrogatepass"))
+        return _made(one, kind, content, vector, content.encode())
     path = inside(content, folder)
     return _made({"id": content, **one}, kind, content, vector, path.read_bytes())
 
@@ -77,6 +92,8 @@ def _made(one: Mapping[str, Any], kind: str, content: str | None, vector: Vector
     digest = hashlib.blake2b(data, digest_size=16).hexdigest()
     key = one.get("id")
     label = one.get("label")
+    for what, told in (("id", key), ("label", label)):
+        require_whole("" if told is None else str(told), f"The {what} {called(str(told))}")
     return Item(
         key=digest[:12] if key is None or str(key) == "" else str(key),
         kind=kind,
@@ -85,6 +102,22 @@ def _made(one: Mapping[str, Any], kind: str, content: str | None, vector: Vector
         features=vector,
         label=None if label is None or str(label).strip() == "" else str(label).strip(),
     )
+
+
+def require_whole(text: str, what: str) -> None:
+    """Refuse a text with half a character in it, which no file could hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{what} has half a character at place {error.start} (a lone surrogate): mend it.") from None
+
+
+def require_plain(name: str, what: str) -> None:
+    """Refuse a name that could not be shown as it is: of half characters, or of signs that steer a terminal."""
+    require_whole(name, f"The {what} {called(name)}")
+    odd = next((sign for sign in name if unicodedata.category(sign) in ("Cc", "Zl", "Zp")), None)
+    if odd is not None:
+        raise InputError(f"The {what} {called(name)} holds a control character ({odd!r}): leave it out.")
 
 
 def called(key: str) -> str:
@@ -131,12 +164,17 @@ def vector_items(keys: Iterable[Any], features: Any) -> Iterator[Item]:
         yield _item({"id": key, "features": vector}, "features", None)
 
 
-def checked_vector(values: Any) -> Vector:
-    """Return a vector of finite float32 numbers."""
+def checked_vector(values: Any, key: object = None) -> Vector:
+    """Return a vector of finite float32 numbers; ``key`` is the id of the item that they are of."""
+    whose = "An item's features" if key is None else f"The features of {called(str(key))}"
     try:
-        vector = np.ascontiguousarray(values, dtype=np.float32)
-    except (TypeError, ValueError):
-        raise InputError("An item's features are not numbers.") from None
-    if vector.ndim != 1 or len(vector) == 0 or not np.isfinite(vector).all():
-        raise InputError(f"An item's features must be a list of finite numbers, and are of shape {vector.shape}.")
+        with np.errstate(over="ignore"):  # what is too large is told below
+            vector = np.ascontiguousarray(values, dtype=np.float32)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"{whose} are not numbers.") from None
+    if vector.ndim != 1 or len(vector) == 0:
+        raise InputError(f"{whose} must be a list of finite numbers, and are of shape {vector.shape}.")
+    odd = np.flatnonzero(~np.isfinite(vector))
+    if len(odd):
+        raise InputError(f"{whose} must be a list of finite numbers: number {odd[0]} of them is {vector[odd[0]]}.")
     return vector

@@ -17,7 +17,7 @@ from teeter.campaigns.heads import head_maker
 from teeter.errors import StoreError
 from teeter.learner import Learner
 
-__all__ = ["Frame", "framed", "in_frame", "layers_of", "loaded", "unpacked"]
+__all__ = ["Frame", "framed", "in_frame", "is_same", "layers_of", "loaded", "unpacked"]
 
 Arrays = dict[str, npt.NDArray[Any]]
 Vectors = npt.NDArray[np.float32]
@@ -66,9 +66,7 @@ def unpacked(weights: bytes) -> Arrays:
 def in_frame(weights: bytes, frame: Frame) -> bytes:
     """Return a kept model as it reads features in a frame of today; without layers if the features are others now."""
     kept = unpacked(weights)
-    rows = len(kept["predicted"])
-    same = "mark" in kept and rows <= len(frame.marks) and int(kept["mark"][0]) == int(frame.marks[rows - 1])
-    if not same:
+    if not _is_same(kept, frame):
         return save({name: array for name, array in kept.items() if name in ("places", "labels", "predicted")})
     centre, size = kept["centre"], float(kept["size"][0])
     if size == frame.size and np.array_equal(centre, frame.centre):
@@ -78,6 +76,16 @@ def in_frame(weights: bytes, frame: Frame) -> bytes:
         kept[bias] = (kept[bias] + moved).astype(kept[bias].dtype)
         kept[weight] = np.ascontiguousarray(kept[weight] * (frame.size / size), dtype=kept[weight].dtype)
     return save(kept)
+
+
+def is_same(weights: bytes, frame: Frame) -> bool:
+    """Tell whether the items that a kept model learnt from have the features that they had."""
+    return _is_same(unpacked(weights), frame)
+
+
+def _is_same(kept: Arrays, frame: Frame) -> bool:
+    rows = len(kept["predicted"])
+    return "mark" in kept and rows <= len(frame.marks) and int(kept["mark"][0]) == int(frame.marks[rows - 1])
 
 
 def _first_layers(kept: Arrays) -> list[tuple[str, str]]:

@@ -187,6 +187,7 @@ class Ledger(Questions):
     def write_model(self, connection: Connection, weights: bytes, facts: Mapping[str, Any], who: str) -> int:
         """Write a trained model, and return its version."""
         version = self._newest_version(connection) + 1
+        facts = {**facts, "answers": self._count_answers(connection)}
         values = {
             "campaign_id": self.campaign,
             "version": version,
@@ -222,11 +223,37 @@ class Ledger(Questions):
         return set(connection.scalars(statement))
 
     def put_off(self, connection: Connection) -> set[str]:
-        """Return the items that were skipped after the newest model was trained."""
+        """Return the items that were skipped after the newest model was trained.
+
+        Answers are counted, not timed: clocks go back, and two writers may have two.
+        """
+        columns = select(tables.models.c.facts, tables.models.c.trained)
         own = tables.models.c.campaign_id == self.campaign
-        since = connection.scalar(select(func.max(tables.models.c.trained)).where(own)) or ""
-        skips = and_(tables.answers.c.live, tables.answers.c.kind == "skip", tables.answers.c.at > since)
-        return {row.key for row in connection.execute(self._answers().where(skips))}
+        model = connection.execute(columns.where(own).order_by(tables.models.c.version.desc()).limit(1)).first()
+        facts = {} if model is None else json.loads(model.facts)
+        newer = and_(tables.answers.c.live, tables.answers.c.kind == "skip")
+        if "answers" in facts:
+            first = connection.scalar(self._numbers().offset(facts["answers"]).limit(1))
+            if first is None:
+                return set()
+            newer = and_(newer, tables.answers.c.id >= first)
+        elif model is not None:  # of a version that did not count
+            newer = and_(newer, tables.answers.c.at > model.trained)
+        return {row.key for row in connection.execute(self._answers().where(newer))}
+
+    def newer_answers(self, connection: Connection) -> int:
+        """Return how many answers were given since the newest model was trained; 0 where it is not known."""
+        facts = self.models(connection)[-1:]
+        return self._count_answers(connection) - facts[0]["answers"] if facts and "answers" in facts[0] else 0
+
+    def _numbers(self) -> Select[Any]:
+        own = tables.items.c.campaign_id == self.campaign
+        joined = tables.answers.join(tables.items, tables.items.c.id == tables.answers.c.item_id)
+        return select(tables.answers.c.id).select_from(joined).where(own).order_by(tables.answers.c.id)
+
+    def _count_answers(self, connection: Connection) -> int:
+        """Return how many answers were ever given."""
+        return int(connection.scalar(select(func.count()).select_from(self._numbers().order_by(None).subquery())) or 0)
 
     def count_batches(self, connection: Connection) -> int:
         """Return how many batches were asked for."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 from sqlalchemy import Connection, Select, Table, func, insert, select, text
 
 from teeter.campaigns import tables
+from teeter.campaigns.opening import in_words, settings_of
 from teeter.campaigns.store import Store
 from teeter.errors import InputError, UnknownNameError
 from teeter.registry import did_you_mean
@@ -44,6 +46,9 @@ def move_campaign(source: Store, target: Store, name: str) -> dict[str, int]:
     with source.reading() as old, target.writing() as new:
         campaign = _require_movable(old, new, name)
         values = {column: value for column, value in campaign.items() if column != "id"}
+        settings = settings_of(campaign["settings"], source)
+        if settings.folder is not None:
+            values["settings"] = json.dumps(in_words(settings, target.path))
         (number,) = new.execute(insert(tables.campaigns).values(values)).inserted_primary_key or (0,)
         numbers: Numbers = {"campaigns": {campaign["id"]: int(number)}}
         counts = {table.name: _copy(old, new, table, campaign["id"], numbers) for table in _IN_ORDER}

@@ -13,7 +13,11 @@ from teeter.errors import InputError, UnknownNameError
 from teeter.registry import did_you_mean
 from teeter.strategies.door import make_strategy
 
-__all__ = ["Added", "Question", "Settings", "Status", "Trained"]
+__all__ = ["IMPORTED", "Added", "Question", "Settings", "Status", "Trained"]
+
+
+IMPORTED = "import"
+"""Whose answers labels are that came with the items; nobody is paid for them, and nobody takes them back."""
 
 
 @dataclass(frozen=True)

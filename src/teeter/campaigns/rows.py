@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Row, and_, func, insert, select, update
 from teeter.campaigns import tables
 from teeter.campaigns.clock import Clock, utc, written
 from teeter.campaigns.items import Item, called
-from teeter.errors import InputError, UnknownNameError
+from teeter.errors import InputError, StoreError, UnknownNameError
 
 __all__ = ["Rows", "Sifted", "sifted"]
 
@@ -208,7 +208,8 @@ class Rows:
             .where(tables.items.c.campaign_id == self.campaign)
             .order_by(tables.items.c.id)
         ).all()
-        _require_one_width({len(row.vector) for row in rows})
+        if len({len(row.vector) for row in rows}) > 1 or any(len(row.vector) % 4 for row in rows[:1]):
+            raise StoreError("The campaign is damaged: items' features differ in length. Use a backup of it.")
         if not rows:
             return [], np.zeros((0, 0), dtype=np.float32)
         joined = np.frombuffer(b"".join(row.vector for row in rows), dtype=np.float32)

@@ -20,7 +20,7 @@ from teeter.campaigns.decisions import Decision, Disagreement, contested, decisi
 from teeter.campaigns.exchange import Exported
 from teeter.campaigns.ledger import Answer, Ledger
 from teeter.campaigns.performance import Quality, Speed, quality, speed
-from teeter.campaigns.records import Settings, Status
+from teeter.campaigns.records import IMPORTED, Settings, Status
 
 __all__ = [
     "Agreement",
@@ -96,8 +96,9 @@ def status_of(ledger: Ledger, connection: Connection, settings: Settings) -> Sta
         accuracies=tuple(one.share for one in measured if one is not None),
         kappa=last.get("kappa"),
         changed=last.get("changed"),
-        cost=None if settings.cost is None else settings.cost * len(answers),
+        cost=None if settings.cost is None else settings.cost * sum(one.annotator != IMPORTED for one in answers),
         budget=settings.budget,
+        measurable=settings.control > 0 or settings.audit > 0,
     )
     return Status(
         items=ledger.count_items(connection),
@@ -115,8 +116,8 @@ def status_of(ledger: Ledger, connection: Connection, settings: Settings) -> Sta
 
 
 def _measure(facts: dict[str, Any]) -> tuple[int, int]:
-    """Return how many of how many random items are right: of the audit sample if there is one, else of controls."""
-    right, total = facts["audit"] if facts["audit"][1] else facts["control"]
+    """Return how many of how many random items are right: of the audit sample, or of controls while they are more."""
+    right, total = max(facts["audit"], facts["control"], key=lambda one: int(one[1]))
     return int(right), int(total)
 
 
@@ -132,6 +133,7 @@ def outgoing(items: Sequence[Row[Any]], standing: Standing, guesses: Mapping[str
         rows.append(
             Exported(
                 id=row.key,
+                kind=row.kind,
                 content=row.content,
                 label=None if verdict is None else verdict.label,
                 annotators=len(said.get(row.key, ())),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -16,7 +17,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from teeter.campaigns import copies, tables
 from teeter.campaigns.clock import utc, written
 from teeter.campaigns.migrations import bring_up, has_begun, is_up_to_date
-from teeter.errors import FileError, MissingExtraError, StoreError
+from teeter.errors import FileError, InputError, MissingExtraError, StoreError
 
 __all__ = ["Store", "now"]
 
@@ -100,6 +101,10 @@ class Store:
             yield
         except DBAPIError as error:
             raise StoreError(_sentence(str(error.orig), self.said)) from error
+        except UnicodeEncodeError as error:
+            raise InputError(f"{error.object!r} has half a character (a lone surrogate): mend it.") from None
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:  # of what was read: nothing else is parsed inside
+            raise StoreError(_sentence("malformed", self.said)) from error
 
 
 def _url(where: str | Path) -> URL:
@@ -135,7 +140,7 @@ def _require_own(path: Path) -> None:
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=_WAIT)) as connection:
             tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    except sqlite3.DatabaseError:
+    except (sqlite3.DatabaseError, UnicodeDecodeError):
         return  # what is wrong is told when it is opened
     if tables and "migrations" not in tables:
         raise StoreError(f"{path} is a database of another program: name a campaign's file.")
@@ -187,7 +192,7 @@ def _sentence(said: str, where: object) -> str:
     lower = said.lower()
     if "disk is full" in lower or "disk i/o error" in lower:
         return f"The disk of {where} is full, or cannot be written. Nothing was lost; make room and try again."
-    if "not a database" in lower or "malformed" in lower:
+    if any(sign in lower for sign in _DAMAGED):
         return f"{where} is damaged, or not a campaign. Use a backup of it."
     if "locked" in lower or "lock timeout" in lower:
         return f"{where} has been busy for {_WAIT} s: another process is writing. Try again."
@@ -199,6 +204,9 @@ def _sentence(said: str, where: object) -> str:
         return f"The disk of {where} is full. Nothing was lost; make room and try again."
     return f"The database {where} answers: {said.strip().rstrip('.')}."
 
+
+_DAMAGED = ("not a database", "malformed", "could not decode", "no such table", "no such column")
+"""Words of a database that is not as it was written."""
 
 _AWAY = (
     "connection refused",

@@ -16,16 +16,19 @@ from teeter.cli.output import printable, require_writable, spinner
 from teeter.errors import InputError
 
 if TYPE_CHECKING:
-    from teeter.campaigns.campaign import Campaign
+    from teeter.campaigns.campaign import Added, Campaign
 
-__all__ = ["File", "Json", "Who", "campaign", "opened_campaign", "require_named"]
+__all__ = ["File", "Json", "Who", "campaign", "opened_campaign", "require_named", "shown_id"]
 
 campaign = typer.Typer(
     cls=Commands, no_args_is_help=True, help="Label a pool of things, a few at a time.", rich_markup_mode=None
 )
 
 File = Annotated[
-    str, typer.Argument(metavar="CAMPAIGN", help="The campaign's file, or postgresql://…#NAME on a server.")
+    str,
+    typer.Argument(
+        metavar="CAMPAIGN", help="The campaign's file, FILE#NAME if it has several, or postgresql://…#NAME on a server."
+    ),
 ]
 Who = Annotated[str, typer.Option("--as", metavar="NAME", help="Who answers.")]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON.")]
@@ -78,9 +81,11 @@ def new(
     from teeter.campaigns.exchange import kind_of, read_items
     from teeter.web.keys import keys_by_class
 
-    path = file or things.with_name(f"{things.name.removesuffix(things.suffix)}.teeter")
+    path = file or _beside(things)
     if path.exists():
         raise InputError(f"{path} exists already: go on with it, or name another with --file.")
+    if budget is not None and cost is None:
+        raise InputError("--budget goes with --cost: say what a label costs.")
     names = [name.strip() for name in classes.split(",")]
     chosen = [key.strip() for key in keys.split(",") if key.strip()]
     keys_by_class(names, chosen)
@@ -106,18 +111,14 @@ def new(
             people=people,
             consensus=consensus,
         )
-        made = Campaign.create(path, path.stem, names, settings)
-        try:
-            added = made.add(items)
-        except BaseException:
-            made.store.close()
-            for ending in ("", "-wal", "-shm"):
-                path.with_name(path.name + ending).unlink(missing_ok=True)
-            raise
-        made.store.close()
+        added = Campaign.make(path, names, items, settings)
     typer.echo(f"{path}: {_counted(added.new, 'item')} to label, {added.labelled} with a label.")
     if added.duplicates:
-        typer.echo(f"{_counted(len(added.duplicates), 'duplicate')} left out, such as {added.duplicates[0][0]}.")
+        example = shown_id(added.duplicates[0][0])
+        typer.echo(f"{_counted(len(added.duplicates), 'duplicate')} left out, such as {example}.")
+    _tell_conflicts(added)
+    if added.audit < audit:
+        typer.echo(f"{added.audit:,} of {audit:,} items are kept for the audit: at least half are left to learn from.")
     typer.echo(f"Go on with: teeter campaign label {path}")
 
 
@@ -133,13 +134,25 @@ def add(
     from teeter.campaigns.exchange import read_items
 
     with opened_campaign(file) as opened, spinner("Reading"):
-        folder = opened.settings.folder
-        added = opened.add(
-            read_items(things, text=text, key=id_column, label=labels, folder=None if folder is None else Path(folder))
-        )
-    typer.echo(f"{_counted(added.new, 'item')} added, {added.labelled} with a label.")
+        folder, first = opened.settings.folder, opened.next_number()
+        columns = {"text": text, "key": id_column, "label": labels}
+        where = None if folder is None else Path(folder)
+        added = opened.add(read_items(things, **columns, folder=where, first=first))
+    typer.echo(f"{_counted(added.new, 'item')} added, {_counted(added.labelled, 'label')} taken over.")
     for ours, theirs in added.duplicates[:5]:
-        typer.echo(f"{ours} was left out: it is the same as {theirs}.")
+        typer.echo(f"{shown_id(ours)} was left out: it is the same as {shown_id(theirs)}.")
+    _tell_conflicts(added)
+
+
+@campaign.command("add-class")
+def add_class(
+    file: File, name: Annotated[str, typer.Argument(metavar="NAME", help="What the new class is called.")]
+) -> None:
+    """Add a class; what is labelled stays as it is."""
+    with opened_campaign(file) as opened:
+        opened.add_class(name)
+        names = opened.classes
+    typer.echo(f"The classes are {', '.join(names)}.")
 
 
 @campaign.command()
@@ -150,14 +163,19 @@ def ask(
     as_json: Json = False,
 ) -> None:
     """Say what to label next, and why."""
+    from teeter.cli.labelling import nothing_left
+
     with opened_campaign(file) as opened, spinner("Picking"):
         require_named(opened, who, "answer")
         questions = opened.ask(n, who)
+        none_left = None if questions else nothing_left(opened)
     if as_json:
         typer.echo(json.dumps([asdict(one) for one in questions], ensure_ascii=False, indent=2))
         return
     for one in questions:
-        typer.echo(f"{one.item}\t{one.arm}\t{_shortened(one.content)}")
+        typer.echo(f"{shown_id(one.item)}\t{one.arm}\t{_shortened(one.content)}")
+    if not questions:
+        typer.echo(none_left)
 
 
 @campaign.command()
@@ -198,7 +216,7 @@ def undo(file: File, who: Who = "me") -> None:
         typer.echo(f"{who} has given no answer that could be taken back.")
         return
     before = "" if undone.before is None else f"; before it was {undone.before.label or undone.before.kind}"
-    typer.echo(f"{undone.answer.item}: {undone.answer.label or undone.answer.kind} taken back{before}.")
+    typer.echo(f"{shown_id(undone.answer.item)}: {undone.answer.label or undone.answer.kind} taken back{before}.")
 
 
 @campaign.command()
@@ -247,7 +265,7 @@ def suspects(
     if not found:
         typer.echo("No label is suspected.")
     for one in found:
-        typer.echo(f"{one.item}\tlabelled {one.label} ({one.chance:.0%} likely), looks like {one.predicted}")
+        typer.echo(f"{shown_id(one.item)}\tlabelled {one.label} ({one.chance:.0%} likely), looks like {one.predicted}")
 
 
 @campaign.command()
@@ -263,13 +281,20 @@ def export(
     """Write labels, and predictions with their confidence for everything else."""
     if history is not None and history.resolve() == out.resolve():
         raise InputError(f"Labels and history cannot both go to {out}: name another file.")
+    if history is not None and history.is_dir():
+        raise InputError(f"The history cannot go to {history}, which is a folder: name a file.")
+    if history is not None and out.resolve() in history.resolve().parents:
+        raise InputError(f"The history cannot go to {history}: name a file outside of {out}.")
     for path in (out, history):
         _require_free(path, file, overwrite)
     with opened_campaign(file) as opened, spinner("Writing"):
         count = opened.export(out, form)
         if history is not None:
             history.write_text("".join(json.dumps(line) + "\n" for line in opened.history()), encoding="utf-8")
+        about = opened.about_predictions()
     typer.echo(f"{out}: {_counted(count, 'label')}.")
+    if about is not None:
+        typer.echo(about)
 
 
 @campaign.command()
@@ -314,11 +339,20 @@ def label(
         if opened.settings.instructions:
             typer.echo(opened.settings.instructions)
         typer.echo("  ".join(f"[{key}] {name}" for key, name in keys.items()))
-        if suspects:
-            look_again(opened, keys, n, who, again=again)
-        else:
-            go_on(opened, keys, n, who)
+        stopped = False
+        try:
+            if suspects:
+                look_again(opened, keys, n, who, again=again)
+            else:
+                go_on(opened, keys, n, who)
+        except EOFError:  # Ctrl-D
+            typer.echo()
+        except KeyboardInterrupt:
+            stopped = True
+            typer.echo()
     typer.echo(f"Everything is in {file}; the same command goes on.")
+    if stopped:
+        raise typer.Exit(130)
 
 
 @campaign.command()
@@ -362,12 +396,29 @@ def require_named(opened: Campaign, who: str, what: str) -> None:
 
 def _require_free(path: Path | None, file: str, overwrite: bool) -> None:
     """Refuse a path that is taken: what people export over is often what the campaign was made from."""
+    from teeter.campaigns.opening import file_and_name
+
     if path is None:
         return
     if not path.is_dir():
-        require_writable(path, Path(file))
+        require_writable(path, Path(file_and_name(file)[0]))
     if not overwrite and path.exists() and not (path.is_dir() and not any(path.iterdir())):
         raise InputError(f"{path} exists already: name another, or replace it with --overwrite.")
+
+
+def _beside(things: Path) -> Path:
+    """Return the campaign's file that goes with a file or a folder: beside it, and called like it."""
+    place = things.resolve() if not things.name or things.name == ".." else things
+    if not place.name:
+        raise InputError(f"{things} has no name to call the campaign by: name its file with --file.")
+    return place.with_name(f"{place.name.removesuffix(place.suffix)}.teeter")
+
+
+def _tell_conflicts(added: Added) -> None:
+    for item, given, held in added.conflicts[:5]:
+        typer.echo(f"{shown_id(item)} came with the label {given} and keeps {held}.")
+    if len(added.conflicts) > 5:
+        typer.echo(f"{len(added.conflicts) - 5} more came with another label than they keep.")
 
 
 def _counted(count: int, thing: str) -> str:
@@ -377,3 +428,8 @@ def _counted(count: int, thing: str) -> str:
 def _shortened(text: str | None) -> str:
     line = " ".join((text or "")[:1000].split())
     return printable(line if len(line) <= 100 else line[:99] + "…")
+
+
+def shown_id(key: str) -> str:
+    """Return an id as a terminal can show it: on one line, and not too long."""
+    return printable(key if len(key) <= 100 else key[:99] + "…").translate({9: "\ufffd", 10: "\ufffd"})

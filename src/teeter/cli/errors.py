@@ -36,7 +36,7 @@ class Commands(TyperGroup):
 
 
 def _refuse(sentence: str) -> NoReturn:
-    typer.echo(f"Error: {sentence}", err=True)
+    typer.echo(f"Error: {sentence}".encode(errors="backslashreplace").decode(), err=True)
     raise typer.Exit(2)
 
 

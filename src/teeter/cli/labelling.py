@@ -14,8 +14,9 @@ from teeter.errors import InputError
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign, Question, Suspect
     from teeter.campaigns.decisions import Disagreement
+    from teeter.campaigns.ledger import Undone
 
-__all__ = ["go_on", "keys_for", "look_again", "settle"]
+__all__ = ["go_on", "keys_for", "look_again", "nothing_left", "settle"]
 
 _KEYS = "123456789abcdeghijklmnopqrtvwxyz"
 """One a class; s stops, u is undo, f flags a bad sample."""
@@ -23,7 +24,7 @@ _KEYS = "123456789abcdeghijklmnopqrtvwxyz"
 _LONGEST = 4000
 """Characters of a text that are shown."""
 
-_OTHERS = {" ": "skipped", "u": "undone", "?": "unsure", "f": "bad"}
+_OTHERS = {" ": "skipped", "u": "undo", "?": "unsure", "f": "bad"}
 
 
 def keys_for(classes: Sequence[str]) -> dict[str, str]:
@@ -48,7 +49,7 @@ def _one_round(opened: Campaign, keys: dict[str, str], n: int, who: str) -> bool
     with spinner("Picking"):
         questions = opened.ask(n, who)
     if not questions:
-        typer.echo("Nothing is left to label.")
+        typer.echo(nothing_left(opened))
         return False
     answered: set[str] = set()
     while questions:
@@ -57,6 +58,7 @@ def _one_round(opened: Campaign, keys: dict[str, str], n: int, who: str) -> bool
             return False
         if action == "u":
             undone = opened.undo(who)
+            typer.echo(_taken_back(undone))
             back = undone is not None and undone.answer.item in answered
             questions = opened.ask(len(questions) + back, who)
         else:
@@ -83,9 +85,8 @@ def look_again(opened: Campaign, keys: dict[str, str], n: int, who: str, *, agai
         if action == "s":
             return
         if action == "u":
-            if answered:
-                opened.undo(who)
-                place = answered.pop()
+            typer.echo(_taken_back(opened.undo(who) if answered else None))
+            place = answered.pop() if answered else place
             continue
         if action != " ":
             answered.append(place)
@@ -122,6 +123,20 @@ def settle(opened: Campaign, waiting: Sequence[Disagreement], keys: dict[str, st
             decided.append(place)
         place += 1
     return len(decided)
+
+
+def nothing_left(opened: Campaign) -> str:
+    """Return a sentence on why there is nothing to ask about."""
+    found = opened.status()
+    others = {"skipped": found.skipped, "unsure": found.unsure, "bad": found.bad, "open": found.open}
+    said = "".join(f", {count} {name}" for name, count in others.items() if count)
+    return f"Nothing is left to label: {found.labelled} of {found.items} items are labelled{said}."
+
+
+def _taken_back(undone: Undone | None) -> str:
+    if undone is None:
+        return "nothing to take back"
+    return f"taken back: {printable(undone.answer.item[:100])}, {undone.answer.label or undone.answer.kind}"
 
 
 def _record(opened: Campaign, item: str, action: str, keys: dict[str, str], who: str) -> None:
