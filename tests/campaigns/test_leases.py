@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
+from sqlalchemy import event
 
 from campaigns.stores import STORES, Watch, new_place
 from teeter.campaigns.campaign import Campaign, Settings
@@ -229,3 +232,45 @@ def test_a_skip_a_lease_that_ends_and_an_undo_leave_nobody_missing(made: Made, w
     campaign.bad(item, "ann")
     with campaign.store.reading() as connection:
         assert campaign.ledger.item(connection, item).missing == 0
+
+
+def plans(campaign: Campaign, work: Callable[[], object]) -> list[str]:
+    """How SQLite goes about every statement of some work."""
+    seen: list[tuple[str, object]] = []
+
+    def see(_: object, __: object, statement: str, parameters: object, *___: object) -> None:
+        seen.append((statement, parameters))
+
+    event.listen(campaign.store.engine, "before_cursor_execute", see)
+    work()
+    event.remove(campaign.store.engine, "before_cursor_execute", see)
+    with closing(sqlite3.connect(str(campaign.store.path))) as file:
+        told = [(one, values) for one, values in seen if one.startswith(("SELECT", "UPDATE", "DELETE"))]
+        return [
+            f"{line[3]}: {one}" for one, values in told for line in file.execute(f"EXPLAIN QUERY PLAN {one}", values)
+        ]
+
+
+def test_no_table_is_read_from_end_to_end_to_ask_or_to_answer(tmp_path: Path) -> None:
+    settings = Settings(kind="features", strategy="margin", overlap=0.3)
+    campaign = Campaign.create(tmp_path / "c.teeter", "points", ["left", "right"], settings)
+    campaign.add({"id": f"p{k}", "features": row} for k, row in enumerate(VECTORS))
+    for who in ("ann", "bob"):
+        asked(campaign, 5, who)
+    (first, *_) = asked(campaign, 5, "ann")
+    work = [
+        lambda: campaign.ask(5, "ann"),
+        lambda: campaign.ask(3, "cem"),
+        lambda: campaign.tell(first, "left", "ann"),
+        lambda: campaign.undo("ann"),
+        lambda: campaign.people.of_token("none"),
+    ]
+    for one in work:
+        found = plans(campaign, one)
+        assert found
+        scans = [
+            line for line in found if line.startswith(("SCAN items", "SCAN picks", "SCAN answers", "SCAN batches"))
+        ]
+        assert scans == []
+        assert not any(line.startswith("SCAN history") for line in found)
+    campaign.store.close()

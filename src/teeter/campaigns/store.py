@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -23,6 +25,9 @@ __all__ = ["Store", "now"]
 
 _WAIT = 30
 """Seconds to wait for another process that is writing."""
+
+_PAUSE = 0.005
+"""Seconds at most between two looks whether SQLite's file is free to be written."""
 
 _LOCK = 0x7EE7E4
 """The advisory lock of PostgreSQL that whoever writes holds."""
@@ -174,16 +179,38 @@ def _set_up_sqlite(connection: Any, _: object) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    writes = connection.get_execution_options().get("teeter_writes", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    if not connection.get_execution_options().get("teeter_writes", False):
+        connection.exec_driver_sql("BEGIN")
+        return
+    file: Any = connection.connection.dbapi_connection
+    file.execute("PRAGMA busy_timeout = 0")
+    try:
+        if not _got_turn(file):
+            connection.exec_driver_sql("BEGIN IMMEDIATE")  # fails, and says why
+    finally:
+        file.execute(f"PRAGMA busy_timeout = {1000 * _WAIT}")
+
+
+def _got_turn(file: Any) -> bool:
+    """Wait for a turn to write by asking often: SQLite's own pauses grow, and among many somebody waits for seconds."""
+    until = time.monotonic() + _WAIT
+    while time.monotonic() < until:
+        try:
+            file.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error):
+                return False
+            time.sleep(random.uniform(0, _PAUSE))
+        else:
+            return True
+    return False
 
 
 def _begin_postgres(connection: Connection) -> None:
     """Let one process write at a time, and readers see one state throughout; a commit waits for the disk."""
     if connection.get_execution_options().get("teeter_writes", False):
-        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_WAIT}s'")
-        connection.exec_driver_sql("SET LOCAL synchronous_commit = on")
-        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
+        settings = f"SET LOCAL lock_timeout = '{_WAIT}s'; SET LOCAL synchronous_commit = on"
+        connection.exec_driver_sql(f"{settings}; SELECT pg_advisory_xact_lock({_LOCK})")
     else:
         connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
 

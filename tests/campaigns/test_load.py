@@ -1,0 +1,31 @@
+"""Many annotators at once, each a process of its own: nobody is asked what another has, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from campaigns.stores import STORES, shared_server
+
+BENCH = Path(__file__).parents[2] / "benchmarks" / "speed" / "bench_teams.py"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks")
+@pytest.mark.parametrize("kind", STORES)
+def test_sixteen_at_once_for_five_seconds(kind: str, tmp_path: Path) -> None:
+    out = tmp_path / "result.json"
+    command = [sys.executable, str(BENCH), "--seconds", "5", "--items", "4000", "--only", kind, "--out", str(out)]
+    if kind == "postgresql":
+        command += ["--url", shared_server().new_database()]
+    alone = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    subprocess.run(command, check=True, env=alone, capture_output=True, timeout=300)
+    (found,) = json.loads(out.read_text())["teams"]
+    assert found["first error"] == ""
+    assert (found["errors"], found["asked twice"], found["answered twice"], found["lost"]) == (0, 0, 0, 0)
+    assert found["people"] == 16
+    assert found["answers"] > 100
