@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 from typer.testing import CliRunner, Result
@@ -91,7 +92,7 @@ def test_labels_that_are_known_come_along(things: Path) -> None:
 def test_the_terminal_takes_one_key_a_class(made: Path) -> None:
     shown = done("label", made, "-n", 4, typed="12u2?f 1s")
     assert "[1] fruit  [2] tool" in shown
-    assert shown.count("undone") == 1
+    assert len(re.findall(r"taken back: t\d+, tool", shown)) == 1
     assert "Everything is in" in shown
     status = json.loads(done("status", made, "--json"))
     assert (status["labelled"], status["skipped"], status["unsure"], status["bad"]) == (3, 1, 1, 1)
@@ -215,8 +216,8 @@ def test_only_the_same_kind_is_added(made: Path, things: Path, tmp_path: Path) -
             Image.new("RGB", (8, 8), (len(folder), 40 * k, 5)).save(tmp_path / folder / f"{k}.png")
     done("new", tmp_path / "pictures", "--classes", "red,blue")
     pictures = tmp_path / "pictures.teeter"
-    assert "This campaign is of text, and 0.png is of image" in refused("add", made, tmp_path / "others")
-    assert "This campaign is of image, and t0 is of text" in refused("add", pictures, things)
+    assert "This campaign is of text, and '0.png' is of image" in refused("add", made, tmp_path / "others")
+    assert "This campaign is of image, and 't0' is of text" in refused("add", pictures, things)
     assert "put new images there" in refused("add", pictures, tmp_path / "others")
     Image.new("RGB", (8, 8), (1, 2, 3)).save(tmp_path / "pictures" / "new" / "4.png")
     told = done("add", pictures, tmp_path / "pictures" / "new")
@@ -296,6 +297,9 @@ def test_mistakes_are_told_in_a_sentence(made: Path, things: Path, tmp_path: Pat
     )
     assert not (tmp_path / "z").exists()
     assert "is of no known form" in refused("export", made, tmp_path / "out.docx")
+    assert "--budget goes with --cost" in refused(
+        "new", things, "--classes", "a,b", "--budget", 5, "--file", tmp_path / "y"
+    )
     assert "No strategy is called" in refused(
         "new", things, "--classes", "a,b", "--strategy", "x", "--file", tmp_path / "y"
     )
@@ -314,6 +318,10 @@ def test_mistakes_are_told_in_a_sentence(made: Path, things: Path, tmp_path: Pat
         ("bad.jsonl", b"{not json}\n", "Line 1 of .* is not a JSON object"),
         ("list.jsonl", b"[1]\n", "Line 1 of .* is not a JSON object"),
         ("none.jsonl", b'{"other": 1}\n', "has no 'text' that is a text"),
+        ("deep.jsonl", b"[" * 200_000, "Line 1 of .* is not a JSON object"),
+        ("blank.jsonl", b"\n \n\n", "has no lines but blank ones"),
+        ("half.jsonl", b'{"text": "bad \\ud800 one"}\n', "has half a character at place 4"),
+        ("id.jsonl", b'{"id": "\\ud800", "text": "one"}\n', "The id .* has half a character"),
         ("empty.csv", b"", "is empty"),
     ],
 )
@@ -330,6 +338,179 @@ def test_an_image_that_is_not_one_leaves_nothing(tmp_path: Path) -> None:
     (folder / "a.png").write_text("no image")
     assert "is not an image that can be read" in refused("new", folder, "--classes", "a,b")
     assert list(tmp_path.glob("*.teeter*")) == []
+
+
+def test_lines_are_read_as_teeter_writes_them(tmp_path: Path) -> None:
+    texts = ["hello\u2028there", "second\x85one", "third"]
+    path = tmp_path / "a.jsonl"
+    lines = [
+        json.dumps({"text": text, "y": label}, ensure_ascii=False) for text, label in zip(texts, "ab ", strict=True)
+    ]
+    path.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode())
+    assert "3 items to label, 2 with a label" in done("new", path, "--classes", "a,b", "--labels", "y")
+    done("export", tmp_path / "a.teeter", tmp_path / "b.jsonl")
+    assert "3 items to label, 2 with" in done(
+        "new", tmp_path / "b.jsonl", "--classes", "a,b", "--text", "content", "--labels", "label"
+    )
+    assert {one["content"] for one in json.loads(done("ask", tmp_path / "b.teeter", "--json"))} == {"third"}
+    for option in ("--labels", "--id"):
+        told = refused("new", path, "--classes", "a,b", option, "z", "--file", tmp_path / "c")
+        assert "No line of" in told
+        assert "has a field 'z'" in told
+
+
+def test_labels_that_are_missing_are_none_unless_a_class_is_called_so(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("text,y\none x,a\ntwo x,NA\nthree x,nan\n")
+    assert "1 with a label" in done("new", path, "--classes", "a,b", "--labels", "y")
+    assert "2 with a label" in done("new", path, "--classes", "a,NA", "--labels", "y", "--file", tmp_path / "y.teeter")
+
+
+def test_labels_for_what_is_there_are_taken_over_and_conflicts_told(made: Path, things: Path, tmp_path: Path) -> None:
+    done("tell", made, "t0", "fruit")
+    told = done("add", made, things, "--labels", "known")
+    assert "0 items added, 3 labels taken over" in told
+    assert "t0 came with the label tool and keeps fruit." in told
+    assert json.loads(done("status", made, "--json"))["labelled"] == 4
+    assert done("undo", made) == "t0: fruit taken back.\n"
+    assert "no answer that could be taken back" in done("undo", made)
+    assert "answer under another name" in refused("tell", made, "t5", "fruit", "--as", "import")
+
+
+def test_ids_cannot_steer_the_terminal_nor_flood_it(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    ids = ["\x1b[31mred", "n\nl", "tab\tx", "long" * 100_000]
+    path.write_text("".join(json.dumps({"id": one, "text": f"text {k}"}) + "\n" for k, one in enumerate(ids)))
+    done("new", path, "--classes", "a,b")
+    campaign = tmp_path / "x.teeter"
+    told = done("ask", campaign)
+    assert len(told.splitlines()) == 4
+    assert all(line.count("\t") == 2 for line in told.splitlines())
+    assert "\x1b" not in told
+    assert len(told) < 400
+    done("tell", campaign, ids[0], "a")
+    assert "\x1b" not in done("undo", campaign)
+    assert len(refused("tell", campaign, "long" * 1000, "a")) < 400
+
+
+@pytest.mark.parametrize("name", ["a\nb", "\x1b[31mred", "b\udcff"])
+def test_class_names_are_plain(name: str, made: Path, things: Path, tmp_path: Path) -> None:
+    for words in (("new", things, "--classes", f"a,{name}", "--file", tmp_path / "z"), ("add-class", made, name)):
+        assert re.search("control character|half a character", refused(*words))
+
+
+def test_half_characters_are_told_wherever_they_come(made: Path) -> None:
+    for words in (("t1", "fruit", "--comment", "x\udcff"), ("t1\udcff", "fruit"), ("t1", "fruit", "--as", "\udcff")):
+        assert "half a character" in refused("tell", made, *words)
+
+
+def test_a_class_is_added(made: Path) -> None:
+    assert done("add-class", made, "bird") == "The classes are fruit, tool, bird.\n"
+    done("tell", made, "t5", "bird")
+    assert "Cannot add a class 'bird'" in refused("add-class", made, "bird")
+
+
+def test_a_folder_is_called_by_its_own_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pictures").mkdir()
+    for k in range(3):
+        Image.new("RGB", (8, 8), (40 * k, 5, 5)).save(tmp_path / "pictures" / f"{k}.png")
+    monkeypatch.chdir(tmp_path / "pictures")
+    assert "3 items to label" in done("new", ".", "--classes", "a,b")
+    assert (tmp_path / "pictures.teeter").exists()
+    assert "name its file with --file" in refused("new", "/", "--classes", "a,b")
+
+
+def test_images_move_with_their_campaign_and_a_lost_one_can_be_given_up(tmp_path: Path) -> None:
+    pictures = tmp_path / "here" / "pictures"
+    pictures.mkdir(parents=True)
+    for k in range(6):
+        Image.new("RGB", (8, 8), (40 * k, 5, 5)).save(pictures / f"{k}.png")
+    done("new", pictures, "--classes", "a,b")
+    (tmp_path / "here").rename(tmp_path / "there")
+    pictures, campaign = tmp_path / "there" / "pictures", tmp_path / "there" / "pictures.teeter"
+    Image.new("RGB", (8, 8), (1, 200, 5)).save(pictures / "new.png")
+    assert "1 item added" in done("add", campaign, pictures)
+    (pictures / "0.png").unlink()
+    Image.new("RGB", (8, 8), (1, 2, 200)).save(pictures / "newer.png")
+    assert "mark it as bad" in refused("add", campaign, pictures)
+    done("tell", campaign, "0.png", "--other", "bad")
+    assert "1 item added" in done("add", campaign, pictures)
+    done("tell", campaign, "1.png", "a")
+    for form in ("prodigy", "doccano"):
+        done("export", campaign, tmp_path / form, "--format", form)
+        assert json.loads((tmp_path / form).read_text().splitlines()[-1])["image"] in ("0.png", "1.png")
+
+
+def test_one_of_two_campaigns_in_a_file_is_named(made: Path) -> None:
+    from teeter.campaigns.campaign import Campaign
+
+    Campaign.create(made, "second", ["a", "b"]).store.close()
+    assert "say which of second, things" in refused("status", made)
+    assert "of 60 items" in done("status", f"{made}#things")
+    assert "Did you mean 'second'?" in refused("status", f"{made}#secnd")
+
+
+def test_an_audit_that_is_cut_is_told(things: Path) -> None:
+    assert "30 of 1,000 items are kept for the audit" in done("new", things, "--classes", "a,b", "--audit", 1000)
+
+
+def test_arrays_added_later_go_on_counting(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.arange(30.0).reshape(10, 3))
+    np.save(tmp_path / "b.npy", np.arange(30.0).reshape(10, 3) + 100)
+    done("new", tmp_path / "a.npy", "--classes", "a,b")
+    assert "10 items added" in done("add", tmp_path / "a.teeter", tmp_path / "b.npy")
+    assert {one["item"] for one in json.loads(done("ask", tmp_path / "a.teeter", "--json"))} == {
+        str(k) for k in range(20)
+    }
+    np.savez(tmp_path / "n.npz", features=np.array([[1.0, 2.0], [3.0, np.nan]]))
+    assert "The features of '1'" in refused("new", tmp_path / "n.npz", "--classes", "a,b")
+
+
+def test_nothing_left_is_told_with_what_is_skipped(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("id,text\na,one x\nb,two x\nc,three x\n")
+    done("new", path, "--classes", "a,b")
+    campaign = tmp_path / "x.teeter"
+    shown = done("label", campaign, "-n", 3, typed="1  s")
+    assert shown.count("skipped") == 2
+    assert "Nothing is left" not in shown
+    assert len(done("ask", campaign).splitlines()) == 2, "what was skipped comes back when nothing else is left"
+    done("tell", campaign, "a", "--other", "unsure")
+    for item in ("b", "c"):
+        done("tell", campaign, item, "a")
+    assert done("ask", campaign) == "Nothing is left to label: 2 of 3 items are labelled, 1 unsure.\n"
+
+
+def test_an_export_says_what_its_predictions_are_of(made: Path, tmp_path: Path) -> None:
+    for k in range(4, 12):
+        done("tell", made, f"t{k}", truth(f"t{k}"))
+    done("train", made)
+    assert "Predictions" not in done("export", made, tmp_path / "a.csv")
+    done("tell", made, "t20", "tool")
+    assert "Predictions are of model 1; 1 answers are newer" in done("export", made, tmp_path / "b.csv")
+    assert "which is a folder" in refused("export", made, tmp_path / "c.csv", "--history", tmp_path)
+    assert "outside of" in refused("export", made, tmp_path / "d", "--history", tmp_path / "d" / "h.jsonl")
+
+
+@pytest.mark.parametrize(("key", "code"), [(b"\x03", 130), (b"\x04", 0)])
+def test_a_terminal_is_left_by_ctrl_c_and_ctrl_d(key: bytes, code: int, made: Path) -> None:
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-c", "from teeter.cli import main; main()", "campaign", "label", str(made), "-n", "3"]
+    said, sent = b"", False
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True) as process:
+        os.close(theirs)
+        with contextlib.suppress(OSError):
+            for _ in range(1000):
+                if select.select([ours], [], [], 0.3)[0]:
+                    said += os.read(ours, 4096)
+                elif b"left;" in said and not sent:
+                    sent = True
+                    os.write(ours, key)
+        assert process.wait() == code
+    os.close(ours)
+    assert b"Everything is in" in said
+    assert b"Traceback" not in said
 
 
 def test_too_many_classes_for_the_keyboard_are_told(things: Path) -> None:
