@@ -248,6 +248,11 @@ def test_images_by_keyboard(browser: Any, tmp_path: Path) -> None:
         page.goto(server.address)
         sync_api.expect(page.get_by_role("link", name="digits")).to_be_visible()
         page.goto(f"{server.address}/new")
+        page.set_viewport_size(PHONE)
+        for path in ("", "/new"):
+            page.goto(f"{server.address}{path}")
+            assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), f"{path} is too wide"
+            accessible(page, path)
         page.get_by_label("Name", exact=True).fill("again")
         page.get_by_label("or a folder of images").select_option("digits")
         page.get_by_label("Classes, with commas").fill("a, b, c")

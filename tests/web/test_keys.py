@@ -19,8 +19,13 @@ def test_chosen_keys_are_kept_and_the_others_get_what_is_free() -> None:
     assert keys_by_class(["spam", "ham", "other"], ["s", "1"]) == {"spam": "s", "ham": "1", "other": "2"}
 
 
+def test_a_class_called_by_one_sign_has_that_key() -> None:
+    assert keys_by_class([str(k) for k in range(4)]) == {"0": "0", "1": "1", "2": "2", "3": "3"}
+    assert keys_by_class(["B", "other", "b", "f"]) == {"B": "b", "other": "1", "b": "2", "f": "3"}
+
+
 def test_more_classes_than_keys_are_clicked() -> None:
-    keys = list(keys_by_class([str(k) for k in range(40)]).values())
+    keys = list(keys_by_class([f"class {k}" for k in range(40)]).values())
     known = [key for key in keys if key is not None]
     assert len(set(known)) == len(known) == 33
     assert not {"u", "f", " "} & set(known)

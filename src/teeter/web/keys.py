@@ -12,11 +12,13 @@ TAKEN = {" ": "skip", "u": "unsure", "f": "flag", "?": "help", "=": "keep"}
 """What keys do that no class can have; backspace takes back."""
 
 _FREE = "123456789abcdeghijklmnopqrstvwxyz"
+_SIGNS = frozenset("0" + _FREE)
 
 
 def keys_by_class(classes: Sequence[str], chosen: Sequence[str] = ()) -> dict[str, str | None]:
     """Return the key of each class, None where no key is left; ``chosen`` are keys of the first classes, in order.
 
+    Of the others, a class that is called by one sign, such as a digit, has that key if it is free.
     A key that two classes would share, or that does something else on the page, is refused.
     """
     keys: dict[str, str | None] = {}
@@ -24,8 +26,11 @@ def keys_by_class(classes: Sequence[str], chosen: Sequence[str] = ()) -> dict[st
         raise InputError(f"There are {len(chosen)} keys and {len(classes)} classes: give one key a class.")
     for name, key in zip(classes, chosen, strict=False):
         keys[name] = _checked(key, name, keys)
+    for name in classes:
+        if name not in keys and name.lower() in _SIGNS and name.lower() not in keys.values():
+            keys[name] = name.lower()
     free = iter([key for key in _FREE if key not in keys.values()])
-    return keys | {name: next(free, None) for name in classes if name not in keys}
+    return {name: keys[name] if name in keys else next(free, None) for name in classes}
 
 
 def _checked(key: str, name: str, others: dict[str, str | None]) -> str:

@@ -215,7 +215,7 @@
     drawWhy();
   }
 
-  const percent = (share) => `${(100 * share).toFixed(share < 0.1 ? 1 : 0)}%`;
+  const percent = (share) => share < 0.001 ? "under 0.1%" : `${(100 * share).toFixed(share < 0.1 ? 1 : 0)}%`;
 
   function drawWhy() {
     const place = at("why");
@@ -234,7 +234,7 @@
     drawOdds(place);
     if (current.neighbours?.length) {
       place.append(make("p", { class: "soft", text: "Nearest labelled items:" }));
-      place.append(make("ul", { class: "near" }, ...current.neighbours.map((one) => make("li", {}, make("b", { text: one.label }),
+      place.append(make("ul", { class: current.kind === "image" ? "near pictures" : "near" }, ...current.neighbours.map((one) => make("li", {}, make("b", { text: one.label }),
         current.kind === "image" ? make("img", { src: teeter.image(one.item), alt: one.item }) : make("span", { text: one.content || one.item })))));
     }
   }
