@@ -214,6 +214,7 @@ def test_a_phone_and_who_sees_little(server: Server, browser: Any, scheme: str) 
     problems: list[str] = []
     page = opened(browser, server.address, problems, viewport=PHONE, color_scheme=scheme, has_touch=True)
     label(page, 1)
+    saved(page, 1)
     page.locator(".choice").first.tap()
     saved(page, 2)
     for path in PAGES:
