@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from teeter.campaigns.encoders import encode_images, encode_texts
+from teeter.campaigns.encoders import _looked_at, encode_images, encode_texts
 from teeter.campaigns.items import image_items, items_of, vector_items
 from teeter.errors import FileError, InputError
 
@@ -35,7 +35,11 @@ def test_a_long_text_is_kept_whole() -> None:
         ({"text": "  "}, "An item has no text"),
         ({"text": None}, "An item has no text"),
         ({"text": "a", "features": ["x"]}, "features are not numbers"),
-        ({"text": "a", "features": [1.0, float("nan")]}, "must be a list of finite numbers"),
+        ({"text": "a", "features": [1.0, float("nan")]}, "must be a list of finite numbers: number 1 of them is nan"),
+        ({"id": "v3", "text": "a", "features": [float("inf")]}, "The features of 'v3' .* number 0 of them is inf"),
+        ({"text": "bad \ud800"}, "has half a character at place 4"),
+        ({"id": "\ud800", "text": "a"}, "The id .* has half a character"),
+        ({"text": "a", "label": "\ud800"}, "The label .* has half a character"),
         ({"text": "a", "features": []}, "must be a list of finite numbers"),
     ],
 )
@@ -120,3 +124,60 @@ def test_few_texts_have_features_too(texts: list[str]) -> None:
     features = encode_texts(texts)
     assert features.shape[0] == len(texts)
     assert np.isfinite(features).all()
+
+
+def looked_at(path: Path, *names: str) -> list[np.ndarray]:
+    return list(_looked_at(list(names), path))
+
+
+def test_images_of_many_bits_are_told_apart(tmp_path: Path) -> None:
+    right = np.tile(np.linspace(300, 65000, 64), (64, 1)).astype(np.uint16)
+    Image.fromarray(right).save(tmp_path / "right.png")
+    Image.fromarray(right.T.copy()).save(tmp_path / "down.png")
+    Image.fromarray(right // 2).save(tmp_path / "dark.png")
+    Image.fromarray((right / 65535).astype(np.float32)).save(tmp_path / "f.tif")
+    Image.fromarray(right.astype(np.int32)).save(tmp_path / "i.tif")
+    Image.fromarray((right // 256).astype(np.uint8)).save(tmp_path / "plain.png")
+    one, down, dark, *same = looked_at(
+        tmp_path, *(f"{name}.png" for name in ("right", "down", "dark", "plain")), "f.tif", "i.tif"
+    )
+    assert one[:768].mean() == pytest.approx(0.5, abs=0.01)
+    assert dark[:768].mean() == pytest.approx(0.25, abs=0.01)
+    assert np.abs(one - down).max() > 0.5
+    for other in same:
+        assert np.abs(one[:768] - other[:768]).max() < 0.02
+
+
+def test_images_are_seen_upright_and_over_white(tmp_path: Path) -> None:
+    pixels = np.zeros((64, 64, 3), np.uint8)
+    pixels[:32] = 255
+    picture = Image.fromarray(pixels)
+    picture.save(tmp_path / "upright.png")
+    turned = Image.Exif()
+    turned[0x0112] = 6  # to be turned by a quarter to the right
+    picture.rotate(90).save(tmp_path / "turned.png", exif=turned)
+    Image.new("RGBA", (9, 9), (255, 0, 0, 0)).save(tmp_path / "clear.png")
+    Image.new("RGB", (9, 9), (255, 255, 255)).save(tmp_path / "white.png")
+    upright, again, clear, white = looked_at(tmp_path, "upright.png", "turned.png", "clear.png", "white.png")
+    assert np.abs(upright - again).max() < 0.01
+    assert np.abs(clear - white).max() < 0.01
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_pillow_wonders_at_is_no_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Image.new("P", (9, 9), 3).save(tmp_path / "a.png", transparency=bytes([0, 128] * 4))
+    Image.new("RGB", (30, 30), (1, 2, 3)).save(tmp_path / "b.png")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 500)
+    assert len(looked_at(tmp_path, "a.png", "b.png")) == 2
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+    with pytest.raises(FileError, match=r"b\.png is not an image that can be read"):
+        looked_at(tmp_path, "b.png")
+
+
+@pytest.mark.parametrize("length", [0, 8, 16, 20, 24, 29, 33, 40, 60])
+def test_an_image_that_is_cut_short_is_told(length: int, tmp_path: Path) -> None:
+    picture(tmp_path / "a.png", (1, 2, 3))
+    whole = (tmp_path / "a.png").read_bytes()
+    (tmp_path / "a.png").write_bytes(whole[:length])
+    with pytest.raises(FileError, match=r"a\.png is not an image that can be read: mend it, take it out"):
+        encode_images(["a.png"], tmp_path)

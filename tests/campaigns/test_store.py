@@ -68,11 +68,12 @@ def test_killed_at_a_hundred_moments_every_answer_that_was_acknowledged_is_there
                 os._exit(0)
         os.close(told)
         with os.fdopen(hear) as pipe:
-            pipe.readline()
-            time.sleep(moments.uniform(0.0, 0.05))
+            # However slow the machine is, the moment comes after so many answers, and somewhere in the next one.
+            heard = [pipe.readline().strip() for _ in range(1 + moments.randrange(5))][1:]
+            time.sleep(moments.uniform(0.0, 0.02))
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
-            heard = pipe.read().split()
+            heard += pipe.read().split()
         found = labelled(path, ledger)
         assert set(heard) <= set(found)
         assert max(Counter(found).values(), default=1) == 1
@@ -218,7 +219,7 @@ def test_what_is_no_campaign_is_told(tmp_path: Path) -> None:
             Store(tmp_path / name)
     with pytest.raises(FileError, match="there is no folder"):
         Store(tmp_path / "no" / "such" / "place", create=True)
-    with pytest.raises(StoreError, match="knows no database called 'oracles'"):
+    with pytest.raises(StoreError, match="SQLite and PostgreSQL, not in oracles"):
         Store("oracles://here/there")
     with pytest.raises(StoreError, match="is not an address of a database"):
         Store("://")

@@ -87,10 +87,8 @@ def _looked_at(paths: Sequence[str], folder: Path) -> Iterator[npt.NDArray[np.fl
     for path in paths:
         file = _there(path, folder)
         try:
-            with warnings.catch_warnings(), Image.open(file) as image:
-                warnings.simplefilter("ignore")  # of size and of palettes, which are seen to here
-                upright = ImageOps.exif_transpose(image)
-                small = _coloured(upright).resize((4 * _SIDE, 4 * _SIDE))
+            with warnings.catch_warnings(action="ignore"), Image.open(file) as image:  # of size and of palettes
+                small = _coloured(ImageOps.exif_transpose(image)).resize((4 * _SIDE, 4 * _SIDE))
                 pixels = np.asarray(small, dtype=np.float64) / 255
         except Exception:  # whatever a damaged file makes Pillow say
             raise FileError(f"{path} is not an image that can be read: {_MENDING}.") from None

@@ -72,9 +72,11 @@ def settings_of(text: str, store: Store) -> Settings:
     damaged = StoreError(f"{store.said} is damaged: its settings cannot be read. Use a backup of it.")
     try:
         told = json.loads(text)
-        strange = sorted(set(told) - {one.name for one in fields(Settings)})
     except (ValueError, TypeError):
         raise damaged from None
+    if not isinstance(told, dict):
+        raise damaged
+    strange = sorted(set(told) - {one.name for one in fields(Settings)})
     if strange:
         raise StoreError(f"{store.said} has a setting of a newer teeter ({strange[0]}): update teeter to open it.")
     try:
