@@ -15,6 +15,7 @@ from sqlalchemy import event
 from campaigns.stores import STORES, Watch, new_place
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.ledger import live_answers
+from teeter.campaigns.turns import end_turn, take_turn
 
 VECTORS = np.random.default_rng(0).normal(size=(80, 3)).astype(np.float32)
 Made = Callable[..., Campaign]
@@ -71,7 +72,7 @@ def test_what_nobody_answers_goes_to_the_next_who_asks(made: Made, watch: Watch)
     watch.wait(29)
     assert not set(first) & set(asked(campaign, 5, "bob"))
     watch.wait(2)
-    assert set(first) <= set(asked(campaign, 20, "bob"))
+    assert set(first) <= set(asked(campaign, 40, "bob"))
     (line,) = told(campaign, "returned")
     assert (line["who"], line["items"], line["by"]) == ("ann", first, "lease")
     assert max(held(campaign).values()) == 1
@@ -94,7 +95,9 @@ def test_whoever_asks_again_keeps_their_own_questions(made: Made, watch: Watch) 
     first = asked(campaign, 6, "ann")
     watch.wait(300)
     assert asked(campaign, 6, "ann") == first
-    assert asked(campaign, 8, "ann")[:6] == first, "and the lease begins anew"
+    watch.wait(20)
+    assert not set(first) & set(asked(campaign, 5, "bob")), "the lease began anew"
+    assert asked(campaign, 8, "ann")[:6] == first
     assert not set(first) & set(asked(campaign, 60, "bob"))
 
 
@@ -155,7 +158,7 @@ def test_for_those_at_work_it_is_picked_ahead_and_a_new_model_picks_anew(made: M
     assert sum(map(len, shown)) == len(set.union(*shown)) == 10
     with campaign.store.reading() as connection:
         ready = campaign.ledger.asked_items(connection) - set(held(campaign))
-    assert len(ready) == 5, "as much as bob asked for, since one other is at work"
+    assert len(ready) == 10, "twice what bob asked for, since one other is at work"
     campaign.train()
     with campaign.store.reading() as connection:
         left = {row.key: row.arm for row in connection.execute(campaign.ledger._picks("ready"))}
@@ -163,6 +166,23 @@ def test_for_those_at_work_it_is_picked_ahead_and_a_new_model_picks_anew(made: M
     assert len(told(campaign, "asked")) == batches
     assert len(asked(campaign, 40, "dan")) == 40
     assert max(held(campaign).values()) == 1
+
+
+def test_one_picks_at_a_time_and_the_dead_keep_nobody_waiting_for_long(made: Made, watch: Watch) -> None:
+    campaign = made()
+    ledger = campaign.ledger
+    with campaign.store.writing() as connection:
+        before = ledger.count_batches(connection)
+        assert take_turn(ledger, connection, "ann")
+        assert take_turn(ledger, connection, "ann"), "who died in it comes back"
+        assert not take_turn(ledger, connection, "bob")
+        assert ledger.count_batches(connection) == before
+        assert ledger.others_at_work(connection, "bob") == 0
+    watch.wait(1)
+    assert len(asked(campaign, 5, "bob")) == 5
+    with campaign.store.writing() as connection:
+        assert take_turn(ledger, connection, "cem"), "bob's turn ended"
+        end_turn(ledger, connection)
 
 
 def test_until_nothing_is_left(made: Made) -> None:

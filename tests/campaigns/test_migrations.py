@@ -87,6 +87,21 @@ def test_a_campaign_of_the_first_version_goes_on(first: Path) -> None:
     assert campaign.undo("ann") is not None
 
 
+def test_what_was_asked_before_there_were_leases_stays_with_whom_it_was_asked_of(first: Path) -> None:
+    campaign = Campaign.open(first)
+    assert "0003_teams" in campaign.store.upgraded
+    with campaign.store.reading() as connection:
+        assert connection.exec_driver_sql("select distinct due from batches").fetchall() == [(None,)]
+        assert connection.exec_driver_sql("select distinct people, missing from items").fetchall() == [(1, 0)]
+    mine = {one.item for one in campaign.ask(3, "ann")}
+    assert not mine & {one.item for one in campaign.ask(20, "bob")}
+    assert campaign.settings.lease == 60
+    assert campaign.agreement().alpha is None
+    assert campaign.people.list() == []
+    campaign.decide("v4", "dark", "rey")
+    assert campaign.labels()["v4"].by == "rey"
+
+
 def test_the_first_version_is_frozen(first: Path, tmp_path: Path) -> None:
     engine = create_engine(f"sqlite:///{tmp_path / 'made.teeter'}")
     with engine.begin() as connection:
@@ -145,7 +160,7 @@ def test_a_change_that_fails_in_the_middle_leaves_every_row_as_it_was(
         connection.exec_driver_sql("insert into no_such_table values (1)")
 
     with_second(monkeypatch, fails)
-    with pytest.raises(StoreError, match="no such table"):
+    with pytest.raises(StoreError, match="is damaged"):
         Store(first)
     assert content(first) == before
     monkeypatch.undo()

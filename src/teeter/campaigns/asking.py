@@ -220,10 +220,11 @@ class Questions(Rows):
         return len(rows)
 
     def _unready(self, connection: Connection, items: Sequence[int]) -> None:
-        """Forget that items were picked ahead: they are asked about, or answered."""
+        """Forget that items were picked ahead: they are asked about, or answered. Random controls stay drawn."""
         for start in range(0, len(items), _SOME):
-            some = tables.picks.c.item_id.in_(items[start : start + _SOME])
-            connection.execute(delete(tables.picks).where(some, tables.picks.c.state == "ready"))
+            some = and_(tables.picks.c.item_id.in_(items[start : start + _SOME]), tables.picks.c.state == "ready")
+            connection.execute(update(tables.picks).where(some, tables.picks.c.arm == "control").values(state="known"))
+            connection.execute(delete(tables.picks).where(some))
 
     def forget_picks_ahead(self, connection: Connection) -> None:
         """Forget what an older model picked ahead; what was drawn at random stays drawn."""
@@ -243,11 +244,11 @@ class Questions(Rows):
             update(tables.batches).where(mine, tables.batches.c.id.in_(still_open)).values(due=self._due())
         )
 
-    def lease_ends(self, connection: Connection, annotator: str) -> str | None:
-        """Return when the first lease of an annotator's open questions ends; None if none does."""
+    def is_half_over(self, connection: Connection, annotator: str) -> bool:
+        """Tell whether half of a lease of an annotator's open questions has passed."""
         mine = self._picks("open").where(tables.batches.c.annotator == annotator)
         due = connection.scalar(mine.with_only_columns(func.min(tables.batches.c.due)))
-        return None if due is None else str(due)
+        return due is not None and str(due) < written(self.clock() + self.lease / 2)
 
     def take_back(self, connection: Connection, asking: str | None = None) -> int:
         """Return questions whose lease has ended, but for those of whoever is asking; tell how many there were."""
@@ -269,7 +270,7 @@ class Questions(Rows):
         by_batch: dict[int, list[Row[Any]]] = {}
         for row in rows:
             by_batch.setdefault(row.batch_id, []).append(row)
-        version = self._newest_version(connection) if rows else 0
+        version = self.newest_version(connection) if rows else 0
         for batch, some in by_batch.items():
             gone = and_(picks.c.batch_id == batch, picks.c.state == "open")
             connection.execute(update(picks).where(gone).values(state="returned"))
@@ -291,16 +292,16 @@ class Questions(Rows):
             told = {"strategy": rows[0].strategy, "seed": rows[0].seed, "version": rows[0].model_version}
             self.write_batch(connection, NOBODY, again, **told)
 
-    def _newest_version(self, connection: Connection) -> int:
+    def newest_version(self, connection: Connection) -> int:
+        """Return the number of the newest model; 0 before there is one."""
         own = tables.models.c.campaign_id == self.campaign
         return int(connection.scalar(select(func.max(tables.models.c.version)).where(own)) or 0)
 
     def others_at_work(self, connection: Connection, annotator: str) -> int:
         """Return how many others have a lease that has not ended."""
         batches = tables.batches
-        others = and_(
-            batches.c.campaign_id == self.campaign, batches.c.due > self.now(), batches.c.annotator != annotator
-        )
+        at_work = and_(batches.c.due > self.now(), batches.c.annotator.not_in((annotator, NOBODY)))
+        others = and_(batches.c.campaign_id == self.campaign, at_work)
         return int(connection.scalar(select(func.count(func.distinct(batches.c.annotator))).where(others)) or 0)
 
     def share(self, connection: Connection, items: Sequence[str], people: int) -> None:

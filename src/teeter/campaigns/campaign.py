@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from teeter.campaigns.standing import (
     team_of,
 )
 from teeter.campaigns.store import Store
+from teeter.campaigns.turns import end_turn, take_turn, wait_for_turn
 from teeter.errors import FileError, InputError
 from teeter.seeds import stream
 
@@ -52,7 +54,7 @@ OWN = "me"
 _AHEAD = 400
 """Items that are picked ahead at most, for others who are at work."""
 
-_TRIES = 20
+_TRIES = 50
 """Times to pick anew when others were faster."""
 
 
@@ -219,35 +221,51 @@ class Campaign:
             raise InputError(f"Cannot ask about {n} items: ask for 1 or more.")
         _require_name(annotator)
         waiting = self._waiting(annotator, n)
+        if len(waiting) == n:
+            self._stay(annotator)
         for _ in range(_TRIES):
             if len(waiting) == n:
-                return waiting
-            with self.store.writing() as connection:
-                given = self.ledger.give(connection, annotator, n - len(waiting))
-                others = self.ledger.others_at_work(connection, annotator)
-            missing = n - len(waiting) - given
-            if missing:
-                found = self._pick(annotator, missing, min(n * others, _AHEAD))
-            waiting = self._waiting(annotator, n)
-            if missing and not found:
                 break
+            with self.store.writing() as connection:
+                missing = n - len(waiting) - self.ledger.give(connection, annotator, n - len(waiting))
+                turn = missing > 0 and take_turn(self.ledger, connection, annotator)
+                others = self.ledger.others_at_work(connection, annotator)
+            if turn and not self._pick(annotator, missing, min(2 * n * others, _AHEAD)):
+                return self._waiting(annotator, n)
+            if missing and not turn:
+                wait_for_turn(self.store, self.ledger, annotator)
+            waiting = self._waiting(annotator, n)
         return waiting
 
     def _pick(self, annotator: str, n: int, ahead: int) -> bool:
         """Ask an annotator about n new picks, and keep some ready for others; False if nothing is left to pick."""
-        state, plan = self.state(), self._plan
-        picks = picks_for(state, plan, n + ahead)
+        try:
+            state, plan = self.state(), self._plan
+            picks = picks_for(state, plan, n + ahead)
+        except BaseException:
+            with self.store.writing() as connection:
+                end_turn(self.ledger, connection)
+            raise
         asked = [pick for pick in picks if pick.asked]
+        told = partial(self.ledger.write_batch, strategy=plan.strategy, seed=plan.seed, version=state.version)
         with self.store.writing() as connection:
+            end_turn(self.ledger, connection)
             fresh = self.ledger.free(connection, asked)  # somebody may have been faster
             self.ledger.share(connection, [pick.item for pick in fresh if self._is_shared(pick)], self.settings.people)
             known = [pick for pick in picks if not pick.asked] if fresh else []
-            for who, some in ((annotator, [*fresh[:n], *known]), (NOBODY, fresh[n:])):
+            is_newest = self.ledger.newest_version(connection) == state.version
+            for who, some in ((annotator, [*fresh[:n], *known]), (NOBODY, fresh[n:] if is_newest else [])):
                 if some:
-                    self.ledger.write_batch(
-                        connection, who, some, strategy=plan.strategy, seed=plan.seed, version=state.version
-                    )
+                    told(connection, who, some)
         return bool(asked)
+
+    def _stay(self, annotator: str) -> None:
+        """Let an annotator's leases begin anew where half has passed: whoever asks is at work."""
+        with self.store.reading() as connection:
+            late = self.ledger.is_half_over(connection, annotator)
+        if late:
+            with self.store.writing() as connection:
+                self.ledger.renew(connection, annotator)
 
     def _is_shared(self, pick: Pick) -> bool:
         """Tell whether several people are to answer a pick: drawn by its name, so that it stays so."""
@@ -369,7 +387,8 @@ class Campaign:
         if model is None or not (newer or changed):
             return None
         told = f"Predictions are of model {model.version}"
-        told += f"; {newer} answers are newer: train, and export again to use them" if newer else ""
+        are = "1 answer is" if newer == 1 else f"{newer} answers are"
+        told += f"; {are} newer: train, and export again to use them" if newer else ""
         return told + ("; features changed since, and it was trained on its labels again." if changed else ".")
 
     def history(self) -> list[dict[str, Any]]:

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Row, Select, and_, func, insert, select, update
+from sqlalchemy import Connection, Row, Select, and_, func, insert, or_, select, update
 
 from teeter.campaigns import tables
-from teeter.campaigns.asking import Pick, Questions
+from teeter.campaigns.asking import NOBODY, Pick, Questions
 from teeter.errors import UnknownNameError
 from teeter.registry import did_you_mean
 
@@ -186,7 +186,7 @@ class Ledger(Questions):
 
     def write_model(self, connection: Connection, weights: bytes, facts: Mapping[str, Any], who: str) -> int:
         """Write a trained model, and return its version."""
-        version = self._newest_version(connection) + 1
+        version = self.newest_version(connection) + 1
         facts = {**facts, "answers": self._count_answers(connection)}
         values = {
             "campaign_id": self.campaign,
@@ -256,9 +256,11 @@ class Ledger(Questions):
         return int(connection.scalar(select(func.count()).select_from(self._numbers().order_by(None).subquery())) or 0)
 
     def count_batches(self, connection: Connection) -> int:
-        """Return how many batches were asked for."""
-        own = tables.batches.c.campaign_id == self.campaign
-        return int(connection.scalar(select(func.count()).select_from(tables.batches).where(own)) or 0)
+        """Return how many batches were asked for, or picked ahead; a turn to pick is none."""
+        batches = tables.batches
+        picked = or_(batches.c.annotator != NOBODY, batches.c.due.is_(None))
+        own = and_(batches.c.campaign_id == self.campaign, picked)
+        return int(connection.scalar(select(func.count()).select_from(batches).where(own)) or 0)
 
     def kept(self, connection: Connection) -> dict[str, str]:
         """Return the labels that were looked at again and kept, by item."""

@@ -1,0 +1,68 @@
+"""Whose turn it is to pick: one at a time picks for all who wait, so that many who ask at once do not all do the same.
+
+The turn is a batch of nobody's that has an end; whoever dies in it keeps others waiting no longer than that.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select
+
+from teeter.campaigns import tables
+from teeter.campaigns.asking import NOBODY, Questions
+from teeter.campaigns.clock import written
+from teeter.campaigns.store import Store
+
+__all__ = ["end_turn", "take_turn", "wait_for_turn"]
+
+_LASTS = 10.0
+"""Seconds after which another may pick too."""
+
+_PAUSE = 0.03
+"""Seconds between two looks whether it is over."""
+
+
+def take_turn(questions: Questions, connection: Connection, annotator: str) -> bool:
+    """Take the turn to pick for an annotator, and tell whether it was free."""
+    if _is_taken(questions, connection, annotator):
+        return False
+    end_turn(questions, connection)
+    values = {
+        "campaign_id": questions.campaign,
+        "annotator": NOBODY,
+        "asked": questions.now(),
+        "strategy": annotator,  # who has the turn
+        "seed": 0,
+        "model_version": 0,
+        "due": written(questions.clock() + timedelta(seconds=_LASTS)),
+    }
+    connection.execute(insert(tables.batches).values(values))
+    return True
+
+
+def end_turn(questions: Questions, connection: Connection) -> None:
+    """Let others pick."""
+    connection.execute(delete(tables.batches).where(_turn(questions)))
+
+
+def wait_for_turn(store: Store, questions: Questions, annotator: str) -> None:
+    """Wait until nobody else picks, or takes too long to."""
+    until = time.monotonic() + _LASTS
+    while time.monotonic() < until:
+        time.sleep(_PAUSE)
+        with store.reading() as connection:
+            if not _is_taken(questions, connection, annotator):
+                return
+
+
+def _turn(questions: Questions) -> ColumnElement[bool]:
+    batches = tables.batches
+    return and_(batches.c.campaign_id == questions.campaign, batches.c.annotator == NOBODY, batches.c.due.is_not(None))
+
+
+def _is_taken(questions: Questions, connection: Connection, annotator: str) -> bool:
+    """Tell whether somebody else has the turn; one's own, left by a process that died, is no hindrance."""
+    others = and_(tables.batches.c.due > questions.now(), tables.batches.c.strategy != annotator)
+    return connection.scalar(select(tables.batches.c.id).where(_turn(questions), others).limit(1)) is not None
