@@ -99,6 +99,15 @@ def test_a_whole_audit_is_not_drawn_again_nor_from_what_has_a_label(tmp_path: Pa
     assert audit(campaign) == before
 
 
+def test_an_audit_that_was_cut_is_filled_up_to_half_of_all(tmp_path: Path) -> None:
+    vectors = drawn(60)
+    campaign = made(tmp_path, replace(PLAIN, audit=20), vectors[:10])
+    assert len(audit(campaign)) == 5
+    for last, whole in ((14, 7), (30, 15), (60, 20)):
+        campaign.add({"id": f"i{k}", "features": vectors[k]} for k in range(last))
+        assert len(audit(campaign)) == whole
+
+
 def test_controls_are_of_all_items_and_those_with_a_label_are_not_asked(tmp_path: Path) -> None:
     vectors = drawn(300)
     labels = (vectors[:, 0] > 0).astype(np.int64)

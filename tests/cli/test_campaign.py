@@ -487,7 +487,7 @@ def test_an_export_says_what_its_predictions_are_of(made: Path, tmp_path: Path) 
     done("train", made)
     assert "Predictions" not in done("export", made, tmp_path / "a.csv")
     done("tell", made, "t20", "tool")
-    assert "Predictions are of model 1; 1 answers are newer" in done("export", made, tmp_path / "b.csv")
+    assert "Predictions are of model 1; 1 answer is newer" in done("export", made, tmp_path / "b.csv")
     assert "which is a folder" in refused("export", made, tmp_path / "c.csv", "--history", tmp_path)
     assert "outside of" in refused("export", made, tmp_path / "d", "--history", tmp_path / "d" / "h.jsonl")
 

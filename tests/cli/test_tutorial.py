@@ -66,7 +66,7 @@ def test_texts(real_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     def keys(words: list[str]) -> Iterator[str]:
         if "--suspects" in words:
-            yield from "1="
+            yield from "2="
         elif words[1] == "label":
             for number in range(100):
                 campaign = Campaign.open("messages.teeter")

@@ -51,7 +51,7 @@ Vectors = npt.NDArray[np.float32]
 OWN = "me"
 """Who answers, where nobody says."""
 
-_AHEAD = 400
+_AHEAD = 1000
 """Items that are picked ahead at most, for others who are at work."""
 
 _TRIES = 50

@@ -20,7 +20,7 @@ __all__ = ["end_turn", "take_turn", "wait_for_turn"]
 _LASTS = 10.0
 """Seconds after which another may pick too."""
 
-_PAUSE = 0.03
+_PAUSE = 0.15
 """Seconds between two looks whether it is over."""
 
 
