@@ -22,7 +22,7 @@ from teeter.campaigns.copies import part_of, restore
 from teeter.campaigns.decisions import Decision, Disagreement, undo_decision, write_decision
 from teeter.campaigns.encoders import Encoder
 from teeter.campaigns.exchange import write_export
-from teeter.campaigns.items import called, items_of, require_plain, require_whole
+from teeter.campaigns.items import items_of, require_plain, require_whole
 from teeter.campaigns.kept import Frame, framed, in_frame, is_same
 from teeter.campaigns.ledger import Answer, Ledger, Recorded, Undone
 from teeter.campaigns.opening import campaign_row, checked_names, file_and_name, in_words, settings_of
@@ -200,8 +200,8 @@ class Campaign:
 
     def _answer(self, answer: Answer) -> Recorded:
         _require_name(answer.annotator)
-        require_whole(answer.comment or "", "The comment")
-        require_whole(answer.item, f"The id {called(answer.item)}")
+        require_whole(answer.comment or "", "comment")
+        require_whole(answer.item, "id")
         with self.store.writing() as connection:
             return self.ledger.answer(connection, answer)
 

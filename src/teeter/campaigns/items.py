@@ -79,7 +79,7 @@ def _item(one: Any, kind: str, folder: Path | None) -> Item:
         return _made(one, kind, None, vector, vector.tobytes())
     content = one.get(kind)
     if isinstance(content, str):
-        require_whole(content, f"The {kind} {called(content)}")
+        require_whole(content, kind)
     if not isinstance(content, str) or not content.strip():
         raise InputError(f"An item has no {kind}: {_shortly(one)}.")
     if kind == "text":
@@ -93,7 +93,8 @@ def _made(one: Mapping[str, Any], kind: str, content: str | None, vector: Vector
     key = one.get("id")
     label = one.get("label")
     for what, told in (("id", key), ("label", label)):
-        require_whole("" if told is None else str(told), f"The {what} {called(str(told))}")
+        if told is not None:
+            require_whole(str(told), what)
     return Item(
         key=digest[:12] if key is None or str(key) == "" else str(key),
         kind=kind,
@@ -109,12 +110,13 @@ def require_whole(text: str, what: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise InputError(f"{what} has half a character at place {error.start} (a lone surrogate): mend it.") from None
+        where = f"has half a character at place {error.start} (a lone surrogate)"
+        raise InputError(f"The {what} {called(text)} {where}: mend it.") from None
 
 
 def require_plain(name: str, what: str) -> None:
     """Refuse a name that could not be shown as it is: of half characters, or of signs that steer a terminal."""
-    require_whole(name, f"The {what} {called(name)}")
+    require_whole(name, what)
     odd = next((sign for sign in name if unicodedata.category(sign) in ("Cc", "Zl", "Zp")), None)
     if odd is not None:
         raise InputError(f"The {what} {called(name)} holds a control character ({odd!r}): leave it out.")

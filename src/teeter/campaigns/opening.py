@@ -29,7 +29,7 @@ def checked_names(name: str, classes: Sequence[str]) -> list[str]:
         require_plain(one, "class")
     if not name.strip():
         raise InputError("A campaign needs a name.")
-    require_whole(name, f"The campaign's name {name!r}")
+    require_whole(name, "campaign's name")
     return names
 
 
