@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import csv
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+from sqlalchemy import select, update
 
 from teeter.campaigns import campaign as campaigns
-from teeter.campaigns import rounds
+from teeter.campaigns import rounds, tables
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.heads import out_of_fold
 from teeter.errors import InputError
@@ -272,11 +274,22 @@ def test_a_strategy_that_the_head_cannot_serve_is_refused(strategy: str, tmp_pat
     with pytest.raises(
         InputError, match=f"{strategy} needs .*, which the head linear does not give: choose the head mlp"
     ):
-        Settings(strategy=strategy)
+        Campaign.create(tmp_path / "refused.teeter", "refused", ["a", "b"], Settings(strategy=strategy))
+    assert not (tmp_path / "refused.teeter").exists()
     vectors = drawn(40)
     campaign = made(tmp_path, replace(PLAIN, strategy=strategy, head="mlp"), vectors)
     go_on(campaign, (vectors[:, 0] > 0).astype(np.int64), 10)
     assert len(campaign.ask(3)) == 3
+
+
+def test_a_campaign_with_such_a_strategy_from_before_can_still_be_read(tmp_path: Path) -> None:
+    campaign = made(tmp_path, replace(PLAIN, strategy="random"), drawn(20))
+    with campaign.store.writing() as connection:
+        told = json.loads(connection.scalar(select(tables.campaigns.c.settings)) or "")
+        connection.execute(update(tables.campaigns).values(settings=json.dumps({**told, "strategy": "dbal"})))
+    assert campaign.store.path is not None
+    again = Campaign.open(campaign.store.path)
+    assert again.export(tmp_path / "labels.csv") == 0
 
 
 def test_an_item_that_lost_its_label_is_asked_about_again(tmp_path: Path) -> None:

@@ -93,6 +93,7 @@ class Campaign:
     ) -> Campaign:
         """Make a campaign in a database, which is made too if there is none."""
         settings = settings or Settings()
+        settings.require_served()
         names = checked_names(name, classes)
         store = Store(where, create=True)
         kept = in_words(settings, store.path)

@@ -77,6 +77,10 @@ class Settings:
             raise InputError(f"seed is {self.seed}: a database holds whole numbers of 64 bits.")
         if self.encoder is not None and self.kind != "text":
             raise InputError(f"An encoder reads texts, and this campaign is of {self.kind}.")
+        make_strategy(self.strategy, self.options)
+
+    def require_served(self) -> None:
+        """Refuse a strategy that needs what the head does not give: only for new campaigns, old ones stay readable."""
         lacking = make_strategy(self.strategy, self.options).needs - GIVES[self.head]
         if lacking:
             able = [head for head in HEADS if lacking <= GIVES[head]]
