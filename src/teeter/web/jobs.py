@@ -122,17 +122,8 @@ class Workbench:
         keys_by_class(classes, settings.get("keys") or ())
         items = read_items(source, **columns)
         folder = str(source.resolve()) if source.is_dir() else None
-        campaign = Campaign.create(
-            target, target.stem, classes, Settings(**{**settings, "kind": kind_of(source), "folder": folder})
-        )
-        try:
-            added = campaign.add(items)
-        except BaseException:
-            campaign.store.close()
-            for ending in ("", "-wal", "-shm"):
-                target.with_name(target.name + ending).unlink(missing_ok=True)
-            raise
-        campaign.store.close()
+        own = Settings(**{**settings, "kind": kind_of(source), "folder": folder})
+        added = Campaign.make(target, classes, items, own)
         return {"file": file, "new": added.new, "duplicates": len(added.duplicates), "labelled": added.labelled}
 
     def _waiting(self, campaign: Campaign, annotator: str) -> list[str]:
