@@ -37,6 +37,9 @@ def test_a_token_is_shown_once(teeter: Teeter, home: Path) -> None:
     token = teeter("serve", "--make-token", "ann").stdout.strip()
     assert len(token) > 40
     assert token not in (home / "tokens.json").read_text()
+    assert "no token of ann" in teeter("serve", "--remove-token", "ann").stdout
+    assert "ann" not in (home / "tokens.json").read_text()
+    assert "No token of 'ann'" in teeter("serve", "--remove-token", "ann", fails=2).stderr
 
 
 def test_what_is_not_there_is_one_sentence(teeter: Teeter, tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,10 +12,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 from teeter.campaigns.campaign import Campaign
-from teeter.errors import FileError, InputError
+from teeter.errors import FileError, InputError, UnknownNameError
 from teeter.web.app import make_app
 from teeter.web.security import COOKIE, Guard, is_loopback
-from teeter.web.tokens import Tokens, make_token, server_secret
+from teeter.web.tokens import Tokens, make_token, remove_token, server_secret
 from web.sites import BASE, HARMFUL, begin, begin_images, served
 
 AT = "/api/v1/campaigns/texts"
@@ -227,15 +230,57 @@ def test_wrong_tokens_are_slowed_down(strict: TestClient) -> None:
     assert strict.post("/login", data={"csrf": csrf, "token": TOKEN}).status_code == 429
 
 
-def test_a_token_that_is_gone_ends_its_sessions(tmp_path: Path) -> None:
+def test_a_token_that_is_gone_ends_its_sessions() -> None:
     tokens = Tokens()
     tokens.add("ann", TOKEN)
     guard = Guard(b"secret", tokens)
-    cookie = guard.cookie(guard.named(guard.fresh(), "ann"))
-    assert guard.session_of(cookie) is not None
-    other = Tokens()
-    other.add("bob", TOKEN)
-    assert Guard(b"secret", other).session_of(cookie) is None
+    session = guard.entered(TOKEN)
+    assert session is not None
+    cookie = guard.cookie(session)
+    assert guard.session_of(cookie) == session
+    for name, token in (("bob", TOKEN), ("ann", TOKEN + "-renewed")):
+        other = Tokens()
+        other.add(name, token)
+        assert Guard(b"secret", other).session_of(cookie) is None
+    assert Guard(b"secret").session_of(cookie) is None, "nor is it one where no token is needed"
+
+
+def test_a_cookie_of_a_server_without_tokens_is_no_login(strict: TestClient) -> None:
+    free = Guard(b"secret")
+    for session in (free.named(free.fresh(), "ann"), free.fresh()):
+        strict.cookies.clear()
+        assert strict.get(AT, headers={"cookie": f"{COOKIE}={free.cookie(session)}"}).status_code == 401
+
+
+def test_a_cookie_of_fewer_fields_is_unknown(strict: TestClient) -> None:
+    guard = Guard(b"secret")
+    packed = base64.urlsafe_b64encode(json.dumps(["id", "ann", int(time.time())]).encode()).decode().rstrip("=")
+    cookie = f"{packed}.{guard._signature(packed)}"
+    assert guard.session_of(cookie) is None
+    assert strict.get(AT, headers={"cookie": f"{COOKIE}={cookie}"}).status_code == 401
+
+
+def test_tokens_are_made_and_removed_while_the_server_runs(tmp_path: Path) -> None:
+    kept = tmp_path / "tokens.json"
+    token = make_token(kept, "ann")
+    guard = Guard(b"secret", Tokens.read(kept), None)
+    with served(begin(tmp_path / "texts.teeter", 30), guard=guard) as client:
+        client.post("/login", data={"csrf": csrf_of(client.get("/login").text), "token": token})
+        assert client.get(AT).status_code == 200
+        bob = {"authorization": f"Bearer {make_token(kept, 'bob')}"}
+        assert client.get(AT, headers=bob).status_code == 200
+        renewed = make_token(kept, "ann")
+        assert client.get(AT).status_code == 401, "the session of the token that was replaced"
+        client.post("/login", data={"csrf": csrf_of(client.get("/login").text), "token": renewed})
+        assert client.get(AT).status_code == 200
+        remove_token(kept, "ann")
+        remove_token(kept, "bob")
+        assert client.get(AT).status_code == 401
+        assert client.get(AT, headers=bob).status_code == 401
+        kept.write_text("broken")
+        assert client.get(AT).status_code == 401
+    with pytest.raises(UnknownNameError, match="nobody"):
+        remove_token(tmp_path / "none.json", "ann")
 
 
 def test_tokens_are_kept_as_hashes(tmp_path: Path) -> None:

@@ -52,6 +52,9 @@ def serve(
     make_token: Annotated[
         str | None, typer.Option(metavar="NAME", help="Make a token for an annotator, show it once, and end.")
     ] = None,
+    remove_token: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Remove an annotator's token, end their sessions, and end.")
+    ] = None,
     tokens: Annotated[Path | None, typer.Option(metavar="FILE", help="Where made tokens are kept, as hashes.")] = None,
     upload: Annotated[int, typer.Option(metavar="MB", min=1, help="The largest file that can be uploaded.")] = 200,
     open_page: Annotated[bool | None, typer.Option("--open/--no-open", help="Open the page in a browser.")] = None,
@@ -60,11 +63,16 @@ def serve(
     _require_web()
     from teeter.web.tokens import home
     from teeter.web.tokens import make_token as made
+    from teeter.web.tokens import remove_token as removed
 
     kept = tokens or home() / "tokens.json"
     if make_token is not None:
         typer.echo(made(kept, make_token))
         typer.echo(f"The token of {make_token}, shown this once; {kept} has its hash.", err=True)
+        return
+    if remove_token is not None:
+        removed(kept, remove_token)
+        typer.echo(f"{kept} has no token of {remove_token} any more.")
         return
     if not files and folder is None:
         raise InputError("Name a campaign's file, or a folder of campaigns with --folder.")

@@ -95,12 +95,12 @@ def log_in(request: Request, token: Annotated[str, Form(max_length=500)] = "") -
         answer = _page(request, "login.html", {"wrong": "Too many wrong tries: wait a minute."}, 429)
         answer.headers["retry-after"] = "60"
         return answer
-    name = guard.tokens.name_of(token.strip())
-    if name is None:
+    session = guard.entered(token.strip())
+    if session is None:
         guard.limit.count(address)
         return _page(request, "login.html", {"wrong": "That token is not known here."}, 401)
     answer = RedirectResponse("/", 303)
-    guard.set_cookie(answer, guard.named(request.state.session, name), secure=request.url.scheme == "https")
+    guard.set_cookie(answer, session, secure=request.url.scheme == "https")
     return answer
 
 

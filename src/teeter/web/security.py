@@ -19,12 +19,15 @@ from starlette.requests import cookie_parser
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from teeter.web.tokens import Tokens
+from teeter.web.tokens import Tokens, mark_of
 
 __all__ = ["Gate", "Guard", "Session", "is_loopback"]
 
 COOKIE = "teeter_session"
 _LASTS = 14 * 24 * 3600
+_FIELDS = 4
+"""What a cookie says: the session, its annotator, since when, and the mark of its token."""
+
 _HEADERS = {
     "content-security-policy": (
         "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
@@ -59,6 +62,8 @@ class Session:
     id: str
     annotator: str | None
     by_token: bool = False
+    mark: str = ""
+    """Which token it came in by; none where none is needed."""
 
 
 @dataclass
@@ -96,11 +101,11 @@ class Guard:
     own: str = "me"
     """Who answers on this machine, where no token is needed."""
     limit: Limit = field(default_factory=Limit)
+    needs_token: bool = field(init=False)
+    """Whether nobody comes in without a token; settled at the start, so that removing the last opens nothing."""
 
-    @property
-    def needs_token(self) -> bool:
-        """Whether nobody comes in without a token."""
-        return len(self.tokens) > 0
+    def __post_init__(self) -> None:
+        self.needs_token = len(self.tokens) > 0
 
     def fresh(self) -> Session:
         """Return a session for a browser that has none."""
@@ -112,7 +117,7 @@ class Guard:
 
     def cookie(self, session: Session) -> str:
         """Return a session as its cookie says it, signed."""
-        told = json.dumps([session.id, session.annotator, int(time.time())])
+        told = json.dumps([session.id, session.annotator, int(time.time()), session.mark])
         packed = base64.urlsafe_b64encode(told.encode()).decode().rstrip("=")
         return f"{packed}.{self._signature(packed)}"
 
@@ -121,16 +126,26 @@ class Guard:
         packed, _, signature = cookie.rpartition(".")
         if not hmac.compare_digest(self._signature(packed).encode(), signature.encode()):
             return None
-        told, name, issued = json.loads(base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4)))
+        told = json.loads(base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4)))
+        if len(told) != _FIELDS:
+            return None
+        own, name, issued, mark = told
         if issued + _LASTS < time.time():
             return None
-        if self.needs_token and name is not None and not self.tokens.has(name):
+        if not self.needs_token:
+            return None if mark else Session(own, self.own if name is None else name)
+        if name is not None and not (mark and self.tokens.has(name, mark)):
             return None
-        return Session(told, name if name is not None or self.needs_token else self.own)
+        return Session(own, name, mark=mark)
 
     def named(self, session: Session, name: str) -> Session:
-        """Return a new session of somebody who has just said who they are."""
+        """Return a new session of somebody who has just said who they are, where no token is needed."""
         return replace(session, id=secrets.token_urlsafe(16), annotator=name)
+
+    def entered(self, token: str) -> Session | None:
+        """Return a new session of whoever has this token; None if nobody has."""
+        name = self.tokens.name_of(token)
+        return None if name is None else Session(secrets.token_urlsafe(16), name, mark=mark_of(token))
 
     def set_cookie(self, response: Response, session: Session, *, secure: bool) -> None:
         """Give a browser its session."""

@@ -5,17 +5,26 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import logging
 import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-from teeter.errors import FileError, InputError
+from teeter.errors import FileError, InputError, UnknownNameError
 
-__all__ = ["Tokens", "home", "make_token", "server_secret"]
+__all__ = ["Tokens", "home", "make_token", "mark_of", "remove_token", "server_secret"]
+
+log = logging.getLogger(__name__)
 
 _SHORTEST = 16
 """Characters of a token that somebody made up."""
+
+_MARK = 16
+"""Signs of a token's hash that a session keeps."""
+
+_Stamp = tuple[int, int, int] | None
+"""What tells that a file is another: its time, size and number; None without a file."""
 
 
 def home() -> Path:
@@ -29,51 +38,76 @@ def home() -> Path:
 
 
 class Tokens:
-    """Who may come in: names by the hash of their token."""
+    """Who may come in: names by the hash of their token. Those of a file are read again when it has changed."""
 
-    def __init__(self, names: Mapping[str, str] | None = None) -> None:
-        self._names = dict(names or {})
+    def __init__(self, names: Mapping[str, str] | None = None, path: Path | None = None) -> None:
+        self._given, self._path = dict(names or {}), path
+        self._read: tuple[_Stamp, dict[str, str]] = (None, {})
 
     @classmethod
     def read(cls, path: Path) -> Tokens:
         """Return the tokens of a file that ``make_token`` wrote; none where there is no file."""
-        return cls({kept: name for name, kept in _kept(path).items()})
+        _kept(path)  # what is no file of tokens is told at once
+        return cls(path=path)
 
     def add(self, name: str, token: str) -> None:
         """Let somebody in by a token; one that could be guessed is refused."""
-        if not name.strip():
-            raise InputError("A token needs the name of an annotator: NAME=TOKEN.")
+        name = _checked(name)
         if len(token) < _SHORTEST:
             raise InputError(
                 f"The token of {name} has {len(token)} characters: give {_SHORTEST} or more, or use --make-token."
             )
-        self._names[_hashed(token)] = name
+        self._given[_hashed(token)] = name
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self._names())
 
     def name_of(self, token: str) -> str | None:
         """Return whose token it is; every one is compared, so that time tells nothing."""
         own = _hashed(token)
         found = None
-        for kept, name in self._names.items():
-            if hmac.compare_digest(kept, own):
+        for kept, name in self._names().items():
+            if hmac.compare_digest(kept.encode(), own.encode()):
                 found = name
         return found
 
-    def has(self, name: str) -> bool:
-        """Tell whether somebody of this name still has a token."""
-        return name in self._names.values()
+    def has(self, name: str, mark: str) -> bool:
+        """Tell whether somebody still has the token of a mark."""
+        return any(kept[:_MARK] == mark and owner == name for kept, owner in self._names().items())
+
+    def _names(self) -> dict[str, str]:
+        if self._path is None:
+            return self._given
+        stamp = _stamp(self._path)
+        if stamp != self._read[0]:
+            try:
+                self._read = stamp, {kept: name for name, kept in _kept(self._path).items()}
+            except FileError as error:
+                log.warning("Nobody comes in by it: %s", error)
+                self._read = stamp, {}
+        return {**self._read[1], **self._given}
+
+
+def mark_of(token: str) -> str:
+    """Return the first signs of a token's hash: a session says by them which token it came in by."""
+    return _hashed(token)[:_MARK]
 
 
 def make_token(path: Path, name: str) -> str:
     """Make a token for an annotator, in the place of any they had; keep its hash in a file and return the token."""
-    if not name.strip():
-        raise InputError("A token needs the name of an annotator.")
     token = secrets.token_urlsafe(32)
-    kept = {**_kept(path), name.strip(): _hashed(token)}
+    kept = {**_kept(path), _checked(name): _hashed(token)}
     _write_alone(path, json.dumps(kept, indent=1) + "\n")
     return token
+
+
+def remove_token(path: Path, name: str) -> None:
+    """Take an annotator's token out of a file; whoever came in by it is out with the next request."""
+    kept = _kept(path)
+    if kept.pop(name.strip(), None) is None:
+        known = ", ".join(sorted(kept)) or "nobody"
+        raise UnknownNameError(f"No token of {name.strip()[:100]!r} is in {path}: it has those of {known}.")
+    _write_alone(path, json.dumps(kept, indent=1) + "\n")
 
 
 def server_secret(path: Path) -> bytes:
@@ -84,6 +118,20 @@ def server_secret(path: Path) -> bytes:
         return bytes.fromhex(path.read_text(encoding="utf-8").strip())
     except (ValueError, OSError):
         raise FileError(f"{path} is not what signs the cookies: remove it, and another is made.") from None
+
+
+def _checked(name: str) -> str:
+    if not name.strip() or not name.strip().isprintable():
+        raise InputError("A token needs the name of an annotator, of letters and the like.")
+    return name.strip()
+
+
+def _stamp(path: Path) -> _Stamp:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _kept(path: Path) -> dict[str, str]:
