@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Teeter
+from teeter.cli.serve import _guard
 from web.sites import Server, begin, client_of, text
 
 pytest.importorskip("fastapi")
@@ -40,6 +41,19 @@ def test_a_token_is_shown_once(teeter: Teeter, home: Path) -> None:
     assert "no token of ann" in teeter("serve", "--remove-token", "ann").stdout
     assert "ann" not in (home / "tokens.json").read_text()
     assert "No token of 'ann'" in teeter("serve", "--remove-token", "ann", fails=2).stderr
+
+
+def test_tokens_that_are_given_hold_on_this_machine_too(teeter: Teeter, tmp_path: Path, home: Path) -> None:
+    kept = tmp_path / "tokens.json"
+    token = teeter("serve", "--tokens", kept, "--make-token", "ann").stdout.strip()
+    assert not _guard("127.0.0.1", [], None, 1).needs_token
+    by_file, by_option = _guard("127.0.0.1", [], kept, 1), _guard("127.0.0.1", ["ann=" + "x" * 16], None, 1)
+    assert by_file.tokens.name_of(token) == "ann"
+    for guard in (by_file, by_option):
+        assert guard.needs_token
+        assert guard.hosts is None, "a proxy in front has a name of its own"
+    file = begin(tmp_path / "texts.teeter", 10)
+    assert "has no token" in teeter("serve", file, "--tokens", tmp_path / "none.json", fails=2).stderr
 
 
 def test_what_is_not_there_is_one_sentence(teeter: Teeter, tmp_path: Path) -> None:

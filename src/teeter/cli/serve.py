@@ -55,7 +55,9 @@ def serve(
     remove_token: Annotated[
         str | None, typer.Option(metavar="NAME", help="Remove an annotator's token, end their sessions, and end.")
     ] = None,
-    tokens: Annotated[Path | None, typer.Option(metavar="FILE", help="Where made tokens are kept, as hashes.")] = None,
+    tokens: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Hashes of tokens; given, they are needed on 127.0.0.1 too.")
+    ] = None,
     upload: Annotated[int, typer.Option(metavar="MB", min=1, help="The largest file that can be uploaded.")] = 200,
     open_page: Annotated[bool | None, typer.Option("--open/--no-open", help="Open the page in a browser.")] = None,
 ) -> None:
@@ -76,7 +78,7 @@ def serve(
         return
     if not files and folder is None:
         raise InputError("Name a campaign's file, or a folder of campaigns with --folder.")
-    guard = _guard(host, token or [], kept, upload)
+    guard = _guard(host, token or [], tokens, upload)
     listening = _listening(host, port)
     try:
         _run(
@@ -97,19 +99,18 @@ def _require_web() -> None:
             raise MissingExtraError("The page needs more: pip install 'teeter[web,store]'.")
 
 
-def _guard(host: str, given: list[str], kept: Path, upload: int) -> Guard:
-    """Return who may come in: anybody on this machine, or beyond it those who have a token."""
+def _guard(host: str, given: list[str], tokens: Path | None, upload: int) -> Guard:
+    """Return who may come in: anybody on this machine, or where tokens are given or needed those who have one."""
     from teeter.web.security import Guard, is_loopback
     from teeter.web.tokens import home, server_secret
 
     alone = is_loopback(host)
-    known = _tokens(given, None if alone else kept)
-    if not alone and not len(known):
-        raise InputError(
-            f"Listening on {host} lets others in: make a token for each annotator with teeter serve --make-token NAME."
-        )
-    named = frozenset({"127.0.0.1", "localhost", "::1", host.lower()})
-    hosts = None if host in ("0.0.0.0", "::") else named  # a token is needed there, whatever name a browser uses
+    known = _tokens(given, tokens if alone or tokens else home() / "tokens.json")
+    if not len(known) and (tokens or not alone):
+        why = f"Listening on {host} lets others in" if not alone else f"{tokens} has no token"
+        raise InputError(f"{why}: make a token for each annotator with teeter serve --make-token NAME.")
+    # Where a token is needed, a browser or a proxy may use any name.
+    hosts = None if len(known) else frozenset({"127.0.0.1", "localhost", "::1", host.lower()})
     return Guard(server_secret(home() / "serve.key"), known, hosts, upload_limit=upload * 1_000_000)
 
 
