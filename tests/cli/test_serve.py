@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cli.conftest import Teeter
-from teeter.cli.serve import _guard
+from teeter.cli.serve import _guard, _options
 from web.sites import Server, begin, client_of, text
 
 pytest.importorskip("fastapi")
+uvicorn = pytest.importorskip("uvicorn")
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +57,26 @@ def test_tokens_that_are_given_hold_on_this_machine_too(teeter: Teeter, tmp_path
         assert guard.hosts is None, "a proxy in front has a name of its own"
     file = begin(tmp_path / "texts.teeter", 10)
     assert "has no token" in teeter("serve", file, "--tokens", tmp_path / "none.json", fails=2).stderr
+
+
+@pytest.mark.parametrize(("proxy", "asks"), [(None, "127.0.0.1"), ("127.0.0.1", "10.1.2.3"), ("10.9.9.9", "127.0.0.1")])
+def test_who_asks_is_taken_from_a_named_proxy_alone(proxy: str | None, asks: str) -> None:
+    found: list[str] = []
+
+    async def app(scope: Any, _: Any, send: Any) -> None:
+        found.append(scope["client"][0])
+
+    config = uvicorn.Config(app, lifespan="off", **_options(proxy))
+    config.load()
+    headers = [(b"x-forwarded-for", b"10.1.2.3")]
+    scope = {"type": "http", "client": ("127.0.0.1", 1), "headers": headers, "scheme": "http"}
+    asyncio.run(config.loaded_app(scope, None, None))
+    assert found == [asks]
+
+
+def test_a_proxy_is_an_address(teeter: Teeter, tmp_path: Path) -> None:
+    file = begin(tmp_path / "texts.teeter", 10)
+    assert "--proxy takes" in teeter("serve", file, "--proxy", "*", fails=2).stderr
 
 
 def test_what_is_not_there_is_one_sentence(teeter: Teeter, tmp_path: Path) -> None:

@@ -227,7 +227,15 @@ def test_wrong_tokens_are_slowed_down(strict: TestClient) -> None:
     states = [strict.post("/login", data={"csrf": csrf, "token": f"wrong {k}"}).status_code for k in range(12)]
     assert states[:10] == [401] * 10
     assert states[10:] == [429] * 2
-    assert strict.post("/login", data={"csrf": csrf, "token": TOKEN}).status_code == 429
+    assert strict.get(AT, headers={"authorization": "Bearer wrong"}).status_code == 429
+    assert strict.get(AT, headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
+    told = strict.post("/login", data={"csrf": csrf, "token": TOKEN}, follow_redirects=False)
+    assert told.status_code == 303, "a right token is never kept waiting"
+
+
+def test_programs_with_wrong_tokens_are_slowed_down(strict: TestClient) -> None:
+    states = [strict.get(AT, headers={"authorization": f"Bearer wrong {k}"}).status_code for k in range(12)]
+    assert states == [401] * 10 + [429] * 2
 
 
 def test_a_token_that_is_gone_ends_its_sessions() -> None:

@@ -7,6 +7,7 @@ import sys
 import threading
 import webbrowser
 from importlib.util import find_spec
+from ipaddress import ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -58,6 +59,9 @@ def serve(
     tokens: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Hashes of tokens; given, they are needed on 127.0.0.1 too.")
     ] = None,
+    proxy: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Believe a proxy at this address who asks, and over TLS.")
+    ] = None,
     upload: Annotated[int, typer.Option(metavar="MB", min=1, help="The largest file that can be uploaded.")] = 200,
     open_page: Annotated[bool | None, typer.Option("--open/--no-open", help="Open the page in a browser.")] = None,
 ) -> None:
@@ -79,6 +83,7 @@ def serve(
     if not files and folder is None:
         raise InputError("Name a campaign's file, or a folder of campaigns with --folder.")
     guard = _guard(host, token or [], tokens, upload)
+    options = _options(proxy)
     listening = _listening(host, port)
     try:
         _run(
@@ -88,6 +93,7 @@ def serve(
             folder=folder,
             batch=batch,
             open_page=open_page,
+            options=options,
         )
     finally:
         listening.close()
@@ -160,6 +166,24 @@ def _listening(host: str, port: int | None) -> socket.socket:
     raise InputError(f"None of the ports from {PORT} is free: name one with --port.")
 
 
+def _options(proxy: str | None) -> dict[str, Any]:
+    """Return how uvicorn is run; who asks is taken from X-Forwarded-For only where a proxy is named that writes it."""
+    if proxy is not None:
+        try:
+            ip_network(proxy)
+        except ValueError:
+            raise InputError(f"--proxy takes the proxy's address, such as 127.0.0.1, not {proxy!r}.") from None
+    return {
+        "log_level": "warning",
+        "access_log": False,
+        "server_header": False,
+        "timeout_graceful_shutdown": 3,
+        "timeout_keep_alive": 30,
+        "proxy_headers": proxy is not None,
+        "forwarded_allow_ips": proxy or "",
+    }
+
+
 def _run(
     files: list[Path],
     guard: Guard,
@@ -168,6 +192,7 @@ def _run(
     folder: Path | None,
     batch: int,
     open_page: bool | None,
+    options: dict[str, Any],
 ) -> None:
     import uvicorn
 
@@ -180,8 +205,7 @@ def _run(
     address = f"http://{shown}:{port}/"
     if open_page or (open_page is None and sys.stdout.isatty() and not guard.needs_token):
         threading.Timer(0.8, webbrowser.open, [address]).start()
-    options: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
-    config = uvicorn.Config(app, timeout_graceful_shutdown=3, timeout_keep_alive=30, **options)
+    config = uvicorn.Config(app, **options)
     typer.echo(f"{address}  (Ctrl+C stops; every answer is on disk when the page says so)")
     sys.stdout.flush()
     try:

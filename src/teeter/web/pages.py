@@ -90,14 +90,12 @@ def login(request: Request) -> Response:
 def log_in(request: Request, token: Annotated[str, Form(max_length=500)] = "") -> Response:
     """Let somebody in by their token."""
     guard = site_of(request).guard
-    address = request.client.host if request.client else ""
-    if guard.limit.is_over(address):
+    session = guard.entered(token.strip())
+    if session is None and guard.limit.failed(request.client.host if request.client else ""):
         answer = _page(request, "login.html", {"wrong": "Too many wrong tries: wait a minute."}, 429)
         answer.headers["retry-after"] = "60"
         return answer
-    session = guard.entered(token.strip())
     if session is None:
-        guard.limit.count(address)
         return _page(request, "login.html", {"wrong": "That token is not known here."}, 401)
     answer = RedirectResponse("/", 303)
     guard.set_cookie(answer, session, secure=request.url.scheme == "https")

@@ -68,24 +68,23 @@ class Session:
 
 @dataclass
 class Limit:
-    """So many wrong tries a minute from one address."""
+    """So many wrong tries a minute from one address; who has a right token is never kept waiting."""
 
     tries: int = 10
     seconds: float = 60.0
     _failed: dict[str, deque[float]] = field(default_factory=dict)
 
-    def is_over(self, address: str) -> bool:
-        """Tell whether an address has to wait."""
-        times = self._failed.get(address, deque())
-        while times and times[0] < time.monotonic() - self.seconds:
-            times.popleft()
-        return len(times) >= self.tries
-
-    def count(self, address: str) -> None:
-        """Note a wrong try."""
+    def failed(self, address: str) -> bool:
+        """Note a wrong try, and tell whether the address has had too many already."""
         if len(self._failed) > 10_000:
             self._failed.clear()
-        self._failed.setdefault(address, deque(maxlen=self.tries)).append(time.monotonic())
+        times = self._failed.setdefault(address, deque())
+        while times and times[0] < time.monotonic() - self.seconds:
+            times.popleft()
+        if len(times) >= self.tries:
+            return True
+        times.append(time.monotonic())
+        return False
 
 
 @dataclass
@@ -203,13 +202,8 @@ class Gate:
         """Return whose request it is, and whether the browser is to be given a cookie."""
         bearer = headers.get("authorization", "")
         if bearer.lower().startswith("bearer ") and self.guard.needs_token:
-            address = str((scope.get("client") or ("", 0))[0])
-            if not self.guard.limit.is_over(address):
-                name = self.guard.tokens.name_of(bearer[7:].strip())
-                if name is not None:
-                    return Session("", name, by_token=True), False
-                self.guard.limit.count(address)
-            return Session("", None, by_token=True), False
+            name = self.guard.tokens.name_of(bearer[7:].strip())
+            return Session("", name, by_token=True), False
         cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
         session = self.guard.session_of(cookie) if cookie else None
         return (self.guard.fresh(), True) if session is None else (session, False)
@@ -224,8 +218,12 @@ class Gate:
             if elsewhere or (origin is not None and urlsplit(origin).netloc.lower() != host.lower()):
                 return _plain(403, "Refused: this came from another site.")
         path = scope["path"]
+        if session.annotator is None and session.by_token:
+            if self.guard.limit.failed(str((scope.get("client") or ("", 0))[0])):
+                return JSONResponse({"detail": "Too many wrong tokens: wait a minute."}, 429, {"retry-after": "60"})
+            return JSONResponse({"detail": "That token is not known here."}, 401)
         if session.annotator is None and not path.startswith(_OPEN):
-            if path.startswith("/api/") or session.by_token:
+            if path.startswith("/api/"):
                 return JSONResponse({"detail": "A token is needed: Authorization: Bearer TOKEN."}, 401)
             return RedirectResponse("/login", 303)
         return None
