@@ -14,6 +14,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from teeter.campaigns.campaign import Campaign, Settings
+from teeter.web import api
+from teeter.web.worker import Trainer
 from web.sites import HARMFUL, begin, begin_images, served, text
 
 AT = "/api/v1/campaigns/texts"
@@ -309,3 +311,34 @@ def test_reports_open_in_the_same_place(tmp_path: Path) -> None:
         assert "sandbox" in told.headers["content-security-policy"], "no script of it runs"
         for path in ("../../../secret.txt", "%2e%2e/%2e%2e/%2e%2e/secret.txt", "..%2f..%2f..%2fsecret.txt"):
             assert client.get(f"/reports/runs-digits/{path}").status_code == 404
+
+
+def test_nothing_is_called_stored_in_a_file_that_is_gone(client: TestClient, file: Path) -> None:
+    items = [str(one["item"]) for one in asked(client)]
+    answer = {"item": items[0], "label": "spam"}
+    assert client.post(f"{AT}/answers", json=answer).status_code == 200
+    file.rename(file.with_name("gone.teeter"))
+    for what, body in (("answers", {"item": items[1], "label": "spam"}), ("undo", {}), ("keep", {"item": items[0]})):
+        told = client.post(f"{AT}/{what}", json=body)
+        assert told.status_code == 503, what
+        assert told.json()["detail"].startswith("texts.teeter was moved or removed while it is served")
+    for page in ("", "/progress", "/items"):
+        assert client.get(f"/c/texts{page}").status_code == 503
+    assert not file.exists(), "no empty file takes its place"
+    file.with_name("gone.teeter").rename(file)
+    assert client.post(f"{AT}/answers", json=answer).json()["new"] is False
+
+
+def test_an_export_that_takes_too_long_does_not_stop_other_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = begin(tmp_path / "texts.teeter")
+    monkeypatch.setattr(api, "_EXPORT_SECONDS", 0.2)
+    with served(file) as client:
+        site = client.app.state.site
+        site.trainer = Trainer(5)
+        told = client.get(f"{AT}/export")
+        assert told.status_code == 503
+        assert "try again" in told.json()["detail"]
+        assert not site.trainer.do("look", str(file), annotator="me", batch=5).result(60)["finished"]
+        assert not list(site.temp.iterdir()), "what nobody takes is removed"

@@ -64,3 +64,37 @@ def test_what_goes_on_is_told_in_words() -> None:
     assert news.sentence() == "Model 7 was trained 0 s ago."
     news.trouble = "The disk is full."
     assert news.sentence() == "The disk is full."
+
+
+def test_work_that_nobody_waits_for_any_more_does_not_stop_the_rest(tmp_path: Path) -> None:
+    path = begin(tmp_path / "texts.teeter")
+    trainer = Trainer(batch=10)
+    try:
+        first = trainer.do("look", str(path), annotator="me", batch=10)
+        left = trainer.do("suspects", str(path), count=3)
+        first.cancel()
+        left.cancel()
+        assert trainer.do("look", str(path), annotator="you", batch=10).result(60)["finished"] is False
+        trainer.do("suspects", str(path), count=3).result(60)
+    finally:
+        trainer.stop()
+
+
+def test_whatever_goes_wrong_with_one_job_the_next_has_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = begin(tmp_path / "texts.teeter")
+    trainer = Trainer(batch=10)
+
+    def broken(*_: object) -> None:
+        raise ValueError("nobody thought of this")
+
+    try:
+        with monkeypatch.context() as changed:
+            changed.setattr(trainer, "_take_in", broken)
+            with pytest.raises(InputError, match="nobody thought of this"):
+                trainer.do("look", str(path), annotator="me", batch=10).result(60)
+        assert trainer.do("look", str(path), annotator="me", batch=10).result(60)["finished"] is False
+    finally:
+        trainer.stop()
+    assert "look failed" in caplog.text

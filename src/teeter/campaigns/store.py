@@ -7,7 +7,7 @@ import random
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -47,6 +47,8 @@ class Store:
         self.path = Path(self.url.database) if _is_sqlite(self.url) and self.url.database else None
         if self.path is not None:
             _require_place(self.path, create)
+        self.wait = _WAIT
+        """Seconds to wait for another process that is writing."""
         self.engine = _engine(self.url)
         self.upgraded: list[str] = []
         try:
@@ -54,6 +56,7 @@ class Store:
         except BaseException:
             self.close()
             raise
+        self._file = _file_at(self.path)
 
     def _bring_up(self, create: bool) -> None:
         with self.reading() as connection:
@@ -73,7 +76,7 @@ class Store:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """Yield a connection that alone may write; all of it is on disk afterwards, or nothing if an error left it."""
-        engine = self.engine.execution_options(teeter_writes=True)
+        engine = self.engine.execution_options(teeter_writes=self.wait)
         with self._saying(), engine.connect() as connection, connection.begin():
             yield connection
 
@@ -88,6 +91,10 @@ class Store:
     def said(self) -> str:
         """Where it is, as people may read it: without a password."""
         return str(self.path) if self.path is not None else self.url.render_as_string(hide_password=True)
+
+    def is_in_place(self) -> bool:
+        """Return whether what lies at its path is still the file that was opened; a server's database always is."""
+        return self._file == _file_at(self.path)
 
     def back_up(self, path: Path) -> None:
         """Write a copy of an SQLite database as it is now, while others may go on writing."""
@@ -105,11 +112,11 @@ class Store:
         try:
             yield
         except DBAPIError as error:
-            raise StoreError(_sentence(str(error.orig), self.said)) from error
+            raise StoreError(_sentence(str(error.orig), self.said, self.wait)) from error
         except UnicodeEncodeError as error:
             raise InputError(f"{error.object!r} has half a character (a lone surrogate): mend it.") from None
         except (json.JSONDecodeError, UnicodeDecodeError) as error:  # of what was read: nothing else is parsed inside
-            raise StoreError(_sentence("malformed", self.said)) from error
+            raise StoreError(_sentence("malformed", self.said, self.wait)) from error
 
 
 def _url(where: str | Path) -> URL:
@@ -127,6 +134,15 @@ def _is_sqlite(url: URL) -> bool:
     return url.get_backend_name() == "sqlite"
 
 
+def _file_at(path: Path | None) -> tuple[int, int] | None:
+    """Return which file lies at a path, whatever it is called; None if there is none."""
+    try:
+        found = None if path is None else path.stat()
+    except OSError:
+        return None
+    return None if found is None else (found.st_dev, found.st_ino)
+
+
 def _require_place(path: Path, create: bool) -> None:
     if path.is_dir():
         raise FileError(f"{path} is a folder: name the campaign's file.")
@@ -138,6 +154,9 @@ def _require_place(path: Path, create: bool) -> None:
         raise FileError(f"{path} is empty: it is not a campaign. Restore a backup, or make a new one.")
     if path.exists():
         _require_own(path)
+    elif create:
+        with suppress(OSError):  # why it cannot be made is told when it is opened
+            path.touch()
 
 
 def _require_own(path: Path) -> None:
@@ -157,7 +176,7 @@ def _engine(url: URL) -> Engine:
     on_server: dict[str, Any] = {"pool_pre_ping": True, "pool_size": 16, "max_overflow": 16, "pool_recycle": 1800}
     try:
         if _is_sqlite(url):
-            engine = create_engine(url, connect_args={"timeout": _WAIT})
+            engine = create_engine(_existing(url), connect_args={"timeout": _WAIT})
         else:
             engine = create_engine(url, connect_args={"connect_timeout": _WAIT // 3}, **on_server)
     except NoSuchModuleError:
@@ -172,6 +191,13 @@ def _engine(url: URL) -> Engine:
     return engine
 
 
+def _existing(url: URL) -> URL:
+    """Return an address at which SQLite opens a file, and never makes an empty one where it was moved away."""
+    if url.database in (None, "", ":memory:") or url.query:
+        return url
+    return url.set(database=f"file:{quote(str(url.database))}", query={"mode": "rw", "uri": "true"})
+
+
 def _set_up_sqlite(connection: Any, _: object) -> None:
     connection.isolation_level = None  # transactions are begun below, not guessed by the driver
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
@@ -179,21 +205,22 @@ def _set_up_sqlite(connection: Any, _: object) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    if not connection.get_execution_options().get("teeter_writes", False):
+    wait = connection.get_execution_options().get("teeter_writes")
+    if wait is None:
         connection.exec_driver_sql("BEGIN")
         return
     file: Any = connection.connection.dbapi_connection
     file.execute("PRAGMA busy_timeout = 0")
     try:
-        if not _got_turn(file):
+        if not _got_turn(file, wait):
             connection.exec_driver_sql("BEGIN IMMEDIATE")  # fails, and says why
     finally:
         file.execute(f"PRAGMA busy_timeout = {1000 * _WAIT}")
 
 
-def _got_turn(file: Any) -> bool:
+def _got_turn(file: Any, wait: float) -> bool:
     """Wait for a turn to write by asking often: SQLite's own pauses grow, and among many somebody waits for seconds."""
-    until = time.monotonic() + _WAIT
+    until = time.monotonic() + wait
     while time.monotonic() < until:
         try:
             file.execute("BEGIN IMMEDIATE")
@@ -208,21 +235,22 @@ def _got_turn(file: Any) -> bool:
 
 def _begin_postgres(connection: Connection) -> None:
     """Let one process write at a time, and readers see one state throughout; a commit waits for the disk."""
-    if connection.get_execution_options().get("teeter_writes", False):
-        settings = f"SET LOCAL lock_timeout = '{_WAIT}s'; SET LOCAL synchronous_commit = on"
+    wait = connection.get_execution_options().get("teeter_writes")
+    if wait is not None:
+        settings = f"SET LOCAL lock_timeout = '{wait}s'; SET LOCAL synchronous_commit = on"
         connection.exec_driver_sql(f"{settings}; SELECT pg_advisory_xact_lock({_LOCK})")
     else:
         connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
 
-def _sentence(said: str, where: object) -> str:
+def _sentence(said: str, where: object, wait: float) -> str:
     lower = said.lower()
     if "disk is full" in lower or "disk i/o error" in lower:
         return f"The disk of {where} is full, or cannot be written. Nothing was lost; make room and try again."
     if any(sign in lower for sign in _DAMAGED):
         return f"{where} is damaged, or not a campaign. Use a backup of it."
     if "locked" in lower or "lock timeout" in lower:
-        return f"{where} has been busy for {_WAIT} s: another process is writing. Try again."
+        return f"{where} has been busy for {wait} s: another process is writing. Try again."
     if "readonly" in lower or "unable to open" in lower:
         return f"{where} cannot be written: check its permissions."
     if any(sign in lower for sign in _AWAY):

@@ -15,7 +15,7 @@ from starlette.background import BackgroundTask
 
 from teeter.campaigns.exchange import FORMATS, LINES
 from teeter.datasets.tables import TABLES
-from teeter.errors import InputError, UnknownNameError
+from teeter.errors import InputError, StoreError, UnknownNameError
 from teeter.web import models
 from teeter.web.desk import Desk, Said
 from teeter.web.images import served_image
@@ -310,7 +310,14 @@ async def export(
     desk = site.desk(slug)
     if form not in FORMATS:
         raise InputError(f"{form[:50]!r} is none of {', '.join(FORMATS)}.")
-    waiting = site.trainer.do("export", str(desk.path), form=form, folder=str(site.temp))
-    file = Path(await asyncio.wait_for(asyncio.wrap_future(waiting), _EXPORT_SECONDS))
-    gone = BackgroundTask(shutil.rmtree, file.parent, ignore_errors=True)
+    own = tempfile.mkdtemp(dir=site.temp)  # of this request alone: it is removed when the file is sent
+    waiting = site.trainer.do("export", str(desk.path), form=form, folder=own)
+    try:
+        file = Path(await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(waiting)), _EXPORT_SECONDS))
+    except BaseException as error:
+        waiting.add_done_callback(lambda _: shutil.rmtree(own, ignore_errors=True))
+        if not isinstance(error, TimeoutError):
+            raise
+        raise StoreError("The export takes long, for other work goes first: try again in a while.") from None
+    gone = BackgroundTask(shutil.rmtree, own, ignore_errors=True)
     return FileResponse(file, filename=f"{desk.slug}-{form}{file.suffix}", background=gone)

@@ -19,7 +19,7 @@ from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.items import inside
 from teeter.campaigns.ledger import Answer, Kind
 from teeter.campaigns.rounds import labels_of
-from teeter.errors import FileError, InputError, UnknownNameError
+from teeter.errors import FileError, InputError, StoreError, UnknownNameError
 from teeter.web import lookup
 from teeter.web.keys import keys_by_class
 from teeter.web.lookup import Wanted
@@ -31,6 +31,9 @@ _LONGEST_TEXT = 20_000
 
 _NUMBERS = 256
 """Features that are sent to the page."""
+
+_WAIT = 10
+"""Seconds that an answer waits for another process that is writing; the page waits 20 for the server."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,8 @@ class Desk:
 
     def __init__(self, path: Path, slug: str) -> None:
         self.path, self.slug = path, slug
-        self.campaign = Campaign.open(path)
+        self._campaign = Campaign.open(path)
+        self._campaign.store.wait = _WAIT
         self._numbers: tuple[int, list[int]] | None = None
         self._size: tuple[int, int] | None = None
         self._lock = threading.Lock()
@@ -65,7 +69,21 @@ class Desk:
     @property
     def name(self) -> str:
         """What people call it."""
-        return self.campaign.name
+        return self._campaign.name
+
+    @property
+    def campaign(self) -> Campaign:
+        """The campaign, if its file is still where it was opened: nothing is read from or written to a lost one."""
+        self._require_file()
+        return self._campaign
+
+    def is_there(self) -> bool:
+        """Return whether its file is still where it was opened."""
+        return self._campaign.store.is_in_place()
+
+    def _require_file(self) -> None:
+        if not self.is_there():
+            raise StoreError(f"{self.path.name} was moved or removed while it is served: put it back and start again.")
 
     def classes(self) -> list[dict[str, Any]]:
         """Return the classes with their keys."""
@@ -118,6 +136,7 @@ class Desk:
             if held == [answer] and not self._is_open(connection, row.id, annotator):
                 return False
             ledger.answer(connection, answer)
+        self._require_file()
         return True
 
     def _is_open(self, connection: Connection, item: int, annotator: str) -> bool:
@@ -132,6 +151,7 @@ class Desk:
     def keep(self, annotator: str, item: str, comment: str | None = None) -> None:
         """Say after a second look that a label is right."""
         self.campaign.keep(item, annotator, comment=comment)
+        self._require_file()
 
     def undo(self, annotator: str, item: str | None = None) -> dict[str, Any] | None:
         """Take back an annotator's last answer, if it is of ``item``; None if there is none, or it is of another."""
@@ -152,6 +172,7 @@ class Desk:
             if undone is None:
                 return None
             shown = self._shown(ledger.item(connection, undone.answer.item), connection)
+        self._require_file()
         before = None if undone.before is None else undone.before.label or undone.before.kind
         return {**shown, "said": undone.answer.label or undone.answer.kind, "before": before}
 
@@ -280,7 +301,7 @@ class Desk:
 
     def close(self) -> None:
         """Let go of the campaign's file."""
-        self.campaign.store.close()
+        self._campaign.store.close()
 
 
 def _line(row: Row[Any], said: Sequence[Answer]) -> dict[str, Any]:

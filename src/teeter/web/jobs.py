@@ -40,7 +40,11 @@ class Workbench:
         """By campaign, the items whose reasons were told, and by which model."""
 
     def campaign(self, path: str) -> Campaign:
-        """Return a campaign; one that somebody added items to is opened anew."""
+        """Return a campaign; one that somebody added items to, or put another file in the place of, is opened anew."""
+        if path in self._opened and not self._opened[path][0].store.is_in_place():
+            self._opened.pop(path)[0].store.close()
+            self._trained_to.pop(path, None)
+            self._told.pop(path, None)
         if path not in self._opened:
             self._opened[path] = (Campaign.open(path), -1)
         campaign, known = self._opened[path]

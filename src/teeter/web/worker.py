@@ -115,7 +115,7 @@ class Trainer:
         job = _Job(what, path, told, Future())
         with self._change:
             same = next((one for one in self._queue if (one.what, one.path, one.told) == (what, path, told)), None)
-            if same is not None:
+            if same is not None and not same.future.cancelled():
                 return same.future
             ahead = len(self._queue)
             if what in _FIRST:
@@ -157,12 +157,26 @@ class Trainer:
                 if self._ended:
                     return
                 job = self._queue.popleft()
+            if not job.future.running() and not job.future.set_running_or_notify_cancel():
+                continue  # nobody waits for it any more
             try:
                 self._carry_out(job)
             except (EOFError, OSError, BrokenPipeError):
                 if self._ended:
                     return
                 self._again(job)
+            except Exception as error:  # whatever it is, the next in the queue has its turn
+                log.exception("%s failed in the page's process", job.what)
+                self._give_up(job, error)
+
+    def _give_up(self, job: _Job, error: Exception) -> None:
+        """Tell whoever waits for a job, and start anew: what its process says later is no answer to the next one."""
+        self.news(job.path).doing = None
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+        if not job.future.done():
+            job.future.set_exception(InputError(f"{job.what} failed: {type(error).__name__}: {error}"))
 
     def _carry_out(self, job: _Job) -> None:
         if self._process is None or not self._process.is_alive():
