@@ -84,6 +84,12 @@ def test_a_post_from_another_site_is_refused(client: TestClient, headers: dict[s
     assert client.get(AT).json()["labelled"] == 0
 
 
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "POST"])
+def test_other_sites_ask_the_interface_nothing(client: TestClient, method: str) -> None:
+    assert client.request(method, AT, headers={"sec-fetch-site": "cross-site"}).status_code == 403
+    assert client.get("/c/texts", headers={"sec-fetch-site": "cross-site"}).status_code == 200, "a link to the page"
+
+
 def test_a_post_without_the_session_s_token_is_refused(client: TestClient) -> None:
     del client.headers["x-csrf-token"]
     assert client.post(f"{AT}/answers", json={"item": "t1", "label": "spam"}).status_code == 403

@@ -212,12 +212,14 @@ class Gate:
         host = headers.get("host", "")
         if self.guard.hosts is not None and _name_of(host) not in self.guard.hosts:
             return _plain(400, f"This server does not answer to the name {host[:100]!r}.")
+        path = scope["path"]
+        if path.startswith("/api/") and headers.get("sec-fetch-site") == "cross-site":
+            return _plain(403, "Refused: this came from another site.")
         if scope["method"] not in ("GET", "HEAD"):
             origin = headers.get("origin")
             elsewhere = headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
             if elsewhere or (origin is not None and urlsplit(origin).netloc.lower() != host.lower()):
                 return _plain(403, "Refused: this came from another site.")
-        path = scope["path"]
         if session.annotator is None and session.by_token:
             if self.guard.limit.failed(str((scope.get("client") or ("", 0))[0])):
                 return JSONResponse({"detail": "Too many wrong tokens: wait a minute."}, 429, {"retry-after": "60"})
