@@ -74,6 +74,10 @@ def test_who_asks_is_taken_from_a_named_proxy_alone(proxy: str | None, asks: str
     assert found == [asks]
 
 
+def test_connections_are_numbered() -> None:
+    assert 100 <= _options(None)["limit_concurrency"] < 1024
+
+
 def test_a_proxy_is_an_address(teeter: Teeter, tmp_path: Path) -> None:
     file = begin(tmp_path / "texts.teeter", 10)
     assert "--proxy takes" in teeter("serve", file, "--proxy", "*", fails=2).stderr

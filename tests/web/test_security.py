@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -128,6 +130,48 @@ def test_long_bodies_are_refused(client: TestClient) -> None:
     headers = {"content-type": "application/json"}
     assert client.post(f"{AT}/answers", content=chunks(), headers=headers).status_code == 413
     assert client.post(f"{AT}/answers", content=b"{}", headers={**headers, "content-length": "-5"}).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        (f"{AT}/answers", "application/json"),
+        ("/name", "application/x-www-form-urlencoded"),
+        ("/api/v1/campaigns", "multipart/form-data; boundary=x"),
+    ],
+)
+def test_bodies_that_do_not_come_are_not_waited_for(tmp_path: Path, path: str, kind: str) -> None:
+    guard = Guard(b"secret", body_seconds=0.2, upload_seconds=0.4)
+    upload = path == "/api/v1/campaigns"
+    with served(begin(tmp_path / "texts.teeter", 30), guard=guard, folder=tmp_path) as client:
+        cookie = f"{COOKIE}={client.cookies[COOKIE]}"
+        told = {"host": "127.0.0.1", "content-type": kind, "cookie": cookie, "content-length": "100"}
+        told["x-csrf-token"] = client.headers["x-csrf-token"]
+        began = time.monotonic()
+        status, headers = asyncio.run(dripped(client.app, path, told))
+        assert status == 408
+        assert headers[b"connection"] == b"close"
+        assert time.monotonic() - began > (0.4 if upload else 0.2)
+        assert client.post("/name", data={"annotator": "Zoë"}).status_code == 200
+
+
+async def dripped(app: Any, path: str, headers: dict[str, str]) -> tuple[int, dict[bytes, bytes]]:
+    """Post a body of which a sign comes now and then, and return the answer's status and headers."""
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.sleep(0.05)
+        return {"type": "http.request", "body": b"\n", "more_body": True}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+    scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b""}
+    scope |= {"headers": raw, "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80), "scheme": "http"}
+    scope |= {"http_version": "1.1", "root_path": ""}
+    await asyncio.wait_for(app(scope, receive, send), 10)
+    return sent[0]["status"], dict(sent[0]["headers"])
 
 
 def test_an_oversized_upload_is_refused(tmp_path: Path) -> None:

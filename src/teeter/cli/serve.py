@@ -26,6 +26,9 @@ PORT = 8765
 _TRIES = 20
 """Ports that are tried one after the other, where none is named."""
 
+_CONNECTIONS = 500
+"""Open at a time, six a browser; more are told to come back, before files run out at the usual 1,024."""
+
 
 def serve(
     files: Annotated[
@@ -179,6 +182,7 @@ def _options(proxy: str | None) -> dict[str, Any]:
         "server_header": False,
         "timeout_graceful_shutdown": 3,
         "timeout_keep_alive": 30,
+        "limit_concurrency": _CONNECTIONS,
         "proxy_headers": proxy is not None,
         "forwarded_allow_ips": proxy or "",
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -97,6 +98,9 @@ class Guard:
     """Names that this server answers to; None for any, where a token is needed anyway."""
     body_limit: int = 1_000_000
     upload_limit: int = 200_000_000
+    body_seconds: float = 30.0
+    upload_seconds: float = 900.0
+    """How long a body may take to come."""
     own: str = "me"
     """Who answers on this machine, where no token is needed."""
     limit: Limit = field(default_factory=Limit)
@@ -187,15 +191,16 @@ class Gate:
 
         refusal = self._refusal(scope, headers, session)
         if refusal is None:
-            limit = self.guard.upload_limit if _is_upload(scope) else self.guard.body_limit
+            guard, upload = self.guard, _is_upload(scope)
+            limit = guard.upload_limit if upload else guard.body_limit
             refusal = _too_long(headers, limit)
-            receive = _Counted(receive, limit)
+            receive = _Counted(receive, limit, guard.upload_seconds if upload else guard.body_seconds)
         if refusal is None and scope["method"] not in ("GET", "HEAD") and not session.by_token:
             try:
                 receive, body = await _form(receive, headers)
                 refusal = self._without_csrf(headers, body, session)
-            except _TooLongError as error:
-                refusal = _plain(413, error.detail)
+            except (_TooLongError, _TooSlowError) as error:
+                refusal = PlainTextResponse(error.detail, error.status_code, error.headers)
         await (refusal or self.app)(scope, receive, send_on)
 
     def _who(self, scope: Scope, headers: Headers) -> tuple[Session, bool]:
@@ -247,17 +252,35 @@ class _TooLongError(HTTPException):
         super().__init__(413, "That is more than this server takes.")
 
 
-class _Counted:
-    """A request's body, up to a limit."""
+class _TooSlowError(HTTPException):
+    """A body did not come in its time."""
 
-    def __init__(self, receive: Receive, limit: int) -> None:
-        self.receive, self.left = receive, limit
+    def __init__(self) -> None:
+        super().__init__(408, "That took too long to come.", {"connection": "close"})
+
+
+class _Counted:
+    """A request's body, up to a limit and within a time."""
+
+    def __init__(self, receive: Receive, limit: int, seconds: float) -> None:
+        self.receive, self.left, self.seconds = receive, limit, seconds
+        self.ends: float | None = None
+        self.whole = False
 
     async def __call__(self) -> Message:
-        message = await self.receive()
+        if self.whole:  # what comes now is that the browser has gone, whenever that is
+            return await self.receive()
+        if self.ends is None:
+            self.ends = asyncio.get_running_loop().time() + self.seconds
+        try:
+            async with asyncio.timeout_at(self.ends):
+                message = await self.receive()
+        except TimeoutError:
+            raise _TooSlowError from None
         self.left -= len(message.get("body", b""))
         if self.left < 0:
             raise _TooLongError
+        self.whole = not message.get("more_body", False)
         return message
 
 
