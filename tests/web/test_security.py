@@ -16,6 +16,7 @@ from fastapi.testclient import TestClient
 from teeter.campaigns.campaign import Campaign
 from teeter.errors import FileError, InputError, UnknownNameError
 from teeter.web.app import make_app
+from teeter.web.desk import slug_of
 from teeter.web.security import COOKIE, Guard, is_loopback
 from teeter.web.tokens import Tokens, make_token, remove_token, server_secret
 from web.sites import BASE, HARMFUL, begin, begin_images, served
@@ -377,6 +378,37 @@ def test_a_name_can_be_chosen_on_this_machine(client: TestClient) -> None:
     client.headers["x-csrf-token"] = told["csrf"]
     client.post(f"{AT}/answers", json={"item": "t3", "label": "ham"})
     assert client.get(f"{AT}/item?id=t3").json()["answers"][0]["annotator"] == "Zoë"
+
+
+@pytest.mark.parametrize("name", ["a\0b", "ann\u202ebob", "a\nb", "\u200b", "", " "])
+def test_a_name_that_cannot_be_printed_is_refused(client: TestClient, tmp_path: Path, name: str) -> None:
+    assert client.post("/api/v1/session", json={"annotator": name}).status_code == 422
+    assert client.post("/name", data={"annotator": name}).status_code == 422
+    with pytest.raises(InputError, match="name of an annotator"):
+        make_token(tmp_path / "tokens.json", name)
+
+
+def test_a_report_shows_its_images_and_runs_no_script(tmp_path: Path) -> None:
+    (tmp_path / "run" / "report").mkdir(parents=True)
+    (tmp_path / "run" / "report" / "index.html").write_text("<script>alert(1)</script><img src='curve.svg'>")
+    (tmp_path / "run" / "report" / "curve.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
+    with served(folder=tmp_path) as client:
+        for file in ("index.html", "curve.svg"):
+            headers = client.get(f"/reports/run/{file}").headers
+            policy = dict(one.strip().partition(" ")[::2] for one in headers["content-security-policy"].split(";"))
+            assert policy["sandbox"] == "allow-same-origin", "or images beside it would be another site's"
+            assert policy["default-src"] == "'none'"
+            assert not {one for one in policy if one.startswith("script-src")}
+            assert "'self'" in policy["img-src"]
+            assert headers["cross-origin-resource-policy"] == "same-origin"
+
+
+@pytest.mark.parametrize(
+    ("name", "slug"),
+    [("ünï", "uni"), ("Straße 1", "strasse-1"), ("ﬁne", "fine"), ("标注", "campaign"), ("uni", "uni-2")],
+)
+def test_names_in_addresses_are_plain_letters(name: str, slug: str) -> None:
+    assert slug_of(name, {"uni"} if slug == "uni-2" else set()) == slug
 
 
 def test_nothing_of_the_campaign_is_changed_by_reading(client: TestClient, tmp_path: Path) -> None:

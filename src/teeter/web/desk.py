@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from unicodedata import combining, normalize
 
 import numpy as np
 from safetensors.numpy import load
@@ -48,7 +49,8 @@ class Said:
 
 def slug_of(name: str, taken: Iterable[str]) -> str:
     """Return a name for addresses: small letters, digits and hyphens, and none that is taken."""
-    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "campaign"
+    letters = "".join(one for one in normalize("NFKD", name.casefold()) if not combining(one))
+    plain = re.sub(r"[^a-z0-9]+", "-", letters).strip("-") or "campaign"
     slug, number = plain, 2
     while slug in set(taken):
         slug, number = f"{plain}-{number}", number + 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 __all__ = [
     "AnswerIn",
@@ -30,6 +30,13 @@ class SessionIn(_In):
     """Who wants to answer, where no token is needed."""
 
     annotator: str = Field(min_length=1, max_length=80, pattern=r"^\S(.*\S)?$")
+
+    @field_validator("annotator")
+    @classmethod
+    def _printable(cls, name: str) -> str:
+        if not name.isprintable():
+            raise ValueError("a name has letters and the like, nothing that cannot be seen")
+        return name
 
 
 class SessionOut(BaseModel):

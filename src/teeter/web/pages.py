@@ -24,7 +24,10 @@ __all__ = ["refusal", "router"]
 router = APIRouter()
 
 _templates = Jinja2Templates(directory=Path(__file__).parent / "templates")
-_REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'; sandbox"
+_REPORT_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'; "
+    "sandbox allow-same-origin"  # without it images beside the page count as another site's
+)
 _AHEAD = 40
 """Questions that the page has at hand."""
 
