@@ -121,6 +121,7 @@ def test_fifty_items_by_keyboard(server: Server, browser: Any, tmp_path: Path) -
     page.keyboard.press("Backspace")
     sync_api.expect(page.locator("#count")).to_contain_text("49 of", timeout=PATIENCE)
     assert newest not in held(tmp_path / "texts.teeter")
+    sync_api.expect(page.locator("#why")).not_to_contain_text("undefined")
     page.keyboard.press("u")
     sync_api.expect(page.locator("#saved")).to_have_text("All saved", timeout=PATIENCE)
     assert held(tmp_path / "texts.teeter")[newest] == "unsure"
@@ -206,6 +207,70 @@ def test_an_answer_without_a_server_is_kept_and_sent_again(server: Server, brows
     saved(page, 3)
     sync_api.expect(page.locator("#alarm")).to_be_hidden()
     assert len(held(tmp_path / "texts.teeter")) == 3
+    page.context.close()
+
+
+def unsent(page: Any) -> int:
+    """How many answers the browser keeps."""
+    count: int = page.evaluate("Object.keys(localStorage).filter((key) => key.startsWith('teeter outbox')).length")
+    return count
+
+
+def test_two_tabs_lose_no_answer(server: Server, browser: Any, tmp_path: Path) -> None:
+    first = opened(browser, server.address, [])
+    first.locator("#stage .words").wait_for()
+    second = first.context.new_page()
+    second.set_default_timeout(PATIENCE)
+    second.goto(server.address)
+    second.locator("#stage .words").wait_for()
+    server.kill()
+    label(first, 4)
+    mine = [
+        button.get_attribute("aria-label").removeprefix("Correct ") for button in first.locator("#last button").all()
+    ]
+    second.keyboard.press("u")
+    sync_api.expect(second.locator("#alarm")).to_contain_text("Not saved", timeout=PATIENCE)
+    assert unsent(second) == 5
+    first.close(run_before_unload=False)
+    server.start()
+    sync_api.expect(second.locator("#saved")).to_have_text("All saved", timeout=PATIENCE)
+    assert unsent(second) == 4
+    first = second.context.new_page()
+    first.goto(server.address)
+    sync_api.expect(first.locator("#saved")).to_have_text("All saved", timeout=PATIENCE)
+    assert unsent(first) == 0
+    answers = held(tmp_path / "texts.teeter")
+    assert len(mine) == 4
+    assert {item: answers[item] for item in mine} == {item: truth(item) for item in mine}
+    first.context.close()
+
+
+def test_a_browser_that_keeps_nothing_sends_all_the_same(server: Server, browser: Any) -> None:
+    context = browser.new_context()
+    context.add_init_script(
+        "Storage.prototype.setItem = () => { throw new DOMException('full', 'QuotaExceededError'); }"
+    )
+    page = context.new_page()
+    page.goto(server.address)
+    label(page, 2)
+    saved(page, 2)
+    context.close()
+
+
+def test_a_name_that_is_changed_in_another_tab_takes_no_answers(server: Server, browser: Any, tmp_path: Path) -> None:
+    page = opened(browser, server.address, [])
+    page.locator("#stage .words").wait_for()
+    other = page.context.new_page()
+    other.goto(f"{server.address}/c/texts/export")
+    other.locator(".who summary").click()
+    other.locator(".who input[name=annotator]").fill("zoe")
+    other.get_by_role("button", name="Answer as this").click()
+    sync_api.expect(other.locator(".who summary")).to_have_text("zoe")
+    page.keyboard.press(key_for(page))
+    sync_api.expect(page.locator("#alarm")).to_contain_text("You are zoe in another tab: load this page again")
+    page.wait_for_timeout(1500)
+    assert held(tmp_path / "texts.teeter") == {}
+    assert unsent(page) == 1
     page.context.close()
 
 

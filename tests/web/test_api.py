@@ -342,3 +342,21 @@ def test_an_export_that_takes_too_long_does_not_stop_other_work(
         assert "try again" in told.json()["detail"]
         assert not site.trainer.do("look", str(file), annotator="me", batch=5).result(60)["finished"]
         assert not list(site.temp.iterdir()), "what nobody takes is removed"
+
+
+def test_what_was_answered_says_why_it_was_asked(client: TestClient) -> None:
+    label(client, 3)
+    client.post(f"{AT}/answers", json={"item": "t119", "label": "ham"})
+    last = client.get(f"{AT}/answers").json()
+    assert "rank" not in last[0], "nobody asked"
+    assert all({"arm", "rank"} <= set(one) for one in last[1:])
+    client.post(f"{AT}/undo", json={})
+    assert {"arm", "rank"} <= set(client.post(f"{AT}/undo", json={}).json()["undone"])
+
+
+def test_what_the_model_thinks_of_random_controls_is_not_told(client: TestClient) -> None:
+    label(client, 40)
+    controls = [one for one in asked(client, 100) if one["arm"] == "control"]
+    assert controls
+    for one in controls:
+        assert set(one) <= {"item", "kind", "text", "arm", "rank", "characters"}

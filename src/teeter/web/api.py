@@ -20,7 +20,7 @@ from teeter.web import models
 from teeter.web.desk import Desk, Said
 from teeter.web.images import served_image
 from teeter.web.keys import keys_by_class
-from teeter.web.lookup import STATES, Wanted
+from teeter.web.lookup import AT_RANDOM, STATES, Wanted
 from teeter.web.site import Site
 
 __all__ = ["about", "router", "site_of", "who"]
@@ -163,7 +163,9 @@ def questions(request: Request, slug: str, n: Annotated[int, Query(ge=1, le=200)
     desk, annotator = site.desk(slug), who(request)
     news = site.trainer.news(str(desk.path))
     found = desk.questions(annotator, n, news.why)
-    if len(found) <= site.batch // 2 or any("probabilities" not in one for one in found):
+    if len(found) <= site.batch // 2 or any(
+        "probabilities" not in one and one["arm"] not in AT_RANDOM for one in found
+    ):
         site.trainer.look(str(desk.path), annotator)
     told = about(site, desk)
     return models.QuestionsOut(

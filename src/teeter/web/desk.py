@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -73,6 +74,13 @@ class Desk:
         """What people call it."""
         return self._campaign.name
 
+    def identity(self) -> str:
+        """Return what tells this campaign from every other, also from a later one of the same name."""
+        own = tables.campaigns.c.id == self.campaign.ledger.campaign
+        with self.campaign.store.reading() as connection:
+            row = connection.execute(select(tables.campaigns.c.name, tables.campaigns.c.created).where(own)).one()
+        return hashlib.blake2b(repr((row.name, row.created)).encode(), digest_size=8).hexdigest()
+
     @property
     def campaign(self) -> Campaign:
         """The campaign, if its file is still where it was opened: nothing is read from or written to a lost one."""
@@ -101,11 +109,12 @@ class Desk:
             picks = ledger.open_picks(connection, annotator, n)
             rows = ledger.some_items(connection, [pick.item for pick in picks])
             told = [
-                {**self._shown(rows[pick.item], connection), "arm": pick.arm, "rank": pick.rank, **dict(pick.reason)}
+                self._shown(rows[pick.item], connection) | lookup.why_picked(pick.arm, pick.rank, pick.reason)
                 for pick in picks
             ]
         for one in told:
-            one |= (why or {}).get(one["item"], {})
+            if one["arm"] not in lookup.AT_RANDOM:
+                one |= (why or {}).get(one["item"], {})
         return told
 
     def waiting(self, annotator: str) -> int:
@@ -173,7 +182,9 @@ class Desk:
             undone = ledger.undo(connection, annotator)
             if undone is None:
                 return None
-            shown = self._shown(ledger.item(connection, undone.answer.item), connection)
+            row = ledger.item(connection, undone.answer.item)
+            why = lookup.picked_for(ledger, connection, annotator, [row.id]).get(row.id, {})
+            shown = self._shown(row, connection) | why
         self._require_file()
         before = None if undone.before is None else undone.before.label or undone.before.kind
         return {**shown, "said": undone.answer.label or undone.answer.kind, "before": before}
@@ -184,8 +195,14 @@ class Desk:
         with self.campaign.store.reading() as connection:
             answers = ledger.last_answers(connection, annotator, count)
             rows = ledger.some_items(connection, [one.item for one in answers])
+            why = lookup.picked_for(ledger, connection, annotator, [row.id for row in rows.values()])
             return [
-                {**self._shown(rows[one.item], connection), "said": one.label or one.kind, "comment": one.comment}
+                {
+                    **self._shown(rows[one.item], connection),
+                    **why.get(rows[one.item].id, {}),
+                    "said": one.label or one.kind,
+                    "comment": one.comment,
+                }
                 for one in answers
             ]
 

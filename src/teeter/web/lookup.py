@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from teeter.campaigns import tables
 from teeter.campaigns.ledger import Answer, Ledger
 
 __all__ = [
+    "AT_RANDOM",
     "STATES",
     "Wanted",
     "answers_of",
@@ -23,10 +24,15 @@ __all__ = [
     "items_page",
     "last_answer",
     "newest_item",
+    "picked_for",
     "rounds",
     "times_of_answers",
     "vector_of",
+    "why_picked",
 ]
+
+AT_RANDOM = ("control", "audit")
+"""Arms that measure: what the model thinks of their items is not told, so that it leads nobody."""
 
 STATES = ("all", "labelled", "unlabelled", "asked", "skipped", "unsure", "bad")
 """What the table of items can be narrowed to."""
@@ -124,6 +130,26 @@ def counts(ledger: Ledger, connection: Connection) -> dict[str, int]:
         "unsure": said.get("unsure", 0),
         "bad": said.get("bad", 0),
     }
+
+
+def why_picked(arm: str, rank: int, reason: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how an item came to be asked about, as the page may tell it."""
+    return {"arm": arm, "rank": rank, **({} if arm in AT_RANDOM else reason)}
+
+
+def picked_for(
+    ledger: Ledger, connection: Connection, annotator: str, items: Sequence[int]
+) -> dict[int, dict[str, Any]]:
+    """Return how items came to be asked of an annotator last, by their numbers; not those that never were."""
+    picks, batches = tables.picks, tables.batches
+    rows = connection.execute(
+        select(picks.c.item_id, picks.c.arm, picks.c.rank, picks.c.reason)
+        .join(batches, batches.c.id == picks.c.batch_id)
+        .where(picks.c.item_id.in_(items), picks.c.state != "known")
+        .where(batches.c.campaign_id == ledger.campaign, batches.c.annotator == annotator)
+        .order_by(picks.c.id)
+    )
+    return {row.item_id: why_picked(row.arm, row.rank, json.loads(row.reason)) for row in rows}
 
 
 def newest_item(connection: Connection) -> int:

@@ -145,6 +145,7 @@ def label(request: Request, slug: str) -> Response:
     site.trainer.look(str(desk.path), annotator)
     start = {
         "slug": slug,
+        "campaign": desk.identity(),
         "annotator": annotator,
         "mode": "label",
         "kind": told["campaign"]["kind"],
@@ -167,6 +168,7 @@ def second_look(request: Request, slug: str) -> Response:
     site.suspects(desk, anew=True)
     start = {
         "slug": slug,
+        "campaign": desk.identity(),
         "annotator": who(request),
         "mode": "suspects",
         "kind": told["campaign"]["kind"],

@@ -6,27 +6,57 @@
   const { start, make } = teeter;
   const at = (id) => document.getElementById(id);
   const suspecting = start.mode === "suspects";
-  const store = `teeter outbox ${start.slug} ${start.annotator}`;
+  const shelf = `teeter outbox ${start.campaign} ${JSON.stringify(start.annotator)} `;
   const byKey = new Map(start.classes.filter((one) => one.key).map((one) => [one.key, one.name]));
-  let queue = start.questions, current = null, finished = false, filling = false, poll = null;
-  let outbox = JSON.parse(localStorage.getItem(store) ?? "[]"), sending = false, failed = null, wait = 500;
+  let queue = start.questions, posted = 0, current = null, finished = false, filling = false, poll = null;
+  let outbox = adopted(), sending = false, failed = null, wait = 500;
   let last = start.last.map((one) => ({ question: one, said: one.said, state: "saved" }));
   let labelled = start.labelled;
   const stored = new Map();  // items, and when their answers were saved
 
   // ---- what is to be sent: one after the other, so that taking back follows what it takes back
 
-  function keepOutbox() {
-    if (outbox.length) localStorage.setItem(store, JSON.stringify(outbox));
-    else localStorage.removeItem(store);
+  // Each entry has a key of its own, so that two tabs do not write over each other's. Both may send the same entry:
+  // the same answer twice is stored once. A browser that keeps nothing sends all the same.
+
+  function adopted() {
+    try {
+      const found = Object.keys(localStorage).filter((key) => key.startsWith(shelf)).sort();
+      return found.map((key) => ({ ...JSON.parse(localStorage.getItem(key)), key, kept: true, adopted: true }));
+    } catch { return []; }
+  }
+
+  // Whether another tab has sent an entry, and removed it.
+  function isGone(entry) {
+    try { return entry.kept === true && localStorage.getItem(entry.key) === null; } catch { return false; }
+  }
+
+  const alone = (act) => navigator.locks ? navigator.locks.request(shelf, act) : act();
+
+  function keep(entry) {
+    const random = [...crypto.getRandomValues(new Uint32Array(2))].map((part) => part.toString(36)).join("");
+    entry.key = `${shelf}${String(Date.now()).padStart(15, "0")} ${String(posted++).padStart(6, "0")} ${random}`;
+    try {
+      localStorage.setItem(entry.key, JSON.stringify({ what: entry.what, body: entry.body }));
+      entry.kept = true;
+    } catch { /* it is sent from here */ }
+  }
+
+  function forget(entry) {
+    try { localStorage.removeItem(entry.key); } catch { /* it was never kept */ }
+  }
+
+  function showSaved() {
     const saved = at("saved");
     saved.className = `saved ${failed ? "not" : outbox.length ? "" : "all"}`;
     saved.textContent = failed ? `${outbox.length} NOT SAVED` : outbox.length ? `Saving ${outbox.length}…` : last.length ? "All saved" : "";
   }
 
   function post(what, body) {
-    outbox.push({ what, body });
-    keepOutbox();
+    const entry = { what, body };
+    keep(entry);
+    outbox.push(entry);
+    showSaved();
     send();
   }
 
@@ -35,7 +65,12 @@
     sending = true;
     const first = outbox[0];
     try {
-      const told = await (await teeter.ask(teeter.address(`/${first.what}`), first.body)).json();
+      const told = await alone(async () => {
+        if (isGone(first) && (first.adopted || first.what === "undo")) return { labelled, undone: true };
+        const done = await (await teeter.ask(teeter.address(`/${first.what}`), first.body)).json();
+        forget(first);
+        return done;
+      });
       outbox.shift();
       failed = null; wait = 500;
       at("alarm").hidden = true;
@@ -47,23 +82,25 @@
       const more = outbox.length > 1 ? ` and ${outbox.length - 1} more` : "";
       alarm(`Not saved: the answer about ${first.body.item ?? "the last item"}${more}. ${error.message}` +
             (refused ? "" : " It is kept here and sent again."), refused ? () => drop(first) : null);
-      if (refused) { sending = false; keepOutbox(); return; }
+      if (error.other) alarm(`${error.message} ${outbox.length} of ${start.annotator}'s answers wait here to be sent.`, null);
+      if (refused || error.other) { sending = error.other; showSaved(); return; }
       setTimeout(() => { sending = false; send(); }, wait);
       wait = Math.min(wait * 2, 8000);
-      keepOutbox();
+      showSaved();
       return;
     }
     sending = false;
-    keepOutbox();
+    showSaved();
     send();
   }
 
   function drop(entry) {
     outbox = outbox.filter((one) => one !== entry);
+    forget(entry);
     last = last.filter((one) => one.question.item !== entry.body.item || one.state === "saved");
     failed = null;
     at("alarm").hidden = true;
-    keepOutbox(); drawLast(); send();
+    showSaved(); drawLast(); send();
   }
 
   function alarm(text, act) {
@@ -171,7 +208,7 @@
     const newest = last.shift();
     if (!newest) return say("There is nothing to take back.");
     const waiting = outbox.at(-1);
-    if (waiting && waiting.body.item === newest.question.item && !(sending && outbox.length === 1)) { outbox.pop(); keepOutbox(); send(); }
+    if (waiting && waiting.body.item === newest.question.item && !isGone(waiting) && !(sending && outbox.length === 1)) { forget(outbox.pop()); showSaved(); send(); }
     else post("undo", { item: newest.question.item });
     if (current) queue.unshift(current);
     current = { ...newest.question, said: newest.question.suspect ? newest.question.label : undefined, back: newest.said };
@@ -222,6 +259,7 @@
     place.replaceChildren();
     if (!current) return place.append(make("p", { class: "soft", text: "–" }));
     if (current.correcting) return place.append(make("p", { text: "You answered it before." }));
+    if (!current.suspect && current.rank === undefined) return place.append(make("p", { text: "You answered it before." }));
     if (current.suspect) {
       return place.append(make("p", { text: `A model that did not learn from this label finds it ${percent(current.chance)} likely, and takes the item for ${current.predicted}.` }));
     }
@@ -311,7 +349,7 @@
     }
   }
   queue = queue.filter((one) => !outbox.some((entry) => entry.body.item === one.item));
-  drawLast(); keepOutbox(); drawCount();
+  drawLast(); showSaved(); drawCount();
   next(); preload(); send(); fill();
   setInterval(async () => {
     if (document.hidden || failed) return;

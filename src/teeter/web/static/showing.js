@@ -36,6 +36,7 @@ const teeter = {
       throw Object.assign(new Error("The server does not answer."), { status: 0 });
     }
     if (answer.status === 403) await teeter.refresh();
+    if (teeter.other) throw Object.assign(new Error(`You are ${teeter.other} in another tab: load this page again.`), { status: 403, other: true });
     if (!answer.ok) {
       const told = await answer.json().catch(() => ({}));
       throw Object.assign(new Error(told.detail ?? `The server answers ${answer.status}.`), { status: answer.status });
@@ -43,10 +44,16 @@ const teeter = {
     return answer;
   },
 
-  // The server may have been started anew: ask for the token that goes with changes.
+  other: null,  // who answers from this browser now, if it is not whom the page was loaded for
+
+  // The server may have been started anew: ask for the token that goes with changes. One of another name is not taken,
+  // for the answers here are not theirs.
   async refresh() {
     const answer = await fetch("/api/v1/session").catch(() => null);
-    if (answer?.ok) teeter.csrf = (await answer.json()).csrf;
+    if (!answer?.ok) return;
+    const told = await answer.json();
+    if (teeter.start.annotator !== undefined && told.annotator !== teeter.start.annotator) teeter.other = told.annotator;
+    else teeter.csrf = told.csrf;
   },
 
   shown(one) {
