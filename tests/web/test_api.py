@@ -360,3 +360,53 @@ def test_what_the_model_thinks_of_random_controls_is_not_told(client: TestClient
     assert controls
     for one in controls:
         assert set(one) <= {"item", "kind", "text", "arm", "rank", "characters"}
+
+
+def test_labels_are_as_decided_and_flags_show(client: TestClient, file: Path) -> None:
+    campaign = Campaign.open(file)
+    for name in ("ann", "bob"):
+        campaign.tell("t1", "spam", name)
+        campaign.tell("t2", "spam", name)
+    campaign.bad("t2", "eve")
+    assert client.get(f"{AT}/item?id=t1").json()["label"] == "spam"
+    campaign.decide("t1", "ham", "ruth")
+    campaign.store.close()
+    lines = {one["item"]: one for one in client.get(f"{AT}/items?count=5").json()["items"]}
+    assert (lines["t1"]["label"], lines["t2"]["state"], lines["t3"]["state"]) == ("ham", "spam, bad", "")
+    assert client.get(f"{AT}/labels").json()["labels"][0] == [1, 1]
+    assert "decided by ruth" in client.get("/c/texts/item?id=t1").text
+
+
+def test_a_campaign_of_the_folder_that_is_gone_is_not_listed(tmp_path: Path) -> None:
+    begin(tmp_path / "one.teeter", 5)
+    begin(tmp_path / "two.teeter", 5)
+    with served(folder=tmp_path) as client:
+        assert len(client.get("/api/v1/campaigns").json()) == 2
+        for path in tmp_path.glob("two.teeter*"):
+            path.unlink()
+        assert [one["slug"] for one in client.get("/api/v1/campaigns").json()] == ["one"]
+        begin(tmp_path / "two.teeter", 7)
+        assert "8 items labelled" in client.get("/").text
+        assert client.get("/c/two").status_code == 200
+
+
+def test_going_back_has_the_whole_page(client: TestClient) -> None:
+    restored = {"hx-request": "true", "hx-history-restore-request": "true"}
+    for page in ("items?search=17", "progress"):
+        assert "<html" in client.get(f"/c/texts/{page}", headers=restored).text
+        assert "<html" not in client.get(f"/c/texts/{page}", headers={"hx-request": "true"}).text
+
+
+def test_a_model_that_is_asked_for_is_told_of_at_once(client: TestClient) -> None:
+    assert "two classes" in client.post("/c/texts/train").text
+    label(client, 10)
+    assert "asked for" in client.post("/c/texts/train").text
+
+
+def test_where_files_are_is_not_told(tmp_path: Path) -> None:
+    begin(tmp_path / "texts.teeter", 5)
+    (tmp_path / "broken.teeter").write_bytes(b"not a database at all, and long enough to look at " * 20)
+    with served(folder=tmp_path) as client:
+        assert str(tmp_path) not in client.get("/").text
+        (tmp_path / "texts.teeter").rename(tmp_path / "away")
+        assert str(tmp_path) not in client.get(AT).text

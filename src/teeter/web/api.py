@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shutil
 import tempfile
@@ -23,7 +24,7 @@ from teeter.web.keys import keys_by_class
 from teeter.web.lookup import AT_RANDOM, STATES, Wanted
 from teeter.web.site import Site
 
-__all__ = ["about", "router", "site_of", "who"]
+__all__ = ["about", "listed", "router", "site_of", "who", "without_folders"]
 
 router = APIRouter(prefix="/api/v1")
 
@@ -46,6 +47,26 @@ def who(request: Request) -> str:
     return str(request.state.session.annotator)
 
 
+def listed(site: Site) -> list[Desk]:
+    """Return the campaigns whose files are there; those of the folder that are gone are let go of."""
+    for slug, desk in list(site.desks.items()):
+        if not desk.is_there() and site.folder is not None and desk.path.parent.resolve() == site.folder.resolve():
+            del site.desks[slug]
+            desk.close()
+    site.look_into_folder()
+    return [desk for desk in list(site.desks.values()) if desk.is_there()]
+
+
+def without_folders(site: Site, sentence: str) -> str:
+    """Return a sentence without where files are, which is nobody's business."""
+    folders = {desk.path.absolute().parent for desk in list(site.desks.values())} | {site.temp}
+    folders |= set() if site.folder is None else {site.folder.absolute()}
+    every = {f"{form}{os.sep}" for one in folders for form in (one, one.resolve())}
+    for folder in sorted(every, key=len, reverse=True):
+        sentence = sentence.replace(folder, "")
+    return sentence
+
+
 def about(site: Site, desk: Desk) -> dict[str, Any]:
     """Return a campaign, and how it stands."""
     settings, (version, trained) = desk.campaign.settings, desk.newest_version()
@@ -61,7 +82,7 @@ def about(site: Site, desk: Desk) -> dict[str, Any]:
         "instructions": settings.instructions,
         "classes": desk.classes(),
         "model": version,
-        "news": news.sentence(),
+        "news": without_folders(site, news.sentence()),
         **desk.counts(),
     }
 
@@ -88,8 +109,7 @@ def choose_name(request: Request, told: models.SessionIn, response: Response) ->
 def campaigns(request: Request) -> list[models.CampaignOut]:
     """List the campaigns."""
     site = site_of(request)
-    site.look_into_folder()
-    return [models.CampaignOut(**about(site, desk)) for desk in site.desks.values()]
+    return [models.CampaignOut(**about(site, desk)) for desk in listed(site)]
 
 
 @router.post("/campaigns", status_code=202)

@@ -59,7 +59,7 @@ async def _refused(request: Request, error: Exception) -> Response:
         status = 403
     if isinstance(error, UnknownNameError) and str(error).startswith(("No class", "No strategy")):
         status = 422
-    sentence = str(error).encode("utf-8", "replace").decode()
+    sentence = api.without_folders(api.site_of(request), str(error)).encode("utf-8", "replace").decode()
     if request.url.path.startswith("/api/"):
         return JSONResponse({"detail": sentence}, status)
     return pages.refusal(request, sentence, status)

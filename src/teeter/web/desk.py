@@ -20,7 +20,7 @@ from teeter.campaigns.advice import estimate
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.items import inside
 from teeter.campaigns.ledger import Answer, Kind
-from teeter.campaigns.rounds import labels_of
+from teeter.campaigns.standing import Standing, read_standing
 from teeter.errors import FileError, InputError, StoreError, UnknownNameError
 from teeter.web import lookup
 from teeter.web.keys import keys_by_class
@@ -67,6 +67,7 @@ class Desk:
         self._campaign.store.wait = _WAIT
         self._numbers: tuple[int, list[int]] | None = None
         self._size: tuple[int, int] | None = None
+        self._stood: tuple[int, Standing] | None = None
         self._lock = threading.Lock()
 
     @property
@@ -224,7 +225,15 @@ class Desk:
         with self.campaign.store.reading() as connection:
             rows = lookup.items_page(ledger, connection, wanted)
             said = lookup.answers_of(ledger, connection, [row.id for row in rows])
-        return [_line(row, said[row.id]) for row in rows]
+            standing = self._standing(connection)
+        return [_line(row, said[row.id], standing) for row in rows]
+
+    def _standing(self, connection: Connection) -> Standing:
+        """Return what items are by consensus and decisions; it is worked out again only when something was said."""
+        newest = lookup.newest_line(self.campaign.ledger, connection)
+        if self._stood is None or self._stood[0] != newest:
+            self._stood = newest, read_standing(self.campaign.ledger, connection, self.campaign.settings)
+        return self._stood[1]
 
     def item(self, *, key: str | None = None, number: int | None = None) -> dict[str, Any]:
         """Return one item, by its id or by its number, with all that people say of it."""
@@ -239,8 +248,9 @@ class Desk:
                 row = ledger.item(connection, key or "")
             said = lookup.answers_of(ledger, connection, [row.id])[row.id]
             shown = self._shown(row, connection)
+            standing = self._standing(connection)
         answers = [asdict(one) for one in said]
-        return {**_line(row, said), **shown, "answers": answers, "audit": row.audit}
+        return {**_line(row, said, standing), **shown, "answers": answers, "audit": row.audit}
 
     def image(self, key: str) -> Path:
         """Return the file of an item's image; nothing outside the campaign's folder is given out."""
@@ -280,9 +290,14 @@ class Desk:
             chosen = {numbers[int(k)]: int(k) for k in places if int(k) < len(numbers)}
             rows = connection.execute(select(tables.items).where(tables.items.c.id.in_(list(chosen)))).all()
             said = lookup.answers_of(ledger, connection, list(chosen))
+            standing = self._standing(connection)
         names = self.campaign.classes
         return [
-            {**_line(row, said[row.id]), "from": names[before[chosen[row.id]]], "to": names[after[chosen[row.id]]]}
+            {
+                **_line(row, said[row.id], standing),
+                "from": names[before[chosen[row.id]]],
+                "to": names[after[chosen[row.id]]],
+            }
             for row in rows
         ]
 
@@ -297,8 +312,7 @@ class Desk:
     def labelled_places(self) -> list[tuple[int, int]]:
         """Return the places of labelled items in the models' order, and the numbers of their classes."""
         with self.campaign.store.reading() as connection:
-            answers = self.campaign.ledger.answers(connection)
-            labels = labels_of(answers)
+            labels = self._standing(connection).labels
             rows = self.campaign.ledger.some_items(connection, list(labels))
         places = {number: place for place, number in enumerate(self.numbers())}
         names = {name: k for k, name in enumerate(self.campaign.classes)}
@@ -323,18 +337,23 @@ class Desk:
         self._campaign.store.close()
 
 
-def _line(row: Row[Any], said: Sequence[Answer]) -> dict[str, Any]:
-    """Return an item as a line of a table."""
+def _line(row: Row[Any], said: Sequence[Answer], standing: Standing) -> dict[str, Any]:
+    """Return an item as a line of a table; that somebody flagged it shows beside its label."""
     text = row.content or ""
-    label = labels_of(said).get(row.key)
-    others = sorted({one.kind for one in said if one.kind != "label"})
+    verdict = standing.verdicts.get(row.key)
+    label = None if verdict is None else verdict.label
+    others = sorted(
+        {one.kind for one in said if one.kind != "label"} | ({"bad"} if row.key in standing.left_out else set())
+    )
+    shown = [one for one in others if one == "bad" or label is None]
     return {
         "number": row.id,
         "item": row.key,
         "kind": row.kind,
         "excerpt": text[:160] + ("…" if len(text) > 160 else "") if row.kind == "text" else "",
         "label": label,
-        "state": label or ", ".join(others) or "",
+        "state": ", ".join([*([] if label is None else [label]), *shown]),
+        "by": None if verdict is None else verdict.by,
         "annotators": len({one.annotator for one in said}),
     }
 

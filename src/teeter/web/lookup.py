@@ -24,6 +24,7 @@ __all__ = [
     "items_page",
     "last_answer",
     "newest_item",
+    "newest_line",
     "picked_for",
     "rounds",
     "times_of_answers",
@@ -155,6 +156,13 @@ def picked_for(
 def newest_item(connection: Connection) -> int:
     """Return the number of the item that was added last, to any campaign of the database."""
     return int(connection.scalar(select(func.max(tables.items.c.id))) or 0)
+
+
+def newest_line(ledger: Ledger, connection: Connection) -> int:
+    """Return the number of the last line of the history: whatever is said or decided adds one."""
+    history = tables.history
+    own = history.c.campaign_id == ledger.campaign
+    return int(connection.scalar(select(func.max(history.c.id)).where(own)) or 0)
 
 
 def count_labels(ledger: Ledger, connection: Connection, *, after: int = -1, since: str = "") -> int:

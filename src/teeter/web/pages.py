@@ -7,13 +7,13 @@ from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Form, Query, Request
-from fastapi.responses import FileResponse, RedirectResponse, Response
+from fastapi.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
 from fastapi.templating import Jinja2Templates
 
 from teeter import strategies
 from teeter.campaigns.exchange import FORMATS
 from teeter.errors import InputError, UnknownNameError
-from teeter.web.api import about, site_of, who
+from teeter.web.api import about, listed, site_of, who, without_folders
 from teeter.web.desk import Desk
 from teeter.web.drawing import curve, over_time
 from teeter.web.keys import TAKEN
@@ -55,6 +55,11 @@ def _page(request: Request, template: str, told: dict[str, Any] | None = None, s
     return _templates.TemplateResponse(request, template, {**shared, **(told or {})}, status)
 
 
+def _wants_part(request: Request) -> bool:
+    """Return whether htmx asks for the changing part alone; to go back in the history it needs all of a page."""
+    return "hx-request" in request.headers and "hx-history-restore-request" not in request.headers
+
+
 def _of(request: Request, slug: str, tab: str) -> tuple[Desk, dict[str, Any]]:
     """Return a campaign, and what every page of it shows."""
     site = site_of(request)
@@ -71,14 +76,14 @@ def refusal(request: Request, sentence: str, status: int) -> Response:
 def home(request: Request) -> Response:
     """List campaigns and reports; a single campaign opens at once."""
     site = site_of(request)
-    site.look_into_folder()
+    desks = listed(site)
     reports = site.reports()
     if len(site.desks) == 1 and site.folder is None:
         return RedirectResponse(f"/c/{next(iter(site.desks))}", 303)
     told = {
-        "campaigns": [about(site, desk) for desk in site.desks.values()],
+        "campaigns": [about(site, desk) for desk in desks],
         "reports": {name: folder.parent.name for name, folder in reports.items()},
-        "left_out": site.left_out,
+        "left_out": {name: without_folders(site, why) for name, why in site.left_out.items()},
     }
     return _page(request, "home.html", told)
 
@@ -205,8 +210,20 @@ def progress(request: Request, slug: str) -> Response:
         "flipped": desk.flipped(12),
         "last_round": rounds[-1] if rounds else None,
     }
-    part = "hx-request" in request.headers
+    part = _wants_part(request)
     return _page(request, "part_progress.html" if part else "progress.html", told)
+
+
+@router.post("/c/{slug}/train")
+def train(request: Request, slug: str) -> Response:
+    """Have a model trained now, and say so."""
+    site = site_of(request)
+    desk = site.desk(slug)
+    by_class = desk.progress()["status"]["by_class"]
+    if sum(count > 0 for count in by_class.values()) < 2:
+        return PlainTextResponse("A model needs labels of two classes.")
+    site.trainer.do("train", str(desk.path))
+    return PlainTextResponse("A model was asked for: it is trained in the background.")
 
 
 @router.get("/c/{slug}/map")
@@ -250,7 +267,7 @@ def items(
         if earlier and not (before and not full)
         else None,
     }
-    part = "hx-request" in request.headers
+    part = _wants_part(request)
     return _page(request, "part_items.html" if part else "items.html", told)
 
 

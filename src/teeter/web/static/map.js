@@ -107,7 +107,7 @@
     marked = k;
     draw();
     const one = await (await teeter.ask(teeter.address(`/item?place=${k}`))).json();
-    const told = [one.label ? `Label: ${one.label}` : one.state || "Not labelled"];
+    const told = [one.label ? `Label: ${one.state}` : one.state || "Not labelled"];
     if (points.predicted[k] >= 0) told.push(`predicted ${start.classes[points.predicted[k]]}`);
     if (ldm && !Number.isNaN(ldm[k])) told.push(`LDM ${ldm[k].toPrecision(2)}`);
     const shown = teeter.shown(one);
