@@ -236,6 +236,7 @@ def test_two_tabs_lose_no_answer(server: Server, browser: Any, tmp_path: Path) -
     sync_api.expect(second.locator("#saved")).to_have_text("All saved", timeout=PATIENCE)
     assert unsent(second) == 4
     first = second.context.new_page()
+    first.set_default_timeout(PATIENCE)
     first.goto(server.address)
     sync_api.expect(first.locator("#saved")).to_have_text("All saved", timeout=PATIENCE)
     assert unsent(first) == 0
@@ -251,6 +252,7 @@ def test_a_browser_that_keeps_nothing_sends_all_the_same(server: Server, browser
         "Storage.prototype.setItem = () => { throw new DOMException('full', 'QuotaExceededError'); }"
     )
     page = context.new_page()
+    page.set_default_timeout(PATIENCE)
     page.goto(server.address)
     label(page, 2)
     saved(page, 2)
@@ -261,13 +263,16 @@ def test_a_name_that_is_changed_in_another_tab_takes_no_answers(server: Server, 
     page = opened(browser, server.address, [])
     page.locator("#stage .words").wait_for()
     other = page.context.new_page()
+    other.set_default_timeout(PATIENCE)
     other.goto(f"{server.address}/c/texts/export")
     other.locator(".who summary").click()
     other.locator(".who input[name=annotator]").fill("zoe")
     other.get_by_role("button", name="Answer as this").click()
-    sync_api.expect(other.locator(".who summary")).to_have_text("zoe")
+    sync_api.expect(other.locator(".who summary")).to_have_text("zoe", timeout=PATIENCE)
     page.keyboard.press(key_for(page))
-    sync_api.expect(page.locator("#alarm")).to_contain_text("You are zoe in another tab: load this page again")
+    sync_api.expect(page.locator("#alarm")).to_contain_text(
+        "You are zoe in another tab: load this page again", timeout=PATIENCE
+    )
     page.wait_for_timeout(1500)
     assert held(tmp_path / "texts.teeter") == {}
     assert unsent(page) == 1
