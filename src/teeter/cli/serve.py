@@ -160,6 +160,7 @@ def _listening(host: str, port: int | None) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((host, one))
+            listening.listen(128)  # now, so that nobody else is told that the port is free while the page starts
         except OSError as error:
             listening.close()
             if one == tries[-1]:
