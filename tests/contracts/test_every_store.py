@@ -213,3 +213,14 @@ def _played(store: Store, steps: list[tuple[str, str, str, str]]) -> list[dict[t
         now = {(one.item, one.annotator): one for one in ledger.answers(connection)}
         told = live_answers(ledger.history(connection))
     return [now, told, expected]
+
+
+def test_a_skip_taken_back_after_it_was_asked_again_is_one_question(store: Store, ledger: Ledger) -> None:
+    with store.writing() as connection:
+        ledger.write_batch(connection, "ann", [Pick("a1", 1, "picked", {})], strategy="ldm-s", seed=0, version=0)
+        ledger.answer(connection, Answer("a1", "ann", "skip"))
+        ledger.write_batch(connection, "ann", [Pick("a1", 1, "picked", {})], strategy="ldm-s", seed=0, version=1)
+        ledger.undo(connection, "ann")
+        assert [pick.item for pick in ledger.open_picks(connection, "ann")] == ["a1"]
+        ledger.answer(connection, Answer("a1", "ann", "label", "good"))
+        assert ledger.open_picks(connection, "ann") == []

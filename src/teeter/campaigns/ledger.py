@@ -152,6 +152,16 @@ class Ledger(Questions):
 
     def _reopen(self, connection: Connection, pick: int, item: int, annotator: str) -> None:
         """Ask again what an annotator took back, unless somebody else is asked about it by now, and nobody besides."""
+        own = select(tables.batches.c.id).where(
+            tables.batches.c.campaign_id == self.campaign, tables.batches.c.annotator == annotator
+        )
+        again = and_(
+            tables.picks.c.item_id == item,
+            tables.picks.c.id != pick,
+            tables.picks.c.state == "open",
+            tables.picks.c.batch_id.in_(own),
+        )
+        connection.execute(update(tables.picks).where(again).values(state="returned"))  # one question an item is enough
         shared = connection.scalar(select(tables.items.c.people).where(tables.items.c.id == item)) != 1
         state = "open" if shared or not self._others_asked(connection, item, annotator) else "returned"
         connection.execute(update(tables.picks).where(tables.picks.c.id == pick).values(state=state))
