@@ -8,16 +8,17 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from teeter.campaigns import tables
 from teeter.campaigns.items import require_plain, require_whole
+from teeter.campaigns.ledger import Ledger
 from teeter.campaigns.records import Settings
 from teeter.campaigns.store import Store
 from teeter.errors import InputError, StoreError, UnknownNameError
 from teeter.registry import did_you_mean
 
-__all__ = ["campaign_row", "checked_names", "file_and_name", "in_words", "settings_of"]
+__all__ = ["campaign_row", "change_consensus", "checked_names", "file_and_name", "in_words", "settings_of"]
 
 
 def checked_names(name: str, classes: Sequence[str]) -> list[str]:
@@ -86,3 +87,15 @@ def settings_of(text: str, store: Store) -> Settings:
     if settings.folder is None or store.path is None:
         return settings
     return replace(settings, folder=str(store.path.resolve().parent / settings.folder))
+
+
+def change_consensus(store: Store, ledger: Ledger, settings: Settings, way: str, *, who: str) -> Settings:
+    """Say how several answers become one label from now on, and return the settings as they are then."""
+    changed = replace(settings, consensus=way)
+    own = tables.campaigns.c.id == ledger.campaign
+    with store.writing() as connection:
+        kept = json.loads(connection.execute(select(tables.campaigns.c.settings).where(own)).scalar_one())
+        told = json.dumps({**kept, "consensus": way})
+        connection.execute(update(tables.campaigns).where(own).values(settings=told))
+        ledger.note(connection, who, "consensus", None, {"way": way})
+    return changed

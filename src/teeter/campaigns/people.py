@@ -10,7 +10,9 @@ from typing import Any
 from sqlalchemy import Connection, Row, and_, insert, select, update
 
 from teeter.campaigns import tables
+from teeter.campaigns.items import require_plain
 from teeter.campaigns.ledger import Ledger
+from teeter.campaigns.records import IMPORTED
 from teeter.campaigns.store import Store
 from teeter.errors import InputError, NotAllowedError, UnknownNameError
 from teeter.registry import did_you_mean
@@ -19,10 +21,10 @@ __all__ = ["RIGHTS", "ROLES", "People", "Person", "may", "require_right"]
 
 RIGHTS = {
     "annotator": frozenset({"answer"}),
-    "reviewer": frozenset({"answer", "decide", "export"}),
-    "owner": frozenset({"answer", "decide", "export", "manage"}),
+    "reviewer": frozenset({"answer", "review", "decide", "export"}),
+    "owner": frozenset({"answer", "review", "decide", "export", "manage"}),
 }
-"""What each role may do."""
+"""What each role may do; to review is to see what others say, and to look at labels again."""
 
 ROLES = tuple(RIGHTS)
 
@@ -39,7 +41,7 @@ class Person:
 
 
 def may(role: str, what: str) -> bool:
-    """Tell whether a role may answer, decide, export or manage."""
+    """Tell whether a role may answer, review, decide, export or manage."""
     return what in RIGHTS[role]
 
 
@@ -60,21 +62,30 @@ class People:
 
     def add(self, name: str, role: str = "annotator", *, who: str = "me") -> str:
         """Name somebody, and return their token: it is shown this once. One who was removed may come back."""
+        token = secrets.token_urlsafe(32)
+        self._add(name, role, _hashed(token), who)
+        return token
+
+    def add_as_in(self, other: People, name: str, role: str, *, who: str = "me") -> None:
+        """Name somebody who comes in by the token that they have in another campaign, if they have one there."""
+        with other._store.reading() as connection:
+            row = other._row(connection, name)
+        self._add(name, role, None if row is None else row.token, who)
+
+    def _add(self, name: str, role: str, hashed: str | None, who: str) -> None:
         name = _checked(name)
         _require_role(role)
-        token = secrets.token_urlsafe(32)
         with self._store.writing() as connection:
             found = self._row(connection, name, removed=True)
             if found is not None and found.removed is None:
                 raise InputError(f"{name} is {_a(found.role)} already: make another token, or change the role.")
-            values = {"role": role, "token": _hashed(token), "added": self._ledger.now(), "removed": None}
+            values = {"role": role, "token": hashed, "added": self._ledger.now(), "removed": None}
             if found is None:
                 own = {"campaign_id": self._ledger.campaign, "name": name}
                 connection.execute(insert(tables.people).values(**own, **values))
             else:
                 connection.execute(update(tables.people).where(tables.people.c.id == found.id).values(values))
             self._ledger.note(connection, who, "person added", None, {"name": name, "role": role})
-        return token
 
     def change_role(self, name: str, role: str, *, who: str = "me") -> None:
         """Give somebody another role."""
@@ -119,6 +130,12 @@ class People:
             row = connection.execute(select(tables.people).where(own, tables.people.c.removed.is_(None))).first()
         return None if row is None else _person(row)
 
+    def holder(self, name: str, mark: str) -> Person | None:
+        """Return the person called so, if the hash of their token begins with a mark; None otherwise."""
+        with self._store.reading() as connection:
+            row = self._row(connection, name)
+        return _person(row) if row is not None and mark and (row.token or "").startswith(mark) else None
+
     def require(self, name: str, what: str) -> None:
         """Refuse what the one called so may not do; where nobody is named, everything is allowed."""
         known = self.list()
@@ -151,6 +168,9 @@ class People:
 def _checked(name: str) -> str:
     if not name.strip():
         raise InputError("A person needs a name, and this one is blank.")
+    require_plain(name.strip(), "name")
+    if name.strip() == IMPORTED:
+        raise InputError(f"Labels that came with the items are by {IMPORTED!r}: give another name.")
     return name.strip()
 
 

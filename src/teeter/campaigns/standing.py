@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -54,7 +55,8 @@ class Standing:
 
     def disagreements(self) -> list[tuple[str, dict[str, str]]]:
         """Return the items that wait for a decision and who says what of them, those that are least clear first."""
-        waiting = [(item, said) for item, said in contested(self.answers).items() if item not in self.decisions]
+        said_of = contested(_of_people(self.answers))
+        waiting = [(item, said) for item, said in said_of.items() if item not in self.decisions]
         return sorted(waiting, key=lambda one: self.confidence(one[0]))
 
     def confidence(self, item: str) -> float:
@@ -173,8 +175,8 @@ class Agreement:
 
 
 def agreement_of(answers: Sequence[Answer], classes: Sequence[str]) -> Agreement:
-    """Return how people agree on what items are."""
-    people, ratings = _ratings(answers, classes)
+    """Return how people agree on what items are; labels that came with the items are nobody's."""
+    people, ratings = _ratings(_of_people(answers), classes)
     shared = ratings[(ratings >= 0).sum(axis=1) > 1]
     pairs = []
     for one, other in combinations(range(len(people)), 2):
@@ -183,6 +185,10 @@ def agreement_of(answers: Sequence[Answer], classes: Sequence[str]) -> Agreement
             pairs.append(Pair(people[one], people[other], both, kappa(shared[:, one], shared[:, other])))
     by_class = dict(zip(classes, alpha_by_class(shared, len(classes)), strict=True))
     return Agreement(len(shared), observed(shared), alpha(shared), by_class, tuple(pairs))
+
+
+def _of_people(answers: Sequence[Answer]) -> list[Answer]:
+    return [one for one in answers if one.annotator != IMPORTED]
 
 
 def _ratings(answers: Sequence[Answer], classes: Sequence[str]) -> tuple[list[str], npt.NDArray[np.int64]]:
@@ -211,19 +217,20 @@ class Member:
 def team_of(ledger: Ledger, connection: Connection, settings: Settings) -> list[Member]:
     """Return how everybody who answered works, by name."""
     standing = read_standing(ledger, connection, settings)
+    said = _of_people(standing.answers)
     decided = {item: one.label for item, one in standing.decisions.items()}
     drawn = ledger.drawn_at_random(connection) | ledger.audit_items(connection)
-    found = quality(standing.answers, decided, drawn)
+    found = quality(said, decided, drawn)
     times: dict[str, list[float]] = {}
     answers = tables.answers
     rows = connection.execute(
         select(answers.c.annotator, answers.c.at)
         .join(tables.items, tables.items.c.id == answers.c.item_id)
-        .where(tables.items.c.campaign_id == ledger.campaign)
+        .where(tables.items.c.campaign_id == ledger.campaign, answers.c.annotator != IMPORTED)
         .order_by(answers.c.id)
     )
     for row in rows:
         times.setdefault(row.annotator, []).append(datetime.fromisoformat(row.at).timestamp())
-    counts = {name: sum(one.annotator == name for one in standing.answers) for name in times}
+    counts = Counter(one.annotator for one in said)
     nothing = Quality(None, None, None)
     return [Member(name, counts[name], speed(times[name]), found.get(name, nothing)) for name in sorted(times)]

@@ -17,6 +17,7 @@ from teeter.cli.output import spinner
 from teeter.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
+    from teeter.web.roster import Roster
     from teeter.web.security import Guard
     from teeter.web.tokens import Tokens
 
@@ -31,9 +32,11 @@ _CONNECTIONS = 500
 
 
 def serve(
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="[CAMPAIGN]...", help="Campaigns' files; or things to label, with --classes."),
+    places: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[CAMPAIGN]...", help="Campaigns' files or databases; or things to label, with --classes."
+        ),
     ] = None,
     *,
     folder: Annotated[
@@ -83,20 +86,21 @@ def serve(
         removed(kept, remove_token)
         typer.echo(f"{kept} has no token of {remove_token} any more.")
         return
-    if not files and folder is None:
+    if not places and folder is None:
         raise InputError("Name a campaign's file, or a folder of campaigns with --folder.")
     guard = _guard(host, token or [], tokens, upload)
     options = _options(proxy)
     listening = _listening(host, port)
     try:
         _run(
-            [_campaign(file, classes) for file in files or []],
+            [_campaign(place, classes) for place in places or []],
             guard,
             listening,
             folder=folder,
             batch=batch,
             open_page=open_page,
             options=options,
+            needs=_needs(host, tokens),
         )
     finally:
         listening.close()
@@ -115,12 +119,28 @@ def _guard(host: str, given: list[str], tokens: Path | None, upload: int) -> Gua
 
     alone = is_loopback(host)
     known = _tokens(given, tokens if alone or tokens else home() / "tokens.json")
-    if not len(known) and (tokens or not alone):
-        why = f"Listening on {host} lets others in" if not alone else f"{tokens} has no token"
-        raise InputError(f"{why}: make a token for each annotator with teeter serve --make-token NAME.")
     # Where a token is needed, a browser or a proxy may use any name.
     hosts = None if len(known) else frozenset({"127.0.0.1", "localhost", "::1", host.lower()})
     return Guard(server_secret(home() / "serve.key"), known, hosts, upload_limit=upload * 1_000_000)
+
+
+def _needs(host: str, tokens: Path | None) -> str | None:
+    """Return why somebody must have a token, if that is so; None where whoever is at this machine comes in."""
+    from teeter.web.security import is_loopback
+
+    if not is_loopback(host):
+        return f"Listening on {host} lets others in"
+    return None if tokens is None else f"{tokens} has no token"
+
+
+def _require_way_in(guard: Guard, roster: Roster, why: str | None) -> None:
+    """Refuse to serve what nobody could come into, or everybody."""
+    if len(guard.tokens) or roster.has_tokens():
+        return
+    if roster.is_needed():
+        raise InputError("The people of this campaign have no tokens: teeter campaign people token CAMPAIGN NAME.")
+    if why is not None:
+        raise InputError(f"{why}: make a token for each annotator with teeter serve --make-token NAME.")
 
 
 def _tokens(given: list[str], kept: Path | None) -> Tokens:
@@ -135,8 +155,11 @@ def _tokens(given: list[str], kept: Path | None) -> Tokens:
     return known
 
 
-def _campaign(file: Path, classes: str | None) -> Path:
-    """Return a campaign's file; of things to label, one is made beside them unless it is there already."""
+def _campaign(place: str, classes: str | None) -> str | Path:
+    """Return where a campaign is; of things to label, one is made beside them unless it is there already."""
+    file = Path(place)
+    if "://" in place:
+        return place
     if classes is None or file.suffix == ".teeter":
         return file
     path = file.with_name(f"{file.name.removesuffix(file.suffix)}.teeter")
@@ -190,7 +213,7 @@ def _options(proxy: str | None) -> dict[str, Any]:
 
 
 def _run(
-    files: list[Path],
+    places: list[str | Path],
     guard: Guard,
     listening: socket.socket,
     *,
@@ -198,14 +221,21 @@ def _run(
     batch: int,
     open_page: bool | None,
     options: dict[str, Any],
+    needs: str | None,
 ) -> None:
     import uvicorn
 
     from teeter.web.app import make_app
 
-    with spinner("Starting"):
-        app = make_app(files, guard=guard, folder=folder, batch=batch)
     host, port, *_ = listening.getsockname()
+    guard.cookie_name = f"{guard.cookie_name}_{port}"
+    with spinner("Starting"):
+        app = make_app(places, guard=guard, folder=folder, batch=batch)
+        try:
+            _require_way_in(guard, app.state.site.roster, needs)
+        except InputError:
+            app.state.site.close()
+            raise
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{port}/"
     if open_page or (open_page is None and sys.stdout.isatty() and not guard.needs_token):

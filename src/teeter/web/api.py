@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, File, Form, Query, Request, UploadFile
 from fastapi.responses import FileResponse, JSONResponse, Response
 from starlette.background import BackgroundTask
+from starlette.concurrency import run_in_threadpool
 
 from teeter.campaigns.exchange import FORMATS, LINES
 from teeter.datasets.tables import TABLES
@@ -22,9 +23,10 @@ from teeter.web.desk import Desk, Said
 from teeter.web.images import served_image
 from teeter.web.keys import keys_by_class
 from teeter.web.lookup import AT_RANDOM, STATES, Wanted
+from teeter.web.rights import allowed, own_desk, require_maker, rights_in, seen, site_of, who
 from teeter.web.site import Site
 
-__all__ = ["about", "listed", "router", "site_of", "who", "without_folders"]
+__all__ = ["about", "listed", "router", "without_folders"]
 
 router = APIRouter(prefix="/api/v1")
 
@@ -36,41 +38,37 @@ _EXPORT_SECONDS = 600
 Id = Annotated[str, Query(min_length=1, max_length=4096, description="The item's id.")]
 
 
-def site_of(request: Request) -> Site:
-    """Return the server's campaigns."""
-    site: Site = request.app.state.site
-    return site
-
-
-def who(request: Request) -> str:
-    """Return who answers."""
-    return str(request.state.session.annotator)
-
-
-def listed(site: Site) -> list[Desk]:
-    """Return the campaigns whose files are there; those of the folder that are gone are let go of."""
+def listed(request: Request) -> list[Desk]:
+    """Return the campaigns that are somebody's to see; those of the folder that are gone are let go of."""
+    site = site_of(request)
     for slug, desk in list(site.desks.items()):
-        if not desk.is_there() and site.folder is not None and desk.path.parent.resolve() == site.folder.resolve():
+        file = None if site.folder is None else desk.path
+        if not desk.is_there() and file is not None and file.parent.resolve() == Path(site.folder or "").resolve():
             del site.desks[slug]
             desk.close()
     site.look_into_folder()
-    return [desk for desk in list(site.desks.values()) if desk.is_there()]
+    return seen(request, [desk for desk in list(site.desks.values()) if desk.is_there()])
 
 
 def without_folders(site: Site, sentence: str) -> str:
-    """Return a sentence without where files are, which is nobody's business."""
-    folders = {desk.path.absolute().parent for desk in list(site.desks.values())} | {site.temp}
-    folders |= set() if site.folder is None else {site.folder.absolute()}
+    """Return a sentence without where files and databases are, which is nobody's business."""
+    folders = {site.temp} if site.folder is None else {site.temp, site.folder.absolute()}
+    for desk in list(site.desks.values()):
+        if desk.path is None:
+            sentence = sentence.replace(f"database {desk.said}", "database").replace(desk.said, desk.name)
+        else:
+            folders |= {desk.path.parent}
     every = {f"{form}{os.sep}" for one in folders for form in (one, one.resolve())}
     for folder in sorted(every, key=len, reverse=True):
         sentence = sentence.replace(folder, "")
     return sentence
 
 
-def about(site: Site, desk: Desk) -> dict[str, Any]:
-    """Return a campaign, and how it stands."""
+def about(request: Request, desk: Desk) -> dict[str, Any]:
+    """Return a campaign, how it stands, and what whoever asks may do there."""
+    site, rights = site_of(request), rights_in(request, desk)
     settings, (version, trained) = desk.campaign.settings, desk.newest_version()
-    news = site.trainer.news(str(desk.path))
+    news = site.trainer.news(desk.where)
     news.version = news.version or version
     if news.trained is None:
         news.trained = trained
@@ -83,6 +81,8 @@ def about(site: Site, desk: Desk) -> dict[str, Any]:
         "classes": desk.classes(),
         "model": version,
         "news": without_folders(site, news.sentence()),
+        "rights": sorted(rights),
+        "team": desk.is_team(),
         **desk.counts(),
     }
 
@@ -108,8 +108,7 @@ def choose_name(request: Request, told: models.SessionIn, response: Response) ->
 @router.get("/campaigns")
 def campaigns(request: Request) -> list[models.CampaignOut]:
     """List the campaigns."""
-    site = site_of(request)
-    return [models.CampaignOut(**about(site, desk)) for desk in listed(site)]
+    return [models.CampaignOut(**about(request, desk)) for desk in listed(request)]
 
 
 @router.post("/campaigns", status_code=202)
@@ -130,7 +129,8 @@ def make_campaign(
     cost: Annotated[float | None, Form(ge=0, le=1e12, allow_inf_nan=False)] = None,
     budget: Annotated[float | None, Form(ge=0, le=1e15, allow_inf_nan=False)] = None,
 ) -> dict[str, str]:
-    """Make a campaign from an uploaded file or a folder of images; answers with a job."""
+    """Make a campaign from an uploaded file or a folder of images; answers with a job. Who makes it owns it."""
+    require_maker(request)
     site = site_of(request)
     path = site.place_for(name)
     names = [one.strip() for one in classes.split(",")]
@@ -149,7 +149,9 @@ def make_campaign(
         "budget": budget,
     }
     columns = {"text": text or None, "key": id_column or None, "label": labels or None}
-    return {"job": site.make(things, path, names, settings, **columns)}
+    own = own_desk(request)
+    owner = None if own is None else (who(request), own)
+    return {"job": site.make(things, path, names, settings, owner=owner, **columns)}
 
 
 def _kept(site: Site, file: UploadFile) -> Path:
@@ -166,28 +168,33 @@ def _kept(site: Site, file: UploadFile) -> Path:
 @router.get("/jobs/{number}")
 def job(request: Request, number: str) -> models.JobOut:
     """Say what became of a job."""
-    return models.JobOut(**site_of(request).job(number))
+    site = site_of(request)
+    return models.JobOut(**_scrubbed(site, site.job(number)))
+
+
+def _scrubbed(site: Site, told: dict[str, Any]) -> dict[str, Any]:
+    """Return a job's state without where files are."""
+    return told if "detail" not in told else {**told, "detail": without_folders(site, told["detail"])}
 
 
 @router.get("/campaigns/{slug}")
 def campaign(request: Request, slug: str) -> models.CampaignOut:
     """Say how a campaign stands."""
-    site = site_of(request)
-    return models.CampaignOut(**about(site, site.desk(slug)))
+    return models.CampaignOut(**about(request, allowed(request, slug, "answer")))
 
 
 @router.get("/campaigns/{slug}/questions")
 def questions(request: Request, slug: str, n: Annotated[int, Query(ge=1, le=200)] = 20) -> models.QuestionsOut:
     """Return what to label next; where nothing waits yet, it is being picked: ask again."""
     site = site_of(request)
-    desk, annotator = site.desk(slug), who(request)
-    news = site.trainer.news(str(desk.path))
+    desk, annotator = allowed(request, slug, "answer"), who(request)
+    news = site.trainer.news(desk.where)
     found = desk.questions(annotator, n, news.why)
     if len(found) <= site.batch // 2 or any(
         "probabilities" not in one and one["arm"] not in AT_RANDOM for one in found
     ):
-        site.trainer.look(str(desk.path), annotator)
-    told = about(site, desk)
+        site.trainer.look(desk.where, annotator)
+    told = about(request, desk)
     return models.QuestionsOut(
         questions=found,
         finished=not found and annotator in news.finished,
@@ -202,28 +209,28 @@ def questions(request: Request, slug: str, n: Annotated[int, Query(ge=1, le=200)
 def answer(request: Request, slug: str, told: models.AnswerIn) -> models.AnswerOut:
     """Record an answer: it is on disk when this returns."""
     site = site_of(request)
-    desk, annotator = site.desk(slug), who(request)
+    desk, annotator = allowed(request, slug, "answer"), who(request)
     new = desk.answer(annotator, Said(told.item, told.kind, told.label, told.comment))
-    site.trainer.look(str(desk.path), annotator)
+    site.trainer.look(desk.where, annotator)
     return models.AnswerOut(new=new, labelled=desk.counts()["labelled"])
 
 
 @router.get("/campaigns/{slug}/answers")
 def last_answers(request: Request, slug: str, count: Annotated[int, Query(ge=1, le=100)] = 10) -> list[dict[str, Any]]:
     """Return your last answers, the newest first."""
-    return site_of(request).desk(slug).last(who(request), count)
+    return allowed(request, slug, "answer").last(who(request), count)
 
 
 @router.post("/campaigns/{slug}/undo")
 def undo(request: Request, slug: str, told: models.UndoIn) -> models.UndoOut:
     """Take back your last answer."""
-    return models.UndoOut(undone=site_of(request).desk(slug).undo(who(request), told.item))
+    return models.UndoOut(undone=allowed(request, slug, "answer").undo(who(request), told.item))
 
 
 @router.post("/campaigns/{slug}/keep")
 def keep(request: Request, slug: str, told: models.ItemIn) -> models.AnswerOut:
     """Say after a second look that a label is right."""
-    desk = site_of(request).desk(slug)
+    desk = allowed(request, slug, "review")
     desk.keep(who(request), told.item, told.comment)
     return models.AnswerOut(new=True, labelled=desk.counts()["labelled"])
 
@@ -231,11 +238,10 @@ def keep(request: Request, slug: str, told: models.ItemIn) -> models.AnswerOut:
 @router.get("/campaigns/{slug}/suspects")
 def suspects(request: Request, slug: str, anew: bool = False) -> dict[str, Any]:
     """Return labels that may be wrong, once they are found: ask again while the state is waiting."""
-    site = site_of(request)
-    desk = site.desk(slug)
+    site, desk = site_of(request), allowed(request, slug, "review")
     told = site.suspects(desk, anew=anew)
     if told["state"] != "done":
-        return told
+        return _scrubbed(site, told)
     return {"state": "done", "suspects": told["result"]}
 
 
@@ -243,7 +249,7 @@ def suspects(request: Request, slug: str, anew: bool = False) -> dict[str, Any]:
 def train(request: Request, slug: str) -> dict[str, str]:
     """Have a model trained now."""
     site = site_of(request)
-    return {"job": site.remember(site.trainer.do("train", str(site.desk(slug).path)))}
+    return {"job": site.remember(site.trainer.do("train", allowed(request, slug, "manage").where))}
 
 
 @router.get("/campaigns/{slug}/items")
@@ -262,7 +268,7 @@ def items(
     if state not in STATES:
         raise InputError(f"{state!r} is none of {', '.join(STATES)}.")
     wanted = Wanted(search.strip(), label or None, state, after, before, count)
-    found = site_of(request).desk(slug).items(wanted)
+    found = allowed(request, slug, "review").items(wanted)
     first, last = (found[0]["number"], found[-1]["number"]) if found else (None, None)
     return models.ItemsOut(items=found, after=last if len(found) == count else None, before=first)
 
@@ -274,32 +280,33 @@ def item(
     id: Annotated[str | None, Query(max_length=4096)] = None,
     place: Annotated[int | None, Query(ge=0, le=_NUMBER, description="Its place on the map.")] = None,
 ) -> dict[str, Any]:
-    """Return an item with all that people say of it."""
-    desk = site_of(request).desk(slug)
+    """Return an item with all that people say of it; an annotator is told their own answer alone."""
+    desk = allowed(request, slug, "answer")
+    only = None if "review" in rights_in(request, desk) else who(request)
     if place is None:
-        return desk.item(key=id or "")
+        return desk.item(key=id or "", only=only)
     numbers = desk.numbers()
     if place >= len(numbers):
         raise UnknownNameError(f"There is no item at place {place}.")
-    return desk.item(number=numbers[place])
+    return desk.item(number=numbers[place], only=only)
 
 
 @router.get("/campaigns/{slug}/image", response_class=Response)
 def image(request: Request, slug: str, id: Id) -> Response:
     """Return an item's image."""
-    return served_image(site_of(request).desk(slug).image(id))
+    return served_image(allowed(request, slug, "answer").image(id))
 
 
 @router.get("/campaigns/{slug}/progress")
 def progress(request: Request, slug: str) -> dict[str, Any]:
     """Return how the campaign stands, round by round."""
-    return site_of(request).desk(slug).progress()
+    return allowed(request, slug, "answer").progress()
 
 
 @router.get("/campaigns/{slug}/flipped")
 def flipped(request: Request, slug: str, count: Annotated[int, Query(ge=1, le=200)] = 20) -> list[dict[str, Any]]:
     """Return items whose predicted class changed with the newest model."""
-    return site_of(request).desk(slug).flipped(count)
+    return allowed(request, slug, "review").flipped(count)
 
 
 @router.get("/campaigns/{slug}/map", response_class=Response)
@@ -309,9 +316,9 @@ def chart(request: Request, slug: str, how: Literal["pca", "tsne", "ldm"] = "pca
     It is drawn in the background: ask again while the answer is 202.
     """
     site = site_of(request)
-    told = site.chart(site.desk(slug), how)
+    told = site.chart(allowed(request, slug, "review"), how)
     if told["state"] != "done":
-        return JSONResponse(told, 202)
+        return JSONResponse(_scrubbed(site, told), 202)
     headers = {"x-model-version": str(told["result"]["version"])}
     return FileResponse(told["result"]["file"], media_type="application/octet-stream", headers=headers)
 
@@ -319,7 +326,7 @@ def chart(request: Request, slug: str, how: Literal["pca", "tsne", "ldm"] = "pca
 @router.get("/campaigns/{slug}/labels")
 def labels(request: Request, slug: str) -> dict[str, Any]:
     """Return the places of labelled items on the map, and the numbers of their classes."""
-    desk = site_of(request).desk(slug)
+    desk = allowed(request, slug, "review")
     return {"classes": list(desk.campaign.classes), "labels": desk.labelled_places()}
 
 
@@ -328,12 +335,11 @@ async def export(
     request: Request, slug: str, form: Annotated[str, Query(json_schema_extra={"enum": list(FORMATS)})] = "csv"
 ) -> Response:
     """Return labels and predictions as a file."""
-    site = site_of(request)
-    desk = site.desk(slug)
+    site, desk = site_of(request), await run_in_threadpool(allowed, request, slug, "export")
     if form not in FORMATS:
         raise InputError(f"{form[:50]!r} is none of {', '.join(FORMATS)}.")
     own = tempfile.mkdtemp(dir=site.temp)  # of this request alone: it is removed when the file is sent
-    waiting = site.trainer.do("export", str(desk.path), form=form, folder=own)
+    waiting = site.trainer.do("export", desk.where, form=form, folder=own)
     try:
         file = Path(await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(waiting)), _EXPORT_SECONDS))
     except BaseException as error:

@@ -13,7 +13,7 @@ from fastapi.staticfiles import StaticFiles
 
 from teeter.errors import NotAllowedError, StoreError, TeeterError, UnknownNameError
 from teeter.version import __version__
-from teeter.web import api, pages
+from teeter.web import api, pages, team_api, team_pages
 from teeter.web.security import Gate, Guard
 from teeter.web.site import Site
 
@@ -21,15 +21,20 @@ __all__ = ["make_app"]
 
 
 def make_app(
-    files: Sequence[Path] = (), *, guard: Guard, folder: Path | None = None, batch: int = 20, warm: bool = True
+    places: Sequence[str | Path] = (),
+    *,
+    guard: Guard,
+    folder: Path | None = None,
+    batch: int = 20,
+    warm: bool = True,
 ) -> FastAPI:
-    """Return a server of campaign files and of all campaigns in a folder; ``warm`` starts the trainer with it."""
-    site = Site(files, guard=guard, folder=folder, batch=batch)
+    """Return a server of campaigns by their files or addresses, and of all in a folder; ``warm`` starts the trainer."""
+    site = Site(places, guard=guard, folder=folder, batch=batch)
 
     @asynccontextmanager
     async def living(_: FastAPI) -> AsyncIterator[None]:
         if warm:
-            site.warm_up(files)
+            site.warm_up(places)
         yield
         site.close()
 
@@ -44,7 +49,9 @@ def make_app(
     )
     app.state.site = site
     app.include_router(api.router)
+    app.include_router(team_api.router)
     app.include_router(pages.router, include_in_schema=False)
+    app.include_router(team_pages.router, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")
     app.add_exception_handler(TeeterError, _refused)
     app.add_exception_handler(RequestValidationError, _not_understood)
@@ -59,7 +66,7 @@ async def _refused(request: Request, error: Exception) -> Response:
         status = 403
     if isinstance(error, UnknownNameError) and str(error).startswith(("No class", "No strategy")):
         status = 422
-    sentence = api.without_folders(api.site_of(request), str(error)).encode("utf-8", "replace").decode()
+    sentence = api.without_folders(request.app.state.site, str(error)).encode("utf-8", "replace").decode()
     if request.url.path.startswith("/api/"):
         return JSONResponse({"detail": sentence}, status)
     return pages.refusal(request, sentence, status)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from sqlalchemy import Connection, Row, select
 from teeter.campaigns import tables
 from teeter.campaigns.advice import estimate
 from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.consensus import Verdict
 from teeter.campaigns.items import inside
 from teeter.campaigns.ledger import Answer, Kind
 from teeter.campaigns.standing import Standing, read_standing
@@ -36,6 +38,10 @@ _NUMBERS = 256
 
 _WAIT = 10
 """Seconds that an answer waits for another process that is writing; the page waits 20 for the server."""
+
+
+_LOOKED = 5.0
+"""Seconds before it is looked again whether several people have answered by now."""
 
 
 @dataclass(frozen=True)
@@ -61,13 +67,17 @@ def slug_of(name: str, taken: Iterable[str]) -> str:
 class Desk:
     """One campaign, open to be labelled."""
 
-    def __init__(self, path: Path, slug: str) -> None:
-        self.path, self.slug = path, slug
-        self._campaign = Campaign.open(path)
+    def __init__(self, where: str | Path, slug: str) -> None:
+        self.where, self.slug = str(where), slug
+        """Where it was opened: a file, or the address of a database."""
+        self._campaign = Campaign.open(where)
         self._campaign.store.wait = _WAIT
+        self.path = self._campaign.store.path
+        """Its file; None for a database on a server."""
         self._numbers: tuple[int, list[int]] | None = None
         self._size: tuple[int, int] | None = None
         self._stood: tuple[int, Standing] | None = None
+        self._team: tuple[float, bool] | None = None
         self._lock = threading.Lock()
 
     @property
@@ -88,13 +98,29 @@ class Desk:
         self._require_file()
         return self._campaign
 
+    @property
+    def said(self) -> str:
+        """Where it is, as people may read it."""
+        return self._campaign.store.said
+
+    def is_team(self) -> bool:
+        """Tell whether several people work on it: by its overlap, because it names them, or because they answered."""
+        if self._team is None or (not self._team[1] and time.monotonic() - self._team[0] > _LOOKED):
+            several = self.campaign.settings.overlap > 0 or len(self.campaign.people.list()) > 1
+            if not several:
+                with self.campaign.store.reading() as connection:
+                    several = lookup.several_answered(self.campaign.ledger, connection)
+            self._team = time.monotonic(), several
+        return self._team[1]
+
     def is_there(self) -> bool:
         """Return whether its file is still where it was opened."""
         return self._campaign.store.is_in_place()
 
     def _require_file(self) -> None:
         if not self.is_there():
-            raise StoreError(f"{self.path.name} was moved or removed while it is served: put it back and start again.")
+            name = self.name if self.path is None else self.path.name
+            raise StoreError(f"{name} was moved or removed while it is served: put it back and start again.")
 
     def classes(self) -> list[dict[str, Any]]:
         """Return the classes with their keys."""
@@ -110,7 +136,7 @@ class Desk:
             picks = ledger.open_picks(connection, annotator, n)
             rows = ledger.some_items(connection, [pick.item for pick in picks])
             told = [
-                self._shown(rows[pick.item], connection) | lookup.why_picked(pick.arm, pick.rank, pick.reason)
+                self.shown(rows[pick.item], connection) | lookup.why_picked(pick.arm, pick.rank, pick.reason)
                 for pick in picks
             ]
         for one in told:
@@ -123,7 +149,8 @@ class Desk:
         with self.campaign.store.reading() as connection:
             return len(self.campaign.ledger.open_picks(connection, annotator))
 
-    def _shown(self, row: Row[Any], connection: Connection) -> dict[str, Any]:
+    def shown(self, row: Row[Any], connection: Connection) -> dict[str, Any]:
+        """Return an item as the page shows it."""
         content = row.content if row.kind == "text" else None
         long = content is not None and len(content) > _LONGEST_TEXT
         told: dict[str, Any] = {"item": row.key, "kind": row.kind, "text": content[:_LONGEST_TEXT] if content else None}
@@ -185,7 +212,7 @@ class Desk:
                 return None
             row = ledger.item(connection, undone.answer.item)
             why = lookup.picked_for(ledger, connection, annotator, [row.id]).get(row.id, {})
-            shown = self._shown(row, connection) | why
+            shown = self.shown(row, connection) | why
         self._require_file()
         before = None if undone.before is None else undone.before.label or undone.before.kind
         return {**shown, "said": undone.answer.label or undone.answer.kind, "before": before}
@@ -199,7 +226,7 @@ class Desk:
             why = lookup.picked_for(ledger, connection, annotator, [row.id for row in rows.values()])
             return [
                 {
-                    **self._shown(rows[one.item], connection),
+                    **self.shown(rows[one.item], connection),
                     **why.get(rows[one.item].id, {}),
                     "said": one.label or one.kind,
                     "comment": one.comment,
@@ -225,18 +252,22 @@ class Desk:
         with self.campaign.store.reading() as connection:
             rows = lookup.items_page(ledger, connection, wanted)
             said = lookup.answers_of(ledger, connection, [row.id for row in rows])
-            standing = self._standing(connection)
+            standing = self.standing(connection)
         return [_line(row, said[row.id], standing) for row in rows]
 
-    def _standing(self, connection: Connection) -> Standing:
+    def standing(self, connection: Connection) -> Standing:
         """Return what items are by consensus and decisions; it is worked out again only when something was said."""
         newest = lookup.newest_line(self.campaign.ledger, connection)
         if self._stood is None or self._stood[0] != newest:
             self._stood = newest, read_standing(self.campaign.ledger, connection, self.campaign.settings)
         return self._stood[1]
 
-    def item(self, *, key: str | None = None, number: int | None = None) -> dict[str, Any]:
-        """Return one item, by its id or by its number, with all that people say of it."""
+    def forget_standing(self) -> None:
+        """Work out anew what items are."""
+        self._stood = None
+
+    def item(self, *, key: str | None = None, number: int | None = None, only: str | None = None) -> dict[str, Any]:
+        """Return one item, by its id or by its number, with all that people say of it, or ``only`` one of them."""
         ledger = self.campaign.ledger
         with self.campaign.store.reading() as connection:
             if number is not None:
@@ -247,8 +278,13 @@ class Desk:
             else:
                 row = ledger.item(connection, key or "")
             said = lookup.answers_of(ledger, connection, [row.id])[row.id]
-            shown = self._shown(row, connection)
-            standing = self._standing(connection)
+            shown = self.shown(row, connection)
+            standing = self.standing(connection)
+        if only is not None:
+            said = [one for one in said if one.annotator == only]
+            label = next((one.label for one in said if one.label is not None), None)
+            verdicts = {} if label is None else {row.key: Verdict(label, 1.0, "majority")}
+            standing = Standing(said, {}, verdicts, frozenset())
         answers = [asdict(one) for one in said]
         return {**_line(row, said, standing), **shown, "answers": answers, "audit": row.audit}
 
@@ -290,7 +326,7 @@ class Desk:
             chosen = {numbers[int(k)]: int(k) for k in places if int(k) < len(numbers)}
             rows = connection.execute(select(tables.items).where(tables.items.c.id.in_(list(chosen)))).all()
             said = lookup.answers_of(ledger, connection, list(chosen))
-            standing = self._standing(connection)
+            standing = self.standing(connection)
         names = self.campaign.classes
         return [
             {
@@ -312,7 +348,7 @@ class Desk:
     def labelled_places(self) -> list[tuple[int, int]]:
         """Return the places of labelled items in the models' order, and the numbers of their classes."""
         with self.campaign.store.reading() as connection:
-            labels = self._standing(connection).labels
+            labels = self.standing(connection).labels
             rows = self.campaign.ledger.some_items(connection, list(labels))
         places = {number: place for place, number in enumerate(self.numbers())}
         names = {name: k for k, name in enumerate(self.campaign.classes)}

@@ -12,9 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import load
+from sqlalchemy import select
 
+from teeter.campaigns import tables
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.exchange import kind_of, read_items
+from teeter.campaigns.opening import settings_of
 from teeter.campaigns.rounds import State
 from teeter.errors import InputError
 from teeter.web import layout
@@ -40,7 +43,7 @@ class Workbench:
         """By campaign, the items whose reasons were told, and by which model."""
 
     def campaign(self, path: str) -> Campaign:
-        """Return a campaign; one that somebody added items to, or put another file in the place of, is opened anew."""
+        """Return a campaign; it is opened anew if it has other items or settings by now, or is another file."""
         if path in self._opened and not self._opened[path][0].store.is_in_place():
             self._opened.pop(path)[0].store.close()
             self._trained_to.pop(path, None)
@@ -50,7 +53,9 @@ class Workbench:
         campaign, known = self._opened[path]
         with campaign.store.reading() as connection:
             count = campaign.ledger.count_items(connection)
-        if known not in (-1, count):
+            own = tables.campaigns.c.id == campaign.ledger.campaign
+            kept = connection.execute(select(tables.campaigns.c.settings).where(own)).scalar_one()
+        if known not in (-1, count) or settings_of(kept, campaign.store) != campaign.settings:
             campaign.store.close()
             campaign = Campaign.open(path)
         self._opened[path] = (campaign, count)

@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, or_, 
 
 from teeter.campaigns import tables
 from teeter.campaigns.ledger import Answer, Ledger
+from teeter.campaigns.records import IMPORTED
 
 __all__ = [
     "AT_RANDOM",
@@ -27,6 +28,7 @@ __all__ = [
     "newest_line",
     "picked_for",
     "rounds",
+    "several_answered",
     "times_of_answers",
     "vector_of",
     "why_picked",
@@ -176,6 +178,15 @@ def last_answer(ledger: Ledger, connection: Connection) -> int:
     """Return the number of the newest answer; -1 if there is none."""
     found = connection.scalar(_of_campaign(ledger, func.max(tables.answers.c.id)))
     return -1 if found is None else int(found)
+
+
+def several_answered(ledger: Ledger, connection: Connection) -> bool:
+    """Tell whether two people or more have answered."""
+    names = connection.scalars(select(tables.answers.c.annotator).distinct())  # by the index, of all campaigns
+    if len(set(names) - {IMPORTED}) < 2:
+        return False
+    ours = connection.scalars(_of_campaign(ledger, tables.answers.c.annotator).distinct())
+    return len(set(ours) - {IMPORTED}) > 1
 
 
 def times_of_answers(ledger: Ledger, connection: Connection) -> list[str]:

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 __all__ = [
+    "AgreementOut",
     "AnswerIn",
     "AnswerOut",
     "CampaignOut",
     "ClassOut",
+    "ConsensusIn",
+    "DecisionIn",
+    "DisagreementsOut",
+    "DoneOut",
     "ItemIn",
     "ItemsOut",
     "JobOut",
+    "MemberOut",
+    "NameIn",
+    "PersonIn",
     "QuestionsOut",
     "SessionIn",
     "SessionOut",
+    "TokenOut",
     "UndoIn",
     "UndoOut",
 ]
@@ -26,17 +35,19 @@ class _In(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+def _printable(name: str) -> str:
+    if not name.isprintable():
+        raise ValueError("a name has letters and the like, nothing that cannot be seen")
+    return name
+
+
+Name = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^\S(.*\S)?$"), AfterValidator(_printable)]
+
+
 class SessionIn(_In):
     """Who wants to answer, where no token is needed."""
 
-    annotator: str = Field(min_length=1, max_length=80, pattern=r"^\S(.*\S)?$")
-
-    @field_validator("annotator")
-    @classmethod
-    def _printable(cls, name: str) -> str:
-        if not name.isprintable():
-            raise ValueError("a name has letters and the like, nothing that cannot be seen")
-        return name
+    annotator: Name
 
 
 class SessionOut(BaseModel):
@@ -70,6 +81,10 @@ class CampaignOut(BaseModel):
     bad: int
     model: int
     news: str
+    rights: list[str]
+    """What you may do there: answer, review, decide, export, manage."""
+    team: bool
+    """Whether several people work on it."""
 
 
 class AnswerIn(_In):
@@ -135,3 +150,81 @@ class JobOut(BaseModel):
     state: Literal["waiting", "done", "failed"]
     detail: str | None = None
     result: dict[str, Any] | None = None
+
+
+class DecisionIn(_In):
+    """What an item is, whatever people say of it; no class: it does not belong."""
+
+    item: str = Field(min_length=1, max_length=4096)
+    label: str | None = Field(default=None, max_length=1000)
+    comment: str | None = Field(default=None, max_length=10_000)
+
+
+class DisagreementsOut(BaseModel):
+    """Items that wait for a decision, and how many there are in all."""
+
+    disagreements: list[dict[str, Any]]
+    waiting: int
+
+
+class MemberOut(BaseModel):
+    """Somebody who works on a campaign; what is not yet known is left out."""
+
+    name: str
+    role: str | None
+    """None: they answered, and are not named."""
+    has_token: bool
+    answers: int
+    per_hour: int | None
+    with_consensus: dict[str, float] | None
+    """How many of their labels are what the items count as, where two people or more labelled."""
+    as_decided: dict[str, float] | None
+    open: int
+    """Questions that are with them."""
+
+
+class AgreementOut(BaseModel):
+    """How far people agree, with intervals that hold 19 times in 20; None stands for what is not yet known."""
+
+    items: int
+    """Items that two or more labelled."""
+    observed: dict[str, float] | None
+    alpha: dict[str, float] | None
+    by_class: dict[str, dict[str, float] | None]
+    pairs: list[dict[str, Any]]
+    consensus: str
+    ways: list[str]
+
+
+class ConsensusIn(_In):
+    """How several answers become one label."""
+
+    way: Literal["majority", "dawid-skene"]
+
+
+class NameIn(_In):
+    """Somebody who is named."""
+
+    name: str = Field(min_length=1, max_length=80)
+
+
+class PersonIn(_In):
+    """Somebody to be named, and what they may do."""
+
+    name: Name
+    role: Literal["annotator", "reviewer", "owner"] = "annotator"
+
+
+class TokenOut(BaseModel):
+    """A token, shown this once."""
+
+    name: str
+    token: str
+
+
+class DoneOut(BaseModel):
+    """It is done."""
+
+    name: str
+    returned: int = 0
+    """Open questions that went back."""

@@ -13,13 +13,14 @@ from fastapi.templating import Jinja2Templates
 from teeter import strategies
 from teeter.campaigns.exchange import FORMATS
 from teeter.errors import InputError, UnknownNameError
-from teeter.web.api import about, listed, site_of, who, without_folders
-from teeter.web.desk import Desk
+from teeter.web.api import about, listed, without_folders
+from teeter.web.desk import Desk, Said
 from teeter.web.drawing import curve, over_time
 from teeter.web.keys import TAKEN
 from teeter.web.lookup import STATES, Wanted
+from teeter.web.rights import allowed, may_make, require_maker, rights_in, site_of, who
 
-__all__ = ["refusal", "router"]
+__all__ = ["campaign_page", "page", "refusal", "router", "start_of"]
 
 router = APIRouter()
 
@@ -44,7 +45,8 @@ _FORMS = {
 }
 
 
-def _page(request: Request, template: str, told: dict[str, Any] | None = None, status: int = 200) -> Response:
+def page(request: Request, template: str, told: dict[str, Any] | None = None, status: int = 200) -> Response:
+    """Return a page from its template, with what all pages show."""
     site = site_of(request)
     shared = {
         "csrf": request.state.csrf,
@@ -60,38 +62,45 @@ def _wants_part(request: Request) -> bool:
     return "hx-request" in request.headers and "hx-history-restore-request" not in request.headers
 
 
-def _of(request: Request, slug: str, tab: str) -> tuple[Desk, dict[str, Any]]:
-    """Return a campaign, and what every page of it shows."""
-    site = site_of(request)
-    desk = site.desk(slug)
-    return desk, {"campaign": about(site, desk), "tab": tab}
+def campaign_page(request: Request, slug: str, tab: str, what: str = "answer") -> tuple[Desk, dict[str, Any]]:
+    """Return a campaign, if whoever asks may do this there, and what every page of it shows."""
+    desk = allowed(request, slug, what)
+    return desk, {"campaign": about(request, desk), "tab": tab}
+
+
+def start_of(request: Request, desk: Desk, told: dict[str, Any], mode: str, **more: Any) -> dict[str, Any]:
+    """Return what the page begins with on which items are gone through one by one."""
+    shown = ("kind", "classes", "strategy", "labelled", "items", "news")
+    own = {"slug": desk.slug, "campaign": desk.identity(), "annotator": who(request), "mode": mode}
+    return {**own, **{name: told["campaign"][name] for name in shown}, "questions": [], "last": [], **more}
 
 
 def refusal(request: Request, sentence: str, status: int) -> Response:
     """Return a page that says what is wrong."""
-    return _page(request, "refusal.html", {"sentence": sentence}, status)
+    return page(request, "refusal.html", {"sentence": sentence, "status": status}, status)
 
 
 @router.get("/")
 def home(request: Request) -> Response:
     """List campaigns and reports; a single campaign opens at once."""
     site = site_of(request)
-    desks = listed(site)
-    reports = site.reports()
-    if len(site.desks) == 1 and site.folder is None:
-        return RedirectResponse(f"/c/{next(iter(site.desks))}", 303)
-    told = {
-        "campaigns": [about(site, desk) for desk in desks],
-        "reports": {name: folder.parent.name for name, folder in reports.items()},
-        "left_out": {name: without_folders(site, why) for name, why in site.left_out.items()},
-    }
-    return _page(request, "home.html", told)
+    desks = listed(request)
+    if len(desks) == len(site.desks) == 1 and site.folder is None:
+        return RedirectResponse(f"/c/{desks[0].slug}", 303)
+    told = {"campaigns": [about(request, desk) for desk in desks], "reports": {}, "left_out": {}, "makes": False}
+    if may_make(request):
+        told |= {
+            "makes": site.folder is not None,
+            "reports": {name: folder.parent.name for name, folder in site.reports().items()},
+            "left_out": {name: without_folders(site, why) for name, why in site.left_out.items()},
+        }
+    return page(request, "home.html", told)
 
 
 @router.get("/login")
 def login(request: Request) -> Response:
     """Ask for a token."""
-    return _page(request, "login.html")
+    return page(request, "login.html")
 
 
 @router.post("/login")
@@ -100,11 +109,11 @@ def log_in(request: Request, token: Annotated[str, Form(max_length=500)] = "") -
     guard = site_of(request).guard
     session = guard.entered(token.strip())
     if session is None and guard.limit.failed(request.client.host if request.client else ""):
-        answer = _page(request, "login.html", {"wrong": "Too many wrong tries: wait a minute."}, 429)
+        answer = page(request, "login.html", {"wrong": "Too many wrong tries: wait a minute."}, 429)
         answer.headers["retry-after"] = "60"
         return answer
     if session is None:
-        return _page(request, "login.html", {"wrong": "That token is not known here."}, 401)
+        return page(request, "login.html", {"wrong": "That token is not known here."}, 401)
     answer = RedirectResponse("/", 303)
     guard.set_cookie(answer, session, secure=request.url.scheme == "https")
     return answer
@@ -136,69 +145,44 @@ def choose_name(request: Request, annotator: Annotated[str, Form(max_length=80)]
 @router.get("/new")
 def new(request: Request) -> Response:
     """Offer to make a campaign."""
+    require_maker(request)
     site = site_of(request)
     told = {"folders": site.image_folders(), "strategies": strategies.names(), "limit": site.guard.upload_limit}
-    return _page(request, "new.html", told)
+    return page(request, "new.html", told)
 
 
 @router.get("/c/{slug}")
 def label(request: Request, slug: str) -> Response:
     """Show the page to label on."""
-    desk, told = _of(request, slug, "label")
+    desk, told = campaign_page(request, slug, "label")
     site, annotator = site_of(request), who(request)
-    news = site.trainer.news(str(desk.path))
-    site.trainer.look(str(desk.path), annotator)
-    start = {
-        "slug": slug,
-        "campaign": desk.identity(),
-        "annotator": annotator,
-        "mode": "label",
-        "kind": told["campaign"]["kind"],
-        "classes": told["campaign"]["classes"],
-        "strategy": told["campaign"]["strategy"],
-        "questions": desk.questions(annotator, _AHEAD, news.why),
-        "last": desk.last(annotator),
-        "labelled": told["campaign"]["labelled"],
-        "items": told["campaign"]["items"],
-        "news": told["campaign"]["news"],
-    }
-    return _page(request, "label.html", {**told, "start": start, "taken": TAKEN})
+    news = site.trainer.news(desk.where)
+    site.trainer.look(desk.where, annotator)
+    waiting = desk.questions(annotator, _AHEAD, news.why)
+    start = start_of(request, desk, told, "label", questions=waiting, last=desk.last(annotator))
+    return page(request, "label.html", {**told, "start": start, "taken": TAKEN})
 
 
 @router.get("/c/{slug}/second-look")
 def second_look(request: Request, slug: str) -> Response:
     """Show labels that may be wrong, one by one."""
-    desk, told = _of(request, slug, "second-look")
-    site = site_of(request)
-    site.suspects(desk, anew=True)
-    start = {
-        "slug": slug,
-        "campaign": desk.identity(),
-        "annotator": who(request),
-        "mode": "suspects",
-        "kind": told["campaign"]["kind"],
-        "classes": told["campaign"]["classes"],
-        "strategy": told["campaign"]["strategy"],
-        "questions": [],
-        "last": desk.last(who(request)),
-        "labelled": told["campaign"]["labelled"],
-        "items": told["campaign"]["items"],
-        "news": told["campaign"]["news"],
-    }
-    return _page(request, "label.html", {**told, "start": start, "taken": TAKEN})
+    desk, told = campaign_page(request, slug, "second-look", "review")
+    site_of(request).suspects(desk, anew=True)
+    start = start_of(request, desk, told, "suspects", last=desk.last(who(request)))
+    return page(request, "label.html", {**told, "start": start, "taken": TAKEN})
 
 
 @router.get("/c/{slug}/news")
 def news(request: Request, slug: str) -> Response:
     """Return what goes on, as a piece of a page."""
-    _, told = _of(request, slug, "")
-    return _page(request, "part_news.html", told)
+    _, told = campaign_page(request, slug, "")
+    return page(request, "part_news.html", told)
 
 
 @router.get("/c/{slug}/progress")
 def progress(request: Request, slug: str) -> Response:
     """Show how the campaign stands; htmx asks for the changing part alone."""
-    desk, told = _of(request, slug, "progress")
+    desk, told = campaign_page(request, slug, "progress")
     found = desk.progress()
     rounds = found["rounds"]
     told |= {
@@ -207,22 +191,21 @@ def progress(request: Request, slug: str) -> Response:
         "most": max([*found["status"]["by_class"].values(), 1]),
         "accuracy_curve": curve(rounds),
         "label_curve": over_time(found["times"]),
-        "flipped": desk.flipped(12),
+        "flipped": desk.flipped(12) if "review" in rights_in(request, desk) else [],
         "last_round": rounds[-1] if rounds else None,
     }
     part = _wants_part(request)
-    return _page(request, "part_progress.html" if part else "progress.html", told)
+    return page(request, "part_progress.html" if part else "progress.html", told)
 
 
 @router.post("/c/{slug}/train")
 def train(request: Request, slug: str) -> Response:
     """Have a model trained now, and say so."""
-    site = site_of(request)
-    desk = site.desk(slug)
+    site, desk = site_of(request), allowed(request, slug, "manage")
     by_class = desk.progress()["status"]["by_class"]
     if sum(count > 0 for count in by_class.values()) < 2:
         return PlainTextResponse("A model needs labels of two classes.")
-    site.trainer.do("train", str(desk.path))
+    site.trainer.do("train", desk.where)
     return PlainTextResponse("A model was asked for: it is trained in the background.")
 
 
@@ -231,9 +214,9 @@ def map_page(request: Request, slug: str) -> Response:
     """Show the pool in two dimensions."""
     from importlib.util import find_spec
 
-    desk, told = _of(request, slug, "map")
+    desk, told = campaign_page(request, slug, "map", "review")
     site_of(request).chart(desk, "pca")
-    return _page(request, "map.html", {**told, "has_tsne": find_spec("openTSNE") is not None})
+    return page(request, "map.html", {**told, "has_tsne": find_spec("openTSNE") is not None})
 
 
 @router.get("/c/{slug}/items")
@@ -248,7 +231,7 @@ def items(
     before: Annotated[int | None, Query(ge=0, le=2**62)] = None,
 ) -> Response:
     """Show a page of the table of items."""
-    desk, told = _of(request, slug, "items")
+    desk, told = campaign_page(request, slug, "items", "review")
     wanted = Wanted(search.strip(), label or None, state if state in STATES else "all", after, before, _PAGE)
     found = desk.items(wanted)
     asked = {"search": search, "label": label, "state": state}
@@ -268,15 +251,15 @@ def items(
         else None,
     }
     part = _wants_part(request)
-    return _page(request, "part_items.html" if part else "items.html", told)
+    return page(request, "part_items.html" if part else "items.html", told)
 
 
 @router.get("/c/{slug}/item")
 def item(request: Request, slug: str, id: Annotated[str, Query(max_length=4096)] = "") -> Response:
-    """Show one item, with all that people say of it."""
-    desk, told = _of(request, slug, "items")
-    found = desk.item(key=id)
-    return _page(request, "item.html", {**told, "one": found})
+    """Show one item, with all that people say of it; an annotator is shown their own answer alone."""
+    desk, told = campaign_page(request, slug, "items")
+    found = desk.item(key=id, only=None if "review" in rights_in(request, desk) else who(request))
+    return page(request, "item.html", {**told, "one": found})
 
 
 @router.post("/c/{slug}/item")
@@ -289,11 +272,9 @@ def correct(
     kind: Annotated[str, Form(max_length=10)] = "label",
 ) -> Response:
     """Record an answer about one item, from its page."""
-    from teeter.web.desk import Said
-
     if kind not in ("label", "skip", "unsure", "bad"):
         raise InputError(f"{kind!r} is none of label, skip, unsure and bad.")
-    desk = site_of(request).desk(slug)
+    desk = allowed(request, slug, "answer")
     desk.answer(who(request), Said(id, kind, label or None))  # type: ignore[arg-type]
     return RedirectResponse(f"/c/{slug}/item?{urlencode({'id': id})}", 303)
 
@@ -301,13 +282,14 @@ def correct(
 @router.get("/c/{slug}/export")
 def export(request: Request, slug: str) -> Response:
     """Offer the forms that labels go out in."""
-    _, told = _of(request, slug, "export")
-    return _page(request, "export.html", {**told, "forms": {form: _FORMS.get(form, form) for form in FORMATS}})
+    _, told = campaign_page(request, slug, "export", "export")
+    return page(request, "export.html", {**told, "forms": {form: _FORMS.get(form, form) for form in FORMATS}})
 
 
 @router.get("/reports/{name}")
 def report(request: Request, name: str) -> Response:
     """Open a benchmark report; its links are inside its folder."""
+    require_maker(request)
     if name not in site_of(request).reports():
         raise UnknownNameError(f"There is no report {name[:100]!r} here.")
     return RedirectResponse(f"/reports/{name}/index.html", 303)
@@ -316,6 +298,7 @@ def report(request: Request, name: str) -> Response:
 @router.get("/reports/{name}/{path:path}")
 def report_file(request: Request, name: str, path: str) -> Response:
     """Return a file of a report; nothing outside its folder, and no script of it runs."""
+    require_maker(request)
     folder = site_of(request).reports().get(name)
     root = None if folder is None else folder.resolve()
     found = None if root is None or "\0" in path else (root / path).resolve()

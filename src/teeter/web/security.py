@@ -12,17 +12,20 @@ import time
 from collections import deque
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
+from typing import Protocol
 from urllib.parse import parse_qs, urlsplit
 
 from fastapi import HTTPException
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from teeter.errors import StoreError
 from teeter.web.tokens import Tokens, mark_of
 
-__all__ = ["Gate", "Guard", "Session", "is_loopback"]
+__all__ = ["COOKIE", "Gate", "Guard", "Session", "is_loopback"]
 
 COOKIE = "teeter_session"
 _LASTS = 14 * 24 * 3600
@@ -67,6 +70,9 @@ class Session:
     """Which token it came in by; none where none is needed."""
 
 
+_NOBODY = Session("", None)
+
+
 @dataclass
 class Limit:
     """So many wrong tries a minute from one address; who has a right token is never kept waiting."""
@@ -88,6 +94,19 @@ class Limit:
         return False
 
 
+class People(Protocol):
+    """Those whom campaigns name, and who have tokens there."""
+
+    def is_needed(self) -> bool:
+        """Tell whether anybody is named."""
+
+    def name_of(self, token: str) -> str | None:
+        """Return whose token it is."""
+
+    def has(self, name: str, mark: str) -> bool:
+        """Tell whether somebody still has the token of a mark."""
+
+
 @dataclass
 class Guard:
     """What the gate goes by."""
@@ -104,11 +123,28 @@ class Guard:
     own: str = "me"
     """Who answers on this machine, where no token is needed."""
     limit: Limit = field(default_factory=Limit)
-    needs_token: bool = field(init=False)
-    """Whether nobody comes in without a token; settled at the start, so that removing the last opens nothing."""
+    people: People | None = None
+    """Whom campaigns name: they come in by their tokens there, and then nobody comes in without one."""
+    cookie_name: str = COOKIE
+    """Of one server: a browser sends the cookies of all that are on a machine to each of them."""
+    _strict: bool = field(init=False)
+    """Whether the server has tokens of its own; settled at the start, so that removing the last opens nothing."""
 
     def __post_init__(self) -> None:
-        self.needs_token = len(self.tokens) > 0
+        self._strict = len(self.tokens) > 0
+
+    @property
+    def needs_token(self) -> bool:
+        """Whether nobody comes in without a token."""
+        return self._strict or (self.people is not None and self.people.is_needed())
+
+    def _has(self, name: str, mark: str) -> bool:
+        return self.tokens.has(name, mark) or (self.people is not None and self.people.has(name, mark))
+
+    def name_of(self, token: str) -> str | None:
+        """Return whose token it is: one of the server's, or of a campaign's people."""
+        found = self.tokens.name_of(token)
+        return self.people.name_of(token) if found is None and self.people is not None and token else found
 
     def fresh(self) -> Session:
         """Return a session for a browser that has none."""
@@ -137,7 +173,7 @@ class Guard:
             return None
         if not self.needs_token:
             return None if mark else Session(own, self.own if name is None else name)
-        if name is not None and not (mark and self.tokens.has(name, mark)):
+        if name is not None and not (mark and self._has(name, mark)):
             return None
         return Session(own, name, mark=mark)
 
@@ -147,14 +183,13 @@ class Guard:
 
     def entered(self, token: str) -> Session | None:
         """Return a new session of whoever has this token; None if nobody has."""
-        name = self.tokens.name_of(token)
+        name = self.name_of(token)
         return None if name is None else Session(secrets.token_urlsafe(16), name, mark=mark_of(token))
 
     def set_cookie(self, response: Response, session: Session, *, secure: bool) -> None:
         """Give a browser its session."""
-        response.set_cookie(
-            COOKIE, self.cookie(session), max_age=_LASTS, httponly=True, samesite="strict", secure=secure, path="/"
-        )
+        name, told = self.cookie_name, self.cookie(session)
+        response.set_cookie(name, told, max_age=_LASTS, httponly=True, samesite="strict", secure=secure, path="/")
 
     def _signature(self, text: str) -> str:
         made = hmac.new(self.secret, text.encode("utf-8", errors="surrogatepass"), hashlib.sha256).digest()
@@ -173,23 +208,28 @@ class Gate:
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        session, fresh = self._who(scope, headers)
+        is_static = scope["path"].startswith("/static/")
+        try:
+            session, fresh = (_NOBODY, False) if is_static else await run_in_threadpool(self._who, headers)
+            refusal = await run_in_threadpool(self._refusal, scope, headers, session)
+        except StoreError:  # of the campaigns whose people are to be asked for
+            session, fresh, refusal = _NOBODY, False, _away(scope["path"])
         scope.setdefault("state", {}).update(session=session, csrf=self.guard.csrf(session))
 
         async def send_on(message: Message) -> None:
             if message["type"] == "http.response.start":
                 told = MutableHeaders(scope=message)
-                if scope["path"].startswith("/static/"):
+                if is_static:
                     told.setdefault("cache-control", "no-cache")
                 for name, value in _HEADERS.items():
                     told.setdefault(name, value)
-                if fresh and not any(value.startswith(COOKIE + "=") for value in told.getlist("set-cookie")):
+                given = any(one.startswith(self.guard.cookie_name + "=") for one in told.getlist("set-cookie"))
+                if fresh and not given:
                     response = Response()
                     self.guard.set_cookie(response, session, secure=scope.get("scheme") == "https")
                     told.append("set-cookie", response.headers["set-cookie"])
             await send(message)
 
-        refusal = self._refusal(scope, headers, session)
         if refusal is None:
             guard, upload = self.guard, _is_upload(scope)
             limit = guard.upload_limit if upload else guard.body_limit
@@ -203,19 +243,20 @@ class Gate:
                 refusal = PlainTextResponse(error.detail, error.status_code, error.headers)
         await (refusal or self.app)(scope, receive, send_on)
 
-    def _who(self, scope: Scope, headers: Headers) -> tuple[Session, bool]:
+    def _who(self, headers: Headers) -> tuple[Session, bool]:
         """Return whose request it is, and whether the browser is to be given a cookie."""
         bearer = headers.get("authorization", "")
         if bearer.lower().startswith("bearer ") and self.guard.needs_token:
-            name = self.guard.tokens.name_of(bearer[7:].strip())
-            return Session("", name, by_token=True), False
-        cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
+            token = bearer[7:].strip()
+            return Session("", self.guard.name_of(token), by_token=True, mark=mark_of(token)), False
+        cookie = cookie_parser(headers.get("cookie", "")).get(self.guard.cookie_name, "")
         session = self.guard.session_of(cookie) if cookie else None
         return (self.guard.fresh(), True) if session is None else (session, False)
 
     def _refusal(self, scope: Scope, headers: Headers, session: Session) -> Response | None:
         host = headers.get("host", "")
-        if self.guard.hosts is not None and _name_of(host) not in self.guard.hosts:
+        hosts = self.guard.hosts
+        if hosts is not None and _name_of(host) not in hosts and not self.guard.needs_token:
             return _plain(400, f"This server does not answer to the name {host[:100]!r}.")
         path = scope["path"]
         if path.startswith("/api/") and headers.get("sec-fetch-site") == "cross-site":
@@ -319,6 +360,14 @@ def _name_of(host: str) -> str:
         return (urlsplit(f"//{host}").hostname or "").lower()
     except ValueError:
         return ""
+
+
+def _away(path: str) -> Response:
+    sentence = "The campaign's database does not answer. What was acknowledged is safe; try again when it is back."
+    told = {"retry-after": "2"}
+    if path.startswith("/api/"):
+        return JSONResponse({"detail": sentence}, 503, told)
+    return PlainTextResponse(sentence, 503, told)
 
 
 def _plain(status: int, sentence: str) -> Response:

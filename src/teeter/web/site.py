@@ -14,8 +14,10 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from teeter.campaigns.campaign import Campaign
 from teeter.errors import FileError, InputError, TeeterError, UnknownNameError
 from teeter.web.desk import Desk, slug_of
+from teeter.web.roster import Roster
 from teeter.web.security import Guard
 from teeter.web.worker import Trainer
 
@@ -31,29 +33,32 @@ class Site:
     """Campaigns by the names they have in addresses, and what is done for them in the background."""
 
     def __init__(
-        self, files: Sequence[Path] = (), *, guard: Guard, folder: Path | None = None, batch: int = 20
+        self, places: Sequence[str | Path] = (), *, guard: Guard, folder: Path | None = None, batch: int = 20
     ) -> None:
         if folder is not None and not folder.is_dir():
             raise FileError(f"{folder} is not a folder.")
         self.guard, self.folder, self.batch = guard, folder, batch
         self.trainer, self.maker = Trainer(batch), Trainer(batch)
         self.desks: dict[str, Desk] = {}
+        self.roster = Roster(self.desks)
+        guard.people = self.roster
         self.left_out: dict[str, str] = {}
         """Files of the folder that could not be opened, and why."""
         self._jobs: dict[str, Future[Any]] = {}
         self._lock = threading.Lock()
         self.temp = Path(tempfile.mkdtemp(prefix="teeter-serve-"))
-        for file in files:
-            self.open(file)
+        for place in places:
+            self.open(place)
         self.look_into_folder()
 
-    def open(self, path: Path) -> Desk:
-        """Open a campaign's file, once."""
+    def open(self, where: str | Path) -> Desk:
+        """Open a campaign's file, or a database by its address, once."""
         with self._lock:
-            known = next((desk for desk in self.desks.values() if desk.path.resolve() == path.resolve()), None)
+            known = next((desk for desk in self.desks.values() if _place(desk.where) == _place(where)), None)
             if known is not None:
                 return known
-            desk = Desk(path, "")
+            desk = Desk(where, "")
+            self.roster.look_again()
             desk.slug = slug_of(desk.name, self.desks)
             self.desks[desk.slug] = desk
             return desk
@@ -113,8 +118,20 @@ class Site:
             raise InputError(f"There is a campaign called {plain} already: give another name.")
         return path
 
-    def make(self, things: Path, path: Path, classes: Sequence[str], settings: dict[str, Any], **columns: Any) -> str:
-        """Make a campaign in the background, and return the number under which its state is told."""
+    def make(
+        self,
+        things: Path,
+        path: Path,
+        classes: Sequence[str],
+        settings: dict[str, Any],
+        *,
+        owner: tuple[str, Desk] | None = None,
+        **columns: Any,
+    ) -> str:
+        """Make a campaign in the background, and return the number under which its state is told.
+
+        ``owner`` is who owns it, by name, and a campaign whose token they may have come in by.
+        """
         future = self.maker.do("make", str(things), file=str(path), classes=list(classes), settings=settings, **columns)
         done: Future[Any] = Future()
 
@@ -122,7 +139,10 @@ class Site:
             if things.is_relative_to(self.temp):
                 shutil.rmtree(things.parent, ignore_errors=True)
             try:
-                done.set_result({**made.result(), "file": path.name, "slug": self.open(path).slug})
+                told = made.result()
+                if owner is not None:
+                    _hand_over(path, *owner)
+                done.set_result({**told, "file": path.name, "slug": self.open(path).slug})
             except BaseException as error:  # handed on to whoever asks, without where files are
                 done.set_exception(InputError(str(error).replace(f"{things.parent}{os.sep}", "")))
 
@@ -159,7 +179,7 @@ class Site:
         stale = told is None or told["state"] == "failed" or told["result"]["version"] != version
         if stale and coming is None and not (told and told["state"] == "failed" and how == "tsne"):
             worker = self.trainer if how == "pca" else self.maker  # what takes long does not hold up models
-            coming = worker.do("chart", str(desk.path), folder=str(self.temp), how=how)
+            coming = worker.do("chart", desk.where, folder=str(self.temp), how=how)
             with self._lock:
                 self._jobs[slot + " next"] = coming
         return told or {"state": "waiting"}
@@ -170,7 +190,7 @@ class Site:
         with self._lock:
             held = self._jobs.get(slot)
         if held is None or (anew and held.done()):
-            held = self.trainer.do("suspects", str(desk.path), count=100)
+            held = self.trainer.do("suspects", desk.where, count=100)
             with self._lock:
                 self._jobs[slot] = held
         return _state(held)
@@ -183,12 +203,25 @@ class Site:
             desk.close()
         shutil.rmtree(self.temp, ignore_errors=True)
 
-    def warm_up(self, paths: Iterable[Path] = ()) -> None:
+    def warm_up(self, places: Iterable[str | Path] = ()) -> None:
         """Start the trainer, and have questions picked for campaigns that are about to be labelled."""
         self.trainer.start()
         if not self.guard.needs_token:
-            for path in paths:
-                self.trainer.look(str(self.open(path).path), self.guard.own)
+            for place in places:
+                self.trainer.look(self.open(place).where, self.guard.own)
+
+
+def _hand_over(path: Path, name: str, other: Desk) -> None:
+    """Name the owner of a campaign that was made, who comes in by the token that they have."""
+    campaign = Campaign.open(path)
+    try:
+        campaign.people.add_as_in(other.campaign.people, name, "owner", who=name)
+    finally:
+        campaign.store.close()
+
+
+def _place(where: str | Path) -> str:
+    return str(where) if "://" in str(where) else str(Path(where).resolve())
 
 
 def _state(future: Future[Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@
 (() => {
   const { start, make } = teeter;
   const at = (id) => document.getElementById(id);
-  const suspecting = start.mode === "suspects";
+  const suspecting = start.mode === "suspects", deciding = start.mode === "decide";
   const shelf = `teeter outbox ${start.campaign} ${JSON.stringify(start.annotator)} `;
   const byKey = new Map(start.classes.filter((one) => one.key).map((one) => [one.key, one.name]));
   let queue = start.questions, posted = 0, current = null, finished = false, filling = false, poll = null;
@@ -13,6 +13,8 @@
   let last = start.last.map((one) => ({ question: one, said: one.said, state: "saved" }));
   let labelled = start.labelled;
   const stored = new Map();  // items, and when their answers were saved
+  const later = new Set();  // disagreements that were put off
+  const takesBack = (entry) => entry.what === "undo" || entry.what === "decisions/undo";
 
   // ---- what is to be sent: one after the other, so that taking back follows what it takes back
 
@@ -66,7 +68,7 @@
     const first = outbox[0];
     try {
       const told = await alone(async () => {
-        if (isGone(first) && (first.adopted || first.what === "undo")) return { labelled, undone: true };
+        if (isGone(first) && (first.adopted || takesBack(first))) return { labelled, undone: true };
         const done = await (await teeter.ask(teeter.address(`/${first.what}`), first.body)).json();
         forget(first);
         return done;
@@ -74,7 +76,7 @@
       outbox.shift();
       failed = null; wait = 500;
       at("alarm").hidden = true;
-      if (first.what !== "undo") markSaved(first.body.item, told);
+      if (!takesBack(first)) markSaved(first.body.item, told);
       else if (!told.undone) alarm("There was nothing to take back: the page is being brought up to date.", () => location.reload());
     } catch (error) {
       failed = error;
@@ -116,16 +118,17 @@
     if (one) one.state = "saved";
     labelled = told.labelled;
     drawCount(); drawLast();
-    if (queue.length < 12) fill();
+    if (queue.length < 12 || deciding) fill();
   }
 
   // ---- what is asked
 
   async function fill() {
-    if (filling || finished && !suspecting) return;
+    if (filling || finished && !suspecting && !deciding) return;
     filling = true;
     try {
       if (suspecting) await fillSuspects();
+      else if (deciding) await fillDisagreements();
       else await fillQuestions();
     } catch (error) {
       if (!queue.length && !current) at("stage").replaceChildren(make("p", { class: "soft", text: `${error.message} Trying again…` }));
@@ -165,6 +168,19 @@
     preload();
   }
 
+  async function fillDisagreements() {
+    const began = performance.now();
+    const told = await (await teeter.ask(teeter.address("/disagreements?n=100"))).json();
+    const gone = new Set([...later, ...outbox.map((one) => one.body.item)]);
+    for (const [item, when] of stored) if (when >= began) gone.add(item);
+    if (current) gone.add(current.item);
+    queue = [...queue.filter((one) => one.correcting), ...told.disagreements.filter((one) => !gone.has(one.item))];
+    start.waiting = told.waiting;
+    finished = !queue.length;
+    drawCount(); preload();
+    if (finished) again(5000);
+  }
+
   function again(pause) { clearTimeout(poll); poll = setTimeout(fill, pause); }
 
   function preload() {
@@ -174,7 +190,7 @@
   function next() {
     current = queue.shift() ?? null;
     draw();
-    if (queue.length < 12 && !suspecting) fill();
+    if (queue.length < 12 && !suspecting && !(deciding && finished)) fill();
   }
 
   // ---- answers
@@ -182,11 +198,15 @@
   function answer(kind, label) {
     if (!current) return;
     const one = current, comment = at("comment").value.trim() || null;
-    if (kind === "skip" && (one.suspect || one.correcting)) { clear(); return next(); }
+    if (deciding && kind === "unsure") return;
+    if (kind === "skip" && (one.suspect || one.correcting || deciding)) { later.add(one.item); clear(); return next(); }
     if (kind === "keep" || (one.suspect && kind === "label" && label === one.said)) {
       if (!one.suspect) return;
       remember(one, `${one.said} kept`);
       post("keep", { item: one.item, comment });
+    } else if (deciding) {
+      remember(one, label ?? kind);
+      post("decisions", { item: one.item, label: label ?? null, comment });
     } else {
       remember(one, label ?? kind);
       post("answers", { item: one.item, kind, label: label ?? null, comment });
@@ -209,9 +229,10 @@
     if (!newest) return say("There is nothing to take back.");
     const waiting = outbox.at(-1);
     if (waiting && waiting.body.item === newest.question.item && !isGone(waiting) && !(sending && outbox.length === 1)) { forget(outbox.pop()); showSaved(); send(); }
-    else post("undo", { item: newest.question.item });
+    else post(deciding ? "decisions/undo" : "undo", { item: newest.question.item });
     if (current) queue.unshift(current);
     current = { ...newest.question, said: newest.question.suspect ? newest.question.label : undefined, back: newest.said };
+    later.delete(current.item);
     say(`${newest.said} taken back.`);
     draw(); drawLast();
   }
@@ -235,6 +256,7 @@
     const stage = at("stage");
     const mode = at("mode");
     mode.hidden = true;
+    if (!current && deciding) return nothingToDecide(stage);
     if (!current) {
       const text = finished ? (suspecting ? (last.length ? "No label is suspected." : "No label is suspected: there are few yet.") : "Nothing is left to label.") :
         suspecting ? "Looking for labels that may be wrong…" : "The next questions are being picked…";
@@ -243,12 +265,20 @@
       stage.replaceChildren(teeter.shown(current));
       if (current.correcting) say(`Correcting: you said ${current.said}. Space leaves it.`);
       else if (current.suspect) say(`Labelled ${current.said} (${percent(current.chance)} likely), looks like ${current.predicted}.`);
-      else if (current.back) say(`${current.back} taken back: answer again.`);
+      else if (current.back) say(`${current.back} taken back: ${deciding ? "decide" : "answer"} again.`);
+      else if (deciding && current.answers) say(current.answers.map((one) => `${one.annotator}: ${one.said}`).join(" · "));
     }
     for (const button of at("choices").children) {
       button.classList.toggle("said", Boolean(current?.said) && button.dataset.label === current.said);
       button.disabled = !current;
     }
+    drawWhy();
+  }
+
+  function nothingToDecide(stage) {
+    const text = !finished ? "Looking for disagreements…" : later.size && start.waiting ? "The others were put off: load the page again to decide them." : "There is nothing to decide: people agree on what several have labelled.";
+    stage.replaceChildren(make("p", { class: "soft", text }));
+    for (const button of at("choices").children) button.disabled = true;
     drawWhy();
   }
 
@@ -258,6 +288,7 @@
     const place = at("why");
     place.replaceChildren();
     if (!current) return place.append(make("p", { class: "soft", text: "–" }));
+    if (deciding) return drawSaid(place);
     if (current.correcting) return place.append(make("p", { text: "You answered it before." }));
     if (!current.suspect && current.rank === undefined) return place.append(make("p", { text: "You answered it before." }));
     if (current.suspect) {
@@ -275,6 +306,12 @@
       place.append(make("ul", { class: current.kind === "image" ? "near pictures" : "near" }, ...current.neighbours.map((one) => make("li", {}, make("b", { text: one.label }),
         current.kind === "image" ? make("img", { src: teeter.image(one.item), alt: one.item }) : make("span", { text: one.content || one.item })))));
     }
+  }
+
+  function drawSaid(place) {
+    if (!current.answers) return place.append(make("p", { text: "You decided it before." }));
+    place.append(make("ul", { class: "sayings" }, ...current.answers.map((one) => make("li", {}, make("b", { text: one.said }), make("span", { text: one.annotator })))));
+    place.append(make("p", { class: "soft", text: current.counts_as ? `Until it is decided, it counts as ${current.counts_as} (${percent(current.confidence)}).` : "Until it is decided, it is left out." }));
   }
 
   function drawOdds(place) {
@@ -302,7 +339,9 @@
 
   function drawCount() {
     at("bar").value = labelled;
-    at("count").textContent = `${labelled.toLocaleString()} of ${start.items.toLocaleString()} labelled`;
+    const unsent = outbox.filter((one) => one.what === "decisions").length;
+    if (deciding) at("count").textContent = `${Math.max(0, start.waiting - unsent).toLocaleString()} to decide`;
+    else at("count").textContent = `${labelled.toLocaleString()} of ${start.items.toLocaleString()} labelled`;
   }
 
   // ---- keys and buttons
@@ -344,8 +383,8 @@
 
   // What was not sent before the page was closed comes first.
   for (const entry of outbox) {
-    if (entry.what !== "undo" && !last.some((one) => one.question.item === entry.body.item)) {
-      last.unshift({ question: { item: entry.body.item }, said: entry.body.label ?? entry.body.kind ?? "kept", state: "saving" });
+    if (!takesBack(entry) && !last.some((one) => one.question.item === entry.body.item)) {
+      last.unshift({ question: { item: entry.body.item }, said: entry.body.label ?? entry.body.kind ?? (entry.what === "decisions" ? "bad" : "kept"), state: "saving" });
     }
   }
   queue = queue.filter((one) => !outbox.some((entry) => entry.body.item === one.item));

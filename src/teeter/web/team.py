@@ -1,0 +1,238 @@
+"""A team on the page: what people disagree on, who decides, how everybody works and agrees, and who belongs to it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+
+from teeter.campaigns import tables
+from teeter.campaigns.advice import estimate
+from teeter.campaigns.consensus import WAYS
+from teeter.campaigns.decisions import Decision, undo_decision, write_decision
+from teeter.campaigns.items import require_whole
+from teeter.campaigns.ledger import Ledger
+from teeter.campaigns.opening import change_consensus
+from teeter.campaigns.people import may
+from teeter.campaigns.records import IMPORTED
+from teeter.campaigns.standing import Standing
+from teeter.errors import InputError, NotAllowedError
+from teeter.web.desk import Desk
+
+__all__ = [
+    "add_person",
+    "agreement",
+    "change_role",
+    "choose_consensus",
+    "decide",
+    "disagreements",
+    "give_back",
+    "last_decisions",
+    "members",
+    "new_token",
+    "remove_person",
+    "revoke",
+    "take_back",
+]
+
+
+def disagreements(desk: Desk, count: int) -> dict[str, Any]:
+    """Return items on which people differ, the least clear first, with who says what; and how many there are in all."""
+    campaign = desk.campaign
+    with campaign.store.reading() as connection:
+        standing = desk.standing(connection)
+        waiting = standing.disagreements()
+        rows = campaign.ledger.some_items(connection, [item for item, _ in waiting[:count]])
+        told = [
+            {
+                **desk.shown(rows[item], connection),
+                "answers": [{"annotator": name, "said": label} for name, label in sorted(said.items())],
+                "counts_as": standing.labels.get(item) if item not in standing.left_out else None,
+                "confidence": standing.confidence(item),
+            }
+            for item, said in waiting[:count]
+            if item in rows
+        ]
+    return {"disagreements": told, "waiting": len(waiting)}
+
+
+def decide(desk: Desk, reviewer: str, item: str, label: str | None, comment: str | None = None) -> bool:
+    """Settle what an item is; None: it does not belong. False if the same was decided already, as when sent twice."""
+    require_whole(comment or "", "comment")
+    require_whole(item, "id")
+    decision = Decision(item, label, reviewer, comment or None)
+    with desk.campaign.store.writing() as connection:
+        if _held(desk.campaign.ledger, connection, item) == decision:
+            return False
+        write_decision(desk.campaign.ledger, connection, decision)
+    return True
+
+
+def _held(ledger: Ledger, connection: Connection, item: str) -> Decision | None:
+    """Return the decision that holds for an item."""
+    table = tables.decisions
+    row = connection.execute(
+        select(table, tables.classes.c.name.label("label"))
+        .join(tables.classes, tables.classes.c.id == table.c.class_id, isouter=True)
+        .where(table.c.live, table.c.item_id == ledger.item(connection, item).id)
+    ).first()
+    return None if row is None else Decision(item, row.label, row.reviewer, row.comment)
+
+
+def take_back(desk: Desk, reviewer: str, item: str | None = None) -> dict[str, Any] | None:
+    """Take back a reviewer's last decision, if it is of ``item``; None if there is none, or it is of another."""
+    ledger = desk.campaign.ledger
+    with desk.campaign.store.writing() as connection:
+        newest = _last_of(ledger, connection, reviewer, 1)
+        if not newest or (item is not None and newest[0].item != item):
+            return None
+        undone = undo_decision(ledger, connection, reviewer)
+        if undone is None:
+            return None
+        shown = desk.shown(ledger.item(connection, undone.item), connection)
+    return {**shown, "said": undone.label or "bad"}
+
+
+def _last_of(ledger: Ledger, connection: Connection, reviewer: str, count: int) -> list[Decision]:
+    """Return a reviewer's last decisions that were not taken back, the newest first."""
+    table = tables.decisions
+    rows = connection.execute(
+        select(table, tables.items.c.key, tables.classes.c.name.label("label"))
+        .join(tables.items, tables.items.c.id == table.c.item_id)
+        .join(tables.classes, tables.classes.c.id == table.c.class_id, isouter=True)
+        .where(tables.items.c.campaign_id == ledger.campaign, table.c.reviewer == reviewer, table.c.undone.is_(False))
+        .order_by(table.c.id.desc())
+        .limit(count)
+    )
+    return [Decision(row.key, row.label, row.reviewer, row.comment) for row in rows]
+
+
+def last_decisions(desk: Desk, reviewer: str, count: int = 10) -> list[dict[str, Any]]:
+    """Return a reviewer's last decisions as the page shows them, the newest first."""
+    ledger = desk.campaign.ledger
+    with desk.campaign.store.reading() as connection:
+        found = _last_of(ledger, connection, reviewer, count)
+        rows = ledger.some_items(connection, [one.item for one in found])
+        return [
+            {**desk.shown(rows[one.item], connection), "said": one.label or "bad", "comment": one.comment}
+            for one in found
+        ]
+
+
+def members(desk: Desk) -> list[dict[str, Any]]:
+    """Return everybody who is named or has answered: their role, how much and how fast, how right, and what is open."""
+    campaign = desk.campaign
+    named = {one.name: one for one in campaign.people.list()}
+    worked = {one.name: one for one in campaign.team()}
+    with campaign.store.reading() as connection:
+        same = _with_consensus(desk.standing(connection))
+        still_open = _open(campaign.ledger, connection)
+    names = [*named, *(name for name in sorted({*worked, *still_open}) if name not in named)]
+    told = []
+    for name in names:
+        work, person = worked.get(name), named.get(name)
+        told.append(
+            {
+                "name": name,
+                "role": None if person is None else person.role,
+                "has_token": person is not None and person.has_token,
+                "answers": 0 if work is None else work.answers,
+                "per_hour": None if work is None or work.speed is None else round(work.speed.per_hour),
+                "with_consensus": _share(*same[name]) if name in same else None,
+                "as_decided": None if work is None else _told(work.quality.with_decisions),
+                "open": still_open.get(name, 0),
+            }
+        )
+    return told
+
+
+def _with_consensus(standing: Standing) -> dict[str, tuple[int, int]]:
+    """Return of everybody how many of how many labels are what items count as, where two people or more labelled."""
+    said = [one for one in standing.answers if one.kind == "label" and one.annotator != IMPORTED]
+    people = Counter(one.item for one in said)
+    labels, found = standing.labels, dict[str, tuple[int, int]]()
+    for one in said:
+        if people[one.item] > 1 and one.item in labels:
+            right, total = found.get(one.annotator, (0, 0))
+            found[one.annotator] = right + (labels[one.item] == one.label), total + 1
+    return found
+
+
+def _share(right: int, total: int) -> dict[str, float] | None:
+    return _told(estimate(right, total))
+
+
+def _told(found: Any) -> dict[str, float] | None:
+    if found is None:
+        return None
+    return {"share": found.share, "low": found.low, "high": found.high, "of": found.total}
+
+
+def _open(ledger: Ledger, connection: Connection) -> dict[str, int]:
+    """Return how many questions are open with whom."""
+    picks, batches = tables.picks, tables.batches
+    rows = connection.execute(
+        select(batches.c.annotator, func.count())
+        .join(picks, picks.c.batch_id == batches.c.id)
+        .where(batches.c.campaign_id == ledger.campaign, picks.c.state == "open")
+        .group_by(batches.c.annotator)
+    )
+    return {str(name): int(count) for name, count in rows}
+
+
+def agreement(desk: Desk) -> dict[str, Any]:
+    """Return how far people agree: over all, by class and by pair; and how several answers become one."""
+    return {**asdict(desk.campaign.agreement()), "consensus": desk.campaign.settings.consensus, "ways": list(WAYS)}
+
+
+def choose_consensus(desk: Desk, way: str, who: str) -> None:
+    """Say how several answers become one label."""
+    campaign = desk.campaign
+    campaign.settings = change_consensus(campaign.store, campaign.ledger, campaign.settings, way, who=who)
+    desk.forget_standing()
+
+
+def add_person(desk: Desk, name: str, role: str, who: str) -> str:
+    """Name somebody, and return their token; the first one owns the campaign, for nobody else could name others."""
+    people = desk.campaign.people
+    if role != "owner" and not any(may(one.role, "manage") for one in people.list()):
+        raise InputError("The first person is an owner, who names the others: add yourself.")
+    return people.add(name, role, who=who)
+
+
+def new_token(desk: Desk, name: str, who: str) -> str:
+    """Make somebody a token in the place of the one they had, and return it."""
+    return desk.campaign.people.new_token(name, who=who)
+
+
+def revoke(desk: Desk, name: str, who: str) -> None:
+    """Take somebody's token away."""
+    _require_other_owner(desk, name)
+    desk.campaign.people.revoke(name, who=who)
+
+
+def change_role(desk: Desk, name: str, role: str, who: str) -> None:
+    """Give somebody another role."""
+    if role != "owner":
+        _require_other_owner(desk, name)
+    desk.campaign.people.change_role(name, role, who=who)
+
+
+def remove_person(desk: Desk, name: str, who: str) -> int:
+    """Let somebody go, and return how many open questions of theirs went back."""
+    _require_other_owner(desk, name)
+    return desk.campaign.people.remove(name, who=who)
+
+
+def give_back(desk: Desk, name: str, who: str) -> int:
+    """Let others have somebody's open questions; return how many there were."""
+    return desk.campaign.give_back(name, who=who)
+
+
+def _require_other_owner(desk: Desk, name: str) -> None:
+    """Refuse to leave a campaign without an owner: nobody could name one from the page."""
+    owners = [one for one in desk.campaign.people.list() if may(one.role, "manage")]
+    if [one.name for one in owners] == [name]:
+        raise NotAllowedError(f"{name} is the only owner: name another first.")
