@@ -15,6 +15,7 @@ from urllib.parse import quote
 from sqlalchemy import Connection, Engine, create_engine, event, inspect
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from teeter.campaigns import copies, tables
 from teeter.campaigns.clock import utc, written
@@ -113,6 +114,8 @@ class Store:
             yield
         except DBAPIError as error:
             raise StoreError(_sentence(str(error.orig), self.said, self.wait)) from error
+        except PoolTimeoutError as error:
+            raise StoreError(f"{self.said} is busy: no connection was free. Try again.") from error
         except UnicodeEncodeError as error:
             raise InputError(f"{error.object!r} has half a character (a lone surrogate): mend it.") from None
         except (json.JSONDecodeError, UnicodeDecodeError) as error:  # of what was read: nothing else is parsed inside

@@ -1,0 +1,174 @@
+"""PostgreSQL restarted under a page that is in use: it says so, loses nothing, and goes on by itself."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from campaigns.postgres import Server as Database
+from campaigns.postgres import running_server
+from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.moving import move_campaign
+from teeter.campaigns.store import Store
+from web.sites import Server, begin, client_of
+
+pytestmark = pytest.mark.xdist_group("servers")
+
+AT = "/api/v1/campaigns/texts"
+PEOPLE = 6
+PATIENCE = 90_000
+
+
+@pytest.fixture
+def database() -> Iterator[Database]:
+    with running_server() as made:
+        yield made
+
+
+@pytest.fixture
+def place(database: Database, tmp_path: Path) -> str:
+    """A campaign on the database's server, with a token for everybody."""
+    file = begin(tmp_path / "texts.teeter", 600)
+    url = database.new_database()
+    source, target = Store(file), Store(url, create=True)
+    move_campaign(source, target, "texts")
+    source.close()
+    target.close()
+    return url
+
+
+def held(place: str) -> dict[str, str | None]:
+    campaign = Campaign.open(place)
+    with campaign.store.reading() as connection:
+        found = {one.item: one.label or one.kind for one in campaign.ledger.answers(connection)}
+    campaign.store.close()
+    return found
+
+
+class Annotator(threading.Thread):
+    """Asks and answers until it is told to stop, whatever the server says; notes what it says."""
+
+    def __init__(self, address: str, token: str, stop: threading.Event) -> None:
+        super().__init__(daemon=True)
+        self.address, self.token, self.stop = address, token, stop
+        self.told: list[str] = []
+        self.answers: Counter[int] = Counter()
+        self.sentences: set[str] = set()
+
+    def run(self) -> None:
+        headers = {"authorization": f"Bearer {self.token}"}
+        with httpx.Client(base_url=self.address, headers=headers, timeout=60) as client:
+            while not self.stop.is_set():
+                found = self.noted(client.get(f"{AT}/questions?n=5"))
+                self.noted(client.get("/c/texts/progress"))
+                for one in found.json().get("questions", []) if found.status_code == 200 else []:
+                    body = {"item": one["item"], "label": "ham"}
+                    if self.noted(client.post(f"{AT}/answers", json=body)).status_code == 200:
+                        self.told.append(one["item"])
+                time.sleep(0.05)
+
+    def noted(self, answer: httpx.Response) -> httpx.Response:
+        self.answers[answer.status_code] += 1
+        if answer.status_code != 200:
+            self.sentences.add(answer.text)
+        return answer
+
+
+@pytest.mark.parametrize("restarts", [2, pytest.param(10, marks=pytest.mark.slow)])
+def test_the_page_goes_on_by_itself(restarts: int, database: Database, place: str, tmp_path: Path) -> None:
+    campaign = Campaign.open(place)
+    tokens = [campaign.people.add(f"person {k}", "owner" if k == 0 else "annotator") for k in range(PEOPLE)]
+    campaign.store.close()
+    server = Server(tmp_path / "home", place).start()
+    stop = threading.Event()
+    people = [Annotator(server.address, token, stop) for token in tokens]
+    try:
+        for person in people:
+            person.start()
+        for _ in range(restarts):
+            wait_for_more(people)
+            database.stop("immediate")
+            time.sleep(1.5)
+            database.start()
+        wait_for_more(people)
+        stop.set()
+        for person in people:
+            person.join(60)
+        assert not any(person.is_alive() for person in people)
+    finally:
+        stop.set()
+        server.stop()
+    states = sum((person.answers for person in people), Counter[int]())
+    sentences = set().union(*(person.sentences for person in people))
+    assert set(states) == {200, 503}, (states, sentences)
+    assert all("does not answer" in one for one in sentences), sentences
+    assert not any("127.0.0.1" in one or "postgresql" in one for one in sentences), sentences
+    told = [item for person in people for item in person.told]
+    assert set(told) <= set(held(place)), "what was acknowledged is there"
+    assert max(Counter(told).values()) == 1, "nobody is asked what another has"
+
+
+def wait_for_more(people: list[Annotator], count: int = 3) -> None:
+    """Wait until everybody has had more answers acknowledged."""
+    goals = [len(person.told) + count for person in people]
+    ends = time.monotonic() + 90
+    while any(len(person.told) < goal for person, goal in zip(people, goals, strict=True)):
+        assert time.monotonic() < ends, [person.sentences for person in people]
+        time.sleep(0.1)
+
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+def test_a_browser_keeps_answers_until_the_database_is_back(database: Database, place: str, tmp_path: Path) -> None:
+    sync_api: Any = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+    server = Server(tmp_path / "home", place).start()
+    try:
+        with sync_api.sync_playwright() as player:
+            browser = player.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+            page = browser.new_page()
+            page.set_default_timeout(PATIENCE)
+            page.goto(server.address)
+            page.locator("#stage .words").wait_for()
+            page.keyboard.press("1")
+            sync_api.expect(page.locator("#saved")).to_have_text("All saved", timeout=PATIENCE)
+            database.stop("immediate")
+            for key in ("1", "2", "1"):
+                page.keyboard.press(key)
+            sync_api.expect(page.locator("#alarm")).to_contain_text("does not answer", timeout=PATIENCE)
+            sync_api.expect(page.locator("#alarm")).to_contain_text("kept here and sent again")
+            sync_api.expect(page.locator("#saved")).to_contain_text("NOT SAVED")
+            database.start()
+            sync_api.expect(page.locator("#saved")).to_have_text("All saved", timeout=PATIENCE)
+            sync_api.expect(page.locator("#alarm")).to_be_hidden()
+            browser.close()
+    finally:
+        server.stop()
+    assert len(held(place)) == 4
+
+
+def test_every_page_says_that_the_database_is_away(place: str, database: Database, tmp_path: Path) -> None:
+    server = Server(tmp_path / "home", place).start()
+    try:
+        with closing(client_of(server.address)) as client:
+            assert client.get(AT).status_code == 200
+            database.stop()
+            for path in (AT, "/c/texts", "/"):
+                answer = client.get(path)
+                assert answer.status_code == 503
+                assert "does not answer" in answer.text
+            assert client.get("/static/label.js").status_code == 200
+            database.start()
+            assert client.get(AT).status_code == 200
+    finally:
+        server.stop()
