@@ -40,7 +40,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo \
 		"teeter needs Python 3.11 or newer, and '$(PYTHON)' is not: try make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --editable '.[dev,report,parquet,store,postgres,web]'
+	$(PIP) --editable '.[dev,report,parquet,store,postgres,web,label-studio]'
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.ready

@@ -30,6 +30,7 @@ FOR_USERS = {
     "report",
     "web",
     "postgres",
+    "label-studio",
     "ray",
     "hf",
     "skorch",

@@ -8,6 +8,8 @@ TeeterError
 ├── StrategyError            a strategy broke its contract (also a RuntimeError)
 ├── TrainingError            a model cannot be trained so (also a RuntimeError)
 ├── StoreError               a campaign's database cannot be used so (also a RuntimeError)
+├── ServerError              another program's server refuses, or is not what it should be (also a RuntimeError)
+│   └── ServerAwayError      it does not answer for now: the same may work later
 ├── NotAllowedError          somebody may not do what they asked for (also a PermissionError)
 └── MissingExtraError        an optional library is not installed (also an ImportError)
 """
@@ -20,6 +22,8 @@ __all__ = [
     "MissingExtraError",
     "MissingOutputError",
     "NotAllowedError",
+    "ServerAwayError",
+    "ServerError",
     "StoreError",
     "StrategyError",
     "TeeterError",
@@ -58,6 +62,14 @@ class TrainingError(TeeterError, RuntimeError):
 
 class StoreError(TeeterError, RuntimeError):
     """A campaign's database cannot be used so."""
+
+
+class ServerError(TeeterError, RuntimeError):
+    """Another program's server refuses, or is not what it should be."""
+
+
+class ServerAwayError(ServerError):
+    """Another program's server does not answer for now: the same may work later."""
 
 
 class NotAllowedError(TeeterError, PermissionError):

@@ -56,21 +56,28 @@ class Undone:
 class Ledger(Questions):
     """All rows of one campaign."""
 
-    def answer(self, connection: Connection, answer: Answer) -> Recorded:
-        """Write an answer; what the same annotator said of the item before stays written, and no longer holds."""
+    def answer(
+        self, connection: Connection, answer: Answer, *, asked: str | None = None, at: str | None = None
+    ) -> Recorded:
+        """Write an answer; what the same annotator said of the item before stays written, and no longer holds.
+
+        ``asked`` is in whose name the question went out, where that is not the annotator's; ``at`` when it was
+        answered, where that is not now.
+        """
+        asked = asked or answer.annotator
         item = self.item(connection, answer.item)
         number = None
         if answer.kind == "label":
             number = self.class_number(connection, answer.label)
         mine = and_(tables.answers.c.item_id == item.id, tables.answers.c.annotator == answer.annotator)
         connection.execute(update(tables.answers).where(mine, tables.answers.c.live).values(live=False))
-        pick = self._own_pick(connection, item.id, answer.annotator)
+        pick = self._own_pick(connection, item.id, asked)
         late = pick is not None and pick.state == "returned"
         values = {
             "item_id": item.id,
             "pick_id": None if pick is None else pick.id,
             "annotator": answer.annotator,
-            "at": self.now(),
+            "at": at or self.now(),
             "kind": answer.kind,
             "class_id": number,
             "comment": answer.comment,
@@ -84,10 +91,10 @@ class Ledger(Questions):
         detail = {"answer": written, "kind": answer.kind, "label": answer.label, "comment": answer.comment}
         self.note(connection, answer.annotator, "answer", answer.item, detail | ({"late": True} if late else {}))
         self._unready(connection, [item.id])
-        self.renew(connection, answer.annotator)
+        self.renew(connection, asked)
         if item.people > 1:
             self.recount(connection, [item.id])
-        others = self._others_asked(connection, item.id, answer.annotator) if late else []
+        others = self._others_asked(connection, item.id, asked) if late else []
         return Recorded(int(written), late, tuple(others))
 
     def class_number(self, connection: Connection, label: str | None) -> int:
@@ -136,24 +143,50 @@ class Ledger(Questions):
         last = connection.execute(self._answers().where(mine).order_by(tables.answers.c.id.desc()).limit(1)).first()
         if last is None:
             return None
-        same = tables.answers.c.id == last.id
-        connection.execute(update(tables.answers).where(same).values(undone=True, live=False))
-        of_item = and_(mine, tables.answers.c.item_id == last.item_id)
-        before = connection.execute(
-            self._answers().where(of_item).order_by(tables.answers.c.id.desc()).limit(1)
-        ).first()
-        if before is not None:
-            connection.execute(update(tables.answers).where(tables.answers.c.id == before.id).values(live=True))
-        self.note(connection, annotator, "undo", last.key, {"answer": last.id})
+        undone = self._taken_back(connection, last)
         if last.pick_id is not None:
-            self._reopen(connection, last.pick_id, last.item_id, annotator)
+            self._reopen(connection, last.pick_id, last.item_id)
         self.recount(connection, [last.item_id])
-        return Undone(_answer(last), None if before is None else _answer(before))
+        return undone
 
-    def _reopen(self, connection: Connection, pick: int, item: int, annotator: str) -> None:
-        """Ask again what an annotator took back, unless somebody else is asked about it by now, and nobody besides."""
+    def withdraw(self, connection: Connection, number: int) -> Undone | None:
+        """Take back an answer by its number, whatever was answered since; None if it was taken back before.
+
+        It is asked again where nobody says anything else of the item, or several are to.
+        """
+        standing = and_(tables.answers.c.id == number, tables.answers.c.undone.is_(False))
+        row = connection.execute(self._answers().where(standing)).first()
+        if row is None:
+            return None
+        undone = self._taken_back(connection, row)
+        said = [one for one in self.answers_of(connection, row.item_id) if one.kind != "skip"]
+        if row.pick_id is not None and row.live and (not said or self._is_shared(connection, row.item_id)):
+            self._reopen(connection, row.pick_id, row.item_id)
+        self.recount(connection, [row.item_id])
+        return undone
+
+    def _taken_back(self, connection: Connection, row: Row[Any]) -> Undone:
+        """Note that an answer no longer holds; the one before it does, if this one did."""
+        same = tables.answers.c.id == row.id
+        connection.execute(update(tables.answers).where(same).values(undone=True, live=False))
+        mine = and_(tables.answers.c.annotator == row.annotator, tables.answers.c.item_id == row.item_id)
+        standing = self._answers().where(mine, tables.answers.c.undone.is_(False))
+        before = connection.execute(standing.order_by(tables.answers.c.id.desc()).limit(1)).first()
+        if before is not None and row.live:
+            connection.execute(update(tables.answers).where(tables.answers.c.id == before.id).values(live=True))
+        self.note(connection, row.annotator, "undo", row.key, {"answer": row.id})
+        return Undone(_answer(row), None if before is None else _answer(before))
+
+    def _is_shared(self, connection: Connection, item: int) -> bool:
+        """Tell whether several people are to answer an item."""
+        return bool(connection.scalar(select(tables.items.c.people).where(tables.items.c.id == item)) != 1)
+
+    def _reopen(self, connection: Connection, pick: int, item: int) -> None:
+        """Ask again what was taken back, unless somebody else is asked about it by now, and nobody besides."""
+        of_pick = select(tables.batches.c.annotator).join(tables.picks, tables.picks.c.batch_id == tables.batches.c.id)
+        holder = str(connection.scalar(of_pick.where(tables.picks.c.id == pick)))
         own = select(tables.batches.c.id).where(
-            tables.batches.c.campaign_id == self.campaign, tables.batches.c.annotator == annotator
+            tables.batches.c.campaign_id == self.campaign, tables.batches.c.annotator == holder
         )
         again = and_(
             tables.picks.c.item_id == item,
@@ -162,11 +195,11 @@ class Ledger(Questions):
             tables.picks.c.batch_id.in_(own),
         )
         connection.execute(update(tables.picks).where(again).values(state="returned"))  # one question an item is enough
-        shared = connection.scalar(select(tables.items.c.people).where(tables.items.c.id == item)) != 1
-        state = "open" if shared or not self._others_asked(connection, item, annotator) else "returned"
+        alone = not self._others_asked(connection, item, holder)
+        state = "open" if alone or self._is_shared(connection, item) else "returned"
         connection.execute(update(tables.picks).where(tables.picks.c.id == pick).values(state=state))
         self._unready(connection, [item])
-        self.renew(connection, annotator)
+        self.renew(connection, holder)
 
     def answers(self, connection: Connection) -> list[Answer]:
         """Return what holds now: the last answer of each annotator on each item, in the order of answering."""

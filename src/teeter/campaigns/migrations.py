@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from sqlalchemy import Column, Connection, MetaData, Table, Text, inspect, select, text
 
-from teeter.campaigns import tables_0001, tables_0003
+from teeter.campaigns import tables_0001, tables_0003, tables_0004
 from teeter.errors import StoreError
 
 __all__ = ["MIGRATIONS", "bring_up", "has_begun", "is_up_to_date", "require_known"]
@@ -29,10 +29,15 @@ def _0003_teams(connection: Connection) -> None:
     tables_0003.metadata.create_all(connection)
 
 
+def _0004_label_studio(connection: Connection) -> None:
+    tables_0004.metadata.create_all(connection)
+
+
 MIGRATIONS: tuple[tuple[str, Callable[[Connection], None]], ...] = (
     ("0001_tables", _0001_tables),
     ("0002_wide_seeds", _0002_wide_seeds),
     ("0003_teams", _0003_teams),
+    ("0004_label_studio", _0004_label_studio),
 )
 
 

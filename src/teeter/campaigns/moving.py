@@ -26,6 +26,8 @@ _IN_ORDER = (
     tables.answers,
     tables.decisions,
     tables.people,
+    tables.label_studio,
+    tables.label_studio_answers,
     tables.history,
 )
 """Every table of a campaign; those that others point to come first."""

@@ -26,6 +26,8 @@ __all__ = [
     "features",
     "history",
     "items",
+    "label_studio",
+    "label_studio_answers",
     "metadata",
     "models",
     "people",
@@ -167,6 +169,32 @@ people = Table(
     Column("removed", Text),
     UniqueConstraint("campaign_id", "name"),
     Index("people_by_token", "token"),
+)
+
+label_studio = Table(
+    "label_studio",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _of_campaign(),
+    Column("url", Text, nullable=False),
+    Column("mark", Text, nullable=False),  # stands in the project's description
+    Column("project", Integer),  # its number there; empty: not made yet, or nobody noted it
+    Column("made", Text, nullable=False),
+    Column("busy", Text),  # until when somebody is at it; empty: nobody is
+    Index("label_studio_by_campaign", "campaign_id"),
+)
+
+label_studio_answers = Table(
+    "label_studio_answers",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _of_campaign(),
+    Column("link_id", Integer, ForeignKey("label_studio.id"), nullable=False),
+    Column("task", Integer, nullable=False),
+    Column("annotation", Integer, nullable=False),
+    Column("answer_id", Integer, ForeignKey("answers.id"), nullable=False),
+    Column("gone", Boolean, nullable=False),  # deleted there, and taken back here
+    Index("label_studio_answers_by_annotation", "link_id", "annotation"),
 )
 
 history = Table(

@@ -17,6 +17,7 @@ from teeter.cli.paper import paper
 from teeter.cli.select import select
 from teeter.cli.serve import serve
 from teeter.cli.strategies import strategies
+from teeter.cli.sync import sync
 from teeter.cli.team import agreement, decide, people
 from teeter.version import __version__
 
@@ -35,6 +36,7 @@ app.add_typer(datasets, name="datasets")
 app.add_typer(bench, name="bench")
 campaign.command()(decide)
 campaign.command()(agreement)
+campaign.command()(sync)
 campaign.add_typer(people, name="people")
 app.add_typer(campaign, name="campaign")
 app.command()(demo)
