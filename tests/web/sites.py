@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -94,24 +95,31 @@ def served(*files: Path, folder: Path | None = None, guard: Guard | None = None)
         yield client
 
 
+def free_port() -> int:
+    """A port that no other server takes by itself while ours is down: those ask for 8765 and the ones after it."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 class Server:
     """``teeter serve`` in a process of its own, which can be killed and started again."""
 
     def __init__(self, home: Path, *arguments: object, port: int | None = None) -> None:
-        self.home, self.arguments, self.port = home, [str(one) for one in arguments], port
+        self.home, self.arguments, self.port = home, [str(one) for one in arguments], port or free_port()
         self.process: subprocess.Popen[str] | None = None
         self.address = ""
 
     def start(self) -> Server:
         environment = {**os.environ, "TEETER_HOME": str(self.home), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
         command = [sys.executable, "-c", "from teeter.cli import main; main()", "serve", *self.arguments, "--no-open"]
-        if self.port is not None:
-            command += ["--port", str(self.port)]
+        command += ["--port", str(self.port)]
+        self.address = ""
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            if found := re.search(r"http://[^/]+:(\d+)/", line):
-                self.address, self.port = found[0].rstrip("/"), int(found[1])
+            if found := re.search(r"http://[^/]+:\d+/", line):
+                self.address = found[0].rstrip("/")
                 break
         assert self.address, "the server did not start"
         for _ in range(200):
