@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
-import socket
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -19,6 +15,7 @@ import pytest
 
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.ledger import live_answers
+from web.lives import Lives
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks"),
@@ -110,36 +107,23 @@ def check(path: Path, told: list[str], kills: int) -> int:
 def test_killed_while_somebody_labels(kills: int, tmp_path: Path) -> None:
     path = tmp_path / "numbers.teeter"
     begin(path, 1000 * kills // 5)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     moments, models = random.Random(kills), 0
     told: list[str] = []
-    script = Path(__file__).parents[1] / "web" / "mortal.py"
-    alone = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(
-        [sys.executable, str(script), str(path), str(port)], **pipes, env=alone, text=True, bufsize=1
-    ) as servers:
-        assert servers.stdin is not None
-        assert servers.stdout is not None
+    with Lives(path, tmp_path / "home") as server:
         for life in range(1, kills + 1):
-            servers.stdin.write("go\n")
-            number = int(servers.stdout.readline())
+            server.begin()
             ready, gone = threading.Event(), threading.Event()
-            person = threading.Thread(target=label, args=(f"http://127.0.0.1:{port}", told, ready, gone))
+            person = threading.Thread(target=label, args=(server.address, told, ready, gone))
             person.start()
             if life % EARLY:  # others are killed while they start
                 assert ready.wait(60)
             if life % LONG == 0:
                 wait_for_a_model(path, models)
             time.sleep(moments.uniform(0, 0.6))
-            os.kill(number, signal.SIGKILL)
+            server.kill()
             gone.set()
             person.join(30)
             assert not person.is_alive()
-            assert servers.stdout.readline() == "ended\n"
             models = check(path, told, life)
-        servers.stdin.close()
     assert len(told) > 3 * kills
     assert models > 0, "models were trained meanwhile"

@@ -366,3 +366,33 @@ def test_labels_that_came_with_the_items_are_nobody_s(tmp_path: Path) -> None:
     with served(tmp_path / "texts.teeter") as client:
         assert client.get(AT).json()["team"] is False
         assert [one["name"] for one in client.get(f"{AT}/team").json()] == ["ann"]
+
+
+def test_what_was_picked_ahead_is_given_without_the_trainer(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = people.client.app.state.site  # type: ignore[attr-defined]
+    monkeypatch.setattr(site.trainer, "look", lambda *_: None)
+    campaign = Campaign.open(people.file)
+    assert people.ask("ann", "GET", f"{AT}/questions").json()["questions"] == []
+    campaign.pick_ahead(24)
+    campaign.store.close()
+    ann, bob = (
+        [one["item"] for one in people.ask(name, "GET", f"{AT}/questions?n=20").json()["questions"]]
+        for name in ("ann", "bob")
+    )
+    assert len(ann) == len(bob) == 20
+    assert set(ann) == set(bob), "two people answer each item"
+    again = people.ask("ann", "GET", f"{AT}/questions?n=20").json()["questions"]
+    assert [one["item"] for one in again] == ann, "what is open with somebody stays with them"
+    assert "start" in people.ask("rey", "GET", "/c/texts").text
+    team = {one["name"]: one["open"] for one in people.ask("rey", "GET", f"{AT}/team").json()}
+    assert team["rey"] > 0, "whoever opens the page has questions at once"
+
+
+def test_questions_are_picked_before_the_first_asks(people: People) -> None:
+    site = people.client.app.state.site  # type: ignore[attr-defined]
+    site.warm_up([people.file])
+    campaign = Campaign.open(people.file)
+    with campaign.store.reading() as connection:
+        assert campaign.ledger.count_ready(connection) > 20
+        assert campaign.ledger.open_picks(connection) == []
+    campaign.store.close()

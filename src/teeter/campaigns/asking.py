@@ -121,6 +121,16 @@ class Questions(Rows):
         """Return how many questions are open."""
         return int(connection.scalar(select(func.count()).select_from(self._picks("open").subquery())) or 0)
 
+    def count_ready(self, connection: Connection) -> int:
+        """Return how many items are picked ahead."""
+        return int(connection.scalar(select(func.count()).select_from(self._picks("ready").subquery())) or 0)
+
+    def has_some_to_give(self, connection: Connection) -> bool:
+        """Tell whether somebody could be asked about something without picking."""
+        shared = exists().where(tables.items.c.campaign_id == self.campaign, tables.items.c.missing > 0)
+        ready = self._picks("ready").with_only_columns(tables.picks.c.id).limit(1)
+        return connection.scalar(ready) is not None or bool(connection.scalar(select(shared)))
+
     def asked_items(self, connection: Connection) -> set[str]:
         """Return the items that are asked about now, or picked ahead."""
         return {row.key for state in ("open", "ready") for row in connection.execute(self._picks(state))}

@@ -26,8 +26,8 @@ from teeter.campaigns.items import items_of, require_plain, require_whole
 from teeter.campaigns.kept import Frame, framed, in_frame, is_same
 from teeter.campaigns.ledger import Answer, Ledger, Recorded, Undone
 from teeter.campaigns.opening import campaign_row, checked_names, file_and_name, in_words, settings_of
-from teeter.campaigns.people import People
-from teeter.campaigns.records import IMPORTED, Added, Question, Settings, Status, Trained
+from teeter.campaigns.people import People, require_name
+from teeter.campaigns.records import Added, Question, Settings, Status, Trained
 from teeter.campaigns.rounds import Plan, State, Suspect, picks_for, predictions, suspects, trained
 from teeter.campaigns.standing import (
     Agreement,
@@ -200,7 +200,7 @@ class Campaign:
         return self._answer(Answer(str(item), annotator, "bad", comment=comment))
 
     def _answer(self, answer: Answer) -> Recorded:
-        _require_name(answer.annotator)
+        require_name(answer.annotator)
         require_whole(answer.comment or "", "comment")
         require_whole(answer.item, "id")
         with self.store.writing() as connection:
@@ -220,7 +220,7 @@ class Campaign:
         """
         if n < 1:
             raise InputError(f"Cannot ask about {n} items: ask for 1 or more.")
-        _require_name(annotator)
+        require_name(annotator)
         waiting = self._waiting(annotator, n)
         if len(waiting) == n:
             self._stay(annotator)
@@ -259,6 +259,14 @@ class Campaign:
                 if some:
                     told(connection, who, some)
         return bool(asked)
+
+    def pick_ahead(self, n: int) -> None:
+        """Keep n items ready for whoever asks, so that those who come at once do not wait for each other."""
+        with self.store.writing() as connection:
+            missing = n - self.ledger.count_ready(connection)
+            turn = missing > 0 and take_turn(self.ledger, connection, NOBODY)
+        if turn:
+            self._pick(NOBODY, 0, missing)
 
     def _stay(self, annotator: str) -> None:
         """Let an annotator's leases begin anew where half has passed: whoever asks is at work."""
@@ -310,7 +318,7 @@ class Campaign:
 
     def keep(self, item: str, annotator: str = OWN, *, comment: str | None = None) -> None:
         """Say after a second look that an item's label is right; it is no longer suspected while it stays."""
-        _require_name(annotator)
+        require_name(annotator)
         with self.store.writing() as connection:
             labels = read_standing(self.ledger, connection, self.settings).labels
             label = labels.get(self.ledger.item(connection, str(item)).key)
@@ -333,7 +341,7 @@ class Campaign:
 
     def decide(self, item: str, label: str | None, reviewer: str = OWN, *, comment: str | None = None) -> None:
         """Settle what an item is, whatever people say of it; None: it does not belong."""
-        _require_name(reviewer)
+        require_name(reviewer)
         with self.store.writing() as connection:
             write_decision(self.ledger, connection, Decision(str(item), label, reviewer, comment))
 
@@ -437,11 +445,3 @@ class Campaign:
             put_off=frozenset(places[key] for key in put_off if key in places),
             frame=pool.frame,
         )
-
-
-def _require_name(annotator: str) -> None:
-    if not annotator.strip():
-        raise InputError("Whoever answers needs a name, and this one is blank.")
-    require_plain(annotator, "name")
-    if annotator == IMPORTED:
-        raise InputError(f"Labels that came with the items are by {IMPORTED!r}: answer under another name.")

@@ -17,7 +17,7 @@ from teeter.campaigns.store import Store
 from teeter.errors import InputError, NotAllowedError, UnknownNameError
 from teeter.registry import did_you_mean
 
-__all__ = ["RIGHTS", "ROLES", "People", "Person", "may", "require_right"]
+__all__ = ["RIGHTS", "ROLES", "People", "Person", "may", "require_name", "require_right"]
 
 RIGHTS = {
     "annotator": frozenset({"answer"}),
@@ -165,12 +165,17 @@ class People:
         connection.execute(update(tables.people).where(tables.people.c.id == row.id).values(values))
 
 
+def require_name(annotator: str) -> None:
+    """Refuse a name that nobody could answer under."""
+    if not annotator.strip():
+        raise InputError("Whoever answers needs a name, and this one is blank.")
+    require_plain(annotator, "name")
+    if annotator == IMPORTED:
+        raise InputError(f"Labels that came with the items are by {IMPORTED!r}: answer under another name.")
+
+
 def _checked(name: str) -> str:
-    if not name.strip():
-        raise InputError("A person needs a name, and this one is blank.")
-    require_plain(name.strip(), "name")
-    if name.strip() == IMPORTED:
-        raise InputError(f"Labels that came with the items are by {IMPORTED!r}: give another name.")
+    require_name(name.strip())
     return name.strip()
 
 

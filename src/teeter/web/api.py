@@ -190,6 +190,9 @@ def questions(request: Request, slug: str, n: Annotated[int, Query(ge=1, le=200)
     desk, annotator = allowed(request, slug, "answer"), who(request)
     news = site.trainer.news(desk.where)
     found = desk.questions(annotator, n, news.why)
+    few = min(n, site.batch // 2)
+    if len(found) < few and desk.give(annotator, site.batch - len(found)):
+        found = desk.questions(annotator, n, news.why)
     if len(found) <= site.batch // 2 or any(
         "probabilities" not in one and one["arm"] not in AT_RANDOM for one in found
     ):

@@ -22,6 +22,7 @@ from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.consensus import Verdict
 from teeter.campaigns.items import inside
 from teeter.campaigns.ledger import Answer, Kind
+from teeter.campaigns.people import require_name
 from teeter.campaigns.standing import Standing, read_standing
 from teeter.errors import FileError, InputError, StoreError, UnknownNameError
 from teeter.web import lookup
@@ -144,10 +145,14 @@ class Desk:
                 one |= (why or {}).get(one["item"], {})
         return told
 
-    def waiting(self, annotator: str) -> int:
-        """Return how many questions are waiting for an annotator."""
+    def give(self, annotator: str, n: int) -> bool:
+        """Ask an annotator about up to n items that need no picking; tell whether there were any."""
+        require_name(annotator)
         with self.campaign.store.reading() as connection:
-            return len(self.campaign.ledger.open_picks(connection, annotator))
+            if not self.campaign.ledger.has_some_to_give(connection):
+                return False
+        with self.campaign.store.writing() as connection:
+            return self.campaign.ledger.give(connection, annotator, n) > 0
 
     def shown(self, row: Row[Any], connection: Connection) -> dict[str, Any]:
         """Return an item as the page shows it."""
@@ -162,7 +167,7 @@ class Desk:
 
     def answer(self, annotator: str, said: Said) -> bool:
         """Write an answer; it is on disk when this returns. False if the same was said already, as when sent twice."""
-        _require_name(annotator)
+        require_name(annotator)
         if (said.label is None) == (said.kind == "label"):
             raise InputError("A label needs a class, and nothing else has one.")
         ledger = self.campaign.ledger
@@ -392,8 +397,3 @@ def _line(row: Row[Any], said: Sequence[Answer], standing: Standing) -> dict[str
         "by": None if verdict is None else verdict.by,
         "annotators": len({one.annotator for one in said}),
     }
-
-
-def _require_name(annotator: str) -> None:
-    if not annotator.strip():
-        raise InputError("Whoever answers needs a name, and this one is blank.")

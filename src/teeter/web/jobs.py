@@ -73,6 +73,11 @@ class Workbench:
             waiting = [question.item for question in campaign.ask(len(waiting) + batch, annotator)]
         return {"finished": not waiting, "why": self._why(path, campaign, waiting[: 3 * batch])}
 
+    def prepare(self, path: str, count: int) -> None:
+        """Read the pool, and have so many items ready for those who will ask."""
+        self.say(doing="picking")
+        self.campaign(path).pick_ahead(count)
+
     def train(self, path: str) -> dict[str, Any]:
         """Train a model, if two classes are labelled."""
         campaign = self.campaign(path)
@@ -205,5 +210,5 @@ def _chances(state: State, rows: Sequence[int]) -> list[list[tuple[str, float]]]
     ]
 
 
-JOBS = ("look", "train", "suspects", "export", "chart", "make")
+JOBS = ("look", "prepare", "train", "suspects", "export", "chart", "make")
 """What the trainer can be asked for, each a method of the workbench."""

@@ -159,6 +159,8 @@ def label(request: Request, slug: str) -> Response:
     news = site.trainer.news(desk.where)
     site.trainer.look(desk.where, annotator)
     waiting = desk.questions(annotator, _AHEAD, news.why)
+    if not waiting and desk.give(annotator, site.batch):
+        waiting = desk.questions(annotator, _AHEAD, news.why)
     start = start_of(request, desk, told, "label", questions=waiting, last=desk.last(annotator))
     return page(request, "label.html", {**told, "start": start, "taken": TAKEN})
 

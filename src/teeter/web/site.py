@@ -28,6 +28,9 @@ log = logging.getLogger(__name__)
 _JOBS = 200
 """Results that are remembered."""
 
+_AHEAD = 500
+"""Items that are picked before the first asks."""
+
 
 class Site:
     """Campaigns by the names they have in addresses, and what is done for them in the background."""
@@ -204,11 +207,16 @@ class Site:
         shutil.rmtree(self.temp, ignore_errors=True)
 
     def warm_up(self, places: Iterable[str | Path] = ()) -> None:
-        """Start the trainer, and have questions picked for campaigns that are about to be labelled."""
+        """Start the trainer, and have questions picked for campaigns that are about to be labelled, by one or many."""
         self.trainer.start()
-        if not self.guard.needs_token:
-            for place in places:
-                self.trainer.look(self.open(place).where, self.guard.own)
+        named = {desk.slug: len(desk.campaign.people.list()) for desk in self.desks.values()}
+        asked_for = {self.open(place).slug for place in places}
+        for desk in self.desks.values():
+            if desk.slug in asked_for and not self.guard.needs_token:
+                self.trainer.look(desk.where, self.guard.own)
+            elif desk.slug in asked_for or named[desk.slug]:
+                people = named[desk.slug] or len(self.guard.tokens)
+                self.trainer.do("prepare", desk.where, count=min(people * self.batch, _AHEAD))
 
 
 def _hand_over(path: Path, name: str, other: Desk) -> None:

@@ -1,0 +1,174 @@
+"""The server may be killed at any moment while sixteen people label: nothing is lost, and nobody is asked twice."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+from campaigns.stores import STORES, new_place
+from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.ledger import live_answers
+from web.lives import Lives
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks"),
+    pytest.mark.xdist_group("servers"),
+]
+
+AT = "/api/v1/campaigns/numbers"
+PEOPLE = 16
+KNOWN = 20
+LONG = 10
+"""One in so many lives lasts until a model was trained, so that new picks are made."""
+
+CHECKED = 10
+"""So many kills go by between two looks at everything."""
+
+
+def truth(item: str) -> str:
+    return "even" if int(item[1:]) % 2 == 0 else "odd"
+
+
+def begin(place: str, items: int) -> list[str]:
+    """Make a campaign with people, and return their tokens."""
+    vectors = np.random.default_rng(0).normal(size=(items, 6)).astype(np.float32)
+    vectors[::2, 0] += 2
+    campaign = Campaign.create(place, "numbers", ("even", "odd"), Settings(kind="features", strategy="margin"))
+    known = {k: truth(f"n{k}") for k in range(KNOWN)}
+    campaign.add({"id": f"n{k}", "features": vectors[k], "label": known.get(k)} for k in range(items))
+    tokens = [campaign.people.add(f"person {k}", "owner" if k == 0 else "annotator") for k in range(PEOPLE)]
+    campaign.pick_ahead(items)
+    campaign.store.close()
+    return tokens
+
+
+class Annotator(threading.Thread):
+    """Asks and answers; what a server that is gone did not acknowledge is sent again, as the page does."""
+
+    def __init__(self, address: str, token: str, stop: threading.Event) -> None:
+        super().__init__(daemon=True)
+        self.address, self.token, self.stop = address, token, stop
+        self.told: list[str] = []
+        self.troubles: list[str] = []
+        self.cut_off = 0
+
+    def run(self) -> None:
+        headers = {"authorization": f"Bearer {self.token}"}
+        with httpx.Client(base_url=self.address, headers=headers, timeout=60) as client:
+            while not self.stop.is_set():
+                found = self.sent(client, "GET", f"{AT}/questions?n=10")
+                questions = [] if found is None else found.json()["questions"]
+                for one in questions:
+                    body = {"item": one["item"], "label": truth(one["item"])}
+                    if self.sent(client, "POST", f"{AT}/answers", body) is not None:
+                        self.told.append(one["item"])
+                if not questions:
+                    time.sleep(0.05)
+
+    def sent(self, client: httpx.Client, method: str, path: str, body: object = None) -> httpx.Response | None:
+        """Return the answer to a request, which is sent again while there is no server; None at the end."""
+        while True:
+            try:
+                answer = client.request(method, path, json=body)
+            except httpx.TransportError:
+                self.cut_off += 1
+                if self.stop.is_set():
+                    return None
+                time.sleep(0.02)
+                continue
+            if answer.status_code != 200:
+                self.troubles.append(f"{method} {path}: {answer.status_code} {answer.text}")
+            return answer if answer.status_code == 200 else None
+
+
+def asked_twice(campaign: Campaign) -> int:
+    """Return how often an item was given to somebody while another had it, or after it was answered."""
+    holder: set[str] = set()
+    doubles = 0
+    for line in campaign.history():
+        if line["what"] == "asked":
+            doubles += len(holder & set(line["items"])) + len(line["items"]) - len(set(line["items"]))
+            holder |= set(line["items"])
+        elif line["what"] == "returned":
+            holder -= set(line["items"])
+    return doubles
+
+
+def check(place: str, told: list[str], kills: int) -> int:
+    """Look at everything, and return how many models were trained."""
+    campaign = Campaign.open(place)
+    with campaign.store.reading() as connection:
+        answers = campaign.ledger.answers(connection)
+        opened = [pick.item for pick in campaign.ledger.open_picks(connection)]
+        models = campaign.ledger.models(connection)
+    held = {one.item: one.label for one in answers}
+    assert set(told) <= set(held), "what was acknowledged is there"
+    assert max(Counter(one.item for one in answers).values()) == 1, "each item has one answer"
+    assert max(Counter(told).values(), default=1) == 1, "nobody answers what another has answered"
+    assert len(opened) == len(set(opened)), "an item is with one person at a time"
+    assert not set(opened) & set(held), "what is answered is asked no more"
+    assert asked_twice(campaign) == 0
+    assert all(said == truth(item) for item, said in held.items())
+    assert len(held) - KNOWN - len(told) <= PEOPLE * kills, "one answer a person may be written and not acknowledged"
+    assert live_answers(campaign.history()) == {(one.item, one.annotator): one for one in answers}
+    campaign.store.close()
+    return len(models)
+
+
+def wait_for_a_model(place: str, known: int) -> None:
+    campaign = Campaign.open(place)
+    ends = time.monotonic() + 120
+    while campaign.status().version <= known:
+        assert time.monotonic() < ends, "no model was trained"
+        time.sleep(0.2)
+    campaign.store.close()
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", STORES)
+def test_killed_while_sixteen_people_label(kind: str, kills: int, tmp_path: Path) -> None:
+    place = new_place(kind, tmp_path)
+    tokens = begin(place, 1000 + 150 * kills)
+    moments, models, stop = random.Random(kills), 0, threading.Event()
+    with Lives(place, tmp_path / "home") as server:
+        people = [Annotator(server.address, token, stop) for token in tokens]
+        for person in people:
+            person.start()
+        for life in range(1, kills + 1):
+            server.begin()
+            before = sum(len(person.told) for person in people)
+            if life % 5:  # others are killed while they start
+                wait_for_answers(people, before + PEOPLE)
+            if life % LONG == 2:
+                wait_for_a_model(place, models)
+            time.sleep(moments.uniform(0, 0.6))
+            server.kill()
+            if life % CHECKED == 0:
+                models = check(place, [item for person in people for item in list(person.told)], life)
+        server.begin()
+        wait_for_answers(people, sum(len(person.told) for person in people) + 3 * PEOPLE)
+        stop.set()
+        for person in people:
+            person.join(60)
+        assert not any(person.is_alive() for person in people)
+    told = [item for person in people for item in person.told]
+    assert [one for person in people for one in person.troubles] == []
+    assert check(place, told, kills) > 0, "models were trained meanwhile"
+    assert min(len(person.told) for person in people) > 0, "everybody had their share"
+    assert sum(person.cut_off for person in people) >= kills, "they were at work when it was killed"
+    assert len(told) > PEOPLE * kills // 2
+
+
+def wait_for_answers(people: list[Annotator], count: int) -> None:
+    ends = time.monotonic() + 120
+    while sum(len(person.told) for person in people) < count:
+        assert time.monotonic() < ends, [person.troubles[-1:] for person in people]
+        time.sleep(0.02)
