@@ -142,9 +142,12 @@ def test_the_variants_are_the_paper_s() -> None:
     assert len(spaced(0.01)) == 501
     assert spaced(1.0) == pytest.approx([1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1])
     for quick in (True, False):
-        setting = choices.setting_of(Scale(quick=quick))
-        for name in setting.strategies:
-            setting.strategy(name)
+        settings = choices.settings_of(Scale(quick=quick))
+        assert all(setting.strategies[0] == choices.BASE for setting in settings)
+        assert {name for setting in settings for name in setting.strategies} == set(variants(quick=quick))
+        for setting in settings:
+            for name in setting.strategies:
+                setting.strategy(name)
 
 
 def test_choices_turn_with_the_numbers() -> None:
@@ -154,13 +157,19 @@ def test_choices_turn_with_the_numbers() -> None:
     names = ("s=1", "M=100", "beta=1", "rays=64")
     alike = {"s=10": runs(0.9)}
     alike |= {name: alike["s=10"] + 1e-4 * RNG.standard_normal((5, 6)) for name in names}
-    found = judge_choices({**alike, "M=10": runs(0.8)})
+    found = judge_choices({"one": {**alike, "M=10": runs(0.8)}})
     assert found.verdict == HOLDS
     drawable(choices.FIGURE_15, found)
-    assert judge_choices({**alike, "M=10": alike["s=10"].copy()}).verdict == IN_PART
-    assert judge_choices({**alike, "s=1": runs(0.7), "M=10": runs(0.8)}).verdict == IN_PART
+    assert judge_choices({"one": {**alike, "M=10": alike["s=10"].copy()}}).verdict == IN_PART
+    assert judge_choices({"one": {**alike, "s=1": runs(0.7), "M=10": runs(0.8)}}).verdict == IN_PART
     apart = {name: runs(0.7) for name in names}
-    assert judge_choices({"s=10": runs(0.9), **apart, "M=10": runs(0.95)}).verdict == NOT
+    assert judge_choices({"one": {"s=10": runs(0.9), **apart, "M=10": runs(0.95)}}).verdict == NOT
+    lower = {name: values - 0.2 for name, values in alike.items()}
+    parted = judge_choices(
+        {"one": alike, "two": {"s=10": lower["s=10"], "beta=0.5": lower["beta=1"], "M=10": runs(0.5)}}
+    )
+    assert parted.verdict == HOLDS  # each against the base of its own run
+    drawable(choices.FIGURE_15, parted)
 
 
 def test_choices_on_a_tiny_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

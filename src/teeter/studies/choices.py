@@ -13,7 +13,7 @@ from teeter.analysis.tables import Table, number
 from teeter.experiments.settings import Setting, setting_named
 from teeter.studies.items import Drawing, Item, Measured, Scale, chance, judged
 from teeter.studies.material import Array
-from teeter.studies.trials import digits, run_trials
+from teeter.studies.trials import Accuracies, accuracies, digits, run_trials
 
 __all__ = ["FIGURE_15", "variants"]
 
@@ -43,64 +43,85 @@ def variants(*, quick: bool) -> dict[str, dict[str, Any]]:
     return found | {f"rays={rays}": {"strategy": "ldm-s", "rays": rays} for rays in RAYS}
 
 
-def setting_of(scale: Scale) -> Setting:
-    """Return the setting that all variants run in, side by side."""
+def settings_of(scale: Scale) -> list[Setting]:
+    """Return the settings that variants run in, side by side; the base is in each.
+
+    A search that ends late takes minutes where the candidates are many, and 10,000 reference rows are drawn from the
+    candidates: so these two have a run each.
+    """
     options = variants(quick=scale.quick)
-    strategies = tuple(options)
     if scale.quick:
-        return digits("choices", final=80, pool=200, strategies=strategies, options=options)
-    base = setting_named("openml-6")
-    return replace(
-        base, name="openml-6-choices", final=1000, pool=12_000, paper=None, strategies=strategies, options=options
-    )
+        return [digits("choices", final=80, pool=200, strategies=tuple(options), options=options)]
+    few = {name: one for name, one in options.items() if _family(name) in ("s", "rays")}
+    many = {name: one for name, one in options.items() if name == BASE or _family(name) in ("M", "beta")}
+    base = replace(setting_named("openml-156"), paper=None)
+    return [
+        replace(base, name="openml-156-stops", final=700, strategies=tuple(few), options=few),
+        replace(base, name="openml-156-references", final=600, pool=12_000, strategies=tuple(many), options=many),
+    ]
 
 
 def measure_choices(scale: Scale) -> Measured:
     """Run all variants side by side."""
-    (run,) = run_trials(scale, [setting_of(scale)])
-    found = judge_choices(run.accuracy)
+    runs = run_trials(scale, settings_of(scale))
+    found = judge_choices(accuracies(runs))
     left_out = "s = 1,000 and M above 100 are left out where it must be quick." if scale.quick else None
     notes = [
-        f"On {run.run.setting.dataset}, from {run.labelled[0]:,.0f} to {run.labelled[-1]:,.0f} labels, "
-        f"{run.repetitions} repetitions.",
+        *(
+            f"{one.name}: {one.run.setting.dataset}, {one.labelled[0]:,.0f} to {one.labelled[-1]:,.0f} labels, "
+            f"{one.run.setting.pool or 0:,} candidates a round, {one.repetitions} repetitions."
+            for one in runs
+        ),
         "No significant difference is no proof of none: the table has what the runs leave open.",
     ]
     return replace(found, notes=(*notes, *([left_out] if left_out else [])))
 
 
-def judge_choices(accuracy: Mapping[str, Array]) -> Measured:
-    """Check that no choice but ten reference rows differs from the base; accuracies (R, T) by variant."""
-    others = [name for name in accuracy if name != BASE]
-    gains = {name: gain_over(accuracy[name], accuracy[BASE]) for name in others}
+def judge_choices(runs: Accuracies) -> Measured:
+    """Check that no choice but ten reference rows differs from the base of its run; accuracies (R, T) by variant."""
+    rows = [{"run": name, **row} for name, accuracy in runs.items() for row in _rows(accuracy)]
+    others = {row["choice"]: row for row in rows if row["choice"] != BASE}
     level = 0.05 / len(others)
-    different = [name for name in others if gains[name].p < level]
+    different = [name for name, row in others.items() if row["p"] < level]
     checks = {
-        FAMILIES[family]: not any(name in different for name in others if _family(name) == family and name != SMALL)
+        FAMILIES[family]: not any(_family(name) == family and name != SMALL for name in different)
         for family in FAMILIES
     }
-    checks["M = 10 is worse"] = SMALL in gains and gains[SMALL].mean < 0 and gains[SMALL].p < 0.05
-    repetitions = len(accuracy[BASE])
-    half = critical_value(repetitions) / np.sqrt(repetitions)
-    data = [
-        {
-            "choice": name,
-            "accuracy (%)": 100 * float(accuracy[name][:, 1:].mean()),
-            "difference": gains[name].mean if name in gains else 0.0,
-            "half width": half * gains[name].deviation if name in gains else 0.0,
-            "p": gains[name].p if name in gains else None,
-        }
-        for name in sorted(accuracy, key=_place)
-    ]
-    told = ", ".join(f"{name} {number(gains[name].mean, '+.2f')} ({chance(gains[name].p)})" for name in different)
-    widest = max(others, key=lambda name: abs(gains[name].mean))
-    small = f"M = 10 is {number(gains[SMALL].mean, '+.2f')} ({chance(gains[SMALL].p)})" if SMALL in gains else ""
+    checks["M = 10 is worse"] = SMALL in others and others[SMALL]["difference"] < 0 and others[SMALL]["p"] < 0.05
+    told = ", ".join(f"{name} {_told(others[name])}" for name in different)
+    widest = max(others, key=lambda name: abs(others[name]["difference"]))
+    small = f"; M = 10 is {_told(others[SMALL])}" if SMALL in others else ""
+    data = sorted(rows, key=lambda row: _place(row["choice"]))
     return Measured(
         numbers={"choices": data},
         verdict=judged(checks),
         reason=f"Against the paper's choice, in points: significantly different {told or 'none'}, of {len(others)}; "
-        f"the largest difference is {number(gains[widest].mean, '+.2f')} at {widest}; {small}.",
+        f"the largest difference is {number(others[widest]['difference'], '+.2f')} at {widest}{small}.",
         tables=(_table(data),),
     )
+
+
+def _rows(accuracy: Mapping[str, Array]) -> list[dict[str, Any]]:
+    """Return each variant's accuracy and its difference to the base of the same run."""
+    repetitions = len(accuracy[BASE])
+    half = critical_value(repetitions) / np.sqrt(repetitions)
+    rows = []
+    for name, of_it in accuracy.items():
+        gain = None if name == BASE else gain_over(of_it, accuracy[BASE])
+        rows.append(
+            {
+                "choice": name,
+                "accuracy (%)": 100 * float(of_it[:, 1:].mean()),
+                "difference": gain.mean if gain else 0.0,
+                "half width": half * gain.deviation if gain else 0.0,
+                "p": gain.p if gain else None,
+            }
+        )
+    return rows
+
+
+def _told(row: Mapping[str, Any]) -> str:
+    return f"{number(row['difference'], '+.2f')} ({chance(row['p'])})"
 
 
 def _place(name: str) -> tuple[int, float]:
@@ -128,7 +149,8 @@ def draw_choices(measured: Measured) -> list[Drawing]:
 
     figure = new_figure(9.5, 3.4)
     for axes, (family, label) in zip(figure.subplots(1, len(FAMILIES), sharey=True), FAMILIES.items(), strict=True):
-        rows = [row for row in measured.numbers["choices"] if _family(row["choice"]) == family]
+        of_family = [row for row in measured.numbers["choices"] if _family(row["choice"]) == family]
+        rows = list({row["choice"]: row for row in of_family}.values())  # the base is in each run
         places = range(len(rows))
         axes.axhline(0, color="#555555", linewidth=1)
         axes.errorbar(
