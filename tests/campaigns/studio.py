@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
 
 import httpx
 
-__all__ = ["LEGACY", "PERSONAL", "Studio"]
+__all__ = ["LEGACY", "PERSONAL", "Studio", "serving"]
 
 LEGACY = "0123456789abcdef0123456789abcdef01234567"
 PERSONAL = "first.second.third"
@@ -256,3 +259,43 @@ def _page(rows: list[Any], query: dict[str, str], usual: int) -> tuple[list[Any]
     if not some and page > 1:
         raise RefusedError(404, "Invalid page.")
     return some, len(rows)
+
+
+@contextmanager
+def serving(studio: Studio) -> Iterator[str]:
+    """Put it on a loopback port, and yield its address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_any(self) -> None:
+            length = int(self.headers.get("Content-Length", 0))
+            url = f"http://{self.headers['Host']}{self.path}"
+            request = httpx.Request(self.command, url, headers=dict(self.headers), content=self.rfile.read(length))
+            with lock:
+                answer = studio.handle(request)
+            self.send_response(answer.status_code)
+            for name in ("Content-Type", "Location", "Retry-After"):
+                if name in answer.headers:
+                    self.send_header(name, answer.headers[name])
+            self.send_header("Content-Length", str(len(answer.content)))
+            self.end_headers()
+            with suppress(OSError):
+                self.wfile.write(answer.content)
+
+        do_GET = do_POST = do_PATCH = do_DELETE = do_any  # noqa: N815
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    lock = threading.Lock()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

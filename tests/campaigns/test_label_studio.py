@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
+from collections import Counter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import httpx
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import update
 
-from campaigns.scenes import SCENES
-from campaigns.studio import Studio
-from campaigns.worlds import imaginary, recorded
+from campaigns.scenes import SCENES, held, truth
+from campaigns.stores import STORES, Watch, new_place
+from campaigns.studio import LEGACY, Studio
+from campaigns.worlds import World, chosen, imaginary, recorded
+from teeter.campaigns import tables
+from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.label_studio import LabelStudio, links, syncing
+from teeter.campaigns.ledger import live_answers
+from teeter.campaigns.moving import move_campaign
+from teeter.campaigns.store import Store
+from teeter.errors import InputError, ServerAwayError, ServerError, StoreError
+
+
+@pytest.fixture
+def studio() -> Studio:
+    return Studio()
+
+
+@pytest.fixture
+def world(studio: Studio, tmp_path: Path) -> World:
+    return imaginary(tmp_path, studio)
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_as_the_one_in_memory_answers(name: str, tmp_path: Path) -> None:
-    studio = Studio()
-    world = imaginary(tmp_path, studio)
+def test_as_the_one_in_memory_answers(name: str, world: World) -> None:
     SCENES[name](world)
 
 
@@ -22,3 +46,479 @@ def test_as_the_one_in_memory_answers(name: str, tmp_path: Path) -> None:
 def test_as_a_real_one_answered(name: str, tmp_path: Path) -> None:
     with recorded(tmp_path, name) as world:
         SCENES[name](world)
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+def dies(studio: Studio, at: int, *, after: bool) -> None:
+    """Let whoever syncs die with a request: before it is sent, or when it is done and nobody heard the answer."""
+    count = itertools.count(1)
+
+    def die(_: object) -> None:
+        if next(count) == at:
+            raise Killed
+
+    studio.before = studio.after = lambda _: None
+    if after:
+        studio.after = die
+    else:
+        studio.before = die
+
+
+def waiting_tasks(studio: Studio) -> Counter[str]:
+    """How many tasks each item has that wait for an answer."""
+    return Counter(task["data"]["teeter_item"] for task in studio.tasks.values() if not task["is_labeled"])
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_killed_at_any_request_it_goes_on(after: bool, tmp_path: Path) -> None:
+    for at in itertools.count(1):
+        studio, watch = Studio(), Watch()
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        world = imaginary(folder, studio)
+        campaign = world.campaign(count=30)
+        campaign.ledger.clock = watch
+        slowly = {"n": 4, "sleep": watch.wait}
+        died = 0
+        for _ in range(3):
+            dies(studio, at, after=after)
+            try:
+                world.sync(campaign, **slowly)
+            except Killed:
+                died += 1
+                with campaign.store.writing() as connection:  # nobody tidies up after a kill
+                    late = watch().replace(year=2029) if died % 2 else watch()
+                    connection.execute(update(tables.label_studio).values(busy=links.written(late)))
+                dies(studio, 0, after=after)
+                world.sync(campaign, **slowly)
+            assert max(waiting_tasks(studio).values()) == 1
+            assert sum(waiting_tasks(studio).values()) == 4
+            assert len(studio.projects) == 1
+            world.project = next(iter(studio.projects))
+            world.annotate(4, truth)
+        studio.before = studio.after = lambda _: None
+        world.sync(campaign, **slowly)
+        assert held(campaign) == {f"n{k}": truth(f"n{k}") for k in range(12)}
+        said = [line for line in campaign.history() if line["what"] == "answer"]
+        assert len(said) == 12, "each came once"
+        campaign.store.close()
+        if died == 0:
+            break
+    assert at > 8, "there are several requests to die at"
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["label", "skip", "odd one", "change", "delete", "delete task", "sync", "undo", "train"]),
+        st.integers(0, 7),
+        st.sampled_from(["even", "odd"]),
+    ),
+    max_size=30,
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(steps=STEPS)
+def test_what_holds_is_what_annotations_say(steps: list[tuple[str, int, str]]) -> None:
+    with TemporaryDirectory() as folder:
+        studio = Studio()
+        world = imaginary(Path(folder), studio)
+        campaign = world.campaign(count=16)
+        world.sync(campaign, n=4, train=False)
+        undone: set[int] = set()
+        for what, which, label in steps:
+            _step(world, studio, campaign, undone, (what, which, label))
+        world.sync(campaign, n=4, train=False)
+        _check(studio, campaign, undone)
+        campaign.store.close()
+
+
+def _step(world: World, studio: Studio, campaign: Campaign, undone: set[int], step: tuple[str, int, str]) -> None:
+    what, which, label = step
+    given, tasks = list(studio.annotations), list(studio.tasks)
+    if what == "sync":
+        world.sync(campaign, n=4, train=False)
+    elif what in ("label", "skip", "odd one") and waiting_tasks(studio):
+        told = {"label": label, "skip": None, "odd one": "neither"}[what]
+        world.answer(world.next(), lambda _: told)
+    elif what == "change" and given:
+        number = given[which % len(given)]
+        before = studio.annotations[number]
+        if (before["result"], before["was_cancelled"]) != (chosen(label), False):
+            undone.discard(number)
+        world.people[0].patch(f"/api/annotations/{number}/", json={"result": chosen(label), "was_cancelled": False})
+    elif what == "delete" and given:
+        world.people[0].delete(f"/api/annotations/{given[which % len(given)]}/")
+    elif what == "delete task" and tasks:
+        item = studio.tasks[tasks[which % len(tasks)]]["data"]["teeter_item"]
+        if not any(studio.tasks[one["task"]]["data"]["teeter_item"] == item for one in studio.annotations.values()):
+            world.people[0].delete(f"/api/tasks/{tasks[which % len(tasks)]}/")
+    elif what == "undo":
+        world.sync(campaign, n=4, train=False)
+        back = campaign.undo("ann@example.com")
+        if back is not None:
+            with campaign.store.reading() as connection:
+                undone |= set(connection.exec_driver_sql(UNDONE).scalars())
+
+
+UNDONE = """select annotation from label_studio_answers l join answers a on a.id = l.answer_id
+where l.id in (select max(id) from label_studio_answers group by annotation) and a.undone"""
+
+
+def _check(studio: Studio, campaign: Campaign, undone: set[int]) -> None:
+    """What the one annotator says last of each item holds, unless it was taken back here."""
+    says: dict[str, list[tuple[str, int, str]]] = {}
+    for one in studio.annotations.values():
+        told = "skip" if one["was_cancelled"] else one["result"][0]["value"]["choices"][0]
+        item = studio.tasks[one["task"]]["data"]["teeter_item"]
+        if told != "neither" and one["id"] not in undone:
+            says.setdefault(item, []).append((one["updated_at"], one["id"], told))
+    found = held(campaign)
+    once = {item for item, given in says.items() if len(given) == 1}
+    assert {item: label for item, label in found.items() if item in once} == {item: says[item][0][2] for item in once}
+    assert max(waiting_tasks(studio).values(), default=1) == 1
+    with campaign.store.reading() as connection:
+        answers = {(one.item, one.annotator): one for one in campaign.ledger.answers(connection)}
+        opened = {pick.item for pick in campaign.ledger.open_picks(connection, "label-studio")}
+    assert live_answers(campaign.history()) == answers
+    pending = {
+        studio.tasks[one["task"]]["data"]["teeter_item"]
+        for one in studio.annotations.values()
+        if not one["was_cancelled"] and one["result"][0]["value"]["choices"] == ["neither"]
+    }
+    assert opened <= set(waiting_tasks(studio)) | pending, "what is asked is there to be answered"
+
+
+def test_more_than_a_page_of_tasks(world: World, studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
+    campaign = world.campaign(count=300)
+    world.sync(campaign, n=250)
+    assert len(studio.tasks) == 250
+    assert [len(request.content) > 100 for request in studio.asked if "/import" in request.url.path] == [True] * 3
+    monkeypatch.setattr("teeter.campaigns.label_studio.tasks._PAGE", 70)
+    world.annotate(180, truth)
+    assert world.sync(campaign, n=250, train=False).labels == 180
+    assert world.sync(campaign, n=250, train=False).is_news is False
+
+
+def test_a_listing_that_shrinks_while_it_is_read_is_read_again(
+    world: World, studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("teeter.campaigns.label_studio.tasks._PAGE", 4)
+    campaign = world.campaign()
+    world.sync(campaign, n=12)
+    with_first = world.people[0].post(f"/api/projects/{world.project}/import", json=[{"data": {"text": "another's"}}])
+    extra = with_first.json()["task_ids"][0]
+    studio.tasks = {extra: studio.tasks.pop(extra), **studio.tasks}
+    pages = itertools.count()
+
+    def shrink(request: httpx.Request) -> None:
+        if request.url.path == "/api/tasks/" and next(pages) == 0:
+            studio.tasks.pop(extra)
+
+    studio.after = shrink
+    assert world.sync(campaign, n=12).sent == 0, "what slipped to an earlier page is not taken for missing"
+    assert max(waiting_tasks(studio).values()) == 1
+
+
+def test_a_long_watch_reads_what_changed_and_now_and_then_all(world: World, studio: Studio) -> None:
+    campaign = world.campaign()
+    follow = LabelStudio(campaign, LEGACY, world.url, n=8, transport=studio.transport, sleep=lambda _: None)
+    follow.sync()
+    follow.sync()
+    studio.asked.clear()
+    world.project = next(iter(studio.projects))
+    world.annotate(2, truth)
+    assert follow.sync().labels == 2
+    (listing,) = [request.url.params for request in studio.asked if request.url.path == "/api/tasks/"]
+    assert "query" in listing
+    number = next(number for number, task in studio.tasks.items() if not task["is_labeled"])
+    world.people[0].delete(f"/api/tasks/{number}/")
+    sent = [follow.sync().sent for _ in range(syncing._WHOLE)]
+    assert sum(sent) == 1, "a task that is deleted is noticed by and by"
+    studio.projects.clear()
+    with pytest.raises(ServerError, match="has no project"):
+        follow.sync()
+    follow.close()
+
+
+def test_two_syncs_at_once_send_every_question_once(tmp_path: Path) -> None:
+    studio = Studio()
+    world = imaginary(tmp_path, studio)
+    world.campaign(count=80).store.close()
+    slow = threading.Event()
+
+    def pause(request: httpx.Request) -> None:
+        if request.url.path.endswith(("/import", "/projects/")) and request.method == "POST":
+            slow.wait(0.3)
+
+    studio.before = pause
+    failures: list[BaseException] = []
+
+    def sync() -> None:
+        campaign = Campaign.open(tmp_path / "numbers.teeter")
+        try:
+            follow = LabelStudio(campaign, LEGACY, world.url, n=12, transport=studio.transport)
+            follow.sync()
+            follow.close()
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            campaign.store.close()
+
+    threads = [threading.Thread(target=sync) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert len(studio.projects) == 1
+    assert len(studio.tasks) == len(waiting_tasks(studio)) == 12
+
+
+def test_a_sync_that_never_ends_is_told_of(world: World) -> None:
+    campaign = world.campaign()
+    world.sync(campaign, n=2)
+    with campaign.store.reading() as connection:
+        link = links.current(campaign, connection)
+    assert link is not None
+    again = links.turn(campaign, link, lambda _: None)
+    with links.turn(campaign, link), pytest.raises(StoreError, match="Another sync of this campaign goes on"):
+        again.__enter__()
+    with links.turn(campaign, link, lambda _: None):
+        pass
+
+
+def test_a_turn_goes_on_while_there_is_life(world: World) -> None:
+    watch = Watch()
+    campaign = world.campaign()
+    campaign.ledger.clock = watch
+    world.sync(campaign, n=2)
+    with campaign.store.reading() as connection:
+        link = links.current(campaign, connection)
+    assert link is not None
+    with links.turn(campaign, link) as alive:
+        for _ in range(6):
+            watch.wait(0.5)
+            alive()
+            assert not links._take(campaign, link)
+        watch.wait(1)
+        assert links._take(campaign, link), "a killed one is waited for no longer than that"
+
+
+def test_several_people_answer_what_several_are_to(world: World, studio: Studio) -> None:
+    world.people.append(studio.user("bob@example.com"))
+    campaign = world.campaign(overlap=1.0, people=2)
+    with_overlap = world.sync(campaign, n=4)
+    assert with_overlap.sent == 4
+    assert {task["overlap"] for task in studio.tasks.values()} == {2}
+    world.annotate(4, truth, 0)
+    half = world.sync(campaign, n=4)
+    assert (half.labels, half.sent, half.waiting) == (4, 0, 4), "the same four wait for somebody else"
+    world.annotate(3, truth, 1)
+    world.annotate(1, lambda item: "even" if truth(item) == "odd" else "odd", 1)
+    last = world.sync(campaign, n=4)
+    assert (last.labels, last.sent) == (4, 4)
+    assert campaign.status().disagreements == 1
+    assert {task["overlap"] for task in studio.tasks.values()} == {2}
+    assert {one.name: one.answers for one in campaign.team()} == {"ann@example.com": 4, "bob@example.com": 4}
+
+
+def test_people_go_by_their_addresses(world: World, studio: Studio) -> None:
+    world.people += [studio.user("bob@example.com"), studio.user("bad\x07@example.com"), studio.user("import")]
+    campaign = world.campaign()
+    campaign.people.add("ann@example.com")
+    world.sync(campaign, n=8)
+    for who in range(4):
+        world.annotate(1, truth, who)
+    notes = world.sync(campaign, n=8).notes
+    told = "Not among the campaign's people, and counted all the same: bob@example.com, label-studio."
+    assert notes == (told,)
+    with campaign.store.reading() as connection:
+        who = Counter(one.annotator for one in campaign.ledger.answers(connection))
+    assert who == {"ann@example.com": 1, "bob@example.com": 1, "label-studio": 2}
+
+
+def test_answers_have_the_time_they_were_given_at(world: World, studio: Studio) -> None:
+    campaign = world.campaign()
+    world.sync(campaign, n=2)
+    world.annotate(1, truth)
+    given = next(iter(studio.annotations.values()))["created_at"]
+    world.sync(campaign, n=2)
+    with campaign.store.reading() as connection:
+        assert connection.exec_driver_sql("select at from answers").scalar() == given.replace("Z", ".000+00:00")
+
+
+def test_what_is_skipped_is_asked_again_after_the_next_model_as_another_task(world: World, studio: Studio) -> None:
+    campaign = world.campaign(count=6)
+    world.sync(campaign, n=6)
+    world.annotate(1, lambda _: None)
+    world.annotate(5, truth)
+    second = world.sync(campaign, n=6)
+    assert (second.model, second.sent, second.waiting, len(studio.tasks)) == (1, 1, 1, 7)
+    assert world.annotate(1, truth) == ["n0"]
+    last = world.sync(campaign, n=6)
+    assert (last.labels, last.waiting) == (1, 0)
+    assert last.notes == ("Nothing is left to ask about.",)
+    assert held(campaign)["n0"] == "even"
+
+
+def test_what_is_taken_back_here_is_asked_again_there(world: World, studio: Studio) -> None:
+    campaign = world.campaign()
+    world.sync(campaign, n=4)
+    world.annotate(1, truth)
+    world.sync(campaign, n=4)
+    campaign.undo("ann@example.com")
+    again = world.sync(campaign, n=4)
+    assert (again.labels, again.sent, again.waiting) == (0, 1, 4)
+    assert world.annotate(1, lambda _: "odd") in (["n0"], ["n1"])
+    assert waiting_tasks(studio)
+
+
+def test_an_annotation_without_one_class_waits(world: World, studio: Studio) -> None:
+    campaign = world.campaign()
+    world.sync(campaign, n=4)
+    for result in ([], [*chosen("even"), *chosen("odd")], [{"from_name": "label", "value": {"choices": []}}]):
+        task = world.next()
+        world.people[0].post(f"/api/tasks/{task['id']}/annotations/", json={"result": result})
+    found = world.sync(campaign, n=4)
+    assert (found.labels, found.sent, found.waiting) == (0, 0, 4)
+    assert found.notes == ("No class, or several: 3 annotations, kept in Label Studio until somebody chooses one.",)
+
+
+def test_another_project_of_the_same_number_is_left_alone(world: World, studio: Studio) -> None:
+    campaign = world.campaign()
+    world.sync(campaign, n=2)
+    studio.projects[world.project]["description"] = "the birds"
+    with pytest.raises(ServerError, match=r"is not this campaign's \(its description lacks \[teeter:world-0\]\)"):
+        world.sync(campaign, n=2)
+    assert len(studio.tasks) == 2
+
+
+def test_the_address_is_remembered_and_may_change(world: World, studio: Studio) -> None:
+    campaign = world.campaign()
+    with pytest.raises(InputError, match="Where is Label Studio"):
+        world.sync(campaign, url=None)
+    world.sync(campaign, n=2)
+    assert world.sync(campaign, n=2, url=None).url == world.url
+    assert world.sync(campaign, n=2, url="http://localhost:8080/projects/1/data?tab=3").url == "http://localhost:8080"
+    assert world.sync(campaign, n=2, url=None).url == "http://localhost:8080"
+    assert len(studio.projects) == 1
+
+
+def test_what_people_changed_in_the_project_stays(world: World, studio: Studio) -> None:
+    campaign = world.campaign()
+    world.sync(campaign, n=2)
+    project = studio.projects[world.project]
+    project["label_config"] = project["label_config"].replace("<Text", '<Header value="Look!"/><Text')
+    project["model_version"] = "another"
+    campaign.add_class("neither")
+    world.annotate(0, truth)
+    world.sync(campaign, n=2)
+    assert '<Header value="Look!" />' in project["label_config"]
+    assert project["label_config"].count("<Choice ") == 3
+    assert project["model_version"] == "another", "nothing was sent"
+    world.sync(campaign, n=8)
+    assert project["model_version"] == "teeter", "else the order of tasks is random"
+    project["label_config"] = "<View/>"
+    with pytest.raises(ServerError, match="has no <Choices"):
+        world.sync(campaign, n=8)
+
+
+def test_images_that_are_served_already_are_not_uploaded(world: World, studio: Studio) -> None:
+    from PIL import Image
+
+    folder = world.folder / "images"
+    folder.mkdir()
+    for k, name in enumerate(("a b.png", "c.png")):
+        Image.new("RGB", (8, 8), (80 * k, 10, 10)).save(folder / name)
+    kind = Settings(kind="image", folder=str(folder))
+    campaign = Campaign.create(world.folder / "images.teeter", "images", ("red", "black"), kind)
+    campaign.add(["a b.png", "c.png"])
+    world.sync(campaign, n=2, images="/data/local-files/?d=images/")
+    shown = {task["data"]["image"] for task in studio.tasks.values()}
+    assert shown == {"/data/local-files/?d=images/a%20b.png", "/data/local-files/?d=images/c.png"}
+    assert studio.files == {}
+
+
+def test_without_training_no_model_is_made(world: World) -> None:
+    campaign = world.campaign()
+    world.sync(campaign, n=4)
+    world.annotate(4, truth)
+    found = world.sync(campaign, n=4, train=False)
+    assert (found.labels, found.model, found.sent) == (4, None, 4)
+    assert campaign.status().version == 0
+
+
+def test_labels_of_one_class_are_not_trained_on(world: World) -> None:
+    campaign = world.campaign()
+    world.sync(campaign, n=4)
+    world.annotate(4, lambda _: "even")
+    assert world.sync(campaign, n=4).model is None
+
+
+def test_questions_run_low_before_others_are_picked(world: World) -> None:
+    campaign = world.campaign()
+    world.sync(campaign, n=6)
+    world.annotate(2, truth)
+    few = world.sync(campaign, n=6)
+    assert (few.model, few.sent, few.waiting) == (None, 0, 4)
+    world.annotate(1, truth)
+    more = world.sync(campaign, n=6)
+    assert (more.model, more.sent, more.waiting) == (1, 3, 6)
+
+
+@pytest.fixture(params=STORES)
+def places(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
+    (tmp_path / "other").mkdir()
+    return new_place(request.param, tmp_path), new_place(request.param, tmp_path / "other")
+
+
+def test_in_every_store_and_moved_to_another(places: tuple[str, str], world: World, studio: Studio) -> None:
+    campaign = Campaign.create(places[0], "numbers", ("even", "odd"), Settings(kind="features"))
+    campaign.add({"id": f"n{k}", "features": [k % 2, k]} for k in range(20))
+    assert world.sync(campaign, n=4).sent == 4
+    world.annotate(3, truth)
+    assert world.sync(campaign, n=4).labels == 3
+    target = Store(places[1], create=True)
+    counts = move_campaign(campaign.store, target, "numbers")
+    assert (counts["label_studio"], counts["label_studio_answers"]) == (1, 3)
+    target.close()
+    campaign.store.close()
+    moved = Campaign.open(places[1], "numbers")
+    assert not world.sync(moved, n=4, url=None).is_news
+    world.change("n0", "odd")
+    world.delete("n1")
+    found = world.sync(moved, n=4, url=None)
+    assert (found.corrected, found.withdrawn) == (1, 1)
+    assert held(moved) == {"n0": "odd", "n2": "even"}
+    assert len(studio.projects) == 1
+    moved.store.close()
+
+
+def test_the_token_is_in_no_row(world: World) -> None:
+    campaign = world.campaign()
+    world.sync(campaign, n=2)
+    campaign.store.close()
+    for file in world.folder.glob("numbers.teeter*"):
+        assert LEGACY.encode() not in file.read_bytes()
+
+
+def test_a_server_that_is_away_leaves_the_campaign_as_it_was(world: World, studio: Studio) -> None:
+    campaign = world.campaign()
+    studio.before = lambda _: httpx.Response(503)
+    before = campaign.history()
+    with pytest.raises(ServerAwayError, match=r"answers with 503: nothing is lost, run it again later"):
+        world.sync(campaign, n=2)
+    assert campaign.history() == before
+
+
+def test_what_is_refused_at_the_door(world: World) -> None:
+    campaign = world.campaign()
+    for bad in ("", " ", "a b", "a\nb", "ä"):
+        with pytest.raises(InputError, match="The token is blank"):
+            world.sync(campaign, bad)
+    with pytest.raises(InputError, match="Cannot keep 0 questions"):
+        world.sync(campaign, n=0)

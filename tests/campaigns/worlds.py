@@ -24,6 +24,8 @@ import pytest
 from campaigns.studio import LEGACY, PERSONAL, Studio
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.label_studio import Synced, sync_campaign
+from teeter.campaigns.ledger import Pick
+from teeter.campaigns.rounds import State
 
 __all__ = ["RealStudio", "World", "imaginary", "real", "recorded", "running_studio"]
 
@@ -59,7 +61,8 @@ class World:
     def sync(self, campaign: Campaign, token: str = "legacy", **options: Any) -> Synced:
         """Sync as the command does, without waiting."""
         told = {"url": self.url, "transport": _unclosed(self.transport), "sleep": lambda _: None, **options}
-        with patch("secrets.token_hex", side_effect=lambda _: f"{self._name}-{next(self._marks)}"):
+        marks = patch("secrets.token_hex", side_effect=lambda _: f"{self._name}-{next(self._marks)}")
+        with marks, patch("teeter.campaigns.campaign.picks_for", in_order):
             found = sync_campaign(campaign, self.tokens.get(token, token), **told)
         self.project = found.project
         return found
@@ -103,6 +106,12 @@ class World:
 
     def delete_project(self) -> None:
         _ok(self.people[0].delete(f"/api/projects/{self.project}/"))
+
+
+def in_order(state: State, _: object, n: int) -> list[Pick]:
+    """Pick the first that are free, so that what was recorded stays true when strategies change."""
+    free = [k for k in range(len(state.keys)) if k not in state.taken]
+    return [Pick(state.keys[k], rank, "picked", {}) for rank, k in enumerate(free[:n], start=1)]
 
 
 def chosen(label: str) -> list[dict[str, Any]]:

@@ -224,3 +224,42 @@ def test_a_skip_taken_back_after_it_was_asked_again_is_one_question(store: Store
         assert [pick.item for pick in ledger.open_picks(connection, "ann")] == ["a1"]
         ledger.answer(connection, Answer("a1", "ann", "label", "good"))
         assert ledger.open_picks(connection, "ann") == []
+
+
+def test_an_answer_is_taken_back_by_its_number_and_what_came_after_it_stays(store: Store, ledger: Ledger) -> None:
+    with store.writing() as connection:
+        ledger.write_batch(connection, "queue", [Pick("a1", 1, "picked", {})], strategy="ldm-s", seed=0, version=0)
+        first = ledger.answer(connection, Answer("a1", "ann", "label", "good"), asked="queue").number
+        assert ledger.open_picks(connection) == [], "the question of the queue is answered"
+        second = ledger.answer(connection, Answer("a1", "ann", "label", "poor"), asked="queue").number
+        ledger.withdraw(connection, first)
+        assert ledger.open_picks(connection) == []
+    assert held(store, ledger) == {("a1", "ann"): "poor"}
+    with store.writing() as connection:
+        undone = ledger.withdraw(connection, second)
+        assert undone is not None
+        assert undone.before is None
+        assert ledger.withdraw(connection, second) is None
+        assert live_answers(ledger.history(connection)) == {}
+    assert held(store, ledger) == {}
+
+
+def test_what_is_taken_back_is_asked_again_unless_another_answered_it(store: Store, ledger: Ledger) -> None:
+    with store.writing() as connection:
+        picks = [Pick(f"a{k}", k, "picked", {}) for k in (1, 2)]
+        ledger.write_batch(connection, "queue", picks, strategy="ldm-s", seed=0, version=0)
+        numbers = [ledger.answer(connection, Answer(f"a{k}", "ann", "label", "good"), asked="queue") for k in (1, 2)]
+        ledger.answer(connection, Answer("a2", "bob", "label", "poor"))
+        for one in numbers:
+            ledger.withdraw(connection, one.number)
+        assert [pick.item for pick in ledger.open_picks(connection, "queue")] == ["a1"]
+    assert held(store, ledger) == {("a2", "bob"): "poor"}
+
+
+def test_an_answer_may_have_been_given_before(store: Store, ledger: Ledger) -> None:
+    then = "2026-01-02T03:04:05.678+00:00"
+    with store.writing() as connection:
+        ledger.answer(connection, Answer("a1", "ann", "label", "good"), at=then)
+    with store.reading() as connection:
+        assert connection.exec_driver_sql("select at from answers").scalar() == then
+        assert ledger.history(connection)[-1]["at"] > then

@@ -77,10 +77,10 @@ def _token(given: str | None, file: Path | None) -> str:
     try:
         mode = file.stat().st_mode
         told = file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileError(
-            f"Cannot read the token in {file}: {getattr(error, 'strerror', None) or 'not a text'}."
-        ) from None
+    except UnicodeDecodeError:
+        raise FileError(f"Cannot read the token in {file}: it is not a text.") from None
+    except OSError as error:
+        raise FileError(f"Cannot read the token in {file}: {error.strerror or error}.") from None
     if os.name == "posix" and stat.S_IMODE(mode) & 0o077:
         raise FileError(f"Others can read the token in {file}: chmod 600 {file}.")
     return told

@@ -13,7 +13,7 @@ from teeter.errors import InputError, MissingExtraError, ServerAwayError, Server
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["NotThereError", "Server", "address", "is_personal"]
+__all__ = ["ChangedError", "NotThereError", "Server", "address", "is_personal"]
 
 _TRIES = 5
 """Times that something is tried before it is given up."""
@@ -40,12 +40,24 @@ class NotThereError(ServerError):
     """What was asked for is not there."""
 
 
+class ChangedError(ServerAwayError):
+    """A listing changed while it was read."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(f"What {url} lists changed while it was read: run it again.")
+
+
 def address(url: str) -> str:
     """Return an address as it is kept: without what a browser shows after it."""
     url = url.strip()
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InputError(f"{url!r} is not an address: give one such as http://localhost:8080.")
+    refusal = InputError(f"{url!r} is not an address: give one such as http://localhost:8080.")
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # which may be none
+    except ValueError:
+        raise refusal from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or not url.isprintable():
+        raise refusal
     if parts.username or parts.password:
         raise InputError("Leave name and password out of the address: a token lets teeter in.")
     path = re.split(r"/(?:projects|user|api)(?:/|$)", parts.path)[0]
@@ -107,12 +119,12 @@ class Server:
             except NotThereError:
                 if page == 1:
                     raise
-                raise ServerAwayError(f"What {self.url} lists changed while it was read: try again.") from None
+                raise ChangedError(self.url) from None
             if not isinstance(found, dict) or not {rows, count} <= set(found):
                 raise self.strange()
             total, some = int(found[count]), list(found[rows])
             if not some and seen < total:
-                raise ServerAwayError(f"What {self.url} lists changed while it was read: try again.")
+                raise ChangedError(self.url)
             yield from some
             page, seen = page + 1, seen + len(some)
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from teeter.campaigns.label_studio.config import choice_of
 from teeter.campaigns.label_studio.contents import ITEM
-from teeter.campaigns.label_studio.server import Server
-from teeter.errors import ServerAwayError
+from teeter.campaigns.label_studio.server import ChangedError, Server
 
 __all__ = ["Annotation", "Project", "Task"]
 
@@ -69,7 +68,7 @@ class Project:
             try:
                 found = self._listed(since)
                 break
-            except ServerAwayError:
+            except ChangedError:
                 if not left:
                     raise
         self.tasks = found if since is None else self.tasks | found
@@ -91,7 +90,7 @@ class Project:
         except (KeyError, TypeError, ValueError, AttributeError):
             raise self.server.strange() from None
         if len(tasks) < len(rows):
-            raise ServerAwayError(f"What {self.server.url} lists changed while it was read: try again.")
+            raise ChangedError(self.server.url)
         return tasks
 
 
