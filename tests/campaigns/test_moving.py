@@ -7,14 +7,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sqlalchemy import select
 
 from campaigns.stores import STORES, begun, shared_server
+from teeter.campaigns import tables
 from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.ledger import live_answers
 from teeter.campaigns.moving import move_campaign
 from teeter.campaigns.store import Store
 from teeter.errors import InputError, UnknownNameError
 
 Place = Callable[[str], str]
+
+NUMBERS = ("answer", "batch", "decision")
+"""What lines of the history name by the numbers of rows."""
 
 
 @pytest.fixture
@@ -57,7 +63,7 @@ def known(campaign: Campaign) -> dict[str, object]:
             "answers": ledger.answers(connection),
             "open": ledger.open_picks(connection),
             "model": None if model is None else (model.version, model.weights, model.facts),
-            "history": [{k: v for k, v in line.items() if k != "number"} for line in ledger.history(connection)],
+            "history": [{k: v for k, v in line.items() if k not in NUMBERS} for line in ledger.history(connection)],
             "status": campaign.status(),
         }
 
@@ -92,3 +98,41 @@ def test_what_cannot_be_moved_is_told_and_nothing_is_written(place: Place) -> No
         move_campaign(campaign.store, store, "points")
     campaign.store.close()
     store.close()
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_the_history_has_the_numbers_that_rows_have_after_a_move(kind: str, place: Place, tmp_path: Path) -> None:
+    before = Campaign.create(tmp_path / "before.teeter", "before", ["left", "right"], Settings(kind="features"))
+    before.add([{"id": "q0", "features": np.ones(3, dtype=np.float32)}])
+    before.store.close()
+    source = lived(str(tmp_path / "before.teeter"))
+    item, other = (one.item for one in source.ask(2, "cem"))
+    for one in (item, other):
+        source.tell(one, "left", "cem")
+        source.keep(one, "cem")
+    source.undo("cem")  # what was kept last
+    source.decide(item, "right", "rey")
+    target = Store(place(kind), create=True)
+    begun(target)
+    for _ in range(2):  # numbers that another campaign of the target has given out
+        elsewhere = Campaign.open(target.url.render_as_string(hide_password=False), "reviews")
+        elsewhere.tell("a1", "good", "ann")
+        elsewhere.undo("ann")
+        elsewhere.store.close()
+    move_campaign(source.store, target, "points")
+    moved = Campaign.open(target.url.render_as_string(hide_password=False), "points")
+    with source.store.reading() as old, moved.store.reading() as new:
+        assert source.ledger.kept(old) == moved.ledger.kept(new) == {item: "left"}
+        answers = {(one.item, one.annotator): one for one in moved.ledger.answers(new)}
+        for name, table in zip(NUMBERS, (tables.answers, tables.batches, tables.decisions), strict=True):
+            there = set(new.scalars(select(table.c.id)))
+            assert {line[name] for line in moved.history() if name in line} <= there, name
+    assert live_answers(moved.history()) == answers
+    moved.keep(other, "cem")
+    moved.undo("cem")
+    with moved.store.reading() as new:
+        assert moved.ledger.kept(new) == {item: "left"}
+    assert live_answers(moved.history()) == answers
+    moved.store.close()
+    source.store.close()
+    target.close()

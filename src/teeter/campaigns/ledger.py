@@ -306,10 +306,11 @@ class Ledger(Questions):
         return int(connection.scalar(select(func.count()).select_from(batches).where(own)) or 0)
 
     def kept(self, connection: Connection) -> dict[str, str]:
-        """Return the labels that were looked at again and kept, by item."""
-        undone = set(connection.scalars(select(tables.answers.c.id).where(tables.answers.c.undone)))
+        """Return the labels that were looked at again and kept, by item: as the history has it, in its own numbers."""
+        undone = {(line["item"], line["who"], line["answer"]) for line in self.history(connection, "undo")}
         noted = self.history(connection, "kept")
-        return {line["item"]: line["label"] for line in noted if line["answer"] not in undone}
+        still = [line for line in noted if (line["item"], line["who"], line["answer"]) not in undone]
+        return {line["item"]: line["label"] for line in still}
 
 
 def live_answers(history: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Answer]:

@@ -35,6 +35,9 @@ _IN_ORDER = (
 _SOME = 2000
 """Rows that are in memory at once."""
 
+_NUMBERED = {"answer": "answers", "decision": "decisions", "batch": "batches"}
+"""What lines of the history name by number, and in which table it is."""
+
 Numbers = dict[str, dict[int, int]]
 """The new number of every old one, by table."""
 
@@ -79,12 +82,23 @@ def _copy(old: Connection, new: Connection, table: Table, campaign: int, numbers
                 for pointer in column.foreign_keys:
                     if row[column.name] is not None:
                         row[column.name] = numbers[pointer.column.table.name][row[column.name]]
+            if table is tables.history:
+                row["detail"] = _renumbered(row["detail"], numbers)
             if own:
                 mine[row["id"]] = following
                 row["id"], following = following, following + 1
         new.execute(insert(table), rows)
         count += len(rows)
     return count
+
+
+def _renumbered(detail: str, numbers: Numbers) -> str:
+    """Return a line of the history with the numbers that its answer, decision or batch has now."""
+    told = json.loads(detail)
+    for name, table in _NUMBERED.items():
+        if isinstance(told.get(name), int):
+            told[name] = numbers[table].get(told[name], told[name])
+    return json.dumps(told)
 
 
 def _of_campaign(table: Table, campaign: int) -> Select[Any]:

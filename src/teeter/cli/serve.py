@@ -200,7 +200,10 @@ def _options(proxy: str | None) -> dict[str, Any]:
             ip_network(proxy)
         except ValueError:
             raise InputError(f"--proxy takes the proxy's address, such as 127.0.0.1, not {proxy!r}.") from None
+    from teeter.web.protocol import Punctual
+
     return {
+        "http": Punctual,
         "log_level": "warning",
         "access_log": False,
         "server_header": False,

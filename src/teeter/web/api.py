@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -15,8 +14,7 @@ from fastapi.responses import FileResponse, JSONResponse, Response
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 
-from teeter.campaigns.exchange import FORMATS, LINES
-from teeter.datasets.tables import TABLES
+from teeter.campaigns.exchange import FORMATS
 from teeter.errors import InputError, StoreError, UnknownNameError
 from teeter.web import models
 from teeter.web.desk import Desk, Said
@@ -25,6 +23,7 @@ from teeter.web.keys import keys_by_class
 from teeter.web.lookup import AT_RANDOM, STATES, Wanted
 from teeter.web.rights import allowed, own_desk, require_maker, rights_in, seen, site_of, who
 from teeter.web.site import Site
+from teeter.web.uploads import keep_upload
 
 __all__ = ["about", "listed", "router", "without_folders"]
 
@@ -139,7 +138,8 @@ def make_campaign(
     uploaded = file is not None and bool(file.filename)
     if uploaded == bool(folder):
         raise InputError("Give a file or a folder of images, one of the two.")
-    things = _kept(site, file) if uploaded and file is not None else site.inside(folder)
+    limit = site.guard.upload_limit
+    things = keep_upload(file, site.temp, limit) if uploaded and file is not None else site.inside(folder)
     settings = {
         "keys": chosen,
         "instructions": instructions,
@@ -152,17 +152,6 @@ def make_campaign(
     own = own_desk(request)
     owner = None if own is None else (who(request), own)
     return {"job": site.make(things, path, names, settings, owner=owner, **columns)}
-
-
-def _kept(site: Site, file: UploadFile) -> Path:
-    ending = Path(file.filename or "").suffix.lower()
-    if ending not in (*TABLES, *LINES):
-        raise InputError(f"{ending or 'A file without ending'} is none of {', '.join((*TABLES, *LINES))}.")
-    plain = re.sub(r"[^\w.-]", "_", Path(file.filename or "").stem)[:80]
-    path = Path(tempfile.mkdtemp(dir=site.temp)) / f"{plain}{ending}"
-    with path.open("wb") as out:
-        shutil.copyfileobj(file.file, out)
-    return path
 
 
 @router.get("/jobs/{number}")

@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 from unicodedata import combining, normalize
@@ -255,10 +255,23 @@ class Desk:
         """Return a page of the table of items."""
         ledger = self.campaign.ledger
         with self.campaign.store.reading() as connection:
-            rows = lookup.items_page(ledger, connection, wanted)
-            said = lookup.answers_of(ledger, connection, [row.id for row in rows])
             standing = self.standing(connection)
+            rows = self._page_of(wanted, connection, standing)
+            said = lookup.answers_of(ledger, connection, [row.id for row in rows])
         return [_line(row, said[row.id], standing) for row in rows]
+
+    def _page_of(self, wanted: Wanted, connection: Connection, standing: Standing) -> list[Row[Any]]:
+        """Return a page of items; those of a class are what counts as that class, whatever single people say."""
+        ledger, labels, found = self.campaign.ledger, standing.labels, list[Row[Any]]()
+        while len(found) < wanted.count:
+            rows = lookup.items_page(ledger, connection, wanted)
+            of_class = [row for row in rows if wanted.label in (None, labels.get(row.key))]
+            back = wanted.before is not None
+            found = [*of_class, *found][-wanted.count :] if back else [*found, *of_class][: wanted.count]
+            if wanted.label is None or len(rows) < wanted.count:
+                break
+            wanted = replace(wanted, before=rows[0].id) if back else replace(wanted, after=rows[-1].id)
+        return found
 
     def standing(self, connection: Connection) -> Standing:
         """Return what items are by consensus and decisions; it is worked out again only when something was said."""

@@ -49,6 +49,7 @@ class Wanted:
 
     search: str = ""
     label: str | None = None
+    """A class: items that somebody gave it, or that were decided to be of it."""
     state: str = "all"
     after: int | None = None
     """The number of the item that the page begins behind."""
@@ -77,7 +78,10 @@ def _narrowed(ledger: Ledger, connection: Connection, wanted: Wanted) -> list[Co
     if wanted.label is not None:
         number = ledger.classes(connection).get(wanted.label, -1)
         said = select(answers.c.item_id).where(answers.c.live, answers.c.class_id == number)
-        terms.append(items.c.id.in_(said))
+        decided = select(tables.decisions.c.item_id).where(
+            tables.decisions.c.live, tables.decisions.c.class_id == number
+        )
+        terms.append(or_(items.c.id.in_(said), items.c.id.in_(decided)))
     if wanted.state in _KINDS:
         said = select(answers.c.item_id).where(answers.c.live, answers.c.kind == _KINDS[wanted.state])
         terms.append(items.c.id.in_(said))
