@@ -101,6 +101,23 @@ def images(world: World) -> None:
         assert shown["c.tiff"].endswith(".png")
 
 
+def together(world: World) -> None:
+    """Two people answer the same, as the campaign would have it; what one skips, both are asked again."""
+    world.invite("bob@example.com")
+    campaign = world.campaign(overlap=1.0, people=2)
+    world.sync(campaign, n=4)
+    world.annotate(4, truth, 0)
+    half = world.sync(campaign, n=4)
+    assert (half.labels, half.sent, half.waiting) == (4, 0, 4), "the same four wait for somebody else"
+    asked = [question.item for question in campaign.ask(4, "label-studio")]
+    differs = {asked[1]: "even" if truth(asked[1]) == "odd" else "odd", asked[2]: None}
+    world.annotate(4, lambda item: differs.get(item, truth(item)), 1)
+    last = world.sync(campaign, n=4)
+    assert (last.labels, last.skips, last.waiting) == (3, 1, 4)
+    assert campaign.status().disagreements == 1
+    assert {one.name: one.answers for one in campaign.team()} == {"ann@example.com": 4, "bob@example.com": 4}
+
+
 def refusals(world: World) -> None:
     """A wrong token, a wrong address, and a project that is deleted, then made anew: nothing is lost."""
     campaign = world.campaign()
@@ -123,4 +140,4 @@ def refusals(world: World) -> None:
     assert held(campaign) == {asked[0]: truth(asked[0])}
 
 
-SCENES = {scene.__name__: scene for scene in (rounds, strangers, personal, images, refusals)}
+SCENES = {scene.__name__: scene for scene in (rounds, strangers, personal, images, together, refusals)}

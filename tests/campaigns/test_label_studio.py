@@ -81,7 +81,7 @@ def test_killed_at_any_request_it_goes_on(after: bool, tmp_path: Path) -> None:
         world = imaginary(folder, studio)
         campaign = world.campaign(count=30)
         campaign.ledger.clock = watch
-        slowly = {"n": 4, "sleep": watch.wait}
+        slowly = {"n": 4, "sleep": watch.wait, "train": False}
         died = 0
         for _ in range(3):
             dies(studio, at, after=after)
@@ -120,7 +120,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=STEPS)
 def test_what_holds_is_what_annotations_say(steps: list[tuple[str, int, str]]) -> None:
     with TemporaryDirectory() as folder:
@@ -324,6 +324,21 @@ def test_several_people_answer_what_several_are_to(world: World, studio: Studio)
     assert campaign.status().disagreements == 1
     assert {task["overlap"] for task in studio.tasks.values()} == {2}
     assert {one.name: one.answers for one in campaign.team()} == {"ann@example.com": 4, "bob@example.com": 4}
+
+
+def test_a_task_that_is_deleted_leaves_its_answers_and_is_sent_again_for_those_who_are_missing(
+    world: World, studio: Studio
+) -> None:
+    campaign = world.campaign(overlap=1.0, people=2)
+    world.sync(campaign, n=2)
+    world.annotate(1, truth)
+    world.sync(campaign, n=2)
+    for number in list(studio.tasks):
+        world.people[0].delete(f"/api/tasks/{number}/")
+    found = world.sync(campaign, n=2)
+    assert (found.withdrawn, found.sent) == (0, 2)
+    assert held(campaign) == {"n0": "even"}
+    assert {task["data"]["teeter_item"]: task["overlap"] for task in studio.tasks.values()} == {"n0": 1, "n1": 2}
 
 
 def test_people_go_by_their_addresses(world: World, studio: Studio) -> None:

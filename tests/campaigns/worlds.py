@@ -44,6 +44,7 @@ class World:
         self._marks = itertools.count()
         self.tokens = {"legacy": LEGACY, "personal": PERSONAL}
         self.project = 0
+        self.sign_up: Callable[[str], httpx.Client] | None = None
 
     @property
     def is_live(self) -> bool:
@@ -66,6 +67,11 @@ class World:
             found = sync_campaign(campaign, self.tokens.get(token, token), **told)
         self.project = found.project
         return found
+
+    def invite(self, email: str) -> None:
+        """Let somebody else in."""
+        if self.sign_up is not None:
+            self.people.append(self.sign_up(email))
 
     def annotate(self, count: int, label: Callable[[str], str | None], who: int = 0) -> list[str]:
         """Let somebody answer what comes next, so many times; None skips. Returns the items."""
@@ -139,7 +145,9 @@ def _unclosed(transport: httpx.BaseTransport) -> httpx.BaseTransport:
 def imaginary(folder: Path, studio: Studio | None = None) -> World:
     """A world with the Label Studio in memory."""
     studio = studio or Studio()
-    return World(folder, "http://127.0.0.1:8080", studio.transport, [studio.client()])
+    world = World(folder, "http://127.0.0.1:8080", studio.transport, [studio.client()])
+    world.sign_up = studio.user
+    return world
 
 
 class Recorder(httpx.BaseTransport):
@@ -221,6 +229,7 @@ class RealStudio:
         self.url = f"http://127.0.0.1:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
         self._personal: str | None = None
+        self._users: dict[str, str] = {}
 
     def start(self) -> float:
         """Start it, wait until it answers, and return how long that took."""
@@ -261,14 +270,19 @@ class RealStudio:
         return httpx.Client(base_url=self.url, headers=headers, timeout=60, trust_env=False)
 
     def user(self, email: str) -> httpx.Client:
-        """Let somebody sign up."""
+        """Let somebody sign up, or come again."""
+        if email not in self._users:
+            self._users[email] = self._new_token(email)
+        return self.client(self._users[email])
+
+    def _new_token(self, email: str) -> str:
         place = f"{self.url}/user/signup/"
         with httpx.Client(timeout=60, trust_env=False) as browser:
             browser.get(place)
             form = {"email": email, "password": "only-for-tests", "csrfmiddlewaretoken": browser.cookies["csrftoken"]}
             answer = browser.post(place, data=form, headers={"Referer": place})
             assert answer.status_code == 302, answer.text[:300]
-            return self.client(browser.get(f"{self.url}/api/current-user/token").json()["token"])
+            return str(browser.get(f"{self.url}/api/current-user/token").json()["token"])
 
     def personal_token(self) -> str:
         """Return a personal access token; everybody has one at most."""
@@ -300,7 +314,10 @@ def real(folder: Path, studio: RealStudio, name: str) -> Iterator[World]:
     with closing(Recorder()) as recorder, studio.client() as ann:
         world = World(folder, studio.url, recorder, [ann], name)
         world.tokens["personal"] = studio.personal_token()
+        world.sign_up = studio.user
         yield world
+        for one in world.people[1:]:
+            one.close()
     if os.environ.get("TEETER_RECORD") and recorder.said:
         recorder.save(name)
 

@@ -57,8 +57,9 @@ def with_classes(config: str, classes: Sequence[str]) -> str | None:
 
 
 def _add(choices: ElementTree.Element, name: str, key: str | None) -> None:
-    # Label Studio puts a task's data in the place of $word: such a name is shown with another sign, and kept by alias.
-    one = ElementTree.SubElement(choices, "Choice", value=name.replace("$", "\N{FULLWIDTH DOLLAR SIGN}"))
+    # Label Studio puts a task's data in the place of $word: such a name is shown with a sign between that nobody sees,
+    # and comes back as its alias.
+    one = ElementTree.SubElement(choices, "Choice", value=name.replace("$", "$\N{WORD JOINER}"))
     if "$" in name:
         one.set("alias", name)
     if key is not None:
