@@ -21,7 +21,7 @@ from campaigns.worlds import World, chosen, imaginary, recorded
 from teeter.campaigns import tables
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.label_studio import LabelStudio, links, syncing
-from teeter.campaigns.ledger import live_answers
+from teeter.campaigns.ledger import Answer, live_answers
 from teeter.campaigns.moving import move_campaign
 from teeter.campaigns.store import Store
 from teeter.errors import InputError, ServerAwayError, ServerError, StoreError
@@ -364,6 +364,17 @@ def test_answers_have_the_time_they_were_given_at(world: World, studio: Studio) 
     world.sync(campaign, n=2)
     with campaign.store.reading() as connection:
         assert connection.exec_driver_sql("select at from answers").scalar() == given.replace("Z", ".000+00:00")
+
+
+def test_answers_that_come_in_late_do_not_turn_time_back(world: World) -> None:
+    campaign = world.campaign()
+    with campaign.store.writing() as connection:
+        for k in range(6):
+            at = f"2030-01-01T00:00:{50 - 10 * k:02}.000+00:00"
+            campaign.ledger.answer(connection, Answer(f"n{k}", "ann", "label", "even"), at=at)
+    (ann,) = campaign.team()
+    assert ann.speed is not None
+    assert (ann.speed.seconds, ann.speed.per_hour) == (10, 360)
 
 
 def test_what_is_skipped_is_asked_again_after_the_next_model_as_another_task(world: World, studio: Studio) -> None:

@@ -233,4 +233,4 @@ def team_of(ledger: Ledger, connection: Connection, settings: Settings) -> list[
         times.setdefault(row.annotator, []).append(datetime.fromisoformat(row.at).timestamp())
     counts = Counter(one.annotator for one in said)
     nothing = Quality(None, None, None)
-    return [Member(name, counts[name], speed(times[name]), found.get(name, nothing)) for name in sorted(times)]
+    return [Member(name, counts[name], speed(sorted(times[name])), found.get(name, nothing)) for name in sorted(times)]
