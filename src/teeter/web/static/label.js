@@ -77,6 +77,7 @@
       failed = null; wait = 500;
       at("alarm").hidden = true;
       if (!takesBack(first)) markSaved(first.body.item, told);
+      else if (deciding && told.undone) fill();
       else if (!told.undone) alarm("There was nothing to take back: the page is being brought up to date.", () => location.reload());
     } catch (error) {
       failed = error;
@@ -394,5 +395,6 @@
     if (document.hidden || failed) return;
     const told = await teeter.ask(teeter.address("")).then((answer) => answer.json()).catch(() => null);
     if (told) { at("news").textContent = told.news; labelled = told.labelled; drawCount(); }
+    if (deciding) fill();
   }, 3000);
 })();

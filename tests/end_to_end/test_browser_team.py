@@ -1,0 +1,180 @@
+"""A team in a real browser: logged in by token, deciding by keyboard, naming people, on a phone and for all eyes."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from teeter.campaigns.campaign import Campaign
+from web.sites import Server, begin
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium"),
+    pytest.mark.xdist_group("servers"),
+]
+
+PATIENCE = 90_000
+PHONE = {"width": 390, "height": 800}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as player:
+        launched = player.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    made = begin(tmp_path / "texts.teeter", 60, overlap=1.0)
+    campaign = Campaign.open(made)
+    for k in range(12):
+        campaign.tell(f"t{k}", "spam", "ann")
+        campaign.tell(f"t{k}", "ham" if k < 4 else "spam", "Bo <b>b</b>")
+    campaign.store.close()
+    return made
+
+
+@pytest.fixture
+def tokens(file: Path) -> dict[str, str]:
+    campaign = Campaign.open(file)
+    roles = {"ann": "annotator", "rey": "reviewer", "olga": "owner"}
+    made = {name: campaign.people.add(name, role) for name, role in roles.items()}
+    campaign.store.close()
+    return made
+
+
+@pytest.fixture
+def server(file: Path, tokens: dict[str, str], tmp_path: Path) -> Iterator[Server]:
+    made = Server(tmp_path / "home", file).start()
+    yield made
+    made.stop()
+
+
+def entered(browser: Any, server: Server, token: str, problems: list[str], **options: Any) -> Any:
+    """A new window of somebody who has logged in."""
+    page = browser.new_context(**options).new_page()
+    page.set_default_timeout(PATIENCE)
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
+    page.on("dialog", lambda _: problems.append("a script of a name ran"))
+    page.goto(f"{server.address}/login")
+    page.get_by_label("Your token").fill(token)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/c/texts")
+    return page
+
+
+def decided(file: Path) -> dict[str, str]:
+    campaign = Campaign.open(file)
+    found = {item: one.label for item, one in campaign.labels().items() if one.by not in ("majority", "dawid-skene")}
+    campaign.store.close()
+    return found
+
+
+def shows(page: Any, count: int) -> None:
+    sync_api.expect(page.locator("#count")).to_have_text(f"{count} to decide", timeout=PATIENCE)
+    sync_api.expect(page.locator("#saved")).to_have_text("All saved", timeout=PATIENCE)
+
+
+def test_disagreements_are_decided_by_keyboard(
+    server: Server, browser: Any, file: Path, tokens: dict[str, str]
+) -> None:
+    problems: list[str] = []
+    page = entered(browser, server, tokens["rey"], problems)
+    page.get_by_role("link", name="Disagreements").click()
+    sync_api.expect(page.locator("#count")).to_have_text("4 to decide")
+    sync_api.expect(page.locator("#why")).to_contain_text("Bo <b>b</b>")
+    sync_api.expect(page.locator("#mode")).to_contain_text("ann: spam")
+    page.keyboard.press("1")
+    shows(page, 3)
+    page.keyboard.press("2")
+    shows(page, 2)
+    assert sorted(decided(file).values()) == ["ham", "spam"]
+    page.keyboard.press("Backspace")
+    shows(page, 3)
+    sync_api.expect(page.locator("#mode")).to_contain_text("decide again")
+    assert list(decided(file).values()) == ["spam"]
+    page.keyboard.press("u")  # no decision
+    page.keyboard.press("f")
+    shows(page, 2)
+    page.keyboard.press(" ")
+    page.keyboard.press("1")
+    shows(page, 1)
+    sync_api.expect(page.locator("#stage")).to_contain_text("put off", timeout=PATIENCE)
+    page.reload()
+    shows(page, 1)
+    sync_api.expect(page.locator("#last li")).to_have_count(3)
+    page.keyboard.press("2")
+    sync_api.expect(page.locator("#stage")).to_contain_text("nothing to decide", timeout=PATIENCE)
+    shows(page, 0)
+    assert sorted(decided(file).values()) == ["ham", "spam", "spam"]
+    campaign = Campaign.open(file)
+    assert campaign.disagreements() == []
+    assert [line["label"] for line in campaign.history() if line["what"] == "decided"].count(None) == 1
+    campaign.store.close()
+    page.context.close()
+    assert problems == []
+
+
+def test_an_owner_names_somebody_who_comes_in(server: Server, browser: Any, tokens: dict[str, str]) -> None:
+    problems: list[str] = []
+    page = entered(browser, server, tokens["olga"], problems)
+    page.get_by_role("link", name="Team").click()
+    page.locator(".add input[name=name]").fill("zoe")
+    page.locator(".add select").select_option("reviewer")
+    page.get_by_role("button", name="Add").click()
+    token = page.locator(".token").inner_text()
+    other = entered(browser, server, token, problems)
+    other.goto(f"{server.address}/c/texts/team")
+    sync_api.expect(other.get_by_role("row", name="zoe reviewer")).to_be_visible()
+    assert other.get_by_role("button", name="Add").count() == 0, "a reviewer names nobody"
+    row = page.get_by_role("row", name="zoe reviewer")
+    row.locator("summary").click()
+    row.get_by_role("button", name="Revoke the token").click()
+    sync_api.expect(page.get_by_role("status").first).to_contain_text("lets nobody in")
+    other.reload()
+    other.wait_for_url("**/login")
+    page.get_by_label("Several answers become one by").select_option("dawid-skene")
+    page.get_by_role("button", name="Choose").click()
+    sync_api.expect(page.get_by_label("Several answers become one by")).to_have_value("dawid-skene")
+    other.context.close()
+    page.context.close()
+    assert [one for one in problems if "401" not in one] == []
+
+
+def test_an_annotator_is_told_whose_it_is(server: Server, browser: Any, tokens: dict[str, str]) -> None:
+    page = entered(browser, server, tokens["ann"], [])
+    assert page.locator("nav a").all_inner_texts() == ["Label", "Progress"]
+    answer = page.goto(f"{server.address}/c/texts/disagreements")
+    assert answer.status == 403
+    sync_api.expect(page.get_by_text("ann is an annotator and may not decide: ask a reviewer.")).to_be_visible()
+    page.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_and_who_sees_little(server: Server, browser: Any, tokens: dict[str, str], scheme: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    problems: list[str] = []
+    page = entered(browser, server, tokens["olga"], problems, viewport=PHONE, color_scheme=scheme, has_touch=True)
+    for path in ("disagreements", "team"):
+        page.goto(f"{server.address}/c/texts/{path}")
+        page.wait_for_timeout(300)
+        if path == "team":
+            page.locator(".change summary").first.click()
+        assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), f"{path} is too wide"
+        found = axe.Axe().run(page).response["violations"]
+        assert [(one["id"], [node["html"][:120] for node in one["nodes"]]) for one in found] == []
+    page.goto(f"{server.address}/c/texts/disagreements")
+    page.locator(".choice").first.tap()
+    shows(page, 3)
+    page.context.close()
+    assert problems == []
