@@ -1,4 +1,5 @@
-"""Many annotators at once on one campaign: answers a second, and whether anybody was asked what another has.
+"""Many annotators at once on one campaign, in the store itself and through the page's server: answers a second, and
+whether anybody was asked what another has.
 
 python benchmarks/speed/bench_teams.py --out benchmarks/speed/results/teams_cpu.json
 """
@@ -10,14 +11,19 @@ import importlib
 import json
 import multiprocessing
 import os
+import re
+import signal
+import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import sklearn.linear_model  # loaded once, not by each process  # noqa: F401
 import torch
@@ -50,7 +56,7 @@ def begin(where: str, items: int) -> None:
 
 def annotate(where: str, name: str, until: float, out: str) -> None:
     """Ask and answer until a time; write down how long each took, and what was acknowledged."""
-    told: dict[str, Any] = {"answered": [], "asks": [], "answers": [], "error": None}
+    told: dict[str, Any] = {"answered": [], "asks": [], "answers": [], "errors": []}
     try:
         campaign = Campaign.open(where)
         while time.time() < until:
@@ -68,32 +74,89 @@ def annotate(where: str, name: str, until: float, out: str) -> None:
                 told["answered"].append(question.item)
         campaign.store.close()
     except Exception as error:
-        told["error"] = f"{type(error).__name__}: {error}"
+        told["errors"].append(f"{type(error).__name__}: {error}")
     Path(out).write_text(json.dumps(told))
 
 
-def load(where: str, people: int, seconds: float, items: int) -> dict[str, Any]:
+def annotate_on_page(address: str, token: str, until: float, out: str) -> None:
+    """Do the same through a server; a wait for questions that are still being picked counts as part of the ask."""
+    told: dict[str, Any] = {"answered": [], "asks": [], "answers": [], "errors": []}
+    at, headers = "/api/v1/campaigns/numbers", {"authorization": f"Bearer {token}"}
+    with httpx.Client(base_url=address, headers=headers, timeout=60) as client:
+        asked = time.perf_counter()
+        while time.time() < until:
+            try:
+                found = client.get(f"{at}/questions", params={"n": BATCH})
+                found.raise_for_status()
+                questions = found.json()["questions"]
+                if not questions:
+                    time.sleep(0.05)
+                    continue
+                told["asks"].append(time.perf_counter() - asked)
+                for question in questions:
+                    if time.time() >= until:
+                        break
+                    start = time.perf_counter()
+                    body = {"item": question["item"], "label": truth(question["item"])}
+                    client.post(f"{at}/answers", json=body).raise_for_status()
+                    told["answers"].append(time.perf_counter() - start)
+                    told["answered"].append(question["item"])
+            except httpx.HTTPError as error:
+                told["errors"].append(f"{type(error).__name__}: {error}")
+            asked = time.perf_counter()
+    Path(out).write_text(json.dumps(told))
+
+
+@contextmanager
+def serving(where: str) -> Iterator[str]:
+    """Yield the address of a server of a campaign, in a process of its own."""
+    command = [sys.executable, "-c", "from teeter.cli import main; main()", "serve", where, "--no-open"]
+    with tempfile.TemporaryDirectory() as home:
+        environment = {**os.environ, "TEETER_HOME": home}
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        try:
+            found = next(filter(None, (re.search(r"http://[^/]+", line) for line in process.stdout or [])))
+            yield found[0]
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(20)
+            if process.stdout is not None:
+                process.stdout.close()
+
+
+def load(where: str, people: int, seconds: float, items: int, *, through: str) -> dict[str, Any]:
     """Let people answer at once for some seconds, and tell what came of it."""
     begin(where, items)
     context: Any = multiprocessing.get_context("fork" if hasattr(os, "fork") else "spawn")
-    with tempfile.TemporaryDirectory() as folder:
+    names, models, picked = [f"person {k}" for k in range(people)], 0, 0.0
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
         files = [Path(folder) / f"{k}.json" for k in range(people)]
+        act, place = (annotate, where) if through == "store" else (annotate_on_page, "")
+        if through == "web":
+            names = tokens_for(where, names)
+            place = stack.enter_context(serving(where))
+            picked = wait_for_picks(where)
         started = time.time()
         until = started + seconds
         workers = [
-            context.Process(target=annotate, args=(where, f"person {k}", until, str(file)))
-            for k, file in enumerate(files)
+            context.Process(target=act, args=(place, name, until, str(file)))
+            for name, file in zip(names, files, strict=True)
         ]
         for worker in workers:
             worker.start()
-        models = train_on(where, until)
+        if through == "store":
+            models = train_on(where, until)
         for worker in workers:
             worker.join()
         lasted = time.time() - started
         told = [json.loads(file.read_text()) for file in files]
-    errors = [one["error"] for one in told if one["error"]]
+    errors = [error for one in told for error in one["errors"]]
     answers, asks = (np.array([value for one in told for value in one[kind]]) for kind in ("answers", "asks"))
+    first = [one["asks"][0] for one in told if one["asks"]]
     return {
+        "through": through,
+        "first picks after s": round(picked, 1),
         "people": people,
         "items": items,
         "seconds": round(lasted, 1),
@@ -103,11 +166,39 @@ def load(where: str, people: int, seconds: float, items: int) -> dict[str, Any]:
         "answer, 99 in 100 ms": 1000 * float(np.percentile(answers, 99)),
         "ask, median ms": 1000 * float(np.median(asks)),
         "ask, slowest ms": 1000 * float(asks.max()),
-        "models": models,
+        "first ask, slowest ms": 1000 * max(first),
+        "models": models if through == "store" else count_models(where) - 1,
         "errors": len(errors),
         **check(where, [item for one in told for item in one["answered"]]),
         "first error": errors[0] if errors else "",
     }
+
+
+def wait_for_picks(where: str) -> float:
+    """Wait until a server that has just been started has questions for those who come, and return how long it took."""
+    campaign, began = Campaign.open(where), time.perf_counter()
+    while True:
+        with campaign.store.reading() as connection:
+            if campaign.ledger.count_ready(connection):
+                campaign.store.close()
+                return time.perf_counter() - began
+        time.sleep(0.1)
+
+
+def tokens_for(where: str, names: list[str]) -> list[str]:
+    """Name people, and return their tokens."""
+    campaign = Campaign.open(where)
+    tokens = [campaign.people.add(name, "owner" if k == 0 else "annotator") for k, name in enumerate(names)]
+    campaign.store.close()
+    return tokens
+
+
+def count_models(where: str) -> int:
+    """Return how many models were trained."""
+    campaign = Campaign.open(where)
+    count = campaign.status().version
+    campaign.store.close()
+    return count
 
 
 def train_on(where: str, until: float) -> int:
@@ -151,17 +242,22 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=100_000)
     parser.add_argument("--url", help="a PostgreSQL database to use; without it, a server is started")
     parser.add_argument("--only", choices=("sqlite", "postgresql"))
+    parser.add_argument("--through", choices=("store", "web"), help="both without it")
     parser.add_argument("--out", type=Path, help="where to write the result as JSON")
     options = parser.parse_args()
+    if options.url and not options.through:
+        parser.error("--url goes with --through: a database takes one campaign of a name")
     torch.set_num_threads(1)
     lines = []
     with ExitStack() as stack:
         for kind in (options.only,) if options.only else ("sqlite", "postgresql"):
-            where = str(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "numbers.teeter")
-            if kind == "postgresql":
-                where = options.url or new_database(stack)
-            lines.append({"store": kind, **load(where, options.people, options.seconds, options.items)})
-            print(table([lines[-1]]), flush=True)
+            for through in (options.through,) if options.through else ("store", "web"):
+                where = str(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "numbers.teeter")
+                if kind == "postgresql":
+                    where = options.url or new_database(stack)
+                told = load(where, options.people, options.seconds, options.items, through=through)
+                lines.append({"store": kind, **told})
+                print(table([lines[-1]]), flush=True)
     save(options.out, {**facts(torch.device("cpu")), "teams": lines})
 
 
