@@ -177,6 +177,8 @@ def _check(studio: Studio, campaign: Campaign, undone: set[int]) -> None:
         if told != "neither" and one["id"] not in undone:
             says.setdefault(item, []).append((one["updated_at"], one["id"], told))
     found = held(campaign)
+    there = {studio.tasks[one["task"]]["data"]["teeter_item"] for one in studio.annotations.values()}
+    assert set(found) <= there, "what is deleted holds no longer"
     once = {item for item, given in says.items() if len(given) == 1}
     assert {item: label for item, label in found.items() if item in once} == {item: says[item][0][2] for item in once}
     assert max(waiting_tasks(studio).values(), default=1) == 1
@@ -414,6 +416,34 @@ def test_an_annotation_without_one_class_waits(world: World, studio: Studio) -> 
     assert found.notes == ("No class, or several: 3 annotations, kept in Label Studio until somebody chooses one.",)
 
 
+def test_what_was_changed_and_then_deleted_is_taken_back_whole(world: World) -> None:
+    campaign = world.campaign()
+    world.sync(campaign, n=4)
+    world.annotate(1, lambda _: "even")
+    world.sync(campaign, n=4)
+    world.change("n0", "odd")
+    assert world.sync(campaign, n=4).corrected == 1
+    world.delete("n0")
+    assert world.sync(campaign, n=4).withdrawn == 1
+    assert held(campaign) == {}
+
+
+def test_a_new_project_that_nobody_came_to_note_is_found(world: World, studio: Studio) -> None:
+    campaign = world.campaign()
+    world.sync(campaign, n=2)
+    posted = itertools.count()
+
+    def die(request: httpx.Request) -> None:
+        if (request.method, request.url.path) == ("POST", "/api/projects/") and next(posted) == 0:
+            raise Killed
+
+    studio.after = die
+    with pytest.raises(Killed):
+        world.sync(campaign, n=2, new_project=True)
+    found = world.sync(campaign, n=2, new_project=True)
+    assert (found.made, found.sent, len(studio.projects)) == (False, 2, 2)
+
+
 def test_another_project_of_the_same_number_is_left_alone(world: World, studio: Studio) -> None:
     campaign = world.campaign()
     world.sync(campaign, n=2)
@@ -520,6 +550,7 @@ def test_in_every_store_and_moved_to_another(places: tuple[str, str], world: Wor
     found = world.sync(moved, n=4, url=None)
     assert (found.corrected, found.withdrawn) == (1, 1)
     assert held(moved) == {"n0": "odd", "n2": "even"}
+    assert not world.sync(moved, n=4, url=None).is_news, "what is taken back is taken back once"
     assert len(studio.projects) == 1
     moved.store.close()
 
