@@ -65,6 +65,10 @@ class Studio:
         self.tokens[f"token{number}"] = number
         return self.client(f"token{number}")
 
+    def wait(self, minutes: float) -> None:
+        """Let time pass."""
+        self._time += timedelta(minutes=minutes)
+
     def handle(self, request: httpx.Request) -> httpx.Response:
         self.asked.append(request)
         answer = self.before(request)

@@ -111,9 +111,9 @@ class Server:
         return self._asked("POST", path, params=params, files=parts)
 
     def pages(self, path: str, rows: str, count: str, **params: Any) -> Iterator[Any]:
-        """Yield the rows of all pages; a listing that changed on the way is a trouble, and may be tried again."""
-        page, seen, total = 1, 0, 1
-        while seen < total:
+        """Yield the rows of all pages, some perhaps twice; where one may have slipped between two, it is a trouble."""
+        page, seen, total = 1, 0, 0
+        while page == 1 or seen < total:
             try:
                 found = self.get(path, page=page, **params)
             except NotThereError:
@@ -122,8 +122,8 @@ class Server:
                 raise ChangedError(self.url) from None
             if not isinstance(found, dict) or not {rows, count} <= set(found):
                 raise self.strange()
-            total, some = int(found[count]), list(found[rows])
-            if not some and seen < total:
+            some, before, total = list(found[rows]), total, int(found[count])
+            if total < before or (not some and seen < total):
                 raise ChangedError(self.url)
             yield from some
             page, seen = page + 1, seen + len(some)
