@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import create_engine, event
 
 from campaigns.stores import begun
 from teeter.campaigns import migrations
@@ -263,4 +263,14 @@ def test_every_commit_reaches_the_disk(path: Path) -> None:
         assert connection.exec_driver_sql("pragma journal_mode").scalar() == "wal"
         assert connection.exec_driver_sql("pragma synchronous").scalar() == 2
         assert connection.exec_driver_sql("pragma foreign_keys").scalar() == 1
+    store.close()
+
+
+def test_where_no_connection_is_free_it_says_so(path: Path) -> None:
+    made(path)
+    store = Store(path)
+    store.engine.dispose()
+    store.engine = create_engine(store.engine.url, pool_size=1, max_overflow=0, pool_timeout=0.1)
+    with store.reading(), pytest.raises(StoreError, match="no connection was free"), store.reading():
+        pass
     store.close()

@@ -353,6 +353,19 @@ def test_the_first_person_is_whoever_names_them(tmp_path: Path) -> None:
         assert client.get(AT, headers={"authorization": f"Bearer {token}"}).status_code == 200
 
 
+def test_whoever_has_a_token_of_the_server_names_themselves_first(tmp_path: Path) -> None:
+    own = Tokens()
+    own.add("ann", SERVERS)
+    with served(begin(tmp_path / "texts.teeter", 30), guard=Guard(b"secret", own)) as client:
+        client.headers["authorization"] = f"Bearer {SERVERS}"
+        told = client.post(f"{AT}/people", json={"name": "zoe", "role": "owner"})
+        assert told.status_code == 422, "ann could not see the token, nor name anybody any more"
+        assert client.post("/c/texts/people", data={"name": "zoe", "role": "owner"}).status_code == 422
+        page = client.post("/c/texts/people", data={"name": "ann", "role": "owner"})
+        assert 'class="token"' in page.text
+        assert "manage" in client.get(AT).json()["rights"]
+
+
 def test_labels_that_came_with_the_items_are_nobody_s(tmp_path: Path) -> None:
     campaign = Campaign.create(tmp_path / "texts.teeter", "texts", ("spam", "ham"))
     campaign.add({"id": f"t{k}", "text": f"text {k}", "label": "ham"} for k in range(10))

@@ -5,8 +5,9 @@ Ratings are (N, A) classes of N items by A annotators, -1 where somebody said no
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,12 @@ ENOUGH = 5
 
 _DRAWS = 500
 """Times that items are drawn anew for an interval."""
+
+_PARTS = 10
+"""Parts in which draws are worked through, so that memory stays small."""
+
+_KEPT = 20_000
+"""Items up to which draws are kept for the next measure."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +120,23 @@ def _by_chance(counts: npt.NDArray[Any]) -> Floats:
     return np.asarray((every**2 - (counts**2).sum(axis=-1)) / (every * (every - 1)))
 
 
+def _drawn(size: int) -> Iterator[Floats]:
+    """Yield how often each of so many items is drawn, a part of the draws at a time: (some, size)."""
+    if size <= _KEPT:
+        yield from (part.astype(np.float64) for part in np.split(_draws(size), _PARTS))
+        return
+    drawn = np.random.default_rng(0)
+    for _ in range(_DRAWS):
+        yield drawn.multinomial(size, np.full(size, 1 / size), size=1).astype(np.float64)
+
+
+@lru_cache(maxsize=1)
+def _draws(size: int) -> npt.NDArray[np.int16]:
+    """Return all draws of so many items; the measures of one campaign share them."""
+    drawn = np.random.default_rng(0)
+    return drawn.multinomial(size, np.full(size, 1 / size), size=_DRAWS).astype(np.int16)
+
+
 def _with_interval(
     units: Integers, measure: Callable[[Floats, Floats], Floats], fallback: Callable[[float], float]
 ) -> Measure:
@@ -125,9 +149,8 @@ def _with_interval(
     if not pairs[:, 2].any():
         found = estimate(size, size)
         return Measure(value, fallback(0.0 if found is None else found.low), value, size)
-    drawn = np.random.default_rng(0)
-    times = (drawn.multinomial(size, np.full(size, 1 / size)) for _ in range(_DRAWS))
-    sums = np.array([np.concatenate([one @ counts, one @ pairs]) for one in times])
+    both = np.concatenate([counts, pairs], axis=1)
+    sums = np.concatenate([times @ both for times in _drawn(size)])
     values = measure(sums[:, :-3], sums[:, -3:])
     low, high = np.percentile(values[np.isfinite(values)], (2.5, 97.5))
     return Measure(value, min(value, float(low)), max(value, float(high)), size)

@@ -23,7 +23,7 @@ from teeter.campaigns.consensus import Verdict
 from teeter.campaigns.items import inside
 from teeter.campaigns.ledger import Answer, Kind
 from teeter.campaigns.people import require_name
-from teeter.campaigns.standing import Standing, read_standing
+from teeter.campaigns.standing import Agreement, Standing, read_standing
 from teeter.errors import FileError, InputError, StoreError, UnknownNameError
 from teeter.web import lookup
 from teeter.web.keys import keys_by_class
@@ -78,6 +78,7 @@ class Desk:
         self._numbers: tuple[int, list[int]] | None = None
         self._size: tuple[int, int] | None = None
         self._stood: tuple[int, Standing] | None = None
+        self._agreed: tuple[int, Agreement] | None = None
         self._team: tuple[float, bool] | None = None
         self._lock = threading.Lock()
 
@@ -279,6 +280,14 @@ class Desk:
         if self._stood is None or self._stood[0] != newest:
             self._stood = newest, read_standing(self.campaign.ledger, connection, self.campaign.settings)
         return self._stood[1]
+
+    def agreement(self) -> Agreement:
+        """Return how far people agree; it is worked out again only when something was said."""
+        with self.campaign.store.reading() as connection:
+            newest = lookup.newest_line(self.campaign.ledger, connection)
+        if self._agreed is None or self._agreed[0] != newest:
+            self._agreed = newest, self.campaign.agreement()
+        return self._agreed[1]
 
     def forget_standing(self) -> None:
         """Work out anew what items are."""

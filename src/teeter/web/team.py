@@ -184,7 +184,7 @@ def _open(ledger: Ledger, connection: Connection) -> dict[str, int]:
 
 def agreement(desk: Desk) -> dict[str, Any]:
     """Return how far people agree: over all, by class and by pair; and how several answers become one."""
-    return {**asdict(desk.campaign.agreement()), "consensus": desk.campaign.settings.consensus, "ways": list(WAYS)}
+    return {**asdict(desk.agreement()), "consensus": desk.campaign.settings.consensus, "ways": list(WAYS)}
 
 
 def choose_consensus(desk: Desk, way: str, who: str) -> None:
@@ -194,10 +194,13 @@ def choose_consensus(desk: Desk, way: str, who: str) -> None:
     desk.forget_standing()
 
 
-def add_person(desk: Desk, name: str, role: str, who: str) -> str:
-    """Name somebody, and return their token; the first one owns the campaign, for nobody else could name others."""
+def add_person(desk: Desk, name: str, role: str, who: str, *, alone: bool = False) -> str:
+    """Name somebody, and return their token; the first is whoever asks, as an owner, who could name nobody else then.
+
+    Whoever is ``alone``, without a token, chooses the name that they go by from now on.
+    """
     people = desk.campaign.people
-    if role != "owner" and not any(may(one.role, "manage") for one in people.list()):
+    if not people.list() and (role != "owner" or not (alone or name.strip() == who)):
         raise InputError("The first person is an owner, who names the others: add yourself.")
     return people.add(name, role, who=who)
 

@@ -66,7 +66,7 @@ def consensus(request: Request, slug: str, told: models.ConsensusIn) -> models.A
 def add_person(request: Request, slug: str, told: models.PersonIn) -> models.TokenOut:
     """Name somebody; their token is shown this once. The first one is an owner, and from then on all need tokens."""
     desk = allowed(request, slug, "manage")
-    token = team.add_person(desk, told.name, told.role, who(request))
+    token = team.add_person(desk, told.name, told.role, who(request), alone=not request.state.session.mark)
     site_of(request).roster.look_again()
     return models.TokenOut(name=told.name.strip(), token=token)
 

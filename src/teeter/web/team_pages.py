@@ -60,7 +60,7 @@ def add_person(
     if not name.strip().isprintable():
         raise InputError("A name is needed, of letters and the like.")
     try:
-        token = team.add_person(desk, name, role, who(request))
+        token = team.add_person(desk, name, role, who(request), alone=not session.mark)
     except _REFUSED as error:
         return _team(request, slug, 422, wrong=str(error))
     site.roster.look_again()
