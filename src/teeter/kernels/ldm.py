@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from teeter.arrays import budget, exact_products, padded, tiles
+from teeter.kernels.fused import is_fused
 from teeter.kernels.ranks import lower_by_own_ranks, lower_by_reference_ranks
 from teeter.seeds import is_portable, normal, stream
 
@@ -210,6 +211,11 @@ class _Rows:
         return rates[:count].flatten(0, 1)
 
     def _fill(self, rates: Tensor, tile: _Tile, noise: Tensor, shifts: Tensor | None) -> None:
+        if is_fused(noise) and noise.dtype == torch.bfloat16:
+            from teeter.kernels.fused.flips import fill_flip_rates
+
+            fill_flip_rates(rates, tile.features.T, tile.predicted, tile.inverse_gaps, noise, shifts, tied=tile.tied)
+            return
         change = _product(noise.flatten(0, 1), tile.features, self.features.dtype).view(*noise.shape[:2], -1)
         if shifts is not None:
             change += shifts[:, :, None]

@@ -8,6 +8,7 @@ import torch
 from torch import Generator, Tensor
 
 from teeter.kernels.distances import Cosine, Distance
+from teeter.kernels.fused import is_fused
 from teeter.seeds import uniform
 
 __all__ = ["ldm_log_weights", "ldm_seeding", "seed_rows"]
@@ -66,6 +67,13 @@ def seed_rows(
     stand; a candidate is then accepted with probability ``its weight now / its weight then``. Weights only fall, so
     this is rejection sampling from the sequential law, exact for any ``block``.
     """
+    if is_fused(log_weights):
+        from teeter.kernels.fused.seeding import seed_on_gpu
+
+        picks = seed_on_gpu(distance, n, first=first, log_weights=log_weights, generator=generator, block=block)
+        taken = torch.zeros(len(log_weights), dtype=torch.bool, device=log_weights.device)
+        taken[picks] = True
+        return torch.cat([picks, _fill(preference, taken, n - len(picks))])
     picks = torch.tensor([first], device=log_weights.device)
     taken = torch.zeros(len(log_weights), dtype=torch.bool, device=log_weights.device)
     nearest = torch.full_like(log_weights, torch.inf)

@@ -1,0 +1,205 @@
+"""Fused kernels against their plain twins, run by Triton's interpreter where there is no GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import chisquare
+from torch import Tensor
+
+from teeter.arrays import working_memory
+from teeter.kernels import ldm
+from teeter.kernels.distances import Cosine, Euclidean
+from teeter.kernels.ranks import lower_by_reference_ranks
+from teeter.kernels.seeding import _walk, ldm_log_weights
+from teeter.seeds import stream, uniform
+
+pytest.importorskip("triton", reason="needs Triton")
+counting: Any = pytest.importorskip("teeter.kernels.fused.counting")
+flips: Any = pytest.importorskip("teeter.kernels.fused.flips")
+seeding: Any = pytest.importorskip("teeter.kernels.fused.seeding")
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+EPS = torch.finfo(torch.float32).eps
+
+
+def head(rows: int, classes: int, width: int, *, bias: bool, seed: int) -> tuple[Tensor, Tensor, Tensor | None]:
+    generator = stream(seed, "a head")
+    features, weight = torch.randn(rows, width, generator=generator), torch.randn(classes, width, generator=generator)
+    shift = torch.randn(classes, generator=generator) if bias else None
+    return features.to(DEVICE), weight.to(DEVICE), None if shift is None else shift.to(DEVICE)
+
+
+def fused_rates(features: Tensor, weight: Tensor, bias: Tensor | None, moves: Tensor, shifts: Tensor | None) -> Tensor:
+    rates = features.new_empty((len(moves), 2, len(features)))
+    rows = ldm._Rows(features, weight, bias)
+    for tile in rows._make():
+        flips.fill_flip_rates(
+            rates[:, :, tile.where],
+            tile.features.T,
+            tile.predicted,
+            tile.inverse_gaps,
+            moves.to(rows.noise),
+            shifts,
+            tied=tile.tied,
+        )
+    return rates.flatten(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("rows", "classes", "width", "bias"),
+    [(1, 2, 1, True), (50, 3, 20, True), (130, 10, 64, False), (300, 150, 70, True), (200, 129, 128, False)],
+)
+def test_flip_rates_are_those_of_plain_torch(rows: int, classes: int, width: int, bias: bool) -> None:
+    features, weight, shift = head(rows, classes, width, bias=bias, seed=rows)
+    ((moves, shifts),) = ldm.ray_directions(0, 7, weight, shift)
+    plain = ldm.flip_rates(features, weight, shift, [(moves, shifts)])
+    torch.testing.assert_close(
+        fused_rates(features, weight, shift, moves, shifts), plain, rtol=1e-2 if features.is_cuda else 1e-4, atol=1e-4
+    )
+
+
+def test_tied_classes_flip_at_once_or_never() -> None:
+    features, weight, _ = head(120, 6, 16, bias=False, seed=3)
+    weight[4] = weight[2]
+    ((moves, _none),) = ldm.ray_directions(1, 16, weight, None)
+    moves[:, 4] = moves[:, 2]  # on these rays the two never part
+    moves[3, 4] += 1.0
+    plain = ldm.flip_rates(features, weight, None, [(moves, None)])
+    fused = fused_rates(features, weight, None, moves, None)
+    assert plain.isinf().any()
+    assert not plain[:6].isinf().any()
+    torch.testing.assert_close(fused, plain, rtol=1e-2 if features.is_cuda else 1e-4, atol=1e-4)
+
+
+def counts(bars: Tensor, reference: Tensor, *, memory: int | None = None) -> tuple[bool, Tensor]:
+    least = torch.full((bars.shape[1],), reference.shape[1], dtype=torch.int32, device=bars.device)
+    if memory is None:
+        return counting.lower_by_counts(least, bars, reference), least
+    with working_memory(memory):
+        return counting.lower_by_counts(least, bars, reference), least
+
+
+def sorted_ranks(rates: Tensor, reference: Tensor) -> Tensor:
+    least = torch.full((rates.shape[1],), reference.shape[1], dtype=torch.int32, device=rates.device)
+    lower_by_reference_ranks(least, rates, reference)
+    return least
+
+
+@pytest.mark.parametrize("kind", ["normal", "heavy", "zeros", "narrow", "infinite"])
+@pytest.mark.parametrize(("rows", "size", "rays"), [(60, 60, 3), (1, 90, 1), (90, 1, 2)])
+def test_counted_ranks_are_the_sorted_ones(rows: int, size: int, rays: int, kind: str) -> None:
+    generator = stream(rows, kind)
+    both = torch.randn(rays, rows + size, generator=generator).abs()
+    if kind == "heavy":
+        both = 1 / both**4
+    if kind == "narrow":
+        both = 1 + both * 1e-4
+    if kind == "zeros":
+        both = both.where(torch.rand(both.shape, generator=generator) < 0.5, 0)
+    if kind == "infinite":
+        both[:, ::9] = torch.inf
+    rates, reference = both[:, :rows].to(DEVICE), both[:, rows:].to(DEVICE)
+    done, least = counts(rates * (1 - 64 * EPS), reference)
+    assert done
+    assert torch.equal(least, sorted_ranks(rates, reference))
+
+
+def test_ranks_do_not_depend_on_memory() -> None:
+    rates = torch.randn(9, 70, generator=stream(0, "rates")).abs().to(DEVICE)
+    assert torch.equal(counts(rates, rates)[1], counts(rates, rates, memory=1)[1])
+
+
+def test_copies_are_left_to_sorting() -> None:
+    reference = torch.ones(3, 200, device=DEVICE)
+    done, least = counts(reference, reference)
+    assert not done
+    assert (least <= 200).all()
+
+
+def seeded(features: Tensor, n: int, *, seed: int = 0, block: int = 16, far: bool = False) -> list[int]:
+    values = torch.rand(len(features), generator=stream(5, "values")).to(features.device)
+    picks = seeding.seed_on_gpu(
+        Euclidean(features) if far else Cosine(features),
+        n,
+        first=int(values.argmin()),
+        log_weights=ldm_log_weights(values, n),
+        generator=stream(seed, "picks", device=features.device),
+        block=block,
+    )
+    found: list[int] = picks.tolist()
+    return found
+
+
+@pytest.mark.parametrize("far", [False, True])
+def test_picks_are_different_rows_and_repeat(far: bool) -> None:
+    features = torch.randn(400, 12, generator=stream(0, "rows")).to(DEVICE)
+    picks = seeded(features, 40, far=far)
+    assert len(set(picks)) == 40
+    assert seeded(features, 40, far=far) == picks
+    assert seeded(features, 40, seed=1, far=far) != picks
+
+
+def test_where_all_weights_are_gone_it_ends() -> None:
+    features = torch.zeros(40, 8, device=DEVICE)
+    features[:5, 0], features[5:9, 1] = 1, 1
+    picks = seeded(features, 30)
+    kinds = [0 if row < 5 else 1 if row < 9 else 2 for row in picks]
+    assert sorted(kinds) == [0, 1, 2]
+
+
+def test_draws_are_those_of_a_running_sum() -> None:
+    features = torch.randn(1000, 4, generator=stream(0, "rows")).to(DEVICE)
+    state = seeding._State(Cosine(features), 10, 7, torch.linspace(-5, 0, 1000).double().to(DEVICE), 64)
+    state.update()
+    candidates = state.draw(stream(0, "draws", device=DEVICE))
+    points = uniform((64,), stream(0, "draws", device=DEVICE), DEVICE)
+    weights = (state.log_weights.exp() * state.nearest) ** 2
+    ends = weights.cumsum(dim=0)
+    assert torch.equal(candidates, torch.searchsorted(ends, points * ends[-1], right=True))
+    assert state.nearest[7] == 0
+    torch.testing.assert_close(
+        state.nearest, Cosine(features).nearest(torch.tensor([7], device=DEVICE)).double(), rtol=0, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("wanted", [3, 40])
+def test_what_is_accepted_is_what_the_plain_walk_accepts(wanted: int) -> None:
+    features = torch.randn(30, 3, generator=stream(1, "rows")).to(DEVICE)
+    state = seeding._State(Cosine(features), wanted, 0, torch.zeros(30, dtype=torch.float64, device=DEVICE), 32)
+    state.update()
+    candidates = torch.randint(30, (32,), generator=stream(1, "drawn")).to(DEVICE)
+    then = state.nearest[candidates].cpu().numpy()
+    chances = uniform((32,), stream(2, "chances", device=DEVICE), torch.device("cpu")).numpy()
+    pairs = state.distance.between(candidates, candidates).double().cpu().numpy()
+    expected = _walk(candidates.cpu().numpy(), pairs, then, chances, wanted - 1)
+    state.accept(candidates, stream(2, "chances", device=DEVICE))
+    assert int(state.count) == 1 + len(expected)
+    assert state.picks[1 : int(state.count)].tolist() == candidates[expected].tolist()
+    assert state.fresh[: len(expected)].tolist() == candidates[expected].tolist()
+    assert set(state.fresh[len(expected) :].tolist()) == {0}
+
+
+@pytest.mark.gpu
+def test_the_law_is_the_sequential_one() -> None:
+    """Second and third picks of five rows against their exact chances."""
+    features = torch.tensor([[1.0, 0.0], [0.9, 0.3], [0.2, 1.0], [-0.5, 0.8], [-1.0, 0.1]], device=DEVICE)
+    log_weights = torch.tensor([0.0, -0.3, -0.6, -0.2, -1.0], dtype=torch.float64, device=DEVICE)
+    away = Cosine(features).between(torch.arange(5, device=DEVICE), torch.arange(5, device=DEVICE)).double().cpu()
+    weights = log_weights.exp().cpu()
+    exact = np.zeros((5, 5))
+    one = (weights * away[0]) ** 2
+    for second in range(1, 5):
+        two = (weights * torch.minimum(away[0], away[second])) ** 2
+        exact[second] = (one[second] / one.sum() * two / two.sum()).numpy()
+    distance, generator, draws = Cosine(features), stream(0, "law", device=DEVICE), 20_000
+    seen = np.zeros((5, 5))
+    for _ in range(draws):
+        picks = seeding.seed_on_gpu(distance, 3, first=0, log_weights=log_weights, generator=generator, block=16)
+        seen[tuple(picks.tolist()[1:])] += 1
+    possible = exact > 0
+    assert seen[~possible].sum() == 0
+    assert chisquare(seen[possible], draws * exact[possible]).pvalue > 1e-3
