@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -13,7 +14,7 @@ from urllib.parse import parse_qs
 
 import httpx
 
-__all__ = ["LEGACY", "PERSONAL", "Studio", "serving"]
+__all__ = ["LEGACY", "PERSONAL", "Studio", "serving", "waiting_tasks"]
 
 LEGACY = "0123456789abcdef0123456789abcdef01234567"
 PERSONAL = "first.second.third"
@@ -263,6 +264,11 @@ def _page(rows: list[Any], query: dict[str, str], usual: int) -> tuple[list[Any]
     if not some and page > 1:
         raise RefusedError(404, "Invalid page.")
     return some, len(rows)
+
+
+def waiting_tasks(studio: Studio) -> Counter[str]:
+    """How many tasks each item has that wait for an answer."""
+    return Counter(task["data"]["teeter_item"] for task in studio.tasks.values() if not task["is_labeled"])
 
 
 @contextmanager
