@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
-import io
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING
+
+from teeter.analysis.drawing import as_png
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -107,9 +108,7 @@ def table(rows: Sequence[Mapping[str, str]]) -> str:
 
 def picture(figure: Figure, alt: str) -> str:
     """Return a figure as an image inside the page."""
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=150)
-    return _image(file.getvalue(), alt)
+    return _image(as_png(figure), alt)
 
 
 def _image(png: bytes, alt: str) -> str:
