@@ -255,12 +255,13 @@ def test_how_a_team_works(people: People) -> None:
 
 
 def test_another_consensus_holds_for_all_that_reads_the_campaign(people: People) -> None:
+    bench = people.client.app.state.site.trainer.bench  # type: ignore[attr-defined]
+    assert bench.campaign(str(people.file)).settings.consensus == "majority"
     people.ask("rey", "GET", f"{AT}/items")
     told = people.ask("olga", "POST", f"{AT}/consensus", {"way": "dawid-skene"}).json()
     assert told["consensus"] == "dawid-skene"
     assert people.ask("olga", "POST", f"{AT}/consensus", {"way": "loudest"}).status_code == 422
     assert people.ask("rey", "GET", f"{AT}/item?id=t2").json()["by"] == "dawid-skene"
-    bench = people.client.app.state.site.trainer.bench  # type: ignore[attr-defined]
     assert bench.campaign(str(people.file)).settings.consensus == "dawid-skene"
     campaign = Campaign.open(people.file)
     assert campaign.history()[-1]["way"] == "dawid-skene"
