@@ -163,6 +163,7 @@ def test_every_page_says_that_the_database_is_away(place: str, database: Databas
         with closing(client_of(server.address)) as client:
             assert client.get(AT).status_code == 200
             database.stop()
+            time.sleep(1.2)  # until it is looked again whether people are named by now
             for path in (AT, "/c/texts", "/"):
                 answer = client.get(path)
                 assert answer.status_code == 503
