@@ -14,7 +14,7 @@ from teeter.arrays import working_memory
 from teeter.kernels import ldm
 from teeter.kernels.distances import Cosine, Euclidean
 from teeter.kernels.ranks import lower_by_reference_ranks
-from teeter.kernels.seeding import _walk, ldm_log_weights
+from teeter.kernels.seeding import ldm_log_weights, walk
 from teeter.seeds import stream, uniform
 
 pytest.importorskip("triton", reason="needs Triton")
@@ -175,7 +175,7 @@ def test_what_is_accepted_is_what_the_plain_walk_accepts(wanted: int) -> None:
     then = state.nearest[candidates].cpu().numpy()
     chances = uniform((32,), stream(2, "chances", device=DEVICE), torch.device("cpu")).numpy()
     pairs = state.distance.between(candidates, candidates).double().cpu().numpy()
-    expected = _walk(candidates.cpu().numpy(), pairs, then, chances, wanted - 1)
+    expected = walk(candidates.cpu().numpy(), pairs, now=then, bars=np.sqrt(chances) * then, wanted=wanted - 1)
     state.accept(candidates, stream(2, "chances", device=DEVICE))
     assert int(state.count) == 1 + len(expected)
     assert state.picks[1 : int(state.count)].tolist() == candidates[expected].tolist()

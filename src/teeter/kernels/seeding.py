@@ -11,7 +11,7 @@ from teeter.kernels.distances import Cosine, Distance
 from teeter.kernels.fused import is_fused
 from teeter.seeds import uniform
 
-__all__ = ["ldm_log_weights", "ldm_seeding", "seed_rows"]
+__all__ = ["ldm_log_weights", "ldm_seeding", "seed_rows", "walk"]
 
 BLOCK = 256
 """Candidates drawn from one state of the weights."""
@@ -104,23 +104,28 @@ def _accept(distance: Distance, candidates: Tensor, then: Tensor, wanted: int, g
     """Return the candidates that the sequential law accepts, at most ``wanted``, in order."""
     pairs = distance.between(candidates, candidates).double().cpu().numpy()
     chances = uniform((len(candidates),), generator, torch.device("cpu")).numpy()
-    accepted = _walk(candidates.cpu().numpy(), pairs, then.cpu().numpy(), chances, wanted)
+    before = then.cpu().numpy()
+    accepted = walk(candidates.cpu().numpy(), pairs, now=before, bars=np.sqrt(chances) * before, wanted=wanted)
     return candidates[torch.tensor(accepted, dtype=torch.int64, device=candidates.device)]
 
 
-def _walk(
+def walk(
     rows: npt.NDArray[np.int64],
     pairs: npt.NDArray[np.float64],
-    then: npt.NDArray[np.float64],
-    chances: npt.NDArray[np.float64],
+    *,
+    now: npt.NDArray[np.float64],
+    bars: npt.NDArray[np.float64],
     wanted: int,
 ) -> list[int]:
-    bar = np.sqrt(chances) * then
-    now = then.copy()
+    """Return which candidates are accepted, one after the other: those whose distance by then is above their bar.
+
+    rows (B,), pairs (B, B) distances between them, now (B,) distances to what is picked already, bars (B,).
+    """
+    now = now.copy()
     seen: set[int] = set()
     accepted: list[int] = []
     for j, row in enumerate(rows.tolist()):
-        if bar[j] < now[j] and row not in seen:
+        if bars[j] < now[j] and row not in seen:
             seen.add(row)
             accepted.append(j)
             if len(accepted) == wanted:
