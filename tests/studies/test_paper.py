@@ -82,6 +82,76 @@ def test_a_failure_is_told_and_tried_again_and_the_others_go_on(tmp_path: Path) 
     assert again.verdict == HOLDS
 
 
+def test_a_failure_leaves_an_earlier_result_as_it_was(tmp_path: Path) -> None:
+    compute_items([item("one", always=True)], Scale(), tmp_path)
+    before = (tmp_path / "one.json").read_bytes()
+    (failed,) = compute_items([item("one", without_data, always=True)], Scale(), tmp_path)
+    assert failed.error == "There is no mnist in /data: run teeter datasets get mnist."
+    (failed,) = compute_items([item("one", broken)], Scale(quick=False), tmp_path, fresh=True)
+    assert failed.error == "ZeroDivisionError: division by zero"
+    assert (tmp_path / "one.json").read_bytes() == before
+
+
+def changed(folder: Path, **values: object) -> None:
+    path = folder / "one.json"
+    content = {**json.loads(path.read_text()), **values}
+    path.write_text(json.dumps({name: value for name, value in content.items() if value != "gone"}))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"numbers": "gone"},
+        {"numbers": [1]},
+        {"facts": []},
+        {"facts": "gone"},
+        {"verdict": "maybe"},
+        {"tables": [{"name": "x", "caption": "y", "rows": []}]},
+        {"tables": None},
+        {"notes": None},
+        {"item": "another"},
+    ],
+)
+def test_a_file_of_another_version_is_refused_by_a_sentence(values: dict[str, object], tmp_path: Path) -> None:
+    compute_items([item("one")], Scale(), tmp_path)
+    changed(tmp_path, **values)
+    with pytest.raises(FileError, match="is no result of this version of teeter paper: remove it"):
+        read_found(item("one"), tmp_path)
+    (again,) = compute_items([item("one")], Scale(), tmp_path, fresh=True)
+    assert again.verdict == HOLDS
+
+
+def test_a_damaged_file_is_told_of_before_anything_is_computed(tmp_path: Path) -> None:
+    count = Counting()
+    (tmp_path / "two.json").write_text("{")
+    with pytest.raises(FileError, match="damaged"):
+        compute_items([item("one", count), item("two")], Scale(), tmp_path)
+    assert count.times == 0
+
+
+def test_what_cannot_be_drawn_does_not_stop_the_page(tmp_path: Path) -> None:
+    items = [item("one"), item("two")]
+    compute_items(items, Scale(seed=4), tmp_path)
+    changed(tmp_path, numbers={"other": 1})
+    text = write_page(items, tmp_path).read_text()
+    assert "Its file cannot be drawn; teeter paper one --quick --seed 4 --fresh computes it anew." in text
+    assert text.count("<img") == 1
+
+
+def test_the_command_of_an_item_has_its_size_and_seed(tmp_path: Path) -> None:
+    for quick, seed, words in ((True, 0, "one --quick"), (False, 7, "one --seed 7"), (False, 0, "one")):
+        compute_items([item("one")], Scale(quick=quick, seed=seed), tmp_path)
+        assert f"<code>teeter paper {words}</code>" in write_page([item("one")], tmp_path).read_text()
+
+
+def test_a_claim_that_is_ours_is_not_said_to_be_the_paper_s(tmp_path: Path) -> None:
+    items = [item("one"), item("two", where="ours, beside figure 1")]
+    compute_items(items, Scale(), tmp_path)
+    text = write_page(items, tmp_path).read_text()
+    assert "The paper: 1 &lt; 2" in text
+    assert "Ours, not the paper&#x27;s: 1 &lt; 2" in text
+
+
 class Ids(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
@@ -124,7 +194,7 @@ def test_a_page_of_nothing_and_a_foreign_file_are_refused(tmp_path: Path) -> Non
     with pytest.raises(InputError, match="There is no result in"):
         write_page([item("one")], tmp_path)
     (tmp_path / "one.json").write_text("[]")
-    with pytest.raises(FileError, match="is no result of teeter paper"):
+    with pytest.raises(FileError, match="is no result of this version of teeter paper"):
         read_found(item("one"), tmp_path)
     (tmp_path / "one.json").write_text('{"item": "one", "fac')
     with pytest.raises(FileError, match="damaged"):

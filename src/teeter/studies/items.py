@@ -16,12 +16,26 @@ from teeter.analysis.tables import Table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["HOLDS", "IN_PART", "NOT", "Drawing", "Item", "Measured", "Scale", "Verdict", "chance", "judged", "plain"]
+__all__ = [
+    "HOLDS",
+    "IN_PART",
+    "NOT",
+    "VERDICTS",
+    "Drawing",
+    "Item",
+    "Measured",
+    "Scale",
+    "Verdict",
+    "chance",
+    "judged",
+    "plain",
+]
 
 Verdict = Literal["holds", "holds in part", "does not hold"]
 HOLDS: Verdict = "holds"
 IN_PART: Verdict = "holds in part"
 NOT: Verdict = "does not hold"
+VERDICTS: tuple[Verdict, ...] = (HOLDS, IN_PART, NOT)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from teeter.studies.convergence import COROLLARY_1, THEOREM_1
 from teeter.studies.definition import FIGURE_1
 from teeter.studies.diversity import FIGURE_3
 from teeter.studies.groups import FIGURE_10
-from teeter.studies.items import Item, Measured, Scale, plain
+from teeter.studies.items import VERDICTS, Item, Measured, Scale, plain
 from teeter.studies.picking import FIGURE_2AB
 from teeter.studies.runtimes import ENSEMBLE_TIME, LDM_TIME, TABLE_2
 from teeter.studies.stopping import FIGURE_11, FIGURE_11_RAYS
@@ -109,22 +109,35 @@ def compute_items(
 ) -> list[Found]:
     """Compute items into ``out``, one JSON file each, and return what there is; one that fails does not stop others.
 
-    An item whose file is there with the same settings is left as it is, unless ``fresh``. ``on_step`` is told how many
-    items are done, of how many.
+    An item whose file is there with the same settings is left as it is, unless ``fresh``; a result that is there is
+    never lost to a failure. ``on_step`` is told how many items are done, of how many.
     """
     choose_device(scale.device)
     out.mkdir(parents=True, exist_ok=True)
+    kept = [item for item in items if not (fresh or item.always)]
+    for item in kept:
+        read_found(item, out)  # a damaged file is told of before hours are spent on others
     found = []
     on_step(0, len(items))
     for done, item in enumerate(items, start=1):
-        known = None if fresh or item.always else read_found(item, out)
-        if known is not None and known.measured is not None and _same(known.facts, scale):
-            found.append(known)
-        else:
-            _write(out, _computed(item, scale))
-            found.append(_require(item, out))
+        known = read_found(item, out) if item in kept else None
+        if known is None or known.measured is None or not _same(known.facts, scale):
+            known = _computed(item, scale)
+            if known.measured is not None or not _there(item, out):
+                _write(out, known)
+                known = _require(item, out)
+        found.append(known)
         on_step(done, len(items))
     return found
+
+
+def _there(item: Item, out: Path) -> bool:
+    """Return whether ``out`` has a result of an item that can be read."""
+    try:
+        found = read_found(item, out)
+    except FileError:
+        return False
+    return found is not None and found.measured is not None
 
 
 def _same(facts: dict[str, Any], scale: Scale) -> bool:
@@ -196,18 +209,32 @@ def read_found(item: Item, out: Path) -> Found | None:
         return None
     except (OSError, ValueError) as error:
         raise FileError(f"{path} is no result of teeter paper, or it is damaged ({error}): remove it.") from None
-    if not isinstance(content, dict) or content.get("item") != item.name or "facts" not in content:
-        raise FileError(f"{path} is no result of teeter paper: remove it, or choose another folder.")
+    try:
+        return _parsed(item, content)
+    except (KeyError, TypeError, ValueError):
+        raise FileError(
+            f"{path} is no result of this version of teeter paper: remove it, compute it anew with --fresh, or choose "
+            "another folder."
+        ) from None
+
+
+def _parsed(item: Item, content: Any) -> Found:
+    """Return what a file says, or raise what Python raises where it says something else."""
+    facts = content["facts"]
+    if content["item"] != item.name or not isinstance(facts, dict):
+        raise ValueError(item.name)
     if "error" in content:
-        return Found(item, None, str(content["error"]), content["facts"])
+        return Found(item, None, str(content["error"]), facts)
+    if not isinstance(content["numbers"], dict):
+        raise TypeError(item.name)
     measured = Measured(
         numbers=content["numbers"],
-        verdict=content["verdict"],
-        reason=content["reason"],
+        verdict=VERDICTS[VERDICTS.index(content["verdict"])],
+        reason=str(content["reason"]),
         tables=tuple(Table(**table) for table in content["tables"]),
         notes=tuple(content["notes"]),
     )
-    return Found(item, measured, None, content["facts"])
+    return Found(item, measured, None, facts)
 
 
 def _require(item: Item, out: Path) -> Found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from html import escape
@@ -10,11 +11,14 @@ from typing import Any
 
 from teeter.analysis.page import details, page, section
 from teeter.analysis.sections import Desk
-from teeter.errors import InputError
-from teeter.studies.items import HOLDS, IN_PART, NOT, Item
+from teeter.errors import InputError, TeeterError
+from teeter.saving import write_whole
+from teeter.studies.items import HOLDS, IN_PART, NOT, VERDICTS, Drawing, Item, Measured
 from teeter.studies.paper import Found, read_found
 
 __all__ = ["write_page"]
+
+logger = logging.getLogger(__name__)
 
 _MARKS: dict[str, str] = {HOLDS: "yes", IN_PART: "part", NOT: "no"}
 """The style of a verdict."""
@@ -31,13 +35,13 @@ def write_page(items: Sequence[Item], out: Path) -> Path:
     parts = [_summary(found, missing), *(_item(one, desk) for one in found)]
     path = out / "index.html"
     text = page("The paper, item by item", _lead(found), parts, _shared(found))
-    path.write_text(text, encoding="utf-8")
+    write_whole(path, text.encode())
     return path
 
 
 def _lead(found: Sequence[Found]) -> str:
     counted = Counter(one.verdict for one in found)
-    told = ", ".join(f"{name}: {counted[name]}" for name in (HOLDS, IN_PART, NOT, "not computed") if counted[name])
+    told = ", ".join(f"{name}: {counted[name]}" for name in (*VERDICTS, "not computed") if counted[name])
     return (
         "What “Querying Easily Flip-flopped Samples for Deep Active Learning” (ICLR 2024) claims, computed again and "
         f"judged by a stated test. The {len(found)} items here: {told}."
@@ -47,14 +51,18 @@ def _lead(found: Sequence[Found]) -> str:
 def _summary(found: Sequence[Found], missing: Sequence[str]) -> str:
     rows = "".join(
         f'<tr><td><a href="#{escape(one.item.name)}">{escape(one.item.title)}</a></td>'
-        f"<td>{escape(one.item.where)}</td><td>{_badge(one)}</td><td>{escape(_size(one))}</td></tr>\n"
+        f"<td>{_badge(one)}</td><td>{escape(one.item.where)}</td><td>{escape(_size(one))}</td></tr>\n"
         for one in found
     )
     table = (
-        '<div class="wide plain verdicts"><table>\n<thead><tr><th>item</th><th>in the paper</th><th>verdict</th>'
+        '<div class="wide plain verdicts"><table>\n<thead><tr><th>item</th><th>verdict</th><th>in the paper</th>'
         f"<th>size</th></tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>"
     )
-    text = "Each verdict is decided by the test that stands with its item, on fixed seeds."
+    text = (
+        "Each verdict is decided by the test that stands with its item, on fixed seeds. Figures 6, 8 and 9 of the "
+        "paper illustrate proofs, and tables 3 and 4 are settings: they claim nothing that could be computed. Commands "
+        "look for runs of the benchmark in runs; --runs names another folder."
+    )
     if missing:
         text += f" Not computed yet: {', '.join(missing)}."
     return section("Verdicts", text, table)
@@ -70,25 +78,49 @@ def _size(one: Found) -> str:
 
 def _item(one: Found, desk: Desk) -> str:
     item = one.item
-    command = f"teeter paper {item.name}" + (" --quick" if _size(one) == "quick" else "")
     reason = one.measured.reason if one.measured is not None else f"It could not be computed: {one.error}"
     parts = [
         f"<p><strong>The test.</strong> {escape(item.test)}</p>",
         f"<p>{_badge(one)} {escape(reason)}</p>",
         *_drawn(one, desk),
         *_notes(one),
-        f"<pre><code>{escape(command)}</code></pre>",
+        f"<pre><code>{escape(_command(one))}</code></pre>",
         details("What it depends on", one.facts),
     ]
     title = f"{item.title} ({item.where})"
-    return section(title, f"The paper: {item.claim}", *parts, anchor=item.name)
+    whose = "Ours, not the paper's" if item.where.startswith("ours") else "The paper"
+    return section(title, f"{whose}: {item.claim}", *parts, anchor=item.name)
+
+
+def _command(one: Found) -> str:
+    """Return the words that compute an item as it was."""
+    words = ["teeter paper", one.item.name]
+    if _size(one) == "quick":
+        words.append("--quick")
+    if one.facts.get("seed"):
+        words.append(f"--seed {one.facts['seed']}")
+    return " ".join(words)
+
+
+def _drawings(one: Found, measured: Measured) -> list[Drawing] | None:
+    """Return an item's figures; None where its file has not what they are drawn from."""
+    try:
+        return one.item.draw(measured)
+    except TeeterError:
+        raise
+    except Exception as problem:  # a file of another version: the other items are drawn
+        logger.warning("%s cannot be drawn from its file: %s: %s", one.item.name, type(problem).__name__, problem)
+        return None
 
 
 def _drawn(one: Found, desk: Desk) -> list[str]:
     if one.measured is None:
         return []
     parts = []
-    for number, drawing in enumerate(one.item.draw(one.measured), start=1):
+    drawings = _drawings(one, one.measured)
+    if drawings is None:
+        parts.append(f"<p>Its file cannot be drawn; {escape(_command(one))} --fresh computes it anew.</p>")
+    for number, drawing in enumerate(drawings or [], start=1):
         parts.append(desk.draw(drawing.figure, f"{one.item.name}-{number}", drawing.caption))
         parts.append(f'<p class="caption">{escape(drawing.caption)}</p>')
     for table in one.measured.tables:

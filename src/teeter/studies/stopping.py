@@ -261,8 +261,8 @@ FIGURE_11_RAYS = Item(
     name="figure-11-rays",
     title="The same for rays",
     where="ours, beside figure 11",
-    claim="This is not the paper's but ours: the 512 rays that stand in for its draws by default order rows as many "
-    "more would, and time is linear in their number.",
+    claim="The 512 rays that stand in for the paper's draws by default order rows as many more would, and time is "
+    "linear in their number.",
     test=f"Three checks: the mean LDM falls each time the rays double; the rank correlation of 512 rays to the longest "
     f"search is {ALIKE:g} or more; time is correlated to the number of rays by {LINEAR:g} or more. Holds if all pass, "
     "in part if some do.",
