@@ -19,6 +19,8 @@ from teeter.datasets.encoding import encode
 from teeter.datasets.labels import Labels, read_labels
 from teeter.datasets.pools import Pool, has_vectors, pool_of_table, read_head, read_pool
 from teeter.datasets.tables import TABLES, Table, read_table
+from teeter.distributed.plan import made_executor
+from teeter.distributed.selecting import select_from_shards
 from teeter.errors import InputError, MissingOutputError
 from teeter.kernels import uncertainty
 from teeter.models.linear_head import fit_head
@@ -28,7 +30,7 @@ from teeter.strategies.base import Context, Strategy, registry
 from teeter.strategies.door import context_of, ldm, make_strategy, option_names
 from teeter.version import __version__, commit
 
-__all__ = ["Facts", "Pick", "Picks", "pick_from_file"]
+__all__ = ["Facts", "Pick", "Picks", "pick_from_file", "pick_from_shards"]
 
 _NEED_NO_LABELS = "random, seeding-l2 and seeding-cosine"
 
@@ -174,6 +176,77 @@ def pick_from_file(
         notes=task.notes,
     )
     return Picks(picks, facts)
+
+
+def pick_from_shards(
+    pool: str | Path,
+    *,
+    n: int,
+    head: str | Path | None = None,
+    engine: str = "local",
+    workers: int | None = None,
+    work: str | Path = "teeter-work",
+    strategy: str = "ldm-s",
+    rays: int | None = None,
+    seed: int = 0,
+    id_column: str | None = None,
+    **others: Any,
+) -> Picks:
+    """Return the n rows to label next of a pool that need not fit in memory; see ``select_from_shards``."""
+    found = select_from_shards(
+        pool,
+        n,
+        head=head,
+        executor=made_executor(engine, workers),
+        work=work,
+        strategy=strategy,
+        rays=rays,
+        seed=seed,
+        id_column=id_column,
+        **others,
+    )
+    names = found.classes
+    picks = tuple(
+        Pick(
+            rank=k + 1,
+            id=found.ids[k],
+            row=int(found.rows[k]),
+            ldm=_single(found.ldm, k),
+            predicted=None if found.predicted is None else _named(names, int(found.predicted[k])),
+            margin=_single(found.margin, k),
+            score=_single(found.score, k),
+        )
+        for k in range(len(found.rows))
+    )
+    facts = Facts(
+        version=__version__,
+        commit=commit(),
+        pool=str(pool),
+        head=None if head is None else str(head),
+        labels=None,
+        id_column=id_column,
+        strategy=strategy,
+        options=found.options,
+        rays=rays,
+        seed=seed,
+        n=n,
+        candidates=found.candidates,
+        labelled=0,
+        classes=names,
+        device=describe_device(torch.device("cpu")),
+        torch=str(torch.__version__),
+        numpy=np.__version__,
+        notes=found.notes,
+    )
+    return Picks(picks, facts)
+
+
+def _single(values: npt.NDArray[np.float32] | None, place: int) -> float | None:
+    return None if values is None else float(str(values[place]))
+
+
+def _named(names: tuple[str, ...] | None, number: int) -> str:
+    return str(number) if names is None else names[number]
 
 
 def _made(name: str, rays: int | None, options: dict[str, Any]) -> tuple[Strategy, dict[str, Any]]:

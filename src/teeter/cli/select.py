@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from teeter.cli.output import require_writable, spinner, whole_file
+from teeter.cli.output import progress, require_writable, spinner, whole_file
 from teeter.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,7 +20,12 @@ __all__ = ["select"]
 
 def select(
     pool: Annotated[
-        Path, typer.Argument(metavar="POOL", help="Arrays (.npz, .npy, .safetensors) or a table (.csv, .parquet).")
+        Path,
+        typer.Argument(
+            metavar="POOL",
+            help="Arrays (.npz, .npy, .safetensors) or a table (.csv, .parquet); with --engine also a folder, or a "
+            "pattern in quotes, of Parquet or .npy files.",
+        ),
     ],
     *,
     n: Annotated[int, typer.Option("-n", metavar="N", help="How many rows to pick.")],
@@ -40,6 +45,25 @@ def select(
     option: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="An option of the strategy. May be repeated.")
     ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="local or ray: read the pool in shards, by processes of this machine or a cluster."
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Of the engine; as many as there are cores if left out.")
+    ] = None,
+    work: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Where the engine keeps scores; the same command goes on from there.")
+    ] = Path("teeter-work"),
+    reference: Annotated[int, typer.Option(min=1, metavar="M", help="Rows on which the engine counts flips.")] = 50_000,
+    candidates: Annotated[
+        int, typer.Option(min=1, metavar="M", help="Rows that an engine's strategy picks from if it needs all at once.")
+    ] = 100_000,
+    labelled: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Features of labelled rows, for an engine's strategy by them.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write to this file; as JSON if it ends in .json.")
     ] = None,
@@ -50,11 +74,40 @@ def select(
     POOL holds features, and --head the model's last layer. Or POOL is a table with a column of labels that is filled
     in part: give its name with --labels, and the labelled rows train a head. Writes CSV: rank, id, row, ldm,
     predicted, margin and, for strategies that have another, score.
+
+    A pool that does not fit in memory is read in shards with --engine local, or by many machines with --engine ray;
+    the picks are the same whatever the number of workers.
     """
     options = dict(_option(text) for text in option or [])
     if out is not None:
         require_writable(out, pool, *([] if head is None else [head]))
     started = time.perf_counter()
+    if engine is not None:
+        if labels is not None or device is not None:
+            raise InputError("--labels and --device are for a pool in memory: leave them or --engine out.")
+        from teeter.picking import pick_from_shards
+
+        with progress("Picking") as on_progress:
+            picks = pick_from_shards(
+                pool,
+                n=n,
+                head=head,
+                engine=engine,
+                workers=workers,
+                work=work,
+                strategy=strategy,
+                rays=rays,
+                reference=reference,
+                candidates=candidates,
+                labelled=labelled,
+                seed=seed,
+                id_column=id_column,
+                options=options,
+                on_progress=lambda what, done, whole: on_progress(done, whole) if whole > 1 else None,
+            )
+        _write(picks, out, as_json)
+        _summarise(picks, time.perf_counter() - started)
+        return
     with spinner("Picking"):
         from teeter.picking import pick_from_file
 

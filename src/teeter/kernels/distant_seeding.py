@@ -131,7 +131,7 @@ class _Seen:
         ends = np.cumsum(np.exp(known - peak))
         old = float(ends[-1]) if begun else 0.0
         points = uniform((BLOCK,), generator, torch.device("cpu")).numpy() * (old + np.exp(unknown - peak))
-        places = np.searchsorted(ends, points, side="right")
+        places: Rows = np.searchsorted(ends, points, side="right").astype(np.int64)
         if unknown == -np.inf:
             places = np.minimum(places, begun - 1)
         fresh = _Fresh(self, begun, peak)

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from teeter.arrays import budget, exact_products, padded, tiles
 from teeter.kernels.fused import is_fused
-from teeter.kernels.ranks import lower_by_own_ranks, lower_by_reference_ranks
+from teeter.kernels.ranks import lower_among_sorted, lower_by_own_ranks, lower_by_reference_ranks
 from teeter.seeds import is_portable, normal, stream
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "Directions",
     "default_rays",
     "flip_rates",
+    "ldm_among",
     "ldm_by_gaussian",
     "ldm_by_rays",
     "paper_sigmas",
@@ -101,6 +102,24 @@ def ldm_by_rays(
             lower_by_own_ranks(least, rates)
         else:
             lower_by_reference_ranks(least, rates, others.flip_rates(moves, shifts)[:kept])
+    return least.to(features.dtype) / size
+
+
+def ldm_among(
+    features: Tensor, weight: Tensor, bias: Tensor | None, *, directions: Directions, ranks: Tensor
+) -> Tensor:
+    """Return the least disagreement among reference rows whose flip rates are known, in rising order a ray.
+
+    features (N, D), weight (C, D), bias (C,) or None, ranks (R, M) for the R rays of ``directions`` -> (N,) in [0, 1].
+    It is what ``ldm_by_rays`` says for these reference rows, whatever part of the candidates is asked for at a time.
+    """
+    rows, size = _Rows(features, weight, bias), ranks.shape[1]
+    least = torch.full((len(features),), size, dtype=torch.int32, device=features.device)
+    followed = 0
+    for moves, shifts in _passes(directions, max(len(features), size)):
+        rates = rows.flip_rates(moves, shifts)[: len(ranks) - followed]
+        lower_among_sorted(least, rates, ranks[followed : followed + len(rates)])
+        followed += len(rates)
     return least.to(features.dtype) / size
 
 

@@ -167,6 +167,9 @@ class Scored(Strategy):
 class TopScored(Scored):
     """A strategy that picks the best scores; equal scores go to the lowest row."""
 
+    alone: ClassVar[bool] = False
+    """Whether a row's score depends on nothing but that row, so that rows may be scored a part at a time."""
+
     @final
     def choose(self, context: Context, n: int) -> Tensor:
         """Return the n best positions, best first."""

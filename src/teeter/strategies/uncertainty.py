@@ -34,6 +34,7 @@ class Entropy(TopScored):
 
     needs = frozenset({"logits"})
     best: ClassVar[Literal["largest"]] = "largest"
+    alone: ClassVar[bool] = True
 
     def score(self, context: Context) -> Tensor:
         """Return the entropy in nats."""
@@ -47,6 +48,7 @@ class Margin(TopScored):
 
     needs = frozenset({"logits"})
     best: ClassVar[Literal["smallest"]] = "smallest"
+    alone: ClassVar[bool] = True
 
     def score(self, context: Context) -> Tensor:
         """Return the difference of the two largest probabilities."""
@@ -60,6 +62,7 @@ class LeastConfidence(TopScored):
 
     needs = frozenset({"logits"})
     best: ClassVar[Literal["largest"]] = "largest"
+    alone: ClassVar[bool] = True
 
     def score(self, context: Context) -> Tensor:
         """Return one minus the largest probability."""

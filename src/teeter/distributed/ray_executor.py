@@ -1,0 +1,57 @@
+"""Tasks on a Ray cluster: the same plan on more machines, which must see the same files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from teeter.distributed.plan import TRIES, Task, missing, one_thread, perform
+from teeter.errors import MissingExtraError, TeeterError
+
+__all__ = ["RayExecutor"]
+
+
+class RayExecutor:
+    """Ray tasks that are tried again when their worker or its machine is lost."""
+
+    def __init__(self, workers: int | None = None) -> None:
+        """Join the cluster that ``RAY_ADDRESS`` names, or start one on this machine, with so many cores."""
+        try:
+            import ray
+        except ImportError:
+            raise MissingExtraError("The engine ray needs Ray: pip install 'teeter[ray]'.") from None
+        self.ray: Any = ray
+        if not ray.is_initialized():
+            cores = {} if workers is None else {"num_cpus": workers}
+            ray.init(log_to_driver=False, include_dashboard=False, **cores)
+
+    def run(self, tasks: Sequence[Task], on_done: Callable[[], None]) -> None:
+        """Perform tasks on the cluster, a few for each core at a time."""
+        ray = self.ray
+        remote = ray.remote(num_cpus=1, max_retries=TRIES)(_performed)
+        waiting = list(reversed(tasks))
+        running: dict[Any, Task] = {}
+        while waiting or running:
+            room = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
+            while waiting and len(running) < room:
+                task = waiting.pop()
+                running[remote.remote(task)] = task
+            ready, _ = ray.wait(list(running), num_returns=1)
+            for one in ready:
+                task = running.pop(one)
+                self._settle(one, task)
+                on_done()
+
+    def _settle(self, one: Any, task: Task) -> None:
+        try:
+            self.ray.get(one)
+        except self.ray.exceptions.RayTaskError as error:
+            raise error.cause if isinstance(error.cause, TeeterError) else error from None
+        except self.ray.exceptions.RayError as error:
+            if missing([task]):
+                raise TeeterError(f"{task.output} could not be made: {error}") from None
+
+
+def _performed(task: Task) -> None:
+    one_thread()
+    perform(task)

@@ -1,0 +1,169 @@
+"""What is computed for each shard: the LDM of its rows among reference rows, or a score that a row has by itself."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from teeter.arrays import as_tensor
+from teeter.datasets.pools import Head, read_head
+from teeter.datasets.shards import Shard, Shards
+from teeter.distributed.plan import Task
+from teeter.errors import InputError
+from teeter.kernels.ldm import default_rays, flip_rates, ldm_among, ray_directions
+from teeter.models.outputs import Outputs
+from teeter.saving import read_state, write_state, write_whole
+from teeter.strategies.base import TopScored
+from teeter.strategies.door import context_of, make_strategy
+from teeter.version import __version__
+
+__all__ = ["Job", "make_reference", "read_scores", "score_shard", "tasks_of"]
+
+HELD = 1 << 28
+"""Bytes of directions that a worker keeps; more are drawn anew for each batch."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all shards are scored by; a worker reads it from the folder of the job."""
+
+    folder: Path
+    strategy: str
+    options: dict[str, Any]
+    """Of a strategy that scores a row by itself."""
+    rays: int
+    seed: int
+    """Of the rays."""
+    head: str
+
+    @property
+    def is_ldm(self) -> bool:
+        """Whether rows are ranked among reference rows."""
+        return self.strategy == "ldm"
+
+    def key(self) -> str:
+        """Return a name for all that scores depend on but the shard."""
+        content = Path(self.head).read_bytes()
+        facts = [__version__, self.strategy, sorted(self.options.items()), self.rays, self.seed]
+        reference = self.folder / "reference.safetensors"
+        told = reference.read_bytes() if self.is_ldm and reference.exists() else b""
+        return hashlib.blake2b(repr(facts).encode() + content + told, digest_size=12).hexdigest()
+
+    def write(self) -> None:
+        """Leave word for the workers."""
+        facts = {"strategy": self.strategy, "options": self.options, "rays": self.rays, "seed": self.seed}
+        write_whole(self.folder / "job.json", json.dumps({**facts, "head": self.head}).encode())
+
+
+def tasks_of(job: Job, shards: Shards) -> list[Task]:
+    """Return the plan: a file of scores for each shard."""
+    key = job.key()
+    return [
+        Task(
+            "teeter.distributed.scoring:score_shard",
+            {"folder": str(job.folder), "shard": shard},
+            str(
+                job.folder / f"{hashlib.blake2b((key + shard.key()).encode(), digest_size=12).hexdigest()}.safetensors"
+            ),
+        )
+        for shard in shards.shards
+    ]
+
+
+def score_shard(output: Path, folder: str, shard: Shard) -> None:
+    """Write the scores of a shard's rows, 4 bytes each, and its least feature."""
+    job = _job(Path(folder))
+    scores, least = [], np.inf
+    for batch in shard.batches():
+        least = min(least, float(batch.min()))
+        scores.append(job.score(torch.from_numpy(batch)))
+    write_state(output, {"least": least}, {"scores": torch.cat(scores).float()})
+
+
+@lru_cache(maxsize=1)
+def _job(folder: Path) -> _Worker:
+    facts = json.loads((folder / "job.json").read_text(encoding="utf-8"))
+    return _Worker(folder, facts, read_head(facts["head"]))
+
+
+class _Worker:
+    """What a process keeps from shard to shard."""
+
+    def __init__(self, folder: Path, facts: Mapping[str, Any], head: Head) -> None:
+        self.facts, self.head = facts, head
+        self.weight = head.weight.float()
+        self.bias = None if head.bias is None else head.bias.float()
+        if facts["strategy"] != "ldm":
+            self.strategy = make_strategy(facts["strategy"], dict(facts["options"]))
+            return
+        size = 4 * self.weight.numel() * ((facts["rays"] + 1) // 2)
+        self.directions = list(self._drawn()) if size <= HELD else None
+        self.reference = torch.from_numpy(np.load(folder / "ranks.npy", mmap_mode="c", allow_pickle=False))
+
+    def _drawn(self) -> Any:
+        return ray_directions(self.facts["seed"], (self.facts["rays"] + 1) // 2, self.weight, self.bias)
+
+    def score(self, features: Tensor) -> Tensor:
+        if self.facts["strategy"] == "ldm":
+            directions = self._drawn() if self.directions is None else self.directions
+            return ldm_among(features, self.weight, self.bias, directions=directions, ranks=self.reference)
+        outputs = Outputs(features=features, weight=self.weight, bias=self.bias)
+        assert isinstance(self.strategy, TopScored)
+        return self.strategy.scores(context_of(outputs, seed=0, device="cpu"))
+
+
+def make_reference(job: Job, shards: Shards, rows: npt.NDArray[np.int64]) -> None:
+    """Write the flip rates of reference rows, in rising order a ray, for the workers to rank rows among."""
+    if (job.folder / "ranks.npy").exists():
+        return
+    reference = job.folder / "reference.safetensors"
+    if not reference.exists():
+        features = torch.from_numpy(shards.take(rows))
+        write_state(reference, {}, {"rows": torch.from_numpy(rows), "features": features})
+    features = read_state(reference)[1]["features"]
+    head = read_head(job.head)
+    weight, bias = head.weight.float(), None if head.bias is None else head.bias.float()
+    part = job.folder / "ranks.npy.part"
+    ranks = np.lib.format.open_memmap(part, mode="w+", dtype=np.float32, shape=(job.rays, len(features)))
+    done = 0
+    for block in ray_directions(job.seed, (job.rays + 1) // 2, weight, bias):
+        rates = flip_rates(features, weight, bias, [block])[: job.rays - done]
+        ranks[done : done + len(rates)] = rates.sort(dim=1).values.numpy()
+        done += len(rates)
+    ranks.flush()
+    del ranks
+    part.replace(job.folder / "ranks.npy")
+
+
+def read_scores(tasks: list[Task]) -> tuple[npt.NDArray[np.float32], float]:
+    """Return the scores of all rows in the order of the shards, and the least feature of all."""
+    pieces, least = [], np.inf
+    for task in tasks:
+        header, tensors = read_state(Path(task.output))
+        pieces.append(tensors["scores"].numpy())
+        least = min(least, float(header["least"]))
+    return np.concatenate(pieces), least
+
+
+def checked_head(path: str | Path, width: int) -> Head:
+    """Return a head for rows of ``width`` features."""
+    head = read_head(path)
+    if head.weight.ndim != 2 or head.weight.shape[1] != width:
+        raise InputError(f"The head in {path} is {tuple(head.weight.shape)}, and rows have {width} features.")
+    as_tensor(head.weight, "weight")
+    return head
+
+
+def rays_of(head: Head, rays: int | None) -> int:
+    """Return how many rays to follow."""
+    return rays or default_rays(*head.weight.shape)

@@ -1,0 +1,275 @@
+"""Picks from a pool of any size: scores shard by shard, then the picks, for which only some rows are fetched.
+
+LDM-S follows the law of the strategy in memory: the LDM counts flips on reference rows drawn from the whole pool, and
+LDM-Seeding draws from all rows, of which only those that arrive in the race are fetched. The smallest LDM and scores
+that a row has by itself are exact. Any other strategy picks among candidates drawn uniformly, which the answer says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from teeter.arrays import as_tensor
+from teeter.datasets.pools import Head, read_pool
+from teeter.datasets.shards import Shards, open_shards
+from teeter.distributed.plan import Executor, run_plan
+from teeter.distributed.scoring import Job, checked_head, make_reference, rays_of, read_scores, tasks_of
+from teeter.errors import InputError
+from teeter.kernels import uncertainty
+from teeter.kernels.distant_seeding import seed_distant_rows
+from teeter.kernels.seeding import ldm_log_weights
+from teeter.models.outputs import Outputs
+from teeter.seeds import fork, stream
+from teeter.strategies.base import Strategy, TopScored, registry
+from teeter.strategies.door import context_of, make_strategy
+from teeter.strategies.least_disagree import Estimator, Ldm, LdmS
+
+__all__ = ["CANDIDATES", "REFERENCE", "Chosen", "select_from_shards"]
+
+REFERENCE, CANDIDATES = 50_000, 100_000
+"""Rows that flips are counted on; and rows that strategies which need all rows at once pick from."""
+
+FETCHED = 1 << 29
+"""Bytes of features that are fetched at once for seeding."""
+
+Rows = npt.NDArray[np.int64]
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """Rows of a pool, best first, and what is known of them."""
+
+    rows: Rows
+    ids: list[str]
+    ldm: npt.NDArray[np.float32] | None
+    score: npt.NDArray[np.float32] | None
+    predicted: Rows | None
+    margin: npt.NDArray[np.float32] | None
+    candidates: int
+    classes: tuple[str, ...] | None
+    options: dict[str, Any]
+    notes: tuple[str, ...]
+
+
+def select_from_shards(
+    pool: str | Path,
+    n: int,
+    *,
+    head: str | Path | None,
+    executor: Executor,
+    work: str | Path,
+    strategy: str = "ldm-s",
+    rays: int | None = None,
+    reference: int = REFERENCE,
+    candidates: int = CANDIDATES,
+    labelled: str | Path | None = None,
+    seed: int = 0,
+    id_column: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    on_progress: Progress = lambda what, done, whole: None,
+) -> Chosen:
+    """Return n rows of a pool to label next.
+
+    Args:
+        pool: a .npy file, a Parquet file, a folder of them, or a pattern such as ``pool/*.parquet``.
+        n: how many rows.
+        head: a file with the model's last layer; strategies that look at features alone need none.
+        executor: who scores the shards.
+        work: the folder that scores are kept in; the same selection asked for again computes only what is missing.
+        strategy: a name of ``teeter.strategies.names()``.
+        rays: how many rays the LDM is estimated with.
+        reference: how many rows, drawn from the pool, flips are counted on.
+        candidates: how many rows, drawn from the pool, a strategy that needs all rows at once picks from.
+        labelled: a file with the features of labelled rows, for strategies that keep away from them.
+        seed: same seed, same picks, whatever the number of workers and the size of shards.
+        id_column: the column of ids; ``id`` or ``ids`` if left out, and row numbers if there is none.
+        options: the strategy's own.
+        on_progress: told what is being done, how much of it is done, and of how much.
+    """
+    shards = open_shards(pool, id_column=id_column)
+    given = dict(options or {})
+    chosen = _made(strategy, rays, given)
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= len(shards):
+        raise InputError(f"Cannot pick {n!r} of {len(shards)} rows: ask for 1 to {len(shards)}.")
+    top = None if head is None else checked_head(head, shards.width)
+    if top is None and chosen.needs & {"head", "logits"}:
+        raise InputError(f"{strategy} needs the model's last layer: give it with --head.")
+    if labelled is None and "labelled" in chosen.needs:
+        raise InputError(f"{strategy} needs labelled rows: give a file of their features with --labelled.")
+    task = _Selection(shards, chosen, strategy, n, top, head, executor, Path(work), seed, given, on_progress)
+    if isinstance(chosen, (Ldm, LdmS)):
+        return task.by_ldm(chosen, min(reference, len(shards)))
+    if isinstance(chosen, TopScored) and chosen.alone:
+        return task.by_score(chosen)
+    if not chosen.needs:
+        return task.described(_uniform(len(shards), n, seed), None, None, len(shards))
+    return task.among_some(chosen, min(max(candidates, n), len(shards)), labelled)
+
+
+def _made(strategy: str, rays: int | None, options: dict[str, Any]) -> Strategy:
+    if rays is not None and issubclass(registry.get(strategy), Estimator):
+        options["rays"] = rays
+    chosen = make_strategy(strategy, options)
+    if isinstance(chosen, Estimator) and (chosen.method, chosen.sigma_max) != ("rays", None):
+        raise InputError("Over shards the LDM is estimated by rays of any strength: leave method= and sigma_max= out.")
+    if "posterior" in chosen.needs:
+        raise InputError(f"{strategy} needs a posterior, which shards do not hold.")
+    return chosen
+
+
+@dataclass(frozen=True, eq=False)
+class _Selection:
+    shards: Shards
+    strategy: Strategy
+    name: str
+    n: int
+    head: Head | None
+    head_path: str | Path | None
+    executor: Executor
+    work: Path
+    seed: int
+    options: dict[str, Any]
+    on_progress: Progress
+
+    def by_ldm(self, chosen: Ldm | LdmS, reference: int) -> Chosen:
+        """Return rows by the LDM among reference rows: the smallest, or spread by LDM-Seeding."""
+        assert self.head is not None
+        generator = stream(self.seed, "select")
+        rays_seed = fork(generator)
+        wanted = chosen.reference_rows or reference
+        rows = np.sort(_uniform(len(self.shards), min(wanted, len(self.shards)), rays_seed, "reference"))
+        job = self._job("ldm", rays_of(self.head, chosen.rays), rays_seed, extra=(len(rows),))
+        self.on_progress("Reference rows", 0, 1)
+        make_reference(job, self.shards, rows)
+        self.on_progress("Reference rows", 1, 1)
+        values, least = self._scored(job)
+        if isinstance(chosen, Ldm):
+            best = np.argsort(values, kind="stable")[: self.n]
+        else:
+            best = self._seeded(values, least, generator)
+        note = f"Flips were counted on {len(rows):,} rows of {len(self.shards):,}, drawn from all."
+        return self.described(best, values[best], None, len(self.shards), (note,))
+
+    def _seeded(self, values: npt.NDArray[np.float32], least: float, generator: torch.Generator) -> Rows:
+        """Return rows by LDM-Seeding, fetching only those that are drawn."""
+        fetched = [0]
+
+        def fetch(rows: Rows) -> torch.Tensor:
+            fetched[0] += len(rows)
+            self.on_progress("Rows fetched", fetched[0], 0)
+            return torch.from_numpy(self.shards.take(rows))
+
+        return seed_distant_rows(
+            fetch,
+            self.n,
+            first=int(values.argmin()),
+            log_weights=ldm_log_weights(torch.from_numpy(values), self.n).numpy(),
+            preference=values,
+            farthest=1.0 if least >= 0 else 2.0,
+            ahead=min(max(1024, 4 * self.n), FETCHED // (4 * self.shards.width)),
+            generator=generator,
+        )
+
+    def by_score(self, chosen: TopScored) -> Chosen:
+        """Return the rows of the best scores."""
+        job = self._job(self.name, 0, 0)
+        values, _ = self._scored(job)
+        order = np.argsort(values if chosen.best == "smallest" else -values, kind="stable")[: self.n]
+        return self.described(order, None, values[order], len(self.shards))
+
+    def among_some(self, chosen: Strategy, count: int, labelled: str | Path | None) -> Chosen:
+        """Return what a strategy that needs all rows at once picks from some, drawn uniformly."""
+        rows = np.sort(_uniform(len(self.shards), count, self.seed, "candidates"))
+        self.on_progress("Candidates", 0, 1)
+        outputs = self._outputs(rows)
+        self.on_progress("Candidates", 1, 1)
+        known = None if labelled is None else self._known(labelled)
+        classes = None if known is None else [0] * len(known)  # no strategy of ours looks at them
+        picked = rows[chosen.select(context_of(outputs, labelled=known, labels=classes, seed=self.seed), self.n)]
+        note = f"{self.name} picked among {count:,} rows drawn from all {len(self.shards):,}."
+        return self.described(picked, None, None, count, (note,) if count < len(self.shards) else ())
+
+    def _job(self, strategy: str, rays: int, seed: int, extra: tuple[Any, ...] = ()) -> Job:
+        """Return the job, in a folder of its own: what is another selection never meets its files."""
+        assert self.head_path is not None
+        options = {} if strategy == "ldm" else self.options
+        facts = [shard.key() for shard in self.shards.shards] + [strategy, rays, seed, *extra, sorted(options.items())]
+        content = Path(self.head_path).read_bytes()
+        name = hashlib.blake2b(repr(facts).encode() + content, digest_size=10).hexdigest()
+        folder = self.work / f"{strategy}-{name}"
+        folder.mkdir(parents=True, exist_ok=True)
+        job = Job(folder.resolve(), strategy, options, rays, seed, str(Path(self.head_path).resolve()))
+        job.write()
+        return job
+
+    def _scored(self, job: Job) -> tuple[npt.NDArray[np.float32], float]:
+        tasks = tasks_of(job, self.shards)
+        run_plan(self.executor, tasks, lambda done, whole: self.on_progress("Shards scored", done, whole))
+        return read_scores(tasks)
+
+    def _known(self, path: str | Path) -> Outputs:
+        features = read_pool(path).features
+        if features is None or features.ndim != 2 or features.shape[1] != self.shards.width:
+            raise InputError(f"{path} does not hold {self.shards.width} features a row, as the pool does.")
+        return self._under_head(as_tensor(features, "features").float())
+
+    def _outputs(self, rows: Rows) -> Outputs:
+        return self._under_head(torch.from_numpy(self.shards.take(rows)))
+
+    def _under_head(self, features: torch.Tensor) -> Outputs:
+        head = self.head
+        return Outputs(
+            features=features,
+            weight=None if head is None else head.weight.float(),
+            bias=None if head is None or head.bias is None else head.bias.float(),
+        )
+
+    def described(
+        self,
+        rows: Rows,
+        ldm: npt.NDArray[np.float32] | None,
+        score: npt.NDArray[np.float32] | None,
+        candidates: int,
+        notes: tuple[str, ...] = (),
+    ) -> Chosen:
+        """Return picks with what the head makes of them."""
+        predicted = margin = None
+        if self.head is not None:
+            logits = self._outputs(rows).with_logits().logits
+            assert logits is not None
+            predicted = logits.argmax(dim=1).numpy()
+            margin = uncertainty.margin(logits).float().numpy()
+        return Chosen(
+            rows=rows,
+            ids=self.shards.ids(rows),
+            ldm=ldm,
+            score=score,
+            predicted=predicted,
+            margin=margin,
+            candidates=candidates,
+            classes=None if self.head is None else self.head.classes,
+            options=self.options,
+            notes=notes,
+        )
+
+
+def _uniform(rows: int, count: int, seed: int, *name: str) -> Rows:
+    """Return ``count`` different rows, drawn uniformly."""
+    generator = stream(seed, "shards", *name)
+    if rows <= 1 << 26 or count > rows // 4:
+        return torch.randperm(rows, generator=generator)[:count].numpy()
+    found = torch.empty(0, dtype=torch.int64)
+    while len(found) < count:  # few are drawn twice
+        more = torch.cat([found, torch.randint(rows, (count,), generator=generator)])
+        unique, where = np.unique(more.numpy(), return_index=True)
+        found = torch.from_numpy(unique[np.argsort(where)])
+    return found[:count].numpy()
