@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from teeter.analysis import paper
 from teeter.checks import check_strategy
 from teeter.errors import InputError, TeeterError
 from teeter.experiments.runner import run_setting
@@ -75,23 +77,72 @@ def test_times_are_those_alone_where_there_are_any() -> None:
     assert ratios(times) == {"a": pytest.approx(1.1)}
 
 
+SETS = ("cifar10", "svhn", "cifar100", "tiny-imagenet", "food101")
+
+
 def of(*found: float) -> dict[str, dict[str, float]]:
-    names = ("cifar10", "svhn", "cifar100", "tiny-imagenet", "food101")
-    return {name: {"ldm-s": r, "ensemble": 5 * r, "entropy": 1.0} for name, r in zip(names, found, strict=False)}
+    return {name: {"ldm-s": r, "entropy": 1.0} for name, r in zip(SETS, found, strict=False)}
 
 
 def test_runtime_turns_with_the_numbers() -> None:
-    assert judge_runtime(of(1.0, 1.2, 2.0)).verdict == HOLDS
-    assert judge_runtime(of(1.0, 2.0, 2.0)).verdict == IN_PART
+    assert judge_runtime(of(1.0, 1.2, 1.1, 2.0)).verdict == HOLDS
+    assert judge_runtime(of(1.0, 1.0, 2.0, 2.0)).verdict == IN_PART
     assert judge_runtime(of(2.0, 2.0)).verdict == NOT
+
+
+def test_the_paper_s_own_runtimes_pass_the_tests() -> None:
+    theirs = {name: found for name in paper.datasets() if "entropy" in (found := paper.minutes(name))}
+    assert len(theirs) == 9
+    assert judge_runtime(theirs).verdict == HOLDS
+    assert judge_ldm_time(theirs).verdict == HOLDS
+    alone = {name: {f"{strategy} alone": t for strategy, t in of_it.items()} for name, of_it in theirs.items()}
+    assert judge_ensemble_time(alone).verdict == HOLDS
+
+
+def test_the_few_percent_are_those_of_the_five_image_sets() -> None:
     assert judge_ldm_time(of(1.0, 1.03, 1.05, 1.06, 0.9)).verdict == HOLDS
-    missing = judge_ldm_time(of(1.0, 1.03))
+    missing = judge_ldm_time({**of(1.0, 1.03), "mnist": {"ldm-s": 9.0, "entropy": 1.0}})
     assert missing.verdict == IN_PART
-    assert "no finished run of cifar100, tiny-imagenet, food101" in missing.notes[0]
-    assert judge_ldm_time(of(1.0, 1.5, 1.0, 1.0, 1.0)).verdict == NOT
-    assert judge_ensemble_time(of(1.0, 0.9)).verdict == HOLDS
-    assert judge_ensemble_time(of(1.0, 0.5)).verdict == IN_PART
-    assert judge_ensemble_time(of(2.0)).verdict == NOT
+    assert "no run of cifar100, tiny-imagenet, food101" in missing.notes[0]
+    assert judge_ldm_time(of(1.0, 1.5, 1.0, 1.0, 1.0)).verdict == IN_PART
+    assert judge_ldm_time(of(1.5)).verdict == NOT
+    with pytest.raises(InputError, match="None of cifar10, svhn"):
+        judge_ldm_time({"mnist": {"ldm-s": 1.0, "entropy": 1.0}})
+
+
+def test_an_ensemble_is_timed_alone_or_not_at_all() -> None:
+    def each(*ratios: float) -> dict[str, dict[str, float]]:
+        found = zip(SETS, ratios, strict=False)
+        return {name: {"ensemble alone": r, "entropy alone": 1.0, "ensemble": 9.0, "entropy": 1.0} for name, r in found}
+
+    assert judge_ensemble_time(each(5.0, 4.5)).verdict == HOLDS
+    assert judge_ensemble_time(each(5.0, 2.0)).verdict == IN_PART
+    assert judge_ensemble_time(each(1.5)).verdict == NOT
+    with pytest.raises(InputError, match="each run alone"):
+        judge_ensemble_time({"mnist": {"ensemble": 5.0, "entropy": 1.0}})
+
+
+def test_times_alone_are_of_one_kind_of_machine_and_begun_image_sets_count(tmp_path: Path) -> None:
+    scale = Scale(quick=False, runs=tmp_path, device="cpu")
+    setting = replace(trials.digits("x", **TINY, strategies=("ldm-s", "random", "entropy")), name="openml-6")
+    run_setting(setting, tmp_path / "openml-6", device="cpu")
+    for name in ("ldm-s", "entropy", "ensemble"):
+        run_setting(setting, tmp_path / f"openml-6-{name}-alone", device="cpu", strategies=[name])
+    facts = tmp_path / "openml-6-ldm-s-alone" / "run.json"
+    content = json.loads(facts.read_text())
+    facts.write_text(json.dumps({**content, "hardware": "another"}))
+    times = runtimes.times_of(scale)[1]["openml-6"]
+    assert {name for name in times if name.endswith("alone")} == {"entropy alone", "ensemble alone"}
+    assert runtimes.ENSEMBLE_TIME.compute(scale).reason.startswith("An ensemble alone takes")
+    with pytest.raises(InputError, match="None of cifar10"):
+        runtimes.LDM_TIME.compute(scale)
+    run_setting(replace(setting, name="cifar10"), tmp_path / "cifar10", device="cpu")
+    cell = min((tmp_path / "cifar10" / "cells").iterdir())
+    cell.write_text("".join(cell.read_text().splitlines(keepends=True)[:-1]))  # as if it had been stopped
+    found = runtimes.LDM_TIME.compute(scale)
+    assert list(found.numbers["ratios"]) == ["cifar10"]
+    assert "cifar10 is begun: its times are those of up to 30 labels." in found.notes
+    assert found.verdict != HOLDS
 
 
 def test_leads_must_be_significant() -> None:
@@ -125,11 +176,15 @@ def test_the_best_share_turns_with_the_numbers() -> None:
 
 
 def test_badge_is_judged_against_its_larger_batches() -> None:
-    def pair(lead: float) -> dict[str, np.ndarray]:
-        return {"ldm-s": curve(0.9, 0.001), "badge": curve(0.9 - lead, 0.001)}
+    first, rest = curve(0.9, 0.001), curve(0.8, 0.001)
 
-    assert judge_badge({"1": pair(0.1), "10": pair(0.01), "40": pair(-0.02)}).verdict == HOLDS
-    assert judge_badge({"1": pair(0.1), "10": pair(0.2), "40": pair(0.0)}).verdict == IN_PART
+    def pair(lead: float) -> dict[str, np.ndarray]:
+        noise = 0.001 * np.array([[1.0], [-1.0], [2.0], [-2.0], [0.0]])
+        return {"ldm-s": first, "badge": first - lead + noise, "random": rest}
+
+    assert judge_badge({"1": pair(0.1), "10": pair(0), "40": pair(-0.02)}).verdict == HOLDS
+    assert judge_badge({"1": pair(0.1), "10": pair(0.02), "40": pair(0.0)}).verdict == IN_PART  # behind at 10, too
+    assert judge_badge({"1": pair(0), "10": pair(0), "40": pair(0.0)}).verdict == IN_PART  # not poor at 1
     assert judge_badge({"1": pair(-0.1), "10": pair(0.2), "40": pair(0.0)}).verdict == NOT
 
 
@@ -198,6 +253,8 @@ def test_items_of_runs_on_tiny_sizes(tmp_path: Path, small: None) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "quick-ablations",
         "quick-across",
+        "quick-across-ensemble-alone",
+        "quick-across-entropy-alone",
         "quick-across-imbalanced",
         "quick-batch-1",
         "quick-batch-10",

@@ -37,6 +37,13 @@ _LOOKS = {
     "fass": ("#44aa99", "d"),
     "typiclust": ("#ddaa33", "H"),
     "least-confidence": ("#88ccee", "1"),
+    "seeding-cosine": ("#0072b2", "s"),
+    "seeding-l2": ("#aa4499", "D"),
+    "ldm-fass": ("#009e73", "d"),
+    "ldm-cluster-margin": ("#332288", ">"),
+    "entropy-s": ("#56b4e9", "1"),
+    "margin-s": ("#0072b2", "2"),
+    "ldm-s-laplace": ("#882255", "P"),
 }
 _OTHERS = ("#661100", "#6699cc", "#888888", "#117733", "#aa4466", "#4477aa")
 _MARKERS = "2348+"

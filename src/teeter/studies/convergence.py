@@ -274,6 +274,10 @@ def judge_order(found: Mapping[str, Array]) -> Measured:
         verdict=judged(vanishing),
         reason=f"From the smallest size to the largest, pairs inverted by more than {APART:g} fall from {told}.",
         tables=(Table("order", caption, data, shown),),
+        notes=(
+            "N counts the plain draws; in their places Algorithm 1 has "
+            f"s = {', '.join(map(str, PATIENCE))}, and rays are {', '.join(map(str, RAYS))}. M is that of all three.",
+        ),
     )
 
 
@@ -287,12 +291,16 @@ def draw_order(measured: Measured) -> list[Drawing]:
     for (name, mean), colour in zip(numbers["inverted"].items(), ("#009e73", "#0072b2", "#d55e00"), strict=False):
         axes.plot(numbers["sizes"], 100 * np.array(mean[0]), "o--", color=colour, label=f"{name}, ε = 0", alpha=0.6)
         axes.plot(numbers["sizes"], 100 * np.array(mean[1]), "o-", color=colour, label=f"{name}, ε = {APART:g}")
-    axes.set(xscale="log", yscale="symlog", xlabel="N (and M = 4 N)", ylabel="inverted pairs (%)")
+    axes.set(xscale="log", yscale="symlog", xlabel="N of the plain draws; M = 4 N for all", ylabel="inverted pairs (%)")
     axes.set_yscale("symlog", linthresh=0.1)
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=9)
     clean(axes)
-    return [Drawing(figure, "How many pairs of 60 rows the estimates put in the wrong order, by more than ε.")]
+    caption = (
+        "How many pairs of 60 rows the estimates put in the wrong order, by more than ε; Algorithm 1 and rays may "
+        f"spend s = {PATIENCE[0]} to {PATIENCE[-1]} and {RAYS[0]} to {RAYS[-1]} rays from left to right."
+    )
+    return [Drawing(figure, caption)]
 
 
 COROLLARY_1 = Item(

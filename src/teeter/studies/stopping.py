@@ -59,7 +59,12 @@ def _values(scale: Scale, sizes: Sequence[int], search: Any) -> dict[str, Any]:
         found.append(values.double().cpu().numpy())
         seconds.append(time.perf_counter() - started)
         taken.append(count)
-    return {"values": np.array(found), "taken": taken, "seconds": seconds, "told": material.told}
+    setting = material.setting
+    told = (
+        f"Computed on {len(found[0]):,} rows of the dataset {setting.dataset}, by the network {setting.network} that "
+        f"learned from {labels} others."
+    )
+    return {"values": np.array(found), "taken": taken, "seconds": seconds, "told": told}
 
 
 def correlations(values: Array) -> list[float]:

@@ -26,6 +26,7 @@ __all__ = [
     "leads",
     "leads_table",
     "numbers_of",
+    "on_runs",
     "run_trials",
     "told_leads",
 ]
@@ -65,6 +66,15 @@ def numbers_of(runs: Sequence[Compared]) -> dict[str, Any]:
     return {"runs": {one.name: {"labelled": one.labelled, "accuracy": one.accuracy} for one in runs}}
 
 
+def on_runs(runs: Sequence[Compared]) -> tuple[str, ...]:
+    """Return what each run was made of, a sentence each."""
+    return tuple(
+        f"{one.name}: {one.run.setting.dataset}, {one.labelled[0]:,.0f} to {one.labelled[-1]:,.0f} labels by "
+        f"{one.run.setting.query:,}, {one.repetitions} repetitions."
+        for one in runs
+    )
+
+
 def leads(accuracy: Mapping[str, Array], first: str, others: Sequence[str]) -> dict[str, Gain]:
     """Return by how much ``first`` is more accurate than each of the others."""
     return {name: gain_over(accuracy[first], accuracy[name]) for name in others}
@@ -88,7 +98,7 @@ def leads_table(name: str, first: str, found: Mapping[str, Mapping[str, Gain]]) 
             f"{first} over": str(row["over"]),
             "points": number(gain.mean, "+.2f"),
             "deviation": number(gain.deviation),
-            "p": number(gain.p, ".3f"),
+            "p": "< 0.001" if gain.p < 0.001 else number(gain.p, ".3f"),
         }
         for row, gain in zip(data, (gain for gains in found.values() for gain in gains.values()), strict=True)
     ]
