@@ -11,7 +11,7 @@ import pytest
 
 from teeter.analysis import paper
 from teeter.checks import check_strategy
-from teeter.errors import InputError, TeeterError
+from teeter.errors import FileError, InputError, TeeterError
 from teeter.experiments.runner import run_setting
 from teeter.studies import ablations, across, claims, runtimes, trials
 from teeter.studies.ablations import judge_leads, judge_sizes
@@ -206,6 +206,22 @@ def test_a_trial_is_run_once_and_shared(tmp_path: Path) -> None:
     assert (tmp_path / "quick-trial-seed-3" / "run.json").exists()
 
 
+def test_a_finished_trial_is_read_without_its_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scale = Scale(runs=tmp_path, device="cpu")
+    setting = tiny("trial", ("ldm-s", "random"))
+    (first,) = run_trials(scale, [setting])
+
+    def refuse(*args: object, **options: object) -> None:
+        raise FileError("There is no dataset.")
+
+    monkeypatch.setattr(trials, "run_setting", refuse)
+    (again,) = run_trials(scale, [setting])
+    assert (again.accuracy["ldm-s"] == first.accuracy["ldm-s"]).all()
+    for more in ({"epochs": 4}, {"repetitions": 3}, {"final": 50}, {"strategies": ("ldm-s", "random", "margin")}):
+        with pytest.raises(FileError, match="no dataset"):
+            run_trials(scale, [replace(setting, **more)])
+
+
 def test_a_trial_that_failed_is_told(tmp_path: Path) -> None:
     setting = tiny("broken", ("random", "probcover"), options={"probcover": {"radius": 1e-30, "purity": 2.0}})
     with pytest.raises(TeeterError):
@@ -272,7 +288,7 @@ def test_the_full_form_reads_finished_runs_and_names_the_missing(tmp_path: Path)
     run_setting(replace(setting, name="mnist"), tmp_path / "mnist", rounds=2, device="cpu", strategies=["random"])
     found, notes = benchmark_runs(scale)
     assert [one.name for one in found] == ["openml-6"]
-    assert notes[0] == "From the finished runs of openml-6."
+    assert notes[0].startswith("From the finished runs of openml-6, on ")
     assert "mnist (begun)" in notes[1]
     assert "cifar10" in notes[1]
 

@@ -48,7 +48,8 @@ def benchmark_runs(scale: Scale) -> tuple[list[Compared], tuple[str, ...]]:
             missing.append(name if run is None else f"{name} (begun)")
     if not found:
         raise InputError(f"There is no finished run of the paper's settings in {scale.runs}: make one, or name --runs.")
-    note = f"From the finished runs of {', '.join(one.name for one in found)}."
+    machines = ", ".join(dict.fromkeys(str(one.run.facts["hardware"]) for one in found))
+    note = f"From the finished runs of {', '.join(one.name for one in found)}, on {machines}."
     return found, (note, f"Missing: {', '.join(missing)}.") if missing else (note,)
 
 

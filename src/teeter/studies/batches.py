@@ -9,17 +9,15 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from teeter.analysis.comparison import paired_t
 from teeter.analysis.drawing import look_of, new_figure
-from teeter.analysis.tables import Table, number
 from teeter.models.data import take_rows
 from teeter.models.outputs import Outputs
 from teeter.seeds import stream
 from teeter.strategies.door import select
-from teeter.studies.items import Drawing, Item, Measured, Scale, judged
-from teeter.studies.material import Array, Material, load_material, on_a_map
+from teeter.studies.items import Drawing, Item, Measured, Scale, below, judged, table_of
+from teeter.studies.material import Array, Material, features_of, head_of, load_material, on_a_map
 
-__all__ = ["FIGURE_2C", "features_of", "mean_distance"]
+__all__ = ["FIGURE_2C", "mean_distance"]
 
 BATCH_STRATEGIES = ("ldm", "entropy", "coreset", "random")
 DIGITS = (3, 5, 8)
@@ -69,18 +67,12 @@ def _trained(material: Material, seed: int, repetition: int) -> tuple[Outputs, O
     )
 
 
-def features_of(outputs: Outputs) -> Array:
-    """Return the features of a network's last layer: (N, D)."""
-    if outputs.features is None:
-        raise TypeError("The networks of the paper end in a linear layer.")
-    return np.asarray(outputs.features.cpu().numpy())
-
-
 def boundary_distance(outputs: Outputs) -> Array:
     """Return the distance of each row's features to the nearest boundary of its predicted class: (N,)."""
-    if outputs.logits is None or outputs.weight is None:
-        raise TypeError("The networks of the paper end in a linear layer.")
-    logits, weight = outputs.logits.cpu().double(), outputs.weight.cpu().double()
+    _, weight, _ = head_of(outputs)
+    if outputs.logits is None:
+        raise TypeError("There are no logits.")
+    logits, weight = outputs.logits.cpu().double(), weight.cpu().double()
     predicted = logits.argmax(dim=1)
     gaps = logits.gather(1, predicted[:, None]) - logits
     widths = torch.cdist(weight, weight)[predicted]
@@ -97,8 +89,8 @@ def mean_distance(features: Array) -> float:
 
 def judge_batches(near: Mapping[str, Array], spread: Mapping[str, Array]) -> Measured:
     """Check who picks near boundaries and who far apart; both (R,) by strategy."""
-    below = {name: _below(near[name], near["random"]) for name in ("ldm", "entropy")}
-    wider = {name: _below(spread[name], spread["coreset"]) for name in ("ldm", "entropy")}
+    nearer = {name: below(near[name], near["random"]) for name in ("ldm", "entropy")}
+    wider = {name: below(spread[name], spread["coreset"]) for name in ("ldm", "entropy")}
     data = [
         {
             "strategy": name,
@@ -107,7 +99,6 @@ def judge_batches(near: Mapping[str, Array], spread: Mapping[str, Array]) -> Mea
         }
         for name in near
     ]
-    shown = [{name: number(v) if isinstance(v, float) else str(v) for name, v in row.items()} for row in data]
     caption = (
         "Means over repetitions: how many rows of the pool lie nearer to a boundary than a pick, and the cosine "
         "distance between picks of a batch."
@@ -117,16 +108,11 @@ def judge_batches(near: Mapping[str, Array], spread: Mapping[str, Array]) -> Mea
     return Measured(
         numbers={"near": dict(near), "spread": dict(spread)},
         verdict=judged(
-            {**{f"{k} near": v for k, v in below.items()}, **{f"{k} narrower": v for k, v in wider.items()}}
+            {**{f"{k} near": v for k, v in nearer.items()}, **{f"{k} narrower": v for k, v in wider.items()}}
         ),
         reason=f"Rows of the pool nearer to a boundary than a pick: {nearness}; mean distance between picks: {apart}.",
-        tables=(Table("batches", caption, data, shown),),
+        tables=(table_of("batches", caption, data),),
     )
-
-
-def _below(values: Array, others: Array) -> bool:
-    t, p = paired_t(values - others)
-    return t < 0 and p < 0.05
 
 
 def draw_batches(measured: Measured) -> list[Drawing]:

@@ -11,7 +11,7 @@ import numpy as np
 from teeter.analysis.comparison import critical_value, gain_over
 from teeter.analysis.tables import Table, number
 from teeter.experiments.settings import Setting, setting_named
-from teeter.studies.items import Drawing, Item, Measured, Scale, chance, judged
+from teeter.studies.items import Drawing, Item, Measured, Scale, chance, judged, table_of
 from teeter.studies.material import Array
 from teeter.studies.trials import Accuracies, accuracies, digits, run_trials
 
@@ -134,13 +134,12 @@ def _family(name: str) -> str:
 
 
 def _table(data: list[dict[str, Any]]) -> Table:
-    forms = {"difference": "+.2f", "half width": ".2f", "p": ".3f"}
-    shown = [{k: v if isinstance(v, str) else number(v, forms.get(k, ".2f")) for k, v in row.items()} for row in data]
+    forms = {"difference": "+.2f", "p": ".3f"}
     caption = (
         "Mean accuracy over the rounds after the first, its difference to the paper's choice in points with half of "
         "its 95 % interval, and p of a paired t-test."
     )
-    return Table("choices", caption, data, shown)
+    return table_of("choices", caption, data, forms)
 
 
 def draw_choices(measured: Measured) -> list[Drawing]:

@@ -11,7 +11,7 @@ from teeter.analysis.drawing import clean, new_figure
 from teeter.analysis.tables import Table, number
 from teeter.strategies.door import ldm
 from teeter.studies.disc import WEIGHT, Array, draws, exact_ldm, least_of, on_disc, tilts, turns
-from teeter.studies.items import Drawing, Item, Measured, Scale, judged
+from teeter.studies.items import Drawing, Item, Measured, Scale, judged, table_of
 from teeter.studies.theory import SURE, never_covered
 
 __all__ = ["COROLLARY_1", "THEOREM_1"]
@@ -22,6 +22,8 @@ TRUE, SIGMA, NEAR, DELTA = 0.2, 0.5, 0.05, 0.05
 
 HYPOTHESES = (16, 64, 256, 1024, 4096)
 ROWS = (100, 400, 1600, 6400, 25_600)
+_COUNTS = {"N": ",d", "M": ",d"}
+"""How columns of counts are shown."""
 
 
 def needed_rows(hypotheses: int, delta: float = DELTA) -> int:
@@ -147,18 +149,16 @@ def slope(sizes: Sequence[int], errors: Array, groups: int = 10) -> tuple[float,
 
 
 def _bound_table(data: list[dict[str, Any]]) -> Table:
-    shown = [{name: number(v, ",d" if name in ("N", "M") else ".4f") for name, v in row.items()} for row in data]
     caption = (
         f"How often the error stays within 2δ + α + ε, with α = 1 / √N, δ = {DELTA} and ε = {NEAR}, as promised and "
         "as found; M is the least above 8 log(CN) / δ²."
     )
-    return Table("bound", caption, data, shown)
+    return table_of("bound", caption, data, _COUNTS, ".4f")
 
 
 def _budget_table(data: Sequence[Mapping[str, Any]]) -> Table:
-    shown = [{"estimator": str(row["estimator"]), "mean error": number(row["mean error"], ".5f")} for row in data]
     caption = "Mean error of this package's estimators over 50 rows, by what they may spend, on one reference sample."
-    return Table("estimators", caption, data, shown)
+    return table_of("estimators", caption, data, form=".5f")
 
 
 def draw_errors(measured: Measured) -> list[Drawing]:
@@ -267,13 +267,12 @@ def judge_order(found: Mapping[str, Array]) -> Measured:
         }
         for k, n in enumerate(SIZES)
     ]
-    shown = [{name: number(v, ",d" if name in ("N", "M") else ".3%") for name, v in row.items()} for row in data]
     caption = "The share of pairs whose order the estimates invert by more than ε."
     return Measured(
         numbers={"sizes": SIZES, "inverted": means},
         verdict=judged(vanishing),
         reason=f"From the smallest size to the largest, pairs inverted by more than {APART:g} fall from {told}.",
-        tables=(Table("order", caption, data, shown),),
+        tables=(table_of("order", caption, data, _COUNTS, ".3%"),),
         notes=(
             "N counts the plain draws; in their places Algorithm 1 has "
             f"s = {', '.join(map(str, PATIENCE))}, and rays are {', '.join(map(str, RAYS))}. M is that of all three.",

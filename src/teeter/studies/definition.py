@@ -7,10 +7,10 @@ from typing import Any, Literal
 import numpy as np
 
 from teeter.analysis.drawing import clean, new_figure
-from teeter.analysis.tables import Table, number
+from teeter.analysis.tables import Table
 from teeter.strategies.door import ldm
 from teeter.studies.disc import WEIGHT, Array, draws, exact_ldm, on_disc, shares, tilts
-from teeter.studies.items import Drawing, Item, Measured, Scale, judged
+from teeter.studies.items import Drawing, Item, Measured, Scale, judged, table_of
 
 __all__ = ["FIGURE_1"]
 
@@ -75,9 +75,8 @@ def allowed_error(reference: int, chance: float = 0.001) -> float:
 
 
 def _table(data: list[dict[str, Any]], reference: int) -> Table:
-    shown = [{name: v if isinstance(v, str) else number(v, ".5f") for name, v in row.items()} for row in data]
     caption = f"Errors of the estimated LDM against |θ| / π, disagreement measured on {reference:,} rows."
-    return Table("errors", caption, data, shown)
+    return table_of("errors", caption, data, form=".5f")
 
 
 def draw_illustration(measured: Measured) -> list[Drawing]:

@@ -15,9 +15,9 @@ from teeter.learner import Learner
 from teeter.models.data import take_rows
 from teeter.seeds import stream
 from teeter.strategies.door import ldm
-from teeter.studies.batches import features_of, mean_distance
-from teeter.studies.items import Drawing, Item, Measured, Scale, chance, judged
-from teeter.studies.material import Array, Material, load_material, on_a_map
+from teeter.studies.batches import mean_distance
+from teeter.studies.items import Drawing, Item, Measured, Scale, chance, judged, not_found, table_of
+from teeter.studies.material import Array, Material, features_of, head_of, load_material, on_a_map
 from teeter.training import fit_stack
 
 __all__ = ["FIGURE_3"]
@@ -73,9 +73,7 @@ def _batches(learner: Learner, material: Material, seed: int) -> tuple[Any, list
     """Return the first batches in the order of LDM, (BATCHES, BATCH) rows, and their features."""
     free = _pool(learner, material)
     outputs = learner.observe(take_rows(material.train.inputs, free), {"features", "head"})
-    if outputs.features is None or outputs.weight is None:
-        raise TypeError("The networks of the paper end in a linear layer.")
-    values = ldm(outputs.features, outputs.weight, outputs.bias, seed=seed).cpu().numpy()
+    values = ldm(*head_of(outputs), seed=seed).cpu().numpy()
     order = np.argsort(values, kind="stable")[: BATCH * BATCHES].reshape(BATCHES, BATCH)
     return free[order], list(features_of(outputs)[order])
 
@@ -128,14 +126,13 @@ def judge_gains(gains: Mapping[int, Array], spread: Mapping[int, Array]) -> Meas
         "apart as the eighth's"
         for labels in (few, many)
     )
-    failed = [name for name, passed in checks.items() if not passed]
     return Measured(
         numbers={
             "gains": {str(labels): values for labels, values in gains.items()},
             "spread": {str(labels): values for labels, values in spread.items()},
         },
         verdict=judged(checks),
-        reason=told[0].upper() + told[1:] + (f". Not found: {', '.join(failed)}" if failed else "") + ".",
+        reason=f"{told[0].upper()}{told[1:]}.{not_found(checks)}",
         tables=(_table(gains, spread),),
         notes=("The paper does not say how the first 100 or 300 labels were chosen; here they are drawn at random.",),
     )
@@ -150,9 +147,8 @@ def _table(gains: Mapping[int, Array], spread: Mapping[int, Array]) -> Table:
         }
         for k in range(BATCHES)
     ]
-    shown = [{name: number(v, "d" if name == "batch" else ".3f") for name, v in row.items()} for row in data]
     caption = "Points of accuracy that the k-th batch adds, and the mean cosine distance between its rows."
-    return Table("gains", caption, data, shown)
+    return table_of("gains", caption, data, {"batch": "d"}, ".3f")
 
 
 def draw_gains(measured: Measured) -> list[Drawing]:

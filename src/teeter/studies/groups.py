@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from teeter.analysis.comparison import paired_t
 from teeter.analysis.drawing import new_figure
-from teeter.analysis.tables import Table, number
+from teeter.analysis.tables import Table
 from teeter.strategies.door import ldm, select
 from teeter.studies.disc import Array, draws
-from teeter.studies.items import Drawing, Item, Measured, Scale, chance, judged
+from teeter.studies.items import Drawing, Item, Measured, Scale, chance, judged, not_found, table_of
 from teeter.studies.lines import accuracy_of, fit_line, outputs_of
 
 __all__ = ["FIGURE_10"]
@@ -107,14 +107,13 @@ def judge_groups(
         "C and D tell more than A and B": informed[0] > 0 and informed[1] < 0.05,
         "LDM-S is more accurate than LDM alone": seeded[0] > 0 and seeded[1] < 0.05,
     }
-    failed = [name for name, passed in checks.items() if not passed]
     means = {name: 100 * float(runs.mean()) for name, runs in accuracy.items()}
     return Measured(
         numbers={"accuracy": dict(accuracy), "picked in C or D": dict(far), "angles": angles},
         verdict=judged(checks),
         reason=f"LDM alone stays in A and B in {alone:.0%} of {len(far['ldm'])} draws, and LDM-S reaches C or D in "
         f"{reached:.0%}; the accuracy goes from {means['before']:.1f} % to {means['ldm']:.1f} % by LDM alone and to "
-        f"{means['ldm-s']:.1f} % by LDM-S ({chance(seeded[1])})" + _not_found(failed) + ".",
+        f"{means['ldm-s']:.1f} % by LDM-S ({chance(seeded[1])})." + not_found(checks),
         tables=(_table(accuracy, far, angles),),
         notes=(
             "The paper tells of its example in words, so where the groups lie is our choice; the true boundary is "
@@ -125,10 +124,6 @@ def judge_groups(
             "and D, labels of A and B may do better, for the line that is learned overshoots.",
         ),
     )
-
-
-def _not_found(failed: Sequence[str]) -> str:
-    return f"; not found: {', '.join(failed)}" if failed else ""
 
 
 _WAYS = {
@@ -154,9 +149,8 @@ def _table(accuracy: Mapping[str, Array], far: Mapping[str, Array], angles: Arra
         }
         for name, runs in accuracy.items()
     ]
-    shown = [{name: v if isinstance(v, str) else number(v) for name, v in row.items()} for row in data]
     caption = f"The accuracy after {PICKS} more labels, by the angle of the truth, and how many labels were of C or D."
-    return Table("groups", caption, data, shown)
+    return table_of("groups", caption, data)
 
 
 def _mean(values: Array) -> float | None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
-from teeter.analysis.tables import Table
+from teeter.analysis.comparison import paired_t
+from teeter.analysis.tables import Table, number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,10 +28,15 @@ __all__ = [
     "Measured",
     "Scale",
     "Verdict",
+    "below",
     "chance",
     "judged",
+    "not_found",
     "plain",
+    "table_of",
 ]
+
+Array = npt.NDArray[np.floating[Any]]
 
 Verdict = Literal["holds", "holds in part", "does not hold"]
 HOLDS: Verdict = "holds"
@@ -104,6 +111,31 @@ def judged(passed: Mapping[str, bool]) -> Verdict:
     if not passed:
         raise ValueError("A verdict needs a check.")
     return HOLDS if all(passed.values()) else IN_PART if any(passed.values()) else NOT
+
+
+def not_found(checks: Mapping[str, bool]) -> str:
+    """Return a sentence on the checks that did not pass, to follow another; nothing where all did."""
+    failed = [name for name, passed in checks.items() if not passed]
+    return f" Not found: {', '.join(failed)}." if failed else ""
+
+
+def below(values: Array, others: Array) -> bool:
+    """Return whether values are below those of the same repetitions, by a paired t-test at 5 %: (R,), (R,)."""
+    t, p = paired_t(values - others)
+    return t < 0 and p < 0.05
+
+
+def table_of(
+    name: str,
+    caption: str,
+    data: Sequence[Mapping[str, Any]],
+    forms: Mapping[str, str] | None = None,
+    form: str = ".2f",
+) -> Table:
+    """Return a table whose columns of numbers are shown each in its form, or in one for all; words are as they are."""
+    forms = forms or {}
+    shown = [{k: v if isinstance(v, str) else number(v, forms.get(k, form)) for k, v in row.items()} for row in data]
+    return Table(name, caption, data, shown)
 
 
 def chance(p: float) -> str:

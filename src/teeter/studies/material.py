@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from teeter.arrays import choose_device
 from teeter.datasets.loading import load_dataset
@@ -15,10 +16,11 @@ from teeter.datasets.parts import Part, rows_of
 from teeter.experiments.runner import network_of
 from teeter.experiments.settings import Setting, setting_named
 from teeter.learner import Learner
+from teeter.models.outputs import Outputs
 from teeter.seeds import stream
 from teeter.studies.items import Scale
 
-__all__ = ["Material", "load_material", "on_a_map"]
+__all__ = ["Material", "features_of", "head_of", "load_material", "on_a_map"]
 
 Array = npt.NDArray[np.floating[Any]]
 
@@ -74,6 +76,19 @@ def _kept(part: Part, keep: tuple[int, ...]) -> Part:
     chosen = rows_of(part, np.flatnonzero(np.isin(part.labels, keep)))
     numbers = {label: k for k, label in enumerate(keep)}
     return replace(chosen, labels=np.array([numbers[int(label)] for label in chosen.labels], dtype=np.int64))
+
+
+def head_of(outputs: Outputs) -> tuple[Tensor, Tensor, Tensor]:
+    """Return features (N, D), weight (C, D) and bias (C,), 0 where there is none."""
+    if outputs.features is None or outputs.weight is None:
+        raise TypeError("The networks of the paper end in a linear layer.")
+    weight = outputs.weight
+    return outputs.features, weight, weight.new_zeros(len(weight)) if outputs.bias is None else outputs.bias
+
+
+def features_of(outputs: Outputs) -> Array:
+    """Return the features of a network's last layer: (N, D)."""
+    return np.asarray(head_of(outputs)[0].cpu().numpy())
 
 
 def on_a_map(features: Array, seed: int) -> Array:

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from teeter.analysis.comparison import gain_over, paired_t
+from teeter.analysis.comparison import gain_over
 from teeter.analysis.drawing import look_of, new_figure
 from teeter.analysis.plots import plot_curves
-from teeter.analysis.tables import Table, number
+from teeter.analysis.tables import number
 from teeter.strategies.door import select
 from teeter.studies.disc import Array, draws, on_disc
-from teeter.studies.items import Drawing, Item, Measured, Scale, chance, judged
+from teeter.studies.items import Drawing, Item, Measured, Scale, below, chance, judged, not_found, table_of
 from teeter.studies.lines import accuracy_of, fit_line, outputs_of
 
 __all__ = ["FIGURE_2AB"]
@@ -100,7 +100,7 @@ def judge_plane(accuracy: Mapping[str, Array], apart: Mapping[str, Array]) -> Me
     ldm, entropy = (gain_over(accuracy[name], accuracy["random"]) for name in ("ldm", "entropy"))
     between = gain_over(accuracy["ldm"], accuracy["entropy"])
     reach = 1.96 * between.deviation / np.sqrt(len(accuracy["ldm"]))
-    nearer = {name: _significantly_below(apart[name], apart["random"]) for name in ("ldm", "entropy")}
+    nearer = {name: below(apart[name], apart["random"]) for name in ("ldm", "entropy")}
     checks = {
         "both pick near the boundary": all(nearer.values()),
         "both beat Random": ldm.mean > 0 and ldm.significant and entropy.mean > 0 and entropy.significant,
@@ -115,29 +115,18 @@ def judge_plane(accuracy: Mapping[str, Array], apart: Mapping[str, Array]) -> Me
         }
         for name, runs in accuracy.items()
     ]
-    shown = [{name: number(v, ".2f") if isinstance(v, float) else str(v) for name, v in row.items()} for row in data]
     caption = (
         "Accuracy in percent over the queries and after the last, and the mean distance of picks to the boundary at "
         "the time, as a share of the pool's mean."
     )
-    failed = [name for name, passed in checks.items() if not passed]
     return Measured(
         numbers={"accuracy": {name: runs.round(6) for name, runs in accuracy.items()}},
         verdict=judged(checks),
         reason=f"Over Random, LDM gains {number(ldm.mean, '+.2f')} points ({chance(ldm.p)}) and Entropy "
         f"{number(entropy.mean, '+.2f')} ({chance(entropy.p)}); LDM minus Entropy is {number(between.mean, '+.2f')} ± "
-        f"{reach:.2f}, and {ALIKE} is the limit for being alike{_not_found(failed)}.",
-        tables=(Table("plane", caption, data, shown),),
+        f"{reach:.2f}, and {ALIKE} is the limit for being alike.{not_found(checks)}",
+        tables=(table_of("plane", caption, data),),
     )
-
-
-def _significantly_below(values: Array, others: Array) -> bool:
-    t, p = paired_t(values - others)
-    return t < 0 and p < 0.05
-
-
-def _not_found(failed: Sequence[str]) -> str:
-    return f"; not found: {', '.join(failed)}" if failed else ""
 
 
 def draw_plane(measured: Measured) -> list[Drawing]:

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from teeter.analysis.drawing import clean, new_figure
-from teeter.analysis.tables import Table, number
+from teeter.analysis.tables import Table
 from teeter.kernels.ldm import default_rays, ldm_by_rays, paper_sigmas, ray_directions, search_by_gaussian
 from teeter.studies.disc import Array, draws, turns
-from teeter.studies.items import Drawing, Item, Measured, Scale, judged
+from teeter.studies.items import Drawing, Item, Measured, Scale, judged, not_found, table_of
 from teeter.studies.material import load_material
 from teeter.studies.uncertainty import trained_outputs
 
@@ -90,9 +90,8 @@ def _table(name: str, first: str, sizes: Sequence[int], found: Mapping[str, Any]
     }
     forms = {first: ",d", "hypotheses": ",d", "rank correlation": ".4f", "seconds": ".3f"}
     data = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    shown = [{k: number(v, forms.get(k, ".5f")) for k, v in row.items()} for row in data]
     caption = "Values, order against the longest search (drawn apart from it), what was looked at, and time."
-    return Table(name, caption, data, shown)
+    return table_of(name, caption, data, forms, ".5f")
 
 
 # Figure 11
@@ -135,14 +134,13 @@ def judge_stops(sizes: Sequence[int], gaps: Sequence[float | None], found: Mappi
         "hypotheses on a line": lines["taken"] >= LINEAR,
         "time on a line": lines["seconds"] >= LINEAR,
     }
-    failed = [name for name, passed in checks.items() if not passed]
     return Measured(
         numbers={**_drawn(sizes, found), "gaps": list(gaps)},
         verdict=judged(checks),
         reason=f"In the plane the mean gap to the true {TRUE:g} is {_gap(sizes, gaps, CHOSEN)} at s = 10 and "
         f"{max(late):.2g} at most from s = 20 on; on a network the rank correlation of s = 10 to s = {sizes[-1]:,} is "
         f"{at_ten:.4f}, and hypotheses and time are linear in s with correlations of {lines['taken']:.4f} and "
-        f"{lines['seconds']:.4f}." + (f" Not found: {', '.join(failed)}." if failed else ""),
+        f"{lines['seconds']:.4f}.{not_found(checks)}",
         tables=(_table("stops", "s", sizes, found, {"gap in the plane": list(gaps)}),),
         notes=(str(found["told"]), "The longest search has draws of its own: nothing but the LDM makes orders alike."),
     )
@@ -239,13 +237,12 @@ def judge_rays(sizes: Sequence[int], chosen: int, found: Mapping[str, Any]) -> M
         "order kept": at_default >= ALIKE,
         "time on a line": line >= LINEAR,
     }
-    failed = [name for name, passed in checks.items() if not passed]
     return Measured(
         numbers=_drawn(sizes, found),
         verdict=judged(checks),
         reason=f"The rank correlation of {chosen} rays to {sizes[-1]:,} is {at_default:.4f}, the mean LDM falls from "
         f"{means[0]:.4f} to {means[-1]:.4f}, and time is linear in the rays with a correlation of {line:.4f}."
-        + (f" Not found: {', '.join(failed)}." if failed else ""),
+        + not_found(checks),
         tables=(_table("rays", "rays", sizes, found, {}),),
         notes=(str(found["told"]), "In the plane two rays, a direction and its mirror, already give the exact share."),
     )

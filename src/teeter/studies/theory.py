@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.analysis.drawing import clean, new_figure
-from teeter.analysis.tables import Table, number
+from teeter.analysis.tables import Table
 from teeter.studies.disc import WEIGHT, Array, draws, exact_ldm, on_disc, tilts, turns
-from teeter.studies.items import Drawing, Item, Measured, Scale, judged
+from teeter.studies.items import Drawing, Item, Measured, Scale, judged, table_of
 
 __all__ = ["PROPOSITION_1", "PROPOSITION_2", "PROPOSITION_3", "never_covered"]
 
@@ -99,15 +99,11 @@ def _flips_table(sigmas: Sequence[float], alike: Sequence[float], frequency: Arr
         {"σ": sigma, "rank correlation": rho, "largest error": float(np.abs(f - p).max())}
         for sigma, rho, f, p in zip(sigmas, alike, frequency, chance, strict=True)
     ]
-    shown = [{name: number(v, "g" if name == "σ" else ".4f") for name, v in row.items()} for row in data]
-    caption = "Rank correlation of the LDM estimated by rays and the simulated frequency of flips, and how far the "
-    return Table(
-        "flips",
-        caption
-        + "frequency lies from the exact chance at the most; under weak noise many rows tie, for they never flip.",
-        data,
-        shown,
+    caption = (
+        "Rank correlation of the LDM estimated by rays and the simulated frequency of flips, and how far the frequency "
+        "lies from the exact chance at the most; under weak noise many rows tie, for they never flip."
     )
+    return table_of("flips", caption, data, {"σ": "g"}, ".4f")
 
 
 def draw_flips(measured: Measured) -> list[Drawing]:
@@ -280,7 +276,6 @@ def judge_coverage(counts: Sequence[int], exact: Sequence[float], missed: Sequen
         {"N": n, "α = 1 / √N": n**-0.5, "bound": p, "simulated": m / repetitions, "−log of the bound / √N": rate}
         for n, p, m, rate in zip(counts, exact, missed, rates.tolist(), strict=True)
     ]
-    shown = [{name: number(v, ",d" if name == "N" else ".3g") for name, v in row.items()} for row in data]
     caption = (
         f"The chance that no hypothesis comes within α of those wanted, and its share of {repetitions:,} repetitions."
     )
@@ -290,7 +285,7 @@ def judge_coverage(counts: Sequence[int], exact: Sequence[float], missed: Sequen
         reason=f"With α = 1 / √N the chance of a miss is at most exp(−c √N), c from {rates.min():.2f} to "
         f"{rates.max():.2f} for N from {counts[0]} to {counts[-1]:,}; {above} of {len(counts)} simulated shares are "
         "above it.",
-        tables=(Table("coverage", caption, data, shown),),
+        tables=(table_of("coverage", caption, data, {"N": ",d"}, ".3g"),),
         notes=("The chance falls even as exp(−c N): the wedge of wanted hypotheses has a probability of its own.",),
     )
 

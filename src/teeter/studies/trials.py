@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from teeter.analysis.compared import Compared, compare
 from teeter.analysis.comparison import Gain, gain_over
 from teeter.analysis.tables import Table, number
 from teeter.errors import TeeterError
+from teeter.experiments.results import FACTS, Run, read_run
 from teeter.experiments.runner import run_setting
 from teeter.experiments.settings import Setting, setting_named
 from teeter.studies.items import Drawing, Measured, Scale, chance
@@ -48,12 +50,30 @@ def run_trials(scale: Scale, settings: Sequence[Setting]) -> list[Compared]:
     for setting in settings:
         name = setting.name if scale.seed == 0 else f"{setting.name}-seed-{scale.seed}"
         wanted = replace(setting, name=name, seed=scale.seed)
-        run = run_setting(wanted, scale.runs / name, device=scale.device, folder=scale.folder)
+        run = _whole(wanted, scale.runs / name)
+        if run is None:
+            run = run_setting(wanted, scale.runs / name, device=scale.device, folder=scale.folder)
         one = compare(run, setting.name)
         if not one.comparable or run.failures:
             raise TeeterError(f"{scale.runs / name} cannot be compared: {' '.join(one.notes)}")
         found.append(one)
     return found
+
+
+def _whole(setting: Setting, folder: Path) -> Run | None:
+    """Return the run of a setting if nothing of it is missing: to read it takes neither its dataset nor a lock."""
+    run = read_run(folder) if (folder / FACTS).exists() else None
+    if run is None or not run.finished or not set(setting.strategies) <= set(run.strategies):
+        return None
+    if run.repetitions < setting.repetitions or len(run.curves().labelled) <= setting.rounds:
+        return None
+    told = ("strategies", "repetitions", "quick", "paper")
+    same = all(
+        getattr(run.setting, one.name) == getattr(setting, one.name)
+        for one in fields(run.setting)
+        if one.name not in told
+    )
+    return run if same else None
 
 
 def accuracies(runs: Sequence[Compared]) -> dict[str, dict[str, Array]]:
@@ -70,7 +90,7 @@ def on_runs(runs: Sequence[Compared]) -> tuple[str, ...]:
     """Return what each run was made of, a sentence each."""
     return tuple(
         f"{one.name}: {one.run.setting.dataset}, {one.labelled[0]:,.0f} to {one.labelled[-1]:,.0f} labels by "
-        f"{one.run.setting.query:,}, {one.repetitions} repetitions."
+        f"{one.run.setting.query:,}, {one.repetitions} repetitions, on {one.run.facts['hardware']}."
         for one in runs
     )
 

@@ -12,15 +12,15 @@ import torch
 from torch import Tensor
 
 from teeter.analysis.drawing import clean, new_figure
-from teeter.analysis.tables import Table, number
+from teeter.analysis.tables import number
 from teeter.arrays import exact_products
 from teeter.errors import FileError, InputError
 from teeter.models.data import take_rows
 from teeter.models.outputs import Outputs
 from teeter.seeds import normal, stream
 from teeter.strategies.door import ldm
-from teeter.studies.items import Drawing, Item, Measured, Scale, judged
-from teeter.studies.material import Array, Material, load_material
+from teeter.studies.items import Drawing, Item, Measured, Scale, judged, table_of
+from teeter.studies.material import Array, Material, head_of, load_material
 
 __all__ = ["FIGURE_5", "FIGURE_7", "flip_counts", "trained_outputs"]
 
@@ -57,14 +57,6 @@ def networks(scale: Scale) -> Iterator[tuple[str, Outputs]]:
         except FileError:
             continue
         yield name, trained_outputs(material, labels, scale.seed)
-
-
-def head_of(outputs: Outputs) -> tuple[Tensor, Tensor, Tensor]:
-    """Return features (N, D), weight (C, D) and bias (C,), 0 where there is none."""
-    if outputs.features is None or outputs.weight is None:
-        raise TypeError("The networks of the paper end in a linear layer.")
-    weight = outputs.weight
-    return outputs.features, weight, weight.new_zeros(len(weight)) if outputs.bias is None else outputs.bias
 
 
 def flip_counts(outputs: Outputs, sigma: float, count: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -150,14 +142,13 @@ def judge_orders(found: Mapping[str, Mapping[str, Any]]) -> Measured:
         for name, one in found.items()
     ]
     forms = {"rank correlation": ".3f", "σ": ".3g"}
-    shown = [{k: v if isinstance(v, str) else number(v, forms.get(k, ".1f")) for k, v in row.items()} for row in data]
     caption = "Spearman's rank correlation of the LDM and the frequency of flips under a small perturbation."
     told = ", ".join(f"{name} {number(value, '.3f')}" for name, value in rho.items())
     return Measured(
         numbers={"datasets": dict(found), "rank correlation": rho},
         verdict=judged({name: value <= STRONG for name, value in rho.items()}),
         reason=f"Rank correlation of the LDM and the frequency of flips: {told}.",
-        tables=(Table("orders", caption, data, shown),),
+        tables=(table_of("orders", caption, data, forms, ".1f"),),
         notes=(
             f"Very strong, {number(VERY_STRONG, '.1f')} or less: "
             f"{sum(value <= VERY_STRONG for value in rho.values())} of {len(rho)}.",
