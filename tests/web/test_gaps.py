@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import threading
 import time
@@ -16,7 +17,7 @@ from teeter.campaigns.campaign import Campaign
 from teeter.cli.serve import _options
 from teeter.web.protocol import Punctual
 from teeter.web.security import Guard
-from web.sites import Server, begin, client_of, served
+from web.sites import Server, begin, begin_images, client_of, served
 
 AT = "/api/v1/campaigns/texts"
 
@@ -67,7 +68,7 @@ def test_suspects_and_maps_that_fail_do_not_say_it_either(tmp_path: Path, path: 
         site = client.app.state.site  # type: ignore[attr-defined]
         failed = site.trainer.do("chart", str(tmp_path / "gone.teeter"), folder=str(tmp_path), how="pca")
         assert str(tmp_path) in str(failed.exception())
-        site._jobs |= {"suspects texts": failed, "map pca texts": failed}
+        site._drawn |= {"suspects texts": failed, "map pca texts": failed}
         told = client.get(path).json()
         assert told["state"] == "failed"
         assert "gone.teeter" in told["detail"]
@@ -167,3 +168,93 @@ def dripped(port: int, begin: bytes) -> float:
         except OSError:
             pass
     return time.monotonic() - started
+
+
+def test_maps_and_suspects_are_no_jobs_for_whoever_guesses_their_names(tmp_path: Path) -> None:
+    with served(begin(tmp_path / "texts.teeter", 30)) as client:
+        assert client.get(f"{AT}/suspects").json()["state"] == "done"
+        for _ in range(2):
+            client.get(f"{AT}/map")
+        for name in ("suspects texts", "map pca texts", "map pca texts next"):
+            assert client.get(f"/api/v1/jobs/{name}").status_code == 404
+
+
+def test_where_images_are_is_not_told(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    with served(begin_images(own / "digits.teeter", tmp_path / "scans", 6)) as client:
+        (tmp_path / "scans" / "003.png").unlink()
+        told = client.get("/api/v1/campaigns/digits/image", params={"id": "003.png"}).json()["detail"]
+        assert told == "There is no file 003.png."
+        (tmp_path / "scans" / "003.png").symlink_to("/etc/hostname")
+        told = client.get("/api/v1/campaigns/digits/image", params={"id": "003.png"}).json()["detail"]
+        assert told == "003.png leads out of the campaign's folder scans: only files inside it are read."
+
+
+@pytest.mark.parametrize(
+    ("path", "status"), [("/nothing", 404), ("/c/texts/items?after=x", 422), ("/c/texts/undo", 404)]
+)
+def test_who_reads_a_page_is_refused_by_a_page(tmp_path: Path, path: str, status: int) -> None:
+    with served(begin(tmp_path / "texts.teeter", 5)) as client:
+        told = client.get(path)
+        assert (told.status_code, told.headers["content-type"]) == (status, "text/html; charset=utf-8")
+        assert "Back to the start" in told.text
+        assert client.get("/api/v1/nothing").json() == {"detail": "There is no such page here."}
+        refused = client.put("/c/texts")
+        assert (refused.status_code, refused.headers["allow"]) == (405, "GET")
+
+
+@pytest.mark.parametrize(
+    "where", ["teeter.web.uploads.shutil.copyfileobj", "starlette.datastructures.UploadFile.write"]
+)
+def test_an_upload_that_the_disk_does_not_take_is_told_of(
+    tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/secret/place")
+
+    with served(folder=tmp_path) as client:
+        monkeypatch.setattr(where, full)
+        files = {"file": ("mail.csv", "text\none\ntwo\n")}
+        told = client.post("/api/v1/campaigns", data={"name": "a", "classes": "a,b"}, files=files)
+        assert told.status_code == 503
+        assert told.json()["detail"].startswith("The server's disk is full.")
+        assert "secret" not in told.text
+        assert list(client.app.state.site.temp.rglob("*")) == []  # type: ignore[attr-defined]
+
+
+def test_a_campaign_that_is_damaged_while_it_is_served_holds_up_no_other(tmp_path: Path) -> None:
+    begin(tmp_path / "texts.teeter", 30)
+    damaged = begin(tmp_path / "worse.teeter", 30)
+    with served(folder=tmp_path) as client:
+        site = client.app.state.site  # type: ignore[attr-defined]
+        assert [one["name"] for one in client.get("/api/v1/campaigns").json()] == ["texts", "worse"]
+        whole = damaged.read_bytes()
+        damaged.write_bytes(whole[:100] + b"\xff" * (len(whole) - 100))
+        site.desks["worse"].close()
+        site.roster.look_again()
+        assert client.get("/api/v1/campaigns/worse").status_code == 503
+        assert [one["name"] for one in client.get("/api/v1/campaigns").json()] == ["texts"]
+        page = client.get("/").text
+        assert "worse could not be opened. worse.teeter is damaged" in page
+        assert str(tmp_path) not in page
+        assert client.post(f"{AT}/answers", json={"item": "t1", "label": "ham"}).status_code == 200
+
+
+def test_what_the_trainer_asked_meanwhile_is_not_given_on_top(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = begin(tmp_path / "texts.teeter", 100)
+    campaign = Campaign.open(file)
+    campaign.pick_ahead(60)
+    campaign.store.close()
+    with served(file) as client:
+        desk = client.app.state.site.desks["texts"]  # type: ignore[attr-defined]
+        looked = desk.questions
+
+        def slow(annotator: str, n: int, why: Any = None) -> Any:
+            monkeypatch.setattr(desk, "questions", looked)
+            desk.campaign.ask(20, annotator)
+            return []
+
+        monkeypatch.setattr(desk, "questions", slow)
+        assert client.get("/c/texts").status_code == 200
+        assert len(client.get(f"{AT}/questions", params={"n": 100}).json()["questions"]) == 20

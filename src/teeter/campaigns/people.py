@@ -17,7 +17,7 @@ from teeter.campaigns.store import Store
 from teeter.errors import InputError, NotAllowedError, UnknownNameError
 from teeter.registry import did_you_mean
 
-__all__ = ["RIGHTS", "ROLES", "People", "Person", "may", "require_name", "require_right"]
+__all__ = ["RIGHTS", "ROLES", "People", "Person", "hashed", "may", "require_name", "require_right"]
 
 RIGHTS = {
     "annotator": frozenset({"answer"}),
@@ -63,7 +63,7 @@ class People:
     def add(self, name: str, role: str = "annotator", *, who: str = "me") -> str:
         """Name somebody, and return their token: it is shown this once. One who was removed may come back."""
         token = secrets.token_urlsafe(32)
-        self._add(name, role, _hashed(token), who)
+        self._add(name, role, hashed(token), who)
         return token
 
     def add_as_in(self, other: People, name: str, role: str, *, who: str = "me") -> None:
@@ -72,14 +72,14 @@ class People:
             row = other._row(connection, name)
         self._add(name, role, None if row is None else row.token, who)
 
-    def _add(self, name: str, role: str, hashed: str | None, who: str) -> None:
+    def _add(self, name: str, role: str, kept: str | None, who: str) -> None:
         name = _checked(name)
         _require_role(role)
         with self._store.writing() as connection:
             found = self._row(connection, name, removed=True)
             if found is not None and found.removed is None:
                 raise InputError(f"{name} is {_a(found.role)} already: make another token, or change the role.")
-            values = {"role": role, "token": hashed, "added": self._ledger.now(), "removed": None}
+            values = {"role": role, "token": kept, "added": self._ledger.now(), "removed": None}
             if found is None:
                 own = {"campaign_id": self._ledger.campaign, "name": name}
                 connection.execute(insert(tables.people).values(**own, **values))
@@ -95,7 +95,7 @@ class People:
     def new_token(self, name: str, *, who: str = "me") -> str:
         """Make a token in the place of the one somebody had, which no longer lets anybody in; return it, this once."""
         token = secrets.token_urlsafe(32)
-        self._change(name, {"token": _hashed(token)}, who, "token made")
+        self._change(name, {"token": hashed(token)}, who, "token made")
         return token
 
     def revoke(self, name: str, *, who: str = "me") -> None:
@@ -125,7 +125,7 @@ class People:
 
     def of_token(self, token: str) -> Person | None:
         """Return whose token it is; None if it is nobody's, or no longer."""
-        own = and_(tables.people.c.campaign_id == self._ledger.campaign, tables.people.c.token == _hashed(token))
+        own = and_(tables.people.c.campaign_id == self._ledger.campaign, tables.people.c.token == hashed(token))
         with self._store.reading() as connection:
             row = connection.execute(select(tables.people).where(own, tables.people.c.removed.is_(None))).first()
         return None if row is None else _person(row)
@@ -192,6 +192,7 @@ def _person(row: Row[Any]) -> Person:
     return Person(row.name, row.role, row.added, row.token is not None)
 
 
-def _hashed(token: str) -> str:
+def hashed(token: str) -> str:
+    """Return what is kept of a token."""
     # A token is 256 random bits, so a fast hash keeps it well.
     return hashlib.sha256(token.encode("utf-8", errors="surrogatepass")).hexdigest()

@@ -21,7 +21,7 @@ from teeter.web.desk import Desk, Said
 from teeter.web.images import served_image
 from teeter.web.keys import keys_by_class
 from teeter.web.lookup import AT_RANDOM, STATES, Wanted
-from teeter.web.rights import allowed, own_desk, require_maker, rights_in, seen, site_of, who
+from teeter.web.rights import allowed, own_desk, person_in, require_maker, rights_in, site_of, who
 from teeter.web.site import Site
 from teeter.web.uploads import keep_upload
 
@@ -37,8 +37,11 @@ _EXPORT_SECONDS = 600
 Id = Annotated[str, Query(min_length=1, max_length=4096, description="The item's id.")]
 
 
-def listed(request: Request) -> list[Desk]:
-    """Return the campaigns that are somebody's to see; those of the folder that are gone are let go of."""
+def listed(request: Request) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Return the campaigns that are somebody's to see, and why others cannot be read now, by their names.
+
+    Those of the folder that are gone are let go of. Where nothing can be read at all, that is refused.
+    """
     site = site_of(request)
     for slug, desk in list(site.desks.items()):
         file = None if site.folder is None else desk.path
@@ -46,20 +49,31 @@ def listed(request: Request) -> list[Desk]:
             del site.desks[slug]
             desk.close()
     site.look_into_folder()
-    return seen(request, [desk for desk in list(site.desks.values()) if desk.is_there()])
+    found: list[dict[str, Any]] = []
+    troubles: dict[str, StoreError] = {}
+    for desk in [one for one in list(site.desks.values()) if one.is_there()]:
+        try:
+            if person_in(request, desk) is not None:
+                found.append(about(request, desk))
+        except StoreError as error:
+            troubles[desk.name] = error
+    if troubles and not found:
+        raise next(iter(troubles.values()))
+    return found, {name: without_folders(site, str(error)) for name, error in troubles.items()}
 
 
 def without_folders(site: Site, sentence: str) -> str:
     """Return a sentence without where files and databases are, which is nobody's business."""
     folders = {site.temp} if site.folder is None else {site.temp, site.folder.absolute()}
     for desk in list(site.desks.values()):
+        folders |= set() if desk.images is None else {desk.images}
         if desk.path is None:
             sentence = sentence.replace(f"database {desk.said}", "database").replace(desk.said, desk.name)
         else:
             folders |= {desk.path.parent}
-    every = {f"{form}{os.sep}" for one in folders for form in (one, one.resolve())}
-    for folder in sorted(every, key=len, reverse=True):
-        sentence = sentence.replace(folder, "")
+    every = {form for one in folders for form in (one, one.resolve())}
+    for folder in sorted(every, key=lambda one: len(str(one)), reverse=True):
+        sentence = sentence.replace(f"{folder}{os.sep}", "").replace(str(folder), folder.name)
     return sentence
 
 
@@ -106,8 +120,8 @@ def choose_name(request: Request, told: models.SessionIn, response: Response) ->
 
 @router.get("/campaigns")
 def campaigns(request: Request) -> list[models.CampaignOut]:
-    """List the campaigns."""
-    return [models.CampaignOut(**about(request, desk)) for desk in listed(request)]
+    """List the campaigns that can be read."""
+    return [models.CampaignOut(**one) for one in listed(request)[0]]
 
 
 @router.post("/campaigns", status_code=202)
@@ -180,7 +194,7 @@ def questions(request: Request, slug: str, n: Annotated[int, Query(ge=1, le=200)
     news = site.trainer.news(desk.where)
     found = desk.questions(annotator, n, news.why)
     few = min(n, site.batch // 2)
-    if len(found) < few and desk.give(annotator, site.batch - len(found)):
+    if len(found) < few and desk.give(annotator, site.batch):
         found = desk.questions(annotator, n, news.why)
     if len(found) <= site.batch // 2 or any(
         "probabilities" not in one and one["arm"] not in AT_RANDOM for one in found

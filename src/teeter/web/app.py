@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import errno
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from pathlib import Path
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
 
 from teeter.errors import NotAllowedError, StoreError, TeeterError, UnknownNameError
 from teeter.version import __version__
@@ -18,6 +22,8 @@ from teeter.web.security import Gate, Guard
 from teeter.web.site import Site
 
 __all__ = ["make_app"]
+
+log = logging.getLogger(__name__)
 
 
 def make_app(
@@ -55,6 +61,8 @@ def make_app(
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")
     app.add_exception_handler(TeeterError, _refused)
     app.add_exception_handler(RequestValidationError, _not_understood)
+    app.add_exception_handler(HTTPException, _answered)
+    app.add_exception_handler(OSError, _cannot_write)
     app.add_middleware(Gate, guard=guard)
     return app
 
@@ -66,15 +74,40 @@ async def _refused(request: Request, error: Exception) -> Response:
         status = 403
     if isinstance(error, UnknownNameError) and str(error).startswith(("No class", "No strategy")):
         status = 422
-    sentence = api.without_folders(request.app.state.site, str(error)).encode("utf-8", "replace").decode()
-    if request.url.path.startswith("/api/"):
-        return JSONResponse({"detail": sentence}, status)
-    return pages.refusal(request, sentence, status)
+    return _told(request, api.without_folders(request.app.state.site, str(error)), status)
 
 
-async def _not_understood(_: Request, error: Exception) -> Response:
+async def _not_understood(request: Request, error: Exception) -> Response:
     """Say what of a request does not fit, without repeating what was sent."""
     found = error.errors() if isinstance(error, RequestValidationError) else []
-    told = [{"where": ".".join(map(str, one["loc"])), "problem": one["msg"]} for one in found]
-    sentence = "; ".join(f"{one['where']}: {one['problem']}" for one in told)
-    return JSONResponse({"detail": sentence.encode("utf-8", "replace").decode()}, 422)
+    return _told(request, "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in found), 422)
+
+
+async def _answered(request: Request, error: Exception) -> Response:
+    """Say what a request is answered with that no route takes, or whose body could not be taken."""
+    if isinstance(error.__cause__, OSError):  # the body is kept in a file while it comes
+        return await _cannot_write(request, error.__cause__)
+    status, sentence, headers = 500, str(error), None
+    if isinstance(error, HTTPException):
+        status, sentence, headers = error.status_code, error.detail, error.headers
+    if status == HTTPStatus.NOT_FOUND:
+        sentence = "There is no such page here."
+    return _told(request, sentence, status, headers)
+
+
+async def _cannot_write(request: Request, error: Exception) -> Response:
+    """Say that the server's disk does not take or give something, and not where."""
+    log.warning("%s %s: %s", request.method, request.url.path, error)
+    why = "is full" if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) else "cannot be read or written"
+    sentence = f"The server's disk {why}. What was acknowledged is safe; tell whoever runs it, and try again."
+    return _told(request, sentence, 503)
+
+
+def _told(request: Request, sentence: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
+    """Answer with a sentence: as JSON to programs, as a page to people."""
+    sentence = sentence.encode("utf-8", "replace").decode()
+    if request.url.path.startswith("/api/"):
+        return JSONResponse({"detail": sentence}, status, headers)
+    answer = pages.refusal(request, sentence, status)
+    answer.headers.update(headers or {})
+    return answer

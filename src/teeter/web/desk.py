@@ -105,6 +105,12 @@ class Desk:
         """Where it is, as people may read it."""
         return self._campaign.store.said
 
+    @property
+    def images(self) -> Path | None:
+        """The folder its images are in."""
+        folder = self._campaign.settings.folder
+        return None if folder is None else Path(folder)
+
     def is_team(self) -> bool:
         """Tell whether several people work on it: by its overlap, because it names them, or because they answered."""
         if self._team is None or (not self._team[1] and time.monotonic() - self._team[0] > _LOOKED):
@@ -147,13 +153,17 @@ class Desk:
         return told
 
     def give(self, annotator: str, n: int) -> bool:
-        """Ask an annotator about up to n items that need no picking; tell whether there were any."""
+        """Ask an annotator about items that need no picking, up to n with those that wait; tell whether there were any.
+
+        What waits is counted again inside: the trainer may have asked them meanwhile.
+        """
         require_name(annotator)
         with self.campaign.store.reading() as connection:
             if not self.campaign.ledger.has_some_to_give(connection):
                 return False
         with self.campaign.store.writing() as connection:
-            return self.campaign.ledger.give(connection, annotator, n) > 0
+            missing = n - len(self.campaign.ledger.open_picks(connection, annotator, n))
+            return missing <= 0 or self.campaign.ledger.give(connection, annotator, missing) > 0
 
     def shown(self, row: Row[Any], connection: Connection) -> dict[str, Any]:
         """Return an item as the page shows it."""
@@ -319,9 +329,9 @@ class Desk:
         """Return the file of an item's image; nothing outside the campaign's folder is given out."""
         with self.campaign.store.reading() as connection:
             row = self.campaign.ledger.item(connection, key)
-        if row.kind != "image" or self.campaign.settings.folder is None:
+        if row.kind != "image" or self.images is None:
             raise FileError(f"{key} is no image.")
-        return inside(row.content or "", Path(self.campaign.settings.folder))
+        return inside(row.content or "", self.images)
 
     def progress(self) -> dict[str, Any]:
         """Return how the campaign stands, round by round."""

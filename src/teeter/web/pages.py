@@ -84,15 +84,15 @@ def refusal(request: Request, sentence: str, status: int) -> Response:
 def home(request: Request) -> Response:
     """List campaigns and reports; a single campaign opens at once."""
     site = site_of(request)
-    desks = listed(request)
-    if len(desks) == len(site.desks) == 1 and site.folder is None:
-        return RedirectResponse(f"/c/{desks[0].slug}", 303)
-    told = {"campaigns": [about(request, desk) for desk in desks], "reports": {}, "left_out": {}, "makes": False}
+    campaigns, troubles = listed(request)
+    if len(campaigns) == len(site.desks) == 1 and site.folder is None:
+        return RedirectResponse(f"/c/{campaigns[0]['slug']}", 303)
+    told = {"campaigns": campaigns, "reports": {}, "left_out": {}, "makes": False}
     if may_make(request):
         told |= {
             "makes": site.folder is not None,
             "reports": {name: folder.parent.name for name, folder in site.reports().items()},
-            "left_out": {name: without_folders(site, why) for name, why in site.left_out.items()},
+            "left_out": troubles | {name: without_folders(site, why) for name, why in site.left_out.items()},
         }
     return page(request, "home.html", told)
 
@@ -157,10 +157,10 @@ def label(request: Request, slug: str) -> Response:
     desk, told = campaign_page(request, slug, "label")
     site, annotator = site_of(request), who(request)
     news = site.trainer.news(desk.where)
-    site.trainer.look(desk.where, annotator)
     waiting = desk.questions(annotator, _AHEAD, news.why)
     if not waiting and desk.give(annotator, site.batch):
         waiting = desk.questions(annotator, _AHEAD, news.why)
+    site.trainer.look(desk.where, annotator)
     start = start_of(request, desk, told, "label", questions=waiting, last=desk.last(annotator))
     return page(request, "label.html", {**told, "start": start, "taken": TAKEN})
 

@@ -7,14 +7,16 @@ token may do everything.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from fastapi import Request
 
 from teeter.campaigns.people import RIGHTS, Person, may, require_right
-from teeter.errors import NotAllowedError
+from teeter.errors import NotAllowedError, StoreError
 from teeter.web.desk import Desk
 from teeter.web.site import Site
 
-__all__ = ["allowed", "may_make", "own_desk", "person_in", "require_maker", "rights_in", "seen", "site_of", "who"]
+__all__ = ["allowed", "may_make", "own_desk", "person_in", "require_maker", "rights_in", "site_of", "who"]
 
 
 def site_of(request: Request) -> Site:
@@ -51,16 +53,11 @@ def allowed(request: Request, slug: str, what: str) -> Desk:
     return desk
 
 
-def seen(request: Request, desks: list[Desk]) -> list[Desk]:
-    """Return those campaigns that whoever asks has a part in."""
-    return [desk for desk in desks if person_in(request, desk) is not None]
-
-
 def own_desk(request: Request) -> Desk | None:
-    """Return a campaign that names whoever asks as its owner; None if there is none."""
+    """Return a campaign that names whoever asks as its owner; None if there is none that can be read."""
     for desk in list(site_of(request).desks.values()):
-        if desk.is_there() and desk.campaign.people.list():
-            person = person_in(request, desk)
+        with suppress(StoreError):
+            person = person_in(request, desk) if desk.campaign.people.list() else None
             if person is not None and may(person.role, "manage"):
                 return desk
     return None

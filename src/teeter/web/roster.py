@@ -25,13 +25,26 @@ class Roster:
         self._needed = False
         self._looked = float("-inf")
         self._found: dict[str, str] = {}
+        self._without: set[str] = set()
+        """Campaigns that named nobody when they were last read."""
 
     def is_needed(self) -> bool:
         """Tell whether a campaign names people: then nobody comes in without a token, also if all are removed."""
         if not self._needed and time.monotonic() - self._looked > _LOOKED:
-            self._needed = any(desk.campaign.people.list() for desk in self._there())
+            self._needed = any(self._names_people(desk) for desk in self._there())
             self._looked = time.monotonic()
         return self._needed
+
+    def _names_people(self, desk: Desk) -> bool:
+        """Tell whether a campaign names people; one that cannot be read now is as it was, and holds up no other."""
+        try:
+            named = bool(desk.campaign.people.list())
+        except StoreError:
+            if desk.slug not in self._without:
+                raise
+            return False
+        (self._without.discard if named else self._without.add)(desk.slug)
+        return named
 
     def look_again(self) -> None:
         """Look with the next request, for somebody was named."""

@@ -48,6 +48,9 @@ class Site:
         self.left_out: dict[str, str] = {}
         """Files of the folder that could not be opened, and why."""
         self._jobs: dict[str, Future[Any]] = {}
+        """What was asked for, under numbers that only whoever asked for it knows."""
+        self._drawn: dict[str, Future[Any]] = {}
+        """Maps and suspects of each campaign, told to those who may see them there."""
         self._lock = threading.Lock()
         self.temp = Path(tempfile.mkdtemp(prefix="teeter-serve-"))
         for place in places:
@@ -173,10 +176,10 @@ class Site:
         slot = f"map {how} {desk.slug}"
         version, _ = desk.newest_version()
         with self._lock:
-            held, coming = self._jobs.get(slot), self._jobs.get(slot + " next")
+            held, coming = self._drawn.get(slot), self._drawn.get(slot + " next")
             if coming is not None and coming.done():
-                self._jobs[slot] = held = coming
-                del self._jobs[slot + " next"]
+                self._drawn[slot] = held = coming
+                del self._drawn[slot + " next"]
                 coming = None
         told = None if held is None else _state(held)
         stale = told is None or told["state"] == "failed" or told["result"]["version"] != version
@@ -184,18 +187,18 @@ class Site:
             worker = self.trainer if how == "pca" else self.maker  # what takes long does not hold up models
             coming = worker.do("chart", desk.where, folder=str(self.temp), how=how)
             with self._lock:
-                self._jobs[slot + " next"] = coming
+                self._drawn[slot + " next"] = coming
         return told or {"state": "waiting"}
 
     def suspects(self, desk: Desk, *, anew: bool = False) -> dict[str, Any]:
         """Return labels that may be wrong, once they are found."""
         slot = f"suspects {desk.slug}"
         with self._lock:
-            held = self._jobs.get(slot)
+            held = self._drawn.get(slot)
         if held is None or (anew and held.done()):
             held = self.trainer.do("suspects", desk.where, count=100)
             with self._lock:
-                self._jobs[slot] = held
+                self._drawn[slot] = held
         return _state(held)
 
     def close(self) -> None:

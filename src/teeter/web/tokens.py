@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import json
 import logging
@@ -11,6 +10,7 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
+from teeter.campaigns.people import hashed
 from teeter.errors import FileError, InputError, UnknownNameError
 
 __all__ = ["Tokens", "home", "make_token", "mark_of", "remove_token", "server_secret"]
@@ -57,14 +57,14 @@ class Tokens:
             raise InputError(
                 f"The token of {name} has {len(token)} characters: give {_SHORTEST} or more, or use --make-token."
             )
-        self._given[_hashed(token)] = name
+        self._given[hashed(token)] = name
 
     def __len__(self) -> int:
         return len(self._names())
 
     def name_of(self, token: str) -> str | None:
         """Return whose token it is; every one is compared, so that time tells nothing."""
-        own = _hashed(token)
+        own = hashed(token)
         found = None
         for kept, name in self._names().items():
             if hmac.compare_digest(kept.encode(), own.encode()):
@@ -90,13 +90,13 @@ class Tokens:
 
 def mark_of(token: str) -> str:
     """Return the first signs of a token's hash: a session says by them which token it came in by."""
-    return _hashed(token)[:_MARK]
+    return hashed(token)[:_MARK]
 
 
 def make_token(path: Path, name: str) -> str:
     """Make a token for an annotator, in the place of any they had; keep its hash in a file and return the token."""
     token = secrets.token_urlsafe(32)
-    kept = {**_kept(path), _checked(name): _hashed(token)}
+    kept = {**_kept(path), _checked(name): hashed(token)}
     _write_alone(path, json.dumps(kept, indent=1) + "\n")
     return token
 
@@ -155,8 +155,3 @@ def _write_alone(path: Path, text: str) -> None:
         part.replace(path)
     except OSError as error:
         raise FileError(f"Cannot write {path}: {error.strerror or error}.") from None
-
-
-def _hashed(token: str) -> str:
-    # A token is 256 random bits, so a fast hash keeps it well.
-    return hashlib.sha256(token.encode("utf-8", errors="surrogatepass")).hexdigest()
