@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,8 +23,9 @@ class RayExecutor:
             raise MissingExtraError("The engine ray needs Ray: pip install 'teeter[ray]'.") from None
         self.ray: Any = ray
         if not ray.is_initialized():
-            cores = {} if workers is None else {"num_cpus": workers}
-            ray.init(log_to_driver=False, include_dashboard=False, **cores)
+            joined = bool(os.environ.get("RAY_ADDRESS"))
+            alone = {} if joined else {"address": "local", "num_cpus": workers, "include_dashboard": False}
+            ray.init(log_to_driver=False, **alone)
 
     def run(self, tasks: Sequence[Task], on_done: Callable[[], None]) -> None:
         """Perform tasks on the cluster, a few for each core at a time."""
