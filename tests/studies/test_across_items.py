@@ -113,13 +113,13 @@ def test_the_few_percent_are_those_of_the_five_image_sets() -> None:
 def test_an_ensemble_is_timed_alone_or_not_at_all() -> None:
     def each(*ratios: float) -> dict[str, dict[str, float]]:
         found = zip(SETS, ratios, strict=False)
-        return {name: {"ensemble alone": r, "entropy alone": 1.0, "ensemble": 9.0, "entropy": 1.0} for name, r in found}
+        return {name: {"ensemble alone": r, "entropy alone": 1.0} for name, r in found}
 
     assert judge_ensemble_time(each(5.0, 4.5)).verdict == HOLDS
     assert judge_ensemble_time(each(5.0, 2.0)).verdict == IN_PART
     assert judge_ensemble_time(each(1.5)).verdict == NOT
     with pytest.raises(InputError, match="each run alone"):
-        judge_ensemble_time({"mnist": {"ensemble": 5.0, "entropy": 1.0}})
+        judge_ensemble_time({})
 
 
 def test_times_alone_are_of_one_kind_of_machine_and_begun_image_sets_count(tmp_path: Path) -> None:
@@ -131,9 +131,12 @@ def test_times_alone_are_of_one_kind_of_machine_and_begun_image_sets_count(tmp_p
     facts = tmp_path / "openml-6-ldm-s-alone" / "run.json"
     content = json.loads(facts.read_text())
     facts.write_text(json.dumps({**content, "hardware": "another"}))
-    times = runtimes.times_of(scale)[1]["openml-6"]
-    assert {name for name in times if name.endswith("alone")} == {"entropy alone", "ensemble alone"}
-    assert runtimes.ENSEMBLE_TIME.compute(scale).reason.startswith("An ensemble alone takes")
+    assert not any(name.endswith("alone") for name in runtimes.times_of(scale)[1]["openml-6"])
+    facts.write_text(json.dumps(content))
+    assert {"ldm-s alone", "entropy alone"} < set(runtimes.times_of(scale)[1]["openml-6"])
+    found = runtimes.ENSEMBLE_TIME.compute(scale)
+    assert found.reason.startswith("An ensemble alone takes as many times as long as Entropy alone: openml-6 ")
+    assert found.tables[0].data[0]["machine"] == content["hardware"]
     with pytest.raises(InputError, match="None of cifar10"):
         runtimes.LDM_TIME.compute(scale)
     run_setting(replace(setting, name="cifar10"), tmp_path / "cifar10", device="cpu")
@@ -141,7 +144,8 @@ def test_times_alone_are_of_one_kind_of_machine_and_begun_image_sets_count(tmp_p
     cell.write_text("".join(cell.read_text().splitlines(keepends=True)[:-1]))  # as if it had been stopped
     found = runtimes.LDM_TIME.compute(scale)
     assert list(found.numbers["ratios"]) == ["cifar10"]
-    assert "cifar10 is begun: its times are those of up to 30 labels." in found.notes
+    assert any(note.startswith("cifar10 is begun: its times are those of up to 30 labels, on ") for note in found.notes)
+    assert list(found.tables[0].data[0]) == ["strategy", "cifar10"]
     assert found.verdict != HOLDS
 
 

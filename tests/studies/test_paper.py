@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import torch
 
 from paper_items import item, measured
 from teeter.errors import FileError, InputError, UnknownNameError
-from teeter.studies.items import HOLDS, IN_PART, NOT, Measured, Scale, judged, plain
+from teeter.studies.items import HOLDS, IN_PART, NOT, Measured, Scale, judged, not_found, plain, table_of
 from teeter.studies.paper import ITEMS, compute_items, item_named, read_found
 from teeter.studies.paper_page import write_page
 
@@ -225,6 +226,21 @@ def test_plain_is_what_json_has() -> None:
     assert plain(value) == {"1": [0, 1], "t": [1.0], "n": [0.5, None, None, "x", 3]}
 
 
+def test_tables_show_numbers_in_their_form_and_small_chances_as_such() -> None:
+    data = [
+        {"name": "a", "count": 1200, "share": -0.25, "p": 1e-9},
+        {"name": "b", "count": 3, "share": None, "p": 0.04},
+    ]
+    made = table_of("x", "A caption.", data, {"count": ",d"}, ".1f")
+    assert [list(row.values()) for row in made.shown] == [["a", "1,200", "−0.2", "< 0.001"], ["b", "3", "–", "0.040"]]
+    assert made.data is data
+
+
+def test_a_sentence_names_the_checks_that_failed() -> None:
+    assert not_found({"a": True}) == ""
+    assert not_found({"a": True, "b": False, "c": False}) == " Not found: b, c."
+
+
 def test_computing_needs_no_matplotlib(tmp_path: Path) -> None:
     """Results are computed on machines that cannot draw."""
     code = (
@@ -236,3 +252,18 @@ def test_computing_needs_no_matplotlib(tmp_path: Path) -> None:
         "assert found[0].error is None, found[0].error\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_committed_page_is_that_of_the_committed_results() -> None:
+    """The page that the README points to has every claim, test and verdict as the code and the files have them."""
+    folder = Path(__file__).parents[2] / "benchmarks" / "paper" / "page"
+    text = (folder / "index.html").read_text(encoding="utf-8")
+    found = [one for name in ITEMS if (one := read_found(name, folder)) is not None]
+    assert len(found) > 25
+    for one in found:
+        said = one.error if one.measured is None else one.measured.reason
+        for part in (one.item.title, one.item.claim, one.item.test, said, one.verdict):
+            assert part is not None
+            assert escape(part) in text, f"{one.item.name}: {part}"
+        assert one.facts["size"] == "full"
+    assert f"The {len(found)} items here" in text

@@ -19,7 +19,7 @@ from teeter.experiments.settings import PAPER_STRATEGIES, Setting, setting_named
 from teeter.studies.items import Drawing, Item, Measured, Scale, chance, judged
 from teeter.studies.trials import Accuracies, accuracies, digits, judge_unbeaten, run_trials
 
-__all__ = ["FIGURE_4", "FIGURE_17", "TABLE_1", "TABLE_5", "benchmark_runs"]
+__all__ = ["FIGURE_4", "FIGURE_17", "TABLE_1", "TABLE_5", "benchmark_runs", "paper_settings"]
 
 FIRST, DELTAS = "ldm-s", np.round(np.arange(0, 10.01, 0.1), 1)
 MOST_LEAD = 8.0
@@ -32,15 +32,19 @@ def quick_settings() -> list[Setting]:
     return [digits("across", **values), digits("across-imbalanced", imbalance=10.0, **values)]
 
 
+def paper_settings() -> list[str]:
+    """Return the names of the paper's settings."""
+    return [name for name in setting_names() if setting_named(name).paper == name]
+
+
 def benchmark_runs(scale: Scale) -> tuple[list[Compared], tuple[str, ...]]:
     """Return the finished runs of the paper's settings, and a note on those that are missing."""
     if scale.quick:
         runs = run_trials(scale, quick_settings())
         said = "Quick: digits of scikit-learn and few rounds in the place of the paper's datasets."
         return runs, (said, "BAIT is in a cheaper form, by a binary likelihood.")
-    wanted = [name for name in setting_names() if setting_named(name).paper == name]
     found, missing = [], []
-    for name in wanted:
+    for name in paper_settings():
         run = read_run(scale.runs / name) if (scale.runs / name / FACTS).exists() else None
         if run is not None and run.finished and FIRST in run.strategies:
             found.append(compare(run))

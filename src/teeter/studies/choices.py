@@ -134,7 +134,7 @@ def _family(name: str) -> str:
 
 
 def _table(data: list[dict[str, Any]]) -> Table:
-    forms = {"difference": "+.2f", "p": ".3f"}
+    forms = {"difference": "+.2f"}
     caption = (
         "Mean accuracy over the rounds after the first, its difference to the paper's choice in points with half of "
         "its 95 % interval, and p of a paired t-test."

@@ -30,6 +30,7 @@ __all__ = [
     "Verdict",
     "below",
     "chance",
+    "chance_shown",
     "judged",
     "not_found",
     "plain",
@@ -132,10 +133,23 @@ def table_of(
     forms: Mapping[str, str] | None = None,
     form: str = ".2f",
 ) -> Table:
-    """Return a table whose columns of numbers are shown each in its form, or in one for all; words are as they are."""
+    """Return a table whose columns of numbers are shown each in its form, or in one for all; words are as they are.
+
+    A column p has p-values.
+    """
     forms = forms or {}
-    shown = [{k: v if isinstance(v, str) else number(v, forms.get(k, form)) for k, v in row.items()} for row in data]
-    return Table(name, caption, data, shown)
+
+    def cell(column: str, value: Any) -> str:
+        if isinstance(value, str):
+            return value
+        return chance_shown(value) if column == "p" else number(value, forms.get(column, form))
+
+    return Table(name, caption, data, [{column: cell(column, value) for column, value in row.items()} for row in data])
+
+
+def chance_shown(p: float | None) -> str:
+    """Return a p-value as it stands in a table."""
+    return "< 0.001" if p is not None and p < 0.001 else number(p, ".3f")
 
 
 def chance(p: float) -> str:

@@ -9,9 +9,9 @@ from typing import Any
 from teeter.analysis.compared import Compared, compare
 from teeter.analysis.tables import MISSING, Table, number, time_shown
 from teeter.errors import InputError
-from teeter.experiments.results import FACTS, Run, read_run
-from teeter.studies.across import benchmark_runs, quick_settings
-from teeter.studies.items import Drawing, Item, Measured, Scale, judged
+from teeter.experiments.results import FACTS, read_run
+from teeter.studies.across import benchmark_runs, paper_settings, quick_settings
+from teeter.studies.items import Drawing, Item, Measured, Scale, judged, table_of
 from teeter.studies.trials import run_trials
 
 __all__ = ["ENSEMBLE_TIME", "LDM_TIME", "TABLE_2", "times_of"]
@@ -36,25 +36,20 @@ def times_of(scale: Scale) -> tuple[list[Compared], dict[str, dict[str, float]],
     runs, notes = benchmark_runs(scale)
     times = {one.name: minutes_of(one) for one in runs}
     if not scale.quick:
-        for name, of_it in times.items():
-            of_it |= alone(scale, name)
+        for one in runs:
+            found, machine = alone(scale, one.name, FIRST)
+            times[one.name] |= found if machine == one.run.facts["hardware"] else {}
     return runs, times, notes
 
 
-def alone(scale: Scale, dataset: str) -> dict[str, float]:
-    """Return the minutes of strategies that were run alone, as Entropy was, on one kind of machine."""
-    runs = {name: _finished(scale, f"{dataset}-{name}-alone") for name in (FIRST, OTHER, ENSEMBLE)}
-    other = runs[OTHER]
-    return {
-        f"{name} alone": minutes_of(compare(run))[name]
-        for name, run in runs.items()
-        if run is not None and other is not None and run.facts.get("hardware") == other.facts.get("hardware")
-    }
-
-
-def _finished(scale: Scale, name: str) -> Run | None:
-    run = read_run(scale.runs / name) if (scale.runs / name / FACTS).exists() else None
-    return run if run is not None and run.finished else None
+def alone(scale: Scale, dataset: str, name: str) -> tuple[dict[str, float], str]:
+    """Return the minutes of a strategy and of Entropy, each run alone on one kind of machine, if both were; and it."""
+    folders = {one: scale.runs / f"{dataset}-{one}-alone" for one in (name, OTHER)}
+    runs = {one: read_run(folder) for one, folder in folders.items() if (folder / FACTS).exists()}
+    machines = {str(run.facts["hardware"]) for run in runs.values() if run.finished}
+    if len(runs) < len(folders) or len(machines) > 1 or not all(run.finished for run in runs.values()):
+        return {}, ""
+    return {f"{one} alone": minutes_of(compare(run))[one] for one, run in runs.items()}, machines.pop()
 
 
 def ratios(times: Times, first: str = FIRST, other: str = OTHER) -> dict[str, float]:
@@ -110,7 +105,7 @@ def _other(name: str) -> str:
     return f"{OTHER} alone" if name.endswith(" alone") else OTHER
 
 
-_TOGETHER = "Networks of all strategies train together, and a strategy's training time is its share of that"
+_TOGETHER = "Networks of all strategies train together, and a strategy's training time is its networks' share of that"
 
 
 def _with_times(found: Measured, runs: Sequence[Compared], times: Times, notes: Sequence[str]) -> Measured:
@@ -122,7 +117,8 @@ def _on_sharing(times: Times) -> str:
     """Return what is compared, in a sentence."""
     both = [name for name, of_it in times.items() if {f"{FIRST} alone", f"{OTHER} alone"} <= set(of_it)]
     said = f"; on {', '.join(both)} LDM-S and Entropy were also run alone, and those times are compared" if both else ""
-    return f"{_TOGETHER}{said}."
+    five = "; an ensemble has five" if any(ENSEMBLE in of_it for of_it in times.values()) else ""
+    return f"{_TOGETHER}{five}{said}."
 
 
 # Table 2
@@ -167,9 +163,15 @@ def measure_ldm_time(scale: Scale) -> Measured:
     runs, times, notes = times_of(scale)
     begun = [] if scale.quick else _begun(scale, list(times))
     times |= {one.name: minutes_of(one) for one in begun}
-    said = [f"{one.name} is begun: its times are those of up to {one.labelled[-1]:,.0f} labels." for one in begun]
     found = judge_ldm_time(times, tuple(times) if scale.quick else IMAGES)
-    return _with_times(found, [*runs, *begun], times, (_on_sharing(times), *said, *notes))
+    judged_on = {name: times[name] for name in found.numbers["ratios"]}
+    said = [
+        f"{one.name} is begun: its times are those of up to {one.labelled[-1]:,.0f} labels, on "
+        f"{one.run.facts['hardware']}."
+        for one in begun
+    ]
+    there = [one for one in [*runs, *begun] if one.name in judged_on]
+    return _with_times(found, there, judged_on, (_on_sharing(judged_on), *said, *notes))
 
 
 def _begun(scale: Scale, known: Sequence[str]) -> list[Compared]:
@@ -211,31 +213,50 @@ LDM_TIME = Item(
 
 def measure_ensemble_time(scale: Scale) -> Measured:
     """Compute how many times as long as Entropy an ensemble takes, each run alone."""
-    runs, times, notes = times_of(scale)
+    times: dict[str, dict[str, float]] = {}
+    machines: dict[str, str] = {}
     if scale.quick:
         base = quick_settings()[0]
         wanted = [replace(base, name=f"{base.name}-{one}-alone", strategies=(one,)) for one in (ENSEMBLE, OTHER)]
-        for one in run_trials(scale, wanted):
-            times[base.name] |= {f"{name} alone": minutes for name, minutes in minutes_of(one).items()}
-    return _with_times(judge_ensemble_time(times), runs, times, notes)
+        runs = run_trials(scale, wanted)
+        times[base.name] = {f"{name} alone": t for one in runs for name, t in minutes_of(one).items()}
+        machines[base.name] = ", ".join(dict.fromkeys(str(one.run.facts["hardware"]) for one in runs))
+    else:
+        for name in paper_settings():
+            found, machine = alone(scale, name, ENSEMBLE)
+            if found:
+                times[name], machines[name] = found, machine
+    return judge_ensemble_time(times, machines)
 
 
-def judge_ensemble_time(times: Times) -> Measured:
+def judge_ensemble_time(times: Times, machines: Mapping[str, str] | None = None) -> Measured:
     """Check that an ensemble takes about five times as long as Entropy, on the datasets where each was run alone."""
-    both = {f"{ENSEMBLE} alone", f"{OTHER} alone"}
-    found = ratios({dataset: of_it for dataset, of_it in times.items() if both <= set(of_it)}, ENSEMBLE)
+    found = ratios(times, ENSEMBLE)
     if not found:
         raise InputError(
             "On no dataset were the ensemble and Entropy each run alone, on one kind of machine: teeter bench run "
             "openml-6 --strategies ensemble --out runs/openml-6-ensemble-alone, and the same with entropy."
         )
+    data = [
+        {
+            "dataset": dataset,
+            "ensemble (s)": 60 * times[dataset][f"{ENSEMBLE} alone"],
+            "entropy (s)": 60 * times[dataset][f"{OTHER} alone"],
+            "ratio": ratio,
+            "machine": (machines or {}).get(dataset, ""),
+        }
+        for dataset, ratio in found.items()
+    ]
+    caption = "Seconds of one repetition, each strategy run alone."
     return Measured(
         numbers={"ratios": found},
         verdict=judged({dataset: FIVE[0] <= ratio <= FIVE[1] for dataset, ratio in found.items()}),
         reason=f"An ensemble alone takes as many times as long as Entropy alone: {told(found)}.",
+        tables=(table_of("alone", caption, data),),
         notes=(
-            f"{_TOGETHER}: of a run of many strategies an ensemble's share is that of its five networks by "
-            "construction, so that only runs of one strategy tell.",
+            "Small networks train as one stack here, which takes less time than one network after the other.",
+            "In a run of many strategies all networks train together and have equal shares of the time, so that an "
+            "ensemble takes five times as long by construction: only runs of one strategy tell.",
         ),
     )
 

@@ -17,7 +17,7 @@ from teeter.errors import TeeterError
 from teeter.experiments.results import FACTS, Run, read_run
 from teeter.experiments.runner import run_setting
 from teeter.experiments.settings import Setting, setting_named
-from teeter.studies.items import Drawing, Measured, Scale, chance
+from teeter.studies.items import Drawing, Measured, Scale, chance, chance_shown
 
 __all__ = [
     "Accuracies",
@@ -118,7 +118,7 @@ def leads_table(name: str, first: str, found: Mapping[str, Mapping[str, Gain]]) 
             f"{first} over": str(row["over"]),
             "points": number(gain.mean, "+.2f"),
             "deviation": number(gain.deviation),
-            "p": "< 0.001" if gain.p < 0.001 else number(gain.p, ".3f"),
+            "p": chance_shown(gain.p),
         }
         for row, gain in zip(data, (gain for gains in found.values() for gain in gains.values()), strict=True)
     ]
