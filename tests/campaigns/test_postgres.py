@@ -150,6 +150,14 @@ def test_an_address_that_does_not_answer_is_told_without_its_password() -> None:
         Store("mysql://ann:secret@127.0.0.1:9/teeter")
 
 
+def test_a_server_that_lets_nobody_in_is_not_said_to_be_away(url: str) -> None:
+    with pytest.raises(StoreError, match=r'refuses: database "nothing" does not exist\. Check its name') as caught:
+        Store(f"{url.rpartition('/')[0]}/nothing")
+    assert "postgresql://teeter@" in str(caught.value)  # as people write it
+    with pytest.raises(StoreError, match=r'refuses: role "stranger" does not exist\.'):
+        Store(url.replace("teeter@", "stranger@"))
+
+
 def test_a_database_becomes_a_campaign_s_only_when_told(url: str) -> None:
     with pytest.raises(StoreError, match="There is no campaign in postgresql"):
         Campaign.open(url)

@@ -91,7 +91,9 @@ class Store:
     @property
     def said(self) -> str:
         """Where it is, as people may read it: without a password."""
-        return str(self.path) if self.path is not None else self.url.render_as_string(hide_password=True)
+        if self.path is not None:
+            return str(self.path)
+        return self.url.set(drivername=self.url.get_backend_name()).render_as_string(hide_password=True)
 
     def is_in_place(self) -> bool:
         """Return whether what lies at its path is still the file that was opened; a server's database always is."""
@@ -256,6 +258,9 @@ def _sentence(said: str, where: object, wait: float) -> str:
         return f"{where} has been busy for {wait} s: another process is writing. Try again."
     if "readonly" in lower or "unable to open" in lower:
         return f"{where} cannot be written: check its permissions."
+    if "connection failed" in lower and any(sign in lower for sign in _REFUSED):
+        why = said.rpartition("FATAL:")[2].strip().splitlines()[0].rstrip(".")
+        return f"The database {where} refuses: {why}. Check its name, the user and the password."
     if any(sign in lower for sign in _AWAY):
         return f"The database {where} does not answer. What was acknowledged is safe; try again when it is back."
     if "could not extend file" in lower or "no space left" in lower:
@@ -265,6 +270,9 @@ def _sentence(said: str, where: object, wait: float) -> str:
 
 _DAMAGED = ("not a database", "malformed", "could not decode", "no such table", "no such column")
 """Words of a database that is not as it was written."""
+
+_REFUSED = ("authentication failed", "no password supplied", "pg_hba.conf", "does not exist")
+"""Words of a server that is there, and does not let us in."""
 
 _AWAY = (
     "connection refused",
