@@ -69,7 +69,7 @@ def entered(browser: Any, server: Server, token: str, problems: list[str], **opt
     page.goto(f"{server.address}/login")
     page.get_by_label("Your token").fill(token)
     page.keyboard.press("Enter")
-    page.wait_for_url("**/c/texts")
+    page.wait_for_url("**/c/texts**")
     return page
 
 

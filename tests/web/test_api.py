@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sqlite3
 import zipfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -220,6 +222,32 @@ def test_progress_tells_each_round(client: TestClient) -> None:
     assert len(told["times"]) == 60
     assert told["status"]["advice"]
     assert client.get(f"{AT}/flipped").status_code == 200
+
+
+def test_what_is_spent_is_every_answer_of_people(tmp_path: Path) -> None:
+    file = begin(tmp_path / "texts.teeter", 20, cost=0.5, budget=10.0)
+    campaign = Campaign.open(file)
+    campaign.add([{"text": "Known already", "label": "ham"}])
+    for name in ("ann", "bob"):
+        campaign.tell("t1", "ham", name)
+        campaign.skip("t2", name)
+    campaign.store.close()
+    with served(file) as client:
+        told = client.get(f"{AT}/progress").json()
+        assert (told["spent"], told["status"]["labelled"]) == (2.0, 2)
+        assert "8 of the budget is left: 2 of 10." in told["status"]["advice"]
+
+
+def test_the_last_round_is_as_right_as_the_campaign(client: TestClient, file: Path) -> None:
+    label(client, 60)
+    with closing(sqlite3.connect(file)) as database:  # an audit sample that has only begun
+        (facts,) = database.execute("select facts from models order by version desc limit 1").fetchone()
+        told = json.dumps({**json.loads(facts), "audit": [0, 1], "control": [9, 12]})
+        database.execute("update models set facts = ?", [told])
+        database.commit()
+    found = client.get(f"{AT}/progress").json()
+    assert found["rounds"][-1]["accuracy"]["share"] == 9 / 12
+    assert found["status"]["accuracy"]["right"] == 9
 
 
 def test_images_are_shown_as_what_they_are(tmp_path: Path) -> None:

@@ -143,6 +143,17 @@ def test_an_annotator_sees_their_own_answer_alone(people: People) -> None:
     assert (told["annotators"], len(told["answers"])) == (2, 2)
 
 
+@pytest.mark.parametrize(("name", "first"), [("bob", "/c/texts"), ("rey", "/c/texts/progress")])
+def test_who_reviews_takes_no_questions_by_coming_in(file: Path, name: str, first: str) -> None:
+    campaign = Campaign.open(file)
+    token = campaign.people.add(name, NAMES[name])
+    with served(file, guard=Guard(b"secret")) as client:
+        csrf = client.get("/login").text.split('name="csrf" content="')[1].split('"')[0]
+        assert client.post("/login", data={"csrf": csrf, "token": token}).url.path == first
+    assert (campaign.status().open > 0) == (first == "/c/texts")
+    campaign.store.close()
+
+
 def test_a_lone_user_s_pages_are_as_they_were(tmp_path: Path) -> None:
     with served(begin(tmp_path / "texts.teeter", 30)) as client:
         page = client.get("/c/texts").text

@@ -143,3 +143,5 @@ class Status:
     advice: tuple[str, ...]
     disagreements: int = 0
     """Items that wait for a reviewer's decision."""
+    spent: float | None = None
+    """What people's answers cost; None where nobody said what a label costs."""

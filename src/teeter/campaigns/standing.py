@@ -14,7 +14,7 @@ import numpy.typing as npt
 from sqlalchemy import Connection, Row, select
 
 from teeter.campaigns import tables
-from teeter.campaigns.advice import Progress, advice, estimate
+from teeter.campaigns.advice import Estimate, Progress, advice, estimate
 from teeter.campaigns.agreement import Measure, alpha, alpha_by_class, kappa, observed
 from teeter.campaigns.consensus import Verdict, verdicts
 from teeter.campaigns.decisions import Decision, Disagreement, contested, decisions
@@ -28,6 +28,7 @@ __all__ = [
     "Member",
     "Pair",
     "Standing",
+    "accuracy_of",
     "agreement_of",
     "disagreements_of",
     "outgoing",
@@ -90,7 +91,7 @@ def status_of(ledger: Ledger, connection: Connection, settings: Settings) -> Sta
     by_class = dict.fromkeys(ledger.classes(connection), 0)
     for label in labels.values():
         by_class[label] += 1
-    measured = [estimate(*_measure(one)) for one in facts]
+    measured = [accuracy_of(one) for one in facts]
     last = facts[-1] if facts else {}
     progress = Progress(
         labels=len(labels),
@@ -114,13 +115,14 @@ def status_of(ledger: Ledger, connection: Connection, settings: Settings) -> Sta
         accuracy=progress.accuracy,
         advice=tuple(advice(progress)),
         disagreements=len(standing.disagreements()),
+        spent=progress.cost,
     )
 
 
-def _measure(facts: dict[str, Any]) -> tuple[int, int]:
-    """Return how many of how many random items are right: of the audit sample, or of controls while they are more."""
+def accuracy_of(facts: Mapping[str, Any]) -> Estimate | None:
+    """Return how right a model is on random items: those of the audit sample, or controls while they are more."""
     right, total = max(facts["audit"], facts["control"], key=lambda one: int(one[1]))
-    return int(right), int(total)
+    return estimate(int(right), int(total))
 
 
 def outgoing(items: Sequence[Row[Any]], standing: Standing, guesses: Mapping[str, tuple[str, float]]) -> list[Exported]:

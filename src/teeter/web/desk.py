@@ -17,13 +17,12 @@ from safetensors.numpy import load
 from sqlalchemy import Connection, Row, select
 
 from teeter.campaigns import tables
-from teeter.campaigns.advice import estimate
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.consensus import Verdict
 from teeter.campaigns.items import inside
 from teeter.campaigns.ledger import Answer, Kind
 from teeter.campaigns.people import require_name
-from teeter.campaigns.standing import Agreement, Standing, read_standing
+from teeter.campaigns.standing import Agreement, Standing, accuracy_of, read_standing
 from teeter.errors import FileError, InputError, StoreError, UnknownNameError
 from teeter.web import lookup
 from teeter.web.keys import keys_by_class
@@ -340,12 +339,10 @@ class Desk:
             rounds = lookup.rounds(self.campaign.ledger, connection)
             times = lookup.times_of_answers(self.campaign.ledger, connection)
         for one in rounds:
-            right, total = one["audit"] if one["audit"][1] else one["control"]
-            found = estimate(int(right), int(total))
+            found = accuracy_of(one)
             one["accuracy"] = None if found is None else {"share": found.share, "low": found.low, "high": found.high}
-        settings = self.campaign.settings
-        spent = None if settings.cost is None else settings.cost * (status.labelled + status.unsure + status.bad)
-        return {"status": asdict(status), "rounds": rounds, "times": times, "spent": spent, "budget": settings.budget}
+        own = {"spent": status.spent, "budget": self.campaign.settings.budget}
+        return {"status": asdict(status), "rounds": rounds, "times": times, **own}
 
     def flipped(self, count: int = 20) -> list[dict[str, Any]]:
         """Return items whose predicted class changed with the newest model, those on the table first."""

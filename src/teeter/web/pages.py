@@ -82,11 +82,15 @@ def refusal(request: Request, sentence: str, status: int) -> Response:
 
 @router.get("/")
 def home(request: Request) -> Response:
-    """List campaigns and reports; a single campaign opens at once."""
+    """List campaigns and reports; a single campaign opens at once.
+
+    Reviewers and owners of a team begin at its progress: to label is to take questions that others wait for.
+    """
     site = site_of(request)
     campaigns, troubles = listed(request)
     if len(campaigns) == len(site.desks) == 1 and site.folder is None:
-        return RedirectResponse(f"/c/{campaigns[0]['slug']}", 303)
+        first = "/progress" if site.roster.is_needed() and "decide" in campaigns[0]["rights"] else ""
+        return RedirectResponse(f"/c/{campaigns[0]['slug']}{first}", 303)
     told = {"campaigns": campaigns, "reports": {}, "left_out": {}, "makes": False}
     if may_make(request):
         told |= {
