@@ -292,7 +292,7 @@ def draw_order(measured: Measured) -> list[Drawing]:
         axes.plot(numbers["sizes"], 100 * np.array(mean[1]), "o-", color=colour, label=f"{name}, ε = {APART:g}")
     axes.set(xscale="log", yscale="symlog", xlabel="N of the plain draws; M = 4 N for all", ylabel="inverted pairs (%)")
     axes.set_yscale("symlog", linthresh=0.1)
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 160 * max(max(map(max, mean)) for mean in numbers["inverted"].values()) + 0.1)
     axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=9)
     clean(axes)
     caption = (

@@ -23,7 +23,7 @@ from teeter.training import fit_stack
 __all__ = ["FIGURE_3"]
 
 LABELS, BATCH, BATCHES = (100, 300), 20, 8
-REPETITIONS = (10, 20)
+REPETITIONS = (8, 20)
 """Where it must be quick, and else."""
 
 
