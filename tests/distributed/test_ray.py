@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import pytest
 from teeter.distributed.plan import LocalExecutor, Task, made_executor, run_plan
 from teeter.distributed.selecting import select_from_shards
 from teeter.errors import InputError
+from teeter.experiments.runner import run_setting
+from teeter.experiments.settings import setting_named
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
 ray: Any = pytest.importorskip("ray", reason="needs Ray")
@@ -93,3 +96,17 @@ def test_picks_are_those_of_local_processes(cluster: Any, tmp_path: Path, monkey
     assert np.array_equal(local.rows, on_ray.rows)
     assert np.array_equal(local.ldm, on_ray.ldm)
     assert os.listdir(tmp_path / "ray")
+
+
+def test_an_experiment_is_that_of_one_process(cluster: Any, tmp_path: Path) -> None:
+    setting = replace(
+        setting_named("digits"), epochs=3, repetitions=4, final=60, pool=100, apart=True, strategies=("random", "ldm-s")
+    )
+    alone = run_setting(setting, tmp_path / "alone", device="cpu")
+    on_ray = run_setting(setting, tmp_path / "ray", device="cpu", executor=made_executor("ray"))
+    assert on_ray.finished
+    found = [
+        sorted((one.strategy, one.repetition, one.number, one.accuracy, one.loss, one.picks) for one in run.rounds)
+        for run in (alone, on_ray)
+    ]
+    assert found[0] == found[1]

@@ -51,6 +51,13 @@ def run(
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where rounds are recorded; runs/SETTING if left out.")
     ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="local or ray: groups of networks that train together, each by a worker."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Of the engine; as many as there are cores if left out.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Say in JSON what there is in the end.")] = False,
 ) -> None:
     """Run a setting; started again with the same words, it goes on where it was stopped."""
@@ -62,6 +69,7 @@ def run(
     with progress(chosen.name) as step:
         import torch
 
+        from teeter.distributed.plan import made_executor
         from teeter.experiments.runner import run_setting
 
         if threads is not None:
@@ -75,6 +83,7 @@ def run(
                 rounds=rounds,
                 device=device,
                 folder=data,
+                executor=None if engine is None else made_executor(engine, workers),
                 on_step=step,
             )
         except KeyboardInterrupt:

@@ -133,8 +133,8 @@ def _saying(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def one_writer(folder: Path) -> Iterator[None]:
-    """Make the folder and hold it; a second process is refused."""
+def one_writer(folder: Path, *, waiting: bool = False) -> Iterator[None]:
+    """Make the folder and hold it; a second process is refused, or waits until the first is gone."""
     try:
         (folder / CELLS).mkdir(parents=True, exist_ok=True)
         lock = (folder / ".lock").open("w")
@@ -143,16 +143,16 @@ def one_writer(folder: Path) -> Iterator[None]:
             f"Cannot record a run in {folder}: {error.strerror or error}. Make it writable, or choose another folder."
         ) from None
     with lock:
-        _hold(lock.fileno(), folder)
+        _hold(lock.fileno(), folder, waiting=waiting)
         yield
 
 
-def _hold(handle: int, folder: Path) -> None:
+def _hold(handle: int, folder: Path, *, waiting: bool) -> None:
     try:
         import fcntl
     except ImportError:  # not on Windows, where a second writer is the user's to avoid
         return
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if waiting else fcntl.LOCK_NB))
     except OSError:
         raise InputError(f"Another process is running {folder}: wait for it, or choose another folder.") from None

@@ -8,6 +8,7 @@ first start.
 from __future__ import annotations
 
 import logging
+import shutil
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,7 @@ import torch
 from teeter.arrays import choose_device, describe_device
 from teeter.datasets.loading import load_dataset
 from teeter.datasets.parts import Part, rows_of, thinned
+from teeter.distributed.plan import Executor, Task, run_plan
 from teeter.errors import InputError, TeeterError
 from teeter.experiments.memory import peak_memory
 from teeter.experiments.play import initial_rows
@@ -30,12 +32,12 @@ from teeter.experiments.results import KINDS, Cell, Round, Run, plain_setting, r
 from teeter.experiments.settings import Setting
 from teeter.learner import Learner
 from teeter.models.networks import k_cnn, linear, mlp, resnet_18, s_cnn, wrn_16_8
-from teeter.saving import as_read
+from teeter.saving import as_read, write_whole
 from teeter.seeds import stream
 from teeter.training import fit_stack
 from teeter.version import __version__, commit
 
-__all__ = ["Progress", "run_setting"]
+__all__ = ["Progress", "run_group", "run_setting"]
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +61,7 @@ def run_setting(
     rounds: int | None = None,
     device: torch.device | str | None = None,
     folder: Path | None = None,
+    executor: Executor | None = None,
     on_step: Progress = lambda done, whole: None,
 ) -> Run:
     """Run a setting into the folder ``out``, or go on with what is there; return all that is known in the end.
@@ -71,6 +74,7 @@ def run_setting(
         rounds: stop after so many rounds, instead of at the setting's final labels.
         device: where networks live; a GPU if there is one.
         folder: where datasets are looked for.
+        executor: who runs the groups of cells that train together, each by itself; this process if left out.
         on_step: is told of progress.
     """
     wanted = _Wanted(
@@ -87,9 +91,65 @@ def run_setting(
         records = Records(out)
         plans = _plans(records, wanted, where)
         counter = _Counter(on_step, sum(len(plan.alive) for plan in plans) * (wanted.rounds + 1))
-        for plan in plans:
-            _Group(plan, wanted, oracle, records, counter).run()
+        if executor is not None:
+            places = {"out": str(out.resolve()), "device": None if device is None else str(device)}
+            places["folder"] = None if folder is None else str(folder.resolve())
+            _run_elsewhere(executor, plans, wanted, places, on_step)
+        else:
+            for plan in plans:
+                _Group(plan, wanted, oracle, records, counter).run()
     return read_run(out)
+
+
+def _run_elsewhere(
+    executor: Executor, plans: list[_Plan], wanted: _Wanted, places: dict[str, str | None], on_step: Progress
+) -> None:
+    """Have each group run by a worker, which records its cells; a group is done when its file is there."""
+    done = Path(str(places["out"])) / "done"
+    shutil.rmtree(done, ignore_errors=True)  # of a run that was stopped: what is done is for the records to say
+    done.mkdir()
+    arguments = {
+        "setting": wanted.setting,
+        "strategies": wanted.strategies,
+        "repetitions": wanted.repetitions,
+        "rounds": wanted.rounds,
+        **places,
+    }
+    tasks = [
+        Task("teeter.experiments.runner:run_group", {**arguments, "group": plan.group}, str(done / f"{plan.group}"))
+        for plan in plans
+    ]
+    rounds = sum(len(plan.alive) for plan in plans) * (wanted.rounds + 1)
+    run_plan(executor, tasks, lambda finished, whole: on_step(rounds * finished // max(1, whole), rounds))
+    for rest in (done, done.with_name("held")):
+        shutil.rmtree(rest, ignore_errors=True)
+
+
+def run_group(
+    output: Path,
+    *,
+    setting: Setting,
+    strategies: tuple[str, ...],
+    repetitions: int,
+    rounds: int,
+    out: str,
+    device: str | None,
+    folder: str | None,
+    group: int,
+) -> None:
+    """Run one group of a run that is written down in ``out``, as a worker does."""
+    place, where = Path(out), choose_device(device)
+    with one_writer(place / "held" / str(group), waiting=True):  # a worker whose driver is gone may still be at it
+        records = Records(place)
+        facts = records.facts()
+        if facts is None:
+            raise InputError(f"There is no run in {out}.")
+        cells: list[Cell] = [(name, repetition) for name, repetition in facts["groups"][group]]
+        plan = _Plan(group, cells, records.failed_in(group, cells))
+        wanted = _Wanted(setting, strategies, repetitions, rounds)
+        oracle = _Oracle(setting, None if folder is None else Path(folder), where)
+        _Group(plan, wanted, oracle, records, _Counter(lambda done, whole: None, 0)).run()
+    write_whole(output, b"done\n")
 
 
 @dataclass(frozen=True)
@@ -148,7 +208,7 @@ def _plans(records: Records, wanted: _Wanted, device: torch.device) -> list[_Pla
     plans = [_Plan(k, cells, records.failed_in(k, cells)) for k, cells in enumerate(known)]
     settled = {cell for plan in plans for cell in plan.alive}
     settled |= {cell for cells in known for cell in cells if len(records.rounds(cell)) > wanted.rounds}
-    for cells in _new_groups([cell for cell in wanted.cells if cell not in settled], known, wanted.setting.network):
+    for cells in _new_groups([cell for cell in wanted.cells if cell not in settled], known, wanted.setting):
         plans.append(_Plan(len(plans), cells, {}))
     before = facts or {"strategies": [], "repetitions": 0, "rounds": 0, **_facts(device)}
     records.write_facts(
@@ -164,12 +224,19 @@ def _plans(records: Records, wanted: _Wanted, device: torch.device) -> list[_Pla
     return [plan for plan in plans if set(plan.alive) & set(wanted.cells)]
 
 
-def _new_groups(cells: list[Cell], known: list[list[Cell]], network: str) -> list[list[Cell]]:
-    if network not in _STACKED:
+def _new_groups(cells: list[Cell], known: list[list[Cell]], setting: Setting) -> list[list[Cell]]:
+    if setting.network not in _STACKED:
         return [[cell] for cell in cells]
     seen = {cell for group in known for cell in group}
     again, new = [cell for cell in cells if cell in seen], [cell for cell in cells if cell not in seen]
-    return [group for group in (new, again) if group]
+    found = [group for group in (new, again) if group]
+    if not setting.apart:
+        return found
+    return [
+        [cell for cell in group if cell[1] == repetition]
+        for group in found
+        for repetition in sorted({cell[1] for cell in group})
+    ]
 
 
 def _require_same(found: dict[str, Any], now: Mapping[str, Any], folder: Path) -> None:
