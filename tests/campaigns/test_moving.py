@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import Connection, Table, func, select
+from sqlalchemy.exc import OperationalError
 
 from campaigns.stores import STORES, begun, shared_server
-from teeter.campaigns import tables
+from teeter.campaigns import moving, tables
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.ledger import live_answers
-from teeter.campaigns.moving import move_campaign
+from teeter.campaigns.moving import move_campaign, move_to
 from teeter.campaigns.store import Store
-from teeter.errors import InputError, UnknownNameError
+from teeter.errors import FileError, InputError, StoreError, UnknownNameError
 
 Place = Callable[[str], str]
 
@@ -144,3 +146,43 @@ def test_the_history_has_the_numbers_that_rows_have_after_a_move(kind: str, plac
     moved.store.close()
     source.store.close()
     target.close()
+
+
+def test_a_move_to_a_file_that_failed_leaves_nothing_and_can_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = lived(str(tmp_path / "own.teeter"))
+    whole = moving._copy
+
+    def full(old: Connection, new: Connection, table: Table, campaign: int, numbers: moving.Numbers) -> int:
+        if table is tables.answers:
+            raise OperationalError("insert", {}, sqlite3.OperationalError("database or disk is full"))
+        return whole(old, new, table, campaign, numbers)
+
+    monkeypatch.setattr(moving, "_copy", full)
+    with pytest.raises(StoreError, match=r"The disk of \S+/there\.teeter is full"):
+        move_to(source.store, "points", str(tmp_path / "there.teeter"))
+    assert [one.name for one in tmp_path.iterdir() if "there" in one.name] == []
+    monkeypatch.undo()
+    where, counts = move_to(source.store, "points", str(tmp_path / "there.teeter"))
+    assert (where, counts["items"]) == (str(tmp_path / "there.teeter"), 60)
+    moved = Campaign.open(where)
+    assert known(moved) == known(source)
+    moved.store.close()
+    with pytest.raises(InputError, match="exists already: name a new file"):
+        move_to(source.store, "points", where)
+    with pytest.raises(FileError, match="there is no folder"):
+        move_to(source.store, "points", str(tmp_path / "nowhere" / "there.teeter"))
+    source.store.close()
+
+
+def test_a_campaign_keeps_its_name_where_it_goes(tmp_path: Path) -> None:
+    source = lived(str(tmp_path / "own.teeter"))
+    url = shared_server().new_database()
+    with pytest.raises(InputError, match=r"keeps its name where it goes, and this one is called 'points': give \S+\."):
+        move_to(source.store, "points", f"{url}#others")
+    move_to(source.store, "points", f"{url}#points")
+    moved = Campaign.open(f"{url}#points")
+    assert known(moved) == known(source)
+    for one in (moved, source):
+        one.store.close()

@@ -67,6 +67,8 @@ def part_of(target: Path) -> Iterator[Path]:
         finally:
             for ending in ("", "-journal", "-wal", "-shm"):
                 part.with_name(part.name + ending).unlink(missing_ok=True)
+    except StoreError as error:
+        raise StoreError(str(error).replace(part.name, target.name)) from error
     except OSError as error:
         raise FileError(f"Cannot write {target}: {error.strerror or error}.") from None
     except sqlite3.Error as error:

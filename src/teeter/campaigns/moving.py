@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Select, Table, func, insert, select, text
 
 from teeter.campaigns import tables
+from teeter.campaigns.copies import part_of
 from teeter.campaigns.opening import in_words, settings_of
 from teeter.campaigns.store import Store
-from teeter.errors import InputError, UnknownNameError
+from teeter.errors import FileError, InputError, UnknownNameError
 from teeter.registry import did_you_mean
 
-__all__ = ["move_campaign"]
+__all__ = ["move_campaign", "move_to"]
 
 _IN_ORDER = (
     tables.classes,
@@ -40,6 +42,34 @@ _NUMBERED = {"answer": "answers", "decision": "decisions", "batch": "batches"}
 
 Numbers = dict[str, dict[int, int]]
 """The new number of every old one, by table."""
+
+
+def move_to(source: Store, name: str, to: str) -> tuple[str, dict[str, int]]:
+    """Write a campaign to a new file, or to a database by its address; return where it is now, and how many rows.
+
+    A file has its name only when all of it is there, so that a move that failed can be tried again.
+    """
+    if "://" in to:
+        place, _, called = to.partition("#")
+        if called not in ("", name):
+            raise InputError(f"A campaign keeps its name where it goes, and this one is called {name!r}: give {place}.")
+        return _moved(source, place, name)
+    path = Path(to).absolute()
+    if path.exists():
+        raise InputError(f"{to} exists already: name a new file.")
+    if not path.parent.is_dir():
+        raise FileError(f"Cannot make {path}: there is no folder {path.parent}.")
+    with part_of(path) as part:
+        _, counts = _moved(source, part, name)
+    return str(path), counts
+
+
+def _moved(source: Store, to: str | Path, name: str) -> tuple[str, dict[str, int]]:
+    target = Store(to, create=True)
+    try:
+        return target.said, move_campaign(source, target, name)
+    finally:
+        target.close()
 
 
 def move_campaign(source: Store, target: Store, name: str) -> dict[str, int]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from teeter.cli.errors import Commands
-from teeter.cli.output import printable, require_writable, spinner
+from teeter.cli.output import counted, printable, require_writable, spinner
 from teeter.errors import InputError
 
 if TYPE_CHECKING:
@@ -112,10 +112,10 @@ def new(
             consensus=consensus,
         )
         added = Campaign.make(path, names, items, settings)
-    typer.echo(f"{path}: {_counted(added.new, 'item')} to label, {added.labelled} with a label.")
+    typer.echo(f"{path}: {counted(added.new, 'item')} to label, {added.labelled} with a label.")
     if added.duplicates:
         example = shown_id(added.duplicates[0][0])
-        typer.echo(f"{_counted(len(added.duplicates), 'duplicate')} left out, such as {example}.")
+        typer.echo(f"{counted(len(added.duplicates), 'duplicate')} left out, such as {example}.")
     _tell_conflicts(added)
     if added.audit < audit:
         typer.echo(f"{added.audit:,} of {audit:,} items are kept for the audit: at least half are left to learn from.")
@@ -138,7 +138,7 @@ def add(
         columns = {"text": text, "key": id_column, "label": labels}
         where = None if folder is None else Path(folder)
         added = opened.add(read_items(things, **columns, folder=where, first=first))
-    typer.echo(f"{_counted(added.new, 'item')} added, {_counted(added.labelled, 'label')} taken over.")
+    typer.echo(f"{counted(added.new, 'item')} added, {counted(added.labelled, 'label')} taken over.")
     for ours, theirs in added.duplicates[:5]:
         typer.echo(f"{shown_id(ours)} was left out: it is the same as {shown_id(theirs)}.")
     _tell_conflicts(added)
@@ -240,11 +240,11 @@ def status(file: File, as_json: Json = False) -> None:
         typer.echo(json.dumps(asdict(found), ensure_ascii=False, indent=2))
         return
     typer.echo(
-        f"{found.labelled} of {_counted(found.items, 'item')} labelled, {found.open} open, model {found.version}."
+        f"{found.labelled} of {counted(found.items, 'item')} labelled, {found.open} open, model {found.version}."
     )
     typer.echo(", ".join(f"{name} {count}" for name, count in found.by_class.items()))
     if found.disagreements:
-        typer.echo(f"{_counted(found.disagreements, 'item')} on which people disagree: teeter campaign decide {file}")
+        typer.echo(f"{counted(found.disagreements, 'item')} on which people disagree: teeter campaign decide {file}")
     for sentence in found.advice:
         typer.echo(sentence)
 
@@ -292,7 +292,7 @@ def export(
         if history is not None:
             history.write_text("".join(json.dumps(line) + "\n" for line in opened.history()), encoding="utf-8")
         about = opened.about_predictions()
-    typer.echo(f"{out}: {_counted(count, 'label')}.")
+    typer.echo(f"{out}: {counted(count, 'label')}.")
     if about is not None:
         typer.echo(about)
 
@@ -361,18 +361,12 @@ def move(
     to: Annotated[str, typer.Argument(metavar="TO", help="A new file, or the address of a PostgreSQL database.")],
 ) -> None:
     """Copy a campaign, whole, to a server or back to a file; then go on with the copy."""
-    from teeter.campaigns.moving import move_campaign
-    from teeter.campaigns.store import Store
+    from teeter.campaigns.moving import move_to
 
-    if "://" not in to and Path(to).exists():
-        raise InputError(f"{to} exists already: name a new file.")
     with opened_campaign(file) as opened, spinner("Moving"):
-        target = Store(to, create=True)
-        try:
-            counts = move_campaign(opened.store, target, opened.name)
-        finally:
-            target.close()
-    typer.echo(f"{target.said}: {opened.name} with {_counted(counts['items'], 'item')}, {counts['answers']} answers.")
+        where, counts = move_to(opened.store, opened.name, to)
+    answers = counted(counts["answers"], "answer")
+    typer.echo(f"{where}: {opened.name} with {counted(counts['items'], 'item')}, {answers}.")
     typer.echo(f"{opened.store.said} is as it was: go on in one of them, not in both.")
 
 
@@ -419,10 +413,6 @@ def _tell_conflicts(added: Added) -> None:
         typer.echo(f"{shown_id(item)} came with the label {given} and keeps {held}.")
     if len(added.conflicts) > 5:
         typer.echo(f"{len(added.conflicts) - 5} more came with another label than they keep.")
-
-
-def _counted(count: int, thing: str) -> str:
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def _shortened(text: str | None) -> str:

@@ -12,7 +12,12 @@ from typing import Any, TextIO
 
 from teeter.errors import FileError
 
-__all__ = ["printable", "progress", "require_writable", "spinner", "whole_file"]
+__all__ = ["counted", "printable", "progress", "require_writable", "spinner", "whole_file"]
+
+
+def counted(count: int, thing: str) -> str:
+    """Return how many things there are, in words."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def require_writable(path: Path, *sources: Path) -> None:

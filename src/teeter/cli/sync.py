@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from teeter.cli.campaign import File, Json, opened_campaign
-from teeter.cli.output import printable, spinner
+from teeter.cli.output import counted, printable, spinner
 from teeter.errors import FileError, InputError, ServerAwayError
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _show(found: Synced, as_json: bool) -> None:
     where = f"{found.url}/projects/{found.project}"
     typer.echo(f"{where}{' is made' if found.made else ''}: {_came(found)}.")
     model = "" if found.model is None else f"Model {found.model} is trained. "
-    typer.echo(f"{model}{_counted(found.sent, 'task')} sent, {_counted(found.waiting, 'question')} waiting.")
+    typer.echo(f"{model}{counted(found.sent, 'task')} sent, {counted(found.waiting, 'question')} waiting.")
     for note in found.notes:
         typer.echo(printable(note), err=True)
 
@@ -128,8 +128,4 @@ def _show(found: Synced, as_json: bool) -> None:
 def _came(found: Synced) -> str:
     counts = {"corrected": found.corrected, "taken back": found.withdrawn}
     more = "".join(f", {count} {what}" for what, count in counts.items() if count)
-    return f"{_counted(found.labels, 'label')} and {_counted(found.skips, 'skip')} in{more}"
-
-
-def _counted(count: int, thing: str) -> str:
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+    return f"{counted(found.labels, 'label')} and {counted(found.skips, 'skip')} in{more}"
