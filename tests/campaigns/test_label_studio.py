@@ -304,5 +304,11 @@ def test_a_turn_goes_on_while_there_is_life(world: World) -> None:
             watch.wait(0.5)
             alive()
             assert not links._take(campaign, link)
+        watch.wait(-1440)
+        alive()
+        assert not links._take(campaign, link), "the clock was set back, and it goes on"
+        watch.wait(-1440)
+        assert links._take(campaign, link), "one that was killed before the clock was set back is not waited for"
+        alive()
         watch.wait(1)
         assert links._take(campaign, link), "a killed one is waited for no longer than that"

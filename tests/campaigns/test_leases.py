@@ -182,6 +182,8 @@ def test_one_picks_at_a_time_and_the_dead_keep_nobody_waiting_for_long(made: Mad
     assert len(asked(campaign, 5, "bob")) == 5
     with campaign.store.writing() as connection:
         assert take_turn(ledger, connection, "cem"), "bob's turn ended"
+        watch.wait(-1440)
+        assert take_turn(ledger, connection, "bob"), "the clock was set back: cem's turn would last for a day"
         end_turn(ledger, connection)
 
 

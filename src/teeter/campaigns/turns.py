@@ -63,6 +63,11 @@ def _turn(questions: Questions) -> ColumnElement[bool]:
 
 
 def _is_taken(questions: Questions, connection: Connection, annotator: str) -> bool:
-    """Tell whether somebody else has the turn; one's own, left by a process that died, is no hindrance."""
-    others = and_(tables.batches.c.due > questions.now(), tables.batches.c.strategy != annotator)
+    """Tell whether somebody else has the turn; one's own, left by a process that died, is no hindrance.
+
+    Nor is one that ends long from now: it was left before the clock was set back.
+    """
+    latest = written(questions.clock() + timedelta(seconds=2 * _LASTS))
+    due = tables.batches.c.due
+    others = and_(due > questions.now(), due <= latest, tables.batches.c.strategy != annotator)
     return connection.scalar(select(tables.batches.c.id).where(_turn(questions), others).limit(1)) is not None

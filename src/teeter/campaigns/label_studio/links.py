@@ -148,7 +148,7 @@ def turn(campaign: Campaign, link: Link, sleep: Callable[[float], None] = time.s
 
     def alive() -> None:
         nonlocal last
-        if campaign.ledger.clock() - last > timedelta(seconds=_LASTS / 3):
+        if abs(campaign.ledger.clock() - last) > timedelta(seconds=_LASTS / 3):  # it may have been set back
             last = campaign.ledger.clock()
             _be_busy(campaign, link, busy=True)
 
@@ -162,7 +162,8 @@ def _take(campaign: Campaign, link: Link) -> bool:
     table = tables.label_studio
     with campaign.store.writing() as connection:
         until = connection.scalar(select(table.c.busy).where(table.c.id == link.number))
-        if until is not None and until > campaign.ledger.now():
+        # What ends long from now was left before the clock was set back.
+        if until is not None and campaign.ledger.now() < until <= _end(campaign, 2 * _LASTS):
             return False
         _change(connection, link, busy=_end(campaign))
     return True
@@ -173,5 +174,5 @@ def _be_busy(campaign: Campaign, link: Link, *, busy: bool) -> None:
         _change(connection, link, busy=_end(campaign) if busy else None)
 
 
-def _end(campaign: Campaign) -> str:
-    return written(campaign.ledger.clock() + timedelta(seconds=_LASTS))
+def _end(campaign: Campaign, seconds: float = _LASTS) -> str:
+    return written(campaign.ledger.clock() + timedelta(seconds=seconds))
