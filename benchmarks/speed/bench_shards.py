@@ -4,7 +4,7 @@
 
 Makes the pool first, as Parquet files, where the folder has none: rows of C classes around their centres. Every engine
 runs as ``teeter select`` in a process of its own; memory is the sum over its processes of what they hold alone and
-their shares of what they hold together, looked at five times a second. Files are read as the system has them in its
+their shares of what they hold together, looked at every second. Files are read as the system has them in its
 cache or not. Picks must be the same by all engines.
 """
 
@@ -63,7 +63,7 @@ def run(engine: str, folder: Path, n: int, workers: int) -> dict[str, Any]:
     most = 0
     while process.poll() is None:
         most = max(most, sum(map(held, family(process.pid))))
-        time.sleep(0.2)
+        time.sleep(1)
     if process.returncode:
         raise SystemExit(f"teeter select --engine {engine} failed.")
     return {"engine": engine, "seconds": time.perf_counter() - started, "peak GB": most / 1e9, "picks": out.read_text()}

@@ -15,7 +15,7 @@ from teeter.experiments.runner import run_setting
 from teeter.experiments.settings import Setting, setting_named
 
 SETTING = replace(
-    setting_named("digits"), epochs=3, repetitions=3, final=60, pool=100, apart=True, strategies=("random", "ldm-s")
+    setting_named("digits"), epochs=3, repetitions=3, final=60, pool=100, separate=True, strategies=("random", "ldm-s")
 )
 
 
@@ -70,16 +70,16 @@ def test_a_driver_that_was_stopped_goes_on(alone: Run, tmp_path: Path) -> None:
 
 
 def test_repetitions_are_groups_only_if_the_setting_says_so(tmp_path: Path) -> None:
-    for apart, groups in ((True, 3), (False, 1)):
+    for separate, groups in ((True, 3), (False, 1)):
         executor = Here()
-        run_setting(replace(SETTING, apart=apart), tmp_path / str(apart), device="cpu", rounds=0, executor=executor)
+        run_setting(replace(SETTING, separate=separate), tmp_path / str(separate), device="cpu", rounds=0, executor=executor)
         assert executor.performed == groups
 
 
 def test_big_networks_are_groups_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("teeter.experiments.runner._STACKED", ())
     executor = Here()
-    run_setting(replace(SETTING, apart=False), tmp_path, device="cpu", rounds=0, executor=executor)
+    run_setting(replace(SETTING, separate=False), tmp_path, device="cpu", rounds=0, executor=executor)
     assert executor.performed == 6
 
 

@@ -230,7 +230,7 @@ def _new_groups(cells: list[Cell], known: list[list[Cell]], setting: Setting) ->
     seen = {cell for group in known for cell in group}
     again, new = [cell for cell in cells if cell in seen], [cell for cell in cells if cell not in seen]
     found = [group for group in (new, again) if group]
-    if not setting.apart:
+    if not setting.separate:
         return found
     return [
         [cell for cell in group if cell[1] == repetition]

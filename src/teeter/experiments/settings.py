@@ -71,7 +71,7 @@ class Setting:
     seed: int = 0
     balanced: bool = False
     """Whether the initial labels are the same number of every class, instead of drawn like the training rows."""
-    apart: bool = False
+    separate: bool = False
     """Whether repetitions train in stacks of their own, so that several workers can share a run; else all in one."""
     imbalance: float = 1.0
     """How many times as many training rows the first class keeps as the last."""
