@@ -100,7 +100,13 @@ def test_picks_are_those_of_local_processes(cluster: Any, tmp_path: Path, monkey
 
 def test_an_experiment_is_that_of_one_process(cluster: Any, tmp_path: Path) -> None:
     setting = replace(
-        setting_named("digits"), epochs=3, repetitions=4, final=60, pool=100, separate=True, strategies=("random", "ldm-s")
+        setting_named("digits"),
+        epochs=3,
+        repetitions=4,
+        final=60,
+        pool=100,
+        separate=True,
+        strategies=("random", "ldm-s"),
     )
     alone = run_setting(setting, tmp_path / "alone", device="cpu")
     on_ray = run_setting(setting, tmp_path / "ray", device="cpu", executor=made_executor("ray"))

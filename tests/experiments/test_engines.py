@@ -72,7 +72,9 @@ def test_a_driver_that_was_stopped_goes_on(alone: Run, tmp_path: Path) -> None:
 def test_repetitions_are_groups_only_if_the_setting_says_so(tmp_path: Path) -> None:
     for separate, groups in ((True, 3), (False, 1)):
         executor = Here()
-        run_setting(replace(SETTING, separate=separate), tmp_path / str(separate), device="cpu", rounds=0, executor=executor)
+        run_setting(
+            replace(SETTING, separate=separate), tmp_path / str(separate), device="cpu", rounds=0, executor=executor
+        )
         assert executor.performed == groups
 
 
