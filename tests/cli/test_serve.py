@@ -30,6 +30,13 @@ def test_it_needs_something_to_serve(teeter: Teeter) -> None:
     assert "--folder" in teeter("serve", fails=2).stderr
 
 
+@pytest.mark.parametrize("name", ["texts.csv", "features.npz", "images"])
+def test_things_without_classes_are_not_called_damaged(teeter: Teeter, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir() if name == "images" else (tmp_path / name).write_text("text\none\n")
+    told = teeter("serve", tmp_path / name, fails=2).stderr
+    assert "is no campaign: say what its things can be with --classes" in told
+
+
 def test_beyond_this_machine_it_needs_tokens(teeter: Teeter, tmp_path: Path) -> None:
     file = begin(tmp_path / "texts.teeter", 10)
     assert "--make-token" in teeter("serve", file, "--host", "0.0.0.0", fails=2).stderr
@@ -56,7 +63,8 @@ def test_tokens_that_are_given_hold_on_this_machine_too(teeter: Teeter, tmp_path
         assert guard.needs_token
         assert guard.hosts is None, "a proxy in front has a name of its own"
     file = begin(tmp_path / "texts.teeter", 10)
-    assert "has no token" in teeter("serve", file, "--tokens", tmp_path / "none.json", fails=2).stderr
+    none = tmp_path / "none.json"
+    assert f"serve --tokens {none} --make-token NAME." in teeter("serve", file, "--tokens", none, fails=2).stderr
 
 
 @pytest.mark.parametrize(

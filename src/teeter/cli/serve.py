@@ -125,12 +125,14 @@ def _guard(host: str, given: list[str], tokens: Path | None, upload: int) -> Gua
 
 
 def _needs(host: str, tokens: Path | None) -> str | None:
-    """Return why somebody must have a token, if that is so; None where whoever is at this machine comes in."""
+    """Return why somebody must have a token, and how to make one; None where whoever is at this machine comes in."""
     from teeter.web.security import is_loopback
 
-    if not is_loopback(host):
-        return f"Listening on {host} lets others in"
-    return None if tokens is None else f"{tokens} has no token"
+    if tokens is None and is_loopback(host):
+        return None
+    where = "" if tokens is None else f" --tokens {tokens}"
+    why = f"{tokens} has no token" if is_loopback(host) else f"Listening on {host} lets others in"
+    return f"{why}: make a token for each annotator with teeter serve{where} --make-token NAME."
 
 
 def _require_way_in(guard: Guard, roster: Roster, why: str | None) -> None:
@@ -140,7 +142,7 @@ def _require_way_in(guard: Guard, roster: Roster, why: str | None) -> None:
     if roster.is_needed():
         raise InputError("The people of this campaign have no tokens: teeter campaign people token CAMPAIGN NAME.")
     if why is not None:
-        raise InputError(f"{why}: make a token for each annotator with teeter serve --make-token NAME.")
+        raise InputError(why)
 
 
 def _tokens(given: list[str], kept: Path | None) -> Tokens:
@@ -157,9 +159,14 @@ def _tokens(given: list[str], kept: Path | None) -> Tokens:
 
 def _campaign(place: str, classes: str | None) -> str | Path:
     """Return where a campaign is; of things to label, one is made beside them unless it is there already."""
+    from teeter.campaigns.exchange import ARRAYS, LINES
+    from teeter.datasets.tables import TABLES
+
     file = Path(place)
     if "://" in place:
         return place
+    if classes is None and (file.is_dir() or file.suffix.lower() in (*TABLES, *LINES, *ARRAYS)):
+        raise InputError(f"{file} is no campaign: say what its things can be with --classes, and one is made of it.")
     if classes is None or file.suffix == ".teeter":
         return file
     path = file.with_name(f"{file.name.removesuffix(file.suffix)}.teeter")
