@@ -17,16 +17,16 @@ demo: $(VENV)/.ready  ## Run the demonstration
 test: check  ## Check, then run the tests (all but the slow ones)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 
-check: $(VENV)/.ready  ## Lint, formatting, types and the order of imports
+check: $(VENV)/.tools  ## Lint, formatting, types and the order of imports
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-slow: $(VENV)/.ready  ## Run the slow tests
+slow: $(VENV)/.tools  ## Run the slow tests
 	$(BIN)/python -m pytest -m slow
 
-bench: $(VENV)/.ready  ## Time the kernels
+bench: $(VENV)/.tools  ## Time the kernels
 	$(BIN)/python benchmarks/speed/bench_ldm.py
 
 docs: $(VENV)/.docs  ## Build the documentation in site/
@@ -40,6 +40,10 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo \
 		"teeter needs Python 3.11 or newer, and '$(PYTHON)' is not: try make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
+	$(PIP) --editable '.[report]'
+	@touch $@
+
+$(VENV)/.tools: $(VENV)/.ready
 	$(PIP) --editable '.[dev,report,parquet,store,postgres,web,label-studio]'
 	@touch $@
 
