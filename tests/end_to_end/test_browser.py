@@ -246,6 +246,25 @@ def test_two_tabs_lose_no_answer(server: Server, browser: Any, tmp_path: Path) -
     first.context.close()
 
 
+def test_what_was_taken_back_in_another_tab_is_told(server: Server, browser: Any, tmp_path: Path) -> None:
+    problems: list[str] = []
+    page = opened(browser, server.address, problems)
+    label(page, 2)
+    saved(page, 2)
+    other = page.context.new_page()
+    other.goto(server.address)
+    other.locator("#stage .words").wait_for()
+    other.keyboard.press("Backspace")
+    saved(other, 1)
+    page.keyboard.press("Backspace")
+    sync_api.expect(page.locator("#alarm")).to_contain_text("It was not taken back", timeout=PATIENCE)
+    assert len(held(tmp_path / "texts.teeter")) == 1
+    page.get_by_role("button", name="Load the page again").click()
+    sync_api.expect(page.locator("#last li b")).to_have_count(1, timeout=PATIENCE)
+    sync_api.expect(page.locator("#alarm")).to_be_hidden()
+    assert not problems
+
+
 def test_a_browser_that_keeps_nothing_sends_all_the_same(server: Server, browser: Any) -> None:
     context = browser.new_context()
     context.add_init_script(

@@ -92,7 +92,7 @@ def _text_column(table: Table) -> str:
     if len(table.columns) == 1:
         return next(iter(table.columns))
     raise InputError(
-        f"Which column of {table.path} has the texts? Name it with --text: {', '.join(list(table.columns)[:10])}."
+        f"Which column of {table.path} has the texts: {', '.join(list(table.columns)[:10])}? Name it (--text)."
     )
 
 
@@ -106,7 +106,7 @@ def _from_lines(path: Path, *, text: str | None, key: str | None, label: str | N
     for number, told in rows:
         name = text or next((usual for usual in TEXT_COLUMNS if usual in told), "text")
         if not isinstance(told.get(name), str):
-            raise InputError(f"Line {number} of {path} has no {name!r} that is a text: name it with --text.")
+            raise InputError(f"Line {number} of {path} has no {name!r} that is a text: name another (--text).")
         chosen = told.get(key) if key is not None else told.get("id")
         found.append({"id": chosen, "text": told[name], "label": told.get(label) if label else None})
     return items_of(found, "text")

@@ -78,7 +78,7 @@
       at("alarm").hidden = true;
       if (!takesBack(first)) markSaved(first.body.item, told);
       else if (deciding && told.undone) fill();
-      else if (!told.undone) alarm("There was nothing to take back: the page is being brought up to date.", () => location.reload());
+      else if (!told.undone) alarm("It was not taken back: you answered elsewhere since, or took it back there.", () => location.reload(), "Load the page again");
     } catch (error) {
       failed = error;
       const refused = error.status >= 400 && error.status < 500 && error.status !== 403 && error.status !== 401 && error.status !== 429;
@@ -106,10 +106,10 @@
     showSaved(); drawLast(); send();
   }
 
-  function alarm(text, act) {
+  function alarm(text, act, called = "Put it aside") {
     const place = at("alarm");
     place.replaceChildren(text);
-    if (act) place.append(make("button", { type: "button", text: "Put it aside", on: { click: act } }));
+    if (act) place.append(make("button", { type: "button", text: called, on: { click: act } }));
     place.hidden = false;
   }
 
