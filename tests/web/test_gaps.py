@@ -15,6 +15,7 @@ from fastapi.testclient import TestClient
 
 from teeter.campaigns.campaign import Campaign
 from teeter.cli.serve import _options
+from teeter.web.api import without_folders
 from teeter.web.protocol import Punctual
 from teeter.web.security import Guard
 from web.sites import Server, begin, begin_images, client_of, served
@@ -189,6 +190,9 @@ def test_where_images_are_is_not_told(tmp_path: Path) -> None:
         (tmp_path / "scans" / "003.png").symlink_to("/etc/hostname")
         told = client.get("/api/v1/campaigns/digits/image", params={"id": "003.png"}).json()["detail"]
         assert told == "003.png leads out of the campaign's folder scans: only files inside it are read."
+        site = client.app.state.site  # type: ignore[attr-defined]
+        site.folder = Path("/")
+        assert without_folders(site, "Spam and/or ham.") == "Spam and/or ham."
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def without_folders(site: Site, sentence: str) -> str:
             folders |= {desk.path.parent}
     every = {form for one in folders for form in (one, one.resolve())}
     for folder in sorted(every, key=lambda one: len(str(one)), reverse=True):
-        sentence = sentence.replace(f"{folder}{os.sep}", "").replace(str(folder), folder.name)
+        sentence = sentence.replace(f"{folder}{os.sep}", "").replace(str(folder), folder.name or str(folder))
     return sentence
 
 
