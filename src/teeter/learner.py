@@ -24,7 +24,7 @@ from teeter.models.data import count_rows, flat_rows, take_rows
 from teeter.models.observe import is_estimator, observe
 from teeter.models.outputs import Outputs
 from teeter.models.posterior import PASSES
-from teeter.models.sklearn_model import classes_of
+from teeter.models.sklearn_model import classes_of, reseeded
 from teeter.pool import Pool
 from teeter.saving import apart, load_weights, read_state, together, write_state
 from teeter.seeds import drawing, stream
@@ -341,11 +341,7 @@ class Learner:
 
     def _new_model(self, seed: int) -> Any:
         if is_estimator(self.make_model):
-            from sklearn.base import clone
-
-            model = clone(self.make_model)
-            states = [name for name in model.get_params() if name.split("__")[-1] == "random_state"]
-            return model.set_params(**dict.fromkeys(states, seed))
+            return reseeded(self.make_model, seed)
         if isinstance(self.make_model, nn.Module) or not callable(self.make_model):
             raise InputError(
                 f"make_model is a {type(self.make_model).__name__}: give a function from a seed to a new model "

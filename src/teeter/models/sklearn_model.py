@@ -12,7 +12,7 @@ from teeter.errors import InputError
 from teeter.models.data import count_rows, take_rows
 from teeter.models.outputs import Outputs
 
-__all__ = ["classes_of", "observe_sklearn"]
+__all__ = ["classes_of", "observe_sklearn", "reseeded"]
 
 Floats = npt.NDArray[np.floating[Any]]
 
@@ -50,6 +50,15 @@ def classes_of(model: Any) -> npt.NDArray[Any]:
     """Return the classes that the columns of a fitted classifier's outputs stand for: (C,)."""
     classes = np.asarray(model.classes_)
     return classes
+
+
+def reseeded(model: Any, seed: int) -> Any:
+    """Return an unfitted copy of an estimator whose random states, its parts' among them, are this seed."""
+    from sklearn.base import clone
+
+    copy = clone(model)
+    states = [name for name in copy.get_params() if name.split("__")[-1] == "random_state"]
+    return copy.set_params(**dict.fromkeys(states, seed))
 
 
 def _require_fitted(model: Any) -> None:
