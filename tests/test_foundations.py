@@ -12,7 +12,7 @@ import torch
 
 import teeter
 from teeter import arrays, errors, seeds
-from teeter.errors import InputError, StrategyError, UnknownNameError
+from teeter.errors import InputError, PluginError, UnknownNameError
 from teeter.registry import Registry
 
 
@@ -83,7 +83,7 @@ def test_plugins_load_when_asked_for() -> None:
 
 def test_a_broken_plugin_takes_nothing_down_but_itself() -> None:
     registry = make_registry()
-    with pytest.raises(StrategyError, match="The animal 'bee' of an unknown package cannot be loaded"):
+    with pytest.raises(PluginError, match="The animal 'bee' of an unknown package cannot be loaded"):
         registry.get("bee")
     assert registry.get("cat") is dict
 

@@ -5,6 +5,7 @@ TeeterError
 │   ├── UnknownNameError     no strategy, dataset, ... of that name
 │   ├── MissingOutputError   a strategy needs what the model did not give
 │   └── FileError            a file cannot be read, or does not hold what is needed
+├── PluginError              another package's strategy, dataset or network cannot be used (also a RuntimeError)
 ├── StrategyError            a strategy broke its contract (also a RuntimeError)
 ├── TrainingError            a model cannot be trained so (also a RuntimeError)
 ├── StoreError               a campaign's database cannot be used so (also a RuntimeError)
@@ -22,6 +23,7 @@ __all__ = [
     "MissingExtraError",
     "MissingOutputError",
     "NotAllowedError",
+    "PluginError",
     "ServerAwayError",
     "ServerError",
     "StoreError",
@@ -50,6 +52,10 @@ class MissingOutputError(InputError):
 
 class FileError(InputError):
     """A file cannot be read, or does not hold what is needed."""
+
+
+class PluginError(TeeterError, RuntimeError):
+    """A strategy, dataset or network that another package brings along cannot be used."""
 
 
 class StrategyError(TeeterError, RuntimeError):

@@ -1,4 +1,4 @@
-"""Names for classes: registered here by a decorator, or found in other packages by their entry points."""
+"""Names for things: registered here by a decorator, or found in other packages by their entry points."""
 
 from __future__ import annotations
 
@@ -6,22 +6,48 @@ import difflib
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from teeter.errors import InputError, StrategyError, UnknownNameError
+from teeter.errors import InputError, PluginError, UnknownNameError
 
-__all__ = ["Registry", "did_you_mean"]
+__all__ = ["Plugins", "Registry", "did_you_mean"]
 
 T = TypeVar("T")
 Class = TypeVar("Class", bound=type)
 
 
+class Plugins(Generic[T]):
+    """Things of one ``kind`` that other packages bring along by the entry points of ``group``."""
+
+    def __init__(self, kind: str, group: str, *, fits: Callable[[Any], bool], wanted: str) -> None:
+        self.kind, self.group = kind, group
+        self.fits, self.wanted = fits, wanted
+
+    @cached_property
+    def _points(self) -> dict[str, EntryPoint]:
+        return {point.name: point for point in entry_points(group=self.group)}
+
+    def names(self) -> list[str]:
+        """Return every name, in alphabetical order, without importing anything."""
+        return sorted(self._points)
+
+    def get(self, name: str) -> T:
+        """Return what is called ``name``, which must be one of the names."""
+        thing: T = _load(self._points[name], self.kind, self.fits, self.wanted)
+        return thing
+
+    def package(self, name: str) -> str:
+        """Return the package that ``name`` comes from."""
+        return _package(self._points[name])
+
+
 class Registry(Generic[T]):
     """A dictionary from names to classes of one ``kind``, open to plugins through the entry points of ``group``."""
 
-    def __init__(self, kind: str, group: str) -> None:
+    def __init__(self, kind: str, group: str, base: type = object) -> None:
         self.kind = kind
         self.group = group
+        self.base = base
         self._classes: dict[str, type[T]] = {}
 
     def register(self, name: str) -> Callable[[Class], Class]:
@@ -47,7 +73,7 @@ class Registry(Generic[T]):
     def get(self, name: str) -> type[T]:
         """Return the class called ``name``."""
         if name not in self._classes and name in self._plugins:
-            self._classes[name] = self._load(self._plugins[name])
+            self._classes[name] = _load(self._plugins[name], self.kind, self._fits, f"a class of {self.base.__name__}")
         try:
             return self._classes[name]
         except KeyError:
@@ -61,13 +87,24 @@ class Registry(Generic[T]):
         """Return the name under which ``cls`` is filed, if it is."""
         return next((name for name, known in self._classes.items() if known is cls), None)
 
-    def _load(self, point: EntryPoint) -> type[T]:
-        try:
-            loaded: type[T] = point.load()
-        except Exception as error:
-            package = point.dist.name if point.dist else "an unknown package"
-            raise StrategyError(f"The {self.kind} {point.name!r} of {package} cannot be loaded: {error}") from error
-        return loaded
+    def _fits(self, loaded: Any) -> bool:
+        return isinstance(loaded, type) and issubclass(loaded, self.base)
+
+
+def _load(point: EntryPoint, kind: str, fits: Callable[[Any], bool], wanted: str) -> Any:
+    told = f"The {kind} {point.name!r} of {_package(point)}"
+    try:
+        loaded = point.load()
+    except (Exception, SystemExit) as error:  # whatever it is, nothing else is to fail
+        reason = str(error).rstrip(".") or type(error).__name__
+        raise PluginError(f"{told} cannot be loaded: {reason}.") from error
+    if not fits(loaded):
+        raise PluginError(f"{told} is {type(loaded).__name__} {point.value}: it must be {wanted}.")
+    return loaded
+
+
+def _package(point: EntryPoint) -> str:
+    return point.dist.name if point.dist else "an unknown package"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

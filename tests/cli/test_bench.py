@@ -35,7 +35,8 @@ def test_a_run_says_what_it_found_and_goes_on_when_asked_for_more(teeter: Teeter
 
 
 def test_the_settings_are_listed_with_all_values(teeter: Teeter) -> None:
-    words = teeter("bench", "settings").stdout.splitlines()
+    *words, others = teeter("bench", "settings").stdout.splitlines()
+    assert "network=linear|mlp|" in others
     values = json.loads(teeter("bench", "settings", "--json").stdout)
     assert [line.split()[0] for line in words] == [one["name"] for one in values]
 

@@ -100,6 +100,7 @@ def list_settings(
 ) -> None:
     """List the settings that can be run."""
     from teeter.experiments.settings import setting_named, setting_names
+    from teeter.models.named_networks import network_names
 
     found = [setting_named(name) for name in setting_names()]
     if as_json:
@@ -108,6 +109,7 @@ def list_settings(
     width = max(len(one.name) for one in found)
     for one in found:
         typer.echo(f"{one.name:{width}}  {_in_words(one)}")
+    typer.echo(f"Other networks and datasets by --set: network={'|'.join(network_names())}; see teeter datasets.")
 
 
 @bench.command()

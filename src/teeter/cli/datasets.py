@@ -72,11 +72,16 @@ def _described(name: str, folder: Path | None) -> dict[str, Any]:
     from teeter.datasets.loading import locate
     from teeter.datasets.places import home_of
     from teeter.datasets.remotes import ACCOUNTS
+    from teeter.errors import PluginError
 
-    entry = entry_of(name)
+    try:
+        entry = entry_of(name)
+    except PluginError as error:  # a broken plugin must not hide the others
+        nothing = dict.fromkeys(("train", "test", "classes", "found"))
+        return {"name": name, "about": str(error), **nothing, "shape": [], "get": str(error)}
     found = locate(entry, folder)
     by_hand = ACCOUNTS[name].format(home=home_of(name, folder)) if name in ACCOUNTS else None
-    where = None if found is None else str(found.first) if found.files else "scikit-learn"
+    where = None if found is None else str(found.first) if found.files else str(entry.package)
     return {
         "name": name,
         "about": entry.about,
@@ -97,6 +102,6 @@ def _draw(described: list[dict[str, Any]]) -> None:
     table = Table("name", "train", "test", "classes", "shape", "where it is, or how to get it", box=SIMPLE_HEAD)
     for one in described:
         shape = " x ".join(map(str, one["shape"]))
-        numbers = [f"{one[part]:,}" for part in ("train", "test", "classes")]
+        numbers = ["" if one[part] is None else f"{one[part]:,}" for part in ("train", "test", "classes")]
         table.add_row(one["name"], *numbers, shape, one["found"] or one["get"])
     Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else 140).print(table)

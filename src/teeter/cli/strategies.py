@@ -26,12 +26,12 @@ def strategies(
 
 
 def _described(name: str) -> dict[str, Any]:
-    from teeter.errors import StrategyError
+    from teeter.errors import PluginError
     from teeter.strategies import get
 
     try:
         cls = get(name)
-    except StrategyError as error:  # a broken plugin must not hide the others
+    except PluginError as error:  # a broken plugin must not hide the others
         return {"name": name, "needs": [], "options": {}, "about": str(error)}
     options = {option: parameter.default for option, parameter in inspect.signature(cls).parameters.items()}
     about = (inspect.getdoc(cls) or "").split("\n")[0]

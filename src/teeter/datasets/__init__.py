@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from teeter.datasets.catalogue import names
 from teeter.datasets.loading import load_dataset
+from teeter.datasets.made import dataset
 from teeter.datasets.parts import NamedDataset, Part, Split, thinned
 
-__all__ = ["NamedDataset", "Part", "Split", "load_dataset", "names", "thinned"]
+__all__ = ["NamedDataset", "Part", "Split", "dataset", "load_dataset", "names", "thinned"]

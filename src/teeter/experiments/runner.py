@@ -31,7 +31,7 @@ from teeter.experiments.records import Records, one_writer
 from teeter.experiments.results import KINDS, Cell, Round, Run, plain_setting, read_run
 from teeter.experiments.settings import Setting
 from teeter.learner import Learner
-from teeter.models.networks import k_cnn, linear, mlp, resnet_18, s_cnn, wrn_16_8
+from teeter.models.named_networks import network_of
 from teeter.saving import as_read, write_whole
 from teeter.seeds import stream
 from teeter.training import fit_stack
@@ -320,20 +320,6 @@ def _moved(part: Part, device: torch.device) -> Part:
     inputs = part.inputs
     fits = isinstance(inputs, torch.Tensor) and inputs.is_floating_point() and inputs.nbytes <= _ON_DEVICE
     return replace(part, inputs=inputs.to(device)) if fits else part
-
-
-def network_of(name: str, inputs: Any, classes: int, seed: int) -> torch.nn.Module:
-    """Return a network of a setting for inputs like these."""
-    shape = tuple(inputs.shape[1:]) if isinstance(inputs, torch.Tensor) else tuple(inputs[0][0].shape)
-    if name in ("linear", "mlp"):
-        width = int(np.prod(shape))
-        return linear(width, classes, seed=seed) if name == "linear" else mlp(width, classes, seed=seed)
-    if len(shape) != 3 or shape[1] != shape[2]:
-        raise InputError(f"{name} takes square images, and the rows are of shape {shape}: choose mlp or linear.")
-    if name == "resnet-18":
-        return resnet_18(shape[0], classes, seed=seed)
-    made: dict[str, Callable[..., torch.nn.Module]] = {"s-cnn": s_cnn, "k-cnn": k_cnn, "wrn-16-8": wrn_16_8}
-    return made[name](shape[0], shape[1], classes, seed=seed)
 
 
 class _Group:

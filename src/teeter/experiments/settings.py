@@ -12,15 +12,14 @@ from typing import Any
 
 from teeter.errors import FileError, InputError, UnknownNameError
 from teeter.lessons import Training
+from teeter.models.named_networks import network_names
 from teeter.registry import did_you_mean
 from teeter.strategies.base import Strategy
 from teeter.strategies.door import make_strategy
 
-__all__ = ["NETWORKS", "PAPER_STRATEGIES", "Setting", "read_setting", "setting_named", "setting_names", "with_values"]
+__all__ = ["PAPER_STRATEGIES", "Setting", "read_setting", "setting_named", "setting_names", "with_values"]
 
 _A_NAME = re.compile(r"\w[\w.=-]*")
-
-NETWORKS = ("linear", "mlp", "s-cnn", "k-cnn", "wrn-16-8", "resnet-18")
 
 PAPER_STRATEGIES = (
     "ldm-s",
@@ -93,8 +92,10 @@ class Setting:
                 object.__setattr__(self, one.name, value := tuple(value))
             if not _is_of(str(one.type), value):
                 raise InputError(f"{one.name} is {value!r}: it must be {_in_words(str(one.type))}.")
-        if self.network not in NETWORKS:
-            raise UnknownNameError(f"No network is called {self.network!r}. {did_you_mean(self.network, NETWORKS)}")
+        if self.network not in network_names():
+            raise UnknownNameError(
+                f"No network is called {self.network!r}. {did_you_mean(self.network, network_names())}"
+            )
         for name in ("initial", "query", "final", "pool", "train", "test", "epochs", "batch_size", "repetitions"):
             value = getattr(self, name)
             if value is not None and value < 1:

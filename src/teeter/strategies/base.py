@@ -178,7 +178,7 @@ class TopScored(Scored):
         return scores.argsort(stable=True, descending=self.best == "largest")[:n]
 
 
-registry: Registry[Strategy] = Registry("strategy", group="teeter.strategies")
+registry: Registry[Strategy] = Registry("strategy", group="teeter.strategies", base=Strategy)
 """Every strategy by its name; other packages add theirs through the entry-point group ``teeter.strategies``."""
 
 

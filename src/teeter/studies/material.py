@@ -13,9 +13,9 @@ from torch import Tensor
 from teeter.arrays import choose_device
 from teeter.datasets.loading import load_dataset
 from teeter.datasets.parts import Part, rows_of
-from teeter.experiments.runner import network_of
 from teeter.experiments.settings import Setting, setting_named
 from teeter.learner import Learner
+from teeter.models.named_networks import network_of
 from teeter.models.outputs import Outputs
 from teeter.seeds import stream
 from teeter.studies.items import Scale

@@ -1,0 +1,62 @@
+"""Networks by the names that settings give them: ours, and those of other packages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from teeter.errors import InputError, PluginError, TeeterError
+from teeter.models.networks import k_cnn, linear, mlp, resnet_18, s_cnn, wrn_16_8
+from teeter.registry import Plugins
+
+__all__ = ["NETWORKS", "network_names", "network_of", "plugins"]
+
+NETWORKS = ("linear", "mlp", "s-cnn", "k-cnn", "wrn-16-8", "resnet-18")
+
+Maker = Callable[..., nn.Module]
+"""make(shape, classes, seed=0): a network that ends in a linear layer, for rows of that shape."""
+
+plugins: Plugins[Maker] = Plugins(
+    "network",
+    "teeter.networks",
+    fits=callable,
+    wanted="a function make(shape, classes, *, seed) that gives a torch module",
+)
+"""Networks of other packages, through the entry-point group ``teeter.networks``."""
+
+
+def network_names() -> list[str]:
+    """Return the names of ours, then those of other packages, which are not imported for it."""
+    return list(dict.fromkeys([*NETWORKS, *plugins.names()]))
+
+
+def network_of(name: str, inputs: Any, classes: int, seed: int) -> nn.Module:
+    """Return the network called ``name``, one of network_names(), for inputs like these."""
+    shape = tuple(inputs.shape[1:]) if isinstance(inputs, Tensor) else tuple(inputs[0][0].shape)
+    if name not in NETWORKS:
+        return _of_a_plugin(name, shape, classes, seed)
+    if name in ("linear", "mlp"):
+        width = int(np.prod(shape))
+        return linear(width, classes, seed=seed) if name == "linear" else mlp(width, classes, seed=seed)
+    if len(shape) != 3 or shape[1] != shape[2]:
+        raise InputError(f"{name} takes square images, and the rows are of shape {shape}: choose mlp or linear.")
+    if name == "resnet-18":
+        return resnet_18(shape[0], classes, seed=seed)
+    made: dict[str, Maker] = {"s-cnn": s_cnn, "k-cnn": k_cnn, "wrn-16-8": wrn_16_8}
+    return made[name](shape[0], shape[1], classes, seed=seed)
+
+
+def _of_a_plugin(name: str, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
+    make, told = plugins.get(name), f"The network {name!r} of {plugins.package(name)}"
+    try:
+        network = make(shape, classes, seed=seed)
+    except TeeterError:
+        raise
+    except Exception as error:
+        raise PluginError(f"{told} cannot be made for rows of shape {shape} and {classes} classes: {error}.") from error
+    if not isinstance(network, nn.Module):
+        raise PluginError(f"{told} made a {type(network).__name__}: it must make a torch module.")
+    return network
