@@ -15,7 +15,7 @@ from sqlalchemy import Connection, insert, select
 
 from teeter.campaigns import tables
 from teeter.campaigns.adding import add_items, require_kind
-from teeter.campaigns.asking import NOBODY, Pick
+from teeter.campaigns.asking import NOBODY
 from teeter.campaigns.clock import Clock, utc, written
 from teeter.campaigns.consensus import Verdict
 from teeter.campaigns.copies import part_of, restore
@@ -252,7 +252,8 @@ class Campaign:
         with self.store.writing() as connection:
             end_turn(self.ledger, connection)
             fresh = self.ledger.free(connection, asked)  # somebody may have been faster
-            self.ledger.share(connection, [pick.item for pick in fresh if self._is_shared(pick)], self.settings.people)
+            shared = [pick.item for pick in fresh if self.is_shared(pick.item)]
+            self.ledger.share(connection, shared, self.settings.people)
             known = [pick for pick in picks if not pick.asked] if fresh else []
             is_newest = self.ledger.newest_version(connection) == state.version
             for who, some in ((annotator, [*fresh[:n], *known]), (NOBODY, fresh[n:] if is_newest else [])):
@@ -276,9 +277,9 @@ class Campaign:
             with self.store.writing() as connection:
                 self.ledger.renew(connection, annotator)
 
-    def _is_shared(self, pick: Pick) -> bool:
-        """Tell whether several people are to answer a pick: drawn by its name, so that it stays so."""
-        drawn = stream(self.settings.seed, "overlap", pick.item).initial_seed() % 2**53 / 2**53
+    def is_shared(self, item: str) -> bool:
+        """Tell whether several people are to answer about an item: drawn by its name, so that it stays so."""
+        drawn = stream(self.settings.seed, "overlap", item).initial_seed() % 2**53 / 2**53
         return drawn < self.settings.overlap
 
     def _waiting(self, annotator: str, n: int) -> list[Question]:

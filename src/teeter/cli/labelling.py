@@ -53,7 +53,7 @@ def _one_round(opened: Campaign, keys: dict[str, str], n: int, who: str) -> bool
         return False
     answered: set[str] = set()
     while questions:
-        action = _shown(_text(questions[0]), f"{len(questions)} left; {_why(questions[0])}", keys, _OTHERS)
+        action = _shown(_text(questions[0]), f"{len(questions)} left; {_why(opened, questions[0])}", keys, _OTHERS)
         if action == "s":
             return False
         if action == "u":
@@ -176,9 +176,11 @@ def _key() -> str:
     return key
 
 
-def _why(question: Question) -> str:
+def _why(campaign: Campaign, question: Question) -> str:
     if question.arm != "picked":
         return "drawn at random"
+    if campaign.is_shared(question.item):
+        return "several people answer it"
     if "predicted" not in question.reason:
         return "to cover the pool"
     return f"the model says {question.reason['predicted']}, {question.reason['probability']:.0%} sure"

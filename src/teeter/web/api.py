@@ -20,7 +20,7 @@ from teeter.web import models
 from teeter.web.desk import Desk, Said
 from teeter.web.images import served_image
 from teeter.web.keys import keys_by_class
-from teeter.web.lookup import AT_RANDOM, STATES, Wanted
+from teeter.web.lookup import STATES, Wanted, is_blind
 from teeter.web.rights import allowed, own_desk, person_in, require_maker, rights_in, site_of, who
 from teeter.web.site import Site
 from teeter.web.uploads import keep_upload
@@ -196,9 +196,7 @@ def questions(request: Request, slug: str, n: Annotated[int, Query(ge=1, le=200)
     few = min(n, site.batch // 2)
     if len(found) < few and desk.give(annotator, site.batch):
         found = desk.questions(annotator, n, news.why)
-    if len(found) <= site.batch // 2 or any(
-        "probabilities" not in one and one["arm"] not in AT_RANDOM for one in found
-    ):
+    if len(found) <= site.batch // 2 or any("probabilities" not in one and not is_blind(one) for one in found):
         site.trainer.look(desk.where, annotator)
     told = about(request, desk)
     return models.QuestionsOut(

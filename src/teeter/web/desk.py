@@ -143,13 +143,20 @@ class Desk:
             picks = ledger.open_picks(connection, annotator, n)
             rows = ledger.some_items(connection, [pick.item for pick in picks])
             told = [
-                self.shown(rows[pick.item], connection) | lookup.why_picked(pick.arm, pick.rank, pick.reason)
+                self.shown(rows[pick.item], connection)
+                | self._blind(pick.item, lookup.why_picked(pick.arm, pick.rank, pick.reason))
                 for pick in picks
             ]
         for one in told:
-            if one["arm"] not in lookup.AT_RANDOM:
+            if not lookup.is_blind(one):
                 one |= (why or {}).get(one["item"], {})
         return told
+
+    def _blind(self, item: str, why: dict[str, Any]) -> dict[str, Any]:
+        """Leave out what the model thinks of an item that several people answer, or they would agree by it."""
+        if not why or not self.campaign.is_shared(item):
+            return why
+        return {"arm": why["arm"], "rank": why["rank"], "shared": True}
 
     def give(self, annotator: str, n: int) -> bool:
         """Ask an annotator about items that need no picking, up to n with those that wait; tell whether there were any.
@@ -227,7 +234,7 @@ class Desk:
                 return None
             row = ledger.item(connection, undone.answer.item)
             why = lookup.picked_for(ledger, connection, annotator, [row.id]).get(row.id, {})
-            shown = self.shown(row, connection) | why
+            shown = self.shown(row, connection) | self._blind(row.key, why)
         self._require_file()
         before = None if undone.before is None else undone.before.label or undone.before.kind
         return {**shown, "said": undone.answer.label or undone.answer.kind, "before": before}
@@ -242,7 +249,7 @@ class Desk:
             return [
                 {
                     **self.shown(rows[one.item], connection),
-                    **why.get(rows[one.item].id, {}),
+                    **self._blind(one.item, why.get(rows[one.item].id, {})),
                     "said": one.label or one.kind,
                     "comment": one.comment,
                 }

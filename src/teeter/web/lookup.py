@@ -15,12 +15,12 @@ from teeter.campaigns.ledger import Answer, Ledger
 from teeter.campaigns.records import IMPORTED
 
 __all__ = [
-    "AT_RANDOM",
     "STATES",
     "Wanted",
     "answers_of",
     "count_labels",
     "counts",
+    "is_blind",
     "item_numbers",
     "items_page",
     "last_answer",
@@ -142,6 +142,11 @@ def counts(ledger: Ledger, connection: Connection) -> dict[str, int]:
 def why_picked(arm: str, rank: int, reason: Mapping[str, Any]) -> dict[str, Any]:
     """Return how an item came to be asked about, as the page may tell it."""
     return {"arm": arm, "rank": rank, **({} if arm in AT_RANDOM else reason)}
+
+
+def is_blind(question: Mapping[str, Any]) -> bool:
+    """Tell whether a question must not say what the model thinks."""
+    return question["arm"] in AT_RANDOM or bool(question.get("shared"))
 
 
 def picked_for(

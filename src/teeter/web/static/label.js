@@ -295,8 +295,11 @@
     if (current.suspect) {
       return place.append(make("p", { text: `A model that did not learn from this label finds it ${percent(current.chance)} likely, and takes the item for ${current.predicted}.` }));
     }
-    if (current.arm === "control" || current.arm === "audit") {
-      return place.append(make("p", { text: current.arm === "control" ? "Random control: drawn at random, to measure the model with." : "Audit: drawn at random and kept apart, to measure with." }),
+    const blind = current.arm === "control" ? "Random control: drawn at random, to measure the model with."
+      : current.arm === "audit" ? "Audit: drawn at random and kept apart, to measure with."
+        : current.shared ? "Several people answer this one, to see whether they agree." : null;
+    if (blind) {
+      return place.append(make("p", { text: blind }),
         make("p", { class: "soft", text: "What the model thinks is not shown, so that it does not lead you." }));
     }
     const ldm = current.ldm === undefined ? "" : ` Its LDM is ${Number(current.ldm).toPrecision(2)}: the label flips under a small change of the model.`;
