@@ -88,3 +88,14 @@ def test_stopped_by_hand_it_says_that_it_goes_on(teeter: Teeter, monkeypatch: py
         said = teeter("bench", "run", "digits", *SHORT, "--strategies", "random", fails=130).stderr
     assert said == "Stopped. What is done is in runs/digits; the same command goes on.\n"
     teeter("bench", "run", "digits", *SHORT, "--strategies", "random")
+
+
+def test_rounds_are_tracked_as_well(teeter: Teeter, tmp_path: Path) -> None:
+    short = ("--set", "final=40", "--set", "epochs=1", "--strategies", "random", "--repetitions", 2, "--device", "cpu")
+    told = ("--out", tmp_path / "run", "--track", f"csv:{tmp_path / 'a.csv'}", "--track", f"jsonl:{tmp_path / 'b'}")
+    for _ in range(2):
+        teeter("bench", "run", "digits", *short, *told)
+    assert len((tmp_path / "a.csv").read_text().splitlines()) == 1 + 4
+    assert len((tmp_path / "b").read_text().splitlines()) == 4
+    refused = teeter("bench", "run", "digits", *short, "--track", "cvs:a.csv", fails=2)
+    assert "Did you mean 'csv'?" in refused.stderr

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from teeter.analysis.tables import to_csv
 from teeter.errors import InputError, MissingExtraError
+from teeter.experiments.results import row_of
 
 if TYPE_CHECKING:
     from teeter.experiments.results import Run
@@ -16,24 +17,7 @@ __all__ = ["csv_of", "frame", "write_csv", "write_frame", "write_parquet"]
 
 def frame(run: Run) -> list[dict[str, Any]]:
     """Return one row a round: what was run, how good it was, what it took, and the rows that were picked."""
-    return [
-        {
-            "setting": run.setting.name,
-            "dataset": run.setting.dataset,
-            "strategy": one.strategy,
-            "repetition": one.repetition,
-            "round": one.number,
-            "labelled": one.labelled,
-            "accuracy": one.accuracy,
-            "loss": one.loss,
-            "validation": one.validation,
-            "vote": one.vote,
-            **{f"{kind}_seconds": seconds for kind, seconds in one.seconds.items()},
-            "peak_memory": one.peak_memory,
-            "picks": list(one.picks),
-        }
-        for one in run.rounds
-    ]
+    return [row_of(run.setting, one) for one in run.rounds]
 
 
 def write_frame(run: Run, path: Path) -> None:

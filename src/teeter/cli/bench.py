@@ -58,6 +58,10 @@ def run(
     workers: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Of the engine; as many as there are cores if left out.")
     ] = None,
+    track: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KIND:PLACE", help="Tell rounds to csv:FILE, jsonl:FILE or tensorboard:FOLDER as well."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Say in JSON what there is in the end.")] = False,
 ) -> None:
     """Run a setting; started again with the same words, it goes on where it was stopped."""
@@ -71,6 +75,7 @@ def run(
 
         from teeter.distributed.plan import made_executor
         from teeter.experiments.runner import run_setting
+        from teeter.experiments.tracking import made_tracker
 
         if threads is not None:
             torch.set_num_threads(threads)
@@ -84,6 +89,7 @@ def run(
                 device=device,
                 folder=data,
                 executor=None if engine is None else made_executor(engine, workers),
+                trackers=[made_tracker(one) for one in track or []],
                 on_step=step,
             )
         except KeyboardInterrupt:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,8 @@ class Records:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.tell: Callable[[Round], None] = lambda one: None
+        """Is told of a round when it is on disk."""
 
     def facts(self) -> dict[str, Any] | None:
         """Return what the run says about itself, or None where there is none yet."""
@@ -67,6 +69,7 @@ class Records:
         _append(self._path(cell), line_of(one))
         with contextlib.suppress(OSError):
             self._memory(cell, one.number - 1).unlink(missing_ok=True)
+        self.tell(one)
 
     def memory(self, cell: Cell, number: int) -> dict[str, Any]:
         """Return what a cell's strategy remembered after a round."""

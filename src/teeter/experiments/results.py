@@ -224,6 +224,25 @@ def line_of(one: Round) -> str:
     return json.dumps(asdict(one)) + "\n"
 
 
+def row_of(setting: Setting, one: Round) -> dict[str, Any]:
+    """Return a round as a flat row: what was run, how good it was, what it took, and the rows that were picked."""
+    return {
+        "setting": setting.name,
+        "dataset": setting.dataset,
+        "strategy": one.strategy,
+        "repetition": one.repetition,
+        "round": one.number,
+        "labelled": one.labelled,
+        "accuracy": one.accuracy,
+        "loss": one.loss,
+        "validation": one.validation,
+        "vote": one.vote,
+        **{f"{kind}_seconds": seconds for kind, seconds in one.seconds.items()},
+        "peak_memory": one.peak_memory,
+        "picks": list(one.picks),
+    }
+
+
 def plain_setting(setting: Setting) -> Mapping[str, Any]:
     """Return a setting as it reads back from a file."""
     plain: Mapping[str, Any] = json.loads(json.dumps(asdict(setting)))

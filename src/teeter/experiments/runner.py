@@ -11,7 +11,8 @@ import logging
 import shutil
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from teeter.experiments.play import initial_rows
 from teeter.experiments.records import Records, one_writer
 from teeter.experiments.results import KINDS, Cell, Round, Run, plain_setting, read_run
 from teeter.experiments.settings import Setting
+from teeter.experiments.tracking import Tracker, Tracking
 from teeter.learner import Learner
 from teeter.models.named_networks import network_of
 from teeter.saving import as_read, write_whole
@@ -62,6 +64,7 @@ def run_setting(
     device: torch.device | str | None = None,
     folder: Path | None = None,
     executor: Executor | None = None,
+    trackers: Sequence[Tracker] = (),
     on_step: Progress = lambda done, whole: None,
 ) -> Run:
     """Run a setting into the folder ``out``, or go on with what is there; return all that is known in the end.
@@ -75,6 +78,7 @@ def run_setting(
         device: where networks live; a GPU if there is one.
         folder: where datasets are looked for.
         executor: who runs the groups of cells that train together, each by itself; this process if left out.
+        trackers: are told of every round when it is done, and at the start of those that were done before; none twice.
         on_step: is told of progress.
     """
     wanted = _Wanted(
@@ -90,15 +94,42 @@ def run_setting(
     with one_writer(out):
         records = Records(out)
         plans = _plans(records, wanted, where)
-        counter = _Counter(on_step, sum(len(plan.alive) for plan in plans) * (wanted.rounds + 1))
-        if executor is not None:
-            places = {"out": str(out.resolve()), "device": None if device is None else str(device)}
-            places["folder"] = None if folder is None else str(folder.resolve())
-            _run_elsewhere(executor, plans, wanted, places, on_step)
-        else:
-            for plan in plans:
-                _Group(plan, wanted, oracle, records, counter).run()
+        with _tracking(trackers, setting, records) as catch_up:
+            if executor is not None:
+                places = {"out": str(out.resolve()), "device": None if device is None else str(device)}
+                places["folder"] = None if folder is None else str(folder.resolve())
+                _run_elsewhere(executor, plans, wanted, places, _then(catch_up, on_step))
+            else:
+                counter = _Counter(on_step, sum(len(plan.alive) for plan in plans) * (wanted.rounds + 1))
+                for plan in plans:
+                    _Group(plan, wanted, oracle, records, counter).run()
     return read_run(out)
+
+
+def _then(catch_up: Callable[[], None], on_step: Progress) -> Progress:
+    def step(done: int, whole: int) -> None:
+        catch_up()
+        on_step(done, whole)
+
+    return step
+
+
+@contextmanager
+def _tracking(trackers: Sequence[Tracker], setting: Setting, records: Records) -> Iterator[Callable[[], None]]:
+    """Have trackers told of the rounds of a run, and yield what tells them of those done before or by others."""
+    tracking = Tracking(trackers, setting, str((records.facts() or {}).get("started", "")))
+
+    def catch_up() -> None:
+        if tracking.known:
+            tracking.catch_up(read_run(records.folder).rounds)
+
+    try:
+        records.tell = tracking.tell
+        catch_up()
+        yield catch_up
+        catch_up()
+    finally:
+        tracking.end()
 
 
 def _run_elsewhere(
