@@ -37,6 +37,27 @@ def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     exec(compile(snippets(page), str(page), "exec"), {"__name__": "snippet"})
 
 
+@pytest.mark.parametrize("name", ["from_modal.md", "from_scikit_activeml.md"])
+def test_what_you_write_here_runs_in_the_order_of_the_table(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = ROOT / "docs" / "how_to" / name
+    monkeypatch.chdir(tmp_path)
+    before, table = re.split(r"^\| (?:modAL|scikit-activeml) \| teeter \|\n", page.read_text(), flags=re.MULTILINE)
+    setting_up = re.findall(r"^```python\n(.*?)^```", before, flags=re.MULTILINE | re.DOTALL)[-1]
+    rows = [line.strip("| ").split(" | ") for line in table.split("\n\n")[0].splitlines()[1:]]
+    assert len(rows) > 10
+    assert all(len(row) == 2 for row in rows)
+    space: dict[str, object] = {}
+    exec(setting_up, space)
+    for here in [code for row in rows for code in re.findall(r"`([^`]+)`", row[1])]:
+        if here in ("needs", "choose"):
+            continue
+        if re.fullmatch(r'"[a-z-]+"', here):
+            assert here.strip('"') in strategies.names()
+        exec(here, space)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
     for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
