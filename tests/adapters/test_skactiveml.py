@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from torch import nn
 
 import teeter
 from teeter.errors import InputError, MissingOutputError
@@ -200,6 +202,28 @@ def test_probabilities_alone_serve_the_strategies_that_need_no_more() -> None:
     assert (TeeterStrategy("entropy", random_state=0).query(X, y, clf, batch_size=3) == theirs).all()
     with pytest.raises(MissingOutputError, match=r"ldm-s needs .*With what it gives you can use"):
         TeeterStrategy("ldm-s", random_state=0).query(X, y, clf)
+
+
+@pytest.mark.parametrize("name", ["ldm-s", "badge", "bait", "dbal", "ensemble"])
+def test_torch_modules_in_their_wrapper_show_their_head(name: str) -> None:
+    pytest.importorskip("skorch", reason="skorch is not installed: the extra skorch")
+    from skactiveml.classifier import SkorchClassifier
+
+    X, y = problem()
+    network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 3))
+    training = {"max_epochs": 3, "verbose": 0, "train_split": None}
+    clf = SkorchClassifier(network, classes=[0, 1, 2], neural_net_param_dict=training, random_state=0)
+    strategy = TeeterStrategy(name, members=2, random_state=0)
+    picks = strategy.query(X, y, clf, batch_size=4)
+    assert np.isnan(y[picks]).all()
+    torch.rand(3)
+    assert (strategy.query(X, y, clf, batch_size=4) == picks).all(), "the global stream decides nothing"
+    if name in ("ldm-s", "badge"):
+        fitted = clf.fit(X, y)
+        own = teeter.observe(fitted.neural_net_.module_, X[12:].astype(np.float32))
+        drawn = np.random.RandomState(_state(strategy, y)).randint(2**31 - 1)
+        expected = 12 + teeter.select(name, own, 4, seed=drawn)
+        assert (strategy.query(X, y, fitted, fit_clf=False, batch_size=4) == expected).all()
 
 
 def test_it_clones_and_works_in_their_wrappers() -> None:

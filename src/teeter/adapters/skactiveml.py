@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import nn
 
 from teeter.errors import InputError, MissingExtraError
 from teeter.models.data import flat_rows
 from teeter.models.observe import observe
 from teeter.models.outputs import Outputs
 from teeter.models.sklearn_model import classes_of, reseeded
+from teeter.seeds import drawing
 from teeter.strategies import Context, Scored, Strategy
 from teeter.strategies.door import context_of, make_strategy
 
@@ -139,43 +143,53 @@ class TeeterStrategy(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
 
     def _models(
         self, strategy: Strategy, clf: Any, X: Array, y: Array, *, fit: bool, weight: Any, seed: int
-    ) -> list[Any]:
+    ) -> list[_Seen]:
         """Return the fitted classifiers to look at; none where there are fewer than two classes or no need of any."""
         if clf is None or not strategy.needs:
             return []
         if not fit:
-            found = [_inner(clf)]
+            found = [_seen(clf)]
         elif len(set(y[is_labeled(y, missing_label=self.missing_label_)].tolist())) < 2:
             return []
         else:
-            count = self.members if "ensemble_logits" in strategy.needs else 1
-            seeds = [None, *range(seed, seed + count - 1)]  # the first is the classifier as it was given
-            found = [_inner(_fitted(clf, X, y, weight, seed)) for seed in seeds]
-        return found if all(model is not None and len(classes_of(model)) > 1 for model in found) else []
+            from sklearn.base import clone
 
-    def _context(self, strategy: Strategy, models: list[Any], rows: Array, X: Array, y: Array, *, seed: int) -> Context:
-        outputs = _told(models, rows, strategy)
+            others = self.members - 1 if "ensemble_logits" in strategy.needs else 0
+            new = [clone(clf), *(reseeded(clf, seed + k) for k in range(others))]
+            found = [_seen(_fitted(one, X, y, weight, seed + k)) for k, one in enumerate(new)]
+        return found if all(len(one.classes) > 1 for one in found) else []
+
+    def _context(
+        self, strategy: Strategy, models: list[_Seen], rows: Array, X: Array, y: Array, *, seed: int
+    ) -> Context:
+        outputs = _told(models, rows, strategy, seed)
         if "labelled" not in strategy.needs | strategy.uses:
             return context_of(outputs, seed=seed)
         known = is_labeled(y, missing_label=self.missing_label_)
-        seen = classes_of(models[0]).tolist() if models else sorted(set(y[known].tolist()))
-        places = {label: place for place, label in enumerate(seen)}
+        classes = models[0].classes if models else sorted(set(y[known].tolist()))
+        places = {label: place for place, label in enumerate(classes)}
         known &= np.array([label in places for label in y.tolist()])
         if not known.any():
             return context_of(outputs, seed=seed)
         labels = np.array([places[label] for label in y[known].tolist()])
-        return context_of(outputs, labelled=_told(models, X[known], strategy), labels=labels, seed=seed)
+        return context_of(outputs, labelled=_told(models, X[known], strategy, seed), labels=labels, seed=seed)
 
 
-def _fitted(clf: Any, X: Array, y: Array, weight: Any, seed: int | None) -> Any:
-    from sklearn.base import clone
+@dataclass(frozen=True)
+class _Seen:
+    """What a fitted classifier of theirs wraps, whose head can be seen, and the classes of its columns."""
 
-    model = clone(clf) if seed is None else reseeded(clf, seed)
-    return model.fit(X, y) if weight is None else model.fit(X, y, sample_weight=weight)
+    model: Any
+    classes: list[Any]
 
 
-def _inner(clf: Any) -> Any | None:
-    """Return what scikit-activeml wraps, whose head can be seen; None where its fit failed, of which it warned."""
+def _fitted(clf: Any, X: Array, y: Array, weight: Any, seed: int) -> Any:
+    with drawing(seed, torch.device("cpu")):  # torch modules draw their start and their dropout from the global stream
+        return clf.fit(X, y) if weight is None else clf.fit(X, y, sample_weight=weight)
+
+
+def _seen(clf: Any) -> _Seen:
+    """Return what is to be seen of a classifier; no class where its fit failed, of which it warned."""
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import check_is_fitted
 
@@ -183,16 +197,18 @@ def _inner(clf: Any) -> Any | None:
         check_is_fitted(clf)
     except NotFittedError:
         raise InputError(f"This {type(clf).__name__} is not fitted yet: fit it, or leave fit_clf=True.") from None
-    if not isinstance(clf, SklearnClassifier):
-        return clf
-    return clf.estimator_ if clf.is_fitted_ else None
+    if isinstance(clf, SklearnClassifier):
+        return _Seen(clf.estimator_, classes_of(clf.estimator_).tolist() if clf.is_fitted_ else [])
+    network = vars(clf).get("neural_net_")  # of a SkorchClassifier, which is there only where skorch is
+    return _Seen(clf if network is None else network.module_, classes_of(clf).tolist())
 
 
-def _told(models: list[Any], rows: Array, strategy: Strategy) -> Outputs:
+def _told(models: list[_Seen], rows: Array, strategy: Strategy, seed: int) -> Outputs:
     if not models:
         return Outputs(features=flat_rows(rows))
-    needs = strategy.needs - {"labelled"}
-    return observe(models if len(models) > 1 else models[0], rows, needs).with_logits()
+    inner = [one.model for one in models]
+    data = rows.astype(np.float32) if isinstance(inner[0], nn.Module) else rows
+    return observe(inner if len(inner) > 1 else inner[0], data, strategy.needs - {"labelled"}, seed=seed).with_logits()
 
 
 def _utilities(strategy: Strategy, context: Context, picks: npt.NDArray[np.int64]) -> Array:
