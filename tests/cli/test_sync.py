@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -122,21 +123,33 @@ def test_the_address_may_be_in_the_environment(
     assert "20 tasks sent" in teeter("campaign", "sync", file, "--token", LEGACY).stdout
 
 
+@contextmanager
+def ended(process: subprocess.Popen[str]) -> Iterator[None]:
+    """Kill a process that is still there in the end, or leaving it would wait for ever."""
+    try:
+        yield
+    finally:
+        process.kill()
+
+
 @pytest.mark.skipif(os.name != "posix", reason="needs signals")
 def test_watching_goes_on_after_a_trouble_and_stops_at_ctrl_c(file: Path, studio: Studio, url: str) -> None:
     code = "from teeter.cli import main; main()"
     command = [sys.executable, "-c", code, "campaign", "sync", str(file), "--url", url, "-n", "4", "--watch", "1"]
     env = {**os.environ, "LABEL_STUDIO_API_KEY": PERSONAL, "OMP_NUM_THREADS": "1"}
     pipe = subprocess.PIPE
-    with subprocess.Popen([*command, "--json"], env=env, stdout=pipe, stderr=pipe, text=True) as watching:
+    with (
+        subprocess.Popen([*command, "--json"], env=env, stdout=pipe, stderr=pipe, text=True) as watching,
+        ended(watching),
+    ):
         assert watching.stdout is not None
         assert json.loads(watching.stdout.readline())["sent"] == 4
         studio.before = lambda request: httpx.Response(502 if "refresh" in request.url.path else 401)
         until, begun = time.monotonic() + 60, len(studio.asked)
         while len(studio.asked) < begun + 6 and time.monotonic() < until:
             time.sleep(0.1)
+        annotate(studio, 4)  # before the trouble ends: a sync between two of them would tell of fewer
         studio.before = lambda _: None
-        annotate(studio, 4)
         assert json.loads(watching.stdout.readline())["labels"] == 4
         watching.send_signal(signal.SIGINT)
         out, told = watching.communicate(timeout=30)
