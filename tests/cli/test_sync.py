@@ -134,7 +134,7 @@ def ended(process: subprocess.Popen[str]) -> Iterator[None]:
 
 @pytest.mark.skipif(os.name != "posix", reason="needs signals")
 def test_watching_goes_on_after_a_trouble_and_stops_at_ctrl_c(file: Path, studio: Studio, url: str) -> None:
-    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # also from a job in the background
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # in the background, too
     code = f"{heard}; from teeter.cli import main; main()"
     command = [sys.executable, "-c", code, "campaign", "sync", str(file), "--url", url, "-n", "4", "--watch", "1"]
     env = {**os.environ, "LABEL_STUDIO_API_KEY": PERSONAL, "OMP_NUM_THREADS": "1"}
