@@ -155,9 +155,7 @@ def pick_from_file(
     context = context_of(task.outputs, labelled=task.labelled, labels=task.labels, seed=seed, device=where)
     positions = chosen.select(context, n)
     picks = _described(positions, task, context, rays=rays, seed=seed)
-    facts = Facts(
-        version=__version__,
-        commit=commit(),
+    facts = _facts(
         pool=str(pool),
         head=None if head is None else str(head),
         labels=labels,
@@ -171,8 +169,6 @@ def pick_from_file(
         labelled=0 if task.labels is None else len(task.labels),
         classes=task.classes,
         device=describe_device(where),
-        torch=str(torch.__version__),
-        numpy=np.__version__,
         notes=task.notes,
     )
     return Picks(picks, facts)
@@ -218,9 +214,7 @@ def pick_from_shards(
         )
         for k in range(len(found.rows))
     )
-    facts = Facts(
-        version=__version__,
-        commit=commit(),
+    facts = _facts(
         pool=str(pool),
         head=None if head is None else str(head),
         labels=None,
@@ -234,11 +228,14 @@ def pick_from_shards(
         labelled=0,
         classes=names,
         device=describe_device(torch.device("cpu")),
-        torch=str(torch.__version__),
-        numpy=np.__version__,
         notes=found.notes,
     )
     return Picks(picks, facts)
+
+
+def _facts(**told: Any) -> Facts:
+    """Return facts with the versions that picks depend on."""
+    return Facts(version=__version__, commit=commit(), torch=str(torch.__version__), numpy=np.__version__, **told)
 
 
 def _single(values: npt.NDArray[np.float32] | None, place: int) -> float | None:

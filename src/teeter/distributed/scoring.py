@@ -104,7 +104,10 @@ class _Worker:
         self.weight = head.weight.float()
         self.bias = None if head.bias is None else head.bias.float()
         if facts["strategy"] != "ldm":
-            self.strategy = make_strategy(facts["strategy"], dict(facts["options"]))
+            made = make_strategy(facts["strategy"], dict(facts["options"]))
+            if not isinstance(made, TopScored):
+                raise InputError(f"{facts['strategy']} does not score rows one by one.")
+            self.strategy = made
             return
         size = 4 * self.weight.numel() * ((facts["rays"] + 1) // 2)
         self.directions = list(self._drawn()) if size <= HELD else None
@@ -118,7 +121,6 @@ class _Worker:
             directions = self._drawn() if self.directions is None else self.directions
             return ldm_among(features, self.weight, self.bias, directions=directions, ranks=self.reference)
         outputs = Outputs(features=features, weight=self.weight, bias=self.bias)
-        assert isinstance(self.strategy, TopScored)
         return self.strategy.scores(context_of(outputs, seed=0, device="cpu"))
 
 

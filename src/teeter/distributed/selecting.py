@@ -101,11 +101,11 @@ def select_from_shards(
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= len(shards):
         raise InputError(f"Cannot pick {n!r} of {len(shards)} rows: ask for 1 to {len(shards)}.")
     top = None if head is None else checked_head(head, shards.width)
-    if top is None and chosen.needs & {"head", "logits"}:
-        raise InputError(f"{strategy} needs the model's last layer: give it with --head.")
     if labelled is None and "labelled" in chosen.needs:
         raise InputError(f"{strategy} needs labelled rows: give a file of their features with --labelled.")
     task = _Selection(shards, chosen, strategy, n, top, head, executor, Path(work), seed, given, on_progress)
+    if chosen.needs & {"head", "logits"}:
+        task.require_head()
     if isinstance(chosen, (Ldm, LdmS)):
         return task.by_ldm(chosen, min(reference, len(shards)))
     if isinstance(chosen, TopScored) and chosen.alone:
@@ -142,12 +142,11 @@ class _Selection:
 
     def by_ldm(self, chosen: Ldm | LdmS, reference: int) -> Chosen:
         """Return rows by the LDM among reference rows: the smallest, or spread by LDM-Seeding."""
-        assert self.head is not None
         generator = stream(self.seed, "select")
         rays_seed = fork(generator)
         wanted = chosen.reference_rows or reference
         rows = np.sort(_uniform(len(self.shards), min(wanted, len(self.shards)), rays_seed, "reference"))
-        job = self._job("ldm", rays_of(self.head, chosen.rays), rays_seed, extra=(len(rows),))
+        job = self._job("ldm", rays_of(self.require_head(), chosen.rays), rays_seed, extra=(len(rows),))
         self.on_progress("Reference rows", 0, 1)
         make_reference(job, self.shards, rows)
         self.on_progress("Reference rows", 1, 1)
@@ -198,16 +197,26 @@ class _Selection:
         note = f"{self.name} picked among {count:,} rows drawn from all {len(self.shards):,}."
         return self.described(picked, None, None, count, (note,) if count < len(self.shards) else ())
 
+    def require_head(self) -> Head:
+        """Return the head, or say how to give one."""
+        if self.head is None:
+            raise InputError(f"{self.name} needs the model's last layer: give it with --head.")
+        return self.head
+
+    def _head_path(self) -> Path:
+        self.require_head()
+        return Path(str(self.head_path))
+
     def _job(self, strategy: str, rays: int, seed: int, extra: tuple[Any, ...] = ()) -> Job:
         """Return the job, in a folder of its own: what is another selection never meets its files."""
-        assert self.head_path is not None
         options = {} if strategy == "ldm" else self.options
         facts = [shard.key() for shard in self.shards.shards] + [strategy, rays, seed, *extra, sorted(options.items())]
-        content = Path(self.head_path).read_bytes()
+        path = self._head_path()
+        content = path.read_bytes()
         name = hashlib.blake2b(repr(facts).encode() + content, digest_size=10).hexdigest()
         folder = self.work / f"{strategy}-{name}"
         folder.mkdir(parents=True, exist_ok=True)
-        job = Job(folder.resolve(), strategy, options, rays, seed, str(Path(self.head_path).resolve()))
+        job = Job(folder.resolve(), strategy, options, rays, seed, str(path.resolve()))
         job.write()
         return job
 
@@ -244,10 +253,9 @@ class _Selection:
         """Return picks with what the head makes of them."""
         predicted = margin = None
         if self.head is not None:
-            logits = self._outputs(rows).with_logits().logits
-            assert logits is not None
-            predicted = logits.argmax(dim=1).numpy()
-            margin = uncertainty.margin(logits).float().numpy()
+            context = context_of(self._outputs(rows).with_logits(), seed=self.seed, device="cpu")
+            predicted = context.logits.argmax(dim=1).numpy()
+            margin = uncertainty.margin(context.logits).float().numpy()
         return Chosen(
             rows=rows,
             ids=self.shards.ids(rows),

@@ -82,6 +82,14 @@ def _cell(value: Any, coarse: Any, coarse_starts: Any, inside: Any) -> Any:
 
 
 @triton.jit  # type: ignore[untyped-decorator]
+def _known(coarse: Any, coarse_starts: Any, reference: Any, row: Any, size: Any) -> tuple[Any, Any, Any]:
+    """Return reference rows' rates on a ray, which of them are positive, and these ones' fine cells."""
+    value = tl.load(reference + row, mask=row < size, other=0.0)
+    inside = value > 0
+    return value, inside, _cell(value, coarse, coarse_starts, inside)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
 def _count_coarse(coarse: Any, reference: Any, size: Any, CELLS: tl.constexpr, ROWS: tl.constexpr) -> None:
     ray = tl.program_id(1).to(tl.int64)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -103,9 +111,7 @@ def _count_fine(
 ) -> None:
     ray = tl.program_id(1).to(tl.int64)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    value = tl.load(reference + ray * size + row, mask=row < size, other=0.0)
-    inside = value > 0
-    cell = _cell(value, coarse + ray * CELLS, coarse_starts + ray * CELLS, inside)
+    _, inside, cell = _known(coarse + ray * CELLS, coarse_starts + ray * CELLS, reference + ray * size, row, size)
     place = tl.atomic_add(fine + ray * size + cell, 1, mask=inside)
     tl.store(places + ray * size + row, place, mask=inside)
 
@@ -124,9 +130,7 @@ def _place(
 ) -> None:
     ray = tl.program_id(1).to(tl.int64)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    value = tl.load(reference + ray * size + row, mask=row < size, other=0.0)
-    inside = value > 0
-    cell = _cell(value, coarse + ray * CELLS, coarse_starts + ray * CELLS, inside)
+    value, inside, cell = _known(coarse + ray * CELLS, coarse_starts + ray * CELLS, reference + ray * size, row, size)
     start = tl.load(starts + ray * size + cell, mask=inside, other=0)
     place = tl.load(places + ray * size + row, mask=inside, other=0)
     tl.store(members + ray * size + start + place, value, mask=inside)
