@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,29 +11,12 @@ from typing import Any
 import pytest
 
 from teeter.campaigns.campaign import Campaign
+from web.browsers import MARKS, PATIENCE, PHONE, for_all_eyes, sync_api, window
 from web.sites import HARMFUL, Server, begin, begin_images
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = MARKS
 
-pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium"),
-    pytest.mark.xdist_group("servers"),
-]
-
-PATIENCE = 90_000
-"""Milliseconds; the machine may be busy."""
-
-PHONE = {"width": 390, "height": 800}
 PAGES = ("", "/progress", "/map", "/items", "/item?id=html", "/export", "/second-look")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as player:
-        launched = player.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield launched
-        launched.close()
 
 
 @pytest.fixture
@@ -46,12 +28,8 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 def opened(browser: Any, address: str, problems: list[str], **options: Any) -> Any:
-    """A new window; whatever goes wrong in it is noted."""
-    context = browser.new_context(**options)
-    page = context.new_page()
-    page.set_default_timeout(PATIENCE)
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
+    """A new window at an address."""
+    page = window(browser, problems, **options)
     page.goto(address)
     return page
 
@@ -308,18 +286,9 @@ def test_a_phone_and_who_sees_little(server: Server, browser: Any, scheme: str) 
     for path in PAGES:
         page.goto(f"{server.address}/c/texts{path}")
         page.wait_for_timeout(300)
-        assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), f"{path} is too wide"
-        accessible(page, path)
+        for_all_eyes(page, path)
     page.context.close()
     assert problems == []
-
-
-def accessible(page: Any, path: str) -> None:
-    """Labels, contrast, roles and the like, as axe sees them."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    found = axe.Axe().run(page)
-    told = [f"{one['id']}: {[node['html'][:120] for node in one['nodes']]}" for one in found.response["violations"]]
-    assert told == [], f"{path}: {told}"
 
 
 def test_images_by_keyboard(browser: Any, tmp_path: Path) -> None:
@@ -340,8 +309,7 @@ def test_images_by_keyboard(browser: Any, tmp_path: Path) -> None:
         page.set_viewport_size(PHONE)
         for path in ("", "/new"):
             page.goto(f"{server.address}{path}")
-            assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), f"{path} is too wide"
-            accessible(page, path)
+            for_all_eyes(page, path)
         page.get_by_label("Name", exact=True).fill("again")
         page.get_by_label("or a folder of images").select_option("digits")
         page.get_by_label("Classes, with commas").fill("a, b, c")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,26 +9,10 @@ from typing import Any
 import pytest
 
 from teeter.campaigns.campaign import Campaign
+from web.browsers import MARKS, PATIENCE, PHONE, for_all_eyes, sync_api, window
 from web.sites import Server, begin
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-
-pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium"),
-    pytest.mark.xdist_group("servers"),
-]
-
-PATIENCE = 90_000
-PHONE = {"width": 390, "height": 800}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as player:
-        launched = player.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield launched
-        launched.close()
+pytestmark = MARKS
 
 
 @pytest.fixture
@@ -61,10 +44,7 @@ def server(file: Path, tokens: dict[str, str], tmp_path: Path) -> Iterator[Serve
 
 def entered(browser: Any, server: Server, token: str, problems: list[str], **options: Any) -> Any:
     """A new window of somebody who has logged in."""
-    page = browser.new_context(**options).new_page()
-    page.set_default_timeout(PATIENCE)
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
+    page = window(browser, problems, **options)
     page.on("dialog", lambda _: problems.append("a script of a name ran"))
     page.goto(f"{server.address}/login")
     page.get_by_label("Your token").fill(token)
@@ -162,7 +142,6 @@ def test_an_annotator_is_told_whose_it_is(server: Server, browser: Any, tokens: 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_phone_and_who_sees_little(server: Server, browser: Any, tokens: dict[str, str], scheme: str) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     problems: list[str] = []
     page = entered(browser, server, tokens["olga"], problems, viewport=PHONE, color_scheme=scheme, has_touch=True)
     for path in ("disagreements", "team"):
@@ -170,9 +149,7 @@ def test_a_phone_and_who_sees_little(server: Server, browser: Any, tokens: dict[
         page.wait_for_timeout(300)
         if path == "team":
             page.locator(".change summary").first.click()
-        assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), f"{path} is too wide"
-        found = axe.Axe().run(page).response["violations"]
-        assert [(one["id"], [node["html"][:120] for node in one["nodes"]]) for one in found] == []
+        for_all_eyes(page, path)
     page.goto(f"{server.address}/c/texts/disagreements")
     page.locator(".choice").first.tap()
     shows(page, 3)
