@@ -19,18 +19,19 @@ from torch.utils.data import DataLoader
 from teeter.answers import as_array, class_names, listed, numbered, whole_numbers
 from teeter.arrays import choose_device
 from teeter.errors import FileError, InputError
-from teeter.lessons import Lesson, Training
+from teeter.lessons import CustomTraining, Lesson, Training
 from teeter.models.data import count_rows, flat_rows, take_rows
-from teeter.models.observe import is_estimator, observe
+from teeter.models.observe import is_estimator, is_network, observe
 from teeter.models.outputs import Outputs
 from teeter.models.posterior import PASSES
 from teeter.models.sklearn_model import classes_of, reseeded
+from teeter.models.skorch_model import train_on_all
 from teeter.pool import Pool
 from teeter.saving import apart, load_weights, read_state, together, write_state
 from teeter.seeds import drawing, stream
 from teeter.strategies.base import Context, Strategy, registry
 from teeter.strategies.door import make_strategy, strategy_options
-from teeter.training import Evaluation, evaluate_logits, fit_stack
+from teeter.training import Evaluation, evaluate_logits, fit_estimator, fit_stack
 
 __all__ = ["Learner"]
 
@@ -54,7 +55,7 @@ class Learner:
         *,
         classes: int | Sequence[Any],
         seed: int = 0,
-        training: Training | None = None,
+        training: Training | CustomTraining | None = None,
         validation: tuple[Any, Iterable[Any]] | None = None,
         pool_size: int | None = None,
         cold_start: str | Strategy = "random",
@@ -73,7 +74,7 @@ class Learner:
             strategy: a name or a strategy.
             classes: their names, or how many there are.
             seed: decides starts, training orders, pool draws and picks.
-            training: how torch modules are trained.
+            training: how torch modules are trained: by our loop, or in a way of your own (``CustomTraining``).
             validation: data and labels; the epoch that is right on most of them is kept.
             pool_size: draw that many candidates at every ask, as the paper does; all of them if left out.
             cold_start: the strategy while there is no model; it sees the raw data as features.
@@ -156,7 +157,7 @@ class Learner:
         count = self.members if "ensemble_logits" in self.strategy.needs else 1
         seeds = [stream(self.seed, "model", number, member).initial_seed() % 2**32 for member in range(count)]
         models = [self._new_model(seed) for seed in seeds]
-        if not isinstance(models[0], nn.Module) and len(np.unique(classes)) < 2:
+        if not is_network(models[0]) and len(np.unique(classes)) < 2:
             logger.info("Only one class is labelled: %s picks until there are two.", self.cold_start.name)
             return []
         inputs, labels = take_rows(self.data, rows), torch.from_numpy(classes)
@@ -212,7 +213,7 @@ class Learner:
             head=self.head,
             passes=self.passes,
         )
-        if isinstance(self.models[0], nn.Module) and outputs.n_classes != len(self.classes):
+        if is_network(self.models[0]) and outputs.n_classes != len(self.classes):
             raise InputError(f"The network tells of {outputs.n_classes} classes, and there are {len(self.classes)}.")
         return outputs
 
@@ -247,18 +248,26 @@ class Learner:
         data: Any,
         *,
         validation: tuple[Any, Iterable[Any]] | None = None,
+        training: CustomTraining | None = None,
         device: torch.device | str | None = None,
     ) -> Learner:
         """Return a saved learner, which goes on with the same picks.
 
-        Models and data are the caller's to give again. Networks get their saved weights; estimators, which cannot be
-        written without running code on reading, are fitted again to the same rows with the same seed.
+        Models, data and a training of one's own are the caller's to give again. Networks get their saved weights;
+        estimators, which cannot be written without running code on reading, are fitted again to the same rows with the
+        same seed.
         """
         header, tensors = read_state(Path(path))
         if "settings" not in header:
             raise FileError(f"{path} is not a saved learner: it has no settings.")
         settings: dict[str, Any] = header["settings"]
-        settings["training"] = Training(**settings["training"])
+        kept = settings["training"]
+        if (kept is None) != (training is not None):
+            raise InputError(
+                f"{path} was saved with {'a training of its own' if kept is None else 'our training'}: "
+                f"{'give it again by' if kept is None else 'leave out'} training=."
+            )
+        settings["training"] = training if kept is None else Training(**kept)
         for name in ("strategy", "cold_start"):
             settings[name] = make_strategy(*settings[name])
         learner = cls(make_model, data, validation=validation, device=device, **settings)
@@ -279,7 +288,7 @@ class Learner:
             "cold_start": (_registered_name(self.cold_start), strategy_options(self.cold_start)),
             "classes": self.classes,
             "seed": self.seed,
-            "training": asdict(self.training),
+            "training": asdict(self.training) if isinstance(self.training, Training) else None,
             "pool_size": self.pool_size,
             "members": self.members,
             "passes": self.passes,
@@ -293,7 +302,7 @@ class Learner:
             if isinstance(lesson.model, nn.Module):
                 load_weights(lesson.model, tensors, f"model.{k}.")
             else:
-                lesson.model.fit(lesson.inputs, lesson.labels.numpy())
+                fit_estimator(lesson)
         self.models = [lesson.model for lesson in lessons]
 
     def _strategy_now(self) -> Strategy:
@@ -341,7 +350,7 @@ class Learner:
 
     def _new_model(self, seed: int) -> Any:
         if is_estimator(self.make_model):
-            return reseeded(self.make_model, seed)
+            return self._to_learn_from_all(reseeded(self.make_model, seed))
         if isinstance(self.make_model, nn.Module) or not callable(self.make_model):
             raise InputError(
                 f"make_model is a {type(self.make_model).__name__}: give a function from a seed to a new model "
@@ -351,11 +360,16 @@ class Learner:
             model = self.make_model(seed)
         if not isinstance(model, nn.Module) and not is_estimator(model):
             raise InputError(f"make_model made a {type(model).__name__}: a torch module or a classifier is needed.")
-        return model.to(self.device) if isinstance(model, nn.Module) else model
+        return model.to(self.device) if isinstance(model, nn.Module) else self._to_learn_from_all(model)
+
+    def _to_learn_from_all(self, estimator: Any) -> Any:
+        if train_on_all(estimator) and not self.rounds:
+            logger.info("skorch would hold back every fifth labelled row: train_split=None is set, to learn from all.")
+        return estimator
 
     def _all_classes(self, logits: Tensor) -> Tensor:
         """Return logits with a column for every class; those that an estimator has not seen are never the largest."""
-        if isinstance(self.models[0], nn.Module):
+        if is_network(self.models[0]):
             return logits
         columns = torch.from_numpy(classes_of(self.models[0]).astype(np.int64))
         spread = torch.full((len(logits), len(self.classes)), float(logits.min()) - 50, dtype=logits.dtype)
@@ -364,7 +378,7 @@ class Learner:
 
     def _known_to_model(self, rows: Rows, classes: Rows) -> tuple[Rows, Tensor]:
         """Return the rows whose class the model has seen, and those classes as columns of its outputs."""
-        if isinstance(self.models[0], nn.Module):
+        if is_network(self.models[0]):
             return rows, torch.from_numpy(classes)
         seen = classes_of(self.models[0])
         known = np.isin(classes, seen)

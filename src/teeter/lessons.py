@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,7 +14,16 @@ from torch import Tensor
 
 from teeter.errors import InputError, TeeterError, TrainingError
 
-__all__ = ["Lesson", "Training", "diverged", "few_threads", "optimizer_for", "row_weights", "shuffled"]
+__all__ = [
+    "CustomTraining",
+    "Lesson",
+    "Training",
+    "diverged",
+    "few_threads",
+    "optimizer_for",
+    "row_weights",
+    "shuffled",
+]
 
 
 _WORTH_TWO_THREADS = 100_000_000
@@ -72,6 +82,14 @@ class Lesson:
     """Why the model could not be trained."""
     seconds: dict[str, float] = field(default_factory=dict)
     """How long training and validation took; its share where a stack was trained."""
+
+
+class CustomTraining(ABC):
+    """Another way to train torch modules than our loop: another library's trainer, or your own."""
+
+    @abstractmethod
+    def train(self, lesson: Lesson) -> None:
+        """Train ``lesson.model`` on ``lesson.inputs`` and ``lesson.labels``; global draws follow the lesson's seed."""
 
 
 def optimizer_for(

@@ -12,20 +12,30 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from teeter.arrays import choose_device
 from teeter.errors import TeeterError, TrainingError
-from teeter.lessons import Lesson, Training, diverged, few_threads, optimizer_for, row_weights, shuffled
-from teeter.models.data import batches, gathered
-from teeter.models.torch_model import answer, ready
+from teeter.lessons import (
+    CustomTraining,
+    Lesson,
+    Training,
+    diverged,
+    few_threads,
+    optimizer_for,
+    row_weights,
+    shuffled,
+)
+from teeter.models.data import Rows, batches, gathered, suited
+from teeter.models.torch_model import answer, answered_logits, ready
 from teeter.seeds import drawing, stream
 from teeter.stacking import stacks, train_stack
 
-__all__ = ["Evaluation", "Lesson", "Training", "evaluate_logits", "fit_stack"]
+__all__ = ["CustomTraining", "Evaluation", "Lesson", "Training", "evaluate_logits", "fit_estimator", "fit_stack"]
 
 
 class Trainee(Protocol):
     """Who has lessons to take: a learner."""
 
-    training: Training
+    training: Training | CustomTraining
 
     def begin_round(self) -> list[Lesson]:
         """Return a lesson for each model to train."""
@@ -57,7 +67,12 @@ def fit_stack(trainees: Sequence[Trainee]) -> dict[int, TeeterError]:
     return failed
 
 
-def _train_all(lessons: Sequence[Lesson], training: Training) -> None:
+def _train_all(lessons: Sequence[Lesson], training: Training | CustomTraining) -> None:
+    if isinstance(training, CustomTraining):
+        for lesson in lessons:
+            with _told_to([lesson]):
+                _train_alone(lesson, training)
+        return
     together, alone = stacks(lessons)
     for stack in together:
         with _told_to(stack):
@@ -77,21 +92,36 @@ def _told_to(lessons: Sequence[Lesson]) -> Iterator[None]:
             lesson.error = error
 
 
-def _train_alone(lesson: Lesson, training: Training) -> None:
+def _train_alone(lesson: Lesson, training: Training | CustomTraining) -> None:
     started = time.perf_counter()
-    if isinstance(lesson.model, nn.Module):
-        _train(lesson, training)
+    if not isinstance(lesson.model, nn.Module):
+        fit_estimator(lesson)
+    elif isinstance(training, CustomTraining):
+        _train_elsewhere(lesson, training)
     else:
-        lesson.model.fit(lesson.inputs, lesson.labels.numpy())
+        _train(lesson, training)
     spent = time.perf_counter() - started
     checking = lesson.seconds.get("validation", 0.0)
     lesson.seconds = {"training": spent - checking, "validation": checking}
 
 
+def fit_estimator(lesson: Lesson) -> None:
+    """Fit an estimator; the draws of one that has a network inside follow the lesson's seed."""
+    with drawing(lesson.seed, choose_device(None)):
+        lesson.model.fit(lesson.inputs, lesson.labels.numpy())
+
+
+def _train_elsewhere(lesson: Lesson, training: CustomTraining) -> None:
+    device = _device_of(lesson.model)
+    with drawing(stream(lesson.seed, "dropout").initial_seed(), device):
+        training.train(lesson)
+    lesson.model.to(device).eval()
+
+
 def _train(lesson: Lesson, training: Training) -> None:
     network = lesson.model
     device = _device_of(network)
-    inputs, labels = ready(network, gathered(lesson.inputs), device), lesson.labels.to(device)
+    inputs, labels = _prepared(network, lesson.inputs, device), lesson.labels.to(device)
     weights = row_weights(lesson.labels).to(device) if training.class_weighted else None
     optimizer = optimizer_for(network.parameters(), training)
     schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, list(training.milestones), gamma=training.decay)
@@ -101,14 +131,14 @@ def _train(lesson: Lesson, training: Training) -> None:
         few_threads(_size(network) * training.batch_size),
         drawing(stream(lesson.seed, "dropout").initial_seed(), device),
     ):
-        require_logits(network, _some(inputs, torch.arange(min(64, len(labels)), device=device)))
+        require_logits(network, _some(network, inputs, torch.arange(min(64, len(labels)), device=device)))
         network.train()
         for epoch in range(training.epochs):
             total = torch.zeros((), device=device)
             for rows in shuffled(len(labels), training.batch_size, order):
                 batch = rows.to(device)
                 weighted = None if weights is None else weights[batch]
-                loss = _loss(network, _some(inputs, batch), labels[batch], weighted, highest)
+                loss = _loss(network, _some(network, inputs, batch), labels[batch], weighted, highest)
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()
                 optimizer.step()
@@ -136,7 +166,14 @@ def _device_of(network: nn.Module) -> torch.device:
     return parameter.device
 
 
-def _some(inputs: Any, rows: Tensor) -> Any:
+def _prepared(network: nn.Module, inputs: Any, device: torch.device) -> Any:
+    """Return the rows as tensors on ``device``; those that make their own batches as they are."""
+    return suited(inputs, network) if isinstance(inputs, Rows) else ready(network, gathered(inputs), device)
+
+
+def _some(network: nn.Module, inputs: Any, rows: Tensor) -> Any:
+    if isinstance(inputs, Rows):
+        return ready(network, inputs.take(rows.cpu().numpy()).together(), rows.device)
     return {name: part[rows] for name, part in inputs.items()} if isinstance(inputs, Mapping) else inputs[rows]
 
 
@@ -144,7 +181,7 @@ def require_logits(network: nn.Module, batch: Any) -> None:
     """Refuse a network that ends in a softmax: its probabilities would go through a second one and hardly learn."""
     network.eval()
     with torch.no_grad():
-        found = answer(network, batch)
+        found = answered_logits(answer(network, batch))
     if not isinstance(found, Tensor) or found.ndim != 2 or found.shape[1] < 2:
         return
     if bool((found >= 0).all()) and torch.allclose(found.sum(dim=1), found.new_ones(()), atol=1e-4):
@@ -156,7 +193,7 @@ def require_logits(network: nn.Module, batch: Any) -> None:
 def _loss(network: nn.Module, batch: Any, labels: Tensor, weights: Tensor | None, highest: int) -> Tensor:
     """Return the mean cross-entropy of a batch, whose classes are 0 to ``highest``, weighted by row if told."""
     try:
-        logits = answer(network, batch)
+        logits = answered_logits(answer(network, batch))
     except ValueError as error:
         if "more than 1 value per channel" in str(error):
             raise TrainingError("Batch norm cannot train on a batch of one row: label more rows.") from None
@@ -179,7 +216,7 @@ class _Best:
 
     def __init__(self, lesson: Lesson, inputs: Any, labels: Tensor) -> None:
         self.network, self.lesson = lesson.model, lesson
-        self.inputs, self.labels = inputs, labels
+        self.inputs, self.labels = suited(inputs, lesson.model), labels
         self.accuracy = -1.0
         self.state: dict[str, Tensor] = {}
 
@@ -190,7 +227,7 @@ class _Best:
         with torch.no_grad():
             device = _device_of(self.network)
             parts = (ready(self.network, part, device) for part in batches(self.inputs, 1024))
-            answers = [answer(self.network, part).argmax(dim=1).cpu() for part in parts]
+            answers = [answered_logits(answer(self.network, part)).argmax(dim=1).cpu() for part in parts]
         self.network.train()
         accuracy = float((torch.cat(answers) == self.labels).double().mean())
         if accuracy > self.accuracy:

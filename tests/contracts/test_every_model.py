@@ -18,9 +18,10 @@ from sklearn.multiclass import OneVsRestClassifier
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+import library_models
 import teeter
 from teeter import Outputs
-from teeter.models.data import count_rows, take_rows
+from teeter.models.data import Rows, count_rows, take_rows
 from teeter.models.networks import mlp
 
 RNG = np.random.default_rng(0)
@@ -35,7 +36,7 @@ TOKENS = RNG.integers(0, 20, size=(48, 7))
 
 @dataclass(frozen=True)
 class Subject:
-    """A model, the data it looks at, and what it says of them itself: one column of its outputs a row."""
+    """A model, the data it looks at or how to make them, and what it says of them: one column of its outputs a row."""
 
     make: Callable[[], Any]
     data: Any
@@ -59,6 +60,18 @@ class TwoInputs(nn.Module):
 
     def forward(self, tokens: Tensor, rows: Tensor) -> dict[str, Tensor]:
         return {"logits": self.head(torch.cat([self.words(tokens).mean(dim=1), self.numbers(rows).relu()], dim=1))}
+
+
+class OfTheLastWord(nn.Module):
+    """A head for every word, of which the last one counts; those after a 0 are padding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(20, 5), nn.Linear(5, 4, bias=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        every = self.head(self.words(tokens).cumsum(dim=1).tanh())
+        return every[torch.arange(len(tokens)), (tokens != 0).cumsum(dim=1).argmax(dim=1)]
 
 
 def convolutional(*ending: nn.Module) -> nn.Sequential:
@@ -124,6 +137,7 @@ SUBJECTS = {
         lambda: convolutional(nn.Conv2d(4, 9, 2), nn.AdaptiveMaxPool2d(1), nn.Flatten()), IMAGES, head=False
     ),
     "a dictionary": torch_subject(TwoInputs, {"tokens": TOKENS, "rows": ROWS}),
+    "a head for every word": torch_subject(OfTheLastWord, TOKENS),
     "a dataset": torch_subject(lambda: mlp(6, 4), HELD),
     "a data loader": torch_subject(lambda: mlp(6, 4), DataLoader(HELD, batch_size=7)),
     "logistic regression": sklearn_subject(LOGISTIC()),
@@ -174,6 +188,7 @@ SUBJECTS = {
     "a callable": Subject(
         lambda: lambda rows: (rows @ ROWS[:4].T, rows), ROWS, lambda model, rows: model(rows)[0].argmax(axis=1), False
     ),
+    **{name: Subject(make, data, said) for name, (make, data, said) in library_models.MODELS.items()},
 }
 
 
@@ -183,8 +198,14 @@ def made(name: str) -> Any:
 
 
 @cache
+def data_of(name: str) -> Any:
+    found = SUBJECTS[name].data
+    return found() if callable(found) else found
+
+
+@cache
 def observed(name: str) -> Outputs:
-    return teeter.observe(made(name), SUBJECTS[name].data)
+    return teeter.observe(made(name), data_of(name))
 
 
 def parts(outputs: Outputs) -> dict[str, Tensor]:
@@ -193,6 +214,8 @@ def parts(outputs: Outputs) -> dict[str, Tensor]:
 
 
 def contents(data: Any) -> list[bytes]:
+    if isinstance(data, Rows):
+        return contents({name: part.numpy() for name, part in data.together().items()})
     if isinstance(data, dict):
         return [content for part in data.values() for content in contents(part)]
     if isinstance(data, DataLoader):
@@ -224,16 +247,15 @@ def test_a_head_is_found_where_there_is_one(name: str) -> None:
 def test_the_largest_logit_is_what_the_model_predicts(name: str) -> None:
     subject, told = SUBJECTS[name], observed(name).logits
     assert told is not None
-    said = np.asarray(subject.said(made(name), subject.data))
+    said = np.asarray(subject.said(made(name), data_of(name)))
     assert len(np.unique(said)) > 1
     np.testing.assert_array_equal(told.argmax(dim=1), said)
 
 
 @every
 def test_a_row_is_told_alike_in_any_company(name: str) -> None:
-    subject, told = SUBJECTS[name], observed(name)
-    some = np.array([31, 2, 17])
-    data = subject.data.dataset if isinstance(subject.data, DataLoader) else subject.data
+    told, some = observed(name), np.array([31, 2, 17])
+    data = data_of(name).dataset if isinstance(data_of(name), DataLoader) else data_of(name)
     among = teeter.observe(made(name), take_rows(data, some), batch_size=2)
     for part, value in parts(told.take(some)).items():
         torch.testing.assert_close(getattr(among, part), value, rtol=1e-5, atol=1e-5)
@@ -242,14 +264,14 @@ def test_a_row_is_told_alike_in_any_company(name: str) -> None:
 @every
 def test_the_batch_size_changes_nothing(name: str) -> None:
     for size in (1, 5, 48, 1000):
-        again = teeter.observe(made(name), SUBJECTS[name].data, batch_size=size)
+        again = teeter.observe(made(name), data_of(name), batch_size=size)
         for part, value in parts(observed(name)).items():
             torch.testing.assert_close(getattr(again, part), value, rtol=1e-5, atol=1e-5)
 
 
 @every
 def test_observing_changes_nothing_and_tells_the_same_again(name: str) -> None:
-    data = SUBJECTS[name].data
+    data = data_of(name)
     before = contents(data)
     told = parts(teeter.observe(made(name), data))
     assert told.keys() == parts(observed(name)).keys()
@@ -261,7 +283,7 @@ def test_observing_changes_nothing_and_tells_the_same_again(name: str) -> None:
 @every
 def test_there_is_a_row_for_every_row_and_one_precision(name: str) -> None:
     told = observed(name)
-    assert len(told) == count_rows(SUBJECTS[name].data) == 48
+    assert len(told) == count_rows(data_of(name)) == 48
     assert len({value.dtype for value in parts(told).values()}) == 1
 
 

@@ -2,18 +2,43 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, SequentialSampler, Subset
 
 from teeter.errors import InputError
 
-__all__ = ["batches", "count_rows", "flat_rows", "gathered", "take_rows"]
+__all__ = ["Rows", "batches", "count_rows", "flat_rows", "gathered", "one_batch", "suited", "take_rows"]
+
+
+class Rows(ABC):
+    """Rows that are turned into a network's inputs batch by batch: texts by a tokenizer, images by a processor."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return how many there are."""
+
+    @abstractmethod
+    def take(self, rows: npt.NDArray[np.int64]) -> Rows:
+        """Return some of them."""
+
+    @abstractmethod
+    def suited(self, model: nn.Module) -> Rows:
+        """Return the same rows as ``model`` takes them, refusing a model that cannot."""
+
+    @abstractmethod
+    def batches(self, size: int) -> Iterator[Mapping[str, Tensor]]:
+        """Yield them in order, ``size`` at a time, or fewer where so many would not fit in memory."""
+
+    @abstractmethod
+    def together(self) -> Mapping[str, Tensor]:
+        """Return all of them as one batch."""
 
 
 def count_rows(data: Any) -> int:
@@ -36,6 +61,8 @@ def count_rows(data: Any) -> int:
 
 def take_rows(data: Any, rows: npt.NDArray[np.int64]) -> Any:
     """Return some rows of ``data``, as the same kind of thing."""
+    if isinstance(data, Rows):
+        return data.take(rows)
     if isinstance(data, Mapping):
         return {name: take_rows(part, rows) for name, part in data.items()}
     if isinstance(data, Tensor):
@@ -53,7 +80,9 @@ def batches(data: Any, size: int) -> Iterator[Any]:
     """Yield the rows of ``data`` in order, ``size`` at a time, as something a network takes; labels are dropped."""
     if size < 1:
         raise InputError(f"The batch size is {size}: it must be 1 or more.")
-    if isinstance(data, DataLoader):
+    if isinstance(data, Rows):
+        yield from data.batches(size)
+    elif isinstance(data, DataLoader):
         _require_all_in_order(data)
         yield from _loaded(data)
     elif isinstance(data, Dataset):
@@ -61,6 +90,11 @@ def batches(data: Any, size: int) -> Iterator[Any]:
     else:
         for start in range(0, count_rows(data), size):
             yield _slice(data, slice(start, start + size))
+
+
+def one_batch(data: Any) -> Any:
+    """Return all rows of ``data`` as a single batch."""
+    return data.together() if isinstance(data, Rows) else next(batches(data, max(1, count_rows(data))))
 
 
 def gathered(data: Any) -> Any:
@@ -71,6 +105,11 @@ def gathered(data: Any) -> Any:
     if isinstance(parts[0], Mapping):
         return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
     return torch.cat(parts)
+
+
+def suited(data: Any, model: nn.Module) -> Any:
+    """Return ``data`` as ``model`` takes them, where they can tell; other data as they are."""
+    return data.suited(model) if isinstance(data, Rows) else data
 
 
 def flat_rows(data: Any) -> npt.NDArray[np.float32]:

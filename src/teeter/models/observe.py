@@ -12,13 +12,14 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from teeter.errors import InputError
-from teeter.models.data import batches, count_rows
+from teeter.models.data import Rows, batches, count_rows
 from teeter.models.outputs import OUTPUTS, Outputs
 from teeter.models.posterior import PASSES, dropout_logits, stacked_logits
 from teeter.models.sklearn_model import observe_sklearn
+from teeter.models.skorch_model import network_in, wraps_network
 from teeter.models.torch_model import observe_torch
 
-__all__ = ["is_estimator", "observe"]
+__all__ = ["is_estimator", "is_network", "observe"]
 
 
 def observe(
@@ -35,10 +36,12 @@ def observe(
     """Return what ``model`` tells of the rows of ``data``: as much of ``needs`` as it has, in one pass.
 
     Args:
-        model: a torch module that ends in a linear layer; a fitted scikit-learn classifier or pipeline; a callable from
-            a batch to logits, to (logits, features) or to a dictionary of what ``Outputs`` takes; or a list of models,
-            whose logits become the posterior (``ensemble_logits``) while the first one tells the rest.
-        data: an array, a tensor, a dictionary of them, a dataset; for scikit-learn whatever the model takes.
+        model: a torch module that ends in a linear layer, Lightning's and Hugging Face's among them; a fitted
+            scikit-learn classifier or pipeline, which may end in skorch's; a callable from a batch to logits, to
+            (logits, features) or to a dictionary of what ``Outputs`` takes; or a list of models, whose logits become
+            the posterior (``ensemble_logits``) while the first one tells the rest.
+        data: an array, a tensor, a dictionary of them, a dataset, texts or images of ``teeter.adapters.huggingface``;
+            for scikit-learn whatever the model takes.
         needs: a subset of logits, features, head, dropout_logits, ensemble_logits.
         batch_size: rows at a time; it changes nothing.
         device: where to run a torch module, which is moved there and back; its own device if left out.
@@ -51,12 +54,18 @@ def observe(
         raise InputError(f"Nobody can tell {sorted(unknown)}: needs are among {sorted(OUTPUTS - {'labelled'})}.")
     if isinstance(model, list | tuple):
         return _ensemble(model, data, needs, batch_size=batch_size, device=device, seed=seed, head=head, passes=passes)
+    if is_estimator(model) and wraps_network(model):
+        model, data = network_in(model, data)
     if isinstance(model, nn.Module):
         outputs = observe_torch(model, data, batch_size=batch_size, device=device, head=head)
         if "dropout_logits" in needs:
             posterior = dropout_logits(model, data, passes=passes, seed=seed, device=device, head=head)
             outputs = outputs.with_posterior(posterior)
     elif is_estimator(model):
+        if isinstance(data, Rows):
+            raise InputError(
+                f"{type(data).__name__} are a network's inputs: give a {type(model).__name__} the columns."
+            )
         outputs = observe_sklearn(model, data)
     elif callable(model):
         outputs = _observe_callable(model, data, batch_size)
@@ -74,6 +83,11 @@ def is_estimator(model: object) -> bool:
     """Tell whether ``model`` is scikit-learn's kind, without importing scikit-learn for those who do not use it."""
     base = sys.modules.get("sklearn.base")
     return base is not None and isinstance(model, base.BaseEstimator)
+
+
+def is_network(model: object) -> bool:
+    """Tell whether the classes that ``model`` tells of are the outputs of a network, whichever it has seen."""
+    return isinstance(model, nn.Module) or (is_estimator(model) and wraps_network(model))
 
 
 def _ensemble(models: Sequence[Any], data: Any, needs: Collection[str], **options: Any) -> Outputs:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from teeter.errors import InputError
-from teeter.models.data import batches
+from teeter.models.data import Rows, batches, suited
 from teeter.models.outputs import Outputs
-from teeter.models.torch_model import find_head, observing, tap
+from teeter.models.torch_model import find_head, observing, tap, tried
 from teeter.seeds import drawing, stream
 
 __all__ = ["PASSES", "dropout_logits", "stacked_logits"]
@@ -45,23 +45,33 @@ def dropout_logits(
     blocks = []
     with observing(model, device) as where:
         found: str | None = None
-        for k, batch in enumerate(batches(data, _ROWS_AT_ONCE)):
+        rows = suited(data, model)
+        for k, batch in enumerate(batches(rows, _ROWS_AT_ONCE)):
             if k == 0:
-                found = find_head(model, batch, where, named=head)
+                found = find_head(model, tried(rows, batch), where, named=head)
                 for module in model.modules():
                     module.training = isinstance(module, _DROPOUT)
-            blocks.append(_passes(model, batch, where, found, passes=passes, seed=seed, block=k))
+            at_once = 1 if isinstance(rows, Rows) else passes  # their batches are as large as they may be
+            blocks.append(_passes(model, batch, where, found, passes=passes, seed=seed, block=k, at_once=at_once))
     if not blocks:
         raise InputError("Cannot observe an empty pool: the data has no rows.")
     return torch.cat(blocks, dim=1)
 
 
 def _passes(
-    model: nn.Module, batch: Any, device: torch.device, head: str | None, *, passes: int, seed: int, block: int
+    model: nn.Module,
+    batch: Any,
+    device: torch.device,
+    head: str | None,
+    *,
+    passes: int,
+    seed: int,
+    block: int,
+    at_once: int,
 ) -> Tensor:
     """Return the logits of one block: (S, B, C)."""
     rows, numbers = _size(batch)
-    together = max(1, min(passes, _NUMBERS_AT_ONCE // max(1, numbers)))
+    together = max(1, min(at_once, _NUMBERS_AT_ONCE // max(1, numbers)))
     answers = []
     with drawing(stream(seed, "dropout", block).initial_seed(), device):
         for start in range(0, passes, together):

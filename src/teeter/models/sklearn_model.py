@@ -12,7 +12,7 @@ from teeter.errors import InputError
 from teeter.models.data import count_rows, take_rows
 from teeter.models.outputs import Outputs
 
-__all__ = ["classes_of", "observe_sklearn", "reseeded"]
+__all__ = ["classes_of", "observe_sklearn", "reseeded", "taken_apart"]
 
 Floats = npt.NDArray[np.floating[Any]]
 
@@ -35,7 +35,7 @@ def observe_sklearn(model: Any, data: Any) -> Outputs:
         raise InputError("Cannot observe an empty pool: the data has no rows.")
     _require_fitted(model)
     _require_one_class_a_row(model, data)
-    steps, last = _taken_apart(model)
+    steps, last = taken_apart(model)
     rows = data
     for step in steps:
         rows = step.transform(rows)
@@ -80,13 +80,13 @@ def _require_one_class_a_row(model: Any, data: Any) -> None:
         raise InputError(f"This {type(model).__name__} predicts several labels a row: teeter takes one class a row.")
 
 
-def _taken_apart(model: Any) -> tuple[list[Any], Any]:
+def taken_apart(model: Any) -> tuple[list[Any], Any]:
     """Return what comes before the classifier, in turn, and the classifier."""
     from sklearn.pipeline import Pipeline
 
     if not isinstance(model, Pipeline):
         return [], model
-    deeper, classifier = _taken_apart(model[-1])
+    deeper, classifier = taken_apart(model[-1])
     return [model[:-1], *deeper] if len(model) > 1 else deeper, classifier
 
 

@@ -13,10 +13,13 @@ from torch import Tensor, nn
 
 from teeter.arrays import choose_device
 from teeter.errors import InputError
-from teeter.models.data import batches
+from teeter.models.data import Rows, batches, suited
 from teeter.models.outputs import Outputs
 
-__all__ = ["answer", "find_head", "observe_torch", "observing", "ready", "tap"]
+__all__ = ["answer", "answered_logits", "find_head", "observe_torch", "observing", "ready", "tap", "tried"]
+
+_TRIED = 8
+"""Texts or images that a head is looked for with: the outputs of every linear layer are kept meanwhile."""
 
 
 def observe_torch(
@@ -31,9 +34,10 @@ def observe_torch(
     with observing(model, device) as where:
         found: str | None = None
         pieces: list[tuple[Tensor, Tensor | None]] = []
-        for batch in batches(data, batch_size):
+        rows = suited(data, model)
+        for batch in batches(rows, batch_size):
             if not pieces:
-                found = find_head(model, batch, where, named=head)
+                found = find_head(model, tried(rows, batch), where, named=head)
             pieces.append(tap(model, batch, where, found))
         if not pieces:
             raise InputError("Cannot observe an empty pool: the data has no rows.")
@@ -71,6 +75,16 @@ def observing(model: nn.Module, device: torch.device | str | None) -> Iterator[t
 def answer(model: nn.Module, batch: Any) -> Any:
     """Return what the module says to a batch that is ``ready``; a mapping becomes keyword arguments."""
     return model(**batch) if isinstance(batch, Mapping) else model(batch)
+
+
+def answered_logits(answered: Any) -> Any:
+    """Return the logits among what a module answered: those called so in a mapping, as Hugging Face's models have."""
+    return answered.get("logits", answered) if isinstance(answered, Mapping) else answered
+
+
+def tried(data: Any, batch: Any) -> Any:
+    """Return what to look for a head with: the first batch, or a few rows of those that make their own."""
+    return data.take(np.arange(min(_TRIED, len(data)))).together() if isinstance(data, Rows) else batch
 
 
 def ready(model: nn.Module, batch: Any, device: torch.device) -> Any:
@@ -156,12 +170,26 @@ def _tensors(answered: Any) -> list[Tensor]:
 
 
 def _comes_from(answered: Tensor, output: Tensor) -> bool:
+    if output.ndim == 3 and answered.ndim == 2:
+        return _position(answered, output) is not None
     if output.shape[-1] == 1 and answered.numel() == output.numel():
         answered = answered.reshape(output.shape)
     if answered.shape != output.shape:
         return False
     ends = [output, output.softmax(dim=-1), output.log_softmax(dim=-1), output.sigmoid()]
     return any(torch.allclose(answered, end, rtol=1e-3, atol=1e-5) for end in ends)
+
+
+def _position(answered: Tensor, output: Tensor) -> Tensor | None:
+    """Return where each row's answer (B, C) stands in the outputs (B, T, C) of a head for every token: (B,), or None.
+
+    Decoders classify a text by its last token that is not padding, and apply their head to all of them.
+    """
+    if answered.shape != (output.shape[0], output.shape[2]):
+        return None
+    away = (output - answered.unsqueeze(1)).abs().amax(dim=2).nan_to_num(float("inf"))  # padding may give NaN
+    nearest, rows = away.argmin(dim=1), torch.arange(len(output), device=output.device)
+    return nearest if torch.allclose(output[rows, nearest], answered, rtol=1e-3, atol=1e-5) else None
 
 
 def _same_order(answered: Tensor, output: Tensor) -> bool:
@@ -192,18 +220,30 @@ def tap(model: nn.Module, batch: Any, device: torch.device, head: str | None) ->
 
     hook = _layer(model, head).register_forward_hook(keep, with_kwargs=True)
     try:
-        answer(model, ready(model, batch, device))
+        answers = _tensors(answer(model, ready(model, batch, device)))
     finally:
         hook.remove()
     if not seen:
         raise InputError(f"The layer {head!r} of {type(model).__name__} was not used for this data.")
-    logits, features = seen[-1]
+    logits, features = _of_each_row(*seen[-1], answers)
     if features.ndim != 2:
         raise InputError(
             f"The layer {head!r} of {type(model).__name__} gets features of shape {tuple(features.shape)}: "
             "one vector a row is needed."
         )
     return logits if logits.shape[1] > 1 else _two_classes(logits, 1), features
+
+
+def _of_each_row(logits: Tensor, features: Tensor, answers: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """Return the logits and features at the positions that the answer is of, where a head looks at every token."""
+    if logits.ndim != 3:
+        return logits, features
+    found = (_position(one, logits) for one in answers if one.ndim == 2)
+    position = next((one for one in found if one is not None), None)
+    if position is None:
+        return logits, features
+    rows = torch.arange(len(logits), device=logits.device)
+    return logits[rows, position], features[rows, position]
 
 
 def _answered_logits(told: Any, model: nn.Module) -> Tensor:

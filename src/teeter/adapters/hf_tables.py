@@ -1,0 +1,127 @@
+"""The columns of a table of Hugging Face's datasets: texts, images and labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+import datasets
+from teeter.errors import InputError
+from teeter.registry import did_you_mean
+
+__all__ = ["Table", "cells", "columns_of", "labels_of"]
+
+Numbers = npt.NDArray[np.int64]
+Table: TypeAlias = datasets.Dataset
+
+
+def labels_of(table: Table, column: str = "label", *, classes: Sequence[str] | None = None) -> Numbers:
+    """Return the class of each row of a table, -1 where it has none (None or -1): (N,).
+
+    Args:
+        table: of ``datasets``.
+        column: the column of labels: class numbers, or names.
+        classes: the names in the order of the model's outputs; those of the column, if it has them, if left out.
+    """
+    _require_table(table)
+    _require_column(table, column)
+    feature = table.features[column]
+    if not isinstance(feature, datasets.ClassLabel | datasets.Value):
+        raise InputError(f"Column {column!r} holds {_kind(feature)}: one label a row is needed.")
+    names = classes if classes is not None else (feature.names if isinstance(feature, datasets.ClassLabel) else None)
+    values = table.with_format(None)[column]
+    if _kind(feature) == "string":
+        return _numbers_of_names(values, names, column)
+    labels = [-1 if value is None else value for value in values]
+    top = None if names is None else len(names) - 1
+    for row, label in enumerate(labels):
+        if label != int(label) or label < -1 or (top is not None and label > top):
+            expected = "whole numbers from 0" + ("" if top is None else f" to {top}")
+            raise InputError(
+                f"Row {row} of column {column!r} holds {label!r}: classes are {expected}, or -1 if unknown."
+            )
+    return np.array(labels, dtype=np.int64)
+
+
+def _numbers_of_names(values: Sequence[str | None], names: Sequence[str] | None, column: str) -> Numbers:
+    if names is None:
+        raise InputError(
+            f"Column {column!r} holds names: give them in the order of the model's outputs by classes= "
+            "(for a classifier, list(model.config.id2label.values()))."
+        )
+    places: dict[str | None, int] = {**{name: place for place, name in enumerate(names)}, None: -1}
+    for row, value in enumerate(values):
+        if value not in places:
+            raise InputError(f"Row {row} of column {column!r} is {value!r}. {did_you_mean(str(value), list(names))}")
+    return np.array([places[value] for value in values], dtype=np.int64)
+
+
+def columns_of(table: Any, named: Any, kind: str, things: str) -> tuple[Any, list[str]]:
+    """Return a table of the columns to look at and their names; none of a list."""
+    if not isinstance(table, datasets.Dataset):
+        return _listed(table, named, things), []
+    _require_table(table)
+    fitting = [name for name, feature in table.features.items() if _kind(feature) == kind]
+    if named is None:
+        named = "text" if "text" in fitting and kind == "string" else (fitting[0] if len(fitting) == 1 else None)
+    if named is None:
+        found = f"several columns of {things} ({', '.join(fitting)})" if fitting else f"no column of {things}"
+        has = "" if fitting else f" It has: {', '.join(table.column_names)}."
+        raise InputError(f"The table has {found}: name the one to look at.{has}")
+    columns = [named] if isinstance(named, str) else list(named)
+    if not 1 <= len(columns) <= 2:
+        raise InputError(f"{len(columns)} columns are named: give one, or two for pairs of texts.")
+    for name in columns:
+        _require_column(table, name)
+        if name not in fitting:
+            raise InputError(f"Column {name!r} holds {_kind(table.features[name])} values: {things} are needed.")
+    chosen = table.select_columns(columns).with_format(None)
+    if kind == "image" and not table.features[columns[0]].decode:
+        chosen = chosen.cast_column(columns[0], datasets.Image())
+    return chosen, columns
+
+
+def _listed(table: Any, named: Any, things: str) -> Any:
+    """Return a list of texts or images, refusing what has no rows to pick from."""
+    if isinstance(table, Mapping):  # a DatasetDict is one
+        parts = ", ".join(map(str, table))
+        raise InputError(f"This is a {type(table).__name__} of several parts ({parts}): give one of them.")
+    if isinstance(table, str) or not isinstance(table, Sequence | np.ndarray):
+        raise InputError(f"This is a {type(table).__name__}: give a table of datasets, or a list of {things}.")
+    if named is not None:
+        raise InputError(f"A list has no column {named!r}: give a table of datasets, or leave columns out.")
+    if not len(table):
+        raise InputError("The list is empty: there is no row to look at.")
+    return table
+
+
+def _require_table(table: Any) -> None:
+    if not isinstance(table, datasets.Dataset):
+        raise InputError(f"This is a {type(table).__name__}: give a table of datasets.")
+    if not len(table):
+        raise InputError("The table is empty: there is no row to look at.")
+
+
+def _require_column(table: Table, name: str) -> None:
+    if name not in table.column_names:
+        raise InputError(f"The table has no column {name!r}. {did_you_mean(str(name), table.column_names)}")
+
+
+def _kind(feature: Any) -> str:
+    """Return what a column holds: string, image, or another type's name."""
+    if isinstance(feature, datasets.Image):
+        return "image"
+    if isinstance(feature, datasets.Value):
+        return "string" if feature.dtype in ("string", "large_string") else str(feature.dtype)
+    return type(feature).__name__
+
+
+def cells(table: Any, columns: list[str], rows: Numbers) -> list[list[Any]]:
+    """Return some rows of each column; a list is one column."""
+    if not columns:
+        return [[table[row] for row in rows.tolist()]]
+    found = table[rows.tolist()]
+    return [found[name] for name in columns]

@@ -1,0 +1,148 @@
+"""Lightning modules trained by Lightning's own trainer: their steps, optimizers and schedules."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+from teeter.errors import InputError, MissingExtraError, TrainingError
+from teeter.lessons import CustomTraining, Lesson, shuffled
+from teeter.models.data import count_rows, one_batch, suited, take_rows
+from teeter.models.torch_model import ready
+from teeter.seeds import stream
+
+try:
+    import lightning.pytorch as lightning
+except ModuleNotFoundError as error:
+    if (error.name or "").split(".")[0] != "lightning":
+        raise
+    raise MissingExtraError("This needs Lightning: pip install 'teeter[lightning]'.") from None
+
+__all__ = ["LightningTraining"]
+
+_QUIET = {
+    "logger": False,
+    "enable_checkpointing": False,
+    "enable_progress_bar": False,
+    "enable_model_summary": False,
+    "log_every_n_steps": 1,
+    "inference_mode": False,  # its tensors could not be trained on later
+}
+
+
+class LightningTraining(CustomTraining):
+    """How a ``teeter.Learner`` trains Lightning modules: ``training=LightningTraining(max_epochs=20)``.
+
+    A module's ``training_step`` gets batches (inputs, classes); so does its ``validation_step``, if it has one and the
+    learner has validation rows.
+    """
+
+    def __init__(self, *, batch_size: int = 64, **trainer: Any) -> None:
+        """Keep the settings.
+
+        Args:
+            batch_size: labelled rows of a step.
+            **trainer: what ``lightning.Trainer`` takes. It draws and writes nothing unless told to here.
+        """
+        if batch_size < 1:
+            raise InputError(f"The batch size is {batch_size}: it must be 1 or more.")
+        try:
+            lightning.Trainer(**{**_QUIET, "accelerator": "cpu", **trainer})
+        except TypeError as error:
+            raise InputError(f"Lightning's trainer cannot be made so: {error}.") from None
+        self.batch_size = batch_size
+        self.trainer = trainer
+
+    def train(self, lesson: Lesson) -> None:
+        """Train a module on its labelled rows."""
+        module = lesson.model
+        library = _library_of(module)
+        device = next(module.parameters()).device
+        where = {"accelerator": device.type, "devices": 1 if device.type == "cpu" else [device.index or 0]}
+        with _quietly():
+            trainer = library.Trainer(**{**_QUIET, **where, **self.trainer})
+            trainer.fit(module, self._loader(lesson), self._validation(lesson, library))
+        module.trainer = None  # which would hold on to the labelled rows
+        if trainer.interrupted:
+            raise KeyboardInterrupt
+        _require_finite(module)
+
+    def _loader(self, lesson: Lesson) -> DataLoader[Any]:
+        held = _Held(lesson.model, lesson.inputs, lesson.labels)
+        order = _Shuffled(len(held), self.batch_size, lesson.seed)
+        return DataLoader(held, batch_size=None, sampler=order)  # of whole batches
+
+    def _validation(self, lesson: Lesson, library: Any) -> DataLoader[Any] | None:
+        skipped = type(lesson.model).validation_step is library.LightningModule.validation_step
+        if lesson.validation is None or skipped:
+            return None
+        held = _Held(lesson.model, *lesson.validation)
+        parts = [list(range(k, min(k + 1024, len(held)))) for k in range(0, len(held), 1024)]
+        return DataLoader(held, batch_size=None, sampler=parts)
+
+
+class _Held(Dataset[Any]):
+    """Rows and classes, whose items are whole batches."""
+
+    def __init__(self, module: nn.Module, inputs: Any, labels: Tensor) -> None:
+        self.module, self.inputs, self.labels = module, suited(inputs, module), labels
+
+    def __len__(self) -> int:
+        return count_rows(self.inputs)
+
+    def __getitem__(self, rows: list[int]) -> tuple[Any, Tensor]:
+        batch = one_batch(take_rows(self.inputs, np.array(rows)))
+        return ready(self.module, batch, torch.device("cpu")), self.labels[rows]
+
+
+class _Shuffled:
+    """Batches of rows in an order that is drawn anew each epoch."""
+
+    def __init__(self, rows: int, size: int, seed: int) -> None:
+        self.rows, self.size, self.order = rows, size, stream(seed, "order")
+
+    def __len__(self) -> int:
+        return len(list(shuffled(self.rows, self.size, torch.Generator())))
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for batch in shuffled(self.rows, self.size, self.order):
+            yield batch.tolist()
+
+
+def _library_of(module: nn.Module) -> Any:
+    """Return the library that a module is of: ``lightning.pytorch``, or ``pytorch_lightning``, which is its twin."""
+    for cls in type(module).__mro__:
+        if cls.__name__ == "LightningModule":
+            twin = cls.__module__.startswith("pytorch_lightning.")
+            return import_module("pytorch_lightning") if twin else lightning
+    raise InputError(f"{type(module).__name__} is not a LightningModule: train it by teeter.Training instead.")
+
+
+def _require_finite(module: nn.Module) -> None:
+    if not all(bool(parameter.isfinite().all()) for parameter in module.parameters()):
+        raise TrainingError("The weights became NaN or infinite: lower the learning rate, or scale the inputs.")
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Within it, Lightning says nothing of the devices it found, nor asks for workers to load rows in memory."""
+    loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "pytorch_lightning")]
+    levels = [one.level for one in loggers]
+    for one in loggers:
+        one.setLevel(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+            yield
+    finally:
+        for one, level in zip(loggers, levels, strict=True):
+            one.setLevel(level)
