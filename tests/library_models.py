@@ -14,24 +14,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-WORDS = ("red", "green", "blue", "round", "long", "tiny", "heavy", "quick", "slow", "warm", "cold", "old", "new", "loud")
-    "red",
-    "green",
-    "blue",
-    "round",
-    "square",
-    "long",
-    "tiny",
-    "heavy",
-    "quick",
-    "slow",
-    "warm",
-    "cold",
-    "old",
-    "new",
-    "loud",
-    "quiet",
-]
+WORDS = ("red", "green", "blue", "round", "long", "tiny", "heavy", "quick", "slow", "warm", "cold", "old", "new")
 RNG = np.random.default_rng(5)
 ROWS = RNG.normal(size=(48, 6)).astype(np.float32)
 CLASSES = (ROWS @ RNG.normal(size=(6, 4))).argmax(axis=1)
@@ -167,15 +150,17 @@ def seeded_fit(model: Any, data: Any) -> Any:
 
 
 def texts() -> Any:
+    given = table(text=TEXTS, label=CLASSES.tolist()), tokenizer()
     from teeter.adapters.huggingface import Texts
 
-    return Texts(table(text=TEXTS, label=CLASSES.tolist()), tokenizer())
+    return Texts(*given)
 
 
 def images() -> Any:
+    given = pictures(), image_processor()
     from teeter.adapters.huggingface import Images
 
-    return Images(pictures(), image_processor())
+    return Images(*given)
 
 
 def sentences() -> Any:
