@@ -81,8 +81,8 @@ def pictures() -> list[Any]:
 
 
 def table(**columns: Any) -> Any:
-    datasets = pytest.importorskip("datasets", reason="datasets is not installed: the extra hf")
-    return datasets.Dataset.from_dict(columns)
+    found = pytest.importorskip("datasets.arrow_dataset", reason="datasets is not installed: the extra hf")
+    return found.Dataset.from_dict(columns)  # a part of it, since our folder of tests has its name, too
 
 
 def _spread(make: Callable[[], nn.Module]) -> nn.Module:
