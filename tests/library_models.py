@@ -47,7 +47,8 @@ def tokenizer() -> Any:
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
     )
     names = dict(pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]", unk_token="[UNK]")
-    return PreTrainedTokenizerFast(tokenizer_object=words, **names)
+    inputs = ["input_ids", "token_type_ids", "attention_mask"]
+    return PreTrainedTokenizerFast(tokenizer_object=words, model_input_names=inputs, **names)
 
 
 def text_classifier(name: str, **settings: Any) -> Any:

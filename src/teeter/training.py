@@ -25,6 +25,7 @@ from teeter.lessons import (
     shuffled,
 )
 from teeter.models.data import Rows, batches, gathered, suited
+from teeter.models.skorch_model import wraps_network
 from teeter.models.torch_model import answer, answered_logits, ready
 from teeter.seeds import drawing, stream
 from teeter.stacking import stacks, train_stack
@@ -108,7 +109,14 @@ def _train_alone(lesson: Lesson, training: Training | CustomTraining) -> None:
 def fit_estimator(lesson: Lesson) -> None:
     """Fit an estimator; the draws of one that has a network inside follow the lesson's seed."""
     with drawing(lesson.seed, choose_device(None)):
-        lesson.model.fit(lesson.inputs, lesson.labels.numpy())
+        try:
+            lesson.model.fit(lesson.inputs, lesson.labels.numpy())
+        except RuntimeError as error:
+            if wraps_network(lesson.model) and "same dtype" in str(error):
+                raise TrainingError(
+                    "The pool's numbers are not the network's kind: give the pool as float32."
+                ) from None
+            raise
 
 
 def _train_elsewhere(lesson: Lesson, training: CustomTraining) -> None:

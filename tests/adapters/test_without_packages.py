@@ -10,10 +10,21 @@ import pytest
 from teeter.errors import MissingExtraError
 
 
-def test_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.split(".")[0] == "skactiveml"]:
+@pytest.mark.parametrize(
+    ("adapter", "missing", "extra"),
+    [
+        ("skactiveml", "skactiveml", "skactiveml"),
+        ("lightning", "lightning", "lightning"),
+        ("huggingface", "transformers", "hf"),
+        ("huggingface", "datasets", "hf"),
+        ("sentence_transformers", "sentence_transformers", "hf"),
+    ],
+)
+def test_it_says_what_to_install(adapter: str, missing: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == missing]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "skactiveml", None)
-    monkeypatch.delitem(sys.modules, "teeter.adapters.skactiveml", raising=False)
-    with pytest.raises(MissingExtraError, match=r"pip install 'teeter\[skactiveml\]'"):
-        importlib.import_module("teeter.adapters.skactiveml")
+    monkeypatch.setitem(sys.modules, missing, None)
+    for name in (adapter, "hf_tables"):
+        monkeypatch.delitem(sys.modules, f"teeter.adapters.{name}", raising=False)
+    with pytest.raises(MissingExtraError, match=rf"pip install 'teeter\[{extra}\]'"):
+        importlib.import_module(f"teeter.adapters.{adapter}")

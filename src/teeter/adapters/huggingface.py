@@ -67,10 +67,11 @@ class Texts(Rows):
                 f"This {type(tokenizer).__name__} has no padding token, so texts cannot be put in batches: set "
                 "tokenizer.pad_token = tokenizer.eos_token, and model.config.pad_token_id = tokenizer.pad_token_id."
             )
-        if max_length is not None and max_length < 1:
-            raise InputError(f"max_length is {max_length}: it must be 1 or more.")
         self._tokenizer = tokenizer
         self._table, self._columns = columns_of(table, columns, "string", "texts")
+        least = tokenizer.num_special_tokens_to_add(pair=len(self._columns) == 2) + 1
+        if max_length is not None and max_length < least:
+            raise InputError(f"max_length is {max_length}: with the tokenizer's own tokens it must be {least} or more.")
         self._rows = np.arange(len(self._table))
         self._inputs: frozenset[str] | None = None
         known = tokenizer.model_max_length
@@ -109,10 +110,7 @@ class Texts(Rows):
     def _encoded(self, rows: Numbers) -> dict[str, list[list[int]]]:
         texts = [[_text(value) for value in column] for column in cells(self._table, self._columns, rows)]
         options = {} if self._limit is None else {"truncation": True, "max_length": self._limit}
-        try:
-            found = self._tokenizer(*texts, padding=False, **options)
-        except Exception as error:  # what the Rust side says of a limit that special tokens fill alone
-            raise InputError(f"The tokenizer refuses these texts: {error}") from None
+        found = self._tokenizer(*texts, padding=False, **options)
         return {name: values for name, values in found.items() if self._inputs is None or name in self._inputs}
 
     def _padded(self, encoded: dict[str, list[list[int]]]) -> dict[str, Tensor]:

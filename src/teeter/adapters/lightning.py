@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import warnings
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from teeter.errors import InputError, MissingExtraError, TrainingError
 from teeter.lessons import CustomTraining, Lesson, shuffled
 from teeter.models.data import count_rows, one_batch, suited, take_rows
 from teeter.models.torch_model import ready
+from teeter.registry import did_you_mean
 from teeter.seeds import stream
 
 try:
@@ -55,10 +57,10 @@ class LightningTraining(CustomTraining):
         """
         if batch_size < 1:
             raise InputError(f"The batch size is {batch_size}: it must be 1 or more.")
-        try:
-            lightning.Trainer(**{**_QUIET, "accelerator": "cpu", **trainer})
-        except TypeError as error:
-            raise InputError(f"Lightning's trainer cannot be made so: {error}.") from None
+        known = [name for name in inspect.signature(lightning.Trainer.__init__).parameters if name != "self"]
+        for name in trainer:
+            if name not in known:
+                raise InputError(f"Lightning's trainer has no option {name!r}. {did_you_mean(name, known)}")
         self.batch_size = batch_size
         self.trainer = trainer
 
@@ -142,6 +144,7 @@ def _quietly() -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+            warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)  # theirs, of torch
             yield
     finally:
         for one, level in zip(loggers, levels, strict=True):

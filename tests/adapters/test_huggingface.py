@@ -1,0 +1,335 @@
+"""Hugging Face's classifiers and tables: texts, pairs and images as the classifier takes them, and known labels."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import library_models
+import teeter
+from library_models import CLASSES, TEXT_MODELS, TEXTS, image_classifier, image_processor, pictures, text_classifier
+from teeter.errors import InputError
+
+pytest.importorskip("transformers", reason="transformers is not installed: the extra hf")
+pytest.importorskip("datasets.arrow_dataset", reason="datasets is not installed: the extra hf")
+
+from transformers import BertConfig, BertModel, GPT2Config, GPT2ForSequenceClassification
+
+import datasets
+from teeter.adapters import huggingface
+from teeter.adapters.huggingface import Images, Texts, labels_of
+
+TOKENIZER = library_models.tokenizer()
+TABLE = library_models.table(text=TEXTS, label=CLASSES.tolist())
+LABELLED = np.arange(16)
+
+
+def bert(**settings: Any) -> Any:
+    return text_classifier("BERT", **settings)
+
+
+def test_three_lines_give_picks() -> None:
+    model, table, tokenizer = bert(), TABLE, TOKENIZER
+    pool = Texts(table, tokenizer)
+    outputs = teeter.observe(model, pool)
+    rows = teeter.select("ldm-s", outputs, 5)
+    assert len(set(rows.tolist())) == 5
+    assert table.select(rows).num_rows == 5
+
+
+@pytest.mark.parametrize("name", TEXT_MODELS)
+def test_the_answers_are_those_of_their_own_batches(name: str) -> None:
+    model = text_classifier(name).eval()
+    told = teeter.observe(model, Texts(TABLE, TOKENIZER))
+    batch = TOKENIZER(TEXTS, padding=True, return_tensors="pt")
+    taken = {name: part for name, part in batch.items() if name in inspect.signature(model.forward).parameters}
+    with torch.no_grad():
+        theirs = model(**taken).logits
+    torch.testing.assert_close(told.logits, theirs, rtol=1e-4, atol=1e-4)
+    assert told.weight.shape[0] == 4
+    assert (told.bias is None) == (name in ("GPT-2", "Llama"))
+
+
+def test_padding_is_on_the_right_whatever_the_tokenizer_s_side() -> None:
+    model = text_classifier("GPT-2")
+    usual = teeter.observe(model, Texts(TABLE, TOKENIZER))
+    try:
+        TOKENIZER.padding_side = "left"
+        torch.testing.assert_close(teeter.observe(model, Texts(TABLE, TOKENIZER)).features, usual.features)
+    finally:
+        TOKENIZER.padding_side = "right"
+
+
+def test_pairs_of_columns_tell_the_parts_apart() -> None:
+    table = library_models.table(one=TEXTS, other=TEXTS[::-1], label=CLASSES.tolist())
+    pool = Texts(table, TOKENIZER, ("one", "other"))
+    batch = pool.take(np.array([3])).together()
+    assert set(batch["token_type_ids"][0].tolist()) == {0, 1}
+    assert len(teeter.observe(bert(), pool)) == 48
+    alone = teeter.observe(bert(), Texts(table, TOKENIZER, "one"))
+    assert not torch.allclose(alone.features, teeter.observe(bert(), pool).features)
+
+
+def test_lists_of_texts_serve_as_well() -> None:
+    told = teeter.observe(bert(), Texts(TEXTS, TOKENIZER))
+    assert torch.equal(told.features, teeter.observe(bert(), Texts(TABLE, TOKENIZER)).features)
+    assert torch.equal(told.features, teeter.observe(bert(), Texts(TABLE["text"], TOKENIZER)).features)
+
+
+def test_a_formatted_table_is_read_all_the_same() -> None:
+    told = teeter.observe(bert(), Texts(TABLE.with_format("torch"), TOKENIZER))
+    assert torch.equal(told.features, teeter.observe(bert(), Texts(TABLE, TOKENIZER)).features)
+
+
+@pytest.mark.parametrize("name", ["BERT", "RoBERTa", "DistilBERT", "GPT-2"])
+def test_texts_are_cut_at_the_model_s_limit(name: str) -> None:
+    sizes = {"max_position_embeddings": 20} if name != "GPT-2" else {"n_positions": 20}
+    model, long = text_classifier(name, **sizes), ["red " * 300, "green"]
+    assert len(teeter.observe(model, Texts(long, TOKENIZER))) == 2
+    width = Texts(long, TOKENIZER).suited(model).together()["input_ids"].shape[1]
+    assert width == (19 if name == "RoBERTa" else 20)  # whose positions begin after the padding's, here 0
+    assert Texts(long, TOKENIZER, max_length=7).suited(model).together()["input_ids"].shape[1] == 7
+
+
+def test_long_texts_come_in_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = teeter.observe(bert(), Texts(TABLE, TOKENIZER))
+    monkeypatch.setattr(huggingface, "_TOKENS_AT_ONCE", 40)
+    pool = Texts(TABLE, TOKENIZER)
+    shapes = [batch["input_ids"].shape for batch in pool.batches(1024)]
+    assert sum(rows for rows, _ in shapes) == 48
+    assert all(rows * width <= 40 or rows == 1 for rows, width in shapes)
+    assert len(shapes) > 5
+    torch.testing.assert_close(teeter.observe(bert(), pool).features, whole.features)
+    assert max(rows for rows, _ in (batch["input_ids"].shape for batch in pool.batches(2))) <= 2
+
+
+def test_images_come_in_batches_of_32_at_most() -> None:
+    pool = Images(pictures(), image_processor())
+    assert [len(batch["pixel_values"]) for batch in pool.batches(1024)] == [32, 16]
+    assert [len(batch["pixel_values"]) for batch in pool.batches(20)] == [20, 20, 8]
+
+
+def test_columns_of_images_are_decoded() -> None:
+    table = library_models.table(picture=pictures(), label=CLASSES.tolist()).cast_column("picture", datasets.Image())
+    usual = teeter.observe(image_classifier(), Images(pictures(), image_processor()))
+    for column in (datasets.Image(), datasets.Image(decode=False)):
+        told = teeter.observe(image_classifier(), Images(table.cast_column("picture", column), image_processor()))
+        torch.testing.assert_close(told.features, usual.features)
+    arrays = [np.asarray(one.convert("RGB")) for one in pictures()]
+    torch.testing.assert_close(
+        teeter.observe(image_classifier(), Images(arrays, image_processor())).features, usual.features
+    )
+
+
+def test_a_classifier_of_grey_images_gets_grey_images() -> None:
+    processor = image_processor()
+    processor.image_mean, processor.image_std = [0.5], [0.5]
+    assert len(teeter.observe(image_classifier(num_channels=1), Images(pictures(), processor))) == 48
+
+
+@pytest.mark.parametrize("kind", ["texts", "images"])
+def test_the_model_is_left_as_it_was(kind: str) -> None:
+    model = bert() if kind == "texts" else image_classifier()
+    data = Texts(TABLE, TOKENIZER) if kind == "texts" else Images(pictures(), image_processor())
+    model.train()
+    model.classifier.eval()
+    teeter.observe(model, data, device="cpu")
+    assert model.training
+    assert not model.classifier.training
+    assert not any(module._forward_hooks for module in model.modules())
+    told = teeter.observe(model, data)
+    assert not told.features.requires_grad
+    assert not told.features.is_inference()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["BERT", "GPT-2"])
+def test_it_runs_on_a_gpu_and_goes_home(name: str) -> None:
+    model = text_classifier(name)
+    told = teeter.observe(model, Texts(TABLE, TOKENIZER), device="cuda")
+    assert told.features.is_cuda
+    assert next(model.parameters()).device.type == "cpu"
+    usual = teeter.observe(model, Texts(TABLE, TOKENIZER))
+    torch.testing.assert_close(told.features.cpu(), usual.features, rtol=1e-3, atol=1e-3)
+
+
+def test_half_precision_works() -> None:
+    told = teeter.observe(bert().to(torch.bfloat16), Texts(TABLE, TOKENIZER))
+    assert told.features.dtype == torch.float32
+
+
+def test_dropout_passes_repeat_and_differ() -> None:
+    model, pool = bert(), Texts(TABLE, TOKENIZER)
+    first = teeter.observe(model, pool, ("dropout_logits",), passes=3).posterior_logits
+    assert first.shape == (3, 48, 4)
+    assert not torch.equal(first[0], first[1])
+    assert torch.equal(first, teeter.observe(model, pool, ("dropout_logits",), passes=3).posterior_logits)
+
+
+@pytest.mark.parametrize("name", ["BERT", "GPT-2", "ViT"])
+def test_a_learner_trains_it_and_asks(name: str) -> None:
+    pool = Images(pictures(), image_processor()) if name == "ViT" else Texts(TABLE, TOKENIZER)
+    training = teeter.Training(epochs=25, learning_rate=5e-3, batch_size=8)
+
+    def make(seed: int) -> nn.Module:
+        return image_classifier() if name == "ViT" else text_classifier(name)
+
+    def taught() -> teeter.Learner:
+        validation = (pool.take(np.arange(40, 48)), CLASSES[40:]) if name == "BERT" else None
+        learner = teeter.Learner(make, pool, classes=4, training=training, validation=validation, device="cpu")
+        with pytest.raises(InputError, match="tell some labels first"):
+            learner.fit()
+        learner.tell(LABELLED, CLASSES[LABELLED])
+        learner.fit()
+        return learner
+
+    learner = taught()
+    assert learner.evaluate(pool.take(LABELLED), CLASSES[LABELLED]).accuracy > 0.7 or learner.validated is not None
+    picks = learner.ask(5)
+    assert len(set(picks.tolist()) - set(LABELLED.tolist())) == 5
+    torch.rand(3)
+    assert (taught().ask(5) == picks).all(), "the seed decides"
+
+
+def test_a_cold_start_by_features_says_that_texts_are_none() -> None:
+    learner = teeter.Learner(lambda seed: bert(), Texts(TABLE, TOKENIZER), classes=4, cold_start="typiclust")
+    with pytest.raises(InputError, match="not numbers, so a cold start by features cannot see them: use random"):
+        learner.ask(3)
+    assert len(teeter.Learner(lambda seed: bert(), Texts(TABLE, TOKENIZER), classes=4).ask(3)) == 3
+
+
+def test_modules_of_one_s_own_get_what_they_take() -> None:
+    class Bag(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.head = nn.Embedding(20, 8), nn.Linear(8, 4)
+
+        def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+            counted = attention_mask.unsqueeze(2)
+            return self.head((self.words(input_ids) * counted).sum(dim=1) / counted.sum(dim=1))
+
+    told = teeter.observe(Bag(), Texts(TABLE, TOKENIZER))
+    assert told.features.shape == (48, 8)
+    names: set[str] = set()
+    teeter.observe(lambda batch: names.update(batch) or batch["input_ids"][:, :2].float(), Texts(TABLE, TOKENIZER))
+    assert names == {"input_ids", "token_type_ids", "attention_mask"}
+
+
+@pytest.mark.parametrize(
+    ("feature", "values", "classes", "expected"),
+    [
+        (datasets.ClassLabel(names=["no", "yes"]), [0, 1, None, -1], None, [0, 1, -1, -1]),
+        (datasets.Value("int32"), [2, 0, None, -1], None, [2, 0, -1, -1]),
+        (datasets.Value("string"), ["yes", None, "no", "no"], ["no", "yes"], [1, -1, 0, 0]),
+    ],
+    ids=["class labels", "numbers", "names"],
+)
+def test_known_labels_are_class_numbers(feature: Any, values: Any, classes: Any, expected: list[int]) -> None:
+    table = library_models.table(text=TEXTS[:4], label=values).cast_column("label", feature)
+    assert labels_of(table, classes=classes).tolist() == expected
+
+
+def test_known_labels_serve_the_strategies_that_ask() -> None:
+    table = library_models.table(text=TEXTS, label=[*CLASSES[:20].tolist(), *[None] * 28])
+    labels, pool, model = labels_of(table), Texts(table, TOKENIZER), bert()
+    known, free = np.flatnonzero(labels >= 0), np.flatnonzero(labels < 0)
+    told, labelled = teeter.observe(model, pool.take(free)), teeter.observe(model, pool.take(known))
+    rows = free[teeter.select("bait", told, 3, labelled=labelled, labels=labels[known])]
+    assert (rows >= 20).all()
+
+
+def no_padding() -> Any:
+    from transformers import PreTrainedTokenizerFast
+
+    return PreTrainedTokenizerFast(tokenizer_object=TOKENIZER.backend_tokenizer, unk_token="[UNK]")
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: Texts(TABLE, None), "The tokenizer is a NoneType: give the model's, by AutoTokenizer"),
+        (lambda: Texts(TABLE, "bert-base"), "The tokenizer is a str"),
+        (lambda: Texts(TABLE, no_padding()), "has no padding token, so texts cannot be put in batches: set tokenizer"),
+        (lambda: Texts(TABLE, TOKENIZER, "txet"), r"The table has no column 'txet'. Did you mean 'text'\?"),
+        (lambda: Texts(TABLE, TOKENIZER, "label"), "Column 'label' holds int64 values: texts are needed"),
+        (lambda: Texts(TABLE, TOKENIZER, ("text",) * 3), "3 columns are named: give one, or two for pairs"),
+        (
+            lambda: Texts(TABLE, TOKENIZER, max_length=2),
+            "max_length is 2: with the tokenizer's own .* be 3 or more",
+        ),
+        (lambda: Texts(TABLE.select([]), TOKENIZER), "The table is empty"),
+        (lambda: Texts([], TOKENIZER), "The list is empty"),
+        (lambda: Texts("red", TOKENIZER), "This is a str: give a table of datasets, or a list of texts"),
+        (lambda: Texts(TABLE.to_iterable_dataset(), TOKENIZER), "This is a IterableDataset: give a table"),
+        (lambda: Texts(datasets.DatasetDict(train=TABLE), TOKENIZER), r"several parts \(train\): give one of them"),
+        (lambda: Texts(TEXTS, TOKENIZER, "text"), "A list has no column 'text'"),
+        (
+            lambda: Texts(library_models.table(a=TEXTS, b=TEXTS), TOKENIZER),
+            r"The table has several columns of texts \(a, b\): name the one to look at",
+        ),
+        (
+            lambda: Texts(library_models.table(a=[1, 2]), TOKENIZER),
+            "The table has no column of texts: name the one to look at. It has: a.",
+        ),
+        (lambda: Images(TABLE, image_processor()), "The table has no column of images"),
+        (lambda: Images(TABLE, TOKENIZER), "The processor is a .*: give the model's, by AutoImageProcessor"),
+        (lambda: labels_of(TEXTS), "This is a list: give a table of datasets"),
+        (lambda: labels_of(TABLE, "lable"), "Did you mean 'label'"),
+        (lambda: labels_of(TABLE, "text"), "Column 'text' holds names: give them in the order of the model's"),
+        (lambda: labels_of(TABLE, "text", classes=["red"]), r"Row 0 of column 'text' is .* Known: red\."),
+        (lambda: labels_of(TABLE, classes=["a", "b"]), r"holds \d: classes are whole numbers from 0 to 1, or -1"),
+        (lambda: labels_of(library_models.table(label=[0.5])), "holds 0.5: classes are whole numbers from 0, or -1"),
+        (lambda: labels_of(library_models.table(label=[[1]])), "Column 'label' holds List: one label a row"),
+    ],
+)
+def test_mistakes_are_told_at_once(make: Any, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        make()
+
+
+def broken(**settings: Any) -> Any:
+    return GPT2ForSequenceClassification(GPT2Config(**{**TEXT_MODELS["GPT-2"][1], "vocab_size": 24, **settings}))
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "sentence"),
+    [
+        (lambda: bert(num_labels=1), Texts(TABLE, TOKENIZER), "has one output, a number and not a class"),
+        (
+            lambda: bert(problem_type="multi_label_classification"),
+            Texts(TABLE, TOKENIZER),
+            "gives several labels a row: teeter takes one class a row",
+        ),
+        (
+            lambda: BertModel(BertConfig(**library_models.ENCODER, vocab_size=24)),
+            Texts(TABLE, TOKENIZER),
+            "BertModel is no classifier: load it by AutoModelForSequenceClassification",
+        ),
+        (
+            lambda: broken(num_labels=4, bos_token_id=1, eos_token_id=1),
+            Texts(TABLE, TOKENIZER),
+            "pads with token 0, and this GPT2ForSequenceClassification knows no padding token: set model.config",
+        ),
+        (lambda: bert(pad_token_id=3), Texts(TABLE, TOKENIZER), "takes token 3 for padding: set model.config"),
+        (lambda: bert(vocab_size=9), Texts(TABLE, TOKENIZER), r"The tokenizer has \d+ tokens and the model knows 9"),
+        (bert, Texts(["red", None], TOKENIZER), "A text is None, a NoneType: fill such rows in"),
+        (bert, Texts(TABLE, TOKENIZER).take(np.arange(0)), "Cannot observe an empty pool"),
+        (image_classifier, Images(["a.png"], image_processor()), "An image is a str: give Pillow's images"),
+    ],
+)
+def test_mistakes_are_told_when_a_model_looks(model: Any, data: Any, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        teeter.observe(model(), data)
+
+
+def test_estimators_are_told_apart_from_networks() -> None:
+    from sklearn.linear_model import LogisticRegression
+
+    model = LogisticRegression().fit(np.eye(3), [0, 1, 2])
+    with pytest.raises(InputError, match="Texts are a network's inputs: give a LogisticRegression the columns"):
+        teeter.observe(model, Texts(TABLE, TOKENIZER))

@@ -1,0 +1,148 @@
+"""Lightning modules: trained by Lightning's own trainer in a learner, quietly, by the learner's seed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import TensorDataset
+
+import library_models
+import teeter
+from library_models import CLASSES, ROWS, lightning_module
+from teeter.errors import InputError, TrainingError
+from teeter.models.networks import mlp
+
+lightning = pytest.importorskip("lightning", reason="Lightning is not installed: the extra lightning")
+
+from teeter.adapters.lightning import LightningTraining  # noqa: E402
+
+QUICK = LightningTraining(max_epochs=12, batch_size=8)
+LABELLED = np.arange(17)
+
+
+def taught(make: Any = None, training: Any = QUICK, data: Any = ROWS, **options: Any) -> teeter.Learner:
+    made = make or (lambda seed: lightning_module())
+    learner = teeter.Learner(made, data, classes=4, training=training, device="cpu", **options)
+    learner.tell(LABELLED, CLASSES[LABELLED])
+    learner.fit()
+    return learner
+
+
+def weights(learner: teeter.Learner) -> Tensor:
+    return nn.utils.parameters_to_vector(learner.models[0].parameters()).detach()
+
+
+def test_its_own_steps_train_it_and_nothing_is_printed_or_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    learner = taught()
+    assert learner.models[0].steps == 12 * 2, "17 rows are a batch of 8 and one of 9, since a row alone joins the last"
+    assert learner.evaluate(ROWS[:17], CLASSES[:17]).accuracy > 0.6
+    assert len(set(learner.ask(5).tolist()) - set(LABELLED.tolist())) == 5
+    assert not learner.models[0].training
+    said = capfd.readouterr()
+    assert said.out + said.err == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_learner_s_seed_decides_all() -> None:
+    first = taught()
+    torch.rand(7)
+    before = torch.get_rng_state()
+    assert torch.equal(weights(first), weights(taught()))
+    assert torch.equal(before, torch.get_rng_state())
+    assert not torch.equal(weights(first), weights(taught(seed=1)))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [torch.from_numpy(ROWS), ROWS.astype(np.float64), TensorDataset(torch.from_numpy(ROWS), torch.zeros(48))],
+    ids=["tensor", "float64", "dataset"],
+)
+def test_any_pool_trains_alike(data: Any) -> None:
+    assert torch.equal(weights(taught(data=data)), weights(taught()))
+
+
+def test_a_saved_learner_goes_on_when_given_its_training_again(tmp_path: Path) -> None:
+    learner, file = taught(), tmp_path / "learner"
+    learner.save(file)
+    make = lambda seed: lightning_module()  # noqa: E731
+    again = teeter.Learner.load(file, make, ROWS, training=QUICK, device="cpu")
+    assert torch.equal(weights(learner), weights(again))
+    assert (learner.ask(4) == again.ask(4)).all()
+    with pytest.raises(InputError, match=r"was saved with a training of its own: give it again by training="):
+        teeter.Learner.load(file, make, ROWS)
+    plain = teeter.Learner(lambda seed: mlp(6, 4, seed=seed), ROWS, classes=4)
+    plain.save(file)
+    with pytest.raises(InputError, match=r"was saved with our training: leave out training="):
+        teeter.Learner.load(file, lambda seed: mlp(6, 4, seed=seed), ROWS, training=QUICK)
+
+
+def test_validation_rows_come_to_its_validation_step_and_callbacks_are_its_own() -> None:
+    seen: list[int] = []
+
+    class Validated(type(lightning_module())):  # type: ignore[misc]
+        def validation_step(self, batch: tuple[Tensor, Tensor], place: int) -> None:
+            seen.append(len(batch[1]))
+            self.log("loss", nn.functional.cross_entropy(self(batch[0]), batch[1]), batch_size=len(batch[1]))
+
+    stop = lightning.pytorch.callbacks.EarlyStopping("loss", patience=1, min_delta=9.0)
+    training = LightningTraining(max_epochs=50, callbacks=[stop], num_sanity_val_steps=0)
+    learner = taught(lambda seed: Validated(), training, validation=(ROWS[30:], CLASSES[30:]))
+    assert set(seen) == {18}
+    assert len(seen) < 5, "it stopped early"
+    assert not learner.models[0].training
+    taught(validation=(ROWS[30:], CLASSES[30:]))  # without such a step they are left alone
+
+
+def test_modules_of_the_twin_package_find_their_own_trainer() -> None:
+    twin = pytest.importorskip("pytorch_lightning")
+    ours = type(lightning_module())
+    members = {name: vars(ours)[name] for name in ("forward", "training_step", "configure_optimizers")}
+
+    def start(self: Any) -> None:
+        twin.LightningModule.__init__(self)
+        self.network, self.steps = mlp(6, 4, seed=0), 0
+
+    module = type("Twin", (twin.LightningModule,), {**members, "__init__": start})
+    assert taught(lambda seed: module()).models[0].steps > 0
+
+
+def test_a_pool_of_texts_is_tokenized_batch_by_batch() -> None:
+    body = library_models.text_classifier("BERT")
+
+    class Reader(lightning.LightningModule):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = body
+
+        def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+            return self.body(input_ids, attention_mask).logits
+
+        def training_step(self, batch: Any, place: int) -> Tensor:
+            return nn.functional.cross_entropy(self(**batch[0]), batch[1])
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.Adam(self.parameters(), lr=0.01)
+
+    learner = taught(lambda seed: Reader(), LightningTraining(max_epochs=2), library_models.texts())
+    assert len(learner.ask(3)) == 3
+
+
+def test_mistakes_are_told_in_a_sentence() -> None:
+    with pytest.raises(InputError, match=r"has no option 'max_epoch'. Did you mean 'max_epochs'"):
+        LightningTraining(max_epoch=3)
+    with pytest.raises(InputError, match="batch size is 0"):
+        LightningTraining(batch_size=0)
+    with pytest.raises(InputError, match=r"Sequential is not a LightningModule: train it by teeter\.Training"):
+        taught(lambda seed: mlp(6, 4, seed=seed))
+    rows = ROWS.copy()
+    rows[3] = np.inf
+    with pytest.raises(TrainingError, match="weights became NaN or infinite"):
+        taught(data=rows)

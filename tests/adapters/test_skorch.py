@@ -1,0 +1,127 @@
+"""skorch classifiers: observed by their network, and fitted by a learner to all labelled rows with its seed."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import Tensor, nn
+
+import teeter
+from library_models import CLASSES, ROWS, seeded_fit, skorch_classifier
+from teeter.errors import InputError, TrainingError
+
+skorch = pytest.importorskip("skorch", reason="skorch is not installed: the extra skorch")
+
+from skorch.callbacks import EarlyStopping  # noqa: E402
+from skorch.dataset import ValidSplit  # noqa: E402
+
+LABELLED = np.arange(16)
+
+
+def taught(model: Any = None, rows: Any = LABELLED, data: Any = ROWS, **options: Any) -> teeter.Learner:
+    learner = teeter.Learner(skorch_classifier() if model is None else model, data, classes=4, **options)
+    learner.tell(rows, CLASSES[rows])
+    learner.fit()
+    return learner
+
+
+def rows_per_epoch(learner: teeter.Learner) -> int:
+    return sum(batch.get("train_batch_size", 0) for batch in learner.models[0].history[-1]["batches"])
+
+
+def test_the_network_inside_is_what_tells() -> None:
+    net = seeded_fit(skorch_classifier(), ROWS)
+    told, inside = teeter.observe(net, ROWS), teeter.observe(net.module_, ROWS)
+    assert torch.equal(told.features, inside.features)
+    probabilities = torch.from_numpy(net.predict_proba(ROWS))
+    torch.testing.assert_close(told.logits.softmax(dim=1), probabilities)
+
+
+def test_dropout_passes_and_ensembles_work() -> None:
+    net = seeded_fit(skorch_classifier(), ROWS)
+    assert teeter.observe(net, ROWS, ("dropout_logits",), passes=3).posterior_logits.shape == (3, 48, 4)
+    assert teeter.observe([net, net], ROWS).posterior_logits.shape == (2, 48, 4)
+    learner = taught(strategy="ensemble", members=2)
+    assert len(learner.models) == 2
+    assert len(learner.ask(3)) == 3
+
+
+def test_all_labelled_rows_train_it_where_it_would_hold_some_back_by_default(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    default = skorch.NeuralNetClassifier(skorch_classifier().module, criterion=nn.CrossEntropyLoss, verbose=0)
+    with caplog.at_level(logging.INFO, "teeter"):
+        learner = taught(default, np.arange(7))  # of classes with fewer members than the split has folds
+    assert rows_per_epoch(learner) == 7
+    assert "train_split=None is set" in caplog.text
+    assert isinstance(default.train_split, ValidSplit), "the classifier given stays as it is"
+    made = taught(lambda seed: skorch_classifier(train_split=ValidSplit(5, stratified=True)))
+    assert rows_per_epoch(made) == 16
+
+
+def test_a_split_or_callbacks_of_one_s_own_stay() -> None:
+    assert rows_per_epoch(taught(skorch_classifier(train_split=ValidSplit(4)))) == 12
+    stopping = skorch_classifier(train_split=ValidSplit(5), callbacks=[("stop", EarlyStopping(patience=2))])
+    assert rows_per_epoch(taught(stopping)) < 16
+
+
+@pytest.mark.parametrize("scaled", [False, True], ids=["alone", "in a pipeline"])
+def test_the_learner_s_seed_decides_all_and_a_saved_one_goes_on(scaled: bool, tmp_path: Path) -> None:
+    model = make_pipeline(StandardScaler(), skorch_classifier()) if scaled else skorch_classifier()
+    learner = taught(model)
+    torch.rand(9)
+    before = torch.get_rng_state()
+    assert (taught(model).ask(6) == learner.ask(6)).all()
+    assert torch.equal(before, torch.get_rng_state())
+    learner.save(tmp_path / "learner")
+    again = teeter.Learner.load(tmp_path / "learner", model, ROWS)
+    assert (again.predict() == learner.predict()).all()
+    assert (again.ask(6) == learner.ask(6)).all()
+
+
+def test_classes_that_it_has_not_seen_keep_their_columns() -> None:
+    seen = np.flatnonzero(CLASSES != 1)[:12]
+    learner = taught(rows=seen)
+    assert learner.predict().shape == (48,)
+    assert learner.observe(ROWS, ("logits",)).n_classes == 4
+    assert learner.evaluate(ROWS[seen], CLASSES[seen]).accuracy > 0.3
+    only = taught(rows=np.flatnonzero(CLASSES == 2)[:3])
+    assert (only.predict(np.flatnonzero(CLASSES == 2)[:3]) == 2).all()
+
+
+def test_a_binary_classifier_has_two_classes() -> None:
+    class Single(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(6, 1)
+
+        def forward(self, X: Tensor) -> Tensor:
+            return self.layer(X).squeeze(-1)
+
+    net = skorch.NeuralNetBinaryClassifier(Single, max_epochs=30, lr=0.3, verbose=0, train_split=None)
+    net.fit(ROWS, (CLASSES > 1).astype(np.float32))
+    told = teeter.observe(net, ROWS)
+    assert told.weight.shape == (2, 6)
+    np.testing.assert_array_equal(told.logits.argmax(dim=1), net.predict(ROWS).astype(int))
+
+
+def test_mistakes_are_told_in_a_sentence() -> None:
+    with pytest.raises(InputError, match="This NeuralNetClassifier is not fitted yet"):
+        teeter.observe(skorch_classifier(), ROWS)
+    regressor = skorch.NeuralNetRegressor(nn.Linear(6, 1), verbose=0).initialize()
+    with pytest.raises(InputError, match="NeuralNetRegressor is not a classifier"):
+        teeter.observe(regressor, ROWS)
+    with pytest.raises(TrainingError, match=r"give the pool as float32"):
+        taught(data=ROWS.astype(np.float64))
+    learner = teeter.Learner(skorch_classifier(), ROWS, classes=5)
+    learner.tell(LABELLED, CLASSES[LABELLED])
+    learner.fit()
+    with pytest.raises(InputError, match="The network tells of 4 classes, and there are 5"):
+        learner.ask(1)
