@@ -18,9 +18,9 @@ from teeter.errors import InputError
 pytest.importorskip("transformers", reason="transformers is not installed: the extra hf")
 pytest.importorskip("datasets.arrow_dataset", reason="datasets is not installed: the extra hf")
 
+import datasets
 from transformers import BertConfig, BertModel, GPT2Config, GPT2ForSequenceClassification
 
-import datasets
 from teeter.adapters import huggingface
 from teeter.adapters.huggingface import Images, Texts, labels_of
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+LIBRARIES = {"hf": "sentence_transformers", "lightning": "lightning", "skactiveml": "skactiveml", "skorch": "skorch"}
+"""What an extra brings that an example may need."""
+
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("[0-9]*.py"))
 
 
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.stem)
 def test_example_runs(script: Path, tmp_path: Path) -> None:
-    if "skactiveml" in script.read_text():
-        pytest.importorskip("skactiveml", reason="scikit-activeml is not installed: the extra skactiveml")
+    for extra in re.findall(r"pip install 'teeter\[(\w+)\]'", script.read_text()):
+        pytest.importorskip(LIBRARIES[extra], reason=f"{LIBRARIES[extra]} is not installed: the extra {extra}")
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, "-W", "error", str(script)], cwd=tmp_path, env=environment, capture_output=True, text=True

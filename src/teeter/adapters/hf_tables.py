@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+import datasets
 import numpy as np
 import numpy.typing as npt
 
-import datasets
 from teeter.errors import InputError
 from teeter.registry import did_you_mean
 

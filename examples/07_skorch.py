@@ -1,0 +1,33 @@
+"""A skorch classifier in a pipeline of scikit-learn, fitted anew each round: pip install 'teeter[skorch]'."""
+
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from skorch import NeuralNetClassifier
+from torch import nn
+
+import teeter
+
+network = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Dropout(0.2), nn.Linear(64, 10))
+classifier = NeuralNetClassifier(
+    network,
+    criterion=nn.CrossEntropyLoss,
+    max_epochs=40,
+    lr=0.1,
+    batch_size=16,
+    verbose=0,
+    train_split=None,  # else skorch holds back every fifth label
+)
+pipeline = make_pipeline(StandardScaler(), classifier)
+
+digits, answers = load_digits(return_X_y=True)
+pool, test = digits[:1200].astype(np.float32), digits[1200:].astype(np.float32)
+
+learner = teeter.Learner(pipeline, pool, "ldm-s", classes=10)
+for _ in range(4):
+    rows = learner.ask(20)
+    learner.tell(rows, answers[rows])  # here a person would answer
+    learner.fit()
+    accuracy = learner.evaluate(test, answers[1200:]).accuracy
+    print(f"{len(learner.pool.labelled)} labels: {accuracy:.1%} right")
