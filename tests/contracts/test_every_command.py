@@ -42,6 +42,7 @@ def test_the_documentation_names_it_and_its_options(path: tuple[str, ...]) -> No
     (section,) = [section for section in sections if section.startswith(f"`teeter {' '.join(path)}`\n")]
     options = [name for parameter in COMMANDS[path].params for name in parameter.opts if name.startswith("-")]
     assert [name for name in options if f"`{name}" not in section] == []
+    assert f"<!-- teeter {' '.join(path)} -->" in section, "its help is filled in by docs/reference/generate.py"
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)

@@ -33,13 +33,23 @@ def run(
     ],
     *,
     strategies: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="With commas between them; the setting's own if left out.")
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="With commas between them; the setting's own if left out. New names are added to a run.",
+        ),
     ] = None,
-    repetitions: Annotated[int | None, typer.Option(min=1, metavar="N", help="Runs of each strategy.")] = None,
-    rounds: Annotated[int | None, typer.Option(min=0, metavar="N", help="Stop after so many rounds.")] = None,
+    repetitions: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Runs of each strategy; the setting's own if left out.")
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Stop after so many rounds; the same command goes on later.")
+    ] = None,
     change: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Another value than the setting's. May be repeated."),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Another value than the setting's, such as epochs=20. May be repeated."
+        ),
     ] = None,
     device: Annotated[
         str | None, typer.Option(metavar="NAME", help="cpu or cuda; a GPU if there is one and this is left out.")
@@ -56,11 +66,15 @@ def run(
         typer.Option(metavar="NAME", help="local or ray: groups of networks that train together, each by a worker."),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Of the engine; as many as there are cores if left out.")
+        int | None,
+        typer.Option(min=1, metavar="N", help="Workers of the engine; as many as there are cores if left out."),
     ] = None,
     track: Annotated[
         list[str] | None,
-        typer.Option(metavar="KIND:PLACE", help="Tell rounds to csv:FILE, jsonl:FILE or tensorboard:FOLDER as well."),
+        typer.Option(
+            metavar="KIND:PLACE",
+            help="Tell rounds to csv:FILE, jsonl:FILE or tensorboard:FOLDER as well. May be repeated.",
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Say in JSON what there is in the end.")] = False,
 ) -> None:

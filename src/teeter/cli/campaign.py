@@ -32,8 +32,13 @@ File = Annotated[
 ]
 Who = Annotated[str, typer.Option("--as", metavar="NAME", help="Who answers.")]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON.")]
-TextColumn = Annotated[str | None, typer.Option("--text", metavar="COLUMN", help="The column of texts.")]
-IdColumn = Annotated[str | None, typer.Option("--id", metavar="COLUMN", help="The column of ids; id if left out.")]
+TextColumn = Annotated[
+    str | None, typer.Option("--text", metavar="COLUMN", help="The column of texts, where it goes by no usual name.")
+]
+IdColumn = Annotated[
+    str | None,
+    typer.Option("--id", metavar="COLUMN", help="The column of ids; id, or made from the content, if left out."),
+]
 LabelColumn = Annotated[
     str | None, typer.Option("--labels", metavar="COLUMN", help="The column of labels that are known already.")
 ]
@@ -53,17 +58,21 @@ def new(
     classes: Annotated[str, typer.Option(metavar="NAMES", help="With commas between them.")],
     file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The campaign's file; THINGS.teeter if left out."),
+        typer.Option(metavar="FILE", help="The campaign's file; THINGS with the ending .teeter if left out."),
     ] = None,
     text: TextColumn = None,
     id_column: IdColumn = None,
     labels: LabelColumn = None,
     strategy: Annotated[str, typer.Option(metavar="NAME", help="How to pick; see teeter strategies.")] = "ldm-s",
     head: Annotated[str, typer.Option(metavar="NAME", help="What learns: linear or mlp.")] = "linear",
-    control: Annotated[float, typer.Option(metavar="SHARE", help="Share of each batch drawn at random.")] = 0.1,
-    audit: Annotated[int, typer.Option(metavar="N", help="Items kept apart to measure with.")] = 0,
+    control: Annotated[
+        float, typer.Option(metavar="SHARE", help="Share of each batch drawn at random, to measure with.")
+    ] = 0.1,
+    audit: Annotated[int, typer.Option(metavar="N", help="Random items to measure with, never trained on.")] = 0,
     cost: Annotated[float | None, typer.Option(metavar="AMOUNT", help="What a label costs.")] = None,
-    budget: Annotated[float | None, typer.Option(metavar="AMOUNT", help="What may be spent.")] = None,
+    budget: Annotated[
+        float | None, typer.Option(metavar="AMOUNT", help="What may be spent in all; with --cost.")
+    ] = None,
     encoder: Encoder = None,
     instructions: Annotated[str, typer.Option(metavar="TEXT", help="Shown to whoever labels.")] = "",
     keys: Annotated[str, typer.Option(metavar="KEYS", help="Keys on the page, one a class, commas between.")] = "",
@@ -273,9 +282,16 @@ def export(
     file: File,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="A .csv, .jsonl or .parquet file, or a folder.")],
     form: Annotated[
-        str | None, typer.Option("--format", metavar="NAME", help="csv, jsonl, parquet, datasets, prodigy or doccano.")
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            help="csv, jsonl, parquet, datasets, prodigy or doccano; by OUT's ending if left out.",
+        ),
     ] = None,
-    history: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the history too, as JSONL.")] = None,
+    history: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write everything that happened too, as JSONL.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")] = False,
 ) -> None:
     """Write labels, and predictions with their confidence for everything else."""
@@ -309,7 +325,9 @@ def backup(file: File, out: Annotated[Path, typer.Argument(metavar="OUT", help="
 def restore(
     copy: Annotated[Path, typer.Argument(metavar="BACKUP", help="What backup wrote.")],
     file: Annotated[Path, typer.Argument(metavar="CAMPAIGN", help="The campaign's file, as it is to be again.")],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a campaign that is there.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a campaign that is there, if nobody has it open.")
+    ] = False,
 ) -> None:
     """Put a backup back, if it is whole."""
     from teeter.campaigns.campaign import Campaign

@@ -17,7 +17,9 @@ __all__ = ["demo"]
 
 
 def demo(
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the page goes.")] = Path("teeter-demo"),
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the page and its pictures go.")] = Path(
+        "teeter-demo"
+    ),
     repetitions: Annotated[int, typer.Option(min=1, metavar="N", help="Runs of each strategy.")] = 5,
 ) -> None:
     """Compare strategies on handwritten digits, and show the picks on a page."""

@@ -27,7 +27,11 @@ def paper(
     ] = None,
     *,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Within a minute an item, on data that comes with scikit-learn.")
+        bool,
+        typer.Option(
+            "--quick",
+            help="Within a minute an item, on data that comes with scikit-learn; else on the benchmark's datasets.",
+        ),
     ] = False,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where results and the page go.")] = Path("teeter-paper"),
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Same seed, same draws.")] = 0,

@@ -19,7 +19,10 @@ __all__ = ["report"]
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders that teeter bench run has written.")],
     out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where the report goes; into the run's folder if left out.")
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Where the report goes; RUN/report, or teeter-report for several runs, if left out."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write what was found and all tables as JSON.")] = False,
 ) -> None:

@@ -30,20 +30,39 @@ def select(
     *,
     n: Annotated[int, typer.Option("-n", metavar="N", help="How many rows to pick.")],
     strategy: Annotated[str, typer.Option(metavar="NAME", help="How to pick; see teeter strategies.")] = "ldm-s",
-    head: Annotated[Path | None, typer.Option(metavar="FILE", help="The model's last layer: weight and bias.")] = None,
+    head: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The model's last layer, weight and bias, where POOL does not hold it."),
+    ] = None,
     labels: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The table's column of labels, filled in part.")
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="The table's column of labels, filled in part: the rows that have one train a head.",
+        ),
     ] = None,
     id_column: Annotated[
-        str | None, typer.Option("--id", metavar="COLUMN", help="The column of ids; id or ids if left out.")
+        str | None,
+        typer.Option(
+            "--id",
+            metavar="COLUMN",
+            help="The column or array of ids; id or ids if left out, and the row's number if there is none.",
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(metavar="NUMBER", help="Same seed, same picks.")] = 0,
     device: Annotated[
         str | None, typer.Option(metavar="NAME", help="cpu or cuda; a GPU if there is one and this is left out.")
     ] = None,
-    rays: Annotated[int | None, typer.Option(metavar="R", help="How many rays the LDM is estimated with.")] = None,
+    rays: Annotated[
+        int | None,
+        typer.Option(
+            metavar="R",
+            help="Rays that the LDM is estimated with; 512, or 1,024 for a large head, if left out.",
+        ),
+    ] = None,
     option: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="An option of the strategy. May be repeated.")
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="An option of the strategy; commas make a list. May be repeated."),
     ] = None,
     engine: Annotated[
         str | None,
@@ -52,7 +71,8 @@ def select(
         ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Of the engine; as many as there are cores if left out.")
+        int | None,
+        typer.Option(min=1, metavar="N", help="Workers of the engine; as many as there are cores if left out."),
     ] = None,
     work: Annotated[
         Path, typer.Option(metavar="FOLDER", help="Where the engine keeps scores; the same command goes on from there.")
@@ -62,10 +82,14 @@ def select(
         int, typer.Option(min=1, metavar="M", help="Rows that an engine's strategy picks from if it needs all at once.")
     ] = 100_000,
     labelled: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Features of labelled rows, for an engine's strategy by them.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Features of labelled rows, for an engine's strategy that keeps away from them."
+        ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write to this file; as JSON if it ends in .json.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write to this file, whole or not at all; as JSON if it ends in .json."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON, with all that the picks depend on.")] = False,
 ) -> None:

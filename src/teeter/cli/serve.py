@@ -41,20 +41,41 @@ def serve(
     *,
     folder: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Serve its campaigns and reports too; new campaigns are made in it."),
+        typer.Option(
+            metavar="FOLDER",
+            help="Serve its campaigns and benchmark reports too; new campaigns are made in it from the page.",
+        ),
     ] = None,
     classes: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Make a campaign first, of these classes.")
+        str | None,
+        typer.Option(
+            metavar="NAMES", help="Make a campaign of these classes from what is named, unless it is there already."
+        ),
     ] = None,
     host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Where to listen; beyond 127.0.0.1 tokens are needed.")
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Where to listen; beyond 127.0.0.1 only with tokens, of the server or of a campaign's people.",
+        ),
     ] = ("127.0.0.1"),
     port: Annotated[
         int | None, typer.Option(metavar="NUMBER", min=1, max=65535, help="8765 or the next free one if left out.")
     ] = None,
-    batch: Annotated[int, typer.Option(metavar="N", min=2, max=1000, help="Questions picked at a time.")] = 20,
+    batch: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=2,
+            max=1000,
+            help="Questions that are picked at a time, and new labels after which a model is trained.",
+        ),
+    ] = 20,
     token: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=TOKEN", help="Let an annotator in by a token; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=TOKEN", help="Let an annotator in by a token of 16 characters or more. May be repeated."
+        ),
     ] = None,
     make_token: Annotated[
         str | None, typer.Option(metavar="NAME", help="Make a token for an annotator, show it once, and end.")
@@ -63,13 +84,23 @@ def serve(
         str | None, typer.Option(metavar="NAME", help="Remove an annotator's token, end their sessions, and end.")
     ] = None,
     tokens: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Hashes of tokens; given, they are needed on 127.0.0.1 too.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Where hashes of tokens are kept; given, tokens are needed on 127.0.0.1 too."
+        ),
     ] = None,
     proxy: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Believe a proxy at this address who asks, and over TLS.")
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Believe the headers X-Forwarded-For and X-Forwarded-Proto of a proxy at this address.",
+        ),
     ] = None,
     upload: Annotated[int, typer.Option(metavar="MB", min=1, help="The largest file that can be uploaded.")] = 200,
-    open_page: Annotated[bool | None, typer.Option("--open/--no-open", help="Open the page in a browser.")] = None,
+    open_page: Annotated[
+        bool | None,
+        typer.Option("--open/--no-open", help="Open the page in a browser, as in a terminal it is if left out."),
+    ] = None,
 ) -> None:
     """Label on a page; everything stays on this machine."""
     _require_web()

@@ -27,27 +27,42 @@ def sync(
     *,
     url: Annotated[
         str | None,
-        typer.Option(envvar="LABEL_STUDIO_URL", metavar="URL", help="Where Label Studio is; remembered."),
+        typer.Option(
+            envvar="LABEL_STUDIO_URL",
+            metavar="URL",
+            help="Where Label Studio is, if not in LABEL_STUDIO_URL; remembered from the first time on.",
+        ),
     ] = None,
     token: Annotated[
         str | None,
-        typer.Option(envvar="LABEL_STUDIO_API_KEY", metavar="TOKEN", help="A legacy or a personal access token."),
+        typer.Option(
+            envvar="LABEL_STUDIO_API_KEY",
+            metavar="TOKEN",
+            help="A legacy or a personal access token, if not in LABEL_STUDIO_API_KEY; it is not kept.",
+        ),
     ] = None,
     token_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A file with the token that nobody else can read.")
     ] = None,
     n: Annotated[int, typer.Option("-n", metavar="N", help="Questions that wait in Label Studio.")] = 20,
-    train: Annotated[bool, typer.Option("--train/--no-train", help="Train a model before new questions.")] = True,
+    train: Annotated[
+        bool,
+        typer.Option("--train/--no-train", help="Train a model before new questions are picked, or leave that to you."),
+    ] = True,
     images: Annotated[
         str | None,
         typer.Option(metavar="PREFIX", help="Where images are served already; they are uploaded if left out."),
     ] = None,
     new_project: Annotated[
-        bool, typer.Option("--new-project", help="Begin another project, where the one before is lost.")
+        bool,
+        typer.Option(
+            "--new-project", help="Begin another project, where the one before is lost; what was answered stays."
+        ),
     ] = False,
     once: Annotated[bool, typer.Option("--once", help="Sync once, as without any option.")] = False,
     watch: Annotated[
-        float | None, typer.Option(metavar="SECONDS", min=1, help="Sync again and again, with this pause between.")
+        float | None,
+        typer.Option(metavar="SECONDS", min=1, help="Sync again and again, with this pause between, until Ctrl+C."),
     ] = None,
     as_json: Json = False,
 ) -> None:
