@@ -6,12 +6,14 @@ import json
 import re
 import runpy
 import sys
+import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 import checked
+import teeter
 from teeter import strategies
 from teeter.strategies.base import registry
 
@@ -129,6 +131,54 @@ def test_the_page_of_campaigns_is_made_from_the_results(tmp_path: Path) -> None:
             for path in (made["PAGE"].parent / drawn.name, drawn)
         )
         assert shown == pytest.approx(again, abs=0.1), f"{drawn.name} is of other results"
+
+
+def test_the_reference_is_made_from_the_docstrings_and_the_help() -> None:
+    made = runpy.run_path(str(ROOT / "docs" / "reference" / "generate.py"))
+    for page in made["PAGES"]:
+        text = page.read_text(encoding="utf-8")
+        assert text == made["filled"](text), f"{page.name} is out of date: run python docs/reference/generate.py"
+    names = re.findall(r"^<!-- (teeter[^>]*) -->$", "".join(page.read_text() for page in made["PAGES"]), re.MULTILINE)
+    assert len(set(names)) == len(names)
+    told = {f"teeter.{name}" for name in teeter.__all__} - {
+        "teeter.TeeterError",
+        "teeter.__version__",
+        "teeter.strategies",
+    }
+    assert told <= set(names), "every public name has its entry"
+
+
+def test_the_how_tos_tables_are_made_from_what_was_measured() -> None:
+    made = runpy.run_path(str(ROOT / "docs" / "how_to" / "measure.py"))
+    for page in made["PAGES"]:
+        text = page.read_text(encoding="utf-8")
+        assert text == made["filled"](text), f"{page.name} is out of date: run python docs/how_to/measure.py"
+
+
+def test_the_page_of_layers_has_those_of_the_contract() -> None:
+    (contract,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = [re.findall(r"\w+", layer) for layer in contract["layers"]]
+    text = (ROOT / "docs" / "explanation" / "layers.md").read_text()
+    rows = [re.findall(r"`(\w+)`", row) for row in re.findall(r"^\| (`.+?) \|", text, flags=re.MULTILINE)]
+    assert rows == layers
+
+
+def test_the_comparison_s_figures_are_the_committed_results() -> None:
+    rows = [
+        row
+        for name in ("peers_cpu", "peers_large_cpu")
+        for row in json.loads((RESULTS / f"{name}.json").read_text())["peers"]
+    ]
+    ratios = [row["times faster"] for row in rows if row["times faster"]]
+    text = (ROOT / "docs" / "explanation" / "other_libraries.md").read_text()
+    assert f"{min(ratios):.1f} to {max(ratios):.1f} times faster here" in text
+    assert f"[{len(strategies.names())}](strategies.md), for one class a row" in text
+
+
+def test_every_page_is_in_the_menu() -> None:
+    menu = (ROOT / "mkdocs.yml").read_text()
+    pages = [page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")]
+    assert [page for page in pages if f": {page}\n" not in menu] == []
 
 
 def test_every_strategy_is_explained() -> None:
