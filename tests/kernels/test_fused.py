@@ -10,20 +10,17 @@ import torch
 from scipy.stats import chisquare
 from torch import Tensor
 
-from teeter.arrays import working_memory
 from teeter.kernels import ldm
 from teeter.kernels.distances import Cosine, Euclidean
-from teeter.kernels.ranks import lower_by_reference_ranks
+from teeter.kernels.fused import is_fused
 from teeter.kernels.seeding import ldm_log_weights, walk
-from teeter.seeds import stream, uniform
+from teeter.seeds import portable, stream, uniform
 
 pytest.importorskip("triton", reason="needs Triton")
-counting: Any = pytest.importorskip("teeter.kernels.fused.counting")
 flips: Any = pytest.importorskip("teeter.kernels.fused.flips")
 seeding: Any = pytest.importorskip("teeter.kernels.fused.seeding")
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-EPS = torch.finfo(torch.float32).eps
 
 
 def head(rows: int, classes: int, width: int, *, bias: bool, seed: int) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -41,7 +38,7 @@ def fused_rates(features: Tensor, weight: Tensor, bias: Tensor | None, moves: Te
             rates[:, :, tile.where],
             tile.features.T,
             tile.predicted,
-            tile.inverse_gaps,
+            tile.inverse_gaps.T,
             moves.to(rows.noise),
             shifts,
             tied=tile.tied,
@@ -51,7 +48,7 @@ def fused_rates(features: Tensor, weight: Tensor, bias: Tensor | None, moves: Te
 
 @pytest.mark.parametrize(
     ("rows", "classes", "width", "bias"),
-    [(1, 2, 1, True), (50, 3, 20, True), (130, 10, 64, False), (300, 150, 70, True), (200, 129, 128, False)],
+    [(1, 2, 1, True), (50, 3, 20, True), (130, 10, 64, False), (300, 150, 70, True), (140, 259, 128, False)],
 )
 def test_flip_rates_are_those_of_plain_torch(rows: int, classes: int, width: int, bias: bool) -> None:
     features, weight, shift = head(rows, classes, width, bias=bias, seed=rows)
@@ -73,51 +70,6 @@ def test_tied_classes_flip_at_once_or_never() -> None:
     assert plain.isinf().any()
     assert not plain[:6].isinf().any()
     torch.testing.assert_close(fused, plain, rtol=1e-2 if features.is_cuda else 1e-4, atol=1e-4)
-
-
-def counts(bars: Tensor, reference: Tensor, *, memory: int | None = None) -> tuple[bool, Tensor]:
-    least = torch.full((bars.shape[1],), reference.shape[1], dtype=torch.int32, device=bars.device)
-    if memory is None:
-        return counting.lower_by_counts(least, bars, reference), least
-    with working_memory(memory):
-        return counting.lower_by_counts(least, bars, reference), least
-
-
-def sorted_ranks(rates: Tensor, reference: Tensor) -> Tensor:
-    least = torch.full((rates.shape[1],), reference.shape[1], dtype=torch.int32, device=rates.device)
-    lower_by_reference_ranks(least, rates, reference)
-    return least
-
-
-@pytest.mark.parametrize("kind", ["normal", "heavy", "zeros", "narrow", "infinite"])
-@pytest.mark.parametrize(("rows", "size", "rays"), [(60, 60, 3), (1, 90, 1), (90, 1, 2)])
-def test_counted_ranks_are_the_sorted_ones(rows: int, size: int, rays: int, kind: str) -> None:
-    generator = stream(rows, kind)
-    both = torch.randn(rays, rows + size, generator=generator).abs()
-    if kind == "heavy":
-        both = 1 / both**4
-    if kind == "narrow":
-        both = 1 + both * 1e-4
-    if kind == "zeros":
-        both = both.where(torch.rand(both.shape, generator=generator) < 0.5, 0)
-    if kind == "infinite":
-        both[:, ::9] = torch.inf
-    rates, reference = both[:, :rows].to(DEVICE), both[:, rows:].to(DEVICE)
-    done, least = counts(rates * (1 - 64 * EPS), reference)
-    assert done
-    assert torch.equal(least, sorted_ranks(rates, reference))
-
-
-def test_ranks_do_not_depend_on_memory() -> None:
-    rates = torch.randn(9, 70, generator=stream(0, "rates")).abs().to(DEVICE)
-    assert torch.equal(counts(rates, rates)[1], counts(rates, rates, memory=1)[1])
-
-
-def test_copies_are_left_to_sorting() -> None:
-    reference = torch.ones(3, 200, device=DEVICE)
-    done, least = counts(reference, reference)
-    assert not done
-    assert (least <= 200).all()
 
 
 def seeded(features: Tensor, n: int, *, seed: int = 0, block: int = 16, far: bool = False) -> list[int]:
@@ -181,6 +133,34 @@ def test_what_is_accepted_is_what_the_plain_walk_accepts(wanted: int) -> None:
     assert state.picks[1 : int(state.count)].tolist() == candidates[expected].tolist()
     assert state.fresh[: len(expected)].tolist() == candidates[expected].tolist()
     assert set(state.fresh[len(expected) :].tolist()) == {0}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("classes", [10, 200, 300])
+def test_on_a_gpu_the_metric_is_that_of_plain_torch(classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    features, weight, shift = head(3000, classes, 96, bias=True, seed=classes)
+    found = []
+    for told in ("0", "1"):
+        monkeypatch.setenv("TEETER_FUSED", told)
+        directions = ldm.ray_directions(0, 64, weight, shift)
+        found.append(ldm.ldm_by_rays(features, weight, shift, directions=directions))
+    assert (found[0] == found[1]).float().mean() > 0.95
+    torch.testing.assert_close(found[0], found[1], rtol=0, atol=3 / 3000)
+
+
+@pytest.mark.gpu
+def test_much_work_is_fused_and_little_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = torch.ones(3, device=DEVICE)
+    monkeypatch.delenv("TEETER_FUSED", raising=False)
+    assert is_fused(values, 10**12) == (torch.cuda.get_device_capability() >= (9, 0))
+    assert not is_fused(values, 10**6)
+    with portable():
+        assert not is_fused(values, 10**12)
+
+
+def test_nothing_is_fused_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEETER_FUSED", "1")
+    assert not is_fused(torch.ones(3), 10**12)
 
 
 @pytest.mark.gpu

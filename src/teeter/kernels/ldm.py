@@ -146,6 +146,8 @@ def _passes(directions: Directions, rows: int) -> Iterator[tuple[Tensor, Tensor 
     fits = BLOCK
     if moves.is_cuda:
         room, ranking, products = budget(moves.device), 2 * rows * 8 * moves.element_size(), moves.shape[1] * rows * 8
+        if _is_fused(rows, moves[0]):
+            products = 2 * moves[0].numel() * moves.element_size()
         fits = max(1, min(room // 2 // ranking, room // products) // BLOCK) * BLOCK
     yield from _regrouped(chain([first], blocks), fits)
 
@@ -183,6 +185,11 @@ class _Tile:
     tied: bool
 
 
+def _is_fused(rows: int, weight: Tensor) -> bool:
+    """Tell whether the flip rates of so many rows under a head are worth a fused kernel, for as many rays as usual."""
+    return is_fused(weight, default_rays(*weight.shape) * rows * weight.numel())
+
+
 class _Rows:
     """Rows under a head, cut into tiles; the tiles are kept where they fit and made anew where they do not."""
 
@@ -192,11 +199,12 @@ class _Rows:
         self.noise = (
             torch.bfloat16 if on_gpu and features.dtype == torch.float32 and not is_portable() else features.dtype
         )
+        self.fused = self.noise == torch.bfloat16 and _is_fused(len(features), weight)
         kept = len(features) * (len(weight) * features.element_size() + (features.shape[1] * 2 if on_gpu else 0))
         self._kept = list(self._make()) if kept <= budget(features.device) // 2 else None
 
     def _make(self) -> Iterator[_Tile]:
-        per_row = BLOCK * len(self.weight) * self.features.element_size() * 2
+        per_row = (1 if self.fused else BLOCK) * len(self.weight) * self.features.element_size() * 2
         # On the CPU a tile's product should stay in the cache for the three passes that follow it.
         in_cache = None if self.features.is_cuda else (1 << 20) // (BLOCK * len(self.weight))
         for where in tiles(len(self.features), per_row, self.features.device, at_most=in_cache):
@@ -230,10 +238,10 @@ class _Rows:
         return rates[:count].flatten(0, 1)
 
     def _fill(self, rates: Tensor, tile: _Tile, noise: Tensor, shifts: Tensor | None) -> None:
-        if is_fused(noise) and noise.dtype == torch.bfloat16:
+        if self.fused:
             from teeter.kernels.fused.flips import fill_flip_rates
 
-            fill_flip_rates(rates, tile.features.T, tile.predicted, tile.inverse_gaps, noise, shifts, tied=tile.tied)
+            fill_flip_rates(rates, tile.features.T, tile.predicted, tile.inverse_gaps.T, noise, shifts, tied=tile.tied)
             return
         change = _product(noise.flatten(0, 1), tile.features, self.features.dtype).view(*noise.shape[:2], -1)
         if shifts is not None:

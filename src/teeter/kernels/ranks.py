@@ -9,8 +9,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from teeter.kernels.fused import is_fused
-
 __all__ = ["lower_among_sorted", "lower_by_own_ranks", "lower_by_reference_ranks"]
 
 _ROWS_WORTH_A_THREAD = 20_000
@@ -79,11 +77,6 @@ def lower_by_reference_ranks(least: Tensor, rates: Tensor, reference: Tensor) ->
     """
     size = reference.shape[1]
     bar = rates * (1 - _EQUAL * torch.finfo(rates.dtype).eps)
-    if is_fused(rates) and rates.dtype == torch.float32:
-        from teeter.kernels.fused.counting import lower_by_counts
-
-        if lower_by_counts(least, bar, reference):
-            return
     below = torch.searchsorted(reference.sort(dim=1).values, bar, out_int32=True)
     torch.minimum(least, (size - below).amin(dim=0), out=least)
 

@@ -16,6 +16,9 @@ __all__ = ["ldm_log_weights", "ldm_seeding", "seed_rows", "walk"]
 BLOCK = 256
 """Candidates drawn from one state of the weights."""
 
+_WORK = 1000
+"""Operations of one row's distance to one pick, about."""
+
 
 def ldm_log_weights(ldm: Tensor, n: int) -> Tensor:
     """Return log gamma of LDM-Seeding, equation 4: the n least rows weigh as much as all the others.
@@ -67,7 +70,7 @@ def seed_rows(
     stand; a candidate is then accepted with probability ``its weight now / its weight then``. Weights only fall, so
     this is rejection sampling from the sequential law, exact for any ``block``.
     """
-    if is_fused(log_weights):
+    if is_fused(log_weights, _WORK * n * len(log_weights)):
         from teeter.kernels.fused.seeding import seed_on_gpu
 
         picks = seed_on_gpu(distance, n, first=first, log_weights=log_weights, generator=generator, block=block)

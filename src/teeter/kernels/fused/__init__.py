@@ -6,9 +6,26 @@ import os
 from functools import cache
 from importlib.util import find_spec
 
+import torch
 from torch import Tensor
 
+from teeter.seeds import is_portable
+
 __all__ = ["is_fused"]
+
+WORTH = 10**11
+"""Operations that take as long as a millisecond: for fewer nobody should wait until kernels are compiled."""
+
+
+def is_fused(tensor: Tensor, operations: int) -> bool:
+    """Tell whether so many operations on ``tensor`` are worth a fused kernel, and one can run where it is.
+
+    ``TEETER_FUSED=0`` in the environment says never, and ``TEETER_FUSED=1`` however few they are.
+    """
+    told = os.environ.get("TEETER_FUSED")
+    if not tensor.is_cuda or told == "0" or is_portable():
+        return False
+    return (told == "1" or operations >= WORTH) and _has_triton() and _copies_tiles(tensor.device)
 
 
 @cache
@@ -16,6 +33,7 @@ def _has_triton() -> bool:
     return find_spec("triton") is not None
 
 
-def is_fused(tensor: Tensor) -> bool:
-    """Tell whether what is computed from ``tensor`` is fused: it is on a GPU, Triton is there, and it was asked for."""
-    return tensor.is_cuda and os.environ.get("TEETER_FUSED") == "1" and _has_triton()
+@cache
+def _copies_tiles(device: torch.device) -> bool:
+    """Tell whether a GPU copies whole tiles by itself, as the kernels ask it to: Hopper and later."""
+    return torch.cuda.get_device_capability(device) >= (9, 0)

@@ -2,7 +2,8 @@
 
 A program holds the changes of some rows' logits along one direction, some classes at a time, and keeps only the largest
 and the least ratio: the (directions, classes, rows) changes, which plain torch writes and reads six times, are never in
-memory. A row's own class comes first, for all its changes are taken against that one.
+memory. All of a row's changes are taken against that of its own class: where a program sees all classes at once it is
+one of them, and else it is computed first.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 __all__ = ["fill_flip_rates"]
 
@@ -35,65 +37,73 @@ def fill_flip_rates(
 ) -> None:
     """Write the flip rates of n rows along B directions and their mirrors into ``rates``.
 
-    features (n, D) and noise (B, C, D) in one precision, predicted (n,), inverse_gaps (C, n), 0 at the own class and
-    infinite where a class is tied, shifts (B, C) or None -> rates (B, 2, n), which may be a part of something larger.
-    ``tied`` tells whether any class is.
+    features (n, D) and noise (B, C, D) in one precision, predicted (n,), inverse_gaps (n, C), 0 at the own class and
+    infinite where a class is tied, shifts (B, C) or None -> rates (B, 2, n), which may be a part of something larger;
+    rows past its n are left out. ``tied`` tells whether any class is.
     """
     directions, classes, width = noise.shape
     rows = rates.shape[2]
     sizes = _sizes(classes, width)
-    grid = (directions * triton.cdiv(rows, sizes["ROWS"]),)
-    _flip_rates[grid](
+    features, noise = _widened(features, sizes["WIDTH"]), _widened(noise, sizes["WIDTH"])
+    gaps = _widened(inverse_gaps, 4)  # what copies tiles wants rows of whole 16 bytes
+    _flip_rates[(directions * triton.cdiv(rows, sizes["ROWS"]),)](
         rates,
-        features.contiguous(),
+        TensorDescriptor.from_tensor(features, [sizes["ROWS"], sizes["WIDTH"]]),
         predicted,
-        inverse_gaps.contiguous(),
-        noise.contiguous(),
+        TensorDescriptor.from_tensor(gaps, [sizes["ROWS"], sizes["CLASSES"]]),
+        TensorDescriptor.from_tensor(noise.flatten(0, 1), [sizes["CLASSES"], sizes["WIDTH"]]),
+        noise,
         noise if shifts is None else shifts.to(torch.float32).contiguous(),
         rows,
         directions,
-        inverse_gaps.shape[1],
+        classes,
+        noise.shape[2],
         rates.stride(0),
         rates.stride(1),
-        classes=classes,
-        width=width,
         shifted=shifts is not None,
         tied=tied,
+        whole=classes <= sizes["CLASSES"],
         NEIGHBOURS=NEIGHBOURS,
         ROUNDING=ROUNDING,
         **sizes,
     )
 
 
+def _widened(values: Tensor, multiple: int) -> Tensor:
+    """Return ``values`` with zeros after their last axis, up to a multiple: whole tiles need no masks."""
+    return torch.nn.functional.pad(values, (0, -values.shape[-1] % multiple)).contiguous()
+
+
 def _sizes(classes: int, width: int) -> dict[str, Any]:
     """Return the sizes of a tile: fixed ones, for trying several takes longer than a first call may."""
-    across = 128 if classes > 64 else max(16, triton.next_power_of_2(classes))
+    across = 256 if 128 < classes <= 256 else min(128, max(16, triton.next_power_of_2(classes)))
     return {
         "ROWS": 128,
         "CLASSES": across,
-        "WIDTH": 64 if width >= 64 else max(16, triton.next_power_of_2(width)),
-        "num_warps": 8 if across == 128 else 4,
+        "WIDTH": min(64, max(16, triton.next_power_of_2(width))),
+        "num_warps": 8 if across >= 128 else 4,
         "num_stages": 3,
     }
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _flip_rates(
-    rates: Any,
-    features: Any,
-    predicted: Any,
-    inverse_gaps: Any,
-    noise: Any,
-    shifts: Any,
-    rows: Any,
-    directions: Any,
-    gap_stride: Any,
-    direction_stride: Any,
-    mirror_stride: Any,
-    classes: tl.constexpr,
-    width: tl.constexpr,
+    rates: tl.tensor,
+    features: tl.tensor_descriptor,
+    predicted: tl.tensor,
+    inverse_gaps: tl.tensor_descriptor,
+    noise: tl.tensor_descriptor,
+    moves: tl.tensor,
+    shifts: tl.tensor,
+    rows: tl.tensor,
+    directions: tl.tensor,
+    classes: tl.tensor,
+    width: tl.tensor,
+    direction_stride: tl.tensor,
+    mirror_stride: tl.tensor,
     shifted: tl.constexpr,
     tied: tl.constexpr,
+    whole: tl.constexpr,
     ROWS: tl.constexpr,
     CLASSES: tl.constexpr,
     WIDTH: tl.constexpr,
@@ -105,45 +115,40 @@ def _flip_rates(
     group = program // (NEIGHBOURS * directions)
     beside = tl.minimum(tiles - group * NEIGHBOURS, NEIGHBOURS)
     within = program % (NEIGHBOURS * directions)
-    tile = group * NEIGHBOURS + within % beside
-    direction = (within // beside).to(tl.int64)
+    top = (group * NEIGHBOURS + within % beside) * ROWS
+    direction = within // beside
+    here = direction.to(tl.int64)
 
-    row = (tile * ROWS + tl.arange(0, ROWS)).to(tl.int64)
-    inside = row < rows
-    own = tl.load(predicted + row, mask=inside, other=0).to(tl.int64)
-    moves = noise + direction * classes * width
+    place = top + tl.arange(0, ROWS)
+    row = tl.minimum(place, rows - 1)  # the last row again rather than a mask
+    own = tl.load(predicted + row)
+    of_own = moves + (here * classes + own)[:, None] * width
 
     change_of_own = tl.zeros((ROWS,), tl.float32)
     reach = tl.zeros((ROWS,), tl.float32)
-    for k in range(0, width, WIDTH):
-        column = k + tl.arange(0, WIDTH)
-        there = inside[:, None] & (column < width)[None, :]
-        some = tl.load(features + row[:, None] * width + column[None, :], mask=there, other=0.0)
-        move = tl.load(moves + own[:, None] * width + column[None, :], mask=there, other=0.0)
-        part = some.to(tl.float32) * move.to(tl.float32)
-        change_of_own += tl.sum(part, axis=1)
-        if tied:
-            reach += tl.sum(tl.abs(part), axis=1)
-    if shifted:
-        change_of_own += tl.load(shifts + direction * classes + own)
+    if tied or not whole:
+        for k in range(0, width, WIDTH):
+            some = features.load([top, k]).to(tl.float32)
+            part = some * tl.load(of_own + (k + tl.arange(0, WIDTH))[None, :]).to(tl.float32)
+            change_of_own += tl.sum(part, axis=1)
+            if tied:
+                reach += tl.sum(tl.abs(part), axis=1)
+        if shifted:
+            change_of_own += tl.load(shifts + here * classes + own)
 
     highest = tl.zeros((ROWS,), tl.float32)
     lowest = tl.zeros((ROWS,), tl.float32)
     for first in range(0, classes, CLASSES):
-        name = first + tl.arange(0, CLASSES)
-        known = name < classes
         change = tl.zeros((ROWS, CLASSES), tl.float32)
         for k in range(0, width, WIDTH):
-            column = k + tl.arange(0, WIDTH)
-            there = inside[:, None] & (column < width)[None, :]
-            some = tl.load(features + row[:, None] * width + column[None, :], mask=there, other=0.0)
-            wanted = (column < width)[:, None] & known[None, :]
-            move = tl.load(moves + name[None, :] * width + column[:, None], mask=wanted, other=0.0)
-            change = tl.dot(some, move, change, input_precision="ieee")
+            move = noise.load([direction * classes + first, k])
+            change = tl.dot(features.load([top, k]), move.T, change, input_precision="ieee")
+        name = first + tl.arange(0, CLASSES)
         if shifted:
-            change += tl.load(shifts + direction * classes + name, mask=known, other=0.0)[None, :]
-        both = inside[:, None] & known[None, :]
-        gap = tl.load(inverse_gaps + name[None, :].to(tl.int64) * gap_stride + row[:, None], mask=both, other=0.0)
+            change += tl.load(shifts + here * classes + tl.minimum(name, classes - 1))[None, :]
+        if whole and not tied:  # the own class is among those at hand
+            change_of_own = tl.sum(tl.where(name[None, :] == own[:, None], change, 0.0), axis=1)
+        gap = inverse_gaps.load([top, first])  # 0 past the last class, whatever the change is there
         difference = change - change_of_own[:, None]
         if tied:  # a tied class that moves along but for rounding does not flip the row
             stays = (gap == float("inf")) & (tl.abs(difference) <= ROUNDING * reach[:, None])
@@ -153,6 +158,6 @@ def _flip_rates(
         highest = tl.maximum(highest, tl.max(ratio, axis=1))
         lowest = tl.minimum(lowest, tl.min(ratio, axis=1))
 
-    to = rates + direction * direction_stride + row
-    tl.store(to, highest, mask=inside)
-    tl.store(to + mirror_stride, -lowest, mask=inside)
+    to = rates + here * direction_stride + place
+    tl.store(to, highest, mask=place < rows)
+    tl.store(to + mirror_stride, -lowest, mask=place < rows)

@@ -7,20 +7,25 @@ seed gives the same picks; a scan of all rows at once would not.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
 from torch import Generator, Tensor
 
 from teeter.kernels.distances import NEGLIGIBLE, Cosine, Distance
-from teeter.seeds import uniform
+from teeter.seeds import fork, stream, uniform
 
 __all__ = ["seed_on_gpu"]
 
-ROWS, DRAWS = 128, 16
-"""Rows of a tile, and tiles of a group: a draw chooses a group, a tile in it, and a row in that. Draws of a program."""
+ROWS, DRAWS, LARGEST = 128, 16, 256
+"""Rows of a tile, and tiles of a group: a draw chooses a group, a tile in it, and a row in that. Draws of a program.
+The largest block, whose pairs one program holds."""
+
+TILE = {"PICKS": 128, "WIDTH": 64, "num_warps": 8, "num_stages": 3}
+"""Sizes of the product with the picks: fixed ones, for trying several takes longer than a first call may."""
+
+SCALE = 2048.0
+"""What float16 leaves of a number is kept as float16 too, this many times as large."""
 
 
 def seed_on_gpu(
@@ -30,8 +35,9 @@ def seed_on_gpu(
 
     log_weights (N,) float64 -> (at most n,) int64 in the order of picking: fewer where every weight left is 0.
     """
-    block = triton.next_power_of_2(min(block, max(16, n)))
+    block = min(LARGEST, triton.next_power_of_2(min(block, max(16, n))))
     state = _State(distance, n, first, log_weights, block)
+    generator = stream(fork(generator), "seeding", device=log_weights.device)  # its draws wait for nobody
     known = 1
     while known < n:
         for _ in range(-(-(n - known) // block)):  # at least so many blocks are still to come
@@ -54,6 +60,8 @@ class _State:
         self.fresh = torch.full((block,), first, dtype=torch.int64, device=device)
         self.fresh_count = torch.ones((), dtype=torch.int32, device=device)
         self.nearest = torch.full((rows,), torch.inf, dtype=torch.float64, device=device)
+        halves = isinstance(distance, Cosine) and distance.units.dtype == torch.float32
+        self.halves = _halves(distance.units) if halves and isinstance(distance, Cosine) else None
         self.doubled = torch.empty((rows,), dtype=torch.float64, device=device)
         groups = triton.cdiv(triton.cdiv(rows, ROWS), ROWS)
         self.tops = torch.full((groups, ROWS), -torch.inf, dtype=torch.float64, device=device)
@@ -63,21 +71,20 @@ class _State:
         """Bring distances and weights up to date with the fresh picks."""
         rows = len(self.nearest)
         tiles = (triton.cdiv(rows, ROWS),)
-        if isinstance(self.distance, Cosine) and self.distance.units.dtype == torch.float32:
-            units = self.distance.units
+        if self.halves is not None:
+            upper, lower = self.halves
             _lower_nearest[tiles](
                 self.nearest,
-                units,
+                upper,
+                lower,
                 self.fresh,
                 self.fresh_count,
                 rows,
-                width=units.shape[1],
+                upper.shape[1],
                 negligible=NEGLIGIBLE,
+                scale=SCALE,
                 ROWS=ROWS,
-                PICKS=64,
-                WIDTH=32,
-                num_warps=4,
-                num_stages=3,
+                **TILE,
             )
         else:
             torch.minimum(self.nearest, self.distance.nearest(self.fresh).double(), out=self.nearest)
@@ -107,7 +114,7 @@ class _State:
 
     def accept(self, candidates: Tensor, generator: Generator) -> None:
         """Take the candidates that the sequential law accepts, as many as are still wanted."""
-        pairs = self.distance.between(candidates, candidates).double()
+        pairs = self.distance.between(candidates, candidates)
         chances = uniform((self.block,), generator, candidates.device)
         _walk[(1,)](
             self.picks,
@@ -120,47 +127,68 @@ class _State:
             chances,
             len(self.picks),
             BLOCK=self.block,
+            num_warps=16 if self.block > 64 else 4,
         )
+
+
+def _halves(units: Tensor) -> tuple[Tensor, Tensor]:
+    """Return numbers within -1 and 1 as sums of two in float16, whose products tensor cores take: 22 bits of them.
+
+    (N, D) float32 -> twice (N, D up to a multiple of a tile's width).
+    """
+    padded = torch.nn.functional.pad(units, (0, -units.shape[1] % int(TILE["WIDTH"])))
+    upper = padded.half()
+    return upper, padded.sub(upper).mul_(SCALE).half()
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _lower_nearest(
-    nearest: Any,
-    units: Any,
-    fresh: Any,
-    fresh_count: Any,
-    rows: Any,
-    width: tl.constexpr,
+    nearest: tl.tensor,
+    upper: tl.tensor,
+    lower: tl.tensor,
+    fresh: tl.tensor,
+    fresh_count: tl.tensor,
+    rows: tl.tensor,
+    width: tl.tensor,
     negligible: tl.constexpr,
+    scale: tl.constexpr,
     ROWS: tl.constexpr,
     PICKS: tl.constexpr,
     WIDTH: tl.constexpr,
 ) -> None:
-    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    inside = row < rows
+    place = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    inside = place < rows
+    row = tl.minimum(place, rows - 1).to(tl.int64)  # the last row again rather than a mask
     count = tl.load(fresh_count)
     best = tl.full((ROWS,), -2.0, tl.float32)
     for first in range(0, count, PICKS):
-        number = first + tl.arange(0, PICKS)
-        pick = tl.load(fresh + number, mask=number < count, other=0)
-        cosine = tl.zeros((ROWS, PICKS), tl.float32)
+        pick = tl.load(fresh + tl.minimum(first + tl.arange(0, PICKS), count - 1))
+        whole = tl.zeros((ROWS, PICKS), tl.float32)
+        rest = tl.zeros((ROWS, PICKS), tl.float32)
         for k in range(0, width, WIDTH):
             column = k + tl.arange(0, WIDTH)
-            there = inside[:, None] & (column < width)[None, :]
-            some = tl.load(units + row[:, None] * width + column[None, :], mask=there, other=0.0)
-            wanted = (column < width)[:, None] & (number < count)[None, :]
-            centre = tl.load(units + pick[None, :] * width + column[:, None], mask=wanted, other=0.0)
-            cosine = tl.dot(some, centre, cosine, input_precision="tf32x3")
-        cosine = tl.where((number < count)[None, :], cosine, -2.0)
-        best = tl.maximum(best, tl.max(cosine, axis=1))
+            here, there = row[:, None] * width + column[None, :], pick[None, :] * width + column[:, None]
+            some, more = tl.load(upper + here), tl.load(upper + there)
+            whole = tl.dot(some, more, whole)
+            rest = tl.dot(some, tl.load(lower + there), rest)
+            rest = tl.dot(tl.load(lower + here), more, rest)
+        best = tl.maximum(best, tl.max(whole + rest / scale, axis=1))
     away = 1 - best
     away = tl.where(away < negligible, 0.0, away).to(tl.float64)
-    before = tl.load(nearest + row, mask=inside, other=0.0)
+    before = tl.load(nearest + row)
     tl.store(nearest + row, tl.minimum(before, away), mask=inside & (away < before))
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _weigh(doubled: Any, tops: Any, sums: Any, nearest: Any, log_weights: Any, rows: Any, ROWS: tl.constexpr) -> None:
+def _weigh(
+    doubled: tl.tensor,
+    tops: tl.tensor,
+    sums: tl.tensor,
+    nearest: tl.tensor,
+    log_weights: tl.tensor,
+    rows: tl.tensor,
+    ROWS: tl.constexpr,
+) -> None:
     tile = tl.program_id(0)
     row = tile.to(tl.int64) * ROWS + tl.arange(0, ROWS)
     inside = row < rows
@@ -176,7 +204,7 @@ def _weigh(doubled: Any, tops: Any, sums: Any, nearest: Any, log_weights: Any, r
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _chosen(weights: Any, points: Any, number: Any) -> tuple[Any, Any]:
+def _chosen(weights: tl.tensor, points: tl.tensor, number: tl.tensor) -> tuple[tl.tensor, tl.tensor]:
     """Return where the running sum passes the points, the last place of any weight at most; and what is left of them.
 
     weights (draws, places), points (draws,), number (places,).
@@ -190,14 +218,14 @@ def _chosen(weights: Any, points: Any, number: Any) -> tuple[Any, Any]:
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _draw_rows(
-    found: Any,
-    points: Any,
-    groups: Any,
-    weights: Any,
-    doubled: Any,
-    peak: Any,
-    group_count: Any,
-    rows: Any,
+    found: tl.tensor,
+    points: tl.tensor,
+    groups: tl.tensor,
+    weights: tl.tensor,
+    doubled: tl.tensor,
+    peak: tl.tensor,
+    group_count: tl.tensor,
+    rows: tl.tensor,
     GROUPS: tl.constexpr,
     ROWS: tl.constexpr,
     DRAWS: tl.constexpr,
@@ -220,32 +248,42 @@ def _draw_rows(
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _walk(
-    picks: Any,
-    count: Any,
-    fresh: Any,
-    fresh_count: Any,
-    candidates: Any,
-    pairs: Any,
-    then: Any,
-    chances: Any,
-    wanted: Any,
+    picks: tl.tensor,
+    count: tl.tensor,
+    fresh: tl.tensor,
+    fresh_count: tl.tensor,
+    candidates: tl.tensor,
+    pairs: tl.tensor,
+    then: tl.tensor,
+    chances: tl.tensor,
+    wanted: tl.tensor,
     BLOCK: tl.constexpr,
 ) -> None:
     number = tl.arange(0, BLOCK)
     now = tl.load(then + number)
     bar = tl.sqrt(tl.load(chances + number)) * now
-    picked = tl.load(count)
-    begun = picked
-    for j in range(0, BLOCK):
-        here = number == j
-        passes = tl.sum((here & (bar < now)).to(tl.int32), axis=0)
-        if (passes > 0) & (picked < wanted):
-            row = tl.load(candidates + j)
-            tl.store(picks + picked, row)
-            tl.store(fresh + picked - begun, row)
-            picked += 1
-            now = tl.minimum(now, tl.load(pairs + j * BLOCK + number))
-    tl.store(count, picked)
-    tl.store(fresh_count, picked - begun)
-    first = tl.load(picks)
-    tl.store(fresh + number, first, mask=number >= picked - begun)
+    # A candidate is refused by those accepted before it that are as near as its bar. What is said of the first k is
+    # right after k turns, whatever was thought at first; few wait for another, so that a few turns are enough.
+    word, bit = tl.arange(0, BLOCK // 16), tl.arange(0, 16)
+    before = word[:, None, None] * 16 + bit[None, :, None]
+    near = tl.load(pairs + before * BLOCK + number[None, None, :]) <= bar[None, None, :]
+    refuses = tl.sum((near & (before < number[None, None, :])).to(tl.int32) << bit[None, :, None], axis=1)
+    possible = (bar < now).to(tl.int32)
+    accepted = possible
+    changed = 1
+    while changed > 0:
+        words = tl.sum(tl.reshape(accepted, (BLOCK // 16, 16)) << bit[None, :], axis=1)
+        refused = tl.max(((refuses & words[:, None]) != 0).to(tl.int32), axis=0)
+        again = possible * (1 - refused)
+        changed = tl.sum((again != accepted).to(tl.int32), axis=0)
+        accepted = again
+    begun = tl.load(count)
+    place = tl.cumsum(accepted, axis=0) - accepted
+    taken = (accepted > 0) & (place < wanted - begun)
+    more = tl.sum(taken.to(tl.int32), axis=0)
+    row = tl.load(candidates + number)
+    tl.store(picks + begun + place, row, mask=taken)
+    tl.store(fresh + number, tl.load(picks), mask=number >= more)
+    tl.store(fresh + place, row, mask=taken)
+    tl.store(count, begun + more)
+    tl.store(fresh_count, more)

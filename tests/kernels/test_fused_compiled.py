@@ -1,0 +1,52 @@
+"""Fused kernels are compiled for a GPU, which the interpreter does not do and which needs none."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("triton", reason="needs Triton")
+
+HOPPER = """
+from triton import compile
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from teeter.kernels.fused import flips, seeding
+
+
+def assembly(kernel, kinds, fixed, **options):
+    names = [name for name in kernel.arg_names if name not in fixed]
+    signature = dict(zip(names, kinds.split(";"), strict=True)) | {name: "constexpr" for name in fixed}
+    source = ASTSource(kernel, {name: signature[name] for name in kernel.arg_names}, fixed)
+    return compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ptx"]
+
+
+for classes, width, tied in ((10, 20, False), (200, 512, False), (1000, 512, True), (1000, 512, False)):
+    sizes = flips._sizes(classes, width)
+    options = {name: sizes.pop(name) for name in ("num_warps", "num_stages")}
+    rows, some, deep = sizes["ROWS"], sizes["CLASSES"], sizes["WIDTH"]
+    kinds = (
+        f"*fp32;tensordesc<bf16[{rows}, {deep}]>;*i64;tensordesc<fp32[{rows}, {some}]>;"
+        f"tensordesc<bf16[{some}, {deep}]>;*bf16;*fp32;i32;i32;i32;i32;i64;i64"
+    )
+    told = {"shifted": True, "tied": tied, "whole": classes <= some, "NEIGHBOURS": 8, "ROUNDING": 1e-5}
+    assert "wgmma" in assembly(flips._flip_rates, kinds, told | sizes, **options)
+tile = {name: seeding.TILE[name] for name in ("PICKS", "WIDTH")} | {"ROWS": seeding.ROWS}
+told = {"negligible": 1e-5, "scale": seeding.SCALE} | tile
+kinds = "*fp64;*fp16;*fp16;*i64;*i32;i32;i32"
+assert "wgmma" in assembly(seeding._lower_nearest, kinds, told, num_warps=seeding.TILE["num_warps"])
+assembly(seeding._weigh, "*fp64;*fp64;*fp64;*fp64;*fp64;i32", {"ROWS": 128})
+told = {"GROUPS": 16, "ROWS": 128, "DRAWS": 16}
+assembly(seeding._draw_rows, "*i64;*fp64;*fp64;*fp64;*fp64;*fp64;i32;i32", told)
+assembly(seeding._walk, "*i64;*i32;*i64;*i32;*i64;*fp32;*fp64;*fp64;i32", {"BLOCK": 256}, num_warps=16)
+print("compiled")
+"""
+
+
+def test_every_kernel_compiles_and_uses_tensor_cores() -> None:
+    here = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run([sys.executable, "-c", HOPPER], env=here, capture_output=True, text=True, timeout=300)
+    assert done.stdout == "compiled\n", done.stderr
