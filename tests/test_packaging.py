@@ -4,10 +4,13 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
+from email.parser import BytesParser
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -43,9 +46,9 @@ FOR_DEVELOPERS = {"dev", "docs", "oracles"}
 SLOW_TO_IMPORT = {"sklearn", "matplotlib", "typer"}
 
 
-def run(*command: str | Path, cwd: Path) -> str:
+def run(*command: str | Path, cwd: Path, **variables: str) -> str:
     """Return what ``command`` prints; fail with all it said if it fails."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")} | variables
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         said = f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
@@ -54,24 +57,37 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT, cwd=folder)
-    (built,) = folder.glob("*.whl")
-    return built
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The source archive and the wheel that is made from it."""
+    folder = tmp_path_factory.mktemp("built")
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT, cwd=folder)
+    (archive,), (made,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
+    return archive, made
+
+
+@pytest.fixture(scope="module")
+def wheel(built: tuple[Path, Path]) -> Path:
+    return built[1]
 
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path) -> Iterator[Path]:
     """The scripts folder of an environment that holds the wheel and its core dependencies, nothing else."""
+    with empty_environment(wheel) as scripts:
+        yield scripts
+
+
+@contextmanager
+def empty_environment(wanted: str | Path, *options: str) -> Iterator[Path]:
+    """Yield the scripts folder of an environment that holds nothing but ``wanted`` and what it brings in."""
     if os.environ.get("TEETER_OFFLINE") == "1":
         pytest.skip("TEETER_OFFLINE=1: installing the wheel in an empty environment needs the network")
     with TemporaryDirectory(prefix="teeter-wheel-") as name:
         folder = Path(name)
         run(sys.executable, "-m", "venv", folder / "env", cwd=folder)
         scripts = folder / "env" / SCRIPTS
-        pip = (scripts / "python", "-m", "pip", "--disable-pip-version-check")
-        run(*pip, "install", "--quiet", "--no-compile", "--constraint", CONSTRAINTS, wheel, cwd=folder)
+        pip = (scripts / "python", "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-compile")
+        run(*pip, *options, "--constraint", CONSTRAINTS, wanted, cwd=folder)
         yield scripts
 
 
@@ -94,6 +110,29 @@ def test_the_wheel_carries_its_licence(wheel: Path) -> None:
     assert any(file.endswith(".dist-info/licenses/LICENSE") for file in zipfile.ZipFile(wheel).namelist())
 
 
+def test_the_source_archive_holds_what_the_wheel_is_made_of(built: tuple[Path, Path]) -> None:
+    with tarfile.open(built[0]) as archive:
+        files = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "pyproject.toml", "PKG-INFO"} <= files
+    assert {file.split("/")[0] for file in files if "/" in file} == {"src"}
+    packed = {file.removeprefix("src/") for file in files if file.startswith("src/teeter/")}
+    assert packed == {file for file in zipfile.ZipFile(built[1]).namelist() if file.startswith("teeter/")}
+    tracked = run("git", "ls-files", "src/teeter", cwd=ROOT).splitlines()
+    assert {file.removeprefix("src/") for file in tracked if (ROOT / file).exists()} <= packed
+
+
+def test_the_metadata_say_where_it_runs(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as file:
+        (name,) = [name for name in file.namelist() if name.endswith(".dist-info/METADATA")]
+        found = BytesParser().parsebytes(file.read(name))
+    assert found["Requires-Python"] == ">=3.11"
+    versions = [one.rpartition(" ")[2] for one in found.get_all("Classifier") if re.search(r"Python :: 3\.\d+$", one)]
+    assert versions == ["3.11", "3.12", "3.13"]
+    assert set(found.get_all("Provides-Extra")) == set(EXTRAS)
+    assert found["Description-Content-Type"] == "text/markdown"
+    assert found["License-Expression"] == "Apache-2.0"
+
+
 def test_importing_teeter_needs_the_core_dependencies_alone(installed: Path, tmp_path: Path) -> None:
     imported = imported_by_teeter(installed / "python", tmp_path)
     assert "teeter" in imported
@@ -110,6 +149,35 @@ def test_the_command_line_needs_the_core_dependencies_alone(
     installed: Path, tmp_path: Path, arguments: list[str]
 ) -> None:
     assert run(installed / "teeter", *arguments, cwd=tmp_path)
+
+
+def test_selecting_needs_the_core_dependencies_alone(installed: Path, tmp_path: Path) -> None:
+    rows = [f"{k},{k % 7},{k % 3 if k < 12 else ''}" for k in range(40)]
+    (tmp_path / "pool.csv").write_text("\n".join(["a,b,class", *rows]), encoding="utf-8")
+    said = run(installed / "teeter", "select", "pool.csv", "--labels", "class", "-n", "5", cwd=tmp_path)
+    assert len(said.splitlines()) == 6
+
+
+def test_completion_is_part_of_the_wheel(installed: Path, tmp_path: Path) -> None:
+    asked = {"_TEETER_COMPLETE": "complete_bash", "COMP_WORDS": "teeter se", "COMP_CWORD": "1"}
+    assert run(installed / "teeter", cwd=tmp_path, **asked).split() == ["select", "serve"]
+
+
+@pytest.mark.slow
+def test_the_demonstration_needs_the_report_alone(wheel: Path, tmp_path: Path) -> None:
+    with empty_environment(f"{wheel}[report]") as scripts:
+        run(scripts / "teeter", "demo", "--help", cwd=tmp_path)
+        said = run(scripts / "teeter", "demo", cwd=tmp_path, OMP_NUM_THREADS="1")
+    pages = list(tmp_path.rglob("*.html"))
+    assert pages, said
+    assert min(page.stat().st_size for page in pages) > 10_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("extra", ["all", *sorted(FOR_USERS)])
+def test_every_extra_resolves_under_the_constraints(extra: str, wheel: Path) -> None:
+    with empty_environment(f"{wheel}[{extra}]", "--dry-run"):
+        pass
 
 
 def test_all_is_every_extra_for_users() -> None:
