@@ -264,9 +264,9 @@ all of it. At the counts of labels that the paper prints and ours reaches (accur
 """
 
 CIFAR_END = """All of ours are up to 2.6 points below the paper's, Random as well: the training differs somewhere that
-the paper does not say. Three repetitions tell little where the gains are below a point; the order of five strategies is no
-measure of agreement. Some rounds were trained beside other programs on the same GPU, so that the minutes are no measure
-of speed.
+the paper does not say. Three repetitions tell little where the gains are below a point, and the order of five
+strategies is no measure of agreement. Some rounds were trained beside other programs on the same GPU, so that the
+minutes are no measure of speed.
 """
 
 OTHERS = """## The others
@@ -302,8 +302,8 @@ $ python benchmarks/paper/pages.py
 
 A run that was stopped goes on where it was. The tries of ISOLET are in `benchmarks/paper/isolet`, each folder's
 `run.json` with the values that it had; [how to](../how_to/run_the_benchmark.md) change a setting. The report of all
-finished runs with every curve, test and table is `benchmarks/paper/report/index.html`; that of CIFAR-10, which has other
-strategies, is `cifar10.html` beside it.
+finished runs with every curve, test and table is `benchmarks/paper/report/index.html`; that of CIFAR-10, which has
+fewer strategies, is `cifar10.html` beside it.
 """
 
 ISOLET_CONCLUSION = """With 200 a round, LDM-S, Margin and ProbCover fall on the paper's curves, and BADGE and Random
