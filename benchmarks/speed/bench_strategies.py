@@ -30,10 +30,13 @@ import numpy as np
 import torch
 from bench_ldm import pool
 from measure import exponent, facts, save, seconds, table
+from torch import Tensor
 
 import teeter
 from teeter.kernels.fisher import bait
 from teeter.kernels.kmeans import k_means
+from teeter.kernels.ldm import ldm_by_gaussian, paper_sigmas
+from teeter.kernels.seeding import ldm_log_weights
 from teeter.strategies.door import context_of, make_strategy
 
 LABELLED, SAMPLES = 100, 10
@@ -126,6 +129,36 @@ def theirs(cell: Cell) -> Callable[[], object]:
     return query[cell.strategy]
 
 
+def papers(cell: Cell, device: torch.device) -> Callable[[], object]:
+    """Return LDM-S as the paper's authors run it, as a call: one hypothesis at a time, then one pick at a time."""
+    features, weight, bias = pool(cell.N, cell.D, cell.C, device)
+    seeds = itertools.count()
+
+    def run() -> object:
+        seed = next(seeds)
+        values = ldm_by_gaussian(features, weight, bias, sigmas=paper_sigmas(), patience=10, seed=seed, together=1)
+        return one_at_a_time(values, features, cell.n, seed)
+
+    return run
+
+
+def one_at_a_time(values: Tensor, features: Tensor, n: int, seed: int) -> Tensor:
+    """Return n rows by LDM-Seeding as k-means++ is usually written: all rows are weighed anew for every pick."""
+    generator = torch.Generator(features.device).manual_seed(seed)
+    units = torch.nn.functional.normalize(features)
+    weights = ldm_log_weights(values, n).exp()
+    picks = values.argmin()[None]
+    nearest = torch.full_like(weights, torch.inf)
+    for _ in range(n - 1):
+        nearest = torch.minimum(nearest, (1 - units @ units[picks[-1]]).clamp_min(0).double())
+        chances = (weights * nearest).square()
+        chances[picks[-1]] = 0
+        ends = chances.cumsum(dim=0)
+        point = torch.rand((), generator=generator, device=features.device, dtype=torch.float64) * ends[-1]
+        picks = torch.cat([picks, torch.searchsorted(ends, point, right=True).clamp_max(len(ends) - 1)[None]])
+    return picks
+
+
 def usual_bait(cell: Cell, device: torch.device, picks: int) -> tuple[float, list[int]]:
     """Return the seconds of one forward pick as BAIT is usually written, and the first picks."""
     everything = outputs_of(cell.N + LABELLED, cell.D, cell.C, device)
@@ -156,7 +189,10 @@ def usual_bait(cell: Cell, device: torch.device, picks: int) -> tuple[float, lis
 
 def measure(cell: Cell) -> dict[str, Any]:
     """Run one cell here; return its median time and how far it raised the memory in use."""
-    work = ours(cell, torch.device("cpu")) if cell.library == "teeter" else theirs(cell)
+    cpu = torch.device("cpu")
+    work = {"teeter": lambda: ours(cell, cpu), "paper": lambda: papers(cell, cpu)}.get(
+        cell.library, lambda: theirs(cell)
+    )()
     times, peaks = [], []
     for _ in range(cell.repeats):
         before = _forget_peak()

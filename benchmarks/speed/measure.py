@@ -67,6 +67,8 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _shown(value: object) -> str:
+    if value is None:
+        return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:.3g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
