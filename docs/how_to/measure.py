@@ -182,7 +182,8 @@ def stopping_table(kept: dict[str, Any]) -> str:
     end = np.array([[row[0], row[1], row[2]] for row in lasts], dtype=float)
     rows = []
     for name, part in (("first advice to stop", said), ("the end", end)):
-        labels = f"{part[:, 0].min():.0f} to {part[:, 0].max():.0f}, {part[:, 0].mean():.0f} on average"
+        least, most = part[:, 0].min(), part[:, 0].max()
+        labels = f"{least:.0f} to {most:.0f}, {part[:, 0].mean():.0f} on average" if least < most else f"{most:.0f}"
         rows.append([name, labels, spread(part[:, 1]), spread(part[:, 2])])
     return table(["when", "labels", "right on rows held out", "right by the campaign's own estimate"], rows)
 
@@ -195,6 +196,10 @@ def stopping_facts(kept: dict[str, Any]) -> str:
     known = [row for rows in campaigns for row in rows if row[2] is not None]
     inside = [row[3] <= row[1] <= row[4] for row in known]
     at_stop = [row[3] <= row[1] <= row[4] for rows in campaigns for row in [next(one for one in rows if one[5])]]
+
+    def behind(low: int, high: int) -> float:
+        return 100 * float(np.mean([row[1] - row[2] for row in known if low < row[0] <= high]))
+
     told = [
         f"Whoever stopped there was {np.mean(lost):.1f} points below the best of 25 rounds, {max(lost):.1f} at most.",
         f"In {taken_back} of {len(campaigns)} campaigns a later round took the advice back for a while.",
@@ -202,6 +207,8 @@ def stopping_facts(kept: dict[str, Any]) -> str:
         f"and in {sum(at_stop)} of {len(at_stop)} of those in which the advice first came;",
         f"it was too low in {np.mean([row[1] > row[4] for row in known]):.0%} of all rounds",
         f"and too high in {np.mean([row[1] < row[3] for row in known]):.0%}.",
+        f"Up to 100 labels the campaign's own estimate was {behind(0, 100):.1f} points below the rows held out,",
+        f"from 100 to 300 labels {behind(100, 300):.1f}, and after that {behind(300, 500):.1f}.",
     ]
     return "\n".join(told)
 
