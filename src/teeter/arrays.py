@@ -6,9 +6,11 @@ goes to the GPU where there is one; ``device=`` decides for both.
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -45,6 +47,7 @@ TILE = 192
 BLAS libraries treat the ragged edge of a matrix with other kernels, which round differently. 192 is a multiple of the
 block heights in use (8 to 64, 24, 48, 96)."""
 
+_last_answers: dict[torch.device, tuple[float, int]] = {}
 _working_memory: ContextVar[int | None] = ContextVar("teeter_working_memory", default=None)
 
 
@@ -69,8 +72,18 @@ def budget(device: torch.device) -> int:
     if told is not None:
         return told
     if device.type == "cuda":
-        return int(min(8 << 30, torch.cuda.mem_get_info(device)[0] // 4))
+        return min(8 << 30, _free_on_gpu(device) // 4)
     return 512 << 20
+
+
+def _free_on_gpu(device: torch.device) -> int:
+    """Return the bytes free on a GPU, asked for ten times a second at most: an answer takes as long as a kernel."""
+    asked, free = _last_answers.get(device, (-math.inf, 0))
+    now = time.monotonic()
+    if now - asked > 0.1:
+        free = int(torch.cuda.mem_get_info(device)[0])
+        _last_answers[device] = now, free
+    return free
 
 
 def available_memory(device: torch.device) -> int:
