@@ -30,7 +30,7 @@ bench: $(VENV)/.tools  ## Time the kernels
 	$(BIN)/python benchmarks/speed/bench_ldm.py
 
 docs: $(VENV)/.docs  ## Build the documentation in site/
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:  ## Remove the environment, the caches and what was built
 	rm -rf $(VENV) build dist site teeter-demo .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,58 @@
+"""The documentation as a site: it builds without a warning, asks nothing of other hosts, and is for all eyes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from web.browsers import MARKS, PHONE, window
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = [*MARKS, pytest.mark.skipif(find_spec("material") is None, reason="needs mkdocs-material: make docs")]
+
+THEIRS = {"landmark-unique"}
+"""What the theme's own buttons do wrong."""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(out)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    made = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    assert "WARNING" not in made.stderr
+    return out
+
+
+def test_every_page_fits_a_phone_and_asks_nothing_of_others(site: Path, browser: Any) -> None:
+    problems: list[str] = []
+    page = window(browser, problems, viewport=PHONE)
+    page.on("request", lambda one: None if one.url.startswith("file://") else problems.append(one.url))
+    pages = sorted(one for one in site.rglob("*.html") if one.name != "404.html")
+    assert len(pages) == len(list((ROOT / "docs").rglob("*.md")))
+    for one in pages:
+        page.goto(one.as_uri())
+        broken = page.evaluate("() => [...document.images].filter((i) => !i.naturalWidth).map((i) => i.src)")
+        wide = page.evaluate("() => document.documentElement.scrollWidth > innerWidth")
+        assert (broken, wide, problems) == ([], False, []), one.name
+    page.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_who_sees_little_can_read_it(site: Path, browser: Any, scheme: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    page = window(browser, [], viewport={"width": 1280, "height": 900}, color_scheme=scheme)
+    for name in ("index", "tutorial/first_campaign", "explanation/other_libraries", "reference/python"):
+        page.goto((site / f"{name}.html").as_uri())
+        page.wait_for_timeout(300)
+        found = [one for one in axe.Axe().run(page).response["violations"] if one["id"] not in THEIRS]
+        assert [(one["id"], [node["html"][:120] for node in one["nodes"]][:5]) for one in found] == [], name
+    page.context.close()
