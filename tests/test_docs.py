@@ -22,8 +22,14 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 RESULTS = ROOT / "benchmarks" / "speed" / "results"
 
 
-OPTIONAL = [name for name in ("skactiveml",) if find_spec(name) is None]
-"""Libraries that some snippets show, and that are not here: those snippets are left out."""
+LIBRARIES = {
+    "lightning": ["lightning"],
+    "skactiveml": ["skactiveml"],
+    "skorch": ["skorch"],
+    "transformers": ["transformers", "huggingface", "ForSequenceClassification"],
+}
+OPTIONAL = [word for library, words in LIBRARIES.items() if find_spec(library) is None for word in words]
+"""What tells a snippet that shows a library which is not here: it is left out."""
 
 
 def snippets(page: Path) -> str:

@@ -174,9 +174,8 @@ def test_the_demonstration_needs_the_report_alone(wheel: Path, tmp_path: Path) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("extra", ["all", *sorted(FOR_USERS)])
-def test_every_extra_resolves_under_the_constraints(extra: str, wheel: Path) -> None:
-    with empty_environment(f"{wheel}[{extra}]", "--dry-run"):
+def test_all_extras_resolve_together_under_the_constraints(wheel: Path) -> None:
+    with empty_environment(f"{wheel}[all]", "--dry-run"):
         pass
 
 
