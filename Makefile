@@ -44,7 +44,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.tools: $(VENV)/.ready
-	$(PIP) --editable '.[dev,report,parquet,store,postgres,web,label-studio]'
+	$(PIP) --editable '.[dev,report,parquet,store,postgres,web,label-studio,skorch]'
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.ready
