@@ -9,9 +9,13 @@ from torch import nn
 
 import teeter
 
-network = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Dropout(0.2), nn.Linear(64, 10))
+
+def make_network() -> nn.Module:  # made anew at every fit; a network that is made already would start from its weights
+    return nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Dropout(0.2), nn.Linear(64, 10))
+
+
 classifier = NeuralNetClassifier(
-    network,
+    make_network,
     criterion=nn.CrossEntropyLoss,
     max_epochs=40,
     lr=0.1,

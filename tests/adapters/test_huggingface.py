@@ -327,6 +327,15 @@ def test_mistakes_are_told_when_a_model_looks(model: Any, data: Any, sentence: s
         teeter.observe(model(), data)
 
 
+def test_a_table_that_nobody_encodes_says_what_does() -> None:
+    with pytest.raises(InputError, match=r"hold texts, and a torch module takes numbers: Texts of teeter\.adapters"):
+        teeter.observe(bert(), TABLE)
+    encoded = TABLE.map(lambda row: TOKENIZER(row["text"], padding="max_length", max_length=15, truncation=True))
+    tensors = encoded.select_columns(["input_ids", "attention_mask"]).with_format("torch")
+    told = teeter.observe(bert(), tensors, batch_size=10)
+    torch.testing.assert_close(told.features, teeter.observe(bert(), Texts(TABLE, TOKENIZER)).features)
+
+
 def test_estimators_are_told_apart_from_networks() -> None:
     from sklearn.linear_model import LogisticRegression
 

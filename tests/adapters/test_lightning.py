@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,26 @@ def test_validation_rows_come_to_its_validation_step_and_callbacks_are_its_own()
     assert len(seen) < 5, "it stopped early"
     assert not learner.models[0].training
     taught(validation=(ROWS[30:], CLASSES[30:]))  # without such a step they are left alone
+
+
+def test_ctrl_c_ends_the_training_and_is_heard_again() -> None:
+    class Interrupted(type(lightning_module())):  # type: ignore[misc]
+        def training_step(self, batch: Any, place: int) -> Tensor:
+            raise KeyboardInterrupt
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        taught(lambda seed: Interrupted())
+    assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_an_error_of_the_module_itself_is_passed_on() -> None:
+    class Broken(type(lightning_module())):  # type: ignore[misc]
+        def training_step(self, batch: Any, place: int) -> Tensor:
+            raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        taught(lambda seed: Broken())
 
 
 def test_modules_of_the_twin_package_find_their_own_trainer() -> None:

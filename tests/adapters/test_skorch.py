@@ -86,6 +86,16 @@ def test_the_learner_s_seed_decides_all_and_a_saved_one_goes_on(scaled: bool, tm
     assert (again.ask(6) == learner.ask(6)).all()
 
 
+def test_a_network_that_is_made_already_starts_every_round_from_its_weights() -> None:
+    network = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 4))
+    before = nn.utils.parameters_to_vector(network.parameters()).detach().clone()
+    net = skorch.NeuralNetClassifier(network, criterion=nn.CrossEntropyLoss, lr=0.0, verbose=0, train_split=None)
+    learner = taught(net)
+    learner.fit()
+    assert torch.equal(nn.utils.parameters_to_vector(learner.models[0].module_.parameters()), before)
+    assert torch.equal(nn.utils.parameters_to_vector(network.parameters()), before)
+
+
 def test_classes_that_it_has_not_seen_keep_their_columns() -> None:
     seen = np.flatnonzero(CLASSES != 1)[:12]
     learner = taught(rows=seen)

@@ -116,7 +116,7 @@ class Texts(Rows):
     def _padded(self, encoded: dict[str, list[list[int]]]) -> dict[str, Tensor]:
         """Return lists of numbers as tensors, filled up on the right, so that a token's position is its own."""
         fill = {"input_ids": self._tokenizer.pad_token_id, "token_type_ids": self._tokenizer.pad_token_type_id}
-        width = max(1, *(len(ids) for ids in encoded["input_ids"]))
+        width = max((len(ids) for ids in encoded["input_ids"]), default=0)
         return {
             name: torch.tensor([[*row, *[fill.get(name, 0)] * (width - len(row))] for row in values])
             for name, values in encoded.items()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import signal
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -70,12 +71,10 @@ class LightningTraining(CustomTraining):
         library = _library_of(module)
         device = next(module.parameters()).device
         where = {"accelerator": device.type, "devices": 1 if device.type == "cpu" else [device.index or 0]}
-        with _quietly():
+        with _quietly(), _interruptible():
             trainer = library.Trainer(**{**_QUIET, **where, **self.trainer})
             trainer.fit(module, self._loader(lesson), self._validation(lesson, library))
         module.trainer = None  # which would hold on to the labelled rows
-        if trainer.interrupted:
-            raise KeyboardInterrupt
         _require_finite(module)
 
     def _loader(self, lesson: Lesson) -> DataLoader[Any]:
@@ -132,6 +131,19 @@ def _library_of(module: nn.Module) -> Any:
 def _require_finite(module: nn.Module) -> None:
     if not all(bool(parameter.isfinite().all()) for parameter in module.parameters()):
         raise TrainingError("The weights became NaN or infinite: lower the learning rate, or scale the inputs.")
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Within it, Ctrl-C ends what it interrupts; Lightning would end the process and ignore the next one."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    except SystemExit as end:
+        if not isinstance(end.__context__, KeyboardInterrupt):
+            raise
+        signal.signal(signal.SIGINT, before)
+        raise KeyboardInterrupt from None
 
 
 @contextmanager

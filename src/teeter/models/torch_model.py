@@ -103,6 +103,10 @@ def _numbers(batch: Any) -> Tensor:
         array = np.array(batch)
     except ValueError:
         raise InputError("The rows of the data differ in shape: a torch module takes them in batches.") from None
+    if array.dtype.kind == "U":
+        raise InputError(
+            "The data hold texts, and a torch module takes numbers: Texts of teeter.adapters.huggingface makes them."
+        )
     if array.dtype.kind not in "biuf":
         raise InputError(f"The data hold {array.dtype} values: a torch module takes numbers.")
     return torch.from_numpy(array)
