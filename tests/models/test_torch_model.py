@@ -219,7 +219,7 @@ def test_more_vectors_than_rows_are_refused() -> None:
     [
         (ROWS[:0], "Cannot observe an empty pool"),
         ([], "Cannot observe an empty pool"),
-        (["one", "two"], "The data hold <U3 values: a torch module takes numbers"),
+        (["one", "two"], "The data hold texts, and a torch module takes numbers: Texts of"),
         ([[1.0, 2.0], [1.0]], "rows of the data differ in shape"),
     ],
 )
