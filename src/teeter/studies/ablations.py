@@ -44,7 +44,9 @@ def ablation_settings(scale: Scale) -> list[Setting]:
     else:
         letters = replace(setting_named("openml-6"), name="openml-6-ablations", paper=None, strategies=strategies)
         images = replace(setting_named("mnist"), name="mnist-ablations", final=420, validation=1000)
-        colours = replace(setting_named("cifar10"), name="cifar10-ablations", final=2600, validation=1000, repetitions=3)
+        colours = replace(
+            setting_named("cifar10"), name="cifar10-ablations", final=2600, validation=1000, repetitions=3
+        )
         wanted = [letters, *(replace(one, paper=None, strategies=strategies) for one in (images, colours))]
     return [LaplaceSetting(**{one.name: getattr(setting, one.name) for one in fields(setting)}) for setting in wanted]
 
