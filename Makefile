@@ -26,8 +26,8 @@ check: $(VENV)/.tools  ## Lint, formatting, types and the order of imports
 slow: $(VENV)/.tools  ## Run the slow tests
 	$(BIN)/python -m pytest -m slow
 
-bench: $(VENV)/.tools  ## Time the kernels
-	$(BIN)/python benchmarks/speed/bench_ldm.py
+bench: $(VENV)/.oracles  ## Time teeter beside the paper's way and scikit-activeml
+	$(BIN)/python benchmarks/speed/bench_all.py
 
 docs: $(VENV)/.docs  ## Build the documentation in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
@@ -45,6 +45,10 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 
 $(VENV)/.tools: $(VENV)/.ready
 	$(PIP) --editable '.[dev,report,parquet,store,postgres,web,label-studio,skorch]'
+	@touch $@
+
+$(VENV)/.oracles: $(VENV)/.ready
+	$(PIP) --editable '.[oracles]'
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.ready

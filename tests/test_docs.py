@@ -84,20 +84,10 @@ def test_the_readme_has_its_parts() -> None:
         assert re.search(rf"^\| .*`{name}`.* \|", text, flags=re.MULTILINE), f"the table of strategies has {name}"
 
 
-def speed_rows(name: str, where: str) -> list[str]:
-    rows = json.loads((RESULTS / name).read_text())["comparison"]
-    return [
-        f"| {where} | {row['N']:,} × {row['D']:,} | {row['C']} | {row['Algorithm 1 (s)']:.3g} s | "
-        f"{row['rays']:,} rays, {row['rays (s)']:.2g} s | **{row['ratio']:.0f}** |"
-        for row in rows
-    ]
-
-
-@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "explanation" / "ldm.md"], ids=lambda p: p.name)
-def test_speed_figures_are_the_committed_results(page: Path) -> None:
-    text = page.read_text()
-    for row in [*speed_rows("ldm_cpu.json", "one CPU thread"), *speed_rows("ldm_h200.json", "one H200")]:
-        assert row in text, f"{page.name} lacks {row}"
+def test_speed_figures_are_the_committed_results() -> None:
+    made = runpy.run_path(str(ROOT / "benchmarks" / "speed" / "pages.py"))
+    for page in made["FILLED"]:
+        assert made["rays_table"]() in page.read_text(), f"{page.name}: run python benchmarks/speed/pages.py"
 
 
 def test_figures_are_made_by_their_scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

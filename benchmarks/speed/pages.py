@@ -1,4 +1,4 @@
-"""The page of measured speed, made from the committed results:
+"""The page of measured speed and the tables of rays elsewhere, made from the committed results:
 
 python benchmarks/speed/pages.py
 """
@@ -6,13 +6,17 @@ python benchmarks/speed/pages.py
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
+
+from teeter.analysis.drawing import clean, new_figure
 
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).parent / "results"
 _ORDER = ("badge", "coreset", "probcover", "typiclust", "batchbald")
 PAGE = ROOT / "docs" / "explanation" / "speed.md"
+FILLED = (ROOT / "README.md", ROOT / "docs" / "explanation" / "ldm.md")
 
 HEAD = """# Speed, measured
 
@@ -23,7 +27,7 @@ of date. Times are medians over seeds in one run, each cell in a process of its 
 
 def page() -> str:
     """Return the page."""
-    return "\n".join([HEAD, *_peers(), *_bait(), *_gpu(), *_growth()])
+    return "\n".join([HEAD, *_side_by_side(), *_peers(), *_bait(), *_gpu(), *_growth()])
 
 
 def _read(name: str) -> dict[str, Any]:
@@ -52,6 +56,86 @@ def _short(value: float) -> str:
 
 def _whole(value: float | str, unit: str) -> str:
     return f"{value:,.0f}{unit}" if isinstance(value, float) else "–"
+
+
+def rays_table() -> str:
+    """Return rays beside Algorithm 1 by size, which the README and the page on the LDM show."""
+    rows = []
+    for name in ("ldm_cpu", "ldm_h200"):
+        result = _read(name)
+        threads = {1: "one CPU thread", 2: "two CPU cores"}.get(result["threads"], f"{result['threads']} CPU cores")
+        where = "one H200" if "H200" in result["hardware"] else threads
+        rows += [
+            [
+                where,
+                f"{row['N']:,} × {row['D']:,}",
+                str(row["C"]),
+                f"{row['Algorithm 1 (s)']:.3g} s",
+                f"{row['rays']:,} rays, {row['rays (s)']:.2g} s",
+                f"**{row['ratio']:.0f}**",
+            ]
+            for row in result["comparison"]
+        ]
+    heads = ["where", "pool", "classes", "Algorithm 1", "rays", "times faster"]
+    return "\n".join(_table(heads, rows)[:-1])
+
+
+def filled(text: str) -> str:
+    """Return a page with the table of rays as it is now."""
+    return re.sub(r"^\| where \| pool \|.*\n(?:\|.*\n)+", lambda _: rays_table() + "\n", text, flags=re.MULTILINE)
+
+
+def _side_by_side() -> list[str]:
+    lines = ["## Side by side, and how far from the floor\n", SIDE_BY_SIDE]
+    heads = ["strategy", "N × D, C", "n", "teeter", "memory", "the other", "memory", "times faster", "times the floor"]
+    for name, where in (("all_cpu", "one CPU thread"), ("all_h200", "one H200")):
+        result = _read(name)
+        rows = []
+        for row in result["table"]:
+            other = next((one for one in ("the paper's", "scikit-activeml") if row[f"{one} (s)"]), None)
+            rows.append(
+                [
+                    f"`{row['strategy']}`" if row["strategy"] != "seeding" else "seeding alone",
+                    f"{row['N']:,} × {row['D']}, {row['C']:,}",
+                    f"{row['n']:,}",
+                    _short(row["teeter (s)"]),
+                    f"{row['teeter (MB)']:,.0f} MB",
+                    f"{_short(row[f'{other} (s)'])}, {other}" if other else "",
+                    f"{row[f'{other} (MB)']:,.0f} MB" if other else "",
+                    f"**{row[f'times faster than {other}']:.3g}**" if other else "",
+                    f"{row['times the floor']:,.1f}" if row["times the floor"] else "",
+                ]
+            )
+        rate = result["rates"]
+        lines += [
+            f"On {where}: {rate['operations a second'] / 1e9:,.0f} GFLOP/s in products, "
+            f"{rate['bytes a second'] / 1e9:,.1f} GB/s in copies.\n",
+            *_table(heads, rows),
+            _made(result, "python benchmarks/speed/bench_all.py" + (" --device cuda" if "h200" in name else "")) + "\n",
+        ]
+    return [*lines, "![LDM-S against N, C, D and n: teeter and the paper's way.](speed_growth.svg)\n"]
+
+
+def draw(path: Path) -> None:
+    """Draw how LDM-S grows, ours and as the paper's authors run it, on a CPU and on a GPU."""
+    figure = new_figure(9.5, 3.4)
+    panels = dict(zip(("N", "C", "D", "n"), figure.subplots(1, 4, sharey=True), strict=True))
+    for name, where, mark in (("all_cpu", "one CPU thread", "-"), ("all_h200", "one H200", "--")):
+        for line in _read(name)["growth"]:
+            ours = line["library"] == "teeter"
+            axes = panels[line["grows"]]
+            label = f"{'teeter' if ours else 'as the authors run it'}, {where}"
+            colour = "#d55e00" if ours else "#555555"
+            axes.plot(line["sizes"], line["seconds"], mark, color=colour, marker="o", markersize=3, label=label)
+    for name, axes in panels.items():
+        axes.set(xscale="log", yscale="log", xlabel=name)
+        axes.minorticks_off()
+        clean(axes, grid="y")
+    panels["N"].set_ylabel("seconds for a selection")
+    figure.legend(
+        *panels["N"].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False, fontsize=8
+    )
+    figure.savefig(path)
 
 
 def _peers() -> list[str]:
@@ -147,5 +231,15 @@ def _growth() -> list[str]:
     ]
 
 
+SIDE_BY_SIDE = """The floor is the time that the operations and bytes which an algorithm cannot do without would take at
+the rates measured in the same run: for LDM the products of all rows, classes and directions, for seeding those of all
+rows and picks. Little work on a GPU is far from it: there starting kernels is what takes time. "The paper's" is LDM-S
+as its authors run it, one hypothesis and one pick at a time. Where the floor is empty it depends on the data.
+"""
+
+
 if __name__ == "__main__":
+    draw(PAGE.with_name("speed_growth.svg"))
+    for path in FILLED:
+        path.write_text(filled(path.read_text(encoding="utf-8")), encoding="utf-8")
     PAGE.write_text(page(), encoding="utf-8")
