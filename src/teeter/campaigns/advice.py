@@ -16,13 +16,19 @@ Integers = npt.NDArray[np.int64]
 STEADY = 0.99
 """Cohen's kappa between the predictions of two rounds from which on little changes."""
 
+MANY = 300
+"""Labels from which on it hardly matters that each random item is judged by a model that learnt from fewer of them."""
+
 FLAT = 0.005
 """A change of accuracy over three rounds, up or down, below which the curve is flat."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A share of right answers, with the interval that holds the true share 19 times in 20 (Wilson's)."""
+    """A share of right answers, with the interval that holds the true share 19 times in 20 (Wilson's).
+
+    That is of the models that judged: where they learnt from fewer labels than the one in use, both are rather too low.
+    """
 
     right: int
     total: int
@@ -101,9 +107,10 @@ def _accuracy(progress: Progress) -> str:
         return "Accuracy will not be known: this campaign draws no items at random to measure with."
     if found is None:
         return "Accuracy is not yet known: no item that was drawn at random is labelled."
+    early = " With few labels that is rather too low: models that learnt from fewer still are judged."
     return (
         f"Accuracy is about {found.share:.0%}, between {found.low:.0%} and {found.high:.0%} 19 times in 20 "
-        f"({found.right} of {found.total} drawn at random of all items)."
+        f"({found.right} of {found.total} drawn at random of all items).{early if progress.labels < MANY else ''}"
     )
 
 
