@@ -88,6 +88,8 @@ def test_speed_figures_are_the_committed_results() -> None:
     made = runpy.run_path(str(ROOT / "benchmarks" / "speed" / "pages.py"))
     for page in made["FILLED"]:
         assert made["rays_table"]() in page.read_text(), f"{page.name}: run python benchmarks/speed/pages.py"
+    *_, imagenet = json.loads((RESULTS / "all_h200.json").read_text())["table"]
+    assert f"takes {imagenet['teeter (s)']:.2f} s on the H200" in (ROOT / "README.md").read_text()
 
 
 def test_figures_are_made_by_their_scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
