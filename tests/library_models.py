@@ -207,7 +207,7 @@ def estimator_says(model: Any, data: Any) -> Any:
 MODELS: dict[str, tuple[Callable[[], Any], Callable[[], Any], Callable[[Any, Any], Any]]] = {
     **{name: (partial(text_classifier, name), texts, transformer_says) for name in TEXT_MODELS},
     "ViT": (image_classifier, images, transformer_says),
-    "a Lightning module": (lightning_module, lambda: ROWS, module_says),
+    "a Lightning module": (partial(_spread, lightning_module), lambda: ROWS, module_says),
     "skorch": (lambda: seeded_fit(skorch_classifier(), ROWS), lambda: ROWS, estimator_says),
     "skorch with a softmax": (
         lambda: seeded_fit(skorch_classifier(module__ending="softmax", criterion=nn.NLLLoss), ROWS),
