@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from teeter.arrays import working_memory
     from teeter.campaigns.campaign import Campaign
     from teeter.learner import Learner
+    from teeter.model_files import save_model
     from teeter.models.observe import observe
     from teeter.models.outputs import Outputs
     from teeter.seeds import portable
@@ -29,6 +30,7 @@ __all__ = [
     "ldm",
     "observe",
     "portable",
+    "save_model",
     "scores",
     "select",
     "strategies",
@@ -43,6 +45,7 @@ _HOMES = {
     "ldm": "teeter.strategies.door",
     "observe": "teeter.models.observe",
     "portable": "teeter.seeds",
+    "save_model": "teeter.model_files",
     "scores": "teeter.strategies.door",
     "select": "teeter.strategies.door",
     "working_memory": "teeter.arrays",

@@ -47,8 +47,8 @@ def write_whole(path: Path, content: bytes) -> None:
         raise
 
 
-def read_state(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return the header and the tensors that ``write_state`` wrote."""
+def read_state(path: Path, what: str = "a saved learner") -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return the header and the tensors that ``write_state`` wrote; ``what`` they should be is for sentences alone."""
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -57,14 +57,14 @@ def read_state(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     except FileNotFoundError:
         raise FileError(f"There is no file {path}.") from None
     except (SafetensorError, OSError) as error:
-        raise FileError(f"{path} is not a saved learner, or it is damaged: {error}") from None
+        raise FileError(f"{path} is not {what}, or it is damaged: {error}") from None
     if "teeter" not in metadata:
-        raise FileError(f"{path} is not a saved learner: it has no teeter header.")
+        raise FileError(f"{path} is not {what}: it has no teeter header.")
     try:
         header: dict[str, Any] = json.loads(metadata["teeter"])
         newer = header["format"] > FORMAT
     except (ValueError, KeyError, TypeError):
-        raise FileError(f"{path} is not a saved learner, or it is damaged: its header cannot be read.") from None
+        raise FileError(f"{path} is not {what}, or it is damaged: its header cannot be read.") from None
     if newer:
         raise FileError(f"{path} was saved by a newer teeter (format {header['format']}): upgrade teeter to read it.")
     return header, tensors

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -10,9 +11,9 @@ from torch import Tensor, nn
 
 from teeter.errors import InputError, PluginError, TeeterError
 from teeter.models.networks import k_cnn, linear, mlp, resnet_18, s_cnn, wrn_16_8
-from teeter.registry import Plugins
+from teeter.registry import Plugins, did_you_mean
 
-__all__ = ["NETWORKS", "network_names", "network_of", "plugins"]
+__all__ = ["NETWORKS", "network_for", "network_names", "network_of", "plugins"]
 
 NETWORKS = ("linear", "mlp", "s-cnn", "k-cnn", "wrn-16-8", "resnet-18")
 
@@ -36,23 +37,38 @@ def network_names() -> list[str]:
 def network_of(name: str, inputs: Any, classes: int, seed: int) -> nn.Module:
     """Return the network called ``name``, one of network_names(), for inputs like these."""
     shape = tuple(inputs.shape[1:]) if isinstance(inputs, Tensor) else tuple(inputs[0][0].shape)
+    return network_for(name, shape, classes, seed=seed)
+
+
+def network_for(name: str, shape: tuple[int, ...], classes: int, *, seed: int = 0, **options: Any) -> nn.Module:
+    """Return the network called ``name``, one of network_names(), for rows of a shape, with options of its own."""
     if name not in NETWORKS:
-        return _of_a_plugin(name, shape, classes, seed)
+        return _of_a_plugin(name, shape, classes, seed, options)
     if name in ("linear", "mlp"):
-        width = int(np.prod(shape))
-        return linear(width, classes, seed=seed) if name == "linear" else mlp(width, classes, seed=seed)
+        make: Maker = linear if name == "linear" else mlp
+        return make(int(np.prod(shape)), classes, seed=seed, **_known(name, make, options))
     if len(shape) != 3 or shape[1] != shape[2]:
         raise InputError(f"{name} takes square images, and the rows are of shape {shape}: choose mlp or linear.")
     if name == "resnet-18":
-        return resnet_18(shape[0], classes, seed=seed)
+        return resnet_18(shape[0], classes, seed=seed, **_known(name, resnet_18, options))
     made: dict[str, Maker] = {"s-cnn": s_cnn, "k-cnn": k_cnn, "wrn-16-8": wrn_16_8}
-    return made[name](shape[0], shape[1], classes, seed=seed)
+    return made[name](shape[0], shape[1], classes, seed=seed, **_known(name, made[name], options))
 
 
-def _of_a_plugin(name: str, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
+def _known(name: str, make: Maker, options: dict[str, Any]) -> dict[str, Any]:
+    parameters = inspect.signature(make).parameters.values()
+    names = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY and one.name != "seed"]
+    for option in options:
+        if option not in names:
+            hint = did_you_mean(option, names) if names else "It has none."
+            raise InputError(f"The network {name} has no option {option!r}. {hint}")
+    return options
+
+
+def _of_a_plugin(name: str, shape: tuple[int, ...], classes: int, seed: int, options: dict[str, Any]) -> nn.Module:
     make, told = plugins.get(name), f"The network {name!r} of {plugins.package(name)}"
     try:
-        network = make(shape, classes, seed=seed)
+        network = make(shape, classes, seed=seed, **options)
     except TeeterError:
         raise
     except Exception as error:
