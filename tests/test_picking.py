@@ -275,6 +275,7 @@ def test_the_facts_say_what_the_picks_depend_on(folder: Path, monkeypatch: pytes
         "commit": "f" * 40,
         "pool": "pool.csv",
         "head": None,
+        "model": None,
         "labels": "kind",
         "id_column": None,
         "rays": None,

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from teeter.arrays import choose_device, describe_device
+from teeter.arrays import as_tensor, choose_device, describe_device, require_finite
 from teeter.datasets.encoding import encode
 from teeter.datasets.labels import Labels, read_labels
 from teeter.datasets.pools import Pool, has_vectors, pool_of_table, read_head, read_pool
@@ -23,7 +23,9 @@ from teeter.distributed.plan import made_executor
 from teeter.distributed.selecting import select_from_shards
 from teeter.errors import InputError, MissingOutputError
 from teeter.kernels import uncertainty
+from teeter.model_files import read_model
 from teeter.models.linear_head import fit_head
+from teeter.models.observe import observe
 from teeter.models.outputs import Outputs
 from teeter.seeds import fork, stream
 from teeter.strategies.base import Context, Strategy, registry
@@ -59,6 +61,7 @@ class Facts:
     """Of teeter's own repository, when it runs from one."""
     pool: str
     head: str | None
+    model: str | None
     labels: str | None
     """The label column."""
     id_column: str | None
@@ -126,6 +129,7 @@ def pick_from_file(
     *,
     n: int,
     head: str | Path | None = None,
+    model: str | Path | None = None,
     labels: str | None = None,
     id_column: str | None = None,
     strategy: str = "ldm-s",
@@ -140,6 +144,7 @@ def pick_from_file(
         pool: arrays (.npz, .npy, .safetensors) or a table (.csv, .parquet).
         n: how many rows.
         head: the model's last layer, for a pool of features.
+        model: a file of ``teeter.save_model``, for a pool of raw rows: it makes the features.
         labels: a table's label column, filled in part: the labelled rows train a head, the others are candidates.
         id_column: the column or array of ids; ``id`` or ``ids`` if left out, and row numbers if there is none.
         strategy: a name of ``teeter.strategies.names()``.
@@ -150,7 +155,11 @@ def pick_from_file(
     """
     chosen, settings = _made(strategy, rays, dict(options or {}))
     where = choose_device(device)
-    task = _task(Path(pool), head, labels, id_column, strategy=chosen)
+    if model is not None:
+        _refuse_both(head, labels)
+        task = _under_model(Path(pool), model, id_column, where)
+    else:
+        task = _task(Path(pool), head, labels, id_column, strategy=chosen)
     _require_outputs(chosen, task, pool)
     context = context_of(task.outputs, labelled=task.labelled, labels=task.labels, seed=seed, device=where)
     positions = chosen.select(context, n)
@@ -158,6 +167,7 @@ def pick_from_file(
     facts = _facts(
         pool=str(pool),
         head=None if head is None else str(head),
+        model=None if model is None else str(model),
         labels=labels,
         id_column=id_column,
         strategy=strategy,
@@ -179,6 +189,7 @@ def pick_from_shards(
     *,
     n: int,
     head: str | Path | None = None,
+    model: str | Path | None = None,
     engine: str = "local",
     workers: int | None = None,
     work: str | Path = "teeter-work",
@@ -193,6 +204,7 @@ def pick_from_shards(
         pool,
         n,
         head=head,
+        model=model,
         executor=made_executor(engine, workers),
         work=work,
         strategy=strategy,
@@ -217,6 +229,7 @@ def pick_from_shards(
     facts = _facts(
         pool=str(pool),
         head=None if head is None else str(head),
+        model=None if model is None else str(model),
         labels=None,
         id_column=id_column,
         strategy=strategy,
@@ -280,6 +293,28 @@ def _under_head(pool: Pool, path: str | Path | None) -> _Task:
     )
     names = _class_names(outputs, (head and head.classes) or pool.classes)
     return _Task(outputs, np.arange(len(outputs)), pool.ids, names, notes=pool.notes)
+
+
+def _refuse_both(head: str | Path | None, labels: str | None) -> None:
+    if head is not None:
+        raise InputError("Give --head or --model, not both: a model brings its last layer along.")
+    if labels is not None:
+        raise InputError("Give --labels or --model, not both: with --labels, the labelled rows train a head.")
+
+
+def _under_model(path: Path, model: str | Path, id_column: str | None, device: torch.device) -> _Task:
+    """Return the task of a pool of raw rows, whose features a model makes."""
+    pool, saved = read_pool(path, id_column=id_column, raw=True), read_model(model)
+    if pool.features is None or tuple(pool.features.shape[1:]) not in (saved.shape, (saved.width,)):
+        found = "none" if pool.features is None else f"rows of shape {tuple(pool.features.shape[1:])}"
+        raise InputError(f"{saved.told} takes rows of shape {saved.shape}, flat or not, and {path} holds {found}.")
+    rows = as_tensor(pool.features, "features").float()
+    require_finite(rows, f"What {path} holds")
+    try:
+        outputs = observe(saved.network, rows.reshape(-1, *saved.shape), device=device, head=saved.layer)
+    except InputError as error:
+        raise InputError(f"{saved.told} makes what cannot be used: {error}") from None
+    return _Task(outputs, np.arange(len(outputs)), pool.ids, saved.classes, notes=pool.notes)
 
 
 def _class_names(outputs: Outputs, names: tuple[str, ...] | None) -> tuple[str, ...] | None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cli.conftest import Teeter
@@ -19,6 +20,7 @@ from teeter.datasets import catalogue, load_dataset
 from teeter.errors import PluginError, UnknownNameError
 from teeter.experiments.results import read_run
 from teeter.experiments.settings import setting_named, with_values
+from teeter.model_files import save_model
 from teeter.models import named_networks
 from teeter.strategies.base import registry
 
@@ -120,6 +122,23 @@ def test_a_package_s_strategy_dataset_and_network_are_found_and_run(
     assert run.finished
     assert run.curves().accuracy["even-margin"].shape == (2, 3)
     assert load_dataset("rings").classes == ("inner", "middle", "outer")
+
+
+def test_a_package_s_network_can_be_a_model_file(
+    teeter: Teeter, install: Install, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(built)
+    path = tmp_path / "model.safetensors"
+    save_model(path, named_networks.network_for("tiny", (6,), 3), "tiny", shape=(6,), classes=3)
+    np.save(tmp_path / "pool.npy", np.random.default_rng(0).standard_normal((50, 6)).astype(np.float32))
+    arguments = ("select", tmp_path / "pool.npy", "-n", 3, "--model", path)
+    in_shards = teeter(*arguments, "--engine", "local", "--workers", 1, "--work", tmp_path / "work")
+    assert len(in_shards.stdout.splitlines()) == len(teeter(*arguments).stdout.splitlines()) == 4
+    monkeypatch.undo()  # where the package is not installed
+    look_again(monkeypatch)
+    told = teeter(*arguments, fails=2).stderr
+    assert "is of another package's network, or misspelt: No network is called 'tiny'." in told
+    assert len(told.strip().splitlines()) == 1
 
 
 def test_nothing_is_imported_before_it_is_asked_for(teeter: Teeter, install: Install, built: Path) -> None:

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from typer.testing import Result
 
-from teeter import picking
+from teeter import observe, picking, save_model
+from teeter.models.networks import mlp
 
 Teeter = Callable[..., Result]
 
@@ -161,6 +163,36 @@ def test_options_are_numbers_truths_lists_or_texts(teeter: Teeter, arrays: Path)
 def test_a_mistake_is_one_sentence(teeter: Teeter, arrays: Path, arguments: list[str], said: str) -> None:
     filled = [argument.replace("POOL", str(arrays)) for argument in arguments]
     assert refusal(teeter("select", arrays, *filled, fails=2)).startswith(said.replace("POOL", str(arrays)))
+
+
+@pytest.mark.parametrize("engine", [[], ["--engine", "local", "--workers", 1]])
+def test_a_model_makes_the_features(teeter: Teeter, tmp_path: Path, engine: list[object]) -> None:
+    network = mlp(9, 3, seed=1, hidden=8)
+    save_model(tmp_path / "model.safetensors", network, "mlp", shape=(9,), classes=["a", "b", "c"], hidden=8)
+    inputs = np.random.default_rng(0).standard_normal((60, 9)).astype(np.float32)
+    np.save(tmp_path / "raw.npy", inputs)
+    observed = observe(network, inputs)
+    np.save(tmp_path / "features.npy", observed.features)
+    np.savez(tmp_path / "head.npz", weight=observed.weight, bias=observed.bias, classes=["a", "b", "c"])
+    model, head = tmp_path / "model.safetensors", tmp_path / "head.npz"
+    work = ["--work", tmp_path / "work"] if engine else []
+    told = [
+        rows(teeter("select", tmp_path / pool, "-n", 5, "--rays", 16, *of, *engine, *work).stdout)
+        for pool, of in (("raw.npy", ["--model", model]), ("features.npy", ["--head", head]))
+    ]
+    assert [(one["row"], one["predicted"]) for one in told[0]] == [(one["row"], one["predicted"]) for one in told[1]]
+    both = teeter("select", tmp_path / "raw.npy", "-n", 1, "--model", model, "--head", head, *engine, *work, fails=2)
+    assert refusal(both) == "Give --head or --model, not both: a model brings its last layer along."
+    written = teeter("select", tmp_path / "raw.npy", "-n", 1, "--model", model, "--out", model, *engine, fails=2)
+    assert refusal(written).endswith("it is read from. Name another file.")
+    torch.save(network.state_dict(), tmp_path / "model.pt")
+    pickled = teeter("select", tmp_path / "raw.npy", "-n", 1, "--model", tmp_path / "model.pt", *engine, fails=2)
+    assert "is a pickle, which can run code and which teeter never loads: load it yourself" in refusal(pickled)
+
+
+def test_a_model_and_labels_exclude_each_other(teeter: Teeter, table: Path) -> None:
+    told = teeter("select", table, "-n", 1, "--labels", "kind", "--model", "m.safetensors", fails=2)
+    assert refusal(told) == "Give --labels or --model, not both: with --labels, the labelled rows train a head."
 
 
 def test_options_of_the_wrong_kind_are_one_sentence(teeter: Teeter, arrays: Path) -> None:

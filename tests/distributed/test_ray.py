@@ -18,6 +18,8 @@ from teeter.distributed.selecting import select_from_shards
 from teeter.errors import InputError
 from teeter.experiments.runner import run_setting
 from teeter.experiments.settings import setting_named
+from teeter.model_files import save_model
+from teeter.models.named_networks import network_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
 ray: Any = pytest.importorskip("ray", reason="needs Ray")
@@ -96,6 +98,20 @@ def test_picks_are_those_of_local_processes(cluster: Any, tmp_path: Path, monkey
     assert np.array_equal(local.rows, on_ray.rows)
     assert np.array_equal(local.ldm, on_ray.ldm)
     assert os.listdir(tmp_path / "ray")
+
+
+def test_a_model_on_the_workers_picks_as_in_this_process(cluster: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for k in range(4):
+        np.save(tmp_path / f"{k}.npy", rng.standard_normal((3000, 2, 4)).astype(np.float32))
+    network = network_for("mlp", (2, 4), 3, seed=1)
+    save_model(tmp_path / "model.safetensors", network, "mlp", shape=(2, 4), classes=3)
+    options: dict[str, Any] = {"model": tmp_path / "model.safetensors", "reference": 500, "rays": 32}
+    pool = str(tmp_path / "*.npy")
+    local = select_from_shards(pool, 50, executor=LocalExecutor(1), work=tmp_path / "local", **options)
+    on_ray = select_from_shards(pool, 50, executor=made_executor("ray"), work=tmp_path / "ray", **options)
+    assert np.array_equal(local.rows, on_ray.rows)
+    assert np.array_equal(local.ldm, on_ray.ldm)
 
 
 def test_an_experiment_is_that_of_one_process(cluster: Any, tmp_path: Path) -> None:

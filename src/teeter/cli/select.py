@@ -34,6 +34,13 @@ def select(
         Path | None,
         typer.Option(metavar="FILE", help="The model's last layer, weight and bias, where POOL does not hold it."),
     ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A model that teeter.save_model wrote: POOL then holds raw rows, and the model makes their features.",
+        ),
+    ] = None,
     labels: Annotated[
         str | None,
         typer.Option(
@@ -84,7 +91,7 @@ def select(
     labelled: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Features of labelled rows, for an engine's strategy that keeps away from them."
+            metavar="FILE", help="The labelled rows, as POOL has its own, for an engine's strategy that avoids them."
         ),
     ] = None,
     out: Annotated[
@@ -99,12 +106,14 @@ def select(
     in part: give its name with --labels, and the labelled rows train a head. Writes CSV: rank, id, row, ldm,
     predicted, margin and, for strategies that have another, score.
 
+    With --model, POOL holds rows as the model takes them, and the model makes the features.
+
     A pool that does not fit in memory is read in shards with --engine local, or by many machines with --engine ray;
     the picks are the same whatever the number of workers.
     """
     options = dict(_option(text) for text in option or [])
     if out is not None:
-        require_writable(out, pool, *([] if head is None else [head]))
+        require_writable(out, pool, *(path for path in (head, model) if path is not None))
     started = time.perf_counter()
     if engine is not None:
         if labels is not None or device is not None:
@@ -116,6 +125,7 @@ def select(
                 pool,
                 n=n,
                 head=head,
+                model=model,
                 engine=engine,
                 workers=workers,
                 work=work,
@@ -139,6 +149,7 @@ def select(
             pool,
             n=n,
             head=head,
+            model=model,
             labels=labels,
             id_column=id_column,
             strategy=strategy,

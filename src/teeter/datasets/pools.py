@@ -52,14 +52,19 @@ class Pool:
     notes: tuple[str, ...] = ()
 
 
-def read_pool(path: str | Path, *, id_column: str | None = None) -> Pool:
-    """Return the pool in a file; ``id_column`` names the array or column of ids, else it is ``id`` or ``ids``."""
+def read_pool(path: str | Path, *, id_column: str | None = None, raw: bool = False) -> Pool:
+    """Return the pool in a file; ``id_column`` names the array or column of ids, else it is ``id`` or ``ids``.
+
+    Where ``raw``, what stands for the features are a model's inputs, (N, ...), which may be called ``inputs``.
+    """
     path = require_file(path, (*ARRAYS, *TABLES), "a pool")
     if path.suffix.lower() in TABLES:
-        return pool_of_table(read_table(path), id_column=id_column)
-    arrays = read_arrays(path, id_column)
+        return pool_of_table(read_table(path), id_column=id_column, raw=raw)
+    arrays = read_arrays(path, id_column, "inputs" if raw else None)
     if path.suffix.lower() == ".npy":
         arrays = {"features": arrays["array"]}
+    if raw:
+        arrays = _inputs_first(arrays)
     id_name = _id_name(arrays, id_column, path)
     ids = None if id_name is None else _texts(arrays[id_name], id_name, path)
     features = _features_in(arrays, path)
@@ -87,16 +92,16 @@ def read_head(path: str | Path) -> Head:
     raise FileError(f"{path} holds no weight, only {_described(arrays)}: name the head's arrays weight and bias.")
 
 
-def read_arrays(path: Path, id_column: str | None = None) -> Arrays:
-    """Return the arrays of a file by name; without a name, that of a .npy is ``array``."""
+def read_arrays(path: Path, *also: str | None) -> Arrays:
+    """Return the arrays of a file by name, ``also`` some that pools do not have; that of a .npy is called ``array``."""
     suffix = path.suffix.lower()
     with parsing(path, suffix):
         if suffix == ".safetensors":
-            return _read_safetensors(path, id_column)
+            return _read_safetensors(path, also)
         with path.open("rb") as stream:
             if not stream.read(6).startswith(_MAGIC[suffix]):
                 raise FileError(f"{path} is not a {suffix} file: it is pickled, damaged or something else.")
-        return _read_npz(path, id_column) if suffix == ".npz" else {"array": _read_npy(path)}
+        return _read_npz(path, also) if suffix == ".npz" else {"array": _read_npy(path)}
 
 
 def _read_npy(path: Path) -> Any:
@@ -108,10 +113,10 @@ def _read_npy(path: Path) -> Any:
         raise
 
 
-def _read_npz(path: Path, id_column: str | None) -> Arrays:
+def _read_npz(path: Path, also: Collection[str | None]) -> Arrays:
     arrays = {}
     with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-        for name in _wanted(file.files, id_column):
+        for name in _wanted(file.files, also):
             try:
                 array = file[name]
             except ValueError as error:
@@ -125,12 +130,12 @@ def _read_npz(path: Path, id_column: str | None) -> Arrays:
     return arrays
 
 
-def _read_safetensors(path: Path, id_column: str | None) -> Arrays:
+def _read_safetensors(path: Path, also: Collection[str | None]) -> Arrays:
     from safetensors import safe_open
 
     with safe_open(path, framework="pt") as file:
         names = list(file.keys())
-        arrays: Arrays = {name: file.get_tensor(name) for name in _wanted(names, id_column)}
+        arrays: Arrays = {name: file.get_tensor(name) for name in _wanted(names, also)}
         metadata = file.metadata() or {}
     if "classes" in metadata:
         arrays["classes"] = np.array(_json_list(metadata["classes"], path))
@@ -147,9 +152,9 @@ def _json_list(text: str, path: Path) -> list[str]:
     return [str(name) for name in names]
 
 
-def _wanted(names: Collection[str], id_column: str | None) -> list[str]:
+def _wanted(names: Collection[str], also: Collection[str | None]) -> list[str]:
     """Return the names to load: all, unless it is plain where the features are."""
-    known = {"features", "logits", "id", "ids", *_HEAD, id_column}
+    known = {"features", "logits", "id", "ids", *_HEAD, *also}
     return [name for name in names if name in known or "features" not in names]
 
 
@@ -164,6 +169,16 @@ def _features_in(arrays: Arrays, path: Path) -> Array | None:
     if "logits" in arrays and not matrices:
         return None
     raise FileError(f"{path} holds {_described(arrays)}: name the array to pick from features.")
+
+
+def _inputs_first(arrays: Arrays) -> Arrays:
+    """Return arrays with a model's inputs as features: those called inputs, or else the only ones of several axes."""
+    if "inputs" in arrays:
+        return {**{name: array for name, array in arrays.items() if name != "inputs"}, "features": arrays["inputs"]}
+    some = [name for name, array in arrays.items() if array.ndim > 1 and name not in ("logits", *_HEAD)]
+    if "features" in arrays or len(some) != 1:
+        return arrays
+    return {name if name != some[0] else "features": array for name, array in arrays.items()}
 
 
 def _is_floating(array: Array) -> bool:
@@ -208,10 +223,16 @@ def _class_names(arrays: Arrays, path: Path) -> tuple[str, ...] | None:
     return tuple(_texts(arrays["classes"], "classes", path)) if "classes" in arrays else None
 
 
-def pool_of_table(table: Table, *, id_column: str | None = None) -> Pool:
-    """Return the columns of lists called features and logits, or else all columns of numbers but the ids."""
+def pool_of_table(table: Table, *, id_column: str | None = None, raw: bool = False) -> Pool:
+    """Return the columns of lists called features and logits, or else all columns of numbers but the ids.
+
+    Where ``raw``, the only column of lists or the one called inputs stands for the features.
+    """
     id_name = _id_name(table.columns, id_column, table.path)
     ids = None if id_name is None else table.ids(id_name)
+    lists = [name for name, column in table.columns.items() if column.ndim == 2]
+    if raw and ("inputs" in lists or (lists and "features" not in lists and len(lists) == 1)):
+        return Pool(table.columns["inputs" if "inputs" in lists else lists[0]], ids=ids)
     if has_vectors(table):
         vectors = {name: column for name, column in table.columns.items() if column.ndim == 2}
         return Pool(vectors.get("features"), vectors.get("logits"), ids)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import glob
 import hashlib
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,10 @@ from teeter.registry import did_you_mean
 
 __all__ = ["ROWS", "Shard", "Shards", "open_shards"]
 
-ROWS = 1 << 18
-"""Rows of a shard at most, where row groups allow it."""
-BATCH = 1 << 15
-"""Rows that are read at once."""
+ROWS, BYTES = 1 << 18, 1 << 28
+"""Rows of a shard, and bytes of them, at most, where row groups allow it."""
+BATCH, BATCH_BYTES = 1 << 15, 1 << 25
+"""Rows that are read at once, and bytes of them, at most."""
 
 Features = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]
@@ -43,33 +44,47 @@ class Shard:
     """What features are read from: one column of lists, or columns of numbers."""
     stamp: str
     """Size and time of the file, so that another file under the same name is another shard."""
+    width: int
+    """Numbers in a row."""
 
     def key(self) -> str:
         """Return a name that no other shard has."""
         return hashlib.blake2b(repr(asdict(self)).encode(), digest_size=12).hexdigest()
 
+    @property
+    def batch(self) -> int:
+        """Rows that are read at once."""
+        return max(1, min(BATCH, BATCH_BYTES // (4 * self.width)))
+
+    def names(self, start: int) -> Callable[[int], str]:
+        """Return what to call rows in sentences: the k-th after that with the number ``start`` in this shard."""
+        return lambda k: f"row {self.begin + start + k} of {self.path}"
+
     def batches(self) -> Iterator[Features]:
-        """Yield the features, (n, D) at a time."""
-        for _, batch in self._numbered():
-            yield batch
+        """Yield the features, (n, D) at a time; rows of another shape are flat."""
+        path = Path(self.path)
+        if self.groups:
+            yield from (batch for _, batch in _read_groups(path, self, None))
+            return
+        array = self._array()
+        for start in range(0, self.rows, self.batch):
+            yield _finite(_flat(array[start : start + self.batch]), path, self.begin + start)
 
     def take(self, rows: Rows) -> Features:
         """Return the features of some rows of this shard, counted from its first, in rising order: (k,) -> (k, D)."""
+        path = Path(self.path)
+        if not self.groups:
+            return _finite(_flat(self._array()[rows]), path, rows + self.begin)
         pieces = []
-        for start, batch in self._numbered(wanted=rows):
+        for start, batch in _read_groups(path, self, rows):
             inside = rows[(rows >= start) & (rows < start + len(batch))]
             pieces.append(batch[inside - start])
         return np.concatenate(pieces)
 
-    def _numbered(self, wanted: Rows | None = None) -> Iterator[tuple[int, Features]]:
+    def _array(self) -> npt.NDArray[Any]:
         path = Path(self.path)
-        if not self.groups:
-            array = _mapped(path)[self.begin : self.begin + self.rows]
-            for start in range(0, self.rows, BATCH):
-                if wanted is None or ((wanted >= start) & (wanted < start + BATCH)).any():
-                    yield start, _finite(np.array(array[start : start + BATCH]), path, self.begin + start)
-            return
-        yield from _read_groups(path, self, wanted)
+        _require_unchanged(path, self)
+        return _mapped(path, raw=True)[self.begin : self.begin + self.rows]
 
 
 @dataclass(frozen=True)
@@ -77,8 +92,14 @@ class Shards:
     """A whole pool."""
 
     shards: tuple[Shard, ...]
-    width: int
+    shape: tuple[int, ...]
+    """Of a row; features have one axis."""
     id_column: str | None
+
+    @property
+    def width(self) -> int:
+        """Numbers in a row."""
+        return math.prod(self.shape)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -112,22 +133,26 @@ class Shards:
         return found
 
 
-def open_shards(pattern: str | Path, *, id_column: str | None = None, rows: int = ROWS) -> Shards:
-    """Return the pool in a .npy file, a Parquet file, a folder of them, or what a pattern such as ``pool/*`` finds."""
+def open_shards(pattern: str | Path, *, id_column: str | None = None, raw: bool = False, rows: int = ROWS) -> Shards:
+    """Return the pool in a .npy file, a Parquet file, a folder of them, or what a pattern such as ``pool/*`` finds.
+
+    Rows are features; where ``raw``, they are a model's inputs, which may have more than one axis.
+    """
     paths = _paths(str(pattern))
     shards: list[Shard] = []
-    width = 0
+    shape: tuple[int, ...] = ()
     for path in paths:
-        found, columns = _shards_of(path, sum(shard.rows for shard in shards), rows, id_column)
+        found, here = _shards_of(path, sum(shard.rows for shard in shards), rows, id_column, raw)
         if not found:
             continue
-        if width and columns != width:
-            raise FileError(f"{path} has {columns} features a row, and the files before it have {width}.")
-        width = columns
+        if shape and here != shape:
+            told = [f"rows of shape {one}" if raw else f"{one[0]} features a row" for one in (here, shape)]
+            raise FileError(f"{path} has {told[0]}, and the files before it have {told[1]}.")
+        shape = here
         shards += found
     if not shards:
         raise FileError(f"There is no row in {pattern}.")
-    return Shards(tuple(shards), width, _id_column(paths[0], id_column))
+    return Shards(tuple(shards), shape, _id_column(paths[0], id_column))
 
 
 def _paths(pattern: str) -> list[Path]:
@@ -150,25 +175,34 @@ def _stamp(path: Path) -> str:
     return f"{state.st_size}-{state.st_mtime_ns}"
 
 
-def _shards_of(path: Path, first: int, rows: int, id_column: str | None) -> tuple[list[Shard], int]:
+def _shards_of(
+    path: Path, first: int, rows: int, id_column: str | None, raw: bool
+) -> tuple[list[Shard], tuple[int, ...]]:
     absolute, stamp = str(path.resolve()), _stamp(path)
     if path.suffix.lower() == ".npy":
-        array = _mapped(path)
+        array = _mapped(path, raw=raw)
+        shape = tuple(array.shape[1:])
+        width = math.prod(shape)
+        step = _fitting(rows, width)
         parts = [
-            Shard(absolute, first + start, min(rows, len(array) - start), start, (), (), stamp)
-            for start in range(0, len(array), rows)
+            Shard(absolute, first + start, min(step, len(array) - start), start, (), (), stamp, width)
+            for start in range(0, len(array), step)
         ]
-        return parts, array.shape[1]
+        return parts, shape
     with parsing(path, "Parquet"), _parquet().ParquetFile(path) as file:
-        columns, width = _feature_columns(file, path, id_column)
+        columns, shape = _feature_columns(file, path, id_column, raw)
         sizes = [file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)]
     shards: list[Shard] = []
-    begin = 0
-    for groups in _grouped(sizes, rows):
+    begin, width = 0, math.prod(shape)
+    for groups in _grouped(sizes, _fitting(rows, width)):
         count = sum(sizes[k] for k in groups)
-        shards.append(Shard(absolute, first + begin, count, begin, tuple(groups), columns, stamp))
+        shards.append(Shard(absolute, first + begin, count, begin, tuple(groups), columns, stamp, width))
         begin += count
-    return shards, width
+    return shards, shape
+
+
+def _fitting(rows: int, width: int) -> int:
+    return max(1, min(rows, BYTES // (4 * max(1, width))))
 
 
 def _grouped(sizes: Sequence[int], rows: int) -> Iterator[list[int]]:
@@ -184,12 +218,16 @@ def _grouped(sizes: Sequence[int], rows: int) -> Iterator[list[int]]:
         yield held
 
 
-def _mapped(path: Path) -> npt.NDArray[Any]:
+def _mapped(path: Path, *, raw: bool) -> npt.NDArray[Any]:
     with parsing(path, ".npy"):
         array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    if array.ndim != 2 or array.dtype.kind not in "fiu":
+    if array.ndim < 2 or (array.ndim > 2 and not raw) or array.dtype.kind not in "fiu":
         raise FileError(f"{path} holds an array of shape {array.shape} and {array.dtype}: (rows, features) is needed.")
     return array
+
+
+def _flat(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return np.array(rows).reshape(len(rows), -1)
 
 
 def _parquet() -> Any:
@@ -214,17 +252,24 @@ def _id_column(path: Path, asked: str | None) -> str | None:
     return asked
 
 
-def _feature_columns(file: Any, path: Path, id_column: str | None) -> tuple[tuple[str, ...], int]:
-    """Return the column of lists called features, or the only one of lists, or else all columns of numbers."""
+def _feature_columns(
+    file: Any, path: Path, id_column: str | None, raw: bool
+) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Return the column of lists called features (or inputs), or the only one of lists, or all columns of numbers."""
     from pyarrow import types
 
     schema = file.schema_arrow
     lists = [field.name for field in schema if _is_list(field.type)]
-    chosen = "features" if "features" in lists else lists[0] if len(lists) == 1 else None
+    named = [name for name in (("inputs", "features") if raw else ("features",)) if name in lists]
+    chosen = named[0] if named else lists[0] if len(lists) == 1 else None
     if chosen is not None:
-        return (chosen,), _width(file, path, chosen)
+        shape = _shape(file, path, chosen)
+        if len(shape) > 1 and not raw:
+            raise FileError(f"{path} holds rows of shape {shape} in {chosen}: features are one list of numbers a row.")
+        return (chosen,), shape
     if lists:
-        raise FileError(f"{path} has {len(lists)} columns of lists ({', '.join(lists)}): call one of them features.")
+        wanted = "inputs" if raw else "features"
+        raise FileError(f"{path} has {len(lists)} columns of lists ({', '.join(lists)}): call one of them {wanted}.")
     ids = {id_column} if id_column else {"id", "ids"}
     numbers = tuple(
         field.name
@@ -233,56 +278,79 @@ def _feature_columns(file: Any, path: Path, id_column: str | None) -> tuple[tupl
     )
     if not numbers:
         raise FileError(f"{path} has no column of lists called features, and no column of numbers.")
-    return numbers, len(numbers)
+    return numbers, (len(numbers),)
 
 
 def _is_list(kind: Any) -> bool:
     from pyarrow import types
 
+    kind = getattr(kind, "storage_type", kind)  # of tensors of a fixed shape
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
-def _width(file: Any, path: Path, column: str) -> int:
+def _shape(file: Any, path: Path, column: str) -> tuple[int, ...]:
+    """Return the shape of a row: that of a tensor, or of lists in lists."""
     for batch in file.iter_batches(batch_size=1, columns=[column]):
         if batch.num_rows:
-            return int(_matrix([batch.column(0)], path, 0).shape[1])
-    return 0
+            lists = batch.column(0)
+            whole = tuple(getattr(lists.type, "shape", ()))
+            return whole or tuple(_matrix([lists], path, 0, flat=False).shape[1:])
+    return (0,)
 
 
 def _read_groups(path: Path, shard: Shard, wanted: Rows | None) -> Iterator[tuple[int, Features]]:
     with parsing(path, "Parquet"), _parquet().ParquetFile(path) as file:
-        if _stamp(path) != shard.stamp:
-            raise FileError(f"{path} has changed since this began: begin again.")
+        _require_unchanged(path, shard)
         start = 0
         for group in shard.groups:
             size = file.metadata.row_group(group).num_rows
             if wanted is not None and not ((wanted >= start) & (wanted < start + size)).any():
                 start += size
                 continue
-            for batch in file.iter_batches(batch_size=BATCH, row_groups=[group], columns=list(shard.columns)):
+            for batch in file.iter_batches(batch_size=shard.batch, row_groups=[group], columns=list(shard.columns)):
                 if batch.num_rows:
                     columns = [batch.column(name) for name in shard.columns]
                     yield start, _finite(_matrix(columns, path, shard.begin + start), path, shard.begin + start)
                 start += batch.num_rows
 
 
-def _matrix(columns: Sequence[Any], path: Path, row: int) -> npt.NDArray[Any]:
-    """Return pyarrow arrays as one matrix: a column of lists, or one of numbers each."""
-    if _is_list(columns[0].type):
-        lists = columns[0]
-        values = lists.flatten().to_numpy(zero_copy_only=False)
-        if lists.null_count or len(values) % len(lists) or not len(values):
+def _require_unchanged(path: Path, shard: Shard) -> None:
+    if not path.exists() or _stamp(path) != shard.stamp:
+        raise FileError(f"{path} has changed since this began: begin again.")
+
+
+def _matrix(columns: Sequence[Any], path: Path, row: int, *, flat: bool = True) -> npt.NDArray[Any]:
+    """Return pyarrow arrays as one matrix: a column of lists, or one of numbers each; lists in lists are axes."""
+    if not _is_list(columns[0].type):
+        return np.stack([column.to_numpy(zero_copy_only=False) for column in columns], axis=1)
+    lists = getattr(columns[0], "storage", columns[0])
+    shape = [len(lists)]
+    while _is_list(lists.type):
+        inner = lists.flatten()
+        if lists.null_count or not len(inner) or _ragged(lists):
             raise FileError(f"Lists of features in {path}, near row {row}, are missing or differ in length.")
-        matrix: npt.NDArray[Any] = values.reshape(len(lists), -1)
-        return matrix
-    return np.stack([column.to_numpy(zero_copy_only=False) for column in columns], axis=1)
+        shape.append(len(inner) // len(lists))
+        lists = inner
+    values: npt.NDArray[Any] = lists.to_numpy(zero_copy_only=False)
+    return values.reshape(shape[0], -1) if flat else values.reshape(shape)
 
 
-def _finite(batch: npt.NDArray[Any], path: Path, row: int) -> Features:
+def _ragged(lists: Any) -> bool:
+    from pyarrow import compute, types
+
+    if types.is_fixed_size_list(lists.type):
+        return False
+    ends = compute.min_max(compute.list_value_length(lists)).as_py()
+    return bool(ends["min"] != ends["max"])
+
+
+def _finite(batch: npt.NDArray[Any], path: Path, row: int | Rows) -> Features:
+    """Return rows as the kernels take them; ``row`` is the number of the first in the file, or the numbers of all."""
     found = np.require(batch, np.float32, ["C", "W"])  # torch wants what it may write to
     if not np.isfinite(found).all():
-        where = row + int(np.flatnonzero(~np.isfinite(found).all(axis=1))[0])
-        raise FileError(f"Row {where} of {path} holds a feature that is missing or not finite.")
+        where = int(np.flatnonzero(~np.isfinite(found).all(axis=1))[0])
+        number = row + where if isinstance(row, int) else int(row[where])
+        raise FileError(f"Row {number} of {path} holds a feature that is missing or not finite.")
     return found
 
 

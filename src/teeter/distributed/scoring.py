@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from teeter.arrays import as_tensor
-from teeter.datasets.pools import Head, read_head
+from teeter.datasets.pools import Head
 from teeter.datasets.shards import Shard, Shards
 from teeter.distributed.plan import Task
+from teeter.distributed.sources import Opened, Source
 from teeter.errors import InputError
 from teeter.kernels.ldm import default_rays, flip_rates, ldm_among, ray_directions
 from teeter.models.outputs import Outputs
@@ -44,7 +44,7 @@ class Job:
     rays: int
     seed: int
     """Of the rays."""
-    head: str
+    source: Source
 
     @property
     def is_ldm(self) -> bool:
@@ -53,16 +53,15 @@ class Job:
 
     def key(self) -> str:
         """Return a name for all that scores depend on but the shard."""
-        content = Path(self.head).read_bytes()
-        facts = [__version__, self.strategy, sorted(self.options.items()), self.rays, self.seed]
+        facts = [__version__, self.source.digest, self.strategy, sorted(self.options.items()), self.rays, self.seed]
         reference = self.folder / "reference.safetensors"
         told = reference.read_bytes() if self.is_ldm and reference.exists() else b""
-        return hashlib.blake2b(repr(facts).encode() + content + told, digest_size=12).hexdigest()
+        return hashlib.blake2b(repr(facts).encode() + told, digest_size=12).hexdigest()
 
     def write(self) -> None:
         """Leave word for the workers."""
         facts = {"strategy": self.strategy, "options": self.options, "rays": self.rays, "seed": self.seed}
-        write_whole(self.folder / "job.json", json.dumps({**facts, "head": self.head}).encode())
+        write_whole(self.folder / "job.json", json.dumps({**facts, "source": asdict(self.source)}).encode())
 
 
 def tasks_of(job: Job, shards: Shards) -> list[Task]:
@@ -83,26 +82,27 @@ def tasks_of(job: Job, shards: Shards) -> list[Task]:
 def score_shard(output: Path, folder: str, shard: Shard) -> None:
     """Write the scores of a shard's rows, 4 bytes each, and its least feature."""
     job = _job(Path(folder))
-    scores, least = [], np.inf
+    scores, least, start = [], np.inf, 0
     for batch in shard.batches():
-        least = min(least, float(batch.min()))
-        scores.append(job.score(torch.from_numpy(batch)))
+        features = job.opened.features(batch, shard.names(start))
+        least = min(least, float(features.min()))
+        scores.append(job.score(features))
+        start += len(batch)
     write_state(output, {"least": least}, {"scores": torch.cat(scores).float()})
 
 
 @lru_cache(maxsize=1)
 def _job(folder: Path) -> _Worker:
     facts = json.loads((folder / "job.json").read_text(encoding="utf-8"))
-    return _Worker(folder, facts, read_head(facts["head"]))
+    return _Worker(folder, facts, Source(**facts["source"]).opened())
 
 
 class _Worker:
     """What a process keeps from shard to shard."""
 
-    def __init__(self, folder: Path, facts: Mapping[str, Any], head: Head) -> None:
-        self.facts, self.head = facts, head
-        self.weight = head.weight.float()
-        self.bias = None if head.bias is None else head.bias.float()
+    def __init__(self, folder: Path, facts: Mapping[str, Any], opened: Opened) -> None:
+        self.facts, self.opened = facts, opened
+        self.weight, self.bias = opened.weight, opened.bias
         if facts["strategy"] != "ldm":
             made = make_strategy(facts["strategy"], dict(facts["options"]))
             if not isinstance(made, TopScored):
@@ -124,17 +124,16 @@ class _Worker:
         return self.strategy.scores(context_of(outputs, seed=0, device="cpu"))
 
 
-def make_reference(job: Job, shards: Shards, rows: npt.NDArray[np.int64]) -> None:
+def make_reference(job: Job, rows: npt.NDArray[np.int64], fetch: Callable[[npt.NDArray[np.int64]], Tensor]) -> None:
     """Write the flip rates of reference rows, in rising order a ray, for the workers to rank rows among."""
     if (job.folder / "ranks.npy").exists():
         return
     reference = job.folder / "reference.safetensors"
     if not reference.exists():
-        features = torch.from_numpy(shards.take(rows))
-        write_state(reference, {}, {"rows": torch.from_numpy(rows), "features": features})
+        write_state(reference, {}, {"rows": torch.from_numpy(rows), "features": fetch(rows)})
     features = read_state(reference)[1]["features"]
-    head = read_head(job.head)
-    weight, bias = head.weight.float(), None if head.bias is None else head.bias.float()
+    opened = job.source.opened()
+    weight, bias = opened.weight, opened.bias
     part = job.folder / "ranks.npy.part"
     ranks = np.lib.format.open_memmap(part, mode="w+", dtype=np.float32, shape=(job.rays, len(features)))
     done = 0
@@ -155,15 +154,6 @@ def read_scores(tasks: list[Task]) -> tuple[npt.NDArray[np.float32], float]:
         pieces.append(tensors["scores"].numpy())
         least = min(least, float(header["least"]))
     return np.concatenate(pieces), least
-
-
-def checked_head(path: str | Path, width: int) -> Head:
-    """Return a head for rows of ``width`` features."""
-    head = read_head(path)
-    if head.weight.ndim != 2 or head.weight.shape[1] != width:
-        raise InputError(f"The head in {path} is {tuple(head.weight.shape)}, and rows have {width} features.")
-    as_tensor(head.weight, "weight")
-    return head
 
 
 def rays_of(head: Head, rays: int | None) -> int:

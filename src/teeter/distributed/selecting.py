@@ -20,8 +20,10 @@ import torch
 from teeter.arrays import as_tensor
 from teeter.datasets.pools import Head, read_pool
 from teeter.datasets.shards import Shards, open_shards
+from teeter.distributed.fetching import features_at
 from teeter.distributed.plan import Executor, run_plan
-from teeter.distributed.scoring import Job, checked_head, make_reference, rays_of, read_scores, tasks_of
+from teeter.distributed.scoring import Job, make_reference, rays_of, read_scores, tasks_of
+from teeter.distributed.sources import Source, source_of
 from teeter.errors import InputError
 from teeter.kernels import uncertainty
 from teeter.kernels.distant_seeding import seed_distant_rows
@@ -64,7 +66,8 @@ def select_from_shards(
     pool: str | Path,
     n: int,
     *,
-    head: str | Path | None,
+    head: str | Path | None = None,
+    model: str | Path | None = None,
     executor: Executor,
     work: str | Path,
     strategy: str = "ldm-s",
@@ -83,29 +86,32 @@ def select_from_shards(
         pool: a .npy file, a Parquet file, a folder of them, or a pattern such as ``pool/*.parquet``.
         n: how many rows.
         head: a file with the model's last layer; strategies that look at features alone need none.
+        model: a file of ``teeter.save_model`` in the head's place: rows are then raw, and workers make their features.
         executor: who scores the shards.
         work: the folder that scores are kept in; the same selection asked for again computes only what is missing.
         strategy: a name of ``teeter.strategies.names()``.
         rays: how many rays the LDM is estimated with.
         reference: how many rows, drawn from the pool, flips are counted on.
         candidates: how many rows, drawn from the pool, a strategy that needs all rows at once picks from.
-        labelled: a file with the features of labelled rows, for strategies that keep away from them.
+        labelled: a file with the labelled rows, as the pool has them, for strategies that keep away from them.
         seed: same seed, same picks, whatever the number of workers and the size of shards.
         id_column: the column of ids; ``id`` or ``ids`` if left out, and row numbers if there is none.
         options: the strategy's own.
         on_progress: told what is being done, how much of it is done, and of how much.
     """
-    shards = open_shards(pool, id_column=id_column)
+    if head is not None and model is not None:
+        raise InputError("Give --head or --model, not both: a model brings its last layer along.")
+    shards = open_shards(pool, id_column=id_column, raw=model is not None)
     given = dict(options or {})
     chosen = _made(strategy, rays, given)
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= len(shards):
         raise InputError(f"Cannot pick {n!r} of {len(shards)} rows: ask for 1 to {len(shards)}.")
-    top = None if head is None else checked_head(head, shards.width)
+    source = source_of(head, model, shards)
     if labelled is None and "labelled" in chosen.needs:
         raise InputError(f"{strategy} needs labelled rows: give a file of their features with --labelled.")
-    task = _Selection(shards, chosen, strategy, n, top, head, executor, Path(work), seed, given, on_progress)
+    task = _Selection(shards, chosen, strategy, n, source, executor, Path(work), seed, given, on_progress)
     if chosen.needs & {"head", "logits"}:
-        task.require_head()
+        task.require_source()
     if isinstance(chosen, (Ldm, LdmS)):
         return task.by_ldm(chosen, min(reference, len(shards)))
     if isinstance(chosen, TopScored) and chosen.alone:
@@ -132,13 +138,16 @@ class _Selection:
     strategy: Strategy
     name: str
     n: int
-    head: Head | None
-    head_path: str | Path | None
+    source: Source | None
     executor: Executor
     work: Path
     seed: int
     options: dict[str, Any]
     on_progress: Progress
+
+    @property
+    def head(self) -> Head | None:
+        return None if self.source is None else self.source.opened().head
 
     def by_ldm(self, chosen: Ldm | LdmS, reference: int) -> Chosen:
         """Return rows by the LDM among reference rows: the smallest, or spread by LDM-Seeding."""
@@ -146,9 +155,9 @@ class _Selection:
         rays_seed = fork(generator)
         wanted = chosen.reference_rows or reference
         rows = np.sort(_uniform(len(self.shards), min(wanted, len(self.shards)), rays_seed, "reference"))
-        job = self._job("ldm", rays_of(self.require_head(), chosen.rays), rays_seed, extra=(len(rows),))
+        job = self._job("ldm", rays_of(self.require_source().opened().head, chosen.rays), rays_seed, extra=(len(rows),))
         self.on_progress("Reference rows", 0, 1)
-        make_reference(job, self.shards, rows)
+        make_reference(job, rows, self._features)
         self.on_progress("Reference rows", 1, 1)
         values, least = self._scored(job)
         if isinstance(chosen, Ldm):
@@ -165,8 +174,9 @@ class _Selection:
         def fetch(rows: Rows) -> torch.Tensor:
             fetched[0] += len(rows)
             self.on_progress("Rows fetched", fetched[0], 0)
-            return torch.from_numpy(self.shards.take(rows))
+            return self._features(rows)
 
+        width = self.require_source().opened().weight.shape[1]
         return seed_distant_rows(
             fetch,
             self.n,
@@ -174,7 +184,7 @@ class _Selection:
             log_weights=ldm_log_weights(torch.from_numpy(values), self.n).numpy(),
             preference=values,
             farthest=1.0 if least >= 0 else 2.0,
-            ahead=min(max(1024, 4 * self.n), FETCHED // (4 * self.shards.width)),
+            ahead=min(max(1024, 4 * self.n), FETCHED // (4 * width)),
             generator=generator,
         )
 
@@ -197,26 +207,21 @@ class _Selection:
         note = f"{self.name} picked among {count:,} rows drawn from all {len(self.shards):,}."
         return self.described(picked, None, None, count, (note,) if count < len(self.shards) else ())
 
-    def require_head(self) -> Head:
-        """Return the head, or say how to give one."""
-        if self.head is None:
+    def require_source(self) -> Source:
+        """Return where features and head come from, or say how to tell."""
+        if self.source is None:
             raise InputError(f"{self.name} needs the model's last layer: give it with --head.")
-        return self.head
-
-    def _head_path(self) -> Path:
-        self.require_head()
-        return Path(str(self.head_path))
+        return self.source
 
     def _job(self, strategy: str, rays: int, seed: int, extra: tuple[Any, ...] = ()) -> Job:
         """Return the job, in a folder of its own: what is another selection never meets its files."""
         options = {} if strategy == "ldm" else self.options
         facts = [shard.key() for shard in self.shards.shards] + [strategy, rays, seed, *extra, sorted(options.items())]
-        path = self._head_path()
-        content = path.read_bytes()
-        name = hashlib.blake2b(repr(facts).encode() + content, digest_size=10).hexdigest()
+        source = self.require_source()
+        name = hashlib.blake2b(repr([source.digest, *facts]).encode(), digest_size=10).hexdigest()
         folder = self.work / f"{strategy}-{name}"
         folder.mkdir(parents=True, exist_ok=True)
-        job = Job(folder.resolve(), strategy, options, rays, seed, str(path.resolve()))
+        job = Job(folder.resolve(), strategy, options, rays, seed, source)
         job.write()
         return job
 
@@ -226,13 +231,23 @@ class _Selection:
         return read_scores(tasks)
 
     def _known(self, path: str | Path) -> Outputs:
-        features = read_pool(path).features
-        if features is None or features.ndim != 2 or features.shape[1] != self.shards.width:
-            raise InputError(f"{path} does not hold {self.shards.width} features a row, as the pool does.")
-        return self._under_head(as_tensor(features, "features").float())
+        opened = None if self.source is None else self.source.opened()
+        model = None if opened is None else opened.model
+        stored = read_pool(path, raw=model is not None).features
+        shapes = [(self.shards.width,), *([] if model is None else [model.shape])]
+        if stored is None or tuple(stored.shape[1:]) not in shapes:
+            what = f"{self.shards.width} features a row" if model is None else f"rows of shape {model.shape}"
+            raise InputError(f"{path} does not hold {what}, as the pool does.")
+        rows = as_tensor(stored, "features").float()
+        if opened is None:
+            return self._under_head(rows)
+        return self._under_head(opened.features(rows.numpy(), lambda k: f"row {k} of {path}"))
 
     def _outputs(self, rows: Rows) -> Outputs:
-        return self._under_head(torch.from_numpy(self.shards.take(rows)))
+        return self._under_head(self._features(rows))
+
+    def _features(self, rows: Rows) -> torch.Tensor:
+        return features_at(self.shards, rows, self.source, executor=self.executor, work=self.work)
 
     def _under_head(self, features: torch.Tensor) -> Outputs:
         head = self.head

@@ -1,0 +1,107 @@
+"""Where features come from: rows that hold them, under a head in a file; or raw rows, through a model in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from teeter.arrays import as_tensor
+from teeter.datasets.pools import Head, read_head
+from teeter.datasets.shards import Shards
+from teeter.errors import FileError, InputError
+from teeter.model_files import SavedModel, digest_of, read_model
+
+__all__ = ["Opened", "Source", "source_of"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file of a head or of a model, and a hash of it: another file under the same name is another source."""
+
+    path: str
+    is_model: bool
+    digest: str
+
+    def opened(self) -> Opened:
+        """Return what the file holds; a process reads it once."""
+        return _opened(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """What a worker keeps of a source: the head, and the model where that makes the features."""
+
+    head: Head
+    model: SavedModel | None
+
+    @property
+    def weight(self) -> Tensor:
+        """(C, D)."""
+        return self.head.weight.float()
+
+    @property
+    def bias(self) -> Tensor | None:
+        """(C,), or None for a head without one."""
+        return None if self.head.bias is None else self.head.bias.float()
+
+    def features(self, rows: npt.NDArray[np.float32], named: Callable[[int], str]) -> Tensor:
+        """Return the features of rows as they are stored: (n, ...) -> (n, D); ``named`` says which row is the k-th."""
+        stored = torch.from_numpy(rows)
+        if self.model is None:
+            return stored
+        with _one_thread():
+            found = self.model.features(stored)
+        bad = (~torch.isfinite(found)).any(dim=1)
+        if bad.any():
+            which = named(int(bad.nonzero()[0]))
+            raise InputError(f"{self.model.told} makes NaN or infinity of {which}: scale the rows as it was trained.")
+        return found
+
+
+@lru_cache(maxsize=2)
+def _opened(source: Source) -> Opened:
+    if digest_of(source.path) != source.digest:
+        raise FileError(f"{source.path} has changed since this began: begin again.")
+    if source.is_model:
+        model = read_model(source.path)
+        return Opened(model.head(), model)
+    return Opened(read_head(source.path), None)
+
+
+def source_of(head: str | Path | None, model: str | Path | None, shards: Shards) -> Source | None:
+    """Return the source for the rows of a pool, or None where neither file is given."""
+    path = head if model is None else model
+    if path is None:
+        return None
+    source = Source(str(Path(path).resolve()), model is not None, digest_of(path))
+    opened = source.opened()
+    weight = opened.head.weight
+    if opened.model is not None:
+        if shards.shape != opened.model.shape and shards.shape != (opened.model.width,):
+            raise InputError(
+                f"{opened.model.told} takes rows of shape {opened.model.shape}, flat or not, and those of the pool "
+                f"are of shape {shards.shape}."
+            )
+    elif weight.ndim != 2 or weight.shape[1] != shards.width:
+        raise InputError(f"The head in {path} is {tuple(weight.shape)}, and rows have {shards.width} features.")
+    as_tensor(weight, "weight")
+    return source
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Within it, torch works in one thread, as workers do: how a sum is shared among threads may round it otherwise."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
