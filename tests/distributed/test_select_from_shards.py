@@ -218,6 +218,8 @@ def test_bad_pools_get_one_sentence(pool: Path, tmp_path: Path) -> None:
         chosen(pool, id_column="name")
     with pytest.raises(InputError, match="give it with --head"):
         chosen(pool, head=None)
+    with pytest.raises(InputError, match="dbal needs the logits of several models"):
+        chosen(pool, strategy="dbal")
     with pytest.raises(InputError, match="--labelled"):
         chosen(pool, strategy="coreset")
     np.savez(tmp_path / "narrow.npz", weight=HEAD["weight"][:, :3])

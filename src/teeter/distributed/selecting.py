@@ -108,7 +108,7 @@ def select_from_shards(
         raise InputError(f"Cannot pick {n!r} of {len(shards)} rows: ask for 1 to {len(shards)}.")
     source = source_of(head, model, shards)
     if labelled is None and "labelled" in chosen.needs:
-        raise InputError(f"{strategy} needs labelled rows: give a file of their features with --labelled.")
+        raise InputError(f"{strategy} needs labelled rows: give a file of them with --labelled.")
     task = _Selection(shards, chosen, strategy, n, source, executor, Path(work), seed, given, on_progress)
     if chosen.needs & {"head", "logits"}:
         task.require_source()
@@ -127,8 +127,8 @@ def _made(strategy: str, rays: int | None, options: dict[str, Any]) -> Strategy:
     chosen = make_strategy(strategy, options)
     if isinstance(chosen, Estimator) and (chosen.method, chosen.sigma_max) != ("rays", None):
         raise InputError("Over shards the LDM is estimated by rays of any strength: leave method= and sigma_max= out.")
-    if "posterior" in chosen.needs:
-        raise InputError(f"{strategy} needs a posterior, which shards do not hold.")
+    if chosen.needs & {"dropout_logits", "ensemble_logits"}:
+        raise InputError(f"{strategy} needs the logits of several models, which shards do not hold.")
     return chosen
 
 
@@ -210,7 +210,9 @@ class _Selection:
     def require_source(self) -> Source:
         """Return where features and head come from, or say how to tell."""
         if self.source is None:
-            raise InputError(f"{self.name} needs the model's last layer: give it with --head.")
+            raise InputError(
+                f"{self.name} needs the model's last layer: give it with --head, or the whole model with --model."
+            )
         return self.source
 
     def _job(self, strategy: str, rays: int, seed: int, extra: tuple[Any, ...] = ()) -> Job:
