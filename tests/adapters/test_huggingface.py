@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ pytest.importorskip("transformers", reason="transformers is not installed: the e
 pytest.importorskip("datasets.arrow_dataset", reason="datasets is not installed: the extra hf")
 
 import datasets
+import PIL.Image
+from tokenizers.processors import TemplateProcessing
 from transformers import BertConfig, BertModel, GPT2Config, GPT2ForSequenceClassification
 
 from teeter.adapters import huggingface
@@ -96,6 +99,31 @@ def test_texts_are_cut_at_the_model_s_limit(name: str) -> None:
     assert Texts(long, TOKENIZER, max_length=7).suited(model).together()["input_ids"].shape[1] == 7
 
 
+def test_a_wrapped_or_compiled_model_has_the_same_limit() -> None:
+    class Wrapped(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inside = bert(max_position_embeddings=20)
+
+        def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+            return self.inside(input_ids, attention_mask).logits
+
+    long = Texts(["red " * 300, "green"], TOKENIZER)
+    for model in (Wrapped(), *(torch.compile(one, backend="eager") for one in (Wrapped(), Wrapped().inside))):
+        assert long.suited(model).together()["input_ids"].shape == (2, 20)
+    with pytest.raises(InputError, match="has one output"):
+        long.suited(torch.compile(bert(num_labels=1), backend="eager"))
+
+
+def test_texts_of_no_token_are_padding() -> None:
+    bare = no_padding()
+    bare.pad_token = "[PAD]"
+    bare.backend_tokenizer.post_processor = TemplateProcessing(single="$A", special_tokens=[])
+    texts = ["", "red", ""]
+    alone, together = (teeter.observe(bert(), Texts(texts, bare), batch_size=size) for size in (1, 3))
+    torch.testing.assert_close(alone.features, together.features)
+
+
 def test_long_texts_come_in_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = teeter.observe(bert(), Texts(TABLE, TOKENIZER))
     monkeypatch.setattr(huggingface, "_TOKENS_AT_ONCE", 40)
@@ -124,6 +152,33 @@ def test_columns_of_images_are_decoded() -> None:
     torch.testing.assert_close(
         teeter.observe(image_classifier(), Images(arrays, image_processor())).features, usual.features
     )
+
+
+def test_images_are_turned_as_the_camera_noted(tmp_path: Path) -> None:
+    upright = PIL.Image.fromarray(np.random.default_rng(0).integers(0, 255, (16, 16, 3), dtype=np.uint8))
+    noted = PIL.Image.Exif()
+    noted[0x0112] = 6  # a quarter turn
+    upright.transpose(PIL.Image.Transpose.ROTATE_90).save(tmp_path / "turned.png", exif=noted)
+    with PIL.Image.open(tmp_path / "turned.png") as turned:
+        (shown,) = Images([turned], image_processor()).batches(1)
+    (expected,) = Images([upright], image_processor()).batches(1)
+    torch.testing.assert_close(shown["pixel_values"], expected["pixel_values"])
+
+
+def test_grey_arrays_may_have_a_last_axis() -> None:
+    grey = [np.asarray(one.convert("L")) for one in pictures()]
+    flat, deep = (Images(arrays, image_processor()).together() for arrays in (grey, [one[:, :, None] for one in grey]))
+    assert torch.equal(flat["pixel_values"], deep["pixel_values"])
+
+
+def test_an_image_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    pictures()[0].save(tmp_path / "good.png")
+    (tmp_path / "bad.png").write_bytes(b"not a picture")
+    for name in ("bad.png", "gone.png"):
+        files = [str(tmp_path / one) for one in ("good.png", name)]
+        table = library_models.table(image=files).cast_column("image", datasets.Image())
+        with pytest.raises(InputError, match=r"Row 1 of the table cannot be read: .*(identify|No such file)"):
+            teeter.observe(image_classifier(), Images(table, image_processor()))
 
 
 def test_a_classifier_of_grey_images_gets_grey_images() -> None:
@@ -224,10 +279,12 @@ def test_modules_of_one_s_own_get_what_they_take() -> None:
     ("feature", "values", "classes", "expected"),
     [
         (datasets.ClassLabel(names=["no", "yes"]), [0, 1, None, -1], None, [0, 1, -1, -1]),
+        (datasets.ClassLabel(names=["no", "yes"]), [0, 1, None, -1], ["yes", "other", "no"], [2, 0, -1, -1]),
         (datasets.Value("int32"), [2, 0, None, -1], None, [2, 0, -1, -1]),
+        (datasets.Value("float64"), [2.0, 0.0, float("nan"), -1.0], None, [2, 0, -1, -1]),
         (datasets.Value("string"), ["yes", None, "no", "no"], ["no", "yes"], [1, -1, 0, 0]),
     ],
-    ids=["class labels", "numbers", "names"],
+    ids=["class labels", "class labels in the model's order", "numbers", "numbers or NaN", "names"],
 )
 def test_known_labels_are_class_numbers(feature: Any, values: Any, classes: Any, expected: list[int]) -> None:
     table = library_models.table(text=TEXTS[:4], label=values).cast_column("label", feature)
@@ -257,6 +314,8 @@ def no_padding() -> Any:
         (lambda: Texts(TABLE, no_padding()), "has no padding token, so texts cannot be put in batches: set tokenizer"),
         (lambda: Texts(TABLE, TOKENIZER, "txet"), r"The table has no column 'txet'. Did you mean 'text'\?"),
         (lambda: Texts(TABLE, TOKENIZER, "label"), "Column 'label' holds int64 values: texts are needed"),
+        (lambda: Texts(TABLE, TOKENIZER, 3), r"The table has no column 3\."),
+        (lambda: Texts(TABLE, TOKENIZER, max_length=9.5), r"max_length is 9\.5: it must be a whole number"),
         (lambda: Texts(TABLE, TOKENIZER, ("text",) * 3), "3 columns are named: give one, or two for pairs"),
         (
             lambda: Texts(TABLE, TOKENIZER, max_length=2),
@@ -284,6 +343,9 @@ def no_padding() -> Any:
         (lambda: labels_of(TABLE, "text", classes=["red"]), r"Row 0 of column 'text' is .* Known: red\."),
         (lambda: labels_of(TABLE, classes=["a", "b"]), r"holds \d: classes are whole numbers from 0 to 1, or -1"),
         (lambda: labels_of(library_models.table(label=[0.5])), "holds 0.5: classes are whole numbers from 0, or -1"),
+        (lambda: labels_of(library_models.table(label=[float("inf")])), "holds inf: classes are whole numbers"),
+        (lambda: labels_of(library_models.table(label=[b"1"])), "holds b'1': classes are whole numbers"),
+        (lambda: labels_of(TABLE, "text", classes=["red", "red"]), "A name stands twice in classes"),
         (lambda: labels_of(library_models.table(label=[[1]])), "Column 'label' holds List: one label a row"),
     ],
 )
@@ -317,9 +379,24 @@ def broken(**settings: Any) -> Any:
         ),
         (lambda: bert(pad_token_id=3), Texts(TABLE, TOKENIZER), "takes token 3 for padding: set model.config"),
         (lambda: bert(vocab_size=9), Texts(TABLE, TOKENIZER), r"The tokenizer has \d+ tokens and the model knows 9"),
-        (bert, Texts(["red", None], TOKENIZER), "A text is None, a NoneType: fill such rows in"),
+        (bert, Texts(["red", None], TOKENIZER), "Text 1 is None, a NoneType: fill such rows in"),
+        (
+            lambda: nn.Linear(3, 2),
+            Texts(TABLE, TOKENIZER),
+            "The forward of Linear takes input: to get Texts, it must take",
+        ),
         (bert, Texts(TABLE, TOKENIZER).take(np.arange(0)), "Cannot observe an empty pool"),
-        (image_classifier, Images(["a.png"], image_processor()), "An image is a str: give Pillow's images"),
+        (image_classifier, Images(["a.png"], image_processor()), "Image 0 is a str: give Pillow's images"),
+        (
+            image_classifier,
+            Images([np.zeros((3, 16, 16), np.uint8)], image_processor()),
+            r"Image 0 is of shape \(3, 16, 16\): give \(height, width\), or \(height, width, 3\)",
+        ),
+        (
+            image_classifier,
+            Images([PIL.Image.fromarray(np.zeros((16, 16), np.uint16))], image_processor()),
+            "Image 0 has mode I;16, more than 8 bits a pixel, and Pillow would cut all above 255: scale it",
+        ),
     ],
 )
 def test_mistakes_are_told_when_a_model_looks(model: Any, data: Any, sentence: str) -> None:

@@ -19,7 +19,7 @@ Table: TypeAlias = datasets.Dataset
 
 
 def labels_of(table: Table, column: str = "label", *, classes: Sequence[str] | None = None) -> Numbers:
-    """Return the class of each row of a table, -1 where it has none (None or -1): (N,).
+    """Return the class of each row of a table, -1 where it has none (None, NaN or -1): (N,).
 
     Args:
         table: of ``datasets``.
@@ -31,19 +31,29 @@ def labels_of(table: Table, column: str = "label", *, classes: Sequence[str] | N
     feature = table.features[column]
     if not isinstance(feature, datasets.ClassLabel | datasets.Value):
         raise InputError(f"Column {column!r} holds {_kind(feature)}: one label a row is needed.")
-    names = classes if classes is not None else (feature.names if isinstance(feature, datasets.ClassLabel) else None)
-    values = table.with_format(None)[column]
+    values, own = table.with_format(None)[column], feature.names if isinstance(feature, datasets.ClassLabel) else None
     if _kind(feature) == "string":
-        return _numbers_of_names(values, names, column)
-    labels = [-1 if value is None else value for value in values]
-    top = None if names is None else len(names) - 1
-    for row, label in enumerate(labels):
-        if label != int(label) or label < -1 or (top is not None and label > top):
-            expected = "whole numbers from 0" + ("" if top is None else f" to {top}")
+        return _numbers_of_names(values, classes, column)
+    top = own if own is not None else classes
+    labels = _checked_numbers(values, column, None if top is None else len(top) - 1)
+    if own is None or classes is None:
+        return labels
+    return _numbers_of_names([None if label < 0 else own[label] for label in labels], classes, column)
+
+
+def _checked_numbers(values: Sequence[Any], column: str, top: int | None) -> Numbers:
+    expected = "whole numbers from 0" + ("" if top is None else f" to {top}")
+    labels = np.full(len(values), -1, dtype=np.int64)
+    for row, value in enumerate(values):
+        if value is None or value != value:
+            continue
+        whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+        if not whole or value < -1 or (top is not None and value > top):
             raise InputError(
-                f"Row {row} of column {column!r} holds {label!r}: classes are {expected}, or -1 if unknown."
+                f"Row {row} of column {column!r} holds {value!r}: classes are {expected}, or -1 if unknown."
             )
-    return np.array(labels, dtype=np.int64)
+        labels[row] = value
+    return labels
 
 
 def _numbers_of_names(values: Sequence[str | None], names: Sequence[str] | None, column: str) -> Numbers:
@@ -52,6 +62,8 @@ def _numbers_of_names(values: Sequence[str | None], names: Sequence[str] | None,
             f"Column {column!r} holds names: give them in the order of the model's outputs by classes= "
             "(for a classifier, list(model.config.id2label.values()))."
         )
+    if len(set(names)) < len(names):
+        raise InputError(f"A name stands twice in classes, {list(names)}: give each once.")
     places: dict[str | None, int] = {**{name: place for place, name in enumerate(names)}, None: -1}
     for row, value in enumerate(values):
         if value not in places:
@@ -71,7 +83,7 @@ def columns_of(table: Any, named: Any, kind: str, things: str) -> tuple[Any, lis
         found = f"several columns of {things} ({', '.join(fitting)})" if fitting else f"no column of {things}"
         has = "" if fitting else f" It has: {', '.join(table.column_names)}."
         raise InputError(f"The table has {found}: name the one to look at.{has}")
-    columns = [named] if isinstance(named, str) else list(named)
+    columns = list(named) if isinstance(named, tuple | list) else [named]
     if not 1 <= len(columns) <= 2:
         raise InputError(f"{len(columns)} columns are named: give one, or two for pairs of texts.")
     for name in columns:
@@ -123,5 +135,17 @@ def cells(table: Any, columns: list[str], rows: Numbers) -> list[list[Any]]:
     """Return some rows of each column; a list is one column."""
     if not columns:
         return [[table[row] for row in rows.tolist()]]
-    found = table[rows.tolist()]
+    try:
+        found = table[rows.tolist()]
+    except OSError as error:  # of an image, which is read from its file only now
+        raise InputError(f"Row {_unreadable(table, rows)} of the table cannot be read: {error}.") from None
     return [found[name] for name in columns]
+
+
+def _unreadable(table: Any, rows: Numbers) -> int | None:
+    for row in rows.tolist():
+        try:
+            table[row]
+        except OSError:
+            return int(row)
+    return None

@@ -69,6 +69,8 @@ class Texts(Rows):
             )
         self._tokenizer = tokenizer
         self._table, self._columns = columns_of(table, columns, "string", "texts")
+        if max_length is not None and not isinstance(max_length, int | np.integer):
+            raise InputError(f"max_length is {max_length!r}: it must be a whole number.")
         least = tokenizer.num_special_tokens_to_add(pair=len(self._columns) == 2) + 1
         if max_length is not None and max_length < least:
             raise InputError(f"max_length is {max_length}: with the tokenizer's own tokens it must be {least} or more.")
@@ -87,13 +89,13 @@ class Texts(Rows):
 
     def suited(self, model: nn.Module) -> Self:
         """Return the same texts with the inputs that ``model`` takes, cut at its limit."""
-        if not isinstance(model, PreTrainedModel):
-            return _with(self, _inputs=_accepted(model))
-        _require_classifier(model)
-        config = model.config.get_text_config()
-        self._require_same_tokens(model, config)
-        limits = [limit for limit in (self._limit, _longest(model, config)) if limit is not None]
-        return _with(self, _inputs=_named_inputs(model), _limit=min(limits, default=None))
+        whole = _uncompiled(model)
+        if isinstance(whole, PreTrainedModel):
+            _require_classifier(whole)
+            self._require_same_tokens(whole, whole.config.get_text_config())
+        theirs = [part for part in whole.modules() if isinstance(part, PreTrainedModel)]  # a module may wrap one
+        limits = [limit for limit in (self._limit, *map(_longest, theirs)) if limit is not None]
+        return _with(self, _inputs=_inputs_of(whole), _limit=min(limits, default=None))
 
     def batches(self, size: int) -> Iterator[Mapping[str, Tensor]]:
         """Yield them in order, ``size`` at a time, or fewer where they are long."""
@@ -108,7 +110,7 @@ class Texts(Rows):
         return self._padded(self._encoded(self._rows))
 
     def _encoded(self, rows: Numbers) -> dict[str, list[list[int]]]:
-        texts = [[_text(value) for value in column] for column in cells(self._table, self._columns, rows)]
+        texts = [_texts(column, rows) for column in cells(self._table, self._columns, rows)]
         options = {} if self._limit is None else {"truncation": True, "max_length": self._limit}
         found = self._tokenizer(*texts, padding=False, **options)
         return {name: values for name, values in found.items() if self._inputs is None or name in self._inputs}
@@ -116,7 +118,7 @@ class Texts(Rows):
     def _padded(self, encoded: dict[str, list[list[int]]]) -> dict[str, Tensor]:
         """Return lists of numbers as tensors, filled up on the right, so that a token's position is its own."""
         fill = {"input_ids": self._tokenizer.pad_token_id, "token_type_ids": self._tokenizer.pad_token_type_id}
-        width = max((len(ids) for ids in encoded["input_ids"]), default=0)
+        width = max((1, *map(len, encoded["input_ids"])))  # a text of no token is a token of padding
         return {
             name: torch.tensor([[*row, *[fill.get(name, 0)] * (width - len(row))] for row in values])
             for name, values in encoded.items()
@@ -171,10 +173,11 @@ class Images(Rows):
 
     def suited(self, model: nn.Module) -> Self:
         """Return the same images in the colours that ``model`` takes."""
-        if not isinstance(model, PreTrainedModel):
+        whole = _uncompiled(model)
+        if not isinstance(whole, PreTrainedModel):
             return self
-        _require_classifier(model)
-        return _with(self, _mode="L" if getattr(model.config, "num_channels", 3) == 1 else "RGB")
+        _require_classifier(whole)
+        return _with(self, _mode="L" if getattr(whole.config, "num_channels", 3) == 1 else "RGB")
 
     def batches(self, size: int) -> Iterator[Mapping[str, Tensor]]:
         """Yield them in order, ``size`` at a time, at most 32."""
@@ -187,7 +190,8 @@ class Images(Rows):
         return self._processed(self._rows)
 
     def _processed(self, rows: Numbers) -> dict[str, Tensor]:
-        images = [_picture(value).convert(self._mode) for value in cells(self._table, self._columns, rows)[0]]
+        found = cells(self._table, self._columns, rows)[0]
+        images = [_picture(value, row).convert(self._mode) for row, value in zip(rows, found, strict=True)]
         try:
             return dict(self._processor(images=images, return_tensors="pt"))
         except ValueError as error:
@@ -201,20 +205,29 @@ def _with(rows: Kind, **changes: Any) -> Kind:
     return changed
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise InputError(f"A text is {value!r}, a {type(value).__name__}: fill such rows in, or drop them.")
-    return value
+def _texts(values: Sequence[Any], rows: Numbers) -> list[str]:
+    for row, value in zip(rows, values, strict=True):
+        if not isinstance(value, str):
+            raise InputError(f"Text {row} is {value!r}, a {type(value).__name__}: fill such rows in, or drop them.")
+    return list(values)
 
 
-def _picture(value: Any) -> Any:
-    from PIL import Image
+def _picture(value: Any, row: int) -> Any:
+    """Return an image the right way up, as a camera may have noted."""
+    from PIL import Image, ImageOps
 
-    if isinstance(value, Image.Image):
-        return value
     if isinstance(value, np.ndarray) and value.dtype == np.uint8:
-        return Image.fromarray(value)
-    raise InputError(f"An image is a {type(value).__name__}: give Pillow's images, or arrays of bytes (uint8).")
+        if value.ndim not in (2, 3) or (value.ndim == 3 and value.shape[2] not in (1, 3, 4)):
+            raise InputError(f"Image {row} is of shape {value.shape}: give (height, width), or (height, width, 3).")
+        value = Image.fromarray(value[:, :, 0] if value.shape[2:] == (1,) else value)
+    if not isinstance(value, Image.Image):
+        raise InputError(f"Image {row} is a {type(value).__name__}: give Pillow's images, or arrays of bytes (uint8).")
+    if value.mode[0] in "IF":
+        raise InputError(
+            f"Image {row} has mode {value.mode}, more than 8 bits a pixel, and Pillow would cut all above 255: "
+            "scale it to bytes first."
+        )
+    return ImageOps.exif_transpose(value)
 
 
 def _runs(lengths: Sequence[int], most: int) -> Iterator[slice]:
@@ -229,15 +242,25 @@ def _runs(lengths: Sequence[int], most: int) -> Iterator[slice]:
         yield slice(start, len(lengths))
 
 
-def _accepted(model: nn.Module) -> frozenset[str] | None:
+def _uncompiled(model: nn.Module) -> nn.Module:
+    """Return the module that torch.compile was given; any other as it is."""
+    whole: nn.Module = getattr(model, "_orig_mod", model)
+    return whole
+
+
+def _inputs_of(model: nn.Module) -> frozenset[str] | None:
     """Return the names of the inputs that a module takes; None where it takes any."""
     named = inspect.signature(model.forward).parameters.values()
-    return None if any(one.kind is one.VAR_KEYWORD for one in named) else frozenset(one.name for one in named)
-
-
-def _named_inputs(model: PreTrainedModel) -> frozenset[str]:
-    """Return the names of the inputs that one of their models takes; what else it accepts goes elsewhere."""
-    return frozenset(inspect.signature(model.forward).parameters)
+    open_ended = any(one.kind is one.VAR_KEYWORD for one in named)
+    if open_ended and not isinstance(model, PreTrainedModel):  # theirs pass on what they do not name
+        return None
+    names = frozenset(one.name for one in named)
+    if "input_ids" not in names:
+        raise InputError(
+            f"The forward of {type(model).__name__} takes {', '.join(sorted(names))}: to get Texts, it must take "
+            "input_ids (and may take attention_mask)."
+        )
+    return names
 
 
 def _require_classifier(model: PreTrainedModel) -> None:
@@ -253,9 +276,9 @@ def _require_classifier(model: PreTrainedModel) -> None:
         raise InputError(f"This {name} gives several labels a row: teeter takes one class a row.")
 
 
-def _longest(model: PreTrainedModel, config: Any) -> int | None:
+def _longest(model: PreTrainedModel) -> int | None:
     """Return how many tokens a model has positions for; None where it says nothing."""
-    most: int | None = getattr(config, "max_position_embeddings", None)
+    most: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     if most is None or most < 1:
         return None
     places = [
