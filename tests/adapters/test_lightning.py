@@ -102,6 +102,34 @@ def test_validation_rows_come_to_its_validation_step_and_callbacks_are_its_own()
     taught(validation=(ROWS[30:], CLASSES[30:]))  # without such a step they are left alone
 
 
+def test_callbacks_begin_anew_each_round() -> None:
+    class Judged(type(lightning_module())):  # type: ignore[misc]
+        def validation_step(self, batch: tuple[Tensor, Tensor], place: int) -> None:
+            self.log("score", -float(self.current_epoch))  # the first epoch is the best, so patience ends it
+
+    stop = lightning.pytorch.callbacks.EarlyStopping("score", mode="max", patience=3)
+    training = LightningTraining(max_epochs=30, callbacks=[stop], num_sanity_val_steps=0, batch_size=32)
+    learner = taught(lambda seed: Judged(), training, validation=(ROWS[30:], CLASSES[30:]))
+    assert learner.models[0].steps == 4
+    learner.fit()
+    assert learner.models[0].steps == 4
+    assert stop.wait_count == 0
+
+
+def test_validation_comes_in_batches_that_training_has_too() -> None:
+    sizes: list[int] = []
+
+    class Validated(type(lightning_module())):  # type: ignore[misc]
+        def validation_step(self, batch: tuple[Tensor, Tensor], place: int) -> None:
+            sizes.append(len(batch[1]))
+
+    training = LightningTraining(max_epochs=1, batch_size=8, num_sanity_val_steps=0)
+    taught(lambda seed: Validated(), training, validation=(ROWS[30:], CLASSES[30:]))
+    assert sizes == [8, 8, 2]
+    taught(lambda seed: Validated())  # without validation rows Lightning asks for none
+    assert len(sizes) == 3
+
+
 def test_ctrl_c_ends_the_training_and_is_heard_again() -> None:
     class Interrupted(type(lightning_module())):  # type: ignore[misc]
         def training_step(self, batch: Any, place: int) -> Tensor:
@@ -159,8 +187,9 @@ def test_a_pool_of_texts_is_tokenized_batch_by_batch() -> None:
 def test_mistakes_are_told_in_a_sentence() -> None:
     with pytest.raises(InputError, match=r"has no option 'max_epoch'. Did you mean 'max_epochs'"):
         LightningTraining(max_epoch=3)
-    with pytest.raises(InputError, match="batch size is 0"):
-        LightningTraining(batch_size=0)
+    for size in (0, 2.5):
+        with pytest.raises(InputError, match=f"batch size is {size}: it must be a whole number, 1 or more"):
+            LightningTraining(batch_size=size)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"Sequential is not a LightningModule: train it by teeter\.Training"):
         taught(lambda seed: mlp(6, 4, seed=seed))
     rows = ROWS.copy()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import logging
 import signal
@@ -53,11 +54,12 @@ class LightningTraining(CustomTraining):
         """Keep the settings.
 
         Args:
-            batch_size: labelled rows of a step.
-            **trainer: what ``lightning.Trainer`` takes. It draws and writes nothing unless told to here.
+            batch_size: rows of a step, of validation too.
+            **trainer: what ``lightning.Trainer`` takes. It draws and writes nothing unless told to here. Every fit gets
+                copies of the ``callbacks``, so that early stopping knows nothing of the round before.
         """
-        if batch_size < 1:
-            raise InputError(f"The batch size is {batch_size}: it must be 1 or more.")
+        if not isinstance(batch_size, int | np.integer) or batch_size < 1:
+            raise InputError(f"The batch size is {batch_size}: it must be a whole number, 1 or more.")
         known = [name for name in inspect.signature(lightning.Trainer.__init__).parameters if name != "self"]
         for name in trainer:
             if name not in known:
@@ -72,7 +74,8 @@ class LightningTraining(CustomTraining):
         device = next(module.parameters()).device
         where = {"accelerator": device.type, "devices": 1 if device.type == "cpu" else [device.index or 0]}
         with _quietly(), _interruptible():
-            trainer = library.Trainer(**{**_QUIET, **where, **self.trainer})
+            new = {"callbacks": copy.deepcopy(self.trainer.get("callbacks"))}
+            trainer = library.Trainer(**{**_QUIET, **where, **self.trainer, **new})
             trainer.fit(module, self._loader(lesson), self._validation(lesson, library))
         module.trainer = None  # which would hold on to the labelled rows
         _require_finite(module)
@@ -87,7 +90,7 @@ class LightningTraining(CustomTraining):
         if lesson.validation is None or skipped:
             return None
         held = _Held(lesson.model, *lesson.validation)
-        parts = [list(range(k, min(k + 1024, len(held)))) for k in range(0, len(held), 1024)]
+        parts = [part.tolist() for part in torch.arange(len(held)).split(self.batch_size)]
         return DataLoader(held, batch_size=None, sampler=parts)
 
 
@@ -148,7 +151,7 @@ def _interruptible() -> Iterator[None]:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Within it, Lightning says nothing of the devices it found, nor asks for workers to load rows in memory."""
+    """Within it, Lightning says nothing of devices, nor asks for workers to load rows in memory or for validation."""
     loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "pytorch_lightning")]
     levels = [one.level for one in loggers]
     for one in loggers:
@@ -156,6 +159,7 @@ def _quietly() -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+            warnings.filterwarnings("ignore", message=".*have no `val_dataloader`.*")
             warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)  # theirs, of torch
             yield
     finally:
