@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -62,6 +63,24 @@ def test_what_is_not_to_be_remembered_is_not(encoded: list[int]) -> None:
     assert step._vectors == {}
 
 
+def test_what_is_remembered_is_of_these_settings() -> None:
+    step = SentenceEncoder(sentence_encoder())
+    step.transform(TEXTS)
+    changed = clone(step).set_params(normalize=False)
+    np.testing.assert_allclose(changed.transform(TEXTS), sentence_encoder().encode(TEXTS), rtol=1e-5, atol=1e-6)
+    other = sentence_encoder()
+    with torch.no_grad():
+        next(other.parameters()).mul_(-1)
+    opposite = changed.set_params(encoder=other).transform(TEXTS)
+    np.testing.assert_allclose(opposite, -sentence_encoder().encode(TEXTS), rtol=1e-5, atol=1e-6)
+
+
+def test_the_encoder_s_mode_stays() -> None:
+    encoder = sentence_encoder().train()
+    SentenceEncoder(encoder).transform(TEXTS)
+    assert encoder.training
+
+
 def test_a_clone_shares_the_encoder() -> None:
     step = SentenceEncoder(sentence_encoder(), batch_size=4)
     copy = clone(step)
@@ -76,6 +95,8 @@ def test_a_clone_shares_the_encoder() -> None:
         ("all-MiniLM", TEXTS, "The encoder is a str: give a SentenceTransformer"),
         (None, "red", "This is one text: give a list of texts"),
         (None, [], "There is no text to encode"),
+        (None, {"text": TEXTS}, "This is a dict of columns: give one column of texts"),
+        (None, np.array([TEXTS]), "This is a ndarray of columns: give one column of texts"),
         (None, ["red", None], "Text 1 is a NoneType: give texts, or a table's column of them"),
     ],
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from teeter.errors import InputError, MissingExtraError
+from teeter.models.torch_model import observing
 
 try:
     from sentence_transformers import SentenceTransformer
@@ -44,7 +45,7 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.normalize = normalize
         self.batch_size = batch_size
         self.remember = remember
-        self._vectors: dict[str, Vectors] = {}
+        self._vectors: dict[tuple[SentenceTransformer, bool], dict[str, Vectors]] = {}  # by what made them
 
     def __sklearn_clone__(self) -> Self:
         """Return a copy that shares the encoder, which never changes, and what is remembered."""
@@ -67,12 +68,13 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Return the vectors of texts: (N, D)."""
         self.fit(texts)
         listed = _checked(texts)
-        known = self._vectors if self.remember else {}
+        known = self._vectors.setdefault((self.encoder, self.normalize), {}) if self.remember else {}
         new = [text for text in dict.fromkeys(listed) if text not in known]
         if new:
-            found = self.encoder.encode(
-                new, batch_size=self.batch_size, normalize_embeddings=self.normalize, show_progress_bar=False
-            )
+            with observing(self.encoder, None):  # so that its mode stays as it was
+                found = self.encoder.encode(
+                    new, batch_size=self.batch_size, normalize_embeddings=self.normalize, show_progress_bar=False
+                )
             known.update(zip(new, np.asarray(found, dtype=np.float32), strict=True))
         return np.stack([known[text] for text in listed])
 
@@ -80,6 +82,8 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 def _checked(texts: Any) -> list[str]:
     if isinstance(texts, str):
         raise InputError("This is one text: give a list of texts.")
+    if isinstance(texts, Mapping) or getattr(texts, "ndim", 1) != 1:  # whose items may be names of columns
+        raise InputError(f"This is a {type(texts).__name__} of columns: give one column of texts.")
     listed = list(texts)
     if not listed:
         raise InputError("There is no text to encode.")
