@@ -25,7 +25,7 @@ from teeter.lessons import (
     shuffled,
 )
 from teeter.models.data import Rows, batches, gathered, suited
-from teeter.models.skorch_model import wraps_network
+from teeter.models.skorch_model import labels_for, what_failed
 from teeter.models.torch_model import answer, answered_logits, ready
 from teeter.seeds import drawing, stream
 from teeter.stacking import stacks, train_stack
@@ -110,13 +110,12 @@ def fit_estimator(lesson: Lesson) -> None:
     """Fit an estimator; the draws of one that has a network inside follow the lesson's seed."""
     with drawing(lesson.seed, choose_device(None)):
         try:
-            lesson.model.fit(lesson.inputs, lesson.labels.numpy())
-        except RuntimeError as error:
-            if wraps_network(lesson.model) and "same dtype" in str(error):
-                raise TrainingError(
-                    "The pool's numbers are not the network's kind: give the pool as float32."
-                ) from None
-            raise
+            lesson.model.fit(lesson.inputs, labels_for(lesson.model, lesson.labels.numpy()))
+        except (IndexError, RuntimeError, ValueError) as error:
+            mend = what_failed(lesson.model, error)
+            if mend is None:
+                raise
+            raise TrainingError(mend) from None
 
 
 def _train_elsewhere(lesson: Lesson, training: CustomTraining) -> None:

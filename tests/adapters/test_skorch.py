@@ -120,6 +120,11 @@ def test_a_binary_classifier_has_two_classes() -> None:
     told = teeter.observe(net, ROWS)
     assert told.weight.shape == (2, 6)
     np.testing.assert_array_equal(told.logits.argmax(dim=1), net.predict(ROWS).astype(int))
+    learner = teeter.Learner(net, ROWS, classes=["low", "high"])
+    learner.tell(LABELLED, np.array(["low", "high"])[(CLASSES[LABELLED] > 1).astype(int)])
+    learner.fit()
+    assert set(learner.predict()) == {"low", "high"}
+    assert len(learner.ask(3)) == 3
 
 
 def test_mistakes_are_told_in_a_sentence() -> None:
@@ -130,6 +135,10 @@ def test_mistakes_are_told_in_a_sentence() -> None:
         teeter.observe(regressor, ROWS)
     with pytest.raises(TrainingError, match=r"give the pool as float32"):
         taught(data=ROWS.astype(np.float64))
+    with pytest.raises(TrainingError, match="fewer classes than the labels have: make its last layer wider"):
+        taught(skorch_classifier().set_params(module=lambda: nn.Linear(6, 2)))
+    with pytest.raises(TrainingError, match="one has too few: give it train_split=None, or label more"):
+        taught(skorch_classifier(train_split=ValidSplit(9, stratified=True)))
     learner = teeter.Learner(skorch_classifier(), ROWS, classes=5)
     learner.tell(LABELLED, CLASSES[LABELLED])
     learner.fit()

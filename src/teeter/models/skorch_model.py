@@ -5,10 +5,20 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from teeter.errors import InputError
 from teeter.models.sklearn_model import taken_apart
 
-__all__ = ["network_in", "train_on_all", "wraps_network"]
+__all__ = ["labels_for", "network_in", "train_on_all", "what_failed", "wraps_network"]
+
+_MENDS = {
+    "same dtype": "The pool's numbers are not the network's kind: give the pool as float32.",
+    "out of bounds": "The network answers with fewer classes than the labels have: make its last layer wider.",
+    "n_splits": "skorch holds rows of each class back, and one has too few: give it train_split=None, or label more.",
+}
+"""What to say to an error in skorch's training, by a part of its text."""
 
 
 def wraps_network(model: object) -> bool:
@@ -41,6 +51,20 @@ def train_on_all(model: Any) -> bool:
         return False
     net.set_params(train_split=None)
     return True
+
+
+def labels_for(model: Any, classes: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    """Return classes (L,) as an estimator learns them: skorch's binary one wants them as floats."""
+    net = _net_of(model)
+    binary = net is not None and isinstance(net, sys.modules["skorch"].NeuralNetBinaryClassifier)
+    return classes.astype(np.float32) if binary else classes
+
+
+def what_failed(model: Any, error: Exception) -> str | None:
+    """Return what to do about an error in the training of a skorch classifier; None where that is not known."""
+    if _net_of(model) is None:
+        return None
+    return next((mend for part, mend in _MENDS.items() if part in str(error)), None)
 
 
 def _splits_by_default(net: Any) -> bool:
