@@ -144,6 +144,11 @@ def test_the_reference_is_made_from_the_docstrings_and_the_help() -> None:
         "teeter.strategies",
     }
     assert told <= set(names), "every public name has its entry"
+    for file in sorted((ROOT / "src" / "teeter" / "adapters").glob("[a-z]*.py")):
+        (public,) = re.findall(r"^__all__ = \[(.*)\]$", file.read_text(encoding="utf-8"), re.MULTILINE)
+        ends = {name.rpartition(".")[2] for name in names if name.startswith("teeter.adapters.")}
+        hidden = {"Table", "cells", "columns_of"}  # of a file that others here use
+        assert set(re.findall(r'"(\w+)"', public)) - hidden <= ends, f"every public name of {file.name} has its entry"
 
 
 def test_the_how_tos_tables_are_made_from_what_was_measured() -> None:

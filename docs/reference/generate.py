@@ -19,6 +19,8 @@ from typing import Any
 HERE = Path(__file__).parent
 PAGES = (HERE / "python.md", HERE / "command_line.md")
 WIDTH = 100
+ADAPTERS = "teeter.adapters."
+"""Their libraries may be absent, so these are read and not imported."""
 BLOCK = re.compile(r"<!-- (teeter[^>]*?) -->\n.*?<!-- end -->", flags=re.DOTALL)
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -52,6 +54,8 @@ def python_entry(name: str) -> str:
 
 def with_constants(text: str, home: str) -> str:
     """Return signatures with numbers and words in the place of constants that hold them."""
+    if home.startswith(ADAPTERS):
+        return text
     module = import_module(home)
 
     def value(found: re.Match[str]) -> str:
@@ -93,6 +97,8 @@ def method_name(node: Function) -> str:
 def node_of(name: str) -> tuple[ast.ClassDef | Function, str]:
     """Return the definition of a name and its module; the last one, which runs, where there are overloads."""
     module, _, called = name.rpartition(".")
+    if module.startswith(ADAPTERS):
+        return definitions(module, called)[-1], module
     home = getattr(getattr(import_module(module), called), "__module__", module)
     return definitions(home, called)[-1], home
 
