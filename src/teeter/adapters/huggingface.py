@@ -37,7 +37,7 @@ _UNLIMITED = 1_000_000
 
 
 class Texts(Rows):
-    """Texts, or pairs of them, as a classifier takes them: cut at its limit, padded on the right batch by batch.
+    """Texts, or pairs of them, as a classifier takes them: cut at its limit, padded batch by batch.
 
     ``teeter.observe(model, Texts(table, tokenizer))``, or the pool of a ``teeter.Learner``.
     """
@@ -76,6 +76,7 @@ class Texts(Rows):
             raise InputError(f"max_length is {max_length}: with the tokenizer's own tokens it must be {least} or more.")
         self._rows = np.arange(len(self._table))
         self._inputs: frozenset[str] | None = None
+        self._at_the_end = False
         known = tokenizer.model_max_length
         self._limit = max_length if max_length is not None else (known if known < _UNLIMITED else None)
 
@@ -95,7 +96,8 @@ class Texts(Rows):
             self._require_same_tokens(whole, whole.config.get_text_config())
         theirs = [part for part in whole.modules() if isinstance(part, PreTrainedModel)]  # a module may wrap one
         limits = [limit for limit in (self._limit, *map(_longest, theirs)) if limit is not None]
-        return _with(self, _inputs=_inputs_of(whole), _limit=min(limits, default=None))
+        at_the_end = any(getattr(part.config, "summary_type", None) == "last" for part in theirs)
+        return _with(self, _inputs=_inputs_of(whole), _limit=min(limits, default=None), _at_the_end=at_the_end)
 
     def batches(self, size: int) -> Iterator[Mapping[str, Tensor]]:
         """Yield them in order, ``size`` at a time, or fewer where they are long."""
@@ -116,13 +118,18 @@ class Texts(Rows):
         return {name: values for name, values in found.items() if self._inputs is None or name in self._inputs}
 
     def _padded(self, encoded: dict[str, list[list[int]]]) -> dict[str, Tensor]:
-        """Return lists of numbers as tensors, filled up on the right, so that a token's position is its own."""
+        """Return lists of numbers as tensors, filled up on the right, so that a token's position is its own.
+
+        On the left for a model that classifies by what stands at the end, padding or not, as XLNet does.
+        """
         fill = {"input_ids": self._tokenizer.pad_token_id, "token_type_ids": self._tokenizer.pad_token_type_id}
         width = max((1, *map(len, encoded["input_ids"])))  # a text of no token is a token of padding
-        return {
-            name: torch.tensor([[*row, *[fill.get(name, 0)] * (width - len(row))] for row in values])
-            for name, values in encoded.items()
-        }
+        filled: dict[str, Tensor] = {}
+        for name, values in encoded.items():
+            spare = [[fill.get(name, 0)] * (width - len(row)) for row in values]
+            pairs = zip(spare, values, strict=True) if self._at_the_end else zip(values, spare, strict=True)
+            filled[name] = torch.tensor([[*first, *second] for first, second in pairs])
+        return filled
 
     def _require_same_tokens(self, model: PreTrainedModel, config: Any) -> None:
         ours, theirs = self._tokenizer.pad_token_id, config.pad_token_id
