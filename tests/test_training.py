@@ -228,6 +228,7 @@ class Pair(nn.Linear):
         (nn.Linear(4, 3), ROWS[:, None], LABELS, r"Linear answers \(16, 1, 3\): to be trained"),
         (Pair(4, 3), ROWS, LABELS, "Pair answers tuple: to be trained"),
         (nn.Flatten(), ROWS, LABELS, "Flatten has no parameters, so there is nothing to train"),
+        (nn.Linear(4, 3).requires_grad_(False), ROWS, LABELS, "All of Linear is frozen, so there is nothing to train"),
     ],
 )
 def test_what_cannot_be_trained_is_told_why(network: Any, rows: Any, labels: Tensor, message: str) -> None:

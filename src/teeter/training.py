@@ -130,6 +130,8 @@ def _train(lesson: Lesson, training: Training) -> None:
     device = _device_of(network)
     inputs, labels = _prepared(network, lesson.inputs, device), lesson.labels.to(device)
     weights = row_weights(lesson.labels).to(device) if training.class_weighted else None
+    if not any(parameter.requires_grad for parameter in network.parameters()):
+        raise TrainingError(f"All of {type(network).__name__} is frozen, so there is nothing to train.")
     optimizer = optimizer_for(network.parameters(), training)
     schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, list(training.milestones), gamma=training.decay)
     order, highest = stream(lesson.seed, "order"), int(lesson.labels.max())
