@@ -121,6 +121,11 @@ def test_texts_are_cut_at_the_model_s_limit(name: str) -> None:
     assert Texts(long, TOKENIZER, max_length=7).suited(model).together()["input_ids"].shape[1] == 7
 
 
+def test_texts_are_cut_at_the_tokenizer_s_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TOKENIZER, "model_max_length", 9)
+    assert Texts(["red " * 300, "green"], TOKENIZER).suited(bert()).together()["input_ids"].shape == (2, 9)
+
+
 def test_a_wrapped_or_compiled_model_has_the_same_limit() -> None:
     class Wrapped(nn.Module):
         def __init__(self) -> None:
@@ -156,6 +161,21 @@ def test_long_texts_come_in_small_batches(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(shapes) > 5
     torch.testing.assert_close(teeter.observe(bert(), pool).features, whole.features)
     assert max(rows for rows, _ in (batch["input_ids"].shape for batch in pool.batches(2))) <= 2
+
+
+def test_a_long_text_does_not_make_the_next_batches_small() -> None:
+    assert list(huggingface._runs([9, 1, 1, 1, 6, 6], 10)) == [slice(0, 1), slice(1, 4), slice(4, 5), slice(5, 6)]
+
+
+@pytest.mark.parametrize(
+    "pool", [Texts(TEXTS, TOKENIZER), Images(pictures(), image_processor())], ids=["texts", "images"]
+)
+def test_rows_of_rows_are_the_pool_s(pool: Any) -> None:
+    twice, once = (
+        pool.take(np.array([9, 5, 7])).take(np.array([2, 1])).together(),
+        pool.take(np.array([7, 5])).together(),
+    )
+    assert all(torch.equal(twice[name], once[name]) for name in once)
 
 
 def test_images_come_in_batches_of_32_at_most() -> None:
