@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import library_models
 from library_models import CLASSES, TEXTS
 from teeter.errors import InputError
+from teeter.models.data import take_rows
 
 pytest.importorskip("transformers", reason="transformers is not installed: the extra hf")
 pytest.importorskip("datasets.arrow_dataset", reason="datasets is not installed: the extra hf")
@@ -34,6 +36,14 @@ TABLE = library_models.table(text=TEXTS, label=CLASSES.tolist())
 def test_known_labels_are_class_numbers(feature: Any, values: Any, classes: Any, expected: list[int]) -> None:
     table = library_models.table(text=TEXTS[:4], label=values).cast_column("label", feature)
     assert labels_of(table, classes=classes).tolist() == expected
+
+
+def test_rows_of_a_column_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    column, calls = TABLE["text"], []
+    read = type(column).__getitem__
+    monkeypatch.setattr(type(column), "__getitem__", lambda self, key: calls.append(key) or read(self, key))
+    assert take_rows(column, np.array([3, 1])) == [TEXTS[3], TEXTS[1]]
+    assert calls == [[3, 1]]
 
 
 @pytest.mark.parametrize("kind", ["torch", "numpy", "arrow", "pandas"])

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.errors import InputError
+from teeter.models.data import take_rows
 from teeter.registry import did_you_mean
 
 __all__ = ["Table", "cells", "columns_of", "labels_of"]
@@ -31,7 +32,8 @@ def labels_of(table: Table, column: str = "label", *, classes: Sequence[str] | N
     feature = table.features[column]
     if not isinstance(feature, datasets.ClassLabel | datasets.Value):
         raise InputError(f"Column {column!r} holds {_kind(feature)}: one label a row is needed.")
-    values, own = table.with_format(None)[column], feature.names if isinstance(feature, datasets.ClassLabel) else None
+    values = table.with_format(None)[column][:]  # a list, which is read at once
+    own = feature.names if isinstance(feature, datasets.ClassLabel) else None
     if _kind(feature) == "string":
         return _numbers_of_names(values, classes, column)
     top = own if own is not None else classes
@@ -134,7 +136,7 @@ def _kind(feature: Any) -> str:
 def cells(table: Any, columns: list[str], rows: Numbers) -> list[list[Any]]:
     """Return some rows of each column; a list is one column."""
     if not columns:
-        return [[table[row] for row in rows.tolist()]]
+        return [take_rows(table, rows)]
     try:
         found = table[rows.tolist()]
     except OSError as error:  # of an image, which is read from its file only now

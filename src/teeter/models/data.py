@@ -72,8 +72,14 @@ def take_rows(data: Any, rows: npt.NDArray[np.int64]) -> Any:
     if hasattr(data, "iloc"):  # a pandas frame or series, which square brackets index by name
         return data.iloc[rows]
     if isinstance(data, Sequence):
-        return [data[row] for row in rows.tolist()]
+        return data[rows.tolist()] if _is_column(data) else [data[row] for row in rows.tolist()]
     return data[rows]
+
+
+def _is_column(data: Sequence[Any]) -> bool:
+    """Tell whether ``data`` is a column of Hugging Face's datasets, which reads many rows as fast as one."""
+    kind = type(data)
+    return kind.__name__ == "Column" and kind.__module__.startswith("datasets.")
 
 
 def batches(data: Any, size: int) -> Iterator[Any]:
