@@ -56,6 +56,22 @@ def test_a_learner_encodes_every_text_once(encoded: list[int]) -> None:
     assert sum(encoded) == len(set(TEXTS))
 
 
+def test_a_text_that_comes_twice_is_encoded_once(encoded: list[int]) -> None:
+    vectors = SentenceEncoder(sentence_encoder(), remember=False).transform(["red", "green", "red"])
+    assert encoded == [2]
+    assert (vectors[0] == vectors[2]).all()
+    assert (vectors[0] != vectors[1]).any()
+
+
+def test_texts_come_as_many_at_a_time_as_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    encoder = sentence_encoder()
+    looked = encoder.forward
+    monkeypatch.setattr(encoder, "forward", lambda *given, **named: sizes.append(1) or looked(*given, **named))
+    SentenceEncoder(encoder, batch_size=2).transform(["red", "green", "blue", "old", "new"])
+    assert len(sizes) == 3
+
+
 def test_what_is_not_to_be_remembered_is_not(encoded: list[int]) -> None:
     step = SentenceEncoder(sentence_encoder(), remember=False)
     assert (step.transform(TEXTS[:5]) == step.transform(TEXTS[:5])).all()

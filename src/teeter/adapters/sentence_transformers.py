@@ -50,8 +50,7 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_clone__(self) -> Self:
         """Return a copy that shares the encoder, which never changes, and what is remembered."""
         copy = type(self)(**self.get_params(deep=False))
-        if copy.remember:
-            copy._vectors = self._vectors
+        copy._vectors = self._vectors
         return copy
 
     def __sklearn_is_fitted__(self) -> bool:
