@@ -20,7 +20,7 @@ from teeter.models.networks import mlp
 
 lightning = pytest.importorskip("lightning", reason="Lightning is not installed: the extra lightning")
 
-from teeter.adapters.lightning import LightningTraining  # noqa: E402
+from teeter.adapters.lightning import LightningTraining, _Shuffled  # noqa: E402
 
 QUICK = LightningTraining(max_epochs=12, batch_size=8)
 LABELLED = np.arange(17)
@@ -47,6 +47,7 @@ def test_its_own_steps_train_it_and_nothing_is_printed_or_written(
     assert learner.evaluate(ROWS[:17], CLASSES[:17]).accuracy > 0.6
     assert len(set(learner.ask(5).tolist()) - set(LABELLED.tolist())) == 5
     assert not learner.models[0].training
+    assert learner.models[0]._trainer is None
     said = capfd.readouterr()
     assert said.out + said.err == ""
     assert list(tmp_path.iterdir()) == []
@@ -59,6 +60,15 @@ def test_the_learner_s_seed_decides_all() -> None:
     assert torch.equal(weights(first), weights(taught()))
     assert torch.equal(before, torch.get_rng_state())
     assert not torch.equal(weights(first), weights(taught(seed=1)))
+
+
+def test_the_order_of_rows_follows_the_seed_and_is_another_each_epoch() -> None:
+    one, same, other = (_Shuffled(17, 8, seed) for seed in (3, 3, 4))
+    first = list(one)
+    assert len(one) == len(first) == 2
+    assert first == list(same)
+    assert first != list(other)
+    assert first != list(one)
 
 
 @pytest.mark.parametrize(
