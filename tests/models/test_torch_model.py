@@ -103,6 +103,14 @@ class TwoHeads(nn.Module):
         return self.colour(x), self.shape(x)
 
 
+@pytest.mark.parametrize("end", [nn.Identity(), nn.Softmax(dim=1)], ids=["logits", "softmax"])
+def test_a_head_is_found_though_a_row_is_no_number(end: nn.Module) -> None:
+    rows = np.ones((20, 6), dtype=np.float32)
+    rows[7, 2] = np.nan
+    with pytest.raises(InputError, match="NaN or infinity in 1 of 20 rows, first in row 7"):
+        teeter.observe(nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3), end), rows)
+
+
 def test_two_heads_are_named_and_one_can_be_chosen() -> None:
     model = TwoHeads()
     with pytest.raises(InputError, match=r"TwoHeads answers with several linear layers \(colour, shape\).*head="):

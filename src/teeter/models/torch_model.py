@@ -181,7 +181,7 @@ def _comes_from(answered: Tensor, output: Tensor) -> bool:
     if answered.shape != output.shape:
         return False
     ends = [output, output.softmax(dim=-1), output.log_softmax(dim=-1), output.sigmoid()]
-    return any(torch.allclose(answered, end, rtol=1e-3, atol=1e-5) for end in ends)
+    return any(torch.allclose(answered, end, rtol=1e-3, atol=1e-5, equal_nan=True) for end in ends)
 
 
 def _position(answered: Tensor, output: Tensor) -> Tensor | None:
