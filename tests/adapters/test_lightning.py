@@ -126,6 +126,13 @@ def test_callbacks_begin_anew_each_round() -> None:
     assert stop.wait_count == 0
 
 
+def test_a_callback_that_keeps_checkpoints_needs_no_other_word(tmp_path: Path) -> None:
+    one, other = (lightning.pytorch.callbacks.ModelCheckpoint(dirpath=tmp_path / name) for name in ("one", "other"))
+    for callbacks in (one, [other]):
+        taught(training=LightningTraining(max_epochs=1, callbacks=callbacks))
+    assert all(list((tmp_path / name).iterdir()) for name in ("one", "other"))
+
+
 def test_validation_comes_in_batches_that_training_has_too() -> None:
     sizes: list[int] = []
 

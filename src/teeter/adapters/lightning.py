@@ -35,7 +35,6 @@ __all__ = ["LightningTraining"]
 
 _QUIET = {
     "logger": False,
-    "enable_checkpointing": False,
     "enable_progress_bar": False,
     "enable_model_summary": False,
     "log_every_n_steps": 1,
@@ -74,8 +73,11 @@ class LightningTraining(CustomTraining):
         device = next(module.parameters()).device
         where = {"accelerator": device.type, "devices": 1 if device.type == "cpu" else [device.index or 0]}
         with _quietly(), _interruptible():
-            new = {"callbacks": copy.deepcopy(self.trainer.get("callbacks"))}
-            trainer = library.Trainer(**{**_QUIET, **where, **self.trainer, **new})
+            callbacks = copy.deepcopy(self.trainer.get("callbacks")) or []
+            listed = callbacks if isinstance(callbacks, list) else [callbacks]
+            keeps = any(isinstance(one, library.callbacks.Checkpoint) for one in listed)
+            options = {**_QUIET, "enable_checkpointing": keeps, **where, **self.trainer, "callbacks": listed}
+            trainer = library.Trainer(**options)
             trainer.fit(module, self._loader(lesson), self._validation(lesson, library))
         module.trainer = None  # which would hold on to the labelled rows
         _require_finite(module)
