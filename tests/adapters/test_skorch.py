@@ -44,6 +44,13 @@ def test_the_network_inside_is_what_tells() -> None:
     torch.testing.assert_close(told.logits.softmax(dim=1), probabilities)
 
 
+def test_steps_before_it_change_what_comes_to_it() -> None:
+    scale = StandardScaler().fit(5 * ROWS + 3)
+    net = seeded_fit(skorch_classifier(), scale.transform(5 * ROWS + 3))
+    told = teeter.observe(make_pipeline(scale, net), 5 * ROWS + 3)
+    assert torch.equal(told.logits, teeter.observe(net, scale.transform(5 * ROWS + 3)).logits)
+
+
 def test_dropout_passes_and_ensembles_work() -> None:
     net = seeded_fit(skorch_classifier(), ROWS)
     assert teeter.observe(net, ROWS, ("dropout_logits",), passes=3).posterior_logits.shape == (3, 48, 4)
@@ -68,6 +75,8 @@ def test_all_labelled_rows_train_it_where_it_would_hold_some_back_by_default(
 
 def test_a_split_or_callbacks_of_one_s_own_stay() -> None:
     assert rows_per_epoch(taught(skorch_classifier(train_split=ValidSplit(4)))) == 12
+    shuffled = ValidSplit(0.5, random_state=3)
+    assert rows_per_epoch(taught(skorch_classifier(train_split=shuffled))) == 8
     stopping = skorch_classifier(train_split=ValidSplit(5), callbacks=[("stop", EarlyStopping(patience=2))])
     assert rows_per_epoch(taught(stopping)) < 16
 
