@@ -92,6 +92,18 @@ def test_speed_figures_are_the_committed_results() -> None:
     assert f"takes {imagenet['teeter (s)']:.2f} s on the H200" in (ROOT / "README.md").read_text()
 
 
+@pytest.mark.parametrize("name", ["all_cpu", "all_h200"])
+def test_floors_are_those_that_the_benchmark_reckons(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(RESULTS.parent))
+    made = runpy.run_path(str(RESULTS.parent / "bench_all.py"))
+    result = json.loads((RESULTS / f"{name}.json").read_text())
+    for row in result["table"]:
+        cell = made["Cell"]("teeter", *(row[size] for size in ("strategy", "N", "D", "C", "n")))
+        again = made["line"](cell, {"seconds": row["teeter (s)"], "peak MB": 0.0}, {}, result["rates"])
+        assert (row["floor (s)"], row["times the floor"]) == (again["floor (s)"], again["times the floor"])
+        assert row["floor (s)"] is None or row["times the floor"] >= 1, "nothing is faster than the floor"
+
+
 def test_figures_are_made_by_their_scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for script in sorted((ROOT / "docs" / "figures").glob("*.py")):
         out = tmp_path / f"{script.stem}.svg"

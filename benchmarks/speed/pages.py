@@ -21,7 +21,8 @@ FILLED = (ROOT / "README.md", ROOT / "docs" / "explanation" / "ldm.md")
 HEAD = """# Speed, measured
 
 Made from the results in `benchmarks/speed/results` by `python benchmarks/speed/pages.py`; a test fails when it is out
-of date. Times are medians over seeds in one run, each cell in a process of its own; machines differ, ratios less so.
+of date. Times are medians over seeds in one run, and beside other libraries each in a process of its own; machines
+differ, ratios less so.
 """
 
 
@@ -38,7 +39,9 @@ def _read(name: str) -> dict[str, Any]:
 def _made(result: dict[str, Any], command: str) -> str:
     where = result["hardware"].split(",")[0]
     on = f"{where}, one thread" if "H200" not in where else where
-    return f"`{command}`; {on}, torch {result['torch']}, commit `{str(result['commit'])[:7]}`."
+    commit = str(result["commit"])
+    changed = " with changes" if commit.endswith("-dirty") else ""
+    return f"`{command}`; {on}, torch {result['torch']}, commit `{commit[:7]}`{changed}."
 
 
 def _table(heads: list[str], rows: list[list[str]]) -> list[str]:
@@ -234,7 +237,8 @@ def _growth() -> list[str]:
 SIDE_BY_SIDE = """The floor is the time that the operations and bytes which an algorithm cannot do without would take at
 the rates measured in the same run: for LDM the products of all rows, classes and directions, for seeding those of all
 rows and picks. Little work on a GPU is far from it: there starting kernels is what takes time. "The paper's" is LDM-S
-as its authors run it, one hypothesis and one pick at a time. Where the floor is empty it depends on the data.
+as its authors run it, one hypothesis and one pick at a time. Where the floor is empty it depends on the data; where
+the other is, it was not run or took more than two minutes.
 """
 
 
