@@ -40,7 +40,6 @@ FOR_USERS = {
     "skactiveml",
     "lightning",
     "track",
-    "quality",
 }
 FOR_DEVELOPERS = {"dev", "docs", "oracles"}
 SLOW_TO_IMPORT = {"sklearn", "matplotlib", "typer"}
