@@ -246,7 +246,7 @@ def measure_all(arguments: argparse.Namespace) -> None:
             given = {"engine": engine, "form": form, "folder": folder, "n": arguments.n, "workers": arguments.workers}
             one = watched("select", note, **given)
             one["rows a second and core"] = arguments.rows / one["scoring (s)"] / arguments.workers
-            found.append({"engine": engine, "rows are": form, **one})
+            found.append({"engine": engine, "rows are": form, "rows": arguments.rows, **one})
     picks = {
         form: {str(one["picks"]) for one in found if one["rows are"] == form} for form in arguments.forms.split(",")
     }

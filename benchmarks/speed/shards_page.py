@@ -93,8 +93,12 @@ def block(result: dict[str, Any]) -> str:
             "",
             f"- a core scores {speed:,.0f} rows a second by 256 directions, reading them included, "
             f"{ray['rows a second and core']:,.0f} on Ray, and {model['rows a second and core']:,.0f} through a small "
-            f"network (`mlp`); it only reads {result['reading']['rows a second']:,.0f};",
+            f"network (`mlp`, whose features are narrower; {model['rows']:,} rows); it only reads "
+            f"{result['reading']['rows a second']:,.0f};",
             f"- a row is {result['bytes a row']:,.0f} bytes on disk, its score 4;",
+            f"- the whole selection of {result['n']:,} took {local['seconds']:,.0f} s and {local['peak GB']:.1f} GB of "
+            f"memory, all processes together, by local processes, and {ray['seconds']:,.0f} s and "
+            f"{ray['peak GB']:.1f} GB on Ray;",
             f"- a worker holds {told.worker / 1e9:.1f} GB at most, whatever the size of the pool;",
             f"- LDM-Seeding fetched {local['rows fetched']:,} rows for {result['n']:,} picks; drawing them takes "
             f"{told.drawing * 3600e6 / told.rows:.2g} s and {told.driver / told.rows:.0f} MB for each million rows of "
