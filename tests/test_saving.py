@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from teeter import saving
 from teeter.errors import FileError, InputError
-from teeter.saving import apart, load_weights, read_state, together, write_state
+from teeter.saving import apart, load_weights, read_state, together, whole_stream, write_state
 
 DTYPES = [
     torch.float64,
@@ -213,3 +213,16 @@ def test_weights_go_to_the_network_they_came_from() -> None:
     assert not other.training
     with pytest.raises(InputError, match=r"The saved weights do not fit this Linear: give the make_model"):
         load_weights(nn.Linear(3, 4), held, "model.1.")
+
+
+def test_two_who_write_the_same_file_do_not_meet(tmp_path: Path) -> None:
+    path = tmp_path / "shared"
+    with whole_stream(path) as first, whole_stream(path) as second:
+        first.write(b"one" * 1000)
+        second.write(b"two" * 10)
+        assert not path.exists()
+    assert path.read_bytes() == b"one" * 1000  # the last to end, and whole
+    with pytest.raises(TypeError), whole_stream(path) as file:
+        file.write("half")  # type: ignore[call-overload]
+    assert [one.name for one in tmp_path.iterdir()] == ["shared"]
+    assert path.read_bytes() == b"one" * 1000

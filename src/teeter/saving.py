@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -16,7 +18,18 @@ from torch import Tensor, nn
 
 from teeter.errors import FileError, InputError
 
-__all__ = ["FORMAT", "apart", "as_read", "load_weights", "read_state", "together", "write_state", "write_whole"]
+__all__ = [
+    "FORMAT",
+    "apart",
+    "as_read",
+    "load_weights",
+    "read_state",
+    "together",
+    "whole_stream",
+    "write_state",
+    "write_whole",
+    "writing",
+]
 
 FORMAT = 1
 """Raised when older versions could no longer read what is written."""
@@ -26,22 +39,36 @@ def write_state(path: Path, header: dict[str, Any], tensors: dict[str, Tensor]) 
     """Write a header and tensors to one file, whole or not at all."""
     alone = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
     content = save(alone, metadata={"teeter": json.dumps({"format": FORMAT, **header}, default=_plain)})
-    try:
+    with writing(path):
         write_whole(path, content)
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn what the system refuses over a file that is written into one sentence."""
+    try:
+        yield
     except OSError as error:
         raise FileError(f"Cannot save to {path}: {error.strerror or error}.") from None
 
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write to a temporary name, make sure it is on disk, and rename: a crash leaves the old file or the new one."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with whole_stream(path) as file:
+        file.write(content)
+
+
+@contextlib.contextmanager
+def whole_stream(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that appears under its name when all of it is on disk, whoever else writes the same one meanwhile."""
+    part = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")  # machines share folders, not pids
     try:
         with part.open("wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
-    except OSError:
+    except BaseException:
         with contextlib.suppress(OSError):
             part.unlink()
         raise
@@ -63,7 +90,7 @@ def read_state(path: Path, what: str = "a saved learner") -> tuple[dict[str, Any
     try:
         header: dict[str, Any] = json.loads(metadata["teeter"])
         newer = header["format"] > FORMAT
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise FileError(f"{path} is not {what}, or it is damaged: its header cannot be read.") from None
     if newer:
         raise FileError(f"{path} was saved by a newer teeter (format {header['format']}): upgrade teeter to read it.")

@@ -19,10 +19,10 @@ from teeter.datasets.pools import Head
 from teeter.datasets.shards import Shard, Shards
 from teeter.distributed.plan import Task
 from teeter.distributed.sources import Opened, Source
-from teeter.errors import InputError
+from teeter.errors import FileError, InputError
 from teeter.kernels.ldm import default_rays, flip_rates, ldm_among, ray_directions
 from teeter.models.outputs import Outputs
-from teeter.saving import read_state, write_state, write_whole
+from teeter.saving import read_state, whole_stream, write_state, write_whole, writing
 from teeter.strategies.base import TopScored
 from teeter.strategies.door import context_of, make_strategy
 from teeter.version import __version__
@@ -61,7 +61,10 @@ class Job:
     def write(self) -> None:
         """Leave word for the workers."""
         facts = {"strategy": self.strategy, "options": self.options, "rays": self.rays, "seed": self.seed}
-        write_whole(self.folder / "job.json", json.dumps({**facts, "source": asdict(self.source)}).encode())
+        path = self.folder / "job.json"
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, json.dumps({**facts, "source": asdict(self.source)}).encode())
 
 
 def tasks_of(job: Job, shards: Shards) -> list[Task]:
@@ -88,6 +91,8 @@ def score_shard(output: Path, folder: str, shard: Shard) -> None:
         least = min(least, float(features.min()))
         scores.append(job.score(features))
         start += len(batch)
+    if start != shard.rows:
+        raise FileError(f"{shard.path} holds {start:,} rows where it tells of {shard.rows:,}: it is damaged.")
     write_state(output, {"least": least}, {"scores": torch.cat(scores).float()})
 
 
@@ -131,26 +136,24 @@ def make_reference(job: Job, rows: npt.NDArray[np.int64], fetch: Callable[[npt.N
     reference = job.folder / "reference.safetensors"
     if not reference.exists():
         write_state(reference, {}, {"rows": torch.from_numpy(rows), "features": fetch(rows)})
-    features = read_state(reference)[1]["features"]
+    features = read_state(reference, "a file of reference rows")[1]["features"]
     opened = job.source.opened()
     weight, bias = opened.weight, opened.bias
-    part = job.folder / "ranks.npy.part"
-    ranks = np.lib.format.open_memmap(part, mode="w+", dtype=np.float32, shape=(job.rays, len(features)))
+    told = {"descr": "<f4", "fortran_order": False, "shape": (job.rays, len(features))}
     done = 0
-    for block in ray_directions(job.seed, (job.rays + 1) // 2, weight, bias):
-        rates = flip_rates(features, weight, bias, [block])[: job.rays - done]
-        ranks[done : done + len(rates)] = rates.sort(dim=1).values.numpy()
-        done += len(rates)
-    ranks.flush()
-    del ranks
-    part.replace(job.folder / "ranks.npy")
+    with writing(job.folder / "ranks.npy"), whole_stream(job.folder / "ranks.npy") as file:
+        np.lib.format.write_array_header_1_0(file, told)
+        for block in ray_directions(job.seed, (job.rays + 1) // 2, weight, bias):
+            rates = flip_rates(features, weight, bias, [block])[: job.rays - done]
+            file.write(rates.sort(dim=1).values.numpy().astype("<f4").tobytes())
+            done += len(rates)
 
 
 def read_scores(tasks: list[Task]) -> tuple[npt.NDArray[np.float32], float]:
     """Return the scores of all rows in the order of the shards, and the least feature of all."""
     pieces, least = [], np.inf
     for task in tasks:
-        header, tensors = read_state(Path(task.output))
+        header, tensors = read_state(Path(task.output), "a file of scores")
         pieces.append(tensors["scores"].numpy())
         least = min(least, float(header["least"]))
     return np.concatenate(pieces), least
