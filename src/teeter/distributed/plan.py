@@ -6,6 +6,7 @@ import importlib
 import logging
 import multiprocessing
 import os
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -23,6 +24,10 @@ Progress = Callable[[int, int], None]
 
 TRIES = 5
 """How often a task whose worker was lost is tried before it is given up."""
+
+SETTLING = 60.0
+"""Seconds that a file which another machine wrote may take to be seen here: folders on a network remember what was not
+there."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +70,17 @@ def run_plan(executor: Executor, tasks: Sequence[Task], on_progress: Progress = 
         on_progress(done, len(tasks))
 
     executor.run(left, one_more)
-    if lost := missing(tasks):
+    if lost := _settled(tasks):
         raise TeeterError(f"{len(lost)} of {len(tasks)} shards are still not there, {lost[0].output} among them.")
+
+
+def _settled(tasks: Sequence[Task]) -> list[Task]:
+    """Return the tasks whose file is not there, and does not appear soon either."""
+    until, lost = time.monotonic() + SETTLING, missing(tasks)
+    while lost and time.monotonic() < until and Path(lost[0].output).parent.exists():
+        time.sleep(0.2)
+        lost = missing(lost)
+    return lost
 
 
 def made_executor(engine: str, workers: int | None = None) -> Executor:
@@ -106,26 +120,26 @@ class LocalExecutor:
     def _round(self, tasks: Sequence[Task], on_done: Callable[[], None]) -> list[Task]:
         """Perform tasks until all are done or a worker is lost, and return those left."""
         context = multiprocessing.get_context("spawn")
-        running: dict[Future[None], Task] = {}
+        left = {task.output: task for task in tasks}
         pool = ProcessPoolExecutor(self.workers, mp_context=context, initializer=one_thread)
         try:
-            running = {pool.submit(perform, task): task for task in tasks}
+            running: dict[Future[None], Task] = {pool.submit(perform, task): task for task in tasks}
             while running:
                 ready, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in ready:
                     future.result()
-                    del running[future]
+                    del left[running.pop(future).output]
                     on_done()
-        except BrokenProcessPool:
-            return self._after_loss(running, on_done)
+        except BrokenProcessPool:  # submitting raises it too, where a worker is lost early
+            return self._after_loss(list(left.values()), on_done)
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
         return []
 
     @staticmethod
-    def _after_loss(running: dict[Future[None], Task], on_done: Callable[[], None]) -> list[Task]:
-        left = missing(list(running.values()))
-        for _ in range(len(running) - len(left)):  # done, but the news of it was lost with the pool
+    def _after_loss(tasks: Sequence[Task], on_done: Callable[[], None]) -> list[Task]:
+        left = missing(tasks)
+        for _ in range(len(tasks) - len(left)):  # done, but the news of it was lost with the pool
             on_done()
         return left
 

@@ -16,16 +16,21 @@ class RayExecutor:
     """Ray tasks that are tried again when their worker or its machine is lost."""
 
     def __init__(self, workers: int | None = None) -> None:
-        """Join the cluster that ``RAY_ADDRESS`` names, or start one on this machine, with so many cores."""
+        """Join the cluster that ``RAY_ADDRESS`` names, or start one on this machine, for so many tasks at once."""
         try:
             import ray
         except ImportError:
             raise MissingExtraError("The engine ray needs Ray: pip install 'teeter[ray]'.") from None
         self.ray: Any = ray
+        alone = not ray.is_initialized() and not os.environ.get("RAY_ADDRESS")
+        self.at_most = None if alone else workers
         if not ray.is_initialized():
-            joined = bool(os.environ.get("RAY_ADDRESS"))
-            alone = {} if joined else {"address": "local", "num_cpus": workers, "include_dashboard": False}
-            ray.init(log_to_driver=False, **alone)
+            here = {"address": "local", "num_cpus": workers, "include_dashboard": False} if alone else {}
+            try:
+                ray.init(log_to_driver=False, **here)
+            except (OSError, RuntimeError, ValueError) as error:
+                told = next(iter(str(error).splitlines()), "it does not say why")
+                raise TeeterError(f"Ray cannot be {'started' if alone else 'reached'}: {told}") from None
 
     def run(self, tasks: Sequence[Task], on_done: Callable[[], None]) -> None:
         """Perform tasks on the cluster, a few for each core at a time."""
@@ -34,7 +39,7 @@ class RayExecutor:
         waiting = list(reversed(tasks))
         running: dict[Any, Task] = {}
         while waiting or running:
-            room = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
+            room = self.at_most or 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
             while waiting and len(running) < room:
                 task = waiting.pop()
                 running[remote.remote(task)] = task
