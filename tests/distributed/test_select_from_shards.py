@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
+import sys
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,12 +17,12 @@ import pytest
 import torch
 
 import teeter
+from small_shards import FEATURES, HEAD, RNG, ROWS, WIDTH, chosen
 from teeter.datasets import shards as shards_module
 from teeter.datasets.shards import open_shards
-from teeter.distributed import plan, selecting
+from teeter.distributed import fetching, plan, selecting
 from teeter.distributed.plan import LocalExecutor, Task, made_executor, run_plan
-from teeter.distributed.selecting import Chosen, select_from_shards
-from teeter.errors import FileError, InputError, TeeterError, UnknownNameError
+from teeter.errors import InputError, TeeterError
 from teeter.kernels.distant_seeding import seed_distant_rows
 from teeter.kernels.seeding import ldm_log_weights
 from teeter.picking import pick_from_shards
@@ -26,44 +30,6 @@ from teeter.seeds import fork, stream
 
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
 pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
-
-ROWS, WIDTH, CLASSES = 1200, 6, 4
-RNG = np.random.default_rng(0)
-FEATURES = RNG.standard_normal((ROWS, WIDTH)).astype(np.float32)
-HEAD = {"weight": RNG.standard_normal((CLASSES, WIDTH)).astype(np.float32), "bias": np.zeros(CLASSES, np.float32)}
-
-
-def lists(features: np.ndarray) -> Any:
-    return pa.FixedSizeListArray.from_arrays(pa.array(features.ravel()), features.shape[1])
-
-
-@pytest.fixture
-def pool(tmp_path: Path) -> Path:
-    """Three files, of several row groups each, and a head."""
-    folder = tmp_path / "pool"
-    folder.mkdir()
-    for k, start in enumerate(range(0, ROWS, 500)):
-        part = FEATURES[start : start + 500]
-        ids = [f"item {start + i}" for i in range(len(part))]
-        pq.write_table(pa.table({"id": ids, "features": lists(part)}), folder / f"{k}.parquet", row_group_size=128)
-    np.savez(tmp_path / "head.npz", **HEAD)
-    return folder
-
-
-def chosen(pool: Path | str, n: int = 30, **options: Any) -> Chosen:
-    home = Path(pool).parent
-    return select_from_shards(
-        pool,
-        n,
-        **{
-            "head": home / "head.npz",
-            "executor": LocalExecutor(1),
-            "work": home / "work",
-            "reference": 400,
-            "rays": 32,
-            **options,
-        },
-    )
 
 
 def test_shards_hold_every_row_once(pool: Path) -> None:
@@ -197,7 +163,91 @@ def test_a_worker_that_is_killed_is_replaced(tmp_path: Path) -> None:
         run_plan(LocalExecutor(2), [Task(f"{name}:fail", {}, str(tmp_path / f"bad{k}")) for k in range(2)])
 
 
-def test_an_executor_that_leaves_something_out_is_found(tmp_path: Path) -> None:
+def note(output: Path) -> None:
+    output.write_text("done")
+
+
+def test_a_worker_that_is_lost_before_all_is_handed_out_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handed: list[Any] = []
+
+    def submit(pool: Any, *given: Any, really: Any = plan.ProcessPoolExecutor.submit) -> Any:
+        handed.append(given)
+        if len(handed) == 2:
+            raise plan.BrokenProcessPool
+        return really(pool, *given)
+
+    monkeypatch.setattr(plan.ProcessPoolExecutor, "submit", submit)
+    tasks = [Task("distributed.test_select_from_shards:note", {}, str(tmp_path / f"{k}")) for k in range(3)]
+    told: list[int] = []
+    run_plan(LocalExecutor(2), tasks, lambda done, whole: told.append(done))
+    assert told == [0, 1, 2, 3]
+
+
+def test_a_cluster_that_is_away_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Away:
+        @staticmethod
+        def is_initialized() -> bool:
+            return False
+
+        @staticmethod
+        def init(**options: Any) -> None:
+            raise ConnectionError("No cluster is at 10.0.0.1.\nMany lines follow.")
+
+    monkeypatch.setitem(sys.modules, "ray", Away)
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    with pytest.raises(TeeterError, match=r"^Ray cannot be reached: No cluster is at 10\.0\.0\.1\.$"):
+        made_executor("ray")
+
+
+def test_a_cluster_is_asked_for_no_more_at_once_than_workers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    at_once: list[int] = []
+
+    class Cluster:
+        """As much of Ray as the executor uses, where everything that runs is done."""
+
+        @staticmethod
+        def is_initialized() -> bool:
+            return True
+
+        @staticmethod
+        def remote(**options: Any) -> Any:
+            return lambda function: SimpleNamespace(remote=lambda task: task.output)
+
+        @staticmethod
+        def cluster_resources() -> dict[str, float]:
+            return {"CPU": 8.0}
+
+        @staticmethod
+        def wait(running: list[Any], num_returns: int) -> tuple[list[Any], list[Any]]:
+            at_once.append(len(running))
+            return running[:1], running[1:]
+
+        @staticmethod
+        def get(one: Any) -> None:
+            """Nothing to get."""
+
+    monkeypatch.setitem(sys.modules, "ray", Cluster)
+    tasks = [Task("x:y", {}, str(tmp_path / f"{k}")) for k in range(20)]
+    for workers, most in ((3, 3), (None, 16)):
+        at_once.clear()
+        made_executor("ray", workers).run(tasks, lambda: None)
+        assert max(at_once) == most
+
+
+def test_a_file_that_is_seen_late_is_waited_for(tmp_path: Path) -> None:
+    class Late:
+        def run(self, tasks: Any, on_done: Any) -> None:
+            threading.Timer(0.5, Path(tasks[0].output).touch).start()
+
+    run_plan(Late(), [Task("x:y", {}, str(tmp_path / "late"))])
+    assert (tmp_path / "late").exists()
+
+
+def test_an_executor_that_leaves_something_out_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "SETTLING", 0.3)
+
     class Lazy:
         def run(self, tasks: Any, on_done: Any) -> None:
             """Does nothing."""
@@ -206,45 +256,27 @@ def test_an_executor_that_leaves_something_out_is_found(tmp_path: Path) -> None:
         run_plan(Lazy(), [Task("x:y", {}, str(tmp_path / "none"))])
 
 
-def test_bad_pools_get_one_sentence(pool: Path, tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="No file is called like"):
-        chosen(f"{pool}/*.none", head=tmp_path / "head.npz")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(FileError, match="no Parquet file"):
-        chosen(tmp_path / "empty")
-    with pytest.raises(InputError, match=r"Cannot pick 1201 of 1200 rows"):
-        chosen(pool, n=1201)
-    with pytest.raises(UnknownNameError, match="called 'name'"):
-        chosen(pool, id_column="name")
-    with pytest.raises(InputError, match="give it with --head"):
-        chosen(pool, head=None)
-    with pytest.raises(InputError, match="dbal needs the logits of several models"):
-        chosen(pool, strategy="dbal")
-    with pytest.raises(InputError, match="--labelled"):
-        chosen(pool, strategy="coreset")
-    np.savez(tmp_path / "narrow.npz", weight=HEAD["weight"][:, :3])
-    with pytest.raises(InputError, match="rows have 6 features"):
-        chosen(pool, head=tmp_path / "narrow.npz")
-    with pytest.raises(InputError, match="No engine is called 'spark'"):
-        made_executor("spark")
-    bad = FEATURES[:200].copy()
-    bad[150, 2] = np.nan
-    pq.write_table(pa.table({"features": lists(bad)}), pool / "9.parquet", row_group_size=64)
-    with pytest.raises(FileError, match=r"Row 150 of .*9\.parquet holds a feature that is missing"):
-        chosen(pool)
-    pq.write_table(pa.table({"features": lists(FEATURES[:5, :4])}), pool / "9.parquet")
-    with pytest.raises(FileError, match="has 4 features a row, and the files before it have 6"):
-        chosen(pool)
-    (pool / "9.parquet").write_bytes(b"PAR1 and no more")
-    with pytest.raises(FileError, match="not a whole Parquet file"):
-        chosen(pool)
+def test_another_version_never_meets_old_files(pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen(pool)
+    monkeypatch.setattr(selecting, "__version__", "another")
+    chosen(pool)
+    assert len(list((tmp_path / "work").glob("ldm-*/ranks.npy"))) == 2
 
 
-def test_a_file_that_changes_meanwhile_is_refused(pool: Path) -> None:
-    found = open_shards(pool)
-    pq.write_table(pa.table({"features": lists(FEATURES[:77])}), pool / "0.parquet")
-    with pytest.raises(FileError, match="has changed since this began"):
-        list(found.shards[0].batches())
+def test_rows_that_another_process_clears_away_are_fetched_again(pool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Clears(LocalExecutor):
+        def run(self, tasks: Any, on_done: Any) -> None:
+            LocalExecutor(1).run(tasks, on_done)
+            if "rows-" in tasks[0].output and not cleared:
+                cleared.append(Path(tasks[0].output).parent)
+                shutil.rmtree(cleared[0])
+
+    cleared: list[Path] = []
+    one = chosen(pool)
+    monkeypatch.setattr(fetching, "READ", 0)
+    again = chosen(pool, executor=Clears(1), work=pool.parent / "again")
+    assert cleared
+    assert np.array_equal(one.rows, again.rows)
 
 
 def test_picks_are_told_as_from_a_file(pool: Path, tmp_path: Path) -> None:

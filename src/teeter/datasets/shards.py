@@ -5,8 +5,9 @@ from __future__ import annotations
 import glob
 import hashlib
 import math
+import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ ROWS, BYTES = 1 << 18, 1 << 28
 """Rows of a shard, and bytes of them, at most, where row groups allow it."""
 BATCH, BATCH_BYTES = 1 << 15, 1 << 25
 """Rows that are read at once, and bytes of them, at most."""
+LOOKS, LOOKED, END = 16, 1 << 12, 1 << 16
+"""Places at which a file is looked at to know it again, bytes at each, and bytes at its end, where Parquet sums up."""
 
 Features = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]
@@ -43,7 +46,7 @@ class Shard:
     columns: tuple[str, ...]
     """What features are read from: one column of lists, or columns of numbers."""
     stamp: str
-    """Size and time of the file, so that another file under the same name is another shard."""
+    """Size, time and some bytes of the file, so that another file under the same name is another shard."""
     width: int
     """Numbers in a row."""
 
@@ -122,14 +125,14 @@ class Shards:
             yield self.shards[number], np.flatnonzero(holder == number)
 
     def ids(self, rows: Rows) -> list[str]:
-        """Return the ids of some rows: what the column of ids says, or their numbers."""
+        """Return the ids of some rows: what the column of ids says, nothing where it does not, or their numbers."""
         if self.id_column is None:
             return [str(row) for row in rows.tolist()]
         found = [""] * len(rows)
         for shard, places in self.parted(rows):
-            names = _column(Path(shard.path), shard, self.id_column)
-            for place in places.tolist():
-                found[place] = names[int(rows[place]) - shard.first]
+            names = _ids(Path(shard.path), shard, self.id_column, rows[places] - shard.first)
+            for place, name in zip(places.tolist(), names, strict=True):
+                found[place] = name
         return found
 
 
@@ -139,20 +142,36 @@ def open_shards(pattern: str | Path, *, id_column: str | None = None, raw: bool 
     Rows are features; where ``raw``, they are a model's inputs, which may have more than one axis.
     """
     paths = _paths(str(pattern))
+    id_column = _id_column(paths[0], id_column)
     shards: list[Shard] = []
     shape: tuple[int, ...] = ()
+    columns: tuple[str, ...] = ()
+    count = 0
     for path in paths:
-        found, here = _shards_of(path, sum(shard.rows for shard in shards), rows, id_column, raw)
+        found, here = _shards_of(path, count, rows, id_column, raw)
         if not found:
             continue
         if shape and here != shape:
             told = [f"rows of shape {one}" if raw else f"{one[0]} features a row" for one in (here, shape)]
             raise FileError(f"{path} has {told[0]}, and the files before it have {told[1]}.")
-        shape = here
+        columns = columns or found[0].columns
+        if found[0].columns not in ((), columns):
+            found = _in_order(found, columns, path)
+        shape, count = here, count + sum(shard.rows for shard in found)
         shards += found
     if not shards:
         raise FileError(f"There is no row in {pattern}.")
-    return Shards(tuple(shards), shape, _id_column(paths[0], id_column))
+    if not math.prod(shape):
+        raise FileError(f"The rows in {pattern} are of shape {shape}: they hold no number.")
+    return Shards(tuple(shards), shape, id_column)
+
+
+def _in_order(shards: list[Shard], columns: tuple[str, ...], path: Path) -> list[Shard]:
+    """Return a file's shards with the columns in the order of the files before it, whatever its own order is."""
+    if sorted(shards[0].columns) != sorted(columns):
+        told = [", ".join(some[:5]) + (", ..." if len(some) > 5 else "") for some in (shards[0].columns, columns)]
+        raise FileError(f"{path} has its rows in {told[0]}, and the files before it in {told[1]}: name columns alike.")
+    return [replace(shard, columns=columns) for shard in shards]
 
 
 def _paths(pattern: str) -> list[Path]:
@@ -171,8 +190,17 @@ def _paths(pattern: str) -> list[Path]:
 
 
 def _stamp(path: Path) -> str:
-    state = path.stat()
-    return f"{state.st_size}-{state.st_mtime_ns}"
+    """Return what tells a file from another of its name; to read all of it would take as long as to score it."""
+    digest = hashlib.blake2b(digest_size=12)
+    with parsing(path, "pool's"), path.open("rb") as file:
+        state = os.fstat(file.fileno())
+        size = state.st_size
+        for start in range(0, size, max(LOOKED, size // LOOKS)):
+            file.seek(start)
+            digest.update(file.read(LOOKED))
+        file.seek(max(0, size - END))
+        digest.update(file.read(END))
+    return f"{size}-{state.st_mtime_ns}-{digest.hexdigest()}"
 
 
 def _shards_of(
@@ -180,6 +208,8 @@ def _shards_of(
 ) -> tuple[list[Shard], tuple[int, ...]]:
     absolute, stamp = str(path.resolve()), _stamp(path)
     if path.suffix.lower() == ".npy":
+        if id_column is not None:
+            raise FileError(f"{path} is an array, with no column {id_column!r} for ids as the files before it have.")
         array = _mapped(path, raw=raw)
         shape = tuple(array.shape[1:])
         width = math.prod(shape)
@@ -190,6 +220,8 @@ def _shards_of(
         ]
         return parts, shape
     with parsing(path, "Parquet"), _parquet().ParquetFile(path) as file:
+        if id_column is not None and id_column not in file.schema_arrow.names:
+            raise FileError(f"{path} has no column {id_column!r} for ids as the files before it have.")
         columns, shape = _feature_columns(file, path, id_column, raw)
         sizes = [file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)]
     shards: list[Shard] = []
@@ -208,12 +240,14 @@ def _fitting(rows: int, width: int) -> int:
 def _grouped(sizes: Sequence[int], rows: int) -> Iterator[list[int]]:
     """Yield row groups that follow each other and hold at most ``rows``, or one group that holds more."""
     held: list[int] = []
+    count = 0
     for number, size in enumerate(sizes):
-        if held and sum(sizes[k] for k in held) + size > rows:
+        if held and count + size > rows:
             yield held
-            held = []
+            held, count = [], 0
         if size:
             held.append(number)
+            count += size
     if held:
         yield held
 
@@ -309,13 +343,16 @@ def _read_groups(path: Path, shard: Shard, wanted: Rows | None) -> Iterator[tupl
                 continue
             for batch in file.iter_batches(batch_size=shard.batch, row_groups=[group], columns=list(shard.columns)):
                 if batch.num_rows:
-                    columns = [batch.column(name) for name in shard.columns]
-                    yield start, _finite(_matrix(columns, path, shard.begin + start), path, shard.begin + start)
+                    row = shard.begin + start
+                    found = _matrix([batch.column(name) for name in shard.columns], path, row)
+                    if found.shape[1] != shard.width:
+                        raise FileError(f"Lists of features in {path}, near row {row}, are not as long as the first.")
+                    yield start, _finite(found, path, row)
                 start += batch.num_rows
 
 
 def _require_unchanged(path: Path, shard: Shard) -> None:
-    if not path.exists() or _stamp(path) != shard.stamp:
+    if _stamp(path) != shard.stamp:
         raise FileError(f"{path} has changed since this began: begin again.")
 
 
@@ -354,7 +391,11 @@ def _finite(batch: npt.NDArray[Any], path: Path, row: int | Rows) -> Features:
     return found
 
 
-def _column(path: Path, shard: Shard, name: str) -> list[str]:
+def _ids(path: Path, shard: Shard, column: str, rows: Rows) -> list[str]:
+    """Return the ids of some rows of a shard, counted from its first; nothing for a row that has none."""
     with parsing(path, "Parquet"), _parquet().ParquetFile(path) as file:
-        column = file.read_row_groups(list(shard.groups), columns=[name]).column(0)
-    return [str(value) for value in column.to_pylist()]
+        _require_unchanged(path, shard)
+        found = file.read_row_groups(list(shard.groups), columns=[column]).column(0).take(rows).to_pylist()
+    return [
+        "" if one is None else one.decode(errors="replace") if isinstance(one, bytes) else str(one) for one in found
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,10 @@ import torch
 from torch import Tensor
 
 from teeter.datasets.shards import Shard, Shards
-from teeter.distributed.plan import Executor, Task, run_plan
+from teeter.distributed.plan import TRIES, Executor, Task, run_plan
 from teeter.distributed.sources import Opened, Source
-from teeter.saving import read_state, write_state
+from teeter.errors import TeeterError
+from teeter.saving import read_state, write_state, writing
 from teeter.version import __version__
 
 __all__ = ["features_at", "fetch_shard"]
@@ -59,7 +61,6 @@ def _by_workers(shards: Shards, rows: Rows, source: Source | None, executor: Exe
     facts = [__version__, source, [shard.key() for shard, _ in parts]]
     name = hashlib.blake2b(repr(facts).encode() + rows.tobytes(), digest_size=10).hexdigest()
     folder = (work / f"rows-{name}").resolve()
-    folder.mkdir(parents=True, exist_ok=True)
     orders = [places[np.argsort(rows[places], kind="stable")] for _, places in parts]
     tasks = [
         Task(
@@ -69,12 +70,25 @@ def _by_workers(shards: Shards, rows: Rows, source: Source | None, executor: Exe
         )
         for k, ((shard, _), order) in enumerate(zip(parts, orders, strict=True))
     ]
-    run_plan(executor, tasks)
-    pieces = [read_state(Path(task.output))[1]["features"] for task in tasks]
+    pieces = _performed(tasks, executor, folder)
     found = torch.empty(len(rows), pieces[0].shape[1])
     found[torch.from_numpy(np.concatenate(orders))] = torch.cat(pieces)
     shutil.rmtree(folder, ignore_errors=True)
     return found
+
+
+def _performed(tasks: Sequence[Task], executor: Executor, folder: Path) -> list[Tensor]:
+    """Return what tasks fetched, which are done again where another process has just cleared the folder away."""
+    for _ in range(TRIES):
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        try:
+            run_plan(executor, tasks)
+            return [read_state(Path(task.output), "a file of fetched rows")[1]["features"] for task in tasks]
+        except TeeterError:
+            if folder.exists():
+                raise
+    raise TeeterError(f"{folder} is cleared away again and again: does another process use this folder?")
 
 
 def fetch_shard(output: Path, source: Source | None, shard: Shard, rows: Rows) -> None:

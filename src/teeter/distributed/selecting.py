@@ -8,6 +8,7 @@ that a row has by itself are exact. Any other strategy picks among candidates dr
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,7 @@ from teeter.seeds import fork, stream
 from teeter.strategies.base import Strategy, TopScored, registry
 from teeter.strategies.door import context_of, make_strategy
 from teeter.strategies.least_disagree import Estimator, Ldm, LdmS
+from teeter.version import __version__
 
 __all__ = ["CANDIDATES", "REFERENCE", "Chosen", "select_from_shards"]
 
@@ -106,6 +108,8 @@ def select_from_shards(
     chosen = _made(strategy, rays, given)
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= len(shards):
         raise InputError(f"Cannot pick {n!r} of {len(shards)} rows: ask for 1 to {len(shards)}.")
+    if reference < 1 or candidates < 1:
+        raise InputError(f"Cannot draw {reference} reference rows and {candidates} candidates: give 1 or more of both.")
     source = source_of(head, model, shards)
     if labelled is None and "labelled" in chosen.needs:
         raise InputError(f"{strategy} needs labelled rows: give a file of them with --labelled.")
@@ -220,10 +224,8 @@ class _Selection:
         options = {} if strategy == "ldm" else self.options
         facts = [shard.key() for shard in self.shards.shards] + [strategy, rays, seed, *extra, sorted(options.items())]
         source = self.require_source()
-        name = hashlib.blake2b(repr([source.digest, *facts]).encode(), digest_size=10).hexdigest()
-        folder = self.work / f"{strategy}-{name}"
-        folder.mkdir(parents=True, exist_ok=True)
-        job = Job(folder.resolve(), strategy, options, rays, seed, source)
+        name = hashlib.blake2b(repr([__version__, source.digest, *facts]).encode(), digest_size=10).hexdigest()
+        job = Job((self.work / f"{strategy}-{name}").resolve(), strategy, options, rays, seed, source)
         job.write()
         return job
 
@@ -273,9 +275,10 @@ class _Selection:
             context = context_of(self._outputs(rows).with_logits(), seed=self.seed, device="cpu")
             predicted = context.logits.argmax(dim=1).numpy()
             margin = uncertainty.margin(context.logits).float().numpy()
+        ids = self.shards.ids(rows)
         return Chosen(
             rows=rows,
-            ids=self.shards.ids(rows),
+            ids=ids,
             ldm=ldm,
             score=score,
             predicted=predicted,
@@ -283,8 +286,15 @@ class _Selection:
             candidates=candidates,
             classes=None if self.head is None else self.head.classes,
             options=self.options,
-            notes=notes,
+            notes=(*notes, *_unclear(ids)),
         )
+
+
+def _unclear(ids: list[str]) -> list[str]:
+    """Return a note where ids do not tell picks apart; whether rows that were not picked share them nobody looks."""
+    counts = Counter(ids)
+    unclear = sum(1 for one in ids if not one.strip() or counts[one] > 1)
+    return [f"{unclear:,} of {len(ids):,} picks have no id of their own: go by the row."] if unclear else []
 
 
 def _uniform(rows: int, count: int, seed: int, *name: str) -> Rows:

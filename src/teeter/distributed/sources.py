@@ -13,11 +13,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from teeter.arrays import as_tensor
 from teeter.datasets.pools import Head, read_head
 from teeter.datasets.shards import Shards
 from teeter.errors import FileError, InputError
 from teeter.model_files import SavedModel, digest_of, read_model
+from teeter.models.outputs import Outputs
 
 __all__ = ["Opened", "Source", "source_of"]
 
@@ -92,8 +92,19 @@ def source_of(head: str | Path | None, model: str | Path | None, shards: Shards)
             )
     elif weight.ndim != 2 or weight.shape[1] != shards.width:
         raise InputError(f"The head in {path} is {tuple(weight.shape)}, and rows have {shards.width} features.")
-    as_tensor(weight, "weight")
+    _require_head(opened, path)
     return source
+
+
+def _require_head(opened: Opened, path: str | Path) -> None:
+    """Refuse, before hours of work, a head that could not tell of any row."""
+    try:
+        Outputs(features=torch.zeros(1, opened.weight.shape[1]), weight=opened.weight, bias=opened.bias)
+    except InputError as error:
+        raise InputError(f"The head in {path} cannot be used: {error}") from None
+    names = opened.head.classes
+    if names is not None and len(names) != len(opened.weight):
+        raise InputError(f"The head in {path} names {len(names)} classes, and has weights for {len(opened.weight)}.")
 
 
 @contextmanager
