@@ -125,6 +125,12 @@ DAMAGE = {
     "another shape": (lambda path: rewritten(path, shape=[30]), "are not those of mlp for rows of shape (30,)"),
     "another layer": (lambda path: rewritten(path, head="1"), "has no last layer '1' for 4 classes"),
     "a word for a shape": (lambda path: rewritten(path, shape="wide"), "is damaged"),
+    "a shape without end": (lambda path: rewritten(path, shape=[float("inf")]), "is damaged"),
+    "a shape of terabytes": (lambda path: rewritten(path, shape=[10**13]), "are not those of mlp for rows of shape"),
+    "a width of terabytes": (lambda path: rewritten(path, options={"hidden": 10**9}), "are not those of mlp"),
+    "a word for a width": (lambda path: rewritten(path, options={"hidden": "x"}), "are not those of mlp"),
+    "less than nothing": (lambda path: rewritten(path, options={"hidden": -3}), "are not those of mlp"),
+    "an odd option": (lambda path: rewritten(path, options={"dropout": 7}), "are not those of mlp"),
     "weights alone": (
         lambda path: save_file({"weight": torch.ones(2, 2)}, path),
         "is not a model that teeter.save_model wrote: it has no teeter header",
@@ -146,6 +152,25 @@ def test_what_is_no_model_is_said_to_be_none(damage: str, path: Path) -> None:
         read_model(path)
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_layer_that_is_not_the_last_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    network = network_for("mlp", (20,), 8, hidden=8)
+    save_model(path, network, "mlp", shape=(20,), classes=8, hidden=8)
+    assert read_model(path).layer == "7"
+    for middle in ("1", "4"):
+        rewritten(path, head=middle)
+        with pytest.raises(FileError, match=f"has no last layer '{middle}' for 8 classes"):
+            read_model(path)
+
+
+def test_weights_of_few_bits_are_read(path: Path) -> None:
+    header, tensors = read_state(path)
+    header.pop("format")
+    tensors["network.1.weight"] = tensors["network.1.weight"].to(torch.float8_e4m3fn)
+    write_state(path, header, tensors)
+    assert read_model(path).features(torch.randn(3, 20)).shape == (3, 128)
 
 
 def test_weights_that_are_not_numbers_are_refused(path: Path) -> None:

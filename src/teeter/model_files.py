@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from teeter.answers import class_names
 from teeter.arrays import TILE, as_tensor, exact_products
 from teeter.datasets.pools import Head
-from teeter.errors import FileError, InputError, UnknownNameError
-from teeter.models.named_networks import network_for, network_names
+from teeter.errors import FileError, InputError, PluginError, UnknownNameError
+from teeter.models.named_networks import NETWORKS, network_for, network_names
 from teeter.models.torch_model import find_head, observing, tap
 from teeter.registry import did_you_mean
 from teeter.saving import load_weights, read_state, write_state
@@ -29,11 +29,15 @@ from teeter.seeds import stream
 __all__ = ["SavedModel", "digest_of", "read_model", "save_model"]
 
 TRIED = 8
-"""Random rows that a network is tried on before it is written."""
+"""Random rows that a network is tried on before it is written, and after it is read."""
+LARGEST = 1 << 22
+"""Numbers of a row, at most, where a network is tried after it is read."""
 CHUNK = 1 << 20
 """Bytes of rows that go through a network at once, where 8 rows are not more already."""
 
 _PREFIX = "network."
+_UNFIT = (InputError, RuntimeError, TypeError, ValueError, ArithmeticError)
+"""What torch raises over sizes and options that no network has; InputError is our own word for it."""
 _PICKLES = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 """How files of torch.save and pickle begin; so may safetensors, which has a brace at byte 8."""
 
@@ -145,22 +149,51 @@ def read_model(path: str | Path) -> SavedModel:
         name, options = str(told["network"]), dict(told["options"])
         shape, classes = tuple(map(int, told["shape"])), tuple(map(str, told["classes"]))
         layer = str(told["head"])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise FileError(f"The description of the network in {path} is damaged: write it again.") from None
     try:
-        network = _made(name, shape, len(classes), options)
-        load_weights(network, tensors, _PREFIX)
+        network = _filled(name, shape, len(classes), options, tensors)
     except UnknownNameError as error:
         raise UnknownNameError(f"{path} is of another package's network, or misspelt: {error}") from None
-    except InputError:
+    except PluginError:
+        raise
+    except _UNFIT:
         raise FileError(
             f"The weights in {path} are not those of {name} for rows of shape {shape} and {len(classes)} classes."
         ) from None
-    if _outputs_of(network, layer) != len(classes):
-        raise FileError(f"The network in {path} has no last layer {layer!r} for {len(classes)} classes.")
-    if not all(bool(torch.isfinite(value).all()) for value in tensors.values()):
+    if not all(bool(torch.isfinite(value).all()) for value in network.state_dict().values()):
         raise FileError(f"The weights in {path} hold NaN or infinity: the training of this model failed.")
+    if _outputs_of(network, layer) != len(classes) or not _is_last(network, layer, shape):
+        raise FileError(f"The network in {path} has no last layer {layer!r} for {len(classes)} classes.")
     return SavedModel(str(path), name, network, shape, classes, layer)
+
+
+def _filled(
+    name: str, shape: tuple[int, ...], classes: int, options: dict[str, Any], tensors: dict[str, Tensor]
+) -> nn.Module:
+    """Return the network with its weights; one of ours is first made without memory, lest a file ask for too much."""
+    if name in NETWORKS:
+        with torch.device("meta"):
+            planned = _made(name, shape, classes, options).state_dict()
+        wanted = {_PREFIX + part: value.shape for part, value in planned.items()}
+        if wanted != {part: value.shape for part, value in tensors.items()}:
+            raise InputError(f"These are not the weights of {name}.")
+    network = _made(name, shape, classes, options)
+    load_weights(network, tensors, _PREFIX)
+    return network
+
+
+def _is_last(network: nn.Module, layer: str, shape: tuple[int, ...]) -> bool:
+    """Tell whether the network answers by this layer, as far as that can be seen; rows of millions are not tried."""
+    if math.prod(shape) > LARGEST:
+        return True
+    try:
+        with observing(network, None) as where:
+            return find_head(network, _random_rows(shape), where) == layer
+    except InputError:  # several could be: whoever wrote the file named one
+        return True
+    except RuntimeError:  # it cannot take such rows
+        return False
 
 
 def digest_of(path: str | Path) -> str:
@@ -198,7 +231,7 @@ def _tried(
     made: nn.Module, model: nn.Module, network: str, shape: tuple[int, ...], *, classes: int, head: str | None
 ) -> str:
     """Return the name of the last layer, once the network that will be read answers as the one that was given."""
-    rows = torch.randn(TRIED, *shape, generator=stream(0, "model file"))
+    rows = _random_rows(shape)
     with observing(made, None) as where:
         layer = find_head(made, rows, where, named=head)
         if layer is None:
@@ -211,6 +244,10 @@ def _tried(
     if not torch.allclose(found, as_tensor(given, "logits").cpu().float(), rtol=1e-3, atol=1e-3):
         raise InputError(f"This model answers otherwise than {network} with its weights: it is another network.")
     return layer
+
+
+def _random_rows(shape: tuple[int, ...]) -> Tensor:
+    return torch.randn(TRIED, *shape, generator=stream(0, "model file"))
 
 
 def _refuse_pickles(path: Path) -> None:
