@@ -10,6 +10,7 @@ import torch
 from scipy.stats import chisquare
 from torch import Tensor
 
+from teeter.arrays import working_memory
 from teeter.kernels import ldm
 from teeter.kernels.distances import Cosine, Euclidean
 from teeter.kernels.fused import is_fused
@@ -115,6 +116,34 @@ def test_draws_are_those_of_a_running_sum() -> None:
     assert state.nearest[7] == 0
     torch.testing.assert_close(
         state.nearest, Cosine(features).nearest(torch.tensor([7], device=DEVICE)).double(), rtol=0, atol=1e-5
+    )
+
+
+@pytest.mark.skipif(DEVICE.type != "cpu", reason="tiles of 16 rows are for the interpreter")
+def test_draws_choose_among_many_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seeding, "ROWS", 16)
+    monkeypatch.setattr(seeding, "HELD", 64)  # two draws a program
+    log_weights = torch.randn(5000, generator=stream(0, "weights")).double()
+    log_weights[1000:2000] = -torch.inf  # whole groups weigh nothing
+    features = torch.randn(5000, 4, generator=stream(0, "rows"))
+    state = seeding._State(Cosine(features), 10, 7, log_weights, 64)
+    state.update()
+    assert len(state.sums) == 20
+    candidates = state.draw(stream(0, "draws"))
+    ends = ((log_weights.exp() * state.nearest) ** 2).cumsum(dim=0)
+    points = uniform((64,), stream(0, "draws"), torch.device("cpu"))
+    assert torch.equal(candidates, torch.searchsorted(ends, points * ends[-1], right=True))
+
+
+def test_halves_add_up() -> None:
+    units = Cosine(torch.randn(1000, 70, generator=stream(0, "rows")).to(DEVICE) ** 3).units
+    with working_memory(1 << 17):  # several tiles
+        upper, lower = seeding._halves(units)
+    assert upper.shape == lower.shape == (1000, 128)
+    assert not upper[:, 70:].any()
+    assert not lower[:, 70:].any()
+    torch.testing.assert_close(
+        (upper.double() + lower.double() / seeding.SCALE)[:, :70], units.double(), rtol=0, atol=1e-7
     )
 
 

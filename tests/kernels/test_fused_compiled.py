@@ -39,8 +39,9 @@ told = {"negligible": 1e-5, "scale": seeding.SCALE} | tile
 kinds = "*fp64;*fp16;*fp16;*i64;*i32;i32;i32"
 assert "wgmma" in assembly(seeding._lower_nearest, kinds, told, num_warps=seeding.TILE["num_warps"])
 assembly(seeding._weigh, "*fp64;*fp64;*fp64;*fp64;*fp64;i32", {"ROWS": 128})
-told = {"GROUPS": 16, "ROWS": 128, "DRAWS": 16}
-assembly(seeding._draw_rows, "*i64;*fp64;*fp64;*fp64;*fp64;*fp64;i32;i32", told)
+for groups, draws in ((16, 16), (8192, 2)):  # the second for 100 million rows
+    told = {"GROUPS": groups, "ROWS": 128, "DRAWS": draws}
+    assembly(seeding._draw_rows, "*i64;*fp64;*fp64;*fp64;*fp64;*fp64;i32;i32", told)
 assembly(seeding._walk, "*i64;*i32;*i64;*i32;*i64;*fp32;*fp64;*fp64;i32", {"BLOCK": 256}, num_warps=16)
 print("compiled")
 """

@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 from torch import Generator, Tensor
 
+from teeter.arrays import tiles
 from teeter.kernels.distances import NEGLIGIBLE, Cosine, Distance
 from teeter.seeds import fork, stream, uniform
 
@@ -20,6 +21,9 @@ __all__ = ["seed_on_gpu"]
 ROWS, DRAWS, LARGEST = 128, 16, 256
 """Rows of a tile, and tiles of a group: a draw chooses a group, a tile in it, and a row in that. Draws of a program.
 The largest block, whose pairs one program holds."""
+
+HELD = 1 << 14
+"""Draws of a program times groups that each looks at: more would not stay in registers."""
 
 TILE = {"PICKS": 128, "WIDTH": 64, "num_warps": 8, "num_stages": 3}
 """Sizes of the product with the picks: fixed ones, for trying several takes longer than a first call may."""
@@ -70,10 +74,10 @@ class _State:
     def update(self) -> None:
         """Bring distances and weights up to date with the fresh picks."""
         rows = len(self.nearest)
-        tiles = (triton.cdiv(rows, ROWS),)
+        grid = (triton.cdiv(rows, ROWS),)
         if self.halves is not None:
             upper, lower = self.halves
-            _lower_nearest[tiles](
+            _lower_nearest[grid](
                 self.nearest,
                 upper,
                 lower,
@@ -88,7 +92,7 @@ class _State:
             )
         else:
             torch.minimum(self.nearest, self.distance.nearest(self.fresh).double(), out=self.nearest)
-        _weigh[tiles](self.doubled, self.tops, self.sums, self.nearest, self.log_weights, rows, ROWS=ROWS)
+        _weigh[grid](self.doubled, self.tops, self.sums, self.nearest, self.log_weights, rows, ROWS=ROWS)
 
     def draw(self, generator: Generator) -> Tensor:
         """Return a block of candidates, drawn with replacement by the weights."""
@@ -97,7 +101,9 @@ class _State:
         groups = weights.sum(dim=1)
         found = torch.empty((self.block,), dtype=torch.int64, device=weights.device)
         points = uniform((self.block,), generator, weights.device)
-        _draw_rows[(triton.cdiv(self.block, DRAWS),)](
+        wide = max(16, triton.next_power_of_2(len(groups)))
+        draws = max(1, min(DRAWS, HELD // wide))
+        _draw_rows[(triton.cdiv(self.block, draws),)](
             found,
             points,
             groups,
@@ -106,9 +112,9 @@ class _State:
             peak,
             len(groups),
             len(self.doubled),
-            GROUPS=max(16, triton.next_power_of_2(len(groups))),
+            GROUPS=wide,
             ROWS=ROWS,
-            DRAWS=DRAWS,
+            DRAWS=draws,
         )
         return found
 
@@ -136,9 +142,14 @@ def _halves(units: Tensor) -> tuple[Tensor, Tensor]:
 
     (N, D) float32 -> twice (N, D up to a multiple of a tile's width).
     """
-    padded = torch.nn.functional.pad(units, (0, -units.shape[1] % int(TILE["WIDTH"])))
-    upper = padded.half()
-    return upper, padded.sub(upper).mul_(SCALE).half()
+    rows, width = units.shape
+    upper = units.new_zeros((rows, width + -width % int(TILE["WIDTH"])), dtype=torch.float16)
+    lower = torch.zeros_like(upper)
+    for where in tiles(rows, 2 * width * units.element_size(), units.device):
+        some = units[where]
+        upper[where, :width] = some
+        lower[where, :width] = (some - upper[where, :width]).mul_(SCALE)
+    return upper, lower
 
 
 @triton.jit  # type: ignore[untyped-decorator]
