@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import re
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +17,7 @@ import torch
 from typer.testing import Result
 
 from teeter import observe, picking, save_model
+from teeter.cli.output import progress
 from teeter.models.networks import mlp
 
 Teeter = Callable[..., Result]
@@ -163,6 +166,31 @@ def test_options_are_numbers_truths_lists_or_texts(teeter: Teeter, arrays: Path)
 def test_a_mistake_is_one_sentence(teeter: Teeter, arrays: Path, arguments: list[str], said: str) -> None:
     filled = [argument.replace("POOL", str(arrays)) for argument in arguments]
     assert refusal(teeter("select", arrays, *filled, fails=2)).startswith(said.replace("POOL", str(arrays)))
+
+
+def test_the_time_left_is_told_of_slow_steps_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    now = [0.0]
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("rich.console.monotonic", lambda: now[0])
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with progress("Picking") as told:
+        for done in range(4, 7):  # half an hour each; the first four are from before
+            told(done, 10)
+            now[0] += 1800
+        time.sleep(0.5)  # the bar is drawn ten times a second
+        drawn = sys.stderr.getvalue()  # type: ignore[attr-defined]
+    assert "2:00:00" in drawn
+
+
+def test_what_is_for_an_engine_is_not_overlooked(teeter: Teeter, tmp_path: Path) -> None:
+    np.save(tmp_path / "pool.npy", np.eye(4, dtype=np.float32))
+    for given in (["--labelled", tmp_path / "pool.npy"], ["--workers", 2]):
+        found = teeter("select", tmp_path / "pool.npy", "-n", 1, "--strategy", "random", *given, fails=2)
+        assert "are for --engine" in found.stderr
 
 
 @pytest.mark.parametrize("engine", [[], ["--engine", "local", "--workers", 1]])

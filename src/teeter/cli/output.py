@@ -15,6 +15,10 @@ from teeter.errors import FileError
 __all__ = ["counted", "printable", "progress", "require_writable", "spinner", "whole_file"]
 
 
+_DAY = 86_400.0
+"""Seconds that the time left is told from; of Rich's own 30 nothing could be told where a step takes longer."""
+
+
 def counted(count: int, thing: str) -> str:
     """Return how many things there are, in words."""
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
@@ -69,6 +73,7 @@ def progress(text: str) -> Iterator[Callable[[int, int], None]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as bar:
+    console, disable = Console(stderr=True), not sys.stderr.isatty()
+    with Progress(*columns, console=console, disable=disable, transient=True, speed_estimate_period=_DAY) as bar:
         task = bar.add_task(text, total=None)
         yield lambda done, whole: bar.update(task, completed=done, total=whole)

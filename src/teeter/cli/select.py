@@ -142,6 +142,8 @@ def select(
         _write(picks, out, as_json)
         _summarise(picks, time.perf_counter() - started)
         return
+    if labelled is not None or workers is not None:
+        raise InputError("--labelled and --workers are for --engine: leave them out, or add --engine local.")
     with spinner("Picking"):
         from teeter.picking import pick_from_file
 
