@@ -89,7 +89,7 @@ def block(result: dict[str, Any]) -> str:
         [
             f"Measured with {result['rows']:,} rows of {result['width']} features in {result['classes']} classes, by "
             f"{result['workers']} workers of one thread ({facts['hardware'].split(',')[0]}, commit "
-            f"`{str(facts['commit'])[:7]}`):",
+            f"`{str(facts['commit'])[:7]}`{' with changes' if str(facts['commit']).endswith('-dirty') else ''}):",
             "",
             f"- a core scores {speed:,.0f} rows a second by 256 directions, reading them included, "
             f"{ray['rows a second and core']:,.0f} on Ray, and {model['rows a second and core']:,.0f} through a small "
