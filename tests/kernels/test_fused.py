@@ -11,7 +11,7 @@ from scipy.stats import chisquare
 from torch import Tensor
 
 from teeter.arrays import working_memory
-from teeter.kernels import ldm
+from teeter.kernels import fused, ldm
 from teeter.kernels.distances import Cosine, Euclidean
 from teeter.kernels.fused import is_fused
 from teeter.kernels.seeding import ldm_log_weights, walk
@@ -181,10 +181,18 @@ def test_on_a_gpu_the_metric_is_that_of_plain_torch(classes: int, monkeypatch: p
 def test_much_work_is_fused_and_little_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     values = torch.ones(3, device=DEVICE)
     monkeypatch.delenv("TEETER_FUSED", raising=False)
-    assert is_fused(values, 10**12) == (torch.cuda.get_device_capability() >= (9, 0))
+    assert is_fused(values, 10**12) == (torch.cuda.get_device_capability()[0] in (9, 10))
     assert not is_fused(values, 10**6)
     with portable():
         assert not is_fused(values, 10**12)
+
+
+def test_a_gpu_of_less_memory_a_program_keeps_to_plain_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {}
+    for capability in ((8, 0), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0)):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device, told=capability: told)
+        found[capability] = fused._copies_tiles.__wrapped__(torch.device("cuda"))
+    assert [capability for capability, told in found.items() if told] == [(9, 0), (10, 0), (10, 3)]
 
 
 def test_nothing_is_fused_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:

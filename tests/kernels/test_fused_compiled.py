@@ -21,7 +21,9 @@ def assembly(kernel, kinds, fixed, **options):
     names = [name for name in kernel.arg_names if name not in fixed]
     signature = dict(zip(names, kinds.split(";"), strict=True)) | {name: "constexpr" for name in fixed}
     source = ASTSource(kernel, {name: signature[name] for name in kernel.arg_names}, fixed)
-    return compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ptx"]
+    built = compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    assert built.metadata.shared <= 227 << 10, "more than a program may hold"
+    return built.asm["ptx"]
 
 
 for classes, width, tied in ((10, 20, False), (200, 512, False), (1000, 512, True), (1000, 512, False)):

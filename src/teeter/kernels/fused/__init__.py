@@ -35,5 +35,8 @@ def _has_triton() -> bool:
 
 @cache
 def _copies_tiles(device: torch.device) -> bool:
-    """Tell whether a GPU copies whole tiles by itself, as the kernels ask it to: Hopper and later."""
-    return torch.cuda.get_device_capability(device) >= (9, 0)
+    """Tell whether a GPU copies whole tiles by itself, and holds as many as the kernels ask it to.
+
+    Hopper does, and Blackwell in data centres; in workstations (12.0) a program has less than half of their memory.
+    """
+    return torch.cuda.get_device_capability(device)[0] in (9, 10)
