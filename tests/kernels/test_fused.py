@@ -104,6 +104,24 @@ def test_where_all_weights_are_gone_it_ends() -> None:
     assert sorted(kinds) == [0, 1, 2]
 
 
+@pytest.mark.parametrize(("rows", "width"), [(1, 3), (2, 1), (40, 3), (129, 70)])
+def test_every_row_can_be_picked(rows: int, width: int) -> None:
+    features = torch.randn(rows, width, generator=stream(2, "rows")).to(DEVICE)
+    if width == 1:
+        features = torch.tensor([[1.0], [-1.0]], device=DEVICE)
+    assert sorted(seeded(features, rows)) == list(range(rows))
+
+
+def test_rows_without_weight_are_never_picked() -> None:
+    features = torch.randn(60, 5, generator=stream(2, "rows")).to(DEVICE)
+    log_weights = torch.zeros(60, dtype=torch.float64, device=DEVICE)
+    log_weights[::3] = -torch.inf
+    picks = seeding.seed_on_gpu(
+        Cosine(features), 60, first=1, log_weights=log_weights, generator=stream(0, "picks", device=DEVICE), block=16
+    )
+    assert sorted(picks.tolist()) == [row for row in range(60) if row % 3]
+
+
 def test_draws_are_those_of_a_running_sum() -> None:
     features = torch.randn(1000, 4, generator=stream(0, "rows")).to(DEVICE)
     state = seeding._State(Cosine(features), 10, 7, torch.linspace(-5, 0, 1000).double().to(DEVICE), 64)

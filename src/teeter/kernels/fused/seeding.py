@@ -122,6 +122,7 @@ class _State:
         """Take the candidates that the sequential law accepts, as many as are still wanted."""
         pairs = self.distance.between(candidates, candidates)
         chances = uniform((self.block,), generator, candidates.device)
+        weightless = self.doubled[candidates] == -torch.inf  # what is drawn where nothing weighs anything any more
         _walk[(1,)](
             self.picks,
             self.count,
@@ -129,7 +130,7 @@ class _State:
             self.fresh_count,
             candidates,
             pairs,
-            self.nearest[candidates],
+            self.nearest[candidates].masked_fill_(weightless, 0),
             chances,
             len(self.picks),
             BLOCK=self.block,
