@@ -73,7 +73,8 @@ class SavedModel:
         """Return the last layer."""
         layer = self.network.get_submodule(self.layer)
         weight, bias = layer.weight, layer.bias
-        assert isinstance(weight, Tensor)
+        if not isinstance(weight, Tensor):
+            raise InputError(f"{self.told} has no weight in its last layer, {self.layer}.")
         return Head(weight.detach(), bias.detach() if isinstance(bias, Tensor) else None, self.classes)
 
     def features(self, rows: Tensor) -> Tensor:
@@ -87,7 +88,8 @@ class SavedModel:
                 short = self.chunk - len(chunk)
                 whole = torch.cat([chunk, chunk[-1:].expand(short, *self.shape)]) if short else chunk
                 _, features = tap(self.network, whole, where, self.layer)
-                assert features is not None  # there is a layer
+                if features is None:
+                    raise InputError(f"{self.told} answers without its last layer, {self.layer}.")
                 pieces.append(features[: len(chunk)].float())
         return torch.cat(pieces)
 

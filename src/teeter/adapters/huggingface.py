@@ -36,7 +36,21 @@ _UNLIMITED = 1_000_000
 """Tokenizers that know no limit say a number far beyond this."""
 
 
-class Texts(Rows):
+class _Some(Rows):
+    """Rows of a table, all or some."""
+
+    _rows: Numbers
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._rows)
+
+    def take(self, rows: Numbers) -> Self:
+        """Return some of them."""
+        return _with(self, _rows=self._rows[rows])
+
+
+class Texts(_Some):
     """Texts, or pairs of them, as a classifier takes them: cut at its limit, padded batch by batch.
 
     ``teeter.observe(model, Texts(table, tokenizer))``, or the pool of a ``teeter.Learner``.
@@ -79,14 +93,6 @@ class Texts(Rows):
         self._at_the_end = False
         known = tokenizer.model_max_length
         self._limit = max_length if max_length is not None else (known if known < _UNLIMITED else None)
-
-    def __len__(self) -> int:
-        """Return how many there are."""
-        return len(self._rows)
-
-    def take(self, rows: Numbers) -> Self:
-        """Return some of them."""
-        return _with(self, _rows=self._rows[rows])
 
     def suited(self, model: nn.Module) -> Self:
         """Return the same texts with the inputs that ``model`` takes, cut at its limit."""
@@ -146,7 +152,7 @@ class Texts(Rows):
             )
 
 
-class Images(Rows):
+class Images(_Some):
     """Images as a classifier takes them, in colour or not as it does, processed batch by batch.
 
     ``teeter.observe(model, Images(table, processor))``, or the pool of a ``teeter.Learner``.
@@ -169,14 +175,6 @@ class Images(Rows):
         self._table, self._columns = columns_of(table, column, "image", "images")
         self._rows = np.arange(len(self._table))
         self._mode = "RGB"
-
-    def __len__(self) -> int:
-        """Return how many there are."""
-        return len(self._rows)
-
-    def take(self, rows: Numbers) -> Self:
-        """Return some of them."""
-        return _with(self, _rows=self._rows[rows])
 
     def suited(self, model: nn.Module) -> Self:
         """Return the same images in the colours that ``model`` takes."""

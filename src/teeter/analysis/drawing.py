@@ -118,7 +118,7 @@ def as_png(figure: Figure) -> bytes:
     from PIL import Image
 
     whole, small = io.BytesIO(), io.BytesIO()
-    figure.savefig(whole, format="png", dpi=150)
+    figure.savefig(whole, format="png", dpi=120)
     picture = Image.open(whole).convert("RGB").quantize(256, dither=Image.Dither.NONE)
     picture.save(small, format="png", optimize=True)
     return small.getvalue()
