@@ -310,6 +310,7 @@ def test_full_settings_are_settings() -> None:
     assert [one.name for one in every] == [
         "openml-6-ablations",
         "mnist-ablations",
+        "cifar10-ablations",
         "mnist-batch-1",
         "mnist-batch-10",
         "mnist-batch-40",
