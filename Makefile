@@ -2,29 +2,30 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check slow bench docs clean
+.PHONY: help demo test test-all check bench docs clean
 
 help:  ## Say what can be made
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/\1|\2/' \
-		| while IFS='|' read -r verb does; do printf '  make %-6s  %s\n' "$$verb" "$$does"; done
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' \
+		| while IFS='|' read -r verb does; do printf '  make %-8s  %s\n' "$$verb" "$$does"; done
 
 demo: $(VENV)/.ready  ## Run the demonstration
 	$(BIN)/teeter demo
 
-test: check  ## Check, then run the tests (all but the slow ones)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
+test: check  ## Check the code, then run the fast tests: minutes
+	$(PYTEST)
+
+test-all: check  ## Check the code, then run every test: kills, outages, load, packaging, browsers
+	$(PYTEST) -m ''
 
 check: $(VENV)/.tools  ## Lint, formatting, types and the order of imports
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-
-slow: $(VENV)/.tools  ## Run the slow tests
-	$(BIN)/python -m pytest -m slow
 
 bench: $(VENV)/.oracles  ## Time teeter beside the paper's way and scikit-activeml
 	$(BIN)/python benchmarks/speed/bench_all.py

@@ -1,4 +1,7 @@
-"""What every test may ask for."""
+"""Fixtures for every test, the two tiers, and the report of expensive cases.
+
+``make test`` runs the fast tier, ``make test-all`` everything. A case marked ``slow`` is left out of the fast tier.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,29 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
-from hypothesis import settings
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is loaded; several workers would fight for the cores
+
+import torch  # noqa: E402
+from hypothesis import settings  # noqa: E402
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is imported
 
-settings.register_profile("teeter", deadline=None, derandomize=True, max_examples=40, print_blob=True)
-settings.load_profile("teeter")
+CPU_SECONDS_TO_REPORT = 3
+"""A case of the fast tier that takes more CPU time than this is listed at the end of the run."""
+
+settings.register_profile("fast", deadline=None, derandomize=True, max_examples=10, print_blob=True)
+settings.register_profile("thorough", deadline=None, derandomize=True, max_examples=40, print_blob=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("fast" if is_fast_tier(config) else "thorough")
+
+
+def is_fast_tier(config: pytest.Config) -> bool:
+    """Return whether this run leaves out the slow cases."""
+    return "not slow" in config.option.markexpr
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -23,6 +41,49 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "gpu" in item.keywords:
             item.add_marker(pytest.mark.skip(reason="no GPU here"))
+
+
+def cpu_seconds() -> float:
+    """Return the CPU time of this process and of its children that have ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+_cpu_seconds_at_start = pytest.StashKey[float]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    item.stash[_cpu_seconds_at_start] = cpu_seconds()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    report = yield
+    if call.when == "teardown":
+        # User properties travel with the report from a worker of xdist to the process that prints.
+        report.user_properties.append(("cpu_seconds", cpu_seconds() - item.stash[_cpu_seconds_at_start]))
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """List the cases that make the fast tier slow. CPU time is the same on a quiet and on a busy machine."""
+    if not is_fast_tier(config):
+        return
+    expensive = []
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            seconds = dict(getattr(report, "user_properties", [])).get("cpu_seconds", 0)
+            if seconds > CPU_SECONDS_TO_REPORT:
+                expensive.append((seconds, report.nodeid))
+
+    if expensive:
+        terminalreporter.section(
+            f"cases over {CPU_SECONDS_TO_REPORT} s of CPU time: make them cheaper or mark them slow"
+        )
+        for seconds, nodeid in sorted(expensive, reverse=True):
+            terminalreporter.write_line(f"{seconds:6.1f} s  {nodeid}")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-import checked
+import strategy_check_table
 import teeter
 from teeter import strategies
 from teeter.strategies.base import registry
@@ -113,8 +113,10 @@ def test_figures_are_made_by_their_scripts(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_the_table_of_checks_is_made_from_the_tests() -> None:
-    assert checked.PAGE.read_text() == checked.table(), "run python tests/checked.py"
-    assert set(checked.marks()) == set(strategies.names()), "every strategy is checked against something"
+    assert strategy_check_table.PAGE.read_text() == strategy_check_table.table(), (
+        "run python tests/strategy_check_table.py"
+    )
+    assert set(strategy_check_table.marks()) == set(strategies.names()), "every strategy is checked against something"
 
 
 def test_the_page_on_the_paper_s_runs_and_the_readme_s_table_are_made_from_the_runs() -> None:

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from learners import (
+from example_learners import (
     CLASSES,
     LOGISTIC,
     NAMES,

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 import teeter
-from learners import (
+from example_learners import (
     CLASSES,
     LOGISTIC,
     NAMES,

@@ -14,7 +14,7 @@ from sklearn.naive_bayes import GaussianNB
 from torch import Generator, Tensor, nn
 
 import teeter
-from learners import (
+from example_learners import (
     CLASSES,
     LOGISTIC,
     NAMES,

@@ -17,7 +17,7 @@ from sklearn.linear_model import SGDClassifier
 from torch import Tensor, nn
 
 import teeter
-from learners import (
+from example_learners import (
     LOGISTIC,
     QUICK,
     ROWS,

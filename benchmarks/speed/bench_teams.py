@@ -264,7 +264,7 @@ def main() -> None:
 def new_database(stack: ExitStack) -> str:
     """Return a database of a server that the tests know how to start."""
     sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-    server = stack.enter_context(importlib.import_module("campaigns.postgres").running_server())
+    server = stack.enter_context(importlib.import_module("campaigns.postgres_server").running_server())
     return str(server.new_database())
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runs import fake_accuracy, fake_run
+from fake_runs import fake_accuracy, fake_run
 from teeter.analysis.frames import frame, write_frame
 from teeter.errors import InputError, MissingExtraError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from runs import NAMES, fake_accuracy
+from fake_runs import NAMES, fake_accuracy
 from teeter import strategies
 from teeter.analysis.across import penalty_matrix, performance_profile
 from teeter.analysis.bars import plot_labels, plot_penalties, plot_runtime

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runs import NAMES, fake_accuracy, fake_run
+from fake_runs import NAMES, fake_accuracy, fake_run
 from teeter.analysis.compared import compare
 from teeter.analysis.report import Report, write_report
 from teeter.errors import InputError

@@ -5,13 +5,12 @@ from __future__ import annotations
 import atexit
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 
 from sqlalchemy import insert
 
-from campaigns.postgres import Server, running_server
+from campaigns.postgres_server import Server, running_server
 from teeter.campaigns import tables
 from teeter.campaigns.items import items_of
 from teeter.campaigns.ledger import Ledger
@@ -52,17 +51,3 @@ def begun(store: Store, name: str = "reviews", texts: int = 6) -> Ledger:
 def new_place(kind: str, folder: Path) -> str:
     """Return where a campaign of a kind of store can be made; skip where there is no server for it."""
     return str(folder / "campaign.teeter") if kind == "sqlite" else shared_server().new_database()
-
-
-class Watch:
-    """A clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.time = datetime(2030, 1, 1, tzinfo=UTC)
-
-    def __call__(self) -> datetime:
-        return self.time
-
-    def wait(self, minutes: float) -> None:
-        """Let time pass."""
-        self.time += timedelta(minutes=minutes)

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from campaigns import annotator
+from campaigns import annotator_process
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.ledger import live_answers
 
@@ -29,7 +29,7 @@ def begin(path: Path, items: int) -> None:
     vectors = np.random.default_rng(0).normal(size=(items, 6)).astype(np.float32)
     vectors[::2, 0] += 2
     campaign = Campaign.create(path, "numbers", ("even", "odd"), Settings(kind="features", strategy="margin"))
-    known = {k: annotator.truth(f"n{k}") for k in range(KNOWN)}
+    known = {k: annotator_process.truth(f"n{k}") for k in range(KNOWN)}
     campaign.add({"id": f"n{k}", "features": vectors[k], "label": known.get(k)} for k in range(items))
     campaign.train()
     campaign.store.close()
@@ -47,11 +47,11 @@ def check(path: Path, told: list[str], version: int, kills: int, items: int) -> 
     assert set(told) <= set(held)
     assert max(Counter(one.item for one in answers).values(), default=1) == 1
     assert max(Counter(told).values(), default=1) == 1, "nobody is asked twice"
-    assert all(label == annotator.truth(item) for item, label in held.items())
+    assert all(label == annotator_process.truth(item) for item, label in held.items())
     assert len(held) - KNOWN - len(told) <= kills, "at most one answer a kill was written and not told of"
     assert there == {f"n{k}" for k in range(items)}
     assert not opened & set(held), "what is answered is not open"
-    assert len(opened) <= annotator.BATCH
+    assert len(opened) <= annotator_process.BATCH
     assert len(models) >= version
     assert live_answers(campaign.history()) == {(one.item, one.annotator): one for one in answers}
     campaign.store.close()
@@ -63,7 +63,7 @@ def test_killed_while_labelling(kills: int, tmp_path: Path) -> None:
     items = 30 * kills
     begin(path, items)
     moments, told, version = random.Random(kills), [], 0
-    command = [sys.executable, annotator.__file__ or "", str(path)]
+    command = [sys.executable, annotator_process.__file__ or "", str(path)]
     alone = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # threads and fork do not mix
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, **pipes, env=alone, text=True, bufsize=1) as people:

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import update
 
-from campaigns.scenes import SCENES, held, truth
-from campaigns.stores import Watch
-from campaigns.studio import LEGACY, Studio, waiting_tasks
-from campaigns.worlds import World, chosen, imaginary, recorded
+from campaigns.fake_clock import FakeClock
+from campaigns.fake_label_studio import LEGACY, FakeLabelStudio, waiting_tasks
+from campaigns.label_studio_backends import LabelStudioBackend, chosen, imaginary, recorded
+from campaigns.label_studio_scenarios import SCENARIOS, held, truth
 from teeter.campaigns import tables
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.label_studio import LabelStudio, links, syncing
@@ -27,31 +27,31 @@ from teeter.errors import ServerAwayError, ServerError, StoreError
 
 
 @pytest.fixture
-def studio() -> Studio:
-    return Studio()
+def studio() -> FakeLabelStudio:
+    return FakeLabelStudio()
 
 
 @pytest.fixture
-def world(studio: Studio, tmp_path: Path) -> World:
+def backend(studio: FakeLabelStudio, tmp_path: Path) -> LabelStudioBackend:
     return imaginary(tmp_path, studio)
 
 
-@pytest.mark.parametrize("name", SCENES)
-def test_as_the_one_in_memory_answers(name: str, world: World) -> None:
-    SCENES[name](world)
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_as_the_one_in_memory_answers(name: str, backend: LabelStudioBackend) -> None:
+    SCENARIOS[name](backend)
 
 
-@pytest.mark.parametrize("name", SCENES)
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_as_a_real_one_answered(name: str, tmp_path: Path) -> None:
-    with recorded(tmp_path, name) as world:
-        SCENES[name](world)
+    with recorded(tmp_path, name) as backend:
+        SCENARIOS[name](backend)
 
 
 class Killed(BaseException):
     """The process is gone."""
 
 
-def dies(studio: Studio, at: int, *, after: bool) -> None:
+def dies(studio: FakeLabelStudio, at: int, *, after: bool) -> None:
     """Let whoever syncs die with a request: before it is sent, or when it is done and nobody heard the answer."""
     count = itertools.count(1)
 
@@ -69,32 +69,32 @@ def dies(studio: Studio, at: int, *, after: bool) -> None:
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_killed_at_any_request_it_goes_on(after: bool, tmp_path: Path) -> None:
     for at in itertools.count(1):
-        studio, watch = Studio(), Watch()
+        studio, watch = FakeLabelStudio(), FakeClock()
         folder = tmp_path / str(at)
         folder.mkdir()
-        world = imaginary(folder, studio)
-        campaign = world.campaign(count=30)
+        backend = imaginary(folder, studio)
+        campaign = backend.campaign(count=30)
         campaign.ledger.clock = watch
         slowly = {"n": 4, "sleep": watch.wait, "train": False}
         died = 0
         for _ in range(3):
             dies(studio, at, after=after)
             try:
-                world.sync(campaign, **slowly)
+                backend.sync(campaign, **slowly)
             except Killed:
                 died += 1
                 with campaign.store.writing() as connection:  # nobody tidies up after a kill
                     late = watch().replace(year=2029) if died % 2 else watch()
                     connection.execute(update(tables.label_studio).values(busy=links.written(late)))
                 dies(studio, 0, after=after)
-                world.sync(campaign, **slowly)
+                backend.sync(campaign, **slowly)
             assert max(waiting_tasks(studio).values()) == 1
             assert sum(waiting_tasks(studio).values()) == 4
             assert len(studio.projects) == 1
-            world.project = next(iter(studio.projects))
-            world.annotate(4, truth)
+            backend.project = next(iter(studio.projects))
+            backend.annotate(4, truth)
         studio.before = studio.after = lambda _: None
-        world.sync(campaign, **slowly)
+        backend.sync(campaign, **slowly)
         assert held(campaign) == {f"n{k}": truth(f"n{k}") for k in range(12)}
         said = [line for line in campaign.history() if line["what"] == "answer"]
         assert len(said) == 12, "each came once"
@@ -118,40 +118,46 @@ STEPS = st.lists(
 @given(steps=STEPS)
 def test_what_holds_is_what_annotations_say(steps: list[tuple[str, int, str]]) -> None:
     with TemporaryDirectory() as folder:
-        studio = Studio()
-        world = imaginary(Path(folder), studio)
-        campaign = world.campaign(count=16)
-        world.sync(campaign, n=4, train=False)
+        studio = FakeLabelStudio()
+        backend = imaginary(Path(folder), studio)
+        campaign = backend.campaign(count=16)
+        backend.sync(campaign, n=4, train=False)
         undone: set[int] = set()
         for what, which, label in steps:
-            _step(world, studio, campaign, undone, (what, which, label))
-        world.sync(campaign, n=4, train=False)
+            _step(backend, studio, campaign, undone, (what, which, label))
+        backend.sync(campaign, n=4, train=False)
         _check(studio, campaign, undone)
         campaign.store.close()
 
 
-def _step(world: World, studio: Studio, campaign: Campaign, undone: set[int], step: tuple[str, int, str]) -> None:
+def _step(
+    backend: LabelStudioBackend,
+    studio: FakeLabelStudio,
+    campaign: Campaign,
+    undone: set[int],
+    step: tuple[str, int, str],
+) -> None:
     what, which, label = step
     given, tasks = list(studio.annotations), list(studio.tasks)
     if what == "sync":
-        world.sync(campaign, n=4, train=False)
+        backend.sync(campaign, n=4, train=False)
     elif what in ("label", "skip", "odd one") and waiting_tasks(studio):
         told = {"label": label, "skip": None, "odd one": "neither"}[what]
-        world.answer(world.next(), lambda _: told)
+        backend.answer(backend.next(), lambda _: told)
     elif what == "change" and given:
         number = given[which % len(given)]
         before = studio.annotations[number]
         if (before["result"], before["was_cancelled"]) != (chosen(label), False):
             undone.discard(number)
-        world.people[0].patch(f"/api/annotations/{number}/", json={"result": chosen(label), "was_cancelled": False})
+        backend.people[0].patch(f"/api/annotations/{number}/", json={"result": chosen(label), "was_cancelled": False})
     elif what == "delete" and given:
-        world.people[0].delete(f"/api/annotations/{given[which % len(given)]}/")
+        backend.people[0].delete(f"/api/annotations/{given[which % len(given)]}/")
     elif what == "delete task" and tasks:
         item = studio.tasks[tasks[which % len(tasks)]]["data"]["teeter_item"]
         if not any(studio.tasks[one["task"]]["data"]["teeter_item"] == item for one in studio.annotations.values()):
-            world.people[0].delete(f"/api/tasks/{tasks[which % len(tasks)]}/")
+            backend.people[0].delete(f"/api/tasks/{tasks[which % len(tasks)]}/")
     elif what == "undo":
-        world.sync(campaign, n=4, train=False)
+        backend.sync(campaign, n=4, train=False)
         back = campaign.undo("ann@example.com")
         if back is not None:
             with campaign.store.reading() as connection:
@@ -162,7 +168,7 @@ UNDONE = """select annotation from label_studio_answers l join answers a on a.id
 where l.id in (select max(id) from label_studio_answers group by annotation) and a.undone"""
 
 
-def _check(studio: Studio, campaign: Campaign, undone: set[int]) -> None:
+def _check(studio: FakeLabelStudio, campaign: Campaign, undone: set[int]) -> None:
     """What the one annotator says last of each item holds, unless it was taken back here."""
     says: dict[str, list[tuple[str, int, str]]] = {}
     for one in studio.annotations.values():
@@ -188,23 +194,25 @@ def _check(studio: Studio, campaign: Campaign, undone: set[int]) -> None:
     assert opened <= set(waiting_tasks(studio)) | pending, "what is asked is there to be answered"
 
 
-def test_more_than_a_page_of_tasks(world: World, studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
-    campaign = world.campaign(count=300)
-    world.sync(campaign, n=250)
+def test_more_than_a_page_of_tasks(
+    backend: LabelStudioBackend, studio: FakeLabelStudio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    campaign = backend.campaign(count=300)
+    backend.sync(campaign, n=250)
     assert len(studio.tasks) == 250
     assert [len(request.content) > 100 for request in studio.asked if "/import" in request.url.path] == [True] * 3
     monkeypatch.setattr("teeter.campaigns.label_studio.tasks._PAGE", 70)
-    world.annotate(180, truth)
-    assert world.sync(campaign, n=250, train=False).labels == 180
-    assert world.sync(campaign, n=250, train=False).is_news is False
+    backend.annotate(180, truth)
+    assert backend.sync(campaign, n=250, train=False).labels == 180
+    assert backend.sync(campaign, n=250, train=False).is_news is False
 
 
 def test_a_listing_that_shrinks_while_it_is_read_is_read_again(
-    world: World, studio: Studio, monkeypatch: pytest.MonkeyPatch
+    backend: LabelStudioBackend, studio: FakeLabelStudio, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("teeter.campaigns.label_studio.tasks._PAGE", 4)
-    campaign = world.campaign()
-    world.sync(campaign, n=12)
+    campaign = backend.campaign()
+    backend.sync(campaign, n=12)
     pages = itertools.count()
 
     def shrink(request: httpx.Request) -> None:
@@ -212,7 +220,7 @@ def test_a_listing_that_shrinks_while_it_is_read_is_read_again(
             studio.tasks.pop(min(studio.tasks))
 
     studio.after = shrink
-    project = Project(Server(world.url, LEGACY, transport=studio.transport), world.project)
+    project = Project(Server(backend.url, LEGACY, transport=studio.transport), backend.project)
     project.read()
     assert set(project.tasks) == set(studio.tasks), "nothing slipped to a page that was read before"
     studio.after = lambda request: studio.tasks.pop(min(studio.tasks)) if "/tasks/" in request.url.path else None
@@ -220,22 +228,24 @@ def test_a_listing_that_shrinks_while_it_is_read_is_read_again(
         project.read(whole=True)
 
 
-def test_a_long_watch_reads_what_changed_and_now_and_then_all(world: World, studio: Studio) -> None:
-    campaign = world.campaign()
-    follow = LabelStudio(campaign, LEGACY, world.url, n=8, transport=studio.transport, sleep=lambda _: None)
+def test_a_long_watch_reads_what_changed_and_now_and_then_all(
+    backend: LabelStudioBackend, studio: FakeLabelStudio
+) -> None:
+    campaign = backend.campaign()
+    follow = LabelStudio(campaign, LEGACY, backend.url, n=8, transport=studio.transport, sleep=lambda _: None)
     follow.sync()
-    world.project = next(iter(studio.projects))
+    backend.project = next(iter(studio.projects))
     studio.wait(10)
-    world.annotate(1, truth)
+    backend.annotate(1, truth)
     follow.sync()
     studio.asked.clear()
-    world.annotate(2, truth)
+    backend.annotate(2, truth)
     found = follow.sync()
     assert (found.labels, found.sent, found.withdrawn) == (2, 0, 0)
     (listing,) = [request.url.params for request in studio.asked if request.url.path == "/api/tasks/"]
     assert len(studio.client().get("/api/tasks/", params=listing).json()["tasks"]) == 3, "of eight"
     number = next(number for number, task in studio.tasks.items() if not task["is_labeled"])
-    world.people[0].delete(f"/api/tasks/{number}/")
+    backend.people[0].delete(f"/api/tasks/{number}/")
     sent = [follow.sync().sent for _ in range(syncing._WHOLE)]
     assert sum(sent) == 1, "a task that is deleted is noticed by and by"
     studio.projects.clear()
@@ -245,9 +255,9 @@ def test_a_long_watch_reads_what_changed_and_now_and_then_all(world: World, stud
 
 
 def test_two_syncs_at_once_send_every_question_once(tmp_path: Path) -> None:
-    studio = Studio()
-    world = imaginary(tmp_path, studio)
-    world.campaign(count=80).store.close()
+    studio = FakeLabelStudio()
+    backend = imaginary(tmp_path, studio)
+    backend.campaign(count=80).store.close()
     slow = threading.Event()
 
     def pause(request: httpx.Request) -> None:
@@ -260,7 +270,7 @@ def test_two_syncs_at_once_send_every_question_once(tmp_path: Path) -> None:
     def sync() -> None:
         campaign = Campaign.open(tmp_path / "numbers.teeter")
         try:
-            follow = LabelStudio(campaign, LEGACY, world.url, n=12, transport=studio.transport)
+            follow = LabelStudio(campaign, LEGACY, backend.url, n=12, transport=studio.transport)
             follow.sync()
             follow.close()
         except BaseException as error:
@@ -278,9 +288,9 @@ def test_two_syncs_at_once_send_every_question_once(tmp_path: Path) -> None:
     assert len(studio.tasks) == len(waiting_tasks(studio)) == 12
 
 
-def test_a_sync_that_never_ends_is_told_of(world: World) -> None:
-    campaign = world.campaign()
-    world.sync(campaign, n=2)
+def test_a_sync_that_never_ends_is_told_of(backend: LabelStudioBackend) -> None:
+    campaign = backend.campaign()
+    backend.sync(campaign, n=2)
     with campaign.store.reading() as connection:
         link = links.current(campaign, connection)
     assert link is not None
@@ -291,11 +301,11 @@ def test_a_sync_that_never_ends_is_told_of(world: World) -> None:
         pass
 
 
-def test_a_turn_goes_on_while_there_is_life(world: World) -> None:
-    watch = Watch()
-    campaign = world.campaign()
+def test_a_turn_goes_on_while_there_is_life(backend: LabelStudioBackend) -> None:
+    watch = FakeClock()
+    campaign = backend.campaign()
     campaign.ledger.clock = watch
-    world.sync(campaign, n=2)
+    backend.sync(campaign, n=2)
     with campaign.store.reading() as connection:
         link = links.current(campaign, connection)
     assert link is not None

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from campaigns.studio import LEGACY, PERSONAL, Studio
-from campaigns.worlds import chosen
+from campaigns.fake_label_studio import LEGACY, PERSONAL, FakeLabelStudio
+from campaigns.label_studio_backends import chosen
 from teeter.campaigns.items import require_plain
 from teeter.campaigns.label_studio.config import (
     choice_of,
@@ -138,7 +138,7 @@ def test_what_lists_no_rows_is_no_label_studio() -> None:
 
 
 def test_a_personal_token_is_refreshed_when_it_ends_and_no_more_than_once() -> None:
-    studio = Studio()
+    studio = FakeLabelStudio()
     server = Server("http://127.0.0.1:8080", PERSONAL, transport=studio.transport)
     assert server.get("/api/current-user/whoami")["email"] == "ann@example.com"
     server.get("/api/current-user/whoami")

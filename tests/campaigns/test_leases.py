@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from sqlalchemy import event
 
-from campaigns.stores import STORES, Watch, new_place
+from campaigns.fake_clock import FakeClock
+from campaigns.stores import STORES, new_place
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.ledger import live_answers
 from teeter.campaigns.turns import end_turn, take_turn
@@ -22,12 +23,12 @@ Made = Callable[..., Campaign]
 
 
 @pytest.fixture
-def watch() -> Watch:
-    return Watch()
+def watch() -> FakeClock:
+    return FakeClock()
 
 
 @pytest.fixture(params=STORES)
-def made(request: pytest.FixtureRequest, tmp_path: Path, watch: Watch) -> Iterator[Made]:
+def made(request: pytest.FixtureRequest, tmp_path: Path, watch: FakeClock) -> Iterator[Made]:
     opened: list[Campaign] = []
 
     def make(**settings: object) -> Campaign:
@@ -66,7 +67,7 @@ def held(campaign: Campaign) -> Counter[str]:
         return Counter(pick.item for pick in campaign.ledger.open_picks(connection))
 
 
-def test_what_nobody_answers_goes_to_the_next_who_asks(made: Made, watch: Watch) -> None:
+def test_what_nobody_answers_goes_to_the_next_who_asks(made: Made, watch: FakeClock) -> None:
     campaign = made(lease=30)
     first = asked(campaign, 10, "ann")
     watch.wait(29)
@@ -79,7 +80,7 @@ def test_what_nobody_answers_goes_to_the_next_who_asks(made: Made, watch: Watch)
     assert not set(asked(campaign, 10, "ann")) & set(first)
 
 
-def test_each_answer_begins_the_leases_anew(made: Made, watch: Watch) -> None:
+def test_each_answer_begins_the_leases_anew(made: Made, watch: FakeClock) -> None:
     campaign = made(lease=30)
     first = asked(campaign, 4, "ann")
     for item in first[:3]:
@@ -90,7 +91,7 @@ def test_each_answer_begins_the_leases_anew(made: Made, watch: Watch) -> None:
     assert first[3] in asked(campaign, 80, "cem")
 
 
-def test_whoever_asks_again_keeps_their_own_questions(made: Made, watch: Watch) -> None:
+def test_whoever_asks_again_keeps_their_own_questions(made: Made, watch: FakeClock) -> None:
     campaign = made(lease=30)
     first = asked(campaign, 6, "ann")
     watch.wait(300)
@@ -101,7 +102,7 @@ def test_whoever_asks_again_keeps_their_own_questions(made: Made, watch: Watch) 
     assert not set(first) & set(asked(campaign, 60, "bob"))
 
 
-def test_without_a_lease_questions_stay(made: Made, watch: Watch) -> None:
+def test_without_a_lease_questions_stay(made: Made, watch: FakeClock) -> None:
     campaign = made(lease=0)
     first = asked(campaign, 6, "ann")
     watch.wait(10**6)
@@ -111,7 +112,7 @@ def test_without_a_lease_questions_stay(made: Made, watch: Watch) -> None:
     assert set(first) <= set(asked(campaign, 80, "bob"))
 
 
-def test_a_late_answer_counts_and_is_told(made: Made, watch: Watch) -> None:
+def test_a_late_answer_counts_and_is_told(made: Made, watch: FakeClock) -> None:
     campaign = made(lease=30)
     first = asked(campaign, 3, "ann")
     watch.wait(31)
@@ -132,7 +133,7 @@ def test_a_late_answer_counts_and_is_told(made: Made, watch: Watch) -> None:
 
 
 def test_what_an_older_model_picked_goes_back_to_the_pool_and_controls_are_asked_again(
-    made: Made, watch: Watch
+    made: Made, watch: FakeClock
 ) -> None:
     campaign = made(lease=30, control=0.4)
     answer(campaign, asked(campaign, 10, "ann"), "ann")
@@ -168,7 +169,7 @@ def test_for_those_at_work_it_is_picked_ahead_and_a_new_model_picks_anew(made: M
     assert max(held(campaign).values()) == 1
 
 
-def test_one_picks_at_a_time_and_the_dead_keep_nobody_waiting_for_long(made: Made, watch: Watch) -> None:
+def test_one_picks_at_a_time_and_the_dead_keep_nobody_waiting_for_long(made: Made, watch: FakeClock) -> None:
     campaign = made()
     ledger = campaign.ledger
     with campaign.store.writing() as connection:
@@ -236,7 +237,7 @@ def test_controls_and_audits_are_among_what_several_answer(made: Made) -> None:
     assert {one.item for one in first} == {one.item for one in second}
 
 
-def test_a_skip_a_lease_that_ends_and_an_undo_leave_nobody_missing(made: Made, watch: Watch) -> None:
+def test_a_skip_a_lease_that_ends_and_an_undo_leave_nobody_missing(made: Made, watch: FakeClock) -> None:
     campaign = made(overlap=1.0, lease=30)
     (item,) = asked(campaign, 1, "ann")
     answer(campaign, [item], "ann")

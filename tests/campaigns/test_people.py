@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
-from campaigns.stores import STORES, Watch, new_place
+from campaigns.fake_clock import FakeClock
+from campaigns.stores import STORES, new_place
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.moving import move_campaign
 from teeter.campaigns.people import ROLES, may, require_right
@@ -23,12 +24,12 @@ VECTORS = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
 
 
 @pytest.fixture
-def watch() -> Watch:
-    return Watch()
+def watch() -> FakeClock:
+    return FakeClock()
 
 
 @pytest.fixture(params=STORES)
-def campaign(request: pytest.FixtureRequest, tmp_path: Path, watch: Watch) -> Iterator[Campaign]:
+def campaign(request: pytest.FixtureRequest, tmp_path: Path, watch: FakeClock) -> Iterator[Campaign]:
     settings = Settings(kind="features", strategy="margin", control=0.5, consensus="dawid-skene")
     made = Campaign.create(new_place(request.param, tmp_path), "points", ["left", "right"], settings, clock=watch)
     made.add({"id": f"p{k}", "features": row} for k, row in enumerate(VECTORS))
@@ -161,7 +162,7 @@ def test_decisions_can_be_changed_and_taken_back(campaign: Campaign) -> None:
         campaign.decide("p999", "left", "rey")
 
 
-def test_how_people_agree_and_work(campaign: Campaign, watch: Watch) -> None:
+def test_how_people_agree_and_work(campaign: Campaign, watch: FakeClock) -> None:
     assert campaign.agreement().alpha is None
     drawn = [one for one in campaign.ask(30, "ann") if one.arm == "control"]
     for k in range(30):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
-from campaigns.postgres import Server, running_server
+from campaigns.postgres_server import Server, running_server
 from campaigns.stores import begun, shared_server
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.ledger import Answer, Ledger

@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from runs import fake_accuracy, fake_run
+from fake_runs import fake_accuracy, fake_run
 from teeter.cli.errors import Commands
 from teeter.cli.report import report
 from teeter.experiments import results

@@ -14,7 +14,7 @@ import pytest
 
 from cli.conftest import Teeter
 from teeter.cli.serve import _guard, _options
-from web.sites import Server, begin, client_of, text
+from web.servers import Server, begin, client_of, text
 
 pytest.importorskip("fastapi")
 uvicorn = pytest.importorskip("uvicorn")

@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from campaigns.studio import LEGACY, PERSONAL, Studio, serving
+from campaigns.fake_label_studio import LEGACY, PERSONAL, FakeLabelStudio, serving
 from cli.conftest import Teeter
 from teeter.campaigns.campaign import Campaign, Settings
 
@@ -27,12 +27,12 @@ def _no_token(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def studio() -> Studio:
-    return Studio()
+def studio() -> FakeLabelStudio:
+    return FakeLabelStudio()
 
 
 @pytest.fixture
-def url(studio: Studio) -> Iterator[str]:
+def url(studio: FakeLabelStudio) -> Iterator[str]:
     with serving(studio) as address:
         yield address
 
@@ -46,7 +46,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def annotate(studio: Studio, count: int, *, skip: bool = False) -> None:
+def annotate(studio: FakeLabelStudio, count: int, *, skip: bool = False) -> None:
     client = studio.client()
     project = next(iter(studio.projects))
     for _ in range(count):
@@ -58,7 +58,7 @@ def annotate(studio: Studio, count: int, *, skip: bool = False) -> None:
 
 
 def test_a_round_in_words(
-    teeter: Teeter, file: Path, studio: Studio, url: str, monkeypatch: pytest.MonkeyPatch
+    teeter: Teeter, file: Path, studio: FakeLabelStudio, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LABEL_STUDIO_API_KEY", LEGACY)
     first = teeter("campaign", "sync", file, "--url", url, "-n", 6)
@@ -133,7 +133,7 @@ def ended(process: subprocess.Popen[str]) -> Iterator[None]:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs signals")
-def test_watching_goes_on_after_a_trouble_and_stops_at_ctrl_c(file: Path, studio: Studio, url: str) -> None:
+def test_watching_goes_on_after_a_trouble_and_stops_at_ctrl_c(file: Path, studio: FakeLabelStudio, url: str) -> None:
     heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # in the background, too
     code = f"{heard}; from teeter.cli import main; main()"
     command = [sys.executable, "-c", code, "campaign", "sync", str(file), "--url", url, "-n", "4", "--watch", "1"]

@@ -19,7 +19,7 @@ from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.people import RIGHTS
 from teeter.cli import app
 from teeter.errors import StoreError
-from web.sites import Server
+from web.servers import Server
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how_to"
 PAGES = {name: (HOW_TO / f"{name}.md").read_text(encoding="utf-8") for name in ("team_server", "postgresql")}

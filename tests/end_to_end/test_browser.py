@@ -12,7 +12,7 @@ import pytest
 
 from teeter.campaigns.campaign import Campaign
 from web.browsers import MARKS, PATIENCE, PHONE, for_all_eyes, sync_api, window
-from web.sites import HARMFUL, Server, begin, begin_images
+from web.servers import HARMFUL, Server, begin, begin_images
 
 pytestmark = MARKS
 

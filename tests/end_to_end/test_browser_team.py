@@ -10,7 +10,7 @@ import pytest
 
 from teeter.campaigns.campaign import Campaign
 from web.browsers import MARKS, PATIENCE, PHONE, for_all_eyes, sync_api, window
-from web.sites import Server, begin
+from web.servers import Server, begin
 
 pytestmark = MARKS
 

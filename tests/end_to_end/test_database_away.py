@@ -14,12 +14,12 @@ from typing import Any
 import httpx
 import pytest
 
-from campaigns.postgres import Server as Database
-from campaigns.postgres import running_server
+from campaigns.postgres_server import Server as Database
+from campaigns.postgres_server import running_server
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.moving import move_campaign
 from teeter.campaigns.store import Store
-from web.sites import Server, begin, client_of
+from web.servers import Server, begin, client_of
 
 pytestmark = pytest.mark.xdist_group("servers")
 

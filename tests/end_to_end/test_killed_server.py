@@ -15,7 +15,7 @@ import pytest
 
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.ledger import live_answers
-from web.lives import Lives
+from web.restartable_server import RestartableServer
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks"),
@@ -109,9 +109,9 @@ def test_killed_while_somebody_labels(kills: int, tmp_path: Path) -> None:
     begin(path, 1000 * kills // 5)
     moments, models = random.Random(kills), 0
     told: list[str] = []
-    with Lives(path, tmp_path / "home") as server:
+    with RestartableServer(path, tmp_path / "home") as server:
         for life in range(1, kills + 1):
-            server.begin()
+            server.start()
             ready, gone = threading.Event(), threading.Event()
             person = threading.Thread(target=label, args=(server.address, told, ready, gone))
             person.start()

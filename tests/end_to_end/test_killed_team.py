@@ -16,7 +16,7 @@ import pytest
 from campaigns.stores import STORES, new_place
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.ledger import live_answers
-from web.lives import Lives
+from web.restartable_server import RestartableServer
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks"),
@@ -138,12 +138,12 @@ def test_killed_while_sixteen_people_label(kind: str, kills: int, tmp_path: Path
     place = new_place(kind, tmp_path)
     tokens = begin(place, 1000 + 150 * kills)
     moments, models, stop = random.Random(kills), 0, threading.Event()
-    with Lives(place, tmp_path / "home") as server:
+    with RestartableServer(place, tmp_path / "home") as server:
         people = [Annotator(server.address, token, stop) for token in tokens]
         for person in people:
             person.start()
         for life in range(1, kills + 1):
-            server.begin()
+            server.start()
             before = sum(len(person.told) for person in people)
             if life % 5:  # others are killed while they start
                 wait_for_answers(people, before + PEOPLE)
@@ -153,7 +153,7 @@ def test_killed_while_sixteen_people_label(kind: str, kills: int, tmp_path: Path
             server.kill()
             if life % CHECKED == 0:
                 models = check(place, [item for person in people for item in list(person.told)], life)
-        server.begin()
+        server.start()
         wait_for_answers(people, sum(len(person.told) for person in people) + 3 * PEOPLE)
         stop.set()
         for person in people:

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from campaigns.scenes import SCENES, truth
-from campaigns.studio import LEGACY
-from campaigns.worlds import RealStudio, World, real, running_studio
+from campaigns.fake_label_studio import LEGACY
+from campaigns.label_studio_backends import LabelStudioBackend, RealLabelStudio, real, running_studio
+from campaigns.label_studio_scenarios import SCENARIOS, truth
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.ledger import live_answers
 
@@ -28,15 +28,15 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def studio() -> Iterator[RealStudio]:
+def studio() -> Iterator[RealLabelStudio]:
     with running_studio() as running:
         yield running
 
 
-@pytest.mark.parametrize("name", SCENES)
-def test_scenes_are_as_in_memory(name: str, studio: RealStudio, tmp_path: Path) -> None:
-    with real(tmp_path, studio, name) as world:
-        SCENES[name](world)
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_scenarios_are_as_in_memory(name: str, studio: RealLabelStudio, tmp_path: Path) -> None:
+    with real(tmp_path, studio, name) as backend:
+        SCENARIOS[name](backend)
 
 
 COMMAND = [sys.executable, "-c", "from teeter.cli import main; main()", "campaign", "sync"]
@@ -67,19 +67,19 @@ def killed(file: Path, after: float) -> None:
             process.send_signal(signal.SIGKILL)
 
 
-def test_every_answer_arrives_once(studio: RealStudio, tmp_path: Path) -> None:
-    with studio.client() as ann, studio.user("bob@example.com") as bob, real(tmp_path, studio, "unused") as world:
-        world.people = [ann, bob]
-        campaign = world.campaign(count=100)
+def test_every_answer_arrives_once(studio: RealLabelStudio, tmp_path: Path) -> None:
+    with studio.client() as ann, studio.user("bob@example.com") as bob, real(tmp_path, studio, "unused") as backend:
+        backend.people = [ann, bob]
+        campaign = backend.campaign(count=100)
         file = Path(str(campaign.store.path))
         campaign.store.close()
         first = synced(file, "--url", studio.url)
         assert (first["made"], first["sent"], first["labels"]) == (True, 20, 0)
-        world.project = first["project"]
+        backend.project = first["project"]
         said: dict[tuple[str, str], str] = {}
 
         def answer(count: int, who: int, *, skip: bool = False) -> None:
-            for item in world.annotate(count, lambda item: None if skip else truth(item), who):
+            for item in backend.annotate(count, lambda item: None if skip else truth(item), who):
                 said[item, ("ann@example.com", "bob@example.com")[who]] = "skip" if skip else truth(item)
 
         answer(1, 0, skip=True)
@@ -96,11 +96,11 @@ def test_every_answer_arrives_once(studio: RealStudio, tmp_path: Path) -> None:
         answer(10, 1)
         killed(file, 3.0)
         second = synced(file)
-        assert (second["waiting"], len(world.tasks())) == (20, 40)
+        assert (second["waiting"], len(backend.tasks())) == (20, 40)
 
         changed = next(place for place, label in said.items() if label != "skip")
         said[changed] = "odd" if said[changed] == "even" else "even"
-        world.change(changed[0], said[changed])
+        backend.change(changed[0], said[changed])
         studio.stop()
         studio.start()
         answer(10, 0)
@@ -108,12 +108,12 @@ def test_every_answer_arrives_once(studio: RealStudio, tmp_path: Path) -> None:
         third = synced(file, "-n", "1")
         assert (third["labels"], third["corrected"]) == (20, 1)
         assert not any(synced(file, "-n", "1")[key] for key in ("labels", "skips", "corrected", "withdrawn", "sent"))
-        check(world, file, said)
+        check(backend, file, said)
 
 
-def check(world: World, file: Path, said: dict[tuple[str, str], str]) -> None:
+def check(backend: LabelStudioBackend, file: Path, said: dict[tuple[str, str], str]) -> None:
     """Every annotation is one answer, with who gave it and when; the changed one is two, of which the last holds."""
-    tasks = world.tasks()
+    tasks = backend.tasks()
     there = {one["id"]: one for task in tasks for one in task["annotations"]}
     campaign = Campaign.open(file)
     with campaign.store.reading() as connection:

@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from memory import taken
+from peak_memory import taken
 from reference import badge as literal
 from reference.seeding import sequence_law
 from teeter.kernels.badge import GradientDistance, gradient_errors, seed_gradients

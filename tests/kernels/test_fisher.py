@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from memory import taken
+from peak_memory import taken
 from reference import fisher as literal
 from teeter.errors import InputError
 from teeter.kernels import fisher

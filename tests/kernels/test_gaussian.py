@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import teeter
-from cases import Case, make_case
+from ldm_cases import Case, make_case
 from reference import ldm as literal
 from teeter.kernels.ldm import BLOCK, paper_sigmas, search_by_gaussian
 from teeter.seeds import normal, stream

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from memory import taken
+from peak_memory import taken
 from reference import kcenter as literal
 from teeter.arrays import working_memory
 from teeter.kernels import kcenter

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from cases import make_case
+from ldm_cases import make_case
 from teeter.kernels.laplace import laplace_directions, laplace_factors
 from teeter.kernels.ldm import ldm_by_rays, ray_directions
 

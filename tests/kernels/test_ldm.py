@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import teeter
-from cases import Case, drawn, make_case, with_mirrors
+from ldm_cases import Case, drawn, make_case, with_mirrors
 from reference import ldm as literal
 from teeter.kernels.ldm import default_rays, flip_rates, ldm_by_rays, paper_sigmas
 from teeter.seeds import stream

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from memory import taken
+from peak_memory import taken
 from reference import probcover as literal
 from teeter.arrays import working_memory
 from teeter.kernels.distances import Cosine

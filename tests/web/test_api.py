@@ -18,7 +18,7 @@ from fastapi.testclient import TestClient
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.web import api
 from teeter.web.worker import Trainer
-from web.sites import HARMFUL, begin, begin_images, served, text
+from web.servers import HARMFUL, begin, begin_images, served, text
 
 AT = "/api/v1/campaigns/texts"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from teeter.campaigns.campaign import Campaign
-from web.sites import begin, served
+from web.servers import begin, served
 from web.test_api import AT, asked, label
 
 

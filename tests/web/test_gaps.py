@@ -18,7 +18,7 @@ from teeter.cli.serve import _options
 from teeter.web.api import without_folders
 from teeter.web.protocol import Punctual
 from teeter.web.security import Guard
-from web.sites import Server, begin, begin_images, client_of, served
+from web.servers import Server, begin, begin_images, client_of, served
 
 AT = "/api/v1/campaigns/texts"
 

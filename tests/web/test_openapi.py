@@ -14,7 +14,7 @@ from hypothesis.errors import Unsatisfiable
 from teeter.campaigns.campaign import Campaign
 from teeter.web.app import make_app
 from teeter.web.security import Guard
-from web.sites import BASE, AtOnce, begin
+from web.servers import BASE, InlineWorker, begin
 
 EXAMPLES = 12
 
@@ -32,7 +32,7 @@ def test_no_request_breaks_the_server(examples: int, tmp_path: Path) -> None:
         campaign.tell("t1", label, name)
     campaign.store.close()
     app = make_app([file], guard=Guard(b"secret"), folder=tmp_path, warm=False)
-    app.state.site.trainer, app.state.site.maker = AtOnce(), AtOnce()
+    app.state.site.trainer, app.state.site.maker = InlineWorker(), InlineWorker()
     headers = {"authorization": f"Bearer {token}"}
     schema = schemathesis.openapi.from_asgi("/api/v1/openapi.json", app, headers=headers)
     operations = [found.ok() for found in schema.get_all_operations()]

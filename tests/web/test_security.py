@@ -19,7 +19,7 @@ from teeter.web.app import make_app
 from teeter.web.desk import slug_of
 from teeter.web.security import COOKIE, Guard, is_loopback
 from teeter.web.tokens import Tokens, make_token, remove_token, server_secret
-from web.sites import BASE, HARMFUL, begin, begin_images, served
+from web.servers import BASE, HARMFUL, begin, begin_images, served
 
 AT = "/api/v1/campaigns/texts"
 TOKEN = "correct-horse-battery-staple"

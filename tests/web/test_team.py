@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from teeter.campaigns.campaign import Campaign
 from teeter.web.security import Guard
 from teeter.web.tokens import Tokens
-from web.sites import begin, served
+from web.servers import begin, served
 
 AT = "/api/v1/campaigns/texts"
 NAMES = {"ann": "annotator", "bob": "annotator", "rey": "reviewer", "olga": "owner"}

@@ -13,7 +13,7 @@ import pytest
 from teeter.campaigns.campaign import Campaign
 from teeter.errors import InputError
 from teeter.web.worker import News, Trainer
-from web.sites import begin
+from web.servers import begin
 
 pytestmark = pytest.mark.xdist_group("worker")
 

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 
 import httpx
 
-__all__ = ["LEGACY", "PERSONAL", "Studio", "serving", "waiting_tasks"]
+__all__ = ["LEGACY", "PERSONAL", "FakeLabelStudio", "serving", "waiting_tasks"]
 
 LEGACY = "0123456789abcdef0123456789abcdef01234567"
 PERSONAL = "first.second.third"
@@ -28,7 +28,7 @@ class RefusedError(Exception):
         self.status, self.detail = status, detail
 
 
-class Studio:
+class FakeLabelStudio:
     """Projects, tasks and annotations; ``handle`` is what a transport calls."""
 
     def __init__(self) -> None:
@@ -266,13 +266,13 @@ def _page(rows: list[Any], query: dict[str, str], usual: int) -> tuple[list[Any]
     return some, len(rows)
 
 
-def waiting_tasks(studio: Studio) -> Counter[str]:
+def waiting_tasks(studio: FakeLabelStudio) -> Counter[str]:
     """How many tasks each item has that wait for an answer."""
     return Counter(task["data"]["teeter_item"] for task in studio.tasks.values() if not task["is_labeled"])
 
 
 @contextmanager
-def serving(studio: Studio) -> Iterator[str]:
+def serving(studio: FakeLabelStudio) -> Iterator[str]:
     """Put it on a loopback port, and yield its address."""
 
     class Handler(BaseHTTPRequestHandler):

@@ -21,24 +21,24 @@ from unittest.mock import patch
 import httpx
 import pytest
 
-from campaigns.studio import LEGACY, PERSONAL, Studio
+from campaigns.fake_label_studio import LEGACY, PERSONAL, FakeLabelStudio
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.label_studio import Synced, sync_campaign
 from teeter.campaigns.ledger import Pick
 from teeter.campaigns.rounds import State
 
-__all__ = ["RealStudio", "World", "imaginary", "real", "recorded", "running_studio"]
+__all__ = ["LabelStudioBackend", "RealLabelStudio", "imaginary", "real", "recorded", "running_studio"]
 
 EXCHANGES = Path(__file__).parent / "label_studio"
 _FREE = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _UNUSED = ("permissions", "custom_hotkeys", "active_organization_meta", "control_weights", "parsed_label_config")
 
 
-class World:
+class LabelStudioBackend:
     """A campaign, and a Label Studio that may be there or only remembered."""
 
     def __init__(
-        self, folder: Path, url: str, transport: httpx.BaseTransport, people: list[httpx.Client], name: str = "world"
+        self, folder: Path, url: str, transport: httpx.BaseTransport, people: list[httpx.Client], name: str = "backend"
     ) -> None:
         self.folder, self.url, self.transport, self.people, self._name = folder, url, transport, people, name
         self._marks = itertools.count()
@@ -142,12 +142,12 @@ def _unclosed(transport: httpx.BaseTransport) -> httpx.BaseTransport:
     return _Unclosed(transport)
 
 
-def imaginary(folder: Path, studio: Studio | None = None) -> World:
-    """A world with the Label Studio in memory."""
-    studio = studio or Studio()
-    world = World(folder, "http://127.0.0.1:8080", studio.transport, [studio.client()])
-    world.sign_up = studio.user
-    return world
+def imaginary(folder: Path, studio: FakeLabelStudio | None = None) -> LabelStudioBackend:
+    """A backend with the Label Studio in memory."""
+    studio = studio or FakeLabelStudio()
+    backend = LabelStudioBackend(folder, "http://127.0.0.1:8080", studio.transport, [studio.client()])
+    backend.sign_up = studio.user
+    return backend
 
 
 class Recorder(httpx.BaseTransport):
@@ -214,14 +214,14 @@ class Replayer(httpx.BaseTransport):
 
 
 @contextmanager
-def recorded(folder: Path, name: str) -> Iterator[World]:
-    """Yield a world that answers as a real one did; all of it must be asked for."""
+def recorded(folder: Path, name: str) -> Iterator[LabelStudioBackend]:
+    """Yield a backend that answers as a real one did; all of it must be asked for."""
     replayer = Replayer(name)
-    yield World(folder, "http://127.0.0.1:8080", replayer, [], name)
+    yield LabelStudioBackend(folder, "http://127.0.0.1:8080", replayer, [], name)
     assert replayer.left == [], "the rest was asked for then, and is not now"
 
 
-class RealStudio:
+class RealLabelStudio:
     """A Label Studio of our own: on a loopback port, with its data in a temporary folder."""
 
     def __init__(self, program: str, folder: Path) -> None:
@@ -293,13 +293,13 @@ class RealStudio:
 
 
 @contextmanager
-def running_studio() -> Iterator[RealStudio]:
+def running_studio() -> Iterator[RealLabelStudio]:
     """Yield a real Label Studio; skip where there is none to be had."""
     program = os.environ.get("TEETER_LABEL_STUDIO") or shutil.which("label-studio")
     if program is None:
         pytest.skip("no label-studio on the PATH, and TEETER_LABEL_STUDIO does not name one")
     folder = Path(tempfile.mkdtemp(prefix="teeter-label-studio-"))
-    studio = RealStudio(program, folder)
+    studio = RealLabelStudio(program, folder)
     try:
         studio.start()
         yield studio
@@ -309,14 +309,14 @@ def running_studio() -> Iterator[RealStudio]:
 
 
 @contextmanager
-def real(folder: Path, studio: RealStudio, name: str) -> Iterator[World]:
-    """Yield a world with a real Label Studio; with TEETER_RECORD set, what is said is kept for `recorded`."""
+def real(folder: Path, studio: RealLabelStudio, name: str) -> Iterator[LabelStudioBackend]:
+    """Yield a backend with a real Label Studio; with TEETER_RECORD set, what is said is kept for `recorded`."""
     with closing(Recorder()) as recorder, studio.client() as ann:
-        world = World(folder, studio.url, recorder, [ann], name)
-        world.tokens["personal"] = studio.personal_token()
-        world.sign_up = studio.user
-        yield world
-        for one in world.people[1:]:
+        backend = LabelStudioBackend(folder, studio.url, recorder, [ann], name)
+        backend.tokens["personal"] = studio.personal_token()
+        backend.sign_up = studio.user
+        yield backend
+        for one in backend.people[1:]:
             one.close()
     if os.environ.get("TEETER_RECORD") and recorder.said:
         recorder.save(name)

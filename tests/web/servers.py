@@ -61,7 +61,7 @@ def begin_images(path: Path, folder: Path, count: int = 60) -> Path:
     return path
 
 
-class AtOnce(Trainer):
+class InlineWorker(Trainer):
     """A trainer that does everything in this process, before it returns."""
 
     def __init__(self, batch: int = 20) -> None:
@@ -88,7 +88,7 @@ class AtOnce(Trainer):
 def served(*files: Path, folder: Path | None = None, guard: Guard | None = None) -> Iterator[TestClient]:
     """A client that has its session, and sends what goes with changes."""
     app = make_app(files, guard=guard or Guard(b"secret"), folder=folder, warm=False)
-    app.state.site.trainer, app.state.site.maker = AtOnce(), AtOnce()
+    app.state.site.trainer, app.state.site.maker = InlineWorker(), InlineWorker()
     with TestClient(app, base_url=BASE, raise_server_exceptions=True) as client:
         if guard is None or not guard.needs_token:
             client.headers["x-csrf-token"] = client.get("/api/v1/session").json()["csrf"]

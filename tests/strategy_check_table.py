@@ -3,7 +3,7 @@
 A test says ``@pytest.mark.checks("badge", against="k-means++ on the embedding")``, or names no strategy if it holds for
 all; this file collects the marks by reading the tests, and writes the table into the docs:
 
-    python tests/checked.py
+    python tests/strategy_check_table.py
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ PAGE = ROOT / "docs" / "explanation" / "checked.md"
 
 HEAD = """# What each strategy is checked against
 
-Made from the tests by `python tests/checked.py`; a test fails when it is out of date. Besides, every strategy passes
-the contract of `teeter.checks`.
+Made from the tests by `python tests/strategy_check_table.py`; a test fails when it is out of date. Every strategy also
+passes the contract of `teeter.checks`.
 
 | strategy | checked against | by |
 | --- | --- | --- |

@@ -1,6 +1,8 @@
-"""An annotator to be killed: asks, answers and trains without end, and tells of every answer once it is written.
+"""An annotator that a test kills: asks, answers and trains forever, and reports every answer once it is written.
 
-python annotator.py CAMPAIGN: for each line of input a new process does so, from wherever the last one was stopped.
+Each line of input forks a process that continues where the last one was killed.
+
+    python annotator_process.py CAMPAIGN
 """
 
 from __future__ import annotations
