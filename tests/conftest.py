@@ -13,8 +13,8 @@ import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is loaded; several workers would fight for the cores
 
-import torch  # noqa: E402
-from hypothesis import settings  # noqa: E402
+import torch
+from hypothesis import settings
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is imported
