@@ -22,9 +22,13 @@ digits, labels = load_digits(return_X_y=True)
 images = torch.tensor(digits / 16, dtype=torch.float32)
 pool, test = images[:1200], images[1200:]
 
-learner = teeter.Learner(make_model, pool, "ldm-s", classes=10, training=teeter.Training(epochs=40))
+learner = teeter.Learner(
+    make_model, pool, "ldm-s", classes=10, training=teeter.TrainingConfig(epochs=40)
+)
 for _ in range(4):
     rows = learner.ask(20)  # at first there is no model, and the rows are random
     learner.tell(rows, labels[rows])  # here a person would answer
     learner.fit()
-    print(f"{len(learner.pool.labelled)} labels: {learner.evaluate(test, labels[1200:]).accuracy:.1%} right")
+    print(
+        f"{len(learner.pool.labelled)} labels: {learner.evaluate(test, labels[1200:]).accuracy:.1%} right"
+    )

@@ -6,7 +6,14 @@ from sklearn.pipeline import make_pipeline
 
 import teeter
 
-known = ["the cat purrs", "a dog barks", "my cat sleeps", "the dog runs", "cats like fish", "dogs like walks"]
+known = [
+    "the cat purrs",
+    "a dog barks",
+    "my cat sleeps",
+    "the dog runs",
+    "cats like fish",
+    "dogs like walks",
+]
 animals = ["cat", "dog", "cat", "dog", "cat", "dog"]
 pool = [
     "the cat barks",

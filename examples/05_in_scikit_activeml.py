@@ -17,4 +17,6 @@ for _ in range(5):
     picks = strategy.query(X, y, classifier, batch_size=20)
     y[picks] = y_true[picks]
     classifier.fit(X, y)
-    print(f"{np.isfinite(y).sum():3} labels: {np.mean(classifier.predict(digits[1000:] / 16) == answers[1000:]):.1%}")
+    print(
+        f"{np.isfinite(y).sum():3} labels: {np.mean(classifier.predict(digits[1000:] / 16) == answers[1000:]):.1%}"
+    )

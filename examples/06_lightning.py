@@ -29,8 +29,12 @@ class Digits(LightningModule):  # type: ignore[misc]
 digits, answers = load_digits(return_X_y=True)
 images = torch.tensor(digits / 16, dtype=torch.float32)
 
-training = LightningTraining(max_epochs=40, batch_size=32)  # and whatever else lightning.Trainer takes
-learner = teeter.Learner(lambda seed: Digits(), images[:1200], "ldm-s", classes=10, training=training)
+training = LightningTraining(
+    max_epochs=40, batch_size=32
+)  # and whatever else lightning.Trainer takes
+learner = teeter.Learner(
+    lambda seed: Digits(), images[:1200], "ldm-s", classes=10, training=training
+)
 for _ in range(4):
     rows = learner.ask(20)
     learner.tell(rows, answers[rows])  # here a person would answer

@@ -10,7 +10,9 @@ from torch import nn
 import teeter
 
 
-def make_network() -> nn.Module:  # made anew at every fit; a network that is made already would start from its weights
+def make_network() -> (
+    nn.Module
+):  # made anew at every fit; a network that is made already would start from its weights
     return nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Dropout(0.2), nn.Linear(64, 10))
 
 

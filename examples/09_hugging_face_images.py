@@ -18,12 +18,19 @@ table = Dataset.from_dict({"image": drawn, "label": known}).cast_column("image",
 # A small classifier that needs no download. Yours comes from a name or a folder instead:
 # processor, model = (cls.from_pretrained(NAME) for cls in (AutoImageProcessor, AutoModelForImageClassification))
 processor = ViTImageProcessorPil(size={"height": 16, "width": 16})
-sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+sizes = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+}
 config = ViTConfig(image_size=16, patch_size=4, num_labels=10, **sizes)
 
 pool, labels = Images(table, processor), labels_of(table)
-training = teeter.Training(epochs=10, learning_rate=2e-3, batch_size=20)
-learner = teeter.Learner(lambda seed: ViTForImageClassification(config), pool, classes=10, training=training)
+training = teeter.TrainingConfig(epochs=10, learning_rate=2e-3, batch_size=20)
+learner = teeter.Learner(
+    lambda seed: ViTForImageClassification(config), pool, classes=10, training=training
+)
 learner.tell((labels >= 0).nonzero()[0], labels[labels >= 0])
 learner.fit()
 rows = learner.ask(10)

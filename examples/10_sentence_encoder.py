@@ -10,13 +10,18 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 import teeter
 from teeter.adapters.sentence_transformers import SentenceEncoder
 
-things, times = ["cat", "dog", "owl", "fox", "tram", "bus", "ship", "bike"], ["now", "soon", "late", "again"]
+things, times = (
+    ["cat", "dog", "owl", "fox", "tram", "bus", "ship", "bike"],
+    ["now", "soon", "late", "again"],
+)
 texts = [f"the {thing} comes {when}" for thing in things for when in times]
 table = Dataset.from_dict({"text": texts, "label": ["animal"] * 16 + ["vehicle"] * 16})
 
 # A small encoder that needs no download, and is not trained. Yours is: encoder = SentenceTransformer(NAME)
 words = ["[UNK]", *sorted({word for text in texts for word in text.split()})]
-by_word = Tokenizer(models.WordLevel({word: place for place, word in enumerate(words)}, unk_token="[UNK]"))
+by_word = Tokenizer(
+    models.WordLevel({word: place for place, word in enumerate(words)}, unk_token="[UNK]")
+)
 by_word.pre_tokenizer = pre_tokenizers.Whitespace()
 encoder = SentenceTransformer(modules=[StaticEmbedding(by_word, embedding_dim=32)], device="cpu")
 

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 
-from teeter import Learner, Training
+from teeter import Learner, TrainingConfig
 from teeter.models.networks import mlp
 from teeter.strategies import Context, Strategy
 
@@ -23,8 +23,8 @@ NAMES = ("cat", "dog", "owl")
 CLASSES = np.arange(60) % 3
 ROWS = (RNG.normal(size=(60, 4)) + 3 * np.eye(3, 4)[CLASSES]).astype(np.float32)
 TRUTH = np.array(NAMES)[CLASSES]
-QUICK = Training(epochs=5, batch_size=16, learning_rate=0.01)
-THOROUGH = Training(epochs=60, batch_size=8, learning_rate=0.01)
+QUICK = TrainingConfig(epochs=5, batch_size=16, learning_rate=0.01)
+THOROUGH = TrainingConfig(epochs=60, batch_size=8, learning_rate=0.01)
 LOGISTIC = make_pipeline(StandardScaler(), LogisticRegression())
 
 

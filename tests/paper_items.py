@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from teeter.analysis.drawing import new_figure
-from teeter.analysis.tables import Table
+from teeter.analysis.plot_style import new_figure
+from teeter.analysis.table_formats import ReportTable
 from teeter.studies.items import HOLDS, Drawing, Item, Measured, Scale
 
 
@@ -15,7 +15,7 @@ def measured(scale: Scale) -> Measured:
         numbers={"values": [1.0, 2.0], "not there": float("nan")},
         verdict=HOLDS,
         reason=f"1 < 2 with the seed {scale.seed}.",
-        tables=(Table("values", "Values & more", [{"name": "bold", "value": 1}], rows),),
+        tables=(ReportTable("values", "Values & more", [{"name": "bold", "value": 1}], rows),),
         notes=("Made up.",),
     )
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from teeter.distributed.plan import LocalExecutor
-from teeter.distributed.selecting import Chosen, select_from_shards
+from teeter.distributed.executors import LocalExecutor
+from teeter.selection.from_shards import ShardSelection, select_from_shards
 
 ROWS, WIDTH, CLASSES = 1200, 6, 4
 RNG = np.random.default_rng(0)
@@ -22,7 +22,7 @@ def lists(features: np.ndarray) -> Any:
     return pa.FixedSizeListArray.from_arrays(pa.array(features.ravel()), features.shape[1])
 
 
-def chosen(pool: Path | str, n: int = 30, **options: Any) -> Chosen:
+def chosen(pool: Path | str, n: int = 30, **options: Any) -> ShardSelection:
     home = Path(pool).parent
     return select_from_shards(
         pool,

@@ -26,7 +26,7 @@ from example_learners import (
     network,
     taught,
 )
-from teeter import Learner, Training
+from teeter import Learner, TrainingConfig
 from teeter.errors import InputError, MissingOutputError, TrainingError
 from teeter.models.networks import mlp
 
@@ -331,7 +331,7 @@ def test_a_failed_fit_leaves_the_last_model_and_round() -> None:
     learner = taught()
     before = learner.predict().tolist(), learner.ask(5).tolist()
     learner.tell([40], ["dog"])
-    learner.training = Training(optimizer="sgd", learning_rate=1e18, epochs=20)
+    learner.training = TrainingConfig(optimizer="sgd", learning_rate=1e18, epochs=20)
     with pytest.raises(TrainingError, match="The loss became"):
         learner.fit()
     assert learner.rounds == 1

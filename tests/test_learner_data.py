@@ -26,7 +26,7 @@ from example_learners import (
     network,
     taught,
 )
-from teeter import Outputs, Training
+from teeter import Outputs, TrainingConfig
 from teeter.errors import InputError
 from teeter.strategies import Context
 
@@ -126,7 +126,7 @@ def test_a_head_can_be_named() -> None:
 
 def test_validation_rows_choose_the_epoch() -> None:
     learner = make(
-        training=Training(epochs=8, batch_size=4, optimizer="sgd", learning_rate=0.5), validation=(ROWS, TRUTH)
+        training=TrainingConfig(epochs=8, batch_size=4, optimizer="sgd", learning_rate=0.5), validation=(ROWS, TRUTH)
     )
     learner.tell(range(12), TRUTH[:12])
     (lesson,) = learner.begin_round()

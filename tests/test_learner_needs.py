@@ -29,7 +29,7 @@ from example_learners import (
     probe,
     taught,
 )
-from teeter import Outputs, Training
+from teeter import Outputs, TrainingConfig
 from teeter.errors import InputError, MissingOutputError
 from teeter.strategies import Context
 
@@ -101,7 +101,7 @@ def test_an_ensemble_strategy_sees_networks_that_differ(model: Any) -> None:
 def test_a_dropout_strategy_sees_as_many_passes_as_asked_for() -> None:
     seen: list[Tensor] = []
     strategy = probe(lambda context: seen.append(context.posterior_logits), "dropout_logits")
-    still = Training(epochs=1, learning_rate=1e-12)
+    still = TrainingConfig(epochs=1, learning_rate=1e-12)
     learner = taught(lambda seed: network(0), strategy, passes=7, training=still)
     learner.ask(3)
     learner.ask(3)

@@ -30,8 +30,8 @@ from example_learners import (
 )
 from teeter import Learner
 from teeter.errors import FileError, InputError, UnknownNameError
+from teeter.files import write_state
 from teeter.models.networks import mlp
-from teeter.saving import write_state
 from teeter.strategies import Context, Strategy
 from teeter.strategies.base import registry
 

@@ -13,9 +13,9 @@ from torch import nn
 
 import teeter
 from teeter.errors import FileError, InputError, UnknownNameError
-from teeter.model_files import digest_of, read_model, save_model
-from teeter.models.named_networks import network_for
-from teeter.saving import read_state, write_state
+from teeter.files import read_state, write_state
+from teeter.model_files import file_digest, read_model, save_model
+from teeter.models.network_registry import build_network
 
 NETWORKS = [
     ("linear", (5,), {}),
@@ -31,7 +31,7 @@ NETWORKS = [
 def path(tmp_path: Path) -> Path:
     """A small network's file."""
     path = tmp_path / "model.safetensors"
-    teeter.save_model(path, network_for("mlp", (20,), 4, seed=3), "mlp", shape=(20,), classes=4)
+    teeter.save_model(path, build_network("mlp", (20,), 4, seed=3), "mlp", shape=(20,), classes=4)
     return path
 
 
@@ -39,7 +39,7 @@ def path(tmp_path: Path) -> Path:
 def test_what_is_read_is_what_was_written(
     name: str, shape: tuple[int, ...], options: dict[str, Any], tmp_path: Path
 ) -> None:
-    network = network_for(name, shape, 4, seed=3, **options)
+    network = build_network(name, shape, 4, seed=3, **options)
     network.train()
     save_model(tmp_path / "m.safetensors", network, name, shape=shape, classes=["a", "b", "c", "d"], **options)
     assert network.training
@@ -58,7 +58,7 @@ def test_what_is_read_is_what_was_written(
 def test_features_of_a_row_do_not_depend_on_the_others(
     name: str, shape: tuple[int, ...], options: dict[str, Any], tmp_path: Path
 ) -> None:
-    network = network_for(name, shape, 4, seed=3, **options)
+    network = build_network(name, shape, 4, seed=3, **options)
     save_model(tmp_path / "m.safetensors", network, name, shape=shape, classes=4, **options)
     found = read_model(tmp_path / "m.safetensors")
     rows = torch.randn(found.chunk + 11, *shape)
@@ -69,7 +69,7 @@ def test_features_of_a_row_do_not_depend_on_the_others(
 
 
 def test_batch_statistics_are_written_too(tmp_path: Path) -> None:
-    network = network_for("resnet-18", (2, 16, 16), 3)
+    network = build_network("resnet-18", (2, 16, 16), 3)
     network(torch.randn(8, 2, 16, 16) * 3 + 1)  # in training: the running means move
     save_model(tmp_path / "m.safetensors", network, "resnet-18", shape=(2, 16, 16), classes=3)
     rows = torch.randn(4, 2, 16, 16)
@@ -81,7 +81,7 @@ def test_a_learner_s_network_can_be_written(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     data, labels = rng.standard_normal((40, 6)).astype(np.float32), rng.integers(0, 2, 40)
     learner = teeter.Learner(
-        lambda seed: network_for("mlp", (6,), 2, seed=seed), data, classes=2, training=teeter.Training(epochs=1)
+        lambda seed: build_network("mlp", (6,), 2, seed=seed), data, classes=2, training=teeter.TrainingConfig(epochs=1)
     )
     learner.tell(range(40), labels)
     learner.fit()
@@ -93,7 +93,7 @@ def test_a_learner_s_network_can_be_written(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
-    network, path = network_for("mlp", (20,), 4), tmp_path / "m.safetensors"
+    network, path = build_network("mlp", (20,), 4), tmp_path / "m.safetensors"
     with pytest.raises(InputError, match=r"not those of mlp for rows of shape \(21,\) and 4 classes"):
         save_model(path, network, "mlp", shape=(21,), classes=4)
     with pytest.raises(InputError, match="not those of mlp"):
@@ -156,7 +156,7 @@ def test_what_is_no_model_is_said_to_be_none(damage: str, path: Path) -> None:
 
 def test_a_layer_that_is_not_the_last_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "m.safetensors"
-    network = network_for("mlp", (20,), 8, hidden=8)
+    network = build_network("mlp", (20,), 8, hidden=8)
     save_model(path, network, "mlp", shape=(20,), classes=8, hidden=8)
     assert read_model(path).layer == "7"
     for middle in ("1", "4"):
@@ -183,7 +183,7 @@ def test_weights_that_are_not_numbers_are_refused(path: Path) -> None:
 
 
 def test_a_header_as_long_as_a_pickle_s_mark_is_no_pickle(tmp_path: Path) -> None:
-    network = network_for("linear", (5,), 2)
+    network = build_network("linear", (5,), 2)
     lengths = set()
     for length in range(300, 420, 8):
         path = tmp_path / "m.safetensors"
@@ -191,4 +191,4 @@ def test_a_header_as_long_as_a_pickle_s_mark_is_no_pickle(tmp_path: Path) -> Non
         lengths.add(int.from_bytes(path.read_bytes()[:2], "little"))
         read_model(path)
     assert 0x0280 in lengths  # written as a pickle of the second protocol begins
-    assert digest_of(path) != digest_of(__file__)
+    assert file_digest(path) != file_digest(__file__)

@@ -11,15 +11,15 @@ import torch
 
 import teeter
 from teeter import Outputs
-from teeter.arrays import exact_products
-from teeter.datasets.tables import read_table
+from teeter.arrays import full_precision_matmul
+from teeter.datasets.table_files import read_table
 from teeter.errors import FileError, InputError, StrategyError
 from teeter.kernels.distances import Cosine, Euclidean
 from teeter.kernels.ldm import BLOCK, flip_rates, ray_directions
 from teeter.kernels.seeding import seed_rows
-from teeter.picking import pick_from_file
 from teeter.seeds import normal, stream
-from teeter.strategies import Context, TopScored
+from teeter.selection.from_file import pick_from_file
+from teeter.strategies import Context, TopKStrategy
 
 RNG = np.random.default_rng(0)
 
@@ -96,20 +96,20 @@ def test_exact_products_hold_for_all_threads_and_are_put_back() -> None:
         entered, leave = threading.Event(), threading.Event()
 
         def stay() -> None:
-            with exact_products():
+            with full_precision_matmul():
                 entered.set()
                 leave.wait(10)
 
         other = threading.Thread(target=stay)
         other.start()
         entered.wait(10)
-        with exact_products():
+        with full_precision_matmul():
             assert matmul.fp32_precision == "ieee"
         assert matmul.fp32_precision == "ieee", "the other thread is still inside"
         leave.set()
         other.join()
         assert matmul.fp32_precision == "bf16"
-        with pytest.raises(RuntimeError), exact_products():
+        with pytest.raises(RuntimeError), full_precision_matmul():
             raise RuntimeError
         assert matmul.fp32_precision == "bf16"
     finally:
@@ -180,7 +180,7 @@ def test_ldm_s_fills_up_by_the_smallest_ldm() -> None:
     assert (np.diff(values[picks[10:]]) >= 0).all()
 
 
-class Undefined(TopScored):
+class Undefined(TopKStrategy):
     """Scores that are no numbers."""
 
     needs = frozenset({"features"})
@@ -201,7 +201,7 @@ def test_scores_that_are_no_numbers_are_refused() -> None:
 @pytest.mark.parametrize("wrong", [{"needs": "features"}, {"best": "Largest"}, {"needs": frozenset({"tea"})}])
 def test_a_strategy_that_is_declared_wrong_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(StrategyError):
-        type("Wrong", (TopScored,), wrong)
+        type("Wrong", (TopKStrategy,), wrong)
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,9 @@ import numpy.typing as npt
 import torch
 from safetensors.numpy import load
 
-from teeter.analysis.comparison import Gain, Saving, gain_over, saving_over
-from teeter.analysis.drawing import save
+from teeter.analysis.plot_style import save_figure
 from teeter.analysis.plots import plot_curves
+from teeter.analysis.statistics import Gain, LabelSaving, gain_over, saving_over
 from teeter.arrays import describe_device
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.encoders import encode_texts
@@ -81,7 +81,13 @@ def sms(folder: Path, repetition: int) -> Data:
     mixed = np.random.default_rng(repetition).permutation(len(known))
     held = len(known) // 5
     features = _features(list(known))
-    return Data(("ham", "spam"), features, list(known.values()), np.sort(mixed[held:]), np.sort(mixed[:held]))
+    return Data(
+        ("ham", "spam"),
+        features,
+        list(known.values()),
+        np.sort(mixed[held:]),
+        np.sort(mixed[:held]),
+    )
 
 
 _kept: dict[int, Vectors] = {}
@@ -100,14 +106,18 @@ TASKS = {"banking77": Task(banking, 100, 15), "sms_spam": Task(sms, 20, 15, "spa
 def play(data: Data, task: Task, strategy: str, seed: int, folder: Path) -> dict[str, list[float]]:
     """Ask, answer and train, round by round; return what is right on the rows held out after each."""
     settings = Settings(kind="features", strategy=strategy, seed=seed)
-    campaign = Campaign.create(folder / f"{strategy}-{seed}.teeter", "simulated", data.classes, settings)
+    campaign = Campaign.create(
+        folder / f"{strategy}-{seed}.teeter", "simulated", data.classes, settings
+    )
     campaign.add({"id": str(row), "features": data.features[row]} for row in data.pool)
     found: dict[str, list[float]] = {}
     truth = np.array([data.classes.index(data.labels[row]) for row in data.test])
     for _ in range(task.rounds):
         for question in campaign.ask(task.batch):
             campaign.tell(question.item, data.labels[int(question.item)])
-        for name, value in measures(truth, predicted(campaign, data), data.classes, task.positive).items():
+        for name, value in measures(
+            truth, predicted(campaign, data), data.classes, task.positive
+        ).items():
             found.setdefault(name, []).append(value)
     campaign.store.close()
     return found
@@ -133,14 +143,20 @@ def predicted(campaign: Campaign, data: Data) -> npt.NDArray[np.int64]:
 
 
 def measures(
-    truth: npt.NDArray[np.int64], guess: npt.NDArray[np.int64], classes: Sequence[str], positive: str | None
+    truth: npt.NDArray[np.int64],
+    guess: npt.NDArray[np.int64],
+    classes: Sequence[str],
+    positive: str | None,
 ) -> dict[str, float]:
     """Return the accuracy; and how much of the class that is looked for was found, and F1."""
     shares = {"accuracy": float((truth == guess).mean())}
     if positive is not None:
         wanted, said = truth == classes.index(positive), guess == classes.index(positive)
         both = int((wanted & said).sum())
-        shares |= {"found": both / int(wanted.sum()), "f1": 2 * both / max(1, int(wanted.sum() + said.sum()))}
+        shares |= {
+            "found": both / int(wanted.sum()),
+            "f1": 2 * both / max(1, int(wanted.sum() + said.sum())),
+        }
     return shares
 
 
@@ -160,9 +176,12 @@ def run(name: str, folder: Path, repetitions: int, rounds: int | None) -> dict[s
                 found = play(data, task, strategy, repetition, Path(place))
             minutes[strategy] += (time.process_time() - started) / 60
             for measure, values in found.items():
-                curves[strategy].setdefault(measure, []).append([round(value, 5) for value in values])
+                curves[strategy].setdefault(measure, []).append(
+                    [round(value, 5) for value in values]
+                )
             print(
-                f"{name} {repetition} {strategy}: {found['accuracy'][-1]:.3f}, {minutes[strategy]:.1f} min", flush=True
+                f"{name} {repetition} {strategy}: {found['accuracy'][-1]:.3f}, {minutes[strategy]:.1f} min",
+                flush=True,
             )
     plain = Settings(kind="features")
     return {
@@ -173,7 +192,12 @@ def run(name: str, folder: Path, repetitions: int, rounds: int | None) -> dict[s
         "hardware": describe_device(torch.device("cpu")),
         "threads": torch.get_num_threads(),
         "minutes": {strategy: round(spent, 2) for strategy, spent in minutes.items()},
-        "settings": {"head": plain.head, "control": plain.control, "cold_start": "typiclust", "batch": task.batch},
+        "settings": {
+            "head": plain.head,
+            "control": plain.control,
+            "cold_start": "typiclust",
+            "batch": task.batch,
+        },
         "seeds": list(range(repetitions)),
         "pool": sizes[0],
         "test": sizes[1],
@@ -247,7 +271,9 @@ def page() -> str:
 def _table(result: dict[str, Any], measure: str) -> str:
     labelled = np.array(result["labelled"], dtype=float)
     curves = {strategy: found[measure] for strategy, found in result["curves"].items()}
-    gains = {name: gain_over(runs, curves["random"]) for name, runs in curves.items() if name != "random"}
+    gains = {
+        name: gain_over(runs, curves["random"]) for name, runs in curves.items() if name != "random"
+    }
     end = int(labelled[-1])
     lines = [
         f"| by {MEASURES[measure]} | at {end:,} labels | gain | p | labels needed | saved | p |",
@@ -260,7 +286,7 @@ def _table(result: dict[str, Any], measure: str) -> str:
     return "\n".join([*lines, "", _verdict(gains, savings, curves), ""])
 
 
-def _line(name: str, runs: Floats, gain: Gain, saving: Saving) -> str:
+def _line(name: str, runs: Floats, gain: Gain, saving: LabelSaving) -> str:
     needed = "never" if saving.labels is None else f"{saving.labels:,.0f}"
     saved = "" if saving.saved is None else f"{saving.saved / saving.baseline:.0%}"
     chance = "" if saving.p is None else f"{saving.p:.2g}"
@@ -270,7 +296,9 @@ def _line(name: str, runs: Floats, gain: Gain, saving: Saving) -> str:
     )
 
 
-def _verdict(gains: dict[str, Gain], savings: dict[str, Saving], curves: dict[str, Floats]) -> str:
+def _verdict(
+    gains: dict[str, Gain], savings: dict[str, LabelSaving], curves: dict[str, Floats]
+) -> str:
     """Return what can be said of LDM-S beside the best of the others, whichever is ahead."""
     other = max((name for name in gains if name != "ldm-s"), key=lambda name: gains[name].mean)
     apart = gain_over(curves["ldm-s"], curves[other])
@@ -285,7 +313,9 @@ def _verdict(gains: dict[str, Gain], savings: dict[str, Saving], curves: dict[st
 def _found(result: dict[str, Any]) -> str:
     places = [result["labelled"].index(count) for count in (40, 100, result["labelled"][-1])]
     lines = [
-        "| share of spam found, at labels | " + " | ".join(f"{result['labelled'][k]}" for k in places) + " |",
+        "| share of spam found, at labels | "
+        + " | ".join(f"{result['labelled'][k]}" for k in places)
+        + " |",
         "| --- |" + " ---: |" * len(places),
     ]
     for strategy, found in result["curves"].items():
@@ -298,20 +328,28 @@ def draw(name: str, folder: Path) -> Path:
     """Draw a result's curves, and return the picture."""
     result = read(name)
     curves = {strategy: found["accuracy"] for strategy, found in result["curves"].items()}
-    svg, png = save(plot_curves(np.array(result["labelled"], dtype=float), curves), folder / f"campaigns_{name}")
+    svg, png = save_figure(
+        plot_curves(np.array(result["labelled"], dtype=float), curves), folder / f"campaigns_{name}"
+    )
     png.unlink()
     return svg
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     verbs = parser.add_subparsers(dest="verb", required=True)
     running = verbs.add_parser("run", help="play a dataset")
     running.add_argument("dataset", choices=list(TASKS))
-    running.add_argument("--data", type=Path, default=os.environ.get("TEETER_DATA"), help="where the datasets are")
+    running.add_argument(
+        "--data", type=Path, default=os.environ.get("TEETER_DATA"), help="where the datasets are"
+    )
     running.add_argument("--repetitions", type=int, default=5)
     running.add_argument("--rounds", type=int)
-    running.add_argument("--out", type=Path, help="where the result goes; results/DATASET.json if left out")
+    running.add_argument(
+        "--out", type=Path, help="where the result goes; results/DATASET.json if left out"
+    )
     verbs.add_parser("page", help="write the page and its pictures from the results")
     options = parser.parse_args()
     if options.verb == "page":

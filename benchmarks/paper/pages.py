@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from teeter.analysis import paper
-from teeter.analysis.compared import Compared, compare
-from teeter.analysis.comparison import gain_over
+from teeter.analysis import paper_results
 from teeter.analysis.plots import plot_gains
+from teeter.analysis.run_comparison import RunComparison, compare_runs
+from teeter.analysis.statistics import gain_over
 from teeter.experiments.results import read_run
 
 ROOT = Path(__file__).parents[2]
@@ -35,10 +35,10 @@ TRIES = {
 """What was changed in the tries of ISOLET, one thing at a time."""
 
 
-def finished() -> list[Compared]:
+def finished() -> list[RunComparison]:
     """Return what the runs of the paper's settings say, those that are complete."""
-    names = [name for name in paper.datasets() if (RUNS / name / "run.json").exists()]
-    return [compare(run) for run in (read_run(RUNS / name) for name in names) if run.finished]
+    names = [name for name in paper_results.datasets() if (RUNS / name / "run.json").exists()]
+    return [compare_runs(run) for run in (read_run(RUNS / name) for name in names) if run.finished]
 
 
 def table_of_runs() -> str:
@@ -46,7 +46,11 @@ def table_of_runs() -> str:
     rows = []
     for found in finished():
         gain, best = found.gains["ldm-s"], max(found.gains, key=lambda one: found.gains[one].mean)
-        theirs, saving, agreement = paper.deltas(found.name)["ldm-s"], found.savings["ldm-s"], found.agreement
+        theirs, saving, agreement = (
+            paper_results.deltas(found.name)["ldm-s"],
+            found.savings["ldm-s"],
+            found.agreement,
+        )
         assert saving.saved is not None
         assert agreement is not None
         minutes = sum(sum(one.seconds.values()) for one in found.run.rounds) / 60
@@ -61,7 +65,15 @@ def table_of_runs() -> str:
                 f"{minutes:.1f}",
             ]
         )
-    heads = ["dataset", "LDM-S", "in the paper", "the best", "labels saved", "order as the paper's", "minutes"]
+    heads = [
+        "dataset",
+        "LDM-S",
+        "in the paper",
+        "the best",
+        "labels saved",
+        "order as the paper's",
+        "minutes",
+    ]
     return _table(heads, rows)
 
 
@@ -85,28 +97,38 @@ def draw(folder: Path) -> list[Path]:
 
 def _table(heads: list[str], rows: list[list[str]]) -> str:
     rule = "| --- |" + " ---: |" * (len(heads) - 1)
-    return "\n".join(["| " + " | ".join(heads) + " |", rule, *("| " + " | ".join(row) + " |" for row in rows)])
+    return "\n".join(
+        ["| " + " | ".join(heads) + " |", rule, *("| " + " | ".join(row) + " |" for row in rows)]
+    )
 
 
 def _best() -> list[str]:
     rows = []
     for found in finished():
         accuracy = found.run.curves().accuracy
-        best = max((one for one in found.gains if one != "ldm-s"), key=lambda one: found.gains[one].mean)
+        best = max(
+            (one for one in found.gains if one != "ldm-s"), key=lambda one: found.gains[one].mean
+        )
         lead = gain_over(accuracy["ldm-s"], accuracy[best])
-        verdict = "no difference shown" if not lead.significant else "LDM-S ahead" if lead.mean > 0 else "LDM-S behind"
+        verdict = (
+            "no difference shown"
+            if not lead.significant
+            else "LDM-S ahead"
+            if lead.mean > 0
+            else "LDM-S behind"
+        )
         rows.append([found.name, best, f"{lead.mean:+.2f}", f"{lead.p:.2f}", verdict])
     return [_table(["dataset", "the best other", "LDM-S beside it", "p", ""], rows), ""]
 
 
 def _gains() -> list[str]:
     runs = finished()
-    names = [name for name in paper.NAMES.values() if name != "random"]
+    names = [name for name in paper_results.NAMES.values() if name != "random"]
     rows = []
     for name in names:
         row = [name]
         for found in runs:
-            theirs = paper.deltas(found.name).get(name)
+            theirs = paper_results.deltas(found.name).get(name)
             ours = found.gains.get(name)
             row.append(f"{ours.mean:+.2f} / {theirs.mean:+.2f}" if ours and theirs else "–")
         rows.append(row)
@@ -117,7 +139,7 @@ def _isolet() -> list[str]:
     names = ("ldm-s", "margin", "badge", "entropy")
     rows = [["as the paper says", *_row_of(RUNS / "openml-44135", names)]]
     rows += [[said, *_row_of(ISOLET / name, names)] for name, said in TRIES.items()]
-    theirs = paper.deltas("openml-44135")
+    theirs = paper_results.deltas("openml-44135")
     rows.append(["**the paper**", *(f"**{theirs[name].mean:+.2f}**" for name in names)])
     return [
         ISOLET_TRIES,
@@ -133,12 +155,18 @@ def _isolet() -> list[str]:
 def _cifar() -> list[str]:
     """Return accuracies at the counts of labels that the paper prints and our run reaches."""
     curves = read_run(RUNS / "cifar10").curves()
-    theirs, places = paper.accuracy("cifar10"), {int(count): place for place, count in enumerate(curves.labelled)}
+    theirs, places = (
+        paper_results.accuracy("cifar10"),
+        {int(count): place for place, count in enumerate(curves.labelled)},
+    )
     counts = [count for count in theirs["random"] if count in places]
     rows = []
     for name, accuracy in curves.accuracy.items():
         ours = {count: 100 * float(accuracy[:, places[count]].mean()) for count in counts}
-        base = {count: 100 * float(curves.accuracy["random"][:, places[count]].mean()) for count in counts}
+        base = {
+            count: 100 * float(curves.accuracy["random"][:, places[count]].mean())
+            for count in counts
+        }
         told = [f"{theirs[name][count]:.1f} / {ours[count]:.1f}" for count in counts]
         over = [
             np.mean([one[count] - other[count] for count in counts])
@@ -164,10 +192,16 @@ def _twice_as_many() -> str:
     once, twice = read_run(RUNS / "openml-44135").curves(), read_run(ISOLET / "query-200").curves()
     rows = []
     for name in ("ldm-s", "margin", "probcover", "badge", "random"):
-        theirs = {labels: value for labels, value in paper.accuracy("openml-44135")[name].items() if labels >= 200}
+        theirs = {
+            labels: value
+            for labels, value in paper_results.accuracy("openml-44135")[name].items()
+            if labels >= 200
+        }
         ours = [_at(once.labelled, once.accuracy[name], labels) for labels in theirs]
         more = [_at(twice.labelled, twice.accuracy[name], 2 * labels - 100) for labels in theirs]
-        gap_once, gap_twice = (float(np.mean(np.array(list(theirs.values())) - one)) for one in (ours, more))
+        gap_once, gap_twice = (
+            float(np.mean(np.array(list(theirs.values())) - one)) for one in (ours, more)
+        )
         shown = [list(theirs).index(labels) for labels in (400, 1000, 2000)]
         values = list(theirs.values())
         rows.append(
@@ -178,7 +212,14 @@ def _twice_as_many() -> str:
                 f"{gap_twice:+.1f}",
             ]
         )
-    heads = ["paper / ours / ours with 200 a round", "400", "1,000", "2,000", "paper - ours", "paper - ours with 200"]
+    heads = [
+        "paper / ours / ours with 200 a round",
+        "400",
+        "1,000",
+        "2,000",
+        "paper - ours",
+        "paper - ours with 200",
+    ]
     return _table(heads, rows)
 
 
@@ -193,7 +234,7 @@ def _times() -> list[str]:
     rows = []
     for name in ("openml-6", "mnist"):
         alone, entropy = spent[f"{name}-ldm-s-alone"], spent[f"{name}-entropy-alone"]
-        minutes = paper.minutes(name)
+        minutes = paper_results.minutes(name)
         rows.append(
             [
                 name,
@@ -218,7 +259,7 @@ def _times() -> list[str]:
         f"({by_kind['training']:.0f} s), features and logits ({by_kind['outputs']:.0f} s) and selection "
         f"({by_kind['selection']:.0f} s); besides, {by_kind['validation'] / 60:.1f} minutes of looking at the 5,000 "
         f"validation rows after every epoch and {by_kind['evaluation'] / 60:.1f} of test accuracies. By the paper's "
-        f"table of runtimes it took its authors {5 * sum(paper.minutes('mnist').values()) / 60:.0f} hours, Random not "
+        f"table of runtimes it took its authors {5 * sum(paper_results.minutes('mnist').values()) / 60:.0f} hours, Random not "
         "counted.\n",
     ]
 

@@ -59,16 +59,28 @@ def needed(cell: Cell) -> tuple[float, float] | None:
 
 
 def line(
-    cell: Cell, us: dict[str, Any] | None, others: Mapping[str, dict[str, Any] | None], rate: dict[str, float]
+    cell: Cell,
+    us: dict[str, Any] | None,
+    others: Mapping[str, dict[str, Any] | None],
+    rate: dict[str, float],
 ) -> Any:
     """Return a row of the table."""
     count = needed(cell)
-    floor = max(count[0] / rate["operations a second"], count[1] / rate["bytes a second"]) if count else None
+    floor = (
+        max(count[0] / rate["operations a second"], count[1] / rate["bytes a second"])
+        if count
+        else None
+    )
     row: dict[str, Any] = {name: getattr(cell, name) for name in ("strategy", "N", "D", "C", "n")}
-    row |= {"teeter (s)": us["seconds"] if us else None, "teeter (MB)": us["peak MB"] if us else None}
+    row |= {
+        "teeter (s)": us["seconds"] if us else None,
+        "teeter (MB)": us["peak MB"] if us else None,
+    }
     for name in ("the paper's", "scikit-activeml"):
         them = others.get(name)
-        row[f"{name} (s)"], row[f"{name} (MB)"] = (them["seconds"], them["peak MB"]) if them else (None, None)
+        row[f"{name} (s)"], row[f"{name} (MB)"] = (
+            (them["seconds"], them["peak MB"]) if them else (None, None)
+        )
         row[f"times faster than {name}"] = them["seconds"] / us["seconds"] if us and them else None
     row |= {"floor (s)": floor, "times the floor": us["seconds"] / floor if us and floor else None}
     return row
@@ -82,9 +94,13 @@ def on_cpu(threads: int, patience: float, rate: dict[str, float]) -> list[dict[s
     for cell in cells:
         others = {}
         if cell.strategy == "ldm-s":
-            others["the paper's"] = apart(replace(cell, library="paper", repeats=1), threads, patience)
+            others["the paper's"] = apart(
+                replace(cell, library="paper", repeats=1), threads, patience
+            )
         elif find_spec("skactiveml"):
-            others["scikit-activeml"] = apart(replace(cell, library="scikit-activeml"), threads, patience)
+            others["scikit-activeml"] = apart(
+                replace(cell, library="scikit-activeml"), threads, patience
+            )
         rows.append(line(cell, apart(cell, threads, patience), others, rate))
         print(table(rows[-1:]).splitlines()[-1], flush=True)
     return rows
@@ -94,9 +110,15 @@ def on_gpu(device: torch.device, rate: dict[str, float]) -> list[dict[str, Any]]
     """Compare on a GPU, and take ImageNet's setting to pieces."""
     rows = []
     for cell in [Cell("teeter", "ldm-s", N, n=100) for N in (2_000, 10_000)] + [
-        Cell("teeter", name, N, n=100) for name in ("ldm-s", "badge", "coreset", "probcover") for N in (100_000,)
+        Cell("teeter", name, N, n=100)
+        for name in ("ldm-s", "badge", "coreset", "probcover")
+        for N in (100_000,)
     ]:
-        paper = timed(papers(cell, device), device, repeats=1) if cell.strategy == "ldm-s" and cell.N < 50_000 else None
+        paper = (
+            timed(papers(cell, device), device, repeats=1)
+            if cell.strategy == "ldm-s" and cell.N < 50_000
+            else None
+        )
         rows.append(line(cell, timed(ours(cell, device), device), {"the paper's": paper}, rate))
         print(table(rows[-1:]).splitlines()[-1], flush=True)
     cell = IMAGENET
@@ -133,15 +155,26 @@ def growth(device: torch.device) -> list[dict[str, Any]]:
         sizes = [getattr(base, name) * 2**k for k in range(4)]
         cells = [replace(base, **{name: size}) for size in sizes]
         for library, call, repeats in (("teeter", ours, 3), ("the paper's", papers, 1)):
-            times = [seconds(call(cell, device), device, repeats=repeats, warm=repeats // 3) for cell in cells]
+            times = [
+                seconds(call(cell, device), device, repeats=repeats, warm=repeats // 3)
+                for cell in cells
+            ]
             told = {"library": library, "grows": name, "sizes": sizes, "seconds": times}
             lines.append({**told, "exponent": exponent(sizes, times)})
-            print(library, name, [f"{one:.3g}" for one in times], f"{lines[-1]['exponent']:.2f}", flush=True)
+            print(
+                library,
+                name,
+                [f"{one:.3g}" for one in times],
+                f"{lines[-1]['exponent']:.2f}",
+                flush=True,
+            )
     return lines
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--patience", type=float, default=120)

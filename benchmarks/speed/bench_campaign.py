@@ -31,12 +31,21 @@ def first_question(folder: Path, texts: int) -> dict[str, Any]:
     with path.open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(["text"])
-        rows.writerows([" ".join(f"word{k}" for k in line) + f" {number}"] for number, line in enumerate(common))
+        rows.writerows(
+            [" ".join(f"word{k}" for k in line) + f" {number}"]
+            for number, line in enumerate(common)
+        )
     command = [sys.executable, "-c", "from teeter.cli import main; main()", "campaign"]
     started = time.perf_counter()
-    subprocess.run([*command, "new", str(path), "--classes", "a,b,c"], check=True, capture_output=True)
+    subprocess.run(
+        [*command, "new", str(path), "--classes", "a,b,c"], check=True, capture_output=True
+    )
     made = time.perf_counter()
-    subprocess.run([*command, "ask", str(path.with_suffix(".teeter")), "-n", "20"], check=True, capture_output=True)
+    subprocess.run(
+        [*command, "ask", str(path.with_suffix(".teeter")), "-n", "20"],
+        check=True,
+        capture_output=True,
+    )
     asked = time.perf_counter()
     return {
         "what": f"{texts:,} texts: new, then the first 20 questions",
@@ -55,7 +64,8 @@ def next_batch(folder: Path, items: int, width: int, classes: int, labels: int) 
     campaign = Campaign.create(folder / "large.teeter", "large", names, Settings(kind="features"))
     started = time.perf_counter()
     campaign.add(
-        {"id": str(k), "features": vectors[k], "label": names[kinds[k]] if k < labels else None} for k in range(items)
+        {"id": str(k), "features": vectors[k], "label": names[kinds[k]] if k < labels else None}
+        for k in range(items)
     )
     added = time.perf_counter()
     campaign = Campaign.open(folder / "large.teeter")
@@ -78,11 +88,16 @@ def next_batch(folder: Path, items: int, width: int, classes: int, labels: int) 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, help="where to write the result as JSON")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        lines = [first_question(Path(folder), 10_000), next_batch(Path(folder), 100_000, 256, 10, 1_000)]
+        lines = [
+            first_question(Path(folder), 10_000),
+            next_batch(Path(folder), 100_000, 256, 10, 1_000),
+        ]
     for line in lines:
         print(table([line]))
     save(options.out, {**facts(torch.device("cpu")), "campaign": lines})

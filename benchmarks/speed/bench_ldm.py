@@ -23,7 +23,13 @@ from torch import Tensor
 import teeter
 from teeter.kernels.ldm import paper_sigmas, search_by_gaussian
 
-FIVE = [(2_000, 128, 10), (4_000, 512, 10), (10_000, 512, 100), (20_000, 2_048, 200), (15_000, 2_048, 101)]
+FIVE = [
+    (2_000, 128, 10),
+    (4_000, 512, 10),
+    (10_000, 512, 100),
+    (20_000, 2_048, 200),
+    (15_000, 2_048, 101),
+]
 SIZES = {"cpu": [(1_000, 128, 10), *FIVE[:3]], "cuda": FIVE}
 GROWTH = {
     "cpu": ((2_000, 128, 10, 256), 2, 4),
@@ -31,7 +37,9 @@ GROWTH = {
 }
 
 
-def pool(rows: int, width: int, classes: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+def pool(
+    rows: int, width: int, classes: int, device: torch.device
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return features around class centres, and the head that the centres suggest."""
     generator = torch.Generator().manual_seed(0)
     centres = torch.randn(classes, width, generator=generator)
@@ -42,13 +50,17 @@ def pool(rows: int, width: int, classes: int, device: torch.device) -> tuple[Ten
     return features.to(device), weight.to(device), torch.zeros(classes, device=device)
 
 
-def compare(rows: int, width: int, classes: int, device: torch.device, repeats: int) -> dict[str, Any]:
+def compare(
+    rows: int, width: int, classes: int, device: torch.device, repeats: int
+) -> dict[str, Any]:
     """Time both estimators on one pool, in one run."""
     arrays = pool(rows, width, classes, device)
     draws, by_paper, paper_times = [], [], []
     for seed in range(repeats):
         start = time.perf_counter()
-        found, taken = search_by_gaussian(*arrays, sigmas=paper_sigmas(), patience=10, seed=seed, together=1)
+        found, taken = search_by_gaussian(
+            *arrays, sigmas=paper_sigmas(), patience=10, seed=seed, together=1
+        )
         by_paper.append(float(found.mean()))  # waits for a GPU, too
         paper_times.append(time.perf_counter() - start)
         draws.append(taken)
@@ -87,13 +99,21 @@ def growth(device: torch.device) -> list[dict[str, Any]]:
             rows, width, classes, rays = (size if i == axis else base[i] for i in range(4))
             arrays = pool(rows, width, classes, device)
             times.append(seconds(partial(teeter.ldm, *arrays, rays=rays), device))
-        told = {"grows": name, "from": sizes[0], "to": sizes[-1], "first (s)": times[0], "last (s)": times[-1]}
+        told = {
+            "grows": name,
+            "from": sizes[0],
+            "to": sizes[-1],
+            "first (s)": times[0],
+            "last (s)": times[-1],
+        }
         lines.append({**told, "exponent": exponent(sizes, times)})
     return lines
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=5)

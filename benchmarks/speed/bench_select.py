@@ -20,7 +20,9 @@ from measure import facts, save, table
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--out", type=Path, help="where to write the result as JSON")
@@ -30,14 +32,36 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         np.savez(f"{folder}/pool.npz", features=features.numpy())
         np.savez(f"{folder}/head.npz", weight=weight.numpy(), bias=bias.numpy())
-        command = [sys.executable, "-c", "from teeter.cli import main; main()", "select", f"{folder}/pool.npz"]
-        command += ["--head", f"{folder}/head.npz", "-n", "1000", "--rays", "512", "--out", f"{folder}/picks.csv"]
+        command = [
+            sys.executable,
+            "-c",
+            "from teeter.cli import main; main()",
+            "select",
+            f"{folder}/pool.npz",
+        ]
+        command += [
+            "--head",
+            f"{folder}/head.npz",
+            "-n",
+            "1000",
+            "--rays",
+            "512",
+            "--out",
+            f"{folder}/picks.csv",
+        ]
         times = []
         for _ in range(options.repeats):
             start = time.perf_counter()
             subprocess.run(command, check=True, capture_output=True)
             times.append(time.perf_counter() - start)
-    row = {"rows": options.rows, "D": 256, "C": 10, "n": 1000, "rays": 512, "median (s)": statistics.median(times)}
+    row = {
+        "rows": options.rows,
+        "D": 256,
+        "C": 10,
+        "n": 1000,
+        "rays": 512,
+        "median (s)": statistics.median(times),
+    }
     print(table([row]))
     save(options.out, {**facts(cpu), "select": [row], "times": times})
 

@@ -48,13 +48,22 @@ def make_pool(folder: Path, rows: int, width: int, classes: int, per_file: int) 
     folder.mkdir(parents=True, exist_ok=True)
     for number, start in enumerate(range(0, rows, per_file)):
         count = min(per_file, rows - start)
-        features = rng.standard_normal((count, width), dtype=np.float32) * 4 + centres[rng.integers(0, classes, count)]
+        features = (
+            rng.standard_normal((count, width), dtype=np.float32) * 4
+            + centres[rng.integers(0, classes, count)]
+        )
         lists = pa.FixedSizeListArray.from_arrays(pa.array(features.ravel()), width)
         content = pa.table({"id": pa.array(np.arange(start, start + count)), "features": lists})
-        options: dict[str, Any] = {"row_group_size": GROUP, "compression": "none", "use_dictionary": False}
+        options: dict[str, Any] = {
+            "row_group_size": GROUP,
+            "compression": "none",
+            "use_dictionary": False,
+        }
         pq.write_table(content, folder / f"part-{number:04d}.parquet", **options)
     np.savez(folder / "head.npz", weight=centres)
-    save_model(folder / "model.safetensors", mlp(width, classes), "mlp", shape=(width,), classes=classes)
+    save_model(
+        folder / "model.safetensors", mlp(width, classes), "mlp", shape=(width,), classes=classes
+    )
 
 
 # ---- what runs in a process of its own
@@ -62,8 +71,8 @@ def make_pool(folder: Path, rows: int, width: int, classes: int, per_file: int) 
 
 def select(engine: str, form: str, folder: Path, n: int, workers: int) -> dict[str, Any]:
     """Select, and return the picks and when each part of it began and ended."""
-    from teeter.distributed.plan import made_executor
-    from teeter.distributed.selecting import REFERENCE, select_from_shards
+    from teeter.distributed.executors import make_executor
+    from teeter.selection.from_shards import REFERENCE, select_from_shards
 
     work = folder / f"work-{engine}-{form}"
     shutil.rmtree(work, ignore_errors=True)
@@ -76,7 +85,7 @@ def select(engine: str, form: str, folder: Path, n: int, workers: int) -> dict[s
             fetched[0], fetched[1] = done, fetched[1] + 1
 
     started = time.perf_counter()
-    executor = made_executor(engine, workers)
+    executor = make_executor(engine, workers)
     ready = time.perf_counter()
     chosen = select_from_shards(
         str(folder / "*.parquet"),
@@ -119,15 +128,15 @@ def read(folder: Path) -> dict[str, Any]:
 
 def draw(rows: int, width: int, n: int) -> dict[str, Any]:
     """Return what LDM-Seeding from made-up LDMs of so many rows takes where it is drawn, fetching left out."""
-    from teeter.kernels.distant_seeding import seed_distant_rows
     from teeter.kernels.seeding import ldm_log_weights
+    from teeter.kernels.streaming_seeding import seed_streaming
     from teeter.seeds import stream
 
     before = own_memory("VmRSS")
     rng = np.random.default_rng(0)
     values = rng.random(rows, dtype=np.float32) ** 2
     started = time.perf_counter()
-    seed_distant_rows(
+    seed_streaming(
         lambda some: torch.from_numpy(rng.standard_normal((len(some), width), dtype=np.float32)),
         n,
         first=int(values.argmin()),
@@ -159,14 +168,21 @@ PARTS: dict[str, Callable[..., dict[str, Any]]] = {"select": select, "read": rea
 def watched(part: str, out: Path, **arguments: Any) -> dict[str, Any]:
     """Run a part in a process of its own, and return what it found and the most memory that was held meanwhile."""
     out.unlink(missing_ok=True)
-    plain = {name: str(value) if isinstance(value, Path) else value for name, value in arguments.items()}
+    plain = {
+        name: str(value) if isinstance(value, Path) else value for name, value in arguments.items()
+    }
     command = [sys.executable, __file__, "--part", json.dumps([part, plain, str(out)])]
     process = subprocess.Popen(command, env={**os.environ, **ONE_THREAD})
     whole = driver = worker = 0
     while process.poll() is None:
         sizes = {pid: held(pid) for pid in family(process.pid)}
         whole, driver = max(whole, sum(sizes.values())), max(driver, sizes.get(process.pid, 0))
-        worker = max([worker, *(size for pid, size in sizes.items() if pid != process.pid and is_worker(pid))])
+        worker = max(
+            [
+                worker,
+                *(size for pid, size in sizes.items() if pid != process.pid and is_worker(pid)),
+            ]
+        )
         time.sleep(LOOKED)
     if process.returncode:
         raise SystemExit(f"{part} {plain} failed.")
@@ -210,7 +226,9 @@ def is_worker(pid: int) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--classes", type=int, default=10)
@@ -218,7 +236,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--engines", default="local,ray")
     parser.add_argument("--forms", default="features,model")
-    parser.add_argument("--drawn", type=int, default=50_000_000, help="made-up rows that are drawn from")
+    parser.add_argument(
+        "--drawn", type=int, default=50_000_000, help="made-up rows that are drawn from"
+    )
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--out", type=Path, help="where to write the result as JSON")
     parser.add_argument("--part", help=argparse.SUPPRESS)
@@ -236,26 +256,37 @@ def main() -> None:
 def measure_all(arguments: argparse.Namespace) -> None:
     folder, note = arguments.folder, arguments.folder / "part.json"
     if not list(folder.glob("*.parquet")):
-        per_file = max(1, min(PER_FILE, arguments.rows // (4 * arguments.workers)))  # a shard each, some a worker
+        per_file = max(
+            1, min(PER_FILE, arguments.rows // (4 * arguments.workers))
+        )  # a shard each, some a worker
         make_pool(folder, arguments.rows, arguments.width, arguments.classes, per_file)
     reading = watched("read", note, folder=folder)
     drawing = watched("draw", note, rows=arguments.drawn, width=arguments.width, n=arguments.n)
     found = []
     for form in arguments.forms.split(","):
         for engine in arguments.engines.split(","):
-            given = {"engine": engine, "form": form, "folder": folder, "n": arguments.n, "workers": arguments.workers}
+            given = {
+                "engine": engine,
+                "form": form,
+                "folder": folder,
+                "n": arguments.n,
+                "workers": arguments.workers,
+            }
             one = watched("select", note, **given)
             one["rows a second and core"] = arguments.rows / one["scoring (s)"] / arguments.workers
             found.append({"engine": engine, "rows are": form, "rows": arguments.rows, **one})
     picks = {
-        form: {str(one["picks"]) for one in found if one["rows are"] == form} for form in arguments.forms.split(",")
+        form: {str(one["picks"]) for one in found if one["rows are"] == form}
+        for form in arguments.forms.split(",")
     }
     same = all(len(some) == 1 for some in picks.values())
     for one in found:
         del one["picks"]
     print(table(found))
     print(f"The same picks by all engines: {'yes' if same else 'NO'}.")
-    sizes = {name: getattr(arguments, name) for name in ("rows", "width", "classes", "n", "workers")}
+    sizes = {
+        name: getattr(arguments, name) for name in ("rows", "width", "classes", "n", "workers")
+    }
     stored = sum(path.stat().st_size for path in folder.glob("*.parquet"))
     save(
         arguments.out,

@@ -33,11 +33,11 @@ from measure import exponent, facts, save, seconds, table
 from torch import Tensor
 
 import teeter
-from teeter.kernels.fisher import bait
+from teeter.kernels.bait import bait
 from teeter.kernels.kmeans import k_means
 from teeter.kernels.ldm import ldm_by_gaussian, paper_sigmas
 from teeter.kernels.seeding import ldm_log_weights
-from teeter.strategies.door import context_of, make_strategy
+from teeter.strategies.api import build_context, make_strategy
 
 LABELLED, SAMPLES = 100, 10
 PEERS = {"badge": 100, "coreset": 100, "probcover": 100, "typiclust": 100, "batchbald": 10}
@@ -72,7 +72,10 @@ def outputs_of(rows: int, width: int, classes: int, device: torch.device) -> tee
 def ours(cell: Cell, device: torch.device) -> Callable[[], object]:
     """Return teeter's selection as a call; outputs are there already, as they are for the peer."""
     everything = outputs_of(cell.N + LABELLED, cell.D, cell.C, device)
-    labelled, candidates = everything.take(np.arange(LABELLED)), everything.take(np.arange(LABELLED, len(everything)))
+    labelled, candidates = (
+        everything.take(np.arange(LABELLED)),
+        everything.take(np.arange(LABELLED, len(everything))),
+    )
     options: dict[str, Any] = {}
     if cell.strategy == "probcover":
         options["radius"] = RADIUS
@@ -83,7 +86,9 @@ def ours(cell: Cell, device: torch.device) -> Callable[[], object]:
     seeds = itertools.count()  # k-means takes more steps from one start than from another
 
     def run() -> object:
-        context = context_of(candidates, labelled=labelled, labels=labels, seed=next(seeds), device=device)
+        context = build_context(
+            candidates, labelled=labelled, labels=labels, seed=next(seeds), device=device
+        )
         return strategy.select(context, cell.n)
 
     return run
@@ -96,7 +101,11 @@ def theirs(cell: Cell) -> Callable[[], object]:
     from skactiveml.pool import batch_bald
 
     everything = outputs_of(cell.N + LABELLED, cell.D, cell.C, torch.device("cpu"))
-    if everything.features is None or everything.logits is None or everything.posterior_logits is None:
+    if (
+        everything.features is None
+        or everything.logits is None
+        or everything.posterior_logits is None
+    ):
         raise TypeError("the pool has everything")
     X = everything.features.numpy().astype(np.float64)
     y = np.full(len(X), np.nan)
@@ -113,18 +122,26 @@ def theirs(cell: Cell) -> Callable[[], object]:
 
     seeds = itertools.count()
     if cell.strategy == "batchbald":
-        posterior = everything.posterior_logits.softmax(dim=2).numpy()[:, LABELLED:].astype(np.float64)
-        return lambda: batch_bald(posterior, cell.n, n_MC_samples=cell.configurations, random_state=next(seeds))
+        posterior = (
+            everything.posterior_logits.softmax(dim=2).numpy()[:, LABELLED:].astype(np.float64)
+        )
+        return lambda: batch_bald(
+            posterior, cell.n, n_MC_samples=cell.configurations, random_state=next(seeds)
+        )
     if cell.strategy == "badge":
         known = Known(classes=np.arange(cell.C)).fit(X, y)
-        return lambda: peers.Badge(random_state=next(seeds)).query(X, y, clf=known, fit_clf=False, batch_size=cell.n)
+        return lambda: peers.Badge(random_state=next(seeds)).query(
+            X, y, clf=known, fit_clf=False, batch_size=cell.n
+        )
     units = X / np.linalg.norm(X, axis=1, keepdims=True)
     query = {
         "coreset": lambda: peers.CoreSet(random_state=next(seeds)).query(X, y, batch_size=cell.n),
-        "probcover": lambda: peers.ProbCover(n_classes=cell.C, deltas=[RADIUS], random_state=next(seeds)).query(
-            units, y, batch_size=cell.n
+        "probcover": lambda: peers.ProbCover(
+            n_classes=cell.C, deltas=[RADIUS], random_state=next(seeds)
+        ).query(units, y, batch_size=cell.n),
+        "typiclust": lambda: peers.TypiClust(k=20, random_state=next(seeds)).query(
+            X, y, batch_size=cell.n
         ),
-        "typiclust": lambda: peers.TypiClust(k=20, random_state=next(seeds)).query(X, y, batch_size=cell.n),
     }
     return query[cell.strategy]
 
@@ -136,7 +153,9 @@ def papers(cell: Cell, device: torch.device) -> Callable[[], object]:
 
     def run() -> object:
         seed = next(seeds)
-        values = ldm_by_gaussian(features, weight, bias, sigmas=paper_sigmas(), patience=10, seed=seed, together=1)
+        values = ldm_by_gaussian(
+            features, weight, bias, sigmas=paper_sigmas(), patience=10, seed=seed, together=1
+        )
         return one_at_a_time(values, features, cell.n, seed)
 
     return run
@@ -154,8 +173,13 @@ def one_at_a_time(values: Tensor, features: Tensor, n: int, seed: int) -> Tensor
         chances = (weights * nearest).square()
         chances[picks[-1]] = 0
         ends = chances.cumsum(dim=0)
-        point = torch.rand((), generator=generator, device=features.device, dtype=torch.float64) * ends[-1]
-        picks = torch.cat([picks, torch.searchsorted(ends, point, right=True).clamp_max(len(ends) - 1)[None]])
+        point = (
+            torch.rand((), generator=generator, device=features.device, dtype=torch.float64)
+            * ends[-1]
+        )
+        picks = torch.cat(
+            [picks, torch.searchsorted(ends, point, right=True).clamp_max(len(ends) - 1)[None]]
+        )
     return picks
 
 
@@ -171,7 +195,8 @@ def usual_bait(cell: Cell, device: torch.device, picks: int) -> tuple[float, lis
     known, free = X[:LABELLED].flatten(0, 1), X[LABELLED:]
     fisher = X.flatten(0, 1).T @ X.flatten(0, 1) / len(X)
     inverse = torch.linalg.inv(
-        torch.eye(X.shape[2], dtype=torch.float64, device=device) + known.T @ known / (LABELLED + cell.n)
+        torch.eye(X.shape[2], dtype=torch.float64, device=device)
+        + known.T @ known / (LABELLED + cell.n)
     )
     free = free * (cell.n / (LABELLED + cell.n)) ** 0.5
     chosen: list[int] = []
@@ -179,7 +204,9 @@ def usual_bait(cell: Cell, device: torch.device, picks: int) -> tuple[float, lis
     for _ in range(picks):
         moved = free @ inverse
         inner = torch.linalg.inv(eye + moved @ free.transpose(1, 2))
-        scores = (moved @ fisher @ moved.transpose(1, 2) @ inner).diagonal(dim1=1, dim2=2).sum(dim=1)
+        scores = (
+            (moved @ fisher @ moved.transpose(1, 2) @ inner).diagonal(dim1=1, dim2=2).sum(dim=1)
+        )
         scores[chosen] = -torch.inf
         best = int(scores.argmax())
         chosen.append(best)
@@ -218,16 +245,26 @@ def _status(name: str) -> int:
 
 def apart(cell: Cell, threads: int, patience: float) -> dict[str, Any] | None:
     """Run one cell in a process of its own; None if it ran out of time or memory."""
-    pinned = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+    pinned = {
+        name: str(threads)
+        for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    }
     command = [sys.executable, "-W", "ignore", __file__, "--cell", json.dumps(asdict(cell))]
     try:
         done = subprocess.run(
-            command, env={**os.environ, **pinned}, capture_output=True, text=True, timeout=patience, check=True
+            command,
+            env={**os.environ, **pinned},
+            capture_output=True,
+            text=True,
+            timeout=patience,
+            check=True,
         )
     except subprocess.TimeoutExpired:
         return None
     except subprocess.CalledProcessError as error:
-        print(f"{cell.library} {cell.strategy} at N = {cell.N:,} failed: {error.stderr.strip().splitlines()[-1:]}")
+        print(
+            f"{cell.library} {cell.strategy} at N = {cell.N:,} failed: {error.stderr.strip().splitlines()[-1:]}"
+        )
         return None
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answer
@@ -238,7 +275,9 @@ def beside_peers(threads: int, patience: float, largest: int) -> list[dict[str, 
     for strategy, n in PEERS.items():
         for N in (size for size in (10_000, 100_000, 1_000_000) if size <= largest):
             # With 10,000 configurations of labels the peer takes 23 GB at N = 10,000.
-            cell = Cell("teeter", strategy, N, n=n, configurations=1_000, repeats=5 if N <= 10_000 else 1)
+            cell = Cell(
+                "teeter", strategy, N, n=n, configurations=1_000, repeats=5 if N <= 10_000 else 1
+            )
             us = apart(cell, threads, patience)
             them = apart(replace(cell, library="scikit-activeml"), threads, patience)
             lines.append(
@@ -265,8 +304,14 @@ def inertias() -> dict[str, float]:
     if features is None:
         raise TypeError("the pool has features")
     clusters = LABELLED + PEERS["typiclust"]
-    ours = [k_means(features, clusters, generator=torch.Generator().manual_seed(seed))[2] for seed in range(20)]
-    theirs = [float(KMeans(clusters, random_state=seed).fit(features.numpy()).inertia_) for seed in range(20)]
+    ours = [
+        k_means(features, clusters, generator=torch.Generator().manual_seed(seed))[2]
+        for seed in range(20)
+    ]
+    theirs = [
+        float(KMeans(clusters, random_state=seed).fit(features.numpy()).inertia_)
+        for seed in range(20)
+    ]
     return {"teeter": statistics.mean(ours), "scikit-learn": statistics.mean(theirs)}
 
 
@@ -277,9 +322,19 @@ def growth(device: torch.device) -> list[dict[str, Any]]:
         base = Cell("teeter", strategy, *((600, 24, 5, 8) if small else (4_000, 64, 10, 50)))
         for name in ("N", "C", "D", "n"):
             sizes = [getattr(base, name) * 2**k for k in range(4)]
-            times = [seconds(ours(replace(base, **{name: size}), device), device, repeats=3) for size in sizes]
+            times = [
+                seconds(ours(replace(base, **{name: size}), device), device, repeats=3)
+                for size in sizes
+            ]
             told = {"strategy": strategy, "grows": name, "from": sizes[0], "to": sizes[-1]}
-            lines.append({**told, "first (s)": times[0], "last (s)": times[-1], "exponent": exponent(sizes, times)})
+            lines.append(
+                {
+                    **told,
+                    "first (s)": times[0],
+                    "last (s)": times[-1],
+                    "exponent": exponent(sizes, times),
+                }
+            )
         print(table(lines[-4:]), flush=True)
     return lines
 
@@ -323,11 +378,21 @@ def on_gpu(device: torch.device) -> list[dict[str, Any]]:
             torch.cuda.reset_peak_memory_stats()
             taken = seconds(ours(cell, device), device, repeats=3)
             peak = torch.cuda.max_memory_allocated() / 2**20
-            lines.append({"strategy": strategy, "N": N, "D": 128, "C": 10, "n": cell.n, "s": taken, "peak MB": peak})
+            lines.append(
+                {
+                    "strategy": strategy,
+                    "N": N,
+                    "D": 128,
+                    "C": 10,
+                    "n": cell.n,
+                    "s": taken,
+                    "peak MB": peak,
+                }
+            )
             print(table(lines[-1:]).splitlines()[-1], flush=True)
     for N, D, C, n, form in [(4_000, 512, 10, 400, "exact"), (10_000, 512, 100, 2_000, "binary")]:
         known = outputs_of(N + 1000, D, C, device)
-        context = context_of(
+        context = build_context(
             known.take(np.arange(N)),
             labelled=known.take(np.arange(N, N + 1000)),
             labels=np.arange(1000) % C,
@@ -339,17 +404,31 @@ def on_gpu(device: torch.device) -> list[dict[str, Any]]:
         chosen.select(context, n)
         taken = time.perf_counter() - start
         peak = torch.cuda.max_memory_allocated() / 2**20
-        lines.append({"strategy": f"bait, {form}", "N": N, "D": D, "C": C, "n": n, "s": taken, "peak MB": peak})
+        lines.append(
+            {
+                "strategy": f"bait, {form}",
+                "N": N,
+                "D": D,
+                "C": C,
+                "n": n,
+                "s": taken,
+                "peak MB": peak,
+            }
+        )
         print(table(lines[-1:]).splitlines()[-1], flush=True)
     return lines
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--part", choices=["peers", "growth", "bait", "gpu"], default="peers")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--patience", type=float, default=120)
-    parser.add_argument("--largest", type=int, default=1_000_000, help="the largest pool beside peers")
+    parser.add_argument(
+        "--largest", type=int, default=1_000_000, help="the largest pool beside peers"
+    )
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--out", type=Path, help="where to write the result as JSON")
     parser.add_argument("--cell", help=argparse.SUPPRESS)

@@ -47,9 +47,14 @@ def begin(where: str, items: int) -> None:
     """Make a campaign of items whose class can be learnt, with a first model."""
     vectors = np.random.default_rng(0).normal(size=(items, 16)).astype(np.float32)
     vectors[::2, 0] += 2
-    campaign = Campaign.create(where, "numbers", CLASSES, Settings(kind="features", strategy="margin"))
+    campaign = Campaign.create(
+        where, "numbers", CLASSES, Settings(kind="features", strategy="margin")
+    )
     known = {f"n{k}": truth(f"n{k}") for k in range(20)}
-    campaign.add({"id": f"n{k}", "features": row, "label": known.get(f"n{k}")} for k, row in enumerate(vectors))
+    campaign.add(
+        {"id": f"n{k}", "features": row, "label": known.get(f"n{k}")}
+        for k, row in enumerate(vectors)
+    )
     campaign.train()
     campaign.store.close()
 
@@ -110,12 +115,21 @@ def annotate_on_page(address: str, token: str, until: float, out: str) -> None:
 @contextmanager
 def serving(where: str) -> Iterator[str]:
     """Yield the address of a server of a campaign, in a process of its own."""
-    command = [sys.executable, "-c", "from teeter.cli import main; main()", "serve", where, "--no-open"]
+    command = [
+        sys.executable,
+        "-c",
+        "from teeter.cli import main; main()",
+        "serve",
+        where,
+        "--no-open",
+    ]
     with tempfile.TemporaryDirectory() as home:
         environment = {**os.environ, "TEETER_HOME": home}
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         try:
-            found = next(filter(None, (re.search(r"http://[^/]+", line) for line in process.stdout or [])))
+            found = next(
+                filter(None, (re.search(r"http://[^/]+", line) for line in process.stdout or []))
+            )
             yield found[0]
         finally:
             process.send_signal(signal.SIGTERM)
@@ -152,7 +166,9 @@ def load(where: str, people: int, seconds: float, items: int, *, through: str) -
         lasted = time.time() - started
         told = [json.loads(file.read_text()) for file in files]
     errors = [error for one in told for error in one["errors"]]
-    answers, asks = (np.array([value for one in told for value in one[kind]]) for kind in ("answers", "asks"))
+    answers, asks = (
+        np.array([value for one in told for value in one[kind]]) for kind in ("answers", "asks")
+    )
     first = [one["asks"][0] for one in told if one["asks"]]
     return {
         "through": through,
@@ -188,7 +204,10 @@ def wait_for_picks(where: str) -> float:
 def tokens_for(where: str, names: list[str]) -> list[str]:
     """Name people, and return their tokens."""
     campaign = Campaign.open(where)
-    tokens = [campaign.people.add(name, "owner" if k == 0 else "annotator") for k, name in enumerate(names)]
+    tokens = [
+        campaign.people.add(name, "owner" if k == 0 else "annotator")
+        for k, name in enumerate(names)
+    ]
     campaign.store.close()
     return tokens
 
@@ -236,11 +255,15 @@ def check(where: str, acknowledged: list[str]) -> dict[str, int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--people", type=int, default=16)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--items", type=int, default=100_000)
-    parser.add_argument("--url", help="a PostgreSQL database to use; without it, a server is started")
+    parser.add_argument(
+        "--url", help="a PostgreSQL database to use; without it, a server is started"
+    )
     parser.add_argument("--only", choices=("sqlite", "postgresql"))
     parser.add_argument("--through", choices=("store", "web"), help="both without it")
     parser.add_argument("--out", type=Path, help="where to write the result as JSON")
@@ -252,7 +275,9 @@ def main() -> None:
     with ExitStack() as stack:
         for kind in (options.only,) if options.only else ("sqlite", "postgresql"):
             for through in (options.through,) if options.through else ("store", "web"):
-                where = str(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "numbers.teeter")
+                where = str(
+                    Path(stack.enter_context(tempfile.TemporaryDirectory())) / "numbers.teeter"
+                )
                 if kind == "postgresql":
                     where = options.url or new_database(stack)
                 told = load(where, options.people, options.seconds, options.items, through=through)
@@ -264,7 +289,9 @@ def main() -> None:
 def new_database(stack: ExitStack) -> str:
     """Return a database of a server that the tests know how to start."""
     sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-    server = stack.enter_context(importlib.import_module("campaigns.postgres_server").running_server())
+    server = stack.enter_context(
+        importlib.import_module("campaigns.postgres_server").running_server()
+    )
     return str(server.new_database())
 
 

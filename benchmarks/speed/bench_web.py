@@ -36,7 +36,10 @@ def texts(path: Path, count: int) -> None:
     with path.open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(["text"])
-        rows.writerows([" ".join(f"word{k}" for k in line) + f" {number}"] for number, line in enumerate(common))
+        rows.writerows(
+            [" ".join(f"word{k}" for k in line) + f" {number}"]
+            for number, line in enumerate(common)
+        )
 
 
 @contextmanager
@@ -46,7 +49,9 @@ def serving(folder: Path, *arguments: str) -> Iterator[httpx.Client]:
     environment = {**os.environ, "TEETER_HOME": str(folder / "home")}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     try:
-        found = next(filter(None, (re.search(r"http://[^/]+/", line) for line in process.stdout or [])))
+        found = next(
+            filter(None, (re.search(r"http://[^/]+/", line) for line in process.stdout or []))
+        )
         with httpx.Client(base_url=found[0].rstrip("/"), timeout=60) as client:
             client.headers["x-csrf-token"] = client.get("/api/v1/session").json()["csrf"]
             yield client
@@ -60,7 +65,11 @@ def first_question(folder: Path, count: int) -> dict[str, Any]:
     path = folder / "texts.csv"
     texts(path, count)
     started = time.perf_counter()
-    subprocess.run([*TEETER, "campaign", "new", str(path), "--classes", "a,b,c"], check=True, capture_output=True)
+    subprocess.run(
+        [*TEETER, "campaign", "new", str(path), "--classes", "a,b,c"],
+        check=True,
+        capture_output=True,
+    )
     made = time.perf_counter()
     with serving(folder, str(path.with_suffix(".teeter"))) as client:
         shown = time.perf_counter()
@@ -85,7 +94,8 @@ def large(folder: Path, items: int, width: int, classes: int, labels: int) -> Pa
     names = [f"class {k}" for k in range(classes)]
     campaign = Campaign.create(folder / "large.teeter", "large", names, Settings(kind="features"))
     campaign.add(
-        {"id": str(k), "features": vectors[k], "label": names[kinds[k]] if k < labels else None} for k in range(items)
+        {"id": str(k), "features": vectors[k], "label": names[kinds[k]] if k < labels else None}
+        for k in range(items)
     )
     campaign.train()
     campaign.ask(1000)
@@ -103,7 +113,9 @@ def answers(client: httpx.Client, count: int) -> dict[str, Any]:
             if not training:
                 client.post(f"{at}/train")
             start = time.perf_counter()
-            client.post(f"{at}/answers", json={"item": one["item"], "label": "class 0"}).raise_for_status()
+            client.post(
+                f"{at}/answers", json={"item": one["item"], "label": "class 0"}
+            ).raise_for_status()
             if training:
                 times.append(time.perf_counter() - start)
             time.sleep(0.05)
@@ -117,7 +129,12 @@ def answers(client: httpx.Client, count: int) -> dict[str, Any]:
 
 def pages(client: httpx.Client, repeats: int = 5) -> list[dict[str, Any]]:
     """Time every page of a large campaign."""
-    last = client.get("/api/v1/campaigns/large/items?count=1&state=unlabelled").json()["items"][0]["number"] + 90_000
+    last = (
+        client.get("/api/v1/campaigns/large/items?count=1&state=unlabelled").json()["items"][0][
+            "number"
+        ]
+        + 90_000
+    )
     addresses = {
         "label": "/c/large",
         "progress": "/c/large/progress",
@@ -154,7 +171,9 @@ def pages(client: httpx.Client, repeats: int = 5) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, help="where to write the result as JSON")
     parser.add_argument("--items", type=int, default=100_000)
     options = parser.parse_args()
@@ -170,7 +189,13 @@ def main() -> None:
             quiet = pages(client)
             print(table(quiet))
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-    result = {**facts(torch.device("cpu")), "load": load, "first question": first, "answers": told, "pages": quiet}
+    result = {
+        **facts(torch.device("cpu")),
+        "load": load,
+        "first question": first,
+        "answers": told,
+        "pages": quiet,
+    }
     save(options.out, result)
 
 

@@ -16,7 +16,9 @@ from teeter.arrays import describe_device
 from teeter.version import __version__, commit
 
 
-def seconds(work: Callable[[], object], device: torch.device, *, repeats: int = 5, warm: int = 1) -> float:
+def seconds(
+    work: Callable[[], object], device: torch.device, *, repeats: int = 5, warm: int = 1
+) -> float:
     """Return the median time of ``work`` after ``warm`` runs that do not count."""
     for _ in range(warm):
         work()
@@ -71,4 +73,10 @@ def _shown(value: object) -> str:
         return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:.3g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+    return (
+        f"{value:.3g}"
+        if isinstance(value, float)
+        else f"{value:,}"
+        if isinstance(value, int)
+        else str(value)
+    )

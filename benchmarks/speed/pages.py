@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from teeter.analysis.drawing import clean, new_figure
+from teeter.analysis.plot_style import new_figure, style_axes
 
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).parent / "results"
@@ -46,7 +46,12 @@ def _made(result: dict[str, Any], command: str) -> str:
 
 def _table(heads: list[str], rows: list[list[str]]) -> list[str]:
     rule = "| --- |" + " ---: |" * (len(heads) - 1)
-    return ["| " + " | ".join(heads) + " |", rule, *("| " + " | ".join(row) + " |" for row in rows), ""]
+    return [
+        "| " + " | ".join(heads) + " |",
+        rule,
+        *("| " + " | ".join(row) + " |" for row in rows),
+        "",
+    ]
 
 
 def _seconds(value: float | str) -> str:
@@ -66,7 +71,9 @@ def rays_table() -> str:
     rows = []
     for name in ("ldm_cpu", "ldm_h200"):
         result = _read(name)
-        threads = {1: "one CPU thread", 2: "two CPU cores"}.get(result["threads"], f"{result['threads']} CPU cores")
+        threads = {1: "one CPU thread", 2: "two CPU cores"}.get(
+            result["threads"], f"{result['threads']} CPU cores"
+        )
         where = "one H200" if "H200" in result["hardware"] else threads
         rows += [
             [
@@ -85,17 +92,34 @@ def rays_table() -> str:
 
 def filled(text: str) -> str:
     """Return a page with the table of rays as it is now."""
-    return re.sub(r"^\| where \| pool \|.*\n(?:\|.*\n)+", lambda _: rays_table() + "\n", text, flags=re.MULTILINE)
+    return re.sub(
+        r"^\| where \| pool \|.*\n(?:\|.*\n)+",
+        lambda _: rays_table() + "\n",
+        text,
+        flags=re.MULTILINE,
+    )
 
 
 def _side_by_side() -> list[str]:
     lines = ["## Side by side, and how far from the floor\n", SIDE_BY_SIDE]
-    heads = ["strategy", "N × D, C", "n", "teeter", "memory", "the other", "memory", "times faster", "times the floor"]
+    heads = [
+        "strategy",
+        "N × D, C",
+        "n",
+        "teeter",
+        "memory",
+        "the other",
+        "memory",
+        "times faster",
+        "times the floor",
+    ]
     for name, where in (("all_cpu", "one CPU thread"), ("all_h200", "one H200")):
         result = _read(name)
         rows = []
         for row in result["table"]:
-            other = next((one for one in ("the paper's", "scikit-activeml") if row[f"{one} (s)"]), None)
+            other = next(
+                (one for one in ("the paper's", "scikit-activeml") if row[f"{one} (s)"]), None
+            )
             rows.append(
                 [
                     f"`{row['strategy']}`" if row["strategy"] != "seeding" else "seeding alone",
@@ -114,9 +138,17 @@ def _side_by_side() -> list[str]:
             f"On {where}: {rate['operations a second'] / 1e9:,.0f} GFLOP/s in products, "
             f"{rate['bytes a second'] / 1e9:,.1f} GB/s in copies.\n",
             *_table(heads, rows),
-            _made(result, "python benchmarks/speed/bench_all.py" + (" --device cuda" if "h200" in name else "")) + "\n",
+            _made(
+                result,
+                "python benchmarks/speed/bench_all.py"
+                + (" --device cuda" if "h200" in name else ""),
+            )
+            + "\n",
         ]
-    return [*lines, "![LDM-S against N, C, D and n: teeter and the paper's way.](speed_growth.svg)\n"]
+    return [
+        *lines,
+        "![LDM-S against N, C, D and n: teeter and the paper's way.](speed_growth.svg)\n",
+    ]
 
 
 def draw(path: Path) -> None:
@@ -129,14 +161,26 @@ def draw(path: Path) -> None:
             axes = panels[line["grows"]]
             label = f"{'teeter' if ours else 'as the authors run it'}, {where}"
             colour = "#d55e00" if ours else "#555555"
-            axes.plot(line["sizes"], line["seconds"], mark, color=colour, marker="o", markersize=3, label=label)
+            axes.plot(
+                line["sizes"],
+                line["seconds"],
+                mark,
+                color=colour,
+                marker="o",
+                markersize=3,
+                label=label,
+            )
     for name, axes in panels.items():
         axes.set(xscale="log", yscale="log", xlabel=name)
         axes.minorticks_off()
-        clean(axes, grid="y")
+        style_axes(axes, grid="y")
     panels["N"].set_ylabel("seconds for a selection")
     figure.legend(
-        *panels["N"].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False, fontsize=8
+        *panels["N"].get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=4,
+        frameon=False,
+        fontsize=8,
     )
     figure.savefig(path)
 
@@ -154,9 +198,20 @@ def _peers() -> list[str]:
             _whole(row["teeter (MB)"], " MB"),
             _whole(row["scikit-activeml (MB)"], " MB"),
         ]
-        for row in sorted([*result["peers"], *large["peers"]], key=lambda row: _ORDER.index(row["strategy"]))
+        for row in sorted(
+            [*result["peers"], *large["peers"]], key=lambda row: _ORDER.index(row["strategy"])
+        )
     ]
-    heads = ["strategy", "N", "n", "teeter", "scikit-activeml", "times faster", "teeter", "scikit-activeml"]
+    heads = [
+        "strategy",
+        "N",
+        "n",
+        "teeter",
+        "scikit-activeml",
+        "times faster",
+        "teeter",
+        "scikit-activeml",
+    ]
     inertia = result["k-means inertia"]
     gap = inertia["teeter"] / inertia["scikit-learn"] - 1
     return [
@@ -223,7 +278,9 @@ def _growth() -> list[str]:
     small = by_strategy["bait"]
 
     def sizes(of: dict[str, dict[str, Any]]) -> str:
-        return ", ".join(f"{one} from {of[one]['from']:,} to {of[one]['to']:,}" for one in ("N", "C", "D", "n"))
+        return ", ".join(
+            f"{one} from {of[one]['from']:,} to {of[one]['to']:,}" for one in ("N", "C", "D", "n")
+        )
 
     return [
         "## How cost grows\n",

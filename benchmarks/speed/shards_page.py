@@ -56,7 +56,11 @@ def bill(result: dict[str, Any], rows: int = 10**9) -> Bill:
         return 1 - math.exp(-count / groups)
 
     fetches = max(1, local["fetches"] - 1)  # the first is of one row
-    extra = touched(local["reference rows"]) + fetches * touched(local["rows fetched"] / fetches) + touched(result["n"])
+    extra = (
+        touched(local["reference rows"])
+        + fetches * touched(local["rows fetched"] / fetches)
+        + touched(result["n"])
+    )
     drawing = result["drawing"]
     return Bill(
         rows=rows,
@@ -72,7 +76,9 @@ def bill(result: dict[str, Any], rows: int = 10**9) -> Bill:
 
 
 def one_of(result: dict[str, Any], engine: str, form: str) -> dict[str, Any]:
-    (found,) = [one for one in result["engines"] if (one["engine"], one["rows are"]) == (engine, form)]
+    (found,) = [
+        one for one in result["engines"] if (one["engine"], one["rows are"]) == (engine, form)
+    ]
     return dict(found)
 
 
@@ -80,11 +86,15 @@ def block(result: dict[str, Any]) -> str:
     """Return what the page says."""
     told = bill(result)
     local, ray, model = (
-        one_of(result, *key) for key in (("local", "features"), ("ray", "features"), ("local", "model"))
+        one_of(result, *key)
+        for key in (("local", "features"), ("ray", "features"), ("local", "model"))
     )
     speed = local["rows a second and core"]
     facts = result["facts"]
-    rows = [f"| {cores:,} | {told.hours(cores):.1f} h | {cores * told.rate / 1e9:.2g} GB/s |" for cores in CORES]
+    rows = [
+        f"| {cores:,} | {told.hours(cores):.1f} h | {cores * told.rate / 1e9:.2g} GB/s |"
+        for cores in CORES
+    ]
     return "\n".join(
         [
             f"Measured with {result['rows']:,} rows of {result['width']} features in {result['classes']} classes, by "
@@ -123,7 +133,9 @@ def block(result: dict[str, Any]) -> str:
 def filled(text: str) -> str:
     """Return the page with the block made anew."""
     result = json.loads(RESULT.read_text(encoding="utf-8"))
-    return BLOCK.sub(lambda _: f"<!-- measured: a billion rows -->\n\n{block(result)}\n\n<!-- end -->", text)
+    return BLOCK.sub(
+        lambda _: f"<!-- measured: a billion rows -->\n\n{block(result)}\n\n<!-- end -->", text
+    )
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from sklearn.linear_model import LogisticRegression
 import teeter
 from teeter.arrays import describe_device
 from teeter.campaigns.campaign import Settings
-from teeter.datasets import Part, load_dataset, thinned
+from teeter.datasets import LabelledRows, load_dataset, make_long_tailed
 from teeter.experiments.results import read_run
 
 HERE = Path(__file__).parent
@@ -57,7 +57,7 @@ def imbalanced(repetitions: int = 10) -> dict[str, Any]:
         for weights in (None, "balanced"):
             lines = []
             for repetition in range(repetitions):
-                pool = thinned(SPLIT.train, imbalance=20, seed=repetition)
+                pool = make_long_tailed(SPLIT.train, imbalance=20, seed=repetition)
                 learner = learned(pool, model(class_weight=weights), name, repetition, rounds=5)
                 labels = pool.labels
                 told = labels[learner.pool.labelled]
@@ -67,7 +67,7 @@ def imbalanced(repetitions: int = 10) -> dict[str, Any]:
     return {"rows": len(pool.labels), "labels": 120, "counts": np.bincount(labels).tolist(), "lines": found}
 
 
-def learned(pool: Part, made: LogisticRegression, strategy: str, seed: int, *, rounds: int) -> teeter.Learner:
+def learned(pool: LabelledRows, made: LogisticRegression, strategy: str, seed: int, *, rounds: int) -> teeter.Learner:
     """Begin with 20 rows and add 20 a round."""
     labels = pool.labels
     learner = teeter.Learner(made, pool.inputs.numpy(), strategy, classes=10, seed=seed, cold_start="typiclust")
@@ -80,9 +80,9 @@ def learned(pool: Part, made: LogisticRegression, strategy: str, seed: int, *, r
 
 def cold_start(repetitions: int = 20) -> dict[str, Any]:
     """Choose the first labels without a model, and train on these alone."""
-    pools: dict[str, Callable[[int], Part]] = {
+    pools: dict[str, Callable[[int], LabelledRows]] = {
         "balanced": lambda seed: SPLIT.train,
-        "long tail": lambda seed: thinned(SPLIT.train, imbalance=20, seed=seed),
+        "long tail": lambda seed: make_long_tailed(SPLIT.train, imbalance=20, seed=seed),
     }
     found: dict[str, Any] = {}
     for kind, pool_of in pools.items():

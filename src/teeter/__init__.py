@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from teeter.models.observe import observe
     from teeter.models.outputs import Outputs
     from teeter.seeds import portable
-    from teeter.strategies.door import ldm, scores, select
-    from teeter.training import Training
+    from teeter.strategies.api import ldm, scores, select
+    from teeter.training.config import TrainingConfig
 
 __all__ = [
     "Campaign",
     "Learner",
     "Outputs",
     "TeeterError",
-    "Training",
+    "TrainingConfig",
     "__version__",
     "ldm",
     "observe",
@@ -41,13 +41,13 @@ _HOMES = {
     "Campaign": "teeter.campaigns.campaign",
     "Learner": "teeter.learner",
     "Outputs": "teeter.models.outputs",
-    "Training": "teeter.training",
-    "ldm": "teeter.strategies.door",
+    "TrainingConfig": "teeter.training.config",
+    "ldm": "teeter.strategies.api",
     "observe": "teeter.models.observe",
     "portable": "teeter.seeds",
     "save_model": "teeter.model_files",
-    "scores": "teeter.strategies.door",
-    "select": "teeter.strategies.door",
+    "scores": "teeter.strategies.api",
+    "select": "teeter.strategies.api",
     "working_memory": "teeter.arrays",
 }
 

@@ -26,15 +26,15 @@ from teeter.errors import InputError
 
 __all__ = [
     "Array",
+    "as_input_type",
     "as_integers",
     "as_tensor",
     "available_memory",
-    "back",
-    "budget",
     "choose_device",
     "describe_device",
-    "exact_products",
-    "padded",
+    "full_precision_matmul",
+    "memory_budget",
+    "pad_to_tile",
     "require_finite",
     "tiles",
     "working_memory",
@@ -66,7 +66,7 @@ def working_memory(size: int) -> Iterator[None]:
         _working_memory.reset(token)
 
 
-def budget(device: torch.device) -> int:
+def memory_budget(device: torch.device) -> int:
     """Return the bytes that a kernel may use for temporary arrays on ``device``."""
     told = _working_memory.get()
     if told is not None:
@@ -98,16 +98,18 @@ def available_memory(device: torch.device) -> int:
     return free[0] if free else 1 << 62
 
 
-def tiles(rows: int, bytes_per_row: int, device: torch.device, *, at_most: int | None = None) -> Iterator[slice]:
+def tiles(
+    rows: int, bytes_per_row: int, device: torch.device, *, at_most: int | None = None
+) -> Iterator[slice]:
     """Yield slices that cover ``rows`` in multiples of ``TILE`` (the last one ragged) within the working memory."""
-    step = max(1, budget(device) // max(1, bytes_per_row) // TILE) * TILE
+    step = max(1, memory_budget(device) // max(1, bytes_per_row) // TILE) * TILE
     if at_most is not None:
         step = min(step, max(TILE, at_most // TILE * TILE))
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows))
 
 
-def padded(block: Tensor) -> Tensor:
+def pad_to_tile(block: Tensor) -> Tensor:
     """Return ``block`` with rows of zeros appended up to a multiple of ``TILE``."""
     missing = -block.shape[0] % TILE
     return torch.nn.functional.pad(block, (0, 0, 0, missing)) if missing else block
@@ -127,7 +129,9 @@ class _ExactProducts:
             if self._inside == 1:
                 backends: Any = torch.backends  # its types lack a part
                 kinds = (backends.cuda.matmul, backends.mkldnn.matmul)
-                self._before = [(kind, kind.fp32_precision) for kind in kinds if kind.fp32_precision in _COARSE]
+                self._before = [
+                    (kind, kind.fp32_precision) for kind in kinds if kind.fp32_precision in _COARSE
+                ]
                 for kind, _ in self._before:
                     kind.fp32_precision = "ieee"
 
@@ -144,7 +148,7 @@ _exact = _ExactProducts()
 
 
 @contextmanager
-def exact_products() -> Iterator[None]:
+def full_precision_matmul() -> Iterator[None]:
     """Within it, products keep all the bits of their precision, whatever the caller's TF32 or autocast."""
     _exact.enter()
     try:
@@ -171,13 +175,19 @@ def _named_device(device: torch.device | str) -> torch.device:
     try:
         chosen = torch.device(device)
     except RuntimeError:
-        raise InputError(f"No device is called {device!r}: try 'cpu', 'cuda' or 'cuda:1'.") from None
+        raise InputError(
+            f"No device is called {device!r}: try 'cpu', 'cuda' or 'cuda:1'."
+        ) from None
     if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"Cannot use {str(device)!r}: torch {torch.__version__} sees no GPU here. Try device='cpu'.")
+        raise InputError(
+            f"Cannot use {str(device)!r}: torch {torch.__version__} sees no GPU here. Try device='cpu'."
+        )
     try:
         torch.zeros(1, device=chosen).cpu()
     except (RuntimeError, AssertionError, NotImplementedError):
-        raise InputError(f"Cannot use {str(device)!r}: torch {torch.__version__} has no such device here.") from None
+        raise InputError(
+            f"Cannot use {str(device)!r}: torch {torch.__version__} has no such device here."
+        ) from None
     return chosen
 
 
@@ -201,7 +211,9 @@ def as_tensor(value: object, name: str, device: torch.device | None = None) -> T
     """Return ``value`` as a float32 or float64 tensor, without a copy where none is needed."""
     tensor = _raw_tensor(value, name)
     if tensor.is_complex() or tensor.dtype == torch.bool:
-        raise InputError(f"{name} holds {str(tensor.dtype).removeprefix('torch.')} values: real numbers are needed.")
+        raise InputError(
+            f"{name} holds {str(tensor.dtype).removeprefix('torch.')} values: real numbers are needed."
+        )
     dtype = torch.float64 if tensor.dtype == torch.float64 else torch.float32
     return tensor.detach().to(device=device, dtype=dtype)
 
@@ -210,7 +222,9 @@ def as_integers(value: object, name: str, device: torch.device | None = None) ->
     """Return whole numbers as an int64 tensor, refusing anything that would be rounded."""
     tensor = _raw_tensor(value, name)
     if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
-        raise InputError(f"{name} holds {str(tensor.dtype).removeprefix('torch.')} values: whole numbers are needed.")
+        raise InputError(
+            f"{name} holds {str(tensor.dtype).removeprefix('torch.')} values: whole numbers are needed."
+        )
     return tensor.to(device=device, dtype=torch.int64)
 
 
@@ -225,16 +239,26 @@ def _raw_tensor(value: object, name: str) -> Tensor:
         raise InputError(f"{name} holds {array.dtype} values: numbers are needed.")
     if array.dtype.kind == "u" and array.dtype.itemsize > 1:
         array = array.astype(np.int64)
-    if not array.flags.writeable or not array.dtype.isnative or any(stride < 0 for stride in array.strides):
-        array = array.astype(array.dtype.newbyteorder("="))  # torch shares memory, so it wants plain writable arrays
-    return torch.from_numpy(array) if array.dtype.kind != "f" or array.dtype.itemsize <= 8 else _narrowed(array)
+    if (
+        not array.flags.writeable
+        or not array.dtype.isnative
+        or any(stride < 0 for stride in array.strides)
+    ):
+        array = array.astype(
+            array.dtype.newbyteorder("=")
+        )  # torch shares memory, so it wants plain writable arrays
+    return (
+        torch.from_numpy(array)
+        if array.dtype.kind != "f" or array.dtype.itemsize <= 8
+        else _narrowed(array)
+    )
 
 
 def _narrowed(array: npt.NDArray[np.generic]) -> Tensor:
     return torch.from_numpy(array.astype(np.float64))
 
 
-def back(answer: Tensor, model: object) -> Array:
+def as_input_type(answer: Tensor, model: object) -> Array:
     """Return ``answer`` as what ``model`` is: NumPy for NumPy, a tensor on its device for a tensor."""
     if isinstance(model, Tensor):
         return answer.to(model.device)

@@ -17,7 +17,7 @@ from teeter.arrays import working_memory
 from teeter.errors import MissingOutputError, StrategyError, TeeterError
 from teeter.models.outputs import Outputs
 from teeter.seeds import portable, stream
-from teeter.strategies.base import Context, Scored, Strategy, TopScored
+from teeter.strategies.base import Context, ScoringStrategy, Strategy, TopKStrategy
 
 __all__ = ["CHECKS", "check_strategy", "example_context"]
 
@@ -61,7 +61,9 @@ def example_context(
     weight, bias = _drawn("head", (classes, width), 0, dtype), _drawn("bias", (classes,), 0, dtype)
 
     def outputs(name: str, count: int) -> Outputs:
-        features = _drawn(name, (count, width), seed, dtype).repeat(copies if name == "pool" else 1, 1)
+        features = _drawn(name, (count, width), seed, dtype).repeat(
+            copies if name == "pool" else 1, 1
+        )
         logits = features @ weight.T + bias
         wobble = _drawn("posterior", (samples, classes, width), seed, dtype) * 0.5
         posterior = logits + torch.einsum("nd,scd->snc", features, wobble)
@@ -78,21 +80,31 @@ def example_context(
 
 
 def _drawn(name: str, shape: tuple[int, ...], seed: int, dtype: torch.dtype) -> Tensor:
-    return torch.randn(shape, generator=stream(seed, "example", name), dtype=torch.float64).to(dtype)
+    return torch.randn(shape, generator=stream(seed, "example", name), dtype=torch.float64).to(
+        dtype
+    )
 
 
 def picks_are_different_candidates(strategy: Strategy) -> None:
     """Any number from one to the whole pool gives that many different rows of the pool."""
     for n in (1, 7, 59, 60):
         rows = strategy.select(example_context(), n)
-        _hold(rows.shape == (n,) and rows.dtype == np.int64, strategy, f"{n} rows asked for, {rows.shape} came back")
+        _hold(
+            rows.shape == (n,) and rows.dtype == np.int64,
+            strategy,
+            f"{n} rows asked for, {rows.shape} came back",
+        )
         _hold(len(set(rows.tolist())) == n, strategy, "a row came twice")
         _hold(set(rows.tolist()) <= set(range(60)), strategy, "a row is not of the pool")
 
 
 def one_candidate_is_picked(strategy: Strategy) -> None:
     """A pool of one row gives that row."""
-    _hold(strategy.select(example_context(1), 1).tolist() == [0], strategy, "the only candidate was not picked")
+    _hold(
+        strategy.select(example_context(1), 1).tolist() == [0],
+        strategy,
+        "the only candidate was not picked",
+    )
 
 
 def the_same_seed_gives_the_same_picks(strategy: Strategy) -> None:
@@ -116,14 +128,14 @@ def copies_do_not_confuse(strategy: Strategy) -> None:
     for n in (5, 60, 90):
         rows = strategy.select(example_context(30, copies=3), n)
         _hold(len(set(rows.tolist())) == n, strategy, "a pool with copies gave a row twice")
-    if isinstance(strategy, Scored):
+    if isinstance(strategy, ScoringStrategy):
         scores = strategy.scores(example_context(30, copies=3))
         _hold(bool((scores[:30] == scores[30:60]).all()), strategy, "copies have different scores")
 
 
 def best_come_first(strategy: Strategy) -> None:
     """Where picks are the best scores, they come in that order and no better row is left."""
-    if not isinstance(strategy, TopScored):
+    if not isinstance(strategy, TopKStrategy):
         return
     scores = strategy.scores(example_context()).double().cpu()
     signed = -scores if strategy.best == "largest" else scores
@@ -152,9 +164,15 @@ def missing_outputs_are_named(strategy: Strategy) -> None:
         try:
             strategy.select(context, 3)
         except MissingOutputError as error:
-            _hold(str(error).startswith(f"{strategy.name} needs"), strategy, f"its refusal does not name it: {error}")
+            _hold(
+                str(error).startswith(f"{strategy.name} needs"),
+                strategy,
+                f"its refusal does not name it: {error}",
+            )
         else:
-            raise StrategyError(f"{strategy.name} breaks the contract: it picked without the {need} it says it needs.")
+            raise StrategyError(
+                f"{strategy.name} breaks the contract: it picked without the {need} it says it needs."
+            )
 
 
 def what_is_given_stays_as_it_was(strategy: Strategy) -> None:
@@ -173,7 +191,11 @@ def chunks_change_nothing(strategy: Strategy) -> None:
     for size in (1, 100_000):
         with working_memory(size):
             chunked = strategy.select(example_context(700), 40)
-        _hold(np.array_equal(plain, chunked), strategy, f"a working memory of {size} bytes changed the picks")
+        _hold(
+            np.array_equal(plain, chunked),
+            strategy,
+            f"a working memory of {size} bytes changed the picks",
+        )
 
 
 def devices_agree(strategy: Strategy) -> None:

@@ -22,10 +22,10 @@ __all__ = [
     "InputError",
     "MissingExtraError",
     "MissingOutputError",
-    "NotAllowedError",
+    "PermissionDeniedError",
     "PluginError",
-    "ServerAwayError",
     "ServerError",
+    "ServerUnavailableError",
     "StoreError",
     "StrategyError",
     "TeeterError",
@@ -74,11 +74,11 @@ class ServerError(TeeterError, RuntimeError):
     """Another program's server refuses, or is not what it should be."""
 
 
-class ServerAwayError(ServerError):
+class ServerUnavailableError(ServerError):
     """Another program's server does not answer for now: the same may work later."""
 
 
-class NotAllowedError(TeeterError, PermissionError):
+class PermissionDeniedError(TeeterError, PermissionError):
     """Somebody may not do what they asked for."""
 
 

@@ -16,22 +16,22 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from teeter.answers import as_array, class_names, listed, numbered, whole_numbers
 from teeter.arrays import choose_device
 from teeter.errors import FileError, InputError
-from teeter.lessons import CustomTraining, Lesson, Training
-from teeter.models.data import count_rows, flat_rows, take_rows
+from teeter.files import load_weights, merge_arrays, read_state, split_arrays, write_state
+from teeter.label_encoding import as_list, as_row_indices, class_array, class_names, encode_labels
+from teeter.models.inputs import count_rows, flat_rows, take_rows
 from teeter.models.observe import is_estimator, is_network, observe
 from teeter.models.outputs import Outputs
 from teeter.models.posterior import PASSES
-from teeter.models.sklearn_model import classes_of, reseeded
-from teeter.models.skorch_model import train_on_all
+from teeter.models.sklearn_model import classes_of, clone_with_seed
+from teeter.models.skorch_model import disable_train_split
 from teeter.pool import Pool
-from teeter.saving import apart, load_weights, read_state, together, write_state
-from teeter.seeds import drawing, stream
+from teeter.seeds import seeded_global_rng, stream
+from teeter.strategies.api import make_strategy, strategy_options
 from teeter.strategies.base import Context, Strategy, registry
-from teeter.strategies.door import make_strategy, strategy_options
-from teeter.training import Evaluation, evaluate_logits, fit_estimator, fit_stack
+from teeter.training.config import FitJob, Trainer, TrainingConfig
+from teeter.training.loop import Evaluation, evaluate_logits, fit_estimator, fit_learners
 
 __all__ = ["Learner"]
 
@@ -55,7 +55,7 @@ class Learner:
         *,
         classes: int | Sequence[Any],
         seed: int = 0,
-        training: Training | CustomTraining | None = None,
+        training: TrainingConfig | Trainer | None = None,
         validation: tuple[Any, Iterable[Any]] | None = None,
         pool_size: int | None = None,
         cold_start: str | Strategy = "random",
@@ -90,7 +90,7 @@ class Learner:
         self.cold_start = make_strategy(cold_start)
         self.classes = class_names(classes)
         self.seed = seed
-        self.training = training or Training()
+        self.training = training or TrainingConfig()
         self.pool_size = pool_size
         self.members, self.passes, self.batch_size = members, passes, batch_size
         self.device = choose_device(device)
@@ -116,7 +116,7 @@ class Learner:
 
     def ask(self, n: int, *, exclude: Iterable[int] = ()) -> Rows:
         """Return the n rows to label next, best first; rows in ``exclude`` are passed over."""
-        candidates = self._drawn(self.pool.candidates(whole_numbers(listed(exclude)).tolist()))
+        candidates = self._drawn(self.pool.candidates(as_row_indices(as_list(exclude)).tolist()))
         if len(candidates) == 0:
             raise InputError(
                 f"No row is left to ask about: {len(self.pool.labelled)} of {len(self.pool)} are labelled."
@@ -133,19 +133,21 @@ class Learner:
 
     def tell(self, rows: Iterable[int] | int, labels: Iterable[Any] | Any) -> None:
         """Record the labels of rows, by class name; a row that has one gets the new one."""
-        told, classes = whole_numbers(listed(rows)), numbered(listed(labels), self.classes)
+        told, classes = as_row_indices(as_list(rows)), encode_labels(as_list(labels), self.classes)
         if len(told) != len(classes):
-            raise InputError(f"There are {len(told)} rows and {len(classes)} labels: tell one label a row.")
+            raise InputError(
+                f"There are {len(told)} rows and {len(classes)} labels: tell one label a row."
+            )
         if len(np.unique(told)) < len(told):
             raise InputError("A row is told twice in one call: tell each row once.")
         self.pool.label(told, classes)
 
     def fit(self) -> None:
         """Train a new model on all labelled rows."""
-        for error in fit_stack([self]).values():
+        for error in fit_learners([self]).values():
             raise error
 
-    def begin_round(self) -> list[Lesson]:
+    def begin_round(self) -> list[FitJob]:
         """Return a lesson for each model of the next round: none where no model can learn from a single class."""
         rows, classes = self.pool.labelled, self.pool.labels
         if len(rows) == 0:
@@ -153,24 +155,34 @@ class Learner:
         self._begun = rows, classes
         return self._lessons(rows, classes, self.rounds + 1)
 
-    def _lessons(self, rows: Rows, classes: Rows, number: int) -> list[Lesson]:
+    def _lessons(self, rows: Rows, classes: Rows, number: int) -> list[FitJob]:
         count = self.members if "ensemble_logits" in self.strategy.needs else 1
-        seeds = [stream(self.seed, "model", number, member).initial_seed() % 2**32 for member in range(count)]
+        seeds = [
+            stream(self.seed, "model", number, member).initial_seed() % 2**32
+            for member in range(count)
+        ]
         models = [self._new_model(seed) for seed in seeds]
         if not is_network(models[0]) and len(np.unique(classes)) < 2:
-            logger.info("Only one class is labelled: %s picks until there are two.", self.cold_start.name)
+            logger.info(
+                "Only one class is labelled: %s picks until there are two.", self.cold_start.name
+            )
             return []
         inputs, labels = take_rows(self.data, rows), torch.from_numpy(classes)
-        return [Lesson(m, inputs, labels, seed, self.validation) for m, seed in zip(models, seeds, strict=True)]
+        return [
+            FitJob(m, inputs, labels, seed, self.validation)
+            for m, seed in zip(models, seeds, strict=True)
+        ]
 
-    def end_round(self, lessons: list[Lesson]) -> None:
+    def end_round(self, lessons: list[FitJob]) -> None:
         """Take over the trained models, and with them the next round begins."""
         self.models = [lesson.model for lesson in lessons]
         self.fitted, self.memory = self._begun, copy.deepcopy(self._added)
         self.rounds += 1
         self.validated = lessons[0].validated if lessons else None
         kinds = ("training", "validation")
-        self.seconds = {kind: sum(lesson.seconds.get(kind, 0.0) for lesson in lessons) for kind in kinds}
+        self.seconds = {
+            kind: sum(lesson.seconds.get(kind, 0.0) for lesson in lessons) for kind in kinds
+        }
 
     @property
     def remembered(self) -> dict[str, Any]:
@@ -183,21 +195,33 @@ class Learner:
 
     def predict(self, rows: Iterable[int] | None = None) -> npt.NDArray[Any]:
         """Return the predicted class names of rows of the pool; of all of them if left out."""
-        wanted = np.arange(len(self.pool)) if rows is None else self.pool.checked(whole_numbers(listed(rows)))
-        logits = self._all_classes(_logits_of(self.observe(take_rows(self.data, wanted), ("logits",))))
-        predicted: npt.NDArray[Any] = as_array(self.classes)[logits.argmax(dim=1).numpy()]
+        wanted = (
+            np.arange(len(self.pool))
+            if rows is None
+            else self.pool.checked(as_row_indices(as_list(rows)))
+        )
+        logits = self._all_classes(
+            _logits_of(self.observe(take_rows(self.data, wanted), ("logits",)))
+        )
+        predicted: npt.NDArray[Any] = class_array(self.classes)[logits.argmax(dim=1).numpy()]
         return predicted
 
     def evaluate(self, data: Any, labels: Iterable[Any]) -> Evaluation:
         """Return how right the model is on rows of its own, which are not of the pool."""
-        classes = torch.from_numpy(numbered(labels, self.classes))
+        classes = torch.from_numpy(encode_labels(labels, self.classes))
         if count_rows(data) != len(classes):
-            raise InputError(f"There are {count_rows(data)} rows and {len(classes)} labels: one a row is needed.")
+            raise InputError(
+                f"There are {count_rows(data)} rows and {len(classes)} labels: one a row is needed."
+            )
         if len(classes) == 0:
             raise InputError("Cannot evaluate on no rows.")
         outputs = self.observe(data, ("logits",))
         posterior = outputs.posterior_logits if len(self.models) > 1 else None
-        spread = None if posterior is None else torch.stack([self._all_classes(one.cpu()) for one in posterior])
+        spread = (
+            None
+            if posterior is None
+            else torch.stack([self._all_classes(one.cpu()) for one in posterior])
+        )
         return evaluate_logits(self._all_classes(_logits_of(outputs)), classes, spread)
 
     def observe(self, data: Any, needs: Iterable[str]) -> Outputs:
@@ -214,7 +238,9 @@ class Learner:
             passes=self.passes,
         )
         if is_network(self.models[0]) and outputs.n_classes != len(self.classes):
-            raise InputError(f"The network tells of {outputs.n_classes} classes, and there are {len(self.classes)}.")
+            raise InputError(
+                f"The network tells of {outputs.n_classes} classes, and there are {len(self.classes)}."
+            )
         return outputs
 
     def save(self, path: str | Path) -> None:
@@ -227,9 +253,11 @@ class Learner:
         }
         for k, model in enumerate(self.models):
             if isinstance(model, nn.Module):
-                tensors |= {f"model.{k}.{name}": value for name, value in model.state_dict().items()}
-        memory, kept = apart(self.memory, "memory.")
-        added, new = apart(self._added, "added.")
+                tensors |= {
+                    f"model.{k}.{name}": value for name, value in model.state_dict().items()
+                }
+        memory, kept = split_arrays(self.memory, "memory.")
+        added, new = split_arrays(self._added, "added.")
         header = {
             "settings": self._settings(),
             "size": len(self.pool),
@@ -248,7 +276,7 @@ class Learner:
         data: Any,
         *,
         validation: tuple[Any, Iterable[Any]] | None = None,
-        training: CustomTraining | None = None,
+        training: Trainer | None = None,
         device: torch.device | str | None = None,
     ) -> Learner:
         """Return a saved learner, which goes on with the same picks.
@@ -267,17 +295,19 @@ class Learner:
                 f"{path} was saved with {'a training of its own' if kept is None else 'our training'}: "
                 f"{'give it again by' if kept is None else 'leave out'} training=."
             )
-        settings["training"] = training if kept is None else Training(**kept)
+        settings["training"] = training if kept is None else TrainingConfig(**kept)
         for name in ("strategy", "cold_start"):
             settings[name] = make_strategy(*settings[name])
         learner = cls(make_model, data, validation=validation, device=device, **settings)
         if len(learner.pool) != header["size"]:
-            raise InputError(f"{path} was saved with {header['size']} rows, and the data has {len(learner.pool)}.")
+            raise InputError(
+                f"{path} was saved with {header['size']} rows, and the data has {len(learner.pool)}."
+            )
         learner.pool.label(tensors["labelled.rows"].numpy(), tensors["labelled.classes"].numpy())
         learner.fitted = tensors["fitted.rows"].numpy(), tensors["fitted.classes"].numpy()
         learner.rounds = header["rounds"]
-        learner.memory = together(header["memory"], tensors, "memory.")
-        learner._added = together(header["added"], tensors, "added.")
+        learner.memory = merge_arrays(header["memory"], tensors, "memory.")
+        learner._added = merge_arrays(header["added"], tensors, "added.")
         if header["models"]:
             learner._restore(tensors)
         return learner
@@ -288,7 +318,9 @@ class Learner:
             "cold_start": (_registered_name(self.cold_start), strategy_options(self.cold_start)),
             "classes": self.classes,
             "seed": self.seed,
-            "training": asdict(self.training) if isinstance(self.training, Training) else None,
+            "training": asdict(self.training)
+            if isinstance(self.training, TrainingConfig)
+            else None,
             "pool_size": self.pool_size,
             "members": self.members,
             "passes": self.passes,
@@ -309,7 +341,9 @@ class Learner:
         if self.models or not self.strategy.needs:
             return self.strategy
         if len(self.pool.labelled) and not self.rounds:
-            raise InputError(f"There are {len(self.pool.labelled)} labels and no model yet: call fit before ask.")
+            raise InputError(
+                f"There are {len(self.pool.labelled)} labels and no model yet: call fit before ask."
+            )
         return self.cold_start
 
     def _drawn(self, candidates: Rows) -> Rows:
@@ -317,7 +351,9 @@ class Learner:
         if self.pool_size is None or self.pool_size >= len(candidates):
             return candidates
         # Learners of one seed draw alike, as far as the same rows are free.
-        order = torch.randperm(len(self.pool), generator=stream(self.seed, "pool", self.rounds)).numpy()
+        order = torch.randperm(
+            len(self.pool), generator=stream(self.seed, "pool", self.rounds)
+        ).numpy()
         free = np.zeros(len(self.pool), dtype=bool)
         free[candidates] = True
         return np.sort(order[free[order]][: self.pool_size])
@@ -326,14 +362,22 @@ class Learner:
         generator, memory = stream(self.seed, "select", self.rounds), copy.deepcopy(self.memory)
         if not self.models:
             outputs = (
-                Outputs(features=flat_rows(take_rows(self.data, candidates))) if strategy.needs else _blank(candidates)
+                Outputs(features=flat_rows(take_rows(self.data, candidates)))
+                if strategy.needs
+                else _blank(candidates)
             )
             classes = len(self.classes)
             return Context(
-                candidates=candidates, outputs=outputs, generator=generator, n_classes=classes, memory=memory
+                candidates=candidates,
+                outputs=outputs,
+                generator=generator,
+                n_classes=classes,
+                memory=memory,
             )
         outputs = (
-            self.observe(take_rows(self.data, candidates), strategy.needs) if strategy.needs else _blank(candidates)
+            self.observe(take_rows(self.data, candidates), strategy.needs)
+            if strategy.needs
+            else _blank(candidates)
         )
         context = Context(
             candidates=candidates,
@@ -350,21 +394,31 @@ class Learner:
 
     def _new_model(self, seed: int) -> Any:
         if is_estimator(self.make_model):
-            return self._to_learn_from_all(reseeded(self.make_model, seed))
+            return self._to_learn_from_all(clone_with_seed(self.make_model, seed))
         if isinstance(self.make_model, nn.Module) or not callable(self.make_model):
             raise InputError(
                 f"make_model is a {type(self.make_model).__name__}: give a function from a seed to a new model "
                 "(lambda seed: mlp(64, 10, seed=seed)), or a scikit-learn classifier."
             )
-        with drawing(seed, self.device):  # so that a model that ignores its seed follows the learner's all the same
+        with seeded_global_rng(
+            seed, self.device
+        ):  # so that a model that ignores its seed follows the learner's all the same
             model = self.make_model(seed)
         if not isinstance(model, nn.Module) and not is_estimator(model):
-            raise InputError(f"make_model made a {type(model).__name__}: a torch module or a classifier is needed.")
-        return model.to(self.device) if isinstance(model, nn.Module) else self._to_learn_from_all(model)
+            raise InputError(
+                f"make_model made a {type(model).__name__}: a torch module or a classifier is needed."
+            )
+        return (
+            model.to(self.device)
+            if isinstance(model, nn.Module)
+            else self._to_learn_from_all(model)
+        )
 
     def _to_learn_from_all(self, estimator: Any) -> Any:
-        if train_on_all(estimator) and not self.rounds:
-            logger.info("skorch would hold back every fifth labelled row: train_split=None is set, to learn from all.")
+        if disable_train_split(estimator) and not self.rounds:
+            logger.info(
+                "skorch would hold back every fifth labelled row: train_split=None is set, to learn from all."
+            )
         return estimator
 
     def _all_classes(self, logits: Tensor) -> Tensor:
@@ -372,7 +426,9 @@ class Learner:
         if is_network(self.models[0]):
             return logits
         columns = torch.from_numpy(classes_of(self.models[0]).astype(np.int64))
-        spread = torch.full((len(logits), len(self.classes)), float(logits.min()) - 50, dtype=logits.dtype)
+        spread = torch.full(
+            (len(logits), len(self.classes)), float(logits.min()) - 50, dtype=logits.dtype
+        )
         spread[:, columns] = logits
         return spread
 
@@ -385,14 +441,18 @@ class Learner:
         return rows[known], torch.from_numpy(np.searchsorted(seen, classes[known]))
 
     def _encoded(self, data: Any, labels: Iterable[Any]) -> tuple[Any, Tensor]:
-        rows, classes = count_rows(data), numbered(labels, self.classes)
+        rows, classes = count_rows(data), encode_labels(labels, self.classes)
         if rows != len(classes) or not rows:
-            raise InputError(f"There are {rows} validation rows and {len(classes)} labels: one a row is needed.")
+            raise InputError(
+                f"There are {rows} validation rows and {len(classes)} labels: one a row is needed."
+            )
         return data, torch.from_numpy(classes)
 
     def _check_settings(self) -> None:
         if isinstance(self.data, DataLoader):
-            raise InputError("The pool is a data loader, whose rows cannot be picked out: give its dataset.")
+            raise InputError(
+                "The pool is a data loader, whose rows cannot be picked out: give its dataset."
+            )
         if isinstance(self.seed, bool) or not isinstance(self.seed, int | np.integer):
             raise InputError(f"The seed is {self.seed!r}: give a whole number.")
         for name, least in (("pool_size", 1), ("members", 2), ("passes", 1), ("batch_size", 1)):
@@ -424,4 +484,7 @@ def _blank(candidates: Rows) -> Outputs:
 def _notes_by_row(context: Context, rows: Rows) -> dict[int, dict[str, float]]:
     places = {row: place for place, row in enumerate(context.candidates.tolist())}
     notes = {name: values.cpu() for name, values in context.notes.items()}
-    return {row: {name: float(values[places[row]]) for name, values in notes.items()} for row in rows.tolist()}
+    return {
+        row: {name: float(values[places[row]]) for name, values in notes.items()}
+        for row in rows.tolist()
+    }

@@ -16,17 +16,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from teeter.answers import class_names
-from teeter.arrays import TILE, as_tensor, exact_products
-from teeter.datasets.pools import Head
+from teeter.arrays import TILE, as_tensor, full_precision_matmul
+from teeter.datasets.array_files import Head
 from teeter.errors import FileError, InputError, PluginError, UnknownNameError
-from teeter.models.named_networks import NETWORKS, network_for, network_names
-from teeter.models.torch_model import find_head, observing, tap
+from teeter.files import load_weights, read_state, write_state
+from teeter.label_encoding import class_names
+from teeter.models.network_registry import NETWORKS, build_network, network_names
+from teeter.models.torch_model import evaluation_mode, find_head, forward_with_features
 from teeter.registry import did_you_mean
-from teeter.saving import load_weights, read_state, write_state
 from teeter.seeds import stream
 
-__all__ = ["SavedModel", "digest_of", "read_model", "save_model"]
+__all__ = ["SavedModel", "file_digest", "read_model", "save_model"]
 
 TRIED = 8
 """Random rows that a network is tried on before it is written, and after it is read."""
@@ -75,19 +75,25 @@ class SavedModel:
         weight, bias = layer.weight, layer.bias
         if not isinstance(weight, Tensor):
             raise InputError(f"{self.told} has no weight in its last layer, {self.layer}.")
-        return Head(weight.detach(), bias.detach() if isinstance(bias, Tensor) else None, self.classes)
+        return Head(
+            weight.detach(), bias.detach() if isinstance(bias, Tensor) else None, self.classes
+        )
 
     def features(self, rows: Tensor) -> Tensor:
         """Return what goes into the last layer: rows (n, ...) of the network's shape, flat or not -> (n, D)."""
         if rows[0].numel() != self.width:
-            raise InputError(f"{self.told} takes rows of shape {self.shape}, and these are {tuple(rows.shape[1:])}.")
+            raise InputError(
+                f"{self.told} takes rows of shape {self.shape}, and these are {tuple(rows.shape[1:])}."
+            )
         pieces = []
-        with observing(self.network, None) as where, exact_products():
+        with evaluation_mode(self.network, None) as where, full_precision_matmul():
             for start in range(0, len(rows), self.chunk):
                 chunk = rows[start : start + self.chunk].float().reshape(-1, *self.shape)
                 short = self.chunk - len(chunk)
-                whole = torch.cat([chunk, chunk[-1:].expand(short, *self.shape)]) if short else chunk
-                _, features = tap(self.network, whole, where, self.layer)
+                whole = (
+                    torch.cat([chunk, chunk[-1:].expand(short, *self.shape)]) if short else chunk
+                )
+                _, features = forward_with_features(self.network, whole, where, self.layer)
                 if features is None:
                     raise InputError(f"{self.told} answers without its last layer, {self.layer}.")
                 pieces.append(features[: len(chunk)].float())
@@ -132,7 +138,12 @@ def save_model(
             "shape, the classes and the options that it was made with."
         ) from None
     layer = _tried(made, model, network, sizes, classes=len(names), head=head)
-    described = {"network": network, "shape": sizes, "classes": [str(name) for name in names], "head": layer}
+    described = {
+        "network": network,
+        "shape": sizes,
+        "classes": [str(name) for name in names],
+        "head": layer,
+    }
     write_state(path, {"model": {**described, "options": options}}, weights)
 
 
@@ -152,11 +163,15 @@ def read_model(path: str | Path) -> SavedModel:
         shape, classes = tuple(map(int, told["shape"])), tuple(map(str, told["classes"]))
         layer = str(told["head"])
     except (KeyError, TypeError, ValueError, OverflowError):
-        raise FileError(f"The description of the network in {path} is damaged: write it again.") from None
+        raise FileError(
+            f"The description of the network in {path} is damaged: write it again."
+        ) from None
     try:
         network = _filled(name, shape, len(classes), options, tensors)
     except UnknownNameError as error:
-        raise UnknownNameError(f"{path} is of another package's network, or misspelt: {error}") from None
+        raise UnknownNameError(
+            f"{path} is of another package's network, or misspelt: {error}"
+        ) from None
     except PluginError:
         raise
     except _UNFIT:
@@ -164,14 +179,22 @@ def read_model(path: str | Path) -> SavedModel:
             f"The weights in {path} are not those of {name} for rows of shape {shape} and {len(classes)} classes."
         ) from None
     if not all(bool(torch.isfinite(value).all()) for value in network.state_dict().values()):
-        raise FileError(f"The weights in {path} hold NaN or infinity: the training of this model failed.")
+        raise FileError(
+            f"The weights in {path} hold NaN or infinity: the training of this model failed."
+        )
     if _outputs_of(network, layer) != len(classes) or not _is_last(network, layer, shape):
-        raise FileError(f"The network in {path} has no last layer {layer!r} for {len(classes)} classes.")
+        raise FileError(
+            f"The network in {path} has no last layer {layer!r} for {len(classes)} classes."
+        )
     return SavedModel(str(path), name, network, shape, classes, layer)
 
 
 def _filled(
-    name: str, shape: tuple[int, ...], classes: int, options: dict[str, Any], tensors: dict[str, Tensor]
+    name: str,
+    shape: tuple[int, ...],
+    classes: int,
+    options: dict[str, Any],
+    tensors: dict[str, Tensor],
 ) -> nn.Module:
     """Return the network with its weights; one of ours is first made without memory, lest a file ask for too much."""
     if name in NETWORKS:
@@ -190,7 +213,7 @@ def _is_last(network: nn.Module, layer: str, shape: tuple[int, ...]) -> bool:
     if math.prod(shape) > LARGEST:
         return True
     try:
-        with observing(network, None) as where:
+        with evaluation_mode(network, None) as where:
             return find_head(network, _random_rows(shape), where) == layer
     except InputError:  # several could be: whoever wrote the file named one
         return True
@@ -198,7 +221,7 @@ def _is_last(network: nn.Module, layer: str, shape: tuple[int, ...]) -> bool:
         return False
 
 
-def digest_of(path: str | Path) -> str:
+def file_digest(path: str | Path) -> str:
     """Return a hash of what a file holds."""
     try:
         with Path(path).open("rb") as file:
@@ -218,10 +241,14 @@ def _target(path: str | Path) -> Path:
 
 def _made(network: str, shape: tuple[int, ...], classes: int, options: dict[str, Any]) -> nn.Module:
     if network not in network_names():
-        raise UnknownNameError(f"No network is called {network!r}. {did_you_mean(network, network_names())}")
+        raise UnknownNameError(
+            f"No network is called {network!r}. {did_you_mean(network, network_names())}"
+        )
     if not shape or min(shape) < 1:
-        raise InputError(f"A row of shape {shape} holds nothing: give the sizes of one row, such as (784,).")
-    return network_for(network, shape, classes, **options)
+        raise InputError(
+            f"A row of shape {shape} holds nothing: give the sizes of one row, such as (784,)."
+        )
+    return build_network(network, shape, classes, **options)
 
 
 def _outputs_of(network: nn.Module, layer: str) -> int | None:
@@ -230,21 +257,33 @@ def _outputs_of(network: nn.Module, layer: str) -> int | None:
 
 
 def _tried(
-    made: nn.Module, model: nn.Module, network: str, shape: tuple[int, ...], *, classes: int, head: str | None
+    made: nn.Module,
+    model: nn.Module,
+    network: str,
+    shape: tuple[int, ...],
+    *,
+    classes: int,
+    head: str | None,
 ) -> str:
     """Return the name of the last layer, once the network that will be read answers as the one that was given."""
     rows = _random_rows(shape)
-    with observing(made, None) as where:
+    with evaluation_mode(made, None) as where:
         layer = find_head(made, rows, where, named=head)
         if layer is None:
-            raise InputError(f"{network} does not end in a linear layer: what goes into it would be the features.")
+            raise InputError(
+                f"{network} does not end in a linear layer: what goes into it would be the features."
+            )
         if _outputs_of(made, layer) != classes:
-            raise InputError(f"The layer {layer!r} of {network} does not tell of {classes} classes, one each.")
-        found, _ = tap(made, rows, where, layer)
-    with observing(model, None) as where:
-        given, _ = tap(model, rows, where, layer)
+            raise InputError(
+                f"The layer {layer!r} of {network} does not tell of {classes} classes, one each."
+            )
+        found, _ = forward_with_features(made, rows, where, layer)
+    with evaluation_mode(model, None) as where:
+        given, _ = forward_with_features(model, rows, where, layer)
     if not torch.allclose(found, as_tensor(given, "logits").cpu().float(), rtol=1e-3, atol=1e-3):
-        raise InputError(f"This model answers otherwise than {network} with its weights: it is another network.")
+        raise InputError(
+            f"This model answers otherwise than {network} with its weights: it is another network."
+        )
     return layer
 
 

@@ -48,5 +48,7 @@ class Pool:
         """Return ``rows``, refusing any that the pool does not have."""
         outside = rows[(rows < 0) | (rows >= len(self))]
         if len(outside):
-            raise InputError(f"The pool has no row {outside[0]}: its rows are 0 to {len(self) - 1}.")
+            raise InputError(
+                f"The pool has no row {outside[0]}: its rows are 0 to {len(self) - 1}."
+            )
         return rows

@@ -55,8 +55,13 @@ class Registry(Generic[T]):
 
         def file(cls: Class) -> Class:
             known = self._classes.get(name)
-            if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-                raise InputError(f"A {self.kind} is already called {name!r} ({known.__module__}): choose another name.")
+            if known is not None and (known.__module__, known.__qualname__) != (
+                cls.__module__,
+                cls.__qualname__,
+            ):
+                raise InputError(
+                    f"A {self.kind} is already called {name!r} ({known.__module__}): choose another name."
+                )
             self._classes[name] = cls
             return cls
 
@@ -73,11 +78,15 @@ class Registry(Generic[T]):
     def get(self, name: str) -> type[T]:
         """Return the class called ``name``."""
         if name not in self._classes and name in self._plugins:
-            self._classes[name] = _load(self._plugins[name], self.kind, self._fits, f"a class of {self.base.__name__}")
+            self._classes[name] = _load(
+                self._plugins[name], self.kind, self._fits, f"a class of {self.base.__name__}"
+            )
         try:
             return self._classes[name]
         except KeyError:
-            raise UnknownNameError(f"No {self.kind} is called {name!r}. {did_you_mean(name, self.names())}") from None
+            raise UnknownNameError(
+                f"No {self.kind} is called {name!r}. {did_you_mean(name, self.names())}"
+            ) from None
 
     def loaded(self) -> dict[str, type[T]]:
         """Return the classes that are here without loading a plugin."""

@@ -10,7 +10,15 @@ from contextvars import ContextVar
 import torch
 from torch import Generator, Tensor
 
-__all__ = ["drawing", "fork", "is_portable", "normal", "portable", "stream", "uniform"]
+__all__ = [
+    "derive_seed",
+    "is_portable",
+    "normal",
+    "portable",
+    "seeded_global_rng",
+    "stream",
+    "uniform",
+]
 
 _portable: ContextVar[bool] = ContextVar("teeter_portable", default=False)
 
@@ -25,27 +33,33 @@ def stream(seed: int, *name: str | int, device: torch.device | str = "cpu") -> G
     return Generator(home).manual_seed(int.from_bytes(digest, "big"))
 
 
-def fork(generator: Generator) -> int:
+def derive_seed(generator: Generator) -> int:
     """Return a seed drawn from ``generator``, for a kernel that names streams of its own."""
     return int(torch.randint(2**62, (), generator=generator, device=generator.device))
 
 
 def normal(shape: tuple[int, ...], generator: Generator, device: torch.device) -> Tensor:
     """Return float32 draws from N(0, 1), made where the generator lives and moved to ``device``."""
-    return torch.randn(shape, generator=generator, device=generator.device, dtype=torch.float32).to(device)
+    return torch.randn(shape, generator=generator, device=generator.device, dtype=torch.float32).to(
+        device
+    )
 
 
 def uniform(shape: tuple[int, ...], generator: Generator, device: torch.device) -> Tensor:
     """Return float64 draws from [0, 1), made where the generator lives and moved to ``device``."""
-    return torch.rand(shape, generator=generator, device=generator.device, dtype=torch.float64).to(device)
+    return torch.rand(shape, generator=generator, device=generator.device, dtype=torch.float64).to(
+        device
+    )
 
 
 @contextmanager
-def drawing(seed: int, device: torch.device) -> Iterator[None]:
+def seeded_global_rng(seed: int, device: torch.device) -> Iterator[None]:
     """Within it, torch's global draws on the CPU and ``device`` follow ``seed``; their state is put back after."""
     on_gpu = device.type == "cuda"
     with torch.random.fork_rng(devices=[device] if on_gpu else []):
-        torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed every GPU, and they are not put back
+        torch.default_generator.manual_seed(
+            seed
+        )  # torch.manual_seed would seed every GPU, and they are not put back
         if on_gpu:
             with torch.cuda.device(device):
                 torch.cuda.manual_seed(seed)

@@ -20,7 +20,16 @@ def commit() -> str | None:
     root = Path(__file__).parents[2]
     if told or not (root / ".git").exists() or not (root / "src" / "teeter").is_dir():
         return told
-    command = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"]
+    command = [
+        "git",
+        "-C",
+        str(root),
+        "describe",
+        "--always",
+        "--abbrev=40",
+        "--exclude=*",
+        "--dirty",
+    ]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):

@@ -271,7 +271,7 @@ def test_dropout_passes_repeat_and_differ() -> None:
 @pytest.mark.parametrize("name", ["BERT", "GPT-2", "ViT"])
 def test_a_learner_trains_it_and_asks(name: str) -> None:
     pool = Images(pictures(), image_processor()) if name == "ViT" else Texts(TABLE, TOKENIZER)
-    training = teeter.Training(epochs=25, learning_rate=5e-3, batch_size=8)
+    training = teeter.TrainingConfig(epochs=25, learning_rate=5e-3, batch_size=8)
 
     def make(seed: int) -> nn.Module:
         return image_classifier() if name == "ViT" else text_classifier(name)

@@ -17,7 +17,7 @@ from torch import nn
 
 import teeter
 from teeter.errors import InputError, MissingOutputError
-from teeter.models.sklearn_model import reseeded
+from teeter.models.sklearn_model import clone_with_seed
 
 skactiveml = pytest.importorskip("skactiveml", reason="scikit-activeml is not installed: the extra skactiveml")
 
@@ -86,7 +86,7 @@ def test_it_picks_what_teeter_picks(name: str, model: Any) -> None:
     drawn = np.random.RandomState(_state(strategy, y)).randint(2**31 - 1)
     models = [clone(model).fit(X[known], y[known])]
     if name == "ensemble":
-        models.append(reseeded(model, drawn).fit(X[known], y[known]))
+        models.append(clone_with_seed(model, drawn).fit(X[known], y[known]))
     expected = teeter.select(
         name,
         teeter.observe(models, X[~known]),

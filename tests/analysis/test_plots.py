@@ -10,11 +10,11 @@ import pytest
 
 from fake_runs import NAMES, fake_accuracy
 from teeter import strategies
-from teeter.analysis.across import penalty_matrix, performance_profile
 from teeter.analysis.bars import plot_labels, plot_penalties, plot_runtime
-from teeter.analysis.comparison import saving_over
-from teeter.analysis.drawing import look_of, new_figure, save
+from teeter.analysis.cross_dataset import penalty_matrix, performance_profile
+from teeter.analysis.plot_style import line_style, new_figure, save_figure
 from teeter.analysis.plots import plot_curves, plot_gains, plot_profile
+from teeter.analysis.statistics import saving_over
 from teeter.errors import MissingExtraError
 
 LABELLED = 200.0 * np.arange(1, 21)
@@ -27,13 +27,13 @@ def lines(figure: object) -> dict[str, object]:
 
 
 def test_ten_strategies_are_told_apart() -> None:
-    looks = [look_of(name) for name in NAMES]
+    looks = [line_style(name) for name in NAMES]
     assert len({look.colour for look in looks}) == len({look.marker for look in looks}) == 10
-    assert max(NAMES, key=lambda name: look_of(name).width) == "ldm-s"
+    assert max(NAMES, key=lambda name: line_style(name).width) == "ldm-s"
 
 
 def test_every_strategy_has_a_look_of_its_own() -> None:
-    looks = [(look.colour, look.marker, look.dashes) for look in map(look_of, strategies.names())]
+    looks = [(look.colour, look.marker, look.dashes) for look in map(line_style, strategies.names())]
     assert len(set(looks)) == len(looks)
 
 
@@ -41,9 +41,9 @@ def test_a_look_does_not_depend_on_who_else_is_drawn() -> None:
     few = {name: ACCURACY[name] for name in ("badge", "ldm-s")}
     alone, together = lines(plot_curves(LABELLED, few)), lines(plot_curves(LABELLED, ACCURACY))
     for name in few:
-        assert alone[name].get_color() == together[name].get_color() == look_of(name).colour
-        assert alone[name].get_marker() == together[name].get_marker() == look_of(name).marker
-    assert look_of("my-plugin") == look_of("my-plugin")
+        assert alone[name].get_color() == together[name].get_color() == line_style(name).colour
+        assert alone[name].get_marker() == together[name].get_marker() == line_style(name).marker
+    assert line_style("my-plugin") == line_style("my-plugin")
 
 
 def test_curves_and_gains_are_means() -> None:
@@ -100,7 +100,7 @@ def test_labels_not_reached_are_said_to_be() -> None:
 def test_files_are_the_same_each_time(tmp_path: Path) -> None:
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
-        save(plot_curves(LABELLED, ACCURACY), tmp_path / folder / "openml-6.5")
+        save_figure(plot_curves(LABELLED, ACCURACY), tmp_path / folder / "openml-6.5")
     assert sorted(path.name for path in (tmp_path / "one").iterdir()) == ["openml-6.5.png", "openml-6.5.svg"]
     for path in (tmp_path / "one").iterdir():
         assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()

@@ -23,7 +23,7 @@ from teeter.campaigns.label_studio import LabelStudio, links, syncing
 from teeter.campaigns.label_studio.server import Server
 from teeter.campaigns.label_studio.tasks import Project
 from teeter.campaigns.ledger import live_answers
-from teeter.errors import ServerAwayError, ServerError, StoreError
+from teeter.errors import ServerError, ServerUnavailableError, StoreError
 
 
 @pytest.fixture
@@ -224,7 +224,7 @@ def test_a_listing_that_shrinks_while_it_is_read_is_read_again(
     project.read()
     assert set(project.tasks) == set(studio.tasks), "nothing slipped to a page that was read before"
     studio.after = lambda request: studio.tasks.pop(min(studio.tasks)) if "/tasks/" in request.url.path else None
-    with pytest.raises(ServerAwayError, match="lists changed while it was read: run it again"):
+    with pytest.raises(ServerUnavailableError, match="lists changed while it was read: run it again"):
         project.read(whole=True)
 
 

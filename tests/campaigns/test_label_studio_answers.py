@@ -17,7 +17,7 @@ from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.ledger import Answer
 from teeter.campaigns.moving import move_campaign
 from teeter.campaigns.store import Store
-from teeter.errors import InputError, ServerAwayError, ServerError
+from teeter.errors import InputError, ServerError, ServerUnavailableError
 
 
 @pytest.fixture
@@ -293,7 +293,7 @@ def test_a_server_that_is_away_leaves_the_campaign_as_it_was(
     campaign = backend.campaign()
     studio.before = lambda _: httpx.Response(503)
     before = campaign.history()
-    with pytest.raises(ServerAwayError, match=r"answers with 503: nothing is lost, run it again later"):
+    with pytest.raises(ServerUnavailableError, match=r"answers with 503: nothing is lost, run it again later"):
         backend.sync(campaign, n=2)
     assert campaign.history() == before
 

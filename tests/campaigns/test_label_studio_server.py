@@ -26,7 +26,7 @@ from teeter.campaigns.label_studio.contents import in_parts, numbers_of
 from teeter.campaigns.label_studio.server import Server, address
 from teeter.campaigns.label_studio.tasks import Project
 from teeter.campaigns.records import Settings
-from teeter.errors import InputError, ServerAwayError, ServerError
+from teeter.errors import InputError, ServerError, ServerUnavailableError
 
 Answer = httpx.Response | Exception
 
@@ -69,7 +69,7 @@ def test_what_was_not_begun_is_sent_again(status: int) -> None:
 @pytest.mark.parametrize("trouble", [httpx.Response(500), httpx.Response(504), httpx.ReadTimeout("slow")])
 def test_what_may_have_arrived_is_not_sent_again(trouble: Answer) -> None:
     told = Told(trouble)
-    with pytest.raises(ServerAwayError, match="nothing is lost, run it again later"):
+    with pytest.raises(ServerUnavailableError, match="nothing is lost, run it again later"):
         told.server().post("/api/x", {})
     assert told.asked == 1
 
@@ -92,7 +92,7 @@ def test_who_does_not_connect_has_sent_nothing() -> None:
 )
 def test_tries_have_a_limit(trouble: Answer, sentence: str) -> None:
     told = Told(trouble)
-    with pytest.raises(ServerAwayError) as raised:
+    with pytest.raises(ServerUnavailableError) as raised:
         told.server().get("/api/x")
     assert str(raised.value).startswith(sentence)
     assert str(raised.value).endswith(": nothing is lost, run it again later.")
@@ -125,7 +125,7 @@ def test_every_refusal_is_one_sentence(answer: httpx.Response, sentence: str) ->
         Told(answer).server().get("/api/x")
     assert str(raised.value).isprintable()
     assert LEGACY not in str(raised.value)
-    assert not isinstance(raised.value, ServerAwayError)
+    assert not isinstance(raised.value, ServerUnavailableError)
 
 
 def test_what_lists_no_rows_is_no_label_studio() -> None:
@@ -162,10 +162,10 @@ def test_a_refresh_that_gives_nothing_is_told(answer: httpx.Response) -> None:
 
 
 def test_a_refresh_while_the_server_is_away() -> None:
-    with pytest.raises(ServerAwayError, match="answers with 502"):
+    with pytest.raises(ServerUnavailableError, match="answers with 502"):
         Told(httpx.Response(502)).server(PERSONAL).get("/api/x")
     told = Told(httpx.ConnectError("refused"))
-    with pytest.raises(ServerAwayError, match="Nobody answers"):
+    with pytest.raises(ServerUnavailableError, match="Nobody answers"):
         told.server(PERSONAL).get("/api/x")
     assert told.asked == 5
 

@@ -18,7 +18,7 @@ from teeter.campaigns.moving import move_campaign
 from teeter.campaigns.people import ROLES, may, require_right
 from teeter.campaigns.performance import speed
 from teeter.campaigns.store import Store
-from teeter.errors import InputError, NotAllowedError, UnknownNameError
+from teeter.errors import InputError, PermissionDeniedError, UnknownNameError
 
 VECTORS = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
 
@@ -76,13 +76,13 @@ def test_rights_are_asked_in_one_place(campaign: Campaign) -> None:
     campaign.people.add("ann")
     campaign.people.add("rey", "reviewer")
     campaign.people.require("rey", "decide")
-    with pytest.raises(NotAllowedError, match="ann is an annotator and may not decide: ask a reviewer"):
+    with pytest.raises(PermissionDeniedError, match="ann is an annotator and may not decide: ask a reviewer"):
         campaign.people.require("ann", "decide")
-    with pytest.raises(NotAllowedError, match="rey is a reviewer and may not manage: ask an owner"):
+    with pytest.raises(PermissionDeniedError, match="rey is a reviewer and may not manage: ask an owner"):
         require_right(campaign.people.named("rey"), "manage")
     with pytest.raises(UnknownNameError, match=r"Nobody here is called 'anne'. Did you mean 'ann'"):
         campaign.people.require("anne", "answer")
-    with pytest.raises(NotAllowedError, match="Only people of this campaign may answer"):
+    with pytest.raises(PermissionDeniedError, match="Only people of this campaign may answer"):
         require_right(campaign.people.named("eve"), "answer")
     campaign.people.change_role("ann", "owner")
     campaign.people.require("ann", "manage")

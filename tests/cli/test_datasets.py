@@ -13,7 +13,7 @@ from typer.testing import Result
 
 from teeter import datasets
 from teeter.datasets import downloads
-from teeter.datasets.downloads import Fetched
+from teeter.datasets.downloads import Download
 
 Teeter = Callable[..., Result]
 
@@ -57,9 +57,12 @@ def test_a_folder_that_is_not_there_is_one_sentence(teeter: Teeter) -> None:
 def test_getting_one_tells_checksums_and_where_it_is(
     teeter: Teeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fetch(name: str, *, folder: Path, progress: Any) -> tuple[Fetched, ...]:
+    def fetch(name: str, *, folder: Path, progress: Any) -> tuple[Download, ...]:
         progress("a", 1, 0)
-        return (Fetched(tmp_path / "a.gz", "d" * 32, checked=True), Fetched(tmp_path / "b.gz", "e" * 32, checked=False))
+        return (
+            Download(tmp_path / "a.gz", "d" * 32, checked=True),
+            Download(tmp_path / "b.gz", "e" * 32, checked=False),
+        )
 
     monkeypatch.setattr(downloads, "fetch_dataset", fetch)
     result = teeter("datasets", "get", "svhn", "--folder", tmp_path)

@@ -19,9 +19,9 @@ from teeter import strategies
 from teeter.datasets import catalogue, load_dataset
 from teeter.errors import PluginError, UnknownNameError
 from teeter.experiments.results import read_run
-from teeter.experiments.settings import setting_named, with_values
+from teeter.experiments.settings import override, setting_named
 from teeter.model_files import save_model
-from teeter.models import named_networks
+from teeter.models import network_registry
 from teeter.strategies.base import registry
 
 PAGE = Path(__file__).parents[2] / "docs" / "how_to" / "write_a_strategy.md"
@@ -42,7 +42,7 @@ Install = Callable[[Path], None]
 def look_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget which plugins there were."""
     monkeypatch.setattr(registry, "_classes", registry.loaded())
-    for owner, name in ((registry, "_plugins"), (catalogue.plugins, "_points"), (named_networks.plugins, "_points")):
+    for owner, name in ((registry, "_plugins"), (catalogue.plugins, "_points"), (network_registry.plugins, "_points")):
         monkeypatch.delitem(owner.__dict__, name, raising=False)
 
 
@@ -59,7 +59,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
     for name in set(sys.modules) - before:
         if name.startswith("teeter_"):
             del sys.modules[name]
-    for owner, name in ((registry, "_plugins"), (catalogue.plugins, "_points"), (named_networks.plugins, "_points")):
+    for owner, name in ((registry, "_plugins"), (catalogue.plugins, "_points"), (network_registry.plugins, "_points")):
         owner.__dict__.pop(name, None)
 
 
@@ -129,7 +129,7 @@ def test_a_package_s_network_can_be_a_model_file(
 ) -> None:
     install(built)
     path = tmp_path / "model.safetensors"
-    save_model(path, named_networks.network_for("tiny", (6,), 3), "tiny", shape=(6,), classes=3)
+    save_model(path, network_registry.build_network("tiny", (6,), 3), "tiny", shape=(6,), classes=3)
     np.save(tmp_path / "pool.npy", np.random.default_rng(0).standard_normal((50, 6)).astype(np.float32))
     arguments = ("select", tmp_path / "pool.npy", "-n", 3, "--model", path)
     in_shards = teeter(*arguments, "--engine", "local", "--workers", 1, "--work", tmp_path / "work")
@@ -145,7 +145,7 @@ def test_nothing_is_imported_before_it_is_asked_for(teeter: Teeter, install: Ins
     install(built)
     assert "even-margin" in strategies.names()
     assert "rings" in catalogue.names()
-    assert "tiny" in named_networks.network_names()
+    assert "tiny" in network_registry.network_names()
     assert not any(name.startswith("teeter_even") for name in sys.modules)
 
 
@@ -162,7 +162,7 @@ def test_broken_ones_are_listed_with_the_reason_and_all_else_works(
     assert "margin" in told
     found = by_name(teeter("datasets", "--json").stdout)
     assert found["lost"]["get"].startswith("The dataset 'lost' of teeter-broken cannot be loaded")
-    assert "it must be what teeter.datasets.dataset(...) gives" in found["a-function"]["get"]
+    assert "it must be what teeter.datasets.dataset_from_function(...) gives" in found["a-function"]["get"]
     assert found["digits"]["found"] == "scikit-learn"
     assert "cannot be loaded" in teeter("datasets").stdout
     assert "gone|root" in teeter("bench", "settings").stdout
@@ -196,16 +196,16 @@ def test_a_name_of_ours_cannot_be_taken_over(install: Install, tmp_path: Path) -
         "[teeter.strategies]\nldm-s = math:pi\n[teeter.datasets]\ndigits = math:pi\n[teeter.networks]\nmlp = math:pi\n"
     )
     install(tmp_path)
-    assert strategies.get("ldm-s").__module__ == "teeter.strategies.least_disagree"
-    assert catalogue.entry_of("digits").package == "scikit-learn"
-    assert catalogue.names().count("digits") == named_networks.network_names().count("mlp") == 1
+    assert strategies.get("ldm-s").__module__ == "teeter.strategies.ldm"
+    assert catalogue.find_spec("digits").package == "scikit-learn"
+    assert catalogue.names().count("digits") == network_registry.network_names().count("mlp") == 1
     with pytest.raises(PluginError):
-        named_networks.plugins.get("mlp")
+        network_registry.plugins.get("mlp")
 
 
 def test_an_unknown_network_gets_a_hint(install: Install, built: Path) -> None:
     with pytest.raises(UnknownNameError, match="No network is called 'tinny'"):
-        with_values(setting_named("digits"), {"network": "tinny"})
+        override(setting_named("digits"), {"network": "tinny"})
     install(built)
     with pytest.raises(UnknownNameError, match="Did you mean 'tiny'"):
-        with_values(setting_named("digits"), {"network": "tinny"})
+        override(setting_named("digits"), {"network": "tinny"})

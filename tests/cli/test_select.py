@@ -16,9 +16,10 @@ import pytest
 import torch
 from typer.testing import Result
 
-from teeter import observe, picking, save_model
+from teeter import observe, save_model
 from teeter.cli.output import progress
 from teeter.models.networks import mlp
+from teeter.selection import from_file
 
 Teeter = Callable[..., Result]
 
@@ -122,11 +123,11 @@ def test_out_is_written_whole_and_stdout_stays_empty(teeter: Teeter, arrays: Pat
 def test_a_crash_leaves_the_old_file_and_no_half_file(
     teeter: Teeter, arrays: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(self: picking.Picks, stream: io.StringIO) -> None:
+    def full(self: from_file.Selection, stream: io.StringIO) -> None:
         stream.write("rank,")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(picking.Picks, "to_csv", full)
+    monkeypatch.setattr(from_file.Selection, "to_csv", full)
     out = tmp_path / "picks.csv"
     out.write_text("old", encoding="utf-8")
     said = refusal(teeter("select", arrays, "-n", 2, "--out", out, fails=2))
@@ -240,16 +241,16 @@ def test_columns_left_out_are_said(teeter: Teeter, tmp_path: Path) -> None:
 
 
 def test_an_interrupt_exits_with_130(teeter: Teeter, arrays: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object, **__: object) -> picking.Picks:
+    def interrupted(*_: object, **__: object) -> from_file.Selection:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(picking, "pick_from_file", interrupted)
+    monkeypatch.setattr(from_file, "pick_from_file", interrupted)
     assert teeter("select", arrays, "-n", 1, fails=130).stdout == ""
 
 
 def test_a_fault_of_ours_keeps_its_traceback(arrays: Path, teeter: Teeter, monkeypatch: pytest.MonkeyPatch) -> None:
-    def faulty(*_: object, **__: object) -> picking.Picks:
+    def faulty(*_: object, **__: object) -> from_file.Selection:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(picking, "pick_from_file", faulty)
+    monkeypatch.setattr(from_file, "pick_from_file", faulty)
     assert isinstance(teeter("select", arrays, "-n", 1, fails=1).exception, ZeroDivisionError)

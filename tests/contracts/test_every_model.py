@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import library_models
 import teeter
 from teeter import Outputs
-from teeter.models.data import Rows, count_rows, take_rows
+from teeter.models.inputs import BatchedInputs, count_rows, take_rows
 from teeter.models.networks import mlp
 
 RNG = np.random.default_rng(0)
@@ -214,7 +214,7 @@ def parts(outputs: Outputs) -> dict[str, Tensor]:
 
 
 def contents(data: Any) -> list[bytes]:
-    if isinstance(data, Rows):
+    if isinstance(data, BatchedInputs):
         return contents({name: part.numpy() for name, part in data.together().items()})
     if isinstance(data, dict):
         return [content for part in data.values() for content in contents(part)]

@@ -13,7 +13,7 @@ from torch import Tensor
 from teeter import checks, strategies
 from teeter.errors import MissingOutputError, StrategyError
 from teeter.seeds import stream
-from teeter.strategies import Context, Strategy, TopScored
+from teeter.strategies import Context, Strategy, TopKStrategy
 
 CHECKS = {check.__name__: check for check in checks.CHECKS}
 
@@ -108,7 +108,7 @@ class Forgetful(First):
         return (torch.arange(n) + len(self.calls)) % len(context)
 
 
-class ByPosition(TopScored):
+class ByPosition(TopKStrategy):
     """Scores that tell copies apart."""
 
     needs = frozenset({"features"})

@@ -19,10 +19,10 @@ from types import SimpleNamespace
 import pytest
 
 from small_datasets import write_cifar10, write_mnist
-from teeter.datasets import downloads, remotes
+from teeter.datasets import downloads, urls
 from teeter.datasets.archives import unpack
 from teeter.datasets.downloads import fetch_dataset, fetch_file
-from teeter.datasets.remotes import Remote
+from teeter.datasets.urls import Remote
 from teeter.errors import FileError, UnknownNameError
 
 CONTENT = bytes(range(256)) * 4096
@@ -153,7 +153,7 @@ def test_mnist_is_fetched_and_read_and_then_there(site: Site, tmp_path: Path, mo
     for path in (tmp_path / "made").iterdir():
         site.files[f"/{path.name}"] = path.read_bytes()
     files = tuple(Remote(f"{site.url}{path}", md5(content)) for path, content in site.files.items())
-    monkeypatch.setitem(remotes.REMOTES, "mnist", files)
+    monkeypatch.setitem(urls.REMOTES, "mnist", files)
     assert len(fetch_dataset("mnist")) == 4
     assert len(left(tmp_path / "cache" / "teeter" / "datasets" / "mnist")) == 4
     assert fetch_dataset("mnist") == ()
@@ -167,7 +167,7 @@ def test_cifar_is_unpacked(site: Site, tmp_path: Path, monkeypatch: pytest.Monke
     with tarfile.open(fileobj=stream, mode="w:gz") as archive:
         archive.add(tmp_path / "made" / "cifar-10-batches-bin", "cifar-10-batches-bin")
     site.files["/cifar.tar.gz"] = stream.getvalue()
-    monkeypatch.setitem(remotes.REMOTES, "cifar10", (Remote(f"{site.url}/cifar.tar.gz", md5(stream.getvalue())),))
+    monkeypatch.setitem(urls.REMOTES, "cifar10", (Remote(f"{site.url}/cifar.tar.gz", md5(stream.getvalue())),))
     fetch_dataset("cifar10", folder=tmp_path)
     assert left(tmp_path / "cifar10") == ["cifar-10-batches-bin"]
 
@@ -200,8 +200,8 @@ def test_what_needs_an_account_or_no_file_or_has_no_name(tmp_path: Path) -> None
 def test_every_dataset_can_be_fetched_or_says_why_not() -> None:
     from teeter.datasets import names
 
-    assert {*remotes.REMOTES, *remotes.OPENML, *remotes.ACCOUNTS, "digits"} == set(names())
-    for files in remotes.REMOTES.values():
+    assert {*urls.REMOTES, *urls.OPENML, *urls.ACCOUNTS, "digits"} == set(names())
+    for files in urls.REMOTES.values():
         assert all(remote.md5 is not None and len(remote.md5) == 32 for remote in files)
 
 

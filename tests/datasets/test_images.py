@@ -18,9 +18,9 @@ from hypothesis.extra import numpy as arrays
 
 from small_datasets import bytes_of, picture, write_cifar10, write_cifar100, write_idx, write_mnist, write_svhn
 from teeter.datasets import load_dataset
-from teeter.datasets.idx import read_idx
+from teeter.datasets.formats.idx import read_idx
 from teeter.errors import FileError
-from teeter.models.data import gathered
+from teeter.models.inputs import materialize
 
 
 @pytest.fixture(autouse=True)
@@ -199,7 +199,7 @@ def test_large_images_stay_bytes_until_asked_for(tmp_path: Path) -> None:
     split = load_dataset("tiny-imagenet", folder=tmp_path, validation=2)
     assert split.validation is not None
     assert len(split.validation.inputs) == 2
-    torch.testing.assert_close(gathered(split.test.inputs), fractions(x.transpose(0, 3, 1, 2)))
+    torch.testing.assert_close(materialize(split.test.inputs), fractions(x.transpose(0, 3, 1, 2)))
     assert split.classes == tuple("abcde")
 
 

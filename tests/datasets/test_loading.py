@@ -13,9 +13,9 @@ from safetensors.torch import save_file
 
 from small_datasets import bytes_of, write_mnist
 from teeter import datasets
-from teeter.datasets import load_dataset, places
-from teeter.datasets.catalogue import entry_of
-from teeter.datasets.loading import locate
+from teeter.datasets import load_dataset, locate
+from teeter.datasets.catalogue import find_spec
+from teeter.datasets.loading import locate_dataset
 from teeter.errors import FileError, InputError, UnknownNameError
 
 
@@ -29,10 +29,10 @@ def test_every_dataset_of_the_paper_has_an_entry() -> None:
     paper = ["openml-6", "openml-156", "openml-44135", "mnist", "cifar10", "svhn", "cifar100", "tiny-imagenet"]
     assert {*paper, "food101", "imagenet", "fashion-mnist", "digits"} == set(datasets.names())
     validation = {"mnist": 5_000, "cifar10": 5_000, "svhn": 5_000, "cifar100": 5_000, "tiny-imagenet": 10_000}
-    sizes = {name: entry_of(name).train - validation.get(name, 0) for name in paper}
+    sizes = {name: find_spec(name).train - validation.get(name, 0) for name in paper}
     assert list(sizes.values()) == [16_000, 40_000, 6_237, 55_000, 45_000, 68_257, 45_000, 90_000]
-    assert entry_of("food101").train == 60_600 + 15_150
-    assert entry_of("imagenet").train == 1_153_047 + 128_120
+    assert find_spec("food101").train == 60_600 + 15_150
+    assert find_spec("imagenet").train == 1_153_047 + 128_120
 
 
 def test_digits_need_no_file() -> None:
@@ -83,7 +83,7 @@ def test_the_folder_comes_before_the_environment_and_that_before_the_cache(
 
 
 def test_the_cache_is_where_each_system_keeps_such_things(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert places.cache_folder() == tmp_path / "cache" / "teeter" / "datasets"
+    assert locate.cache_folder() == tmp_path / "cache" / "teeter" / "datasets"
     monkeypatch.setenv("XDG_CACHE_HOME", "")
     monkeypatch.setenv("LOCALAPPDATA", "/local")
     ends = {
@@ -92,8 +92,8 @@ def test_the_cache_is_where_each_system_keeps_such_things(monkeypatch: pytest.Mo
         "win32": "local/teeter/datasets",
     }
     for system, end in ends.items():
-        monkeypatch.setattr("teeter.datasets.places.sys.platform", system)
-        assert places.cache_folder().as_posix().endswith(end)
+        monkeypatch.setattr("teeter.datasets.locate.sys.platform", system)
+        assert locate.cache_folder().as_posix().endswith(end)
 
 
 def test_a_folder_that_is_not_there_or_a_name_that_is_none(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ REAL = {
 
 @pytest.mark.parametrize("name", REAL)
 def test_the_real_ones_are_of_the_paper_s_sizes(name: str, real_data: Path, caplog: pytest.LogCaptureFixture) -> None:
-    if locate(entry_of(name), real_data) is None:
+    if locate_dataset(find_spec(name), real_data) is None:
         pytest.skip(f"no {name} among the real data")
     split = load_dataset(name, folder=real_data)
     train, test, low, high = REAL[name]

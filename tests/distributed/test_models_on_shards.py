@@ -14,12 +14,13 @@ import torch
 import teeter
 from teeter.datasets import shards as shards_module
 from teeter.datasets.shards import open_shards
-from teeter.distributed import fetching, plan, selecting
-from teeter.distributed.plan import LocalExecutor, Task
-from teeter.distributed.selecting import Chosen, select_from_shards
+from teeter.distributed import executors, fetch
+from teeter.distributed.executors import LocalExecutor, Task
 from teeter.errors import FileError, InputError
-from teeter.models.named_networks import network_for
-from teeter.picking import pick_from_file, pick_from_shards
+from teeter.models.network_registry import build_network
+from teeter.selection import from_shards
+from teeter.selection.from_file import pick_from_file, pick_from_shards
+from teeter.selection.from_shards import ShardSelection, select_from_shards
 
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
 pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
@@ -28,7 +29,7 @@ ROWS, SHAPE, CLASSES = 1000, (1, 8, 8), 4
 RNG = np.random.default_rng(0)
 IMAGES = RNG.standard_normal((ROWS, *SHAPE)).astype(np.float32)
 KNOWN = RNG.standard_normal((10, *SHAPE)).astype(np.float32)
-NETWORK = network_for("s-cnn", SHAPE, CLASSES, seed=1)
+NETWORK = build_network("s-cnn", SHAPE, CLASSES, seed=1)
 
 
 def lists(rows: np.ndarray) -> Any:
@@ -55,13 +56,13 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def chosen(home: Path, pool: str, n: int = 30, **options: Any) -> Chosen:
+def chosen(home: Path, pool: str, n: int = 30, **options: Any) -> ShardSelection:
     of = {"head": home / "head.npz"} if pool.startswith("features") else {"model": home / "model.safetensors"}
     given = {**of, "executor": LocalExecutor(1), "work": home / "work", "reference": 300, "rays": 32, **options}
     return select_from_shards(home / pool, n, **given)
 
 
-def assert_same(one: Chosen, other: Chosen) -> None:
+def assert_same(one: ShardSelection, other: ShardSelection) -> None:
     assert np.array_equal(one.rows, other.rows)
     assert one.classes == other.classes
     for name in ("ldm", "score", "predicted", "margin"):
@@ -85,11 +86,11 @@ def test_picks_are_those_from_features_computed_before(home: Path, strategy: str
 def test_workers_shards_batches_and_threads_change_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = chosen(home, "raw")
     two = chosen(home, "raw", executor=LocalExecutor(2), work=home / "two")
-    monkeypatch.setattr(fetching, "COMPUTED", 0)  # every row is fetched by workers
+    monkeypatch.setattr(fetch, "COMPUTED", 0)  # every row is fetched by workers
     fetched = chosen(home, "raw", work=home / "fetched")
     assert not list((home / "fetched").glob("rows-*"))
     monkeypatch.setattr(shards_module, "BATCH", 77)
-    monkeypatch.setattr(selecting, "open_shards", lambda pool, **options: open_shards(pool, rows=100, **options))
+    monkeypatch.setattr(from_shards, "open_shards", lambda pool, **options: open_shards(pool, rows=100, **options))
     threads = torch.get_num_threads()
     torch.set_num_threads(threads % 2 + 1)
     small = chosen(home, "raw.npy", work=home / "small")
@@ -102,8 +103,10 @@ def test_workers_shards_batches_and_threads_change_nothing(home: Path, monkeypat
 def test_features_are_fetched_by_workers_where_much_must_be_read(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = chosen(home, "features", n=60)
     performed: list[Task] = []
-    monkeypatch.setattr(fetching, "READ", 0)
-    monkeypatch.setattr(plan, "perform", lambda task, really=plan.perform: (performed.append(task), really(task)))
+    monkeypatch.setattr(fetch, "READ", 0)
+    monkeypatch.setattr(
+        executors, "run_task", lambda task, really=executors.run_task: (performed.append(task), really(task))
+    )
     assert_same(chosen(home, "features", n=60, work=home / "other"), here)
     assert any("fetch_shard" in task.function for task in performed)
 
@@ -127,10 +130,12 @@ def test_rows_may_be_nested_lists_tensors_or_small_numbers(home: Path) -> None:
 def test_another_model_never_meets_old_files(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = chosen(home, "raw")
     performed: list[Task] = []
-    monkeypatch.setattr(plan, "perform", lambda task, really=plan.perform: (performed.append(task), really(task)))
+    monkeypatch.setattr(
+        executors, "run_task", lambda task, really=executors.run_task: (performed.append(task), really(task))
+    )
     assert_same(chosen(home, "raw"), one)
     assert not performed
-    other = network_for("s-cnn", SHAPE, CLASSES, seed=2)
+    other = build_network("s-cnn", SHAPE, CLASSES, seed=2)
     teeter.save_model(home / "model.safetensors", other, "s-cnn", shape=SHAPE, classes=list("abcd"))
     assert not np.array_equal(chosen(home, "raw").rows, one.rows)
     assert performed
@@ -141,7 +146,7 @@ def test_a_model_that_changes_meanwhile_is_refused(home: Path) -> None:
         def run(self, tasks: Any, on_done: Any) -> None:
             path = home / "model.safetensors"
             path.write_bytes(path.read_bytes() + b" ")
-            from teeter.distributed.sources import _opened
+            from teeter.distributed.feature_source import _opened
 
             _opened.cache_clear()
             LocalExecutor(1).run(tasks, on_done)
@@ -151,14 +156,16 @@ def test_a_model_that_changes_meanwhile_is_refused(home: Path) -> None:
 
 
 def test_a_process_reads_the_model_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from teeter.distributed import sources
+    from teeter.distributed import feature_source
 
-    sources._opened.cache_clear()
+    feature_source._opened.cache_clear()
     read: list[Any] = []
     monkeypatch.setattr(
-        sources, "read_model", lambda path, really=sources.read_model: (read.append(path), really(path))[1]
+        feature_source,
+        "read_model",
+        lambda path, really=feature_source.read_model: (read.append(path), really(path))[1],
     )
-    monkeypatch.setattr(selecting, "open_shards", lambda pool, **options: open_shards(pool, rows=128, **options))
+    monkeypatch.setattr(from_shards, "open_shards", lambda pool, **options: open_shards(pool, rows=128, **options))
     chosen(home, "raw")
     assert len(read) == 1
 

@@ -16,7 +16,7 @@ import pytest
 from small_shards import FEATURES, HEAD, ROWS, WIDTH, chosen, lists
 from teeter.datasets.shards import open_shards
 from teeter.distributed import scoring
-from teeter.distributed.plan import made_executor
+from teeter.distributed.executors import make_executor
 from teeter.errors import FileError, InputError, UnknownNameError
 
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
@@ -43,7 +43,7 @@ def test_bad_pools_get_one_sentence(pool: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="rows have 6 features"):
         chosen(pool, head=tmp_path / "narrow.npz")
     with pytest.raises(InputError, match="No engine is called 'spark'"):
-        made_executor("spark")
+        make_executor("spark")
     bad = FEATURES[:200].copy()
     bad[150, 2] = np.nan
     pq.write_table(pa.table({"id": np.arange(200), "features": lists(bad)}), pool / "9.parquet", row_group_size=64)

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from teeter.distributed.plan import LocalExecutor, Task, made_executor, run_plan
-from teeter.distributed.selecting import select_from_shards
+from teeter.distributed.executors import LocalExecutor, Task, make_executor, run_plan
 from teeter.errors import InputError
 from teeter.experiments.runner import run_setting
 from teeter.experiments.settings import setting_named
 from teeter.model_files import save_model
-from teeter.models.named_networks import network_for
+from teeter.models.network_registry import build_network
+from teeter.selection.from_shards import select_from_shards
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
 ray: Any = pytest.importorskip("ray", reason="needs Ray")
@@ -68,12 +68,12 @@ def test_a_machine_that_is_lost_is_made_up_for(cluster: Any, tmp_path: Path) -> 
         if done == 4:
             begun.set()
 
-    run_plan(made_executor("ray"), tasks, tell)
+    run_plan(make_executor("ray"), tasks, tell)
     killer.join()
     assert [int(Path(task.output).read_text()) for task in tasks] == [k**2 for k in range(24)]
     assert told[-1] == 24
     with pytest.raises(InputError, match=r"This shard is bad\."):
-        run_plan(made_executor("ray"), [Task(f"{HERE}:bad", {}, str(tmp_path / "bad"))])
+        run_plan(make_executor("ray"), [Task(f"{HERE}:bad", {}, str(tmp_path / "bad"))])
 
 
 def test_picks_are_those_of_local_processes(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +92,7 @@ def test_picks_are_those_of_local_processes(cluster: Any, tmp_path: Path, monkey
             cluster.remove_node(cluster.machines[1], allow_graceful=False)
 
     on_ray = select_from_shards(
-        pool, 200, executor=made_executor("ray"), work=tmp_path / "ray", on_progress=lose_one, **options
+        pool, 200, executor=make_executor("ray"), work=tmp_path / "ray", on_progress=lose_one, **options
     )
     assert lost.is_set()
     assert np.array_equal(local.rows, on_ray.rows)
@@ -104,12 +104,12 @@ def test_a_model_on_the_workers_picks_as_in_this_process(cluster: Any, tmp_path:
     rng = np.random.default_rng(0)
     for k in range(4):
         np.save(tmp_path / f"{k}.npy", rng.standard_normal((3000, 2, 4)).astype(np.float32))
-    network = network_for("mlp", (2, 4), 3, seed=1)
+    network = build_network("mlp", (2, 4), 3, seed=1)
     save_model(tmp_path / "model.safetensors", network, "mlp", shape=(2, 4), classes=3)
     options: dict[str, Any] = {"model": tmp_path / "model.safetensors", "reference": 500, "rays": 32}
     pool = str(tmp_path / "*.npy")
     local = select_from_shards(pool, 50, executor=LocalExecutor(1), work=tmp_path / "local", **options)
-    on_ray = select_from_shards(pool, 50, executor=made_executor("ray"), work=tmp_path / "ray", **options)
+    on_ray = select_from_shards(pool, 50, executor=make_executor("ray"), work=tmp_path / "ray", **options)
     assert np.array_equal(local.rows, on_ray.rows)
     assert np.array_equal(local.ldm, on_ray.ldm)
 
@@ -125,7 +125,7 @@ def test_an_experiment_is_that_of_one_process(cluster: Any, tmp_path: Path) -> N
         strategies=("random", "ldm-s"),
     )
     alone = run_setting(setting, tmp_path / "alone", device="cpu")
-    on_ray = run_setting(setting, tmp_path / "ray", device="cpu", executor=made_executor("ray"))
+    on_ray = run_setting(setting, tmp_path / "ray", device="cpu", executor=make_executor("ray"))
     assert on_ray.finished
     found = [
         sorted((one.strategy, one.repetition, one.number, one.accuracy, one.loss, one.picks) for one in run.rounds)

@@ -20,13 +20,14 @@ import teeter
 from small_shards import FEATURES, HEAD, RNG, ROWS, WIDTH, chosen
 from teeter.datasets import shards as shards_module
 from teeter.datasets.shards import open_shards
-from teeter.distributed import fetching, plan, selecting
-from teeter.distributed.plan import LocalExecutor, Task, made_executor, run_plan
+from teeter.distributed import executors, fetch
+from teeter.distributed.executors import LocalExecutor, Task, make_executor, run_plan
 from teeter.errors import InputError, TeeterError
-from teeter.kernels.distant_seeding import seed_distant_rows
 from teeter.kernels.seeding import ldm_log_weights
-from teeter.picking import pick_from_shards
-from teeter.seeds import fork, stream
+from teeter.kernels.streaming_seeding import seed_streaming
+from teeter.seeds import derive_seed, stream
+from teeter.selection import from_shards
+from teeter.selection.from_file import pick_from_shards
 
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
 pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
@@ -57,8 +58,8 @@ def test_an_array_a_folder_and_a_pattern_are_the_same_pool(pool: Path, tmp_path:
 
 def test_the_ldm_is_that_of_memory_with_the_same_reference(pool: Path) -> None:
     found = chosen(pool, n=ROWS, strategy="ldm")
-    seed = fork(stream(0, "select"))
-    reference = np.sort(selecting._uniform(ROWS, 400, seed, "reference"))
+    seed = derive_seed(stream(0, "select"))
+    reference = np.sort(from_shards._uniform(ROWS, 400, seed, "reference"))
     in_memory = teeter.ldm(FEATURES, **HEAD, reference=FEATURES[reference], rays=32, seed=seed)
     assert found.ldm is not None
     assert np.array_equal(found.ldm, in_memory[found.rows])
@@ -71,10 +72,10 @@ def test_picks_are_those_of_the_same_sampler_in_memory(pool: Path, tmp_path: Pat
     np.save(tmp_path / "array.npy", features)
     found = chosen(tmp_path / "array.npy", n=60)
     generator = stream(0, "select")
-    seed = fork(generator)
-    reference = np.sort(selecting._uniform(ROWS, 400, seed, "reference"))
+    seed = derive_seed(generator)
+    reference = np.sort(from_shards._uniform(ROWS, 400, seed, "reference"))
     values = teeter.ldm(features, **HEAD, reference=features[reference], rays=32, seed=seed)
-    picks = seed_distant_rows(
+    picks = seed_streaming(
         lambda rows: torch.from_numpy(features[rows]),
         60,
         first=int(values.argmin()),
@@ -91,7 +92,7 @@ def test_workers_and_shards_change_nothing(pool: Path, tmp_path: Path, monkeypat
     one = chosen(pool)
     two = chosen(pool, executor=LocalExecutor(2), work=tmp_path / "two")
     monkeypatch.setattr(shards_module, "BATCH", 100)
-    monkeypatch.setattr(selecting, "open_shards", lambda pool, **options: open_shards(pool, rows=100, **options))
+    monkeypatch.setattr(from_shards, "open_shards", lambda pool, **options: open_shards(pool, rows=100, **options))
     small = chosen(pool, work=tmp_path / "small")
     for other in (two, small):
         assert np.array_equal(one.rows, other.rows)
@@ -119,14 +120,16 @@ def test_others_pick_among_some_and_say_so(pool: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_there_is_not_computed_again(pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selecting, "open_shards", lambda pool, **options: open_shards(pool, rows=128, **options))
+    monkeypatch.setattr(from_shards, "open_shards", lambda pool, **options: open_shards(pool, rows=128, **options))
     whole = chosen(pool)
     scores = sorted((tmp_path / "work").glob("ldm-*/*.safetensors"))
     times = {path: path.stat().st_mtime_ns for path in scores}
     lost = [path for path in scores if path.name != "reference.safetensors"][3]
     lost.unlink()
     performed: list[Task] = []
-    monkeypatch.setattr(plan, "perform", lambda task, really=plan.perform: (performed.append(task), really(task)))
+    monkeypatch.setattr(
+        executors, "run_task", lambda task, really=executors.run_task: (performed.append(task), really(task))
+    )
     assert np.array_equal(chosen(pool).rows, whole.rows)
     assert [task.output for task in performed] == [str(lost)]
     assert {path: path.stat().st_mtime_ns for path in scores if path != lost} == {
@@ -172,13 +175,13 @@ def test_a_worker_that_is_lost_before_all_is_handed_out_is_replaced(
 ) -> None:
     handed: list[Any] = []
 
-    def submit(pool: Any, *given: Any, really: Any = plan.ProcessPoolExecutor.submit) -> Any:
+    def submit(pool: Any, *given: Any, really: Any = executors.ProcessPoolExecutor.submit) -> Any:
         handed.append(given)
         if len(handed) == 2:
-            raise plan.BrokenProcessPool
+            raise executors.BrokenProcessPool
         return really(pool, *given)
 
-    monkeypatch.setattr(plan.ProcessPoolExecutor, "submit", submit)
+    monkeypatch.setattr(executors.ProcessPoolExecutor, "submit", submit)
     tasks = [Task("distributed.test_select_from_shards:note", {}, str(tmp_path / f"{k}")) for k in range(3)]
     told: list[int] = []
     run_plan(LocalExecutor(2), tasks, lambda done, whole: told.append(done))
@@ -198,7 +201,7 @@ def test_a_cluster_that_is_away_is_one_sentence(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "ray", Away)
     monkeypatch.setenv("RAY_ADDRESS", "cluster.invalid:6379")
     with pytest.raises(TeeterError, match=r"^Ray cannot be reached: No cluster is there\.$"):
-        made_executor("ray")
+        make_executor("ray")
 
 
 def test_a_cluster_is_asked_for_no_more_at_once_than_workers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -232,7 +235,7 @@ def test_a_cluster_is_asked_for_no_more_at_once_than_workers(monkeypatch: pytest
     tasks = [Task("x:y", {}, str(tmp_path / f"{k}")) for k in range(20)]
     for workers, most in ((3, 3), (None, 16)):
         at_once.clear()
-        made_executor("ray", workers).run(tasks, lambda: None)
+        make_executor("ray", workers).run(tasks, lambda: None)
         assert max(at_once) == most
 
 
@@ -246,7 +249,7 @@ def test_a_file_that_is_seen_late_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_an_executor_that_leaves_something_out_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "SETTLING", 0.3)
+    monkeypatch.setattr(executors, "SETTLING", 0.3)
 
     class Lazy:
         def run(self, tasks: Any, on_done: Any) -> None:
@@ -258,7 +261,7 @@ def test_an_executor_that_leaves_something_out_is_found(tmp_path: Path, monkeypa
 
 def test_another_version_never_meets_old_files(pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen(pool)
-    monkeypatch.setattr(selecting, "__version__", "another")
+    monkeypatch.setattr(from_shards, "__version__", "another")
     chosen(pool)
     assert len(list((tmp_path / "work").glob("ldm-*/ranks.npy"))) == 2
 
@@ -273,7 +276,7 @@ def test_rows_that_another_process_clears_away_are_fetched_again(pool: Path, mon
 
     cleared: list[Path] = []
     one = chosen(pool)
-    monkeypatch.setattr(fetching, "READ", 0)
+    monkeypatch.setattr(fetch, "READ", 0)
     again = chosen(pool, executor=Clears(1), work=pool.parent / "again")
     assert cleared
     assert np.array_equal(one.rows, again.rows)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from teeter.distributed.plan import LocalExecutor, perform
+from teeter.distributed.executors import LocalExecutor, run_task
 from teeter.errors import UnknownNameError
 from teeter.experiments.results import Run
 from teeter.experiments.runner import run_setting
@@ -29,7 +29,7 @@ class Here:
         for task in tasks:
             if self.performed == self.stop:
                 raise KeyboardInterrupt
-            perform(task)
+            run_task(task)
             self.performed += 1
             on_done()
 

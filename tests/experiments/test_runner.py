@@ -19,8 +19,8 @@ import torch
 
 from teeter.errors import FileError, InputError, UnknownNameError
 from teeter.experiments import runner
-from teeter.experiments.records import Records, one_writer
 from teeter.experiments.results import Round, Run, by_cells, read_run
+from teeter.experiments.run_folder import RunFolder, run_lock
 from teeter.experiments.runner import run_setting
 from teeter.experiments.settings import Setting, setting_named
 from teeter.strategies.base import Context, Strategy, registry
@@ -206,15 +206,15 @@ class Killed(BaseException):
 
 def killed_before(cell: tuple[str, int], number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the next run die before it records a round of a cell."""
-    append = Records.append
+    append = RunFolder.append
 
-    def dying(self: Records, one: Round, memory: dict[str, Any]) -> None:
+    def dying(self: RunFolder, one: Round, memory: dict[str, Any]) -> None:
         if (one.strategy, one.repetition, one.number) == (*cell, number):
-            monkeypatch.setattr(Records, "append", append)
+            monkeypatch.setattr(RunFolder, "append", append)
             raise Killed
         append(self, one, memory)
 
-    monkeypatch.setattr(Records, "append", dying)
+    monkeypatch.setattr(RunFolder, "append", dying)
 
 
 @pytest.mark.parametrize("round_of_death", [1, 2])
@@ -305,8 +305,8 @@ def test_a_memory_is_on_disk_before_its_line(tmp_path: Path, monkeypatch: pytest
         fsync(handle)
 
     monkeypatch.setattr(os, "fsync", watched)
-    records = Records(tmp_path)
-    with one_writer(tmp_path):
+    records = RunFolder(tmp_path)
+    with run_lock(tmp_path):
         for number in range(2):
             records.append(Round("x", 0, number, 20, 0.5, 1.0, (), {}, 1), {"a": 1})
     assert synced[-3:] == [synced[-3], "cells", "x-0.jsonl"]
@@ -342,7 +342,7 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 
 def test_a_second_process_is_refused(tmp_path: Path) -> None:
-    with one_writer(tmp_path), pytest.raises(InputError, match="Another process is running"):
+    with run_lock(tmp_path), pytest.raises(InputError, match="Another process is running"):
         run_setting(TINY, tmp_path, device="cpu")
 
 
@@ -436,15 +436,15 @@ def test_lines_that_end_as_on_windows_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "cells" / "random-0.jsonl"
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
     before = path.read_bytes()
-    assert len(Records(tmp_path).rounds(("random", 0))) == 2
+    assert len(RunFolder(tmp_path).rounds(("random", 0))) == 2
     assert path.read_bytes() == before
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="limits need a system that has them")
 def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path) -> None:
-    records = Records(tmp_path)
+    records = RunFolder(tmp_path)
     one = Round("random", 0, 0, 20, 0.5, 1.0, tuple(range(20)), {}, 1)
-    with one_writer(tmp_path):
+    with run_lock(tmp_path):
         records.append(one, {})
         size = (tmp_path / "cells" / "random-0.jsonl").stat().st_size
         child = os.fork()
@@ -456,7 +456,7 @@ def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path) -> None:
         assert [some.number for some in records.rounds(("random", 0))] == [0, 1]
 
 
-def _append_within(records: Records, one: Round, limit: int) -> int:
+def _append_within(records: RunFolder, one: Round, limit: int) -> int:
     import resource
 
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -13,10 +13,10 @@ from teeter.datasets import names as dataset_names
 from teeter.errors import FileError, InputError, UnknownNameError
 from teeter.experiments.settings import (
     PAPER_STRATEGIES,
+    override,
     read_setting,
     setting_named,
     setting_names,
-    with_values,
 )
 from teeter.strategies.base import registry
 
@@ -84,7 +84,7 @@ def test_quick_ones_are_smaller() -> None:
 
 def test_values_change_by_text_or_as_they_are() -> None:
     base = setting_named("mnist")
-    changed = with_values(
+    changed = override(
         base,
         {"epochs": "5", "pool": "all", "balanced": "yes", "milestones": "3, 4", "learning_rate": "0.1", "seed": 7},
     )
@@ -95,9 +95,9 @@ def test_values_change_by_text_or_as_they_are() -> None:
 
 def test_a_changed_experiment_is_not_the_paper_s() -> None:
     base = setting_named("openml-6")
-    assert with_values(base, {"epochs": 20}).paper is None
-    assert with_values(base, {"seed": 4, "repetitions": 2, "strategies": ("random",)}).paper == "openml-6"
-    assert with_values(base, {"epochs": 100}).paper == "openml-6"
+    assert override(base, {"epochs": 20}).paper is None
+    assert override(base, {"seed": 4, "repetitions": 2, "strategies": ("random",)}).paper == "openml-6"
+    assert override(base, {"epochs": 100}).paper == "openml-6"
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_changed_experiment_is_not_the_paper_s() -> None:
 )
 def test_wrong_values_are_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises((InputError, UnknownNameError), match=message.replace("?", r"\?")):
-        with_values(setting_named("openml-6"), values)
+        override(setting_named("openml-6"), values)
 
 
 def test_an_unknown_setting_has_a_hint() -> None:

@@ -21,7 +21,7 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
 import teeter
-from teeter.distributed.plan import made_executor
+from teeter.distributed.executors import make_executor
 from teeter.errors import FileError, InputError, MissingExtraError, PluginError, UnknownNameError
 from teeter.experiments.results import Run
 from teeter.experiments.runner import run_setting
@@ -33,9 +33,9 @@ from teeter.experiments.tracking import (
     TensorBoardTracker,
     Tracker,
     learner_row,
-    made_tracker,
-    place_of,
+    make_tracker,
     plugins,
+    round_key,
 )
 
 TINY = replace(
@@ -88,7 +88,7 @@ class Listener:
         self.fails_at, self.ended = fails_at, False
 
     def begin(self) -> Collection[Any]:
-        return [place_of(row) for row in self.rows]
+        return [round_key(row) for row in self.rows]
 
     def write(self, row: Any) -> None:
         if len(self.rows) == self.fails_at:
@@ -152,7 +152,7 @@ def test_two_runs_share_a_file(tmp_path: Path) -> None:
 
 def test_rounds_of_workers_are_tracked(tmp_path: Path) -> None:
     listener = Listener()
-    run(tmp_path / "run", listener, executor=made_executor("local", 2))
+    run(tmp_path / "run", listener, executor=make_executor("local", 2))
     assert sorted(cells(listener.rows)) == sorted(ALL)
 
 
@@ -227,13 +227,13 @@ def test_a_column_that_a_table_does_not_have_is_refused(tmp_path: Path) -> None:
 
 
 def test_trackers_go_by_kind_and_place() -> None:
-    made = made_tracker("jsonl:C:/rounds.jsonl")
+    made = make_tracker("jsonl:C:/rounds.jsonl")
     assert isinstance(made, JsonlTracker)
     assert made.path == Path("C:/rounds.jsonl")
     with pytest.raises(UnknownNameError, match=r"No tracker is called 'cvs'\. Did you mean 'csv'\?"):
-        made_tracker("cvs:rounds")
+        make_tracker("cvs:rounds")
     with pytest.raises(InputError, match="write KIND:PLACE, as in csv:rounds"):
-        made_tracker("rounds.csv")
+        make_tracker("rounds.csv")
 
 
 def test_trackers_of_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,9 +242,9 @@ def test_trackers_of_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
         "odd": EntryPoint("odd", "math:sqrt", plugins.group),
     }
     monkeypatch.setitem(plugins.__dict__, "_points", points)
-    assert isinstance(made_tracker("mine:somewhere"), JsonlTracker)
+    assert isinstance(make_tracker("mine:somewhere"), JsonlTracker)
     with pytest.raises(PluginError, match="The tracker 'odd' of an unknown package cannot be made"):
-        made_tracker("odd:somewhere")
+        make_tracker("odd:somewhere")
 
 
 def test_without_tensorboard_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from reference import batchbald as literal
 from reference.uncertainty import probabilities
 from teeter.arrays import working_memory
 from teeter.kernels import batchbald
+from teeter.kernels.bald import mutual_information
 from teeter.kernels.batchbald import Configurations, batch_bald, information_gains
-from teeter.kernels.disagreement import mutual_information
 from teeter.seeds import stream
 
 FLOAT64 = torch.float64

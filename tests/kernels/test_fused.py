@@ -13,12 +13,12 @@ from torch import Tensor
 from teeter.arrays import working_memory
 from teeter.kernels import fused, ldm
 from teeter.kernels.distances import Cosine, Euclidean
-from teeter.kernels.fused import is_fused
-from teeter.kernels.seeding import ldm_log_weights, walk
+from teeter.kernels.fused import use_fused_kernel
+from teeter.kernels.seeding import accept_candidates, ldm_log_weights
 from teeter.seeds import portable, stream, uniform
 
 pytest.importorskip("triton", reason="needs Triton")
-flips: Any = pytest.importorskip("teeter.kernels.fused.flips")
+flips: Any = pytest.importorskip("teeter.kernels.fused.flip_rates")
 seeding: Any = pytest.importorskip("teeter.kernels.fused.seeding")
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -174,7 +174,9 @@ def test_what_is_accepted_is_what_the_plain_walk_accepts(wanted: int) -> None:
     then = state.nearest[candidates].cpu().numpy()
     chances = uniform((32,), stream(2, "chances", device=DEVICE), torch.device("cpu")).numpy()
     pairs = state.distance.between(candidates, candidates).double().cpu().numpy()
-    expected = walk(candidates.cpu().numpy(), pairs, now=then, bars=np.sqrt(chances) * then, wanted=wanted - 1)
+    expected = accept_candidates(
+        candidates.cpu().numpy(), pairs, now=then, bars=np.sqrt(chances) * then, wanted=wanted - 1
+    )
     state.accept(candidates, stream(2, "chances", device=DEVICE))
     assert int(state.count) == 1 + len(expected)
     assert state.picks[1 : int(state.count)].tolist() == candidates[expected].tolist()
@@ -199,10 +201,10 @@ def test_on_a_gpu_the_metric_is_that_of_plain_torch(classes: int, monkeypatch: p
 def test_much_work_is_fused_and_little_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     values = torch.ones(3, device=DEVICE)
     monkeypatch.delenv("TEETER_FUSED", raising=False)
-    assert is_fused(values, 10**12) == (torch.cuda.get_device_capability()[0] in (9, 10))
-    assert not is_fused(values, 10**6)
+    assert use_fused_kernel(values, 10**12) == (torch.cuda.get_device_capability()[0] in (9, 10))
+    assert not use_fused_kernel(values, 10**6)
     with portable():
-        assert not is_fused(values, 10**12)
+        assert not use_fused_kernel(values, 10**12)
 
 
 def test_a_gpu_of_less_memory_a_program_keeps_to_plain_torch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +217,7 @@ def test_a_gpu_of_less_memory_a_program_keeps_to_plain_torch(monkeypatch: pytest
 
 def test_nothing_is_fused_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEETER_FUSED", "1")
-    assert not is_fused(torch.ones(3), 10**12)
+    assert not use_fused_kernel(torch.ones(3), 10**12)
 
 
 @pytest.mark.gpu

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from reference import clusters as literal
 from teeter.arrays import working_memory
-from teeter.kernels.kmeans import greedy_start, join_nearest, k_means, lloyd
+from teeter.kernels.kmeans import assign_to_nearest, greedy_start, k_means, lloyd
 from teeter.seeds import stream
 
 
@@ -119,7 +119,7 @@ def test_the_others_join_the_nearest_mean() -> None:
     clusters = rows % 4
     means = torch.stack([features[rows[clusters == k]].mean(dim=0) for k in range(4)])
     expected = torch.cdist(features, means).argmin(dim=1).index_copy_(0, rows, clusters)
-    assert torch.equal(join_nearest(features, rows, clusters), expected)
+    assert torch.equal(assign_to_nearest(features, rows, clusters), expected)
 
 
 @pytest.mark.gpu

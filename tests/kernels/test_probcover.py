@@ -15,7 +15,7 @@ from peak_memory import taken
 from reference import probcover as literal
 from teeter.arrays import working_memory
 from teeter.kernels.distances import Cosine
-from teeter.kernels.probcover import _Balls, cover, pure_radius
+from teeter.kernels.probcover import _Balls, probcover, purity_radius
 from teeter.seeds import stream
 
 
@@ -36,7 +36,7 @@ def test_picks_are_the_definition(memory: int, dtype: torch.dtype, width: int, r
     features, known = draw(30, width, 0).to(dtype), draw(centres, width, 1).to(dtype)
     with working_memory(memory):
         for n in (1, 8, 30):
-            assert cover(features, radius, n, centres=known).tolist() == literally(features, radius, n, known)
+            assert probcover(features, radius, n, centres=known).tolist() == literally(features, radius, n, known)
 
 
 @given(
@@ -51,7 +51,7 @@ def test_ties_copies_and_zero_rows(rows: int, copies: int, centres: int, seed: i
     features = draw(rows, 2, seed).round().clamp(-1, 1).repeat(copies, 1)
     known = draw(centres, 2, seed, "centres").round().clamp(-1, 1)
     for n in {1, len(features)}:
-        found = cover(features, radius, n, centres=known).tolist()
+        found = probcover(features, radius, n, centres=known).tolist()
         balls = _picks_of_balls(features, radius, n, known)
         assert found[: len(balls)] == balls
         assert len(set(found)) == n
@@ -77,8 +77,8 @@ def test_radius_is_the_largest_that_is_pure_enough(purity: float, seed: int) -> 
     features = draw(20, 3, seed)
     labels = torch.arange(20) % 3 if seed else (features[:, 0] > 0).long()
     expected = literal.pure_radius(features.numpy(), labels.tolist(), purity)
-    assert pure_radius(features, labels, purity) == pytest.approx(expected, rel=1e-9)
-    assert pure_radius(features.float(), labels, purity) == pytest.approx(expected, rel=1e-4)
+    assert purity_radius(features, labels, purity) == pytest.approx(expected, rel=1e-9)
+    assert purity_radius(features.float(), labels, purity) == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -86,7 +86,7 @@ def test_the_row_that_bounds_the_radius_is_outside_whatever_the_rounding(dtype: 
     for seed in range(100):
         features = draw(4, 3, seed).to(dtype)
         labels = torch.arange(4) % 2
-        balls = _Balls(Cosine(features).units, pure_radius(features, labels, 1.0))
+        balls = _Balls(Cosine(features).units, purity_radius(features, labels, 1.0))
         for row in range(4):
             assert set(labels[balls.members(row)].tolist()) == {row % 2}
 
@@ -95,7 +95,7 @@ def test_nine_tenths_of_ten_balls_are_nine() -> None:
     """(1 - 0.9) * 10 is a little less than 1 in floating point."""
     features = draw(10, 3, 0)
     labels = torch.arange(10) % 2
-    assert pure_radius(features, labels, 0.9) == pytest.approx(
+    assert purity_radius(features, labels, 0.9) == pytest.approx(
         literal.pure_radius(features.numpy(), labels.tolist(), 0.9)
     )
 
@@ -104,20 +104,20 @@ def test_radius_across_tiles() -> None:
     features, labels = draw(2100, 4, 0), torch.arange(2100) % 7
     units = torch.nn.functional.normalize(features)
     apart = torch.cdist(units, units).masked_fill(labels[:, None] == labels, torch.inf).amin(dim=1)
-    assert pure_radius(features, labels, 0.95) == pytest.approx(float(apart.sort().values[105]), rel=1e-6)
+    assert purity_radius(features, labels, 0.95) == pytest.approx(float(apart.sort().values[105]), rel=1e-6)
 
 
 def test_one_label_has_no_bound_and_copies_have_none_left() -> None:
-    assert pure_radius(draw(5, 3, 0), torch.zeros(5, dtype=torch.int64), 0.95) == math.inf
-    assert pure_radius(torch.ones(6, 3), torch.arange(6) % 2, 0.95) == 0
-    assert pure_radius(draw(1, 3, 0), torch.zeros(1, dtype=torch.int64), 0.95) == math.inf
+    assert purity_radius(draw(5, 3, 0), torch.zeros(5, dtype=torch.int64), 0.95) == math.inf
+    assert purity_radius(torch.ones(6, 3), torch.arange(6) % 2, 0.95) == 0
+    assert purity_radius(draw(1, 3, 0), torch.zeros(1, dtype=torch.int64), 0.95) == math.inf
 
 
 @pytest.mark.parametrize("memory", [1, 1 << 20])
 def test_endless_balls_leave_the_farthest_rows(memory: int) -> None:
     features = draw(400, 4, 0)
     with working_memory(memory):
-        picks = cover(features, math.inf, 400).tolist()
+        picks = probcover(features, math.inf, 400).tolist()
     units = torch.nn.functional.normalize(features)
     assert picks[0] == 0, "all balls hold everything"
     assert picks[1] == int((units - units[0]).norm(dim=1).argmax())
@@ -126,15 +126,15 @@ def test_endless_balls_leave_the_farthest_rows(memory: int) -> None:
 
 def test_a_radius_of_nothing_leaves_the_farthest_rows() -> None:
     features, known = draw(50, 4, 0), draw(3, 4, 1)
-    assert cover(features, 0.0, 9, centres=known).tolist() == literally(features, 0.0, 9, known)
+    assert probcover(features, 0.0, 9, centres=known).tolist() == literally(features, 0.0, 9, known)
 
 
 def test_working_memory_changes_nothing() -> None:
     features, known = draw(2100, 6, 0).float(), draw(40, 6, 1).float()
-    expected = cover(features, 0.5, 300, centres=known).tolist()
+    expected = probcover(features, 0.5, 300, centres=known).tolist()
     for memory in (1, 100_000, 1 << 30):
         with working_memory(memory):
-            assert cover(features, 0.5, 300, centres=known).tolist() == expected
+            assert probcover(features, 0.5, 300, centres=known).tolist() == expected
 
 
 @pytest.mark.checks("probcover", against="the memory of the neighbours kept, beyond which it takes little")
@@ -144,14 +144,14 @@ def test_memory_is_bounded_by_the_neighbours_kept(radius: float) -> None:
     members = int(_Balls(Cosine(features).units, radius).sizes.sum())
     size = 40 << 20  # beyond it nothing is kept, and balls are found each time
     with working_memory(size):
-        peak = taken(lambda: cover(features, radius, 20))
+        peak = taken(lambda: probcover(features, radius, 20))
     assert peak < min(12 * members, 2 * size) + (60 << 20)
 
 
 @pytest.mark.gpu
 def test_gpu_equals_cpu() -> None:
     features, known, labels = draw(5000, 32, 0), draw(100, 32, 1), torch.arange(5000) % 10
-    radius = pure_radius(features, labels, 0.95)
-    assert pure_radius(features.cuda(), labels.cuda(), 0.95) == pytest.approx(radius, rel=1e-9)
-    expected = cover(features, 0.9, 300, centres=known).tolist()
-    assert cover(features.cuda(), 0.9, 300, centres=known.cuda()).tolist() == expected
+    radius = purity_radius(features, labels, 0.95)
+    assert purity_radius(features.cuda(), labels.cuda(), 0.95) == pytest.approx(radius, rel=1e-9)
+    expected = probcover(features, 0.9, 300, centres=known).tolist()
+    assert probcover(features.cuda(), 0.9, 300, centres=known.cuda()).tolist() == expected

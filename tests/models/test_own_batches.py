@@ -13,15 +13,15 @@ from torch import Tensor, nn
 
 import teeter
 from teeter.errors import InputError, TrainingError
-from teeter.lessons import CustomTraining, Lesson
-from teeter.models.data import Rows, batches, count_rows, one_batch, take_rows
+from teeter.models.inputs import BatchedInputs, as_one_batch, batches, count_rows, take_rows
+from teeter.training.config import FitJob, Trainer
 
 RNG = np.random.default_rng(1)
 LINES = [RNG.integers(1, 9, size=RNG.integers(1, 6)).tolist() for _ in range(40)]
 CLASSES = np.array([sum(line) % 3 for line in LINES])
 
 
-class Lines(Rows):
+class Lines(BatchedInputs):
     """Numbers in lines of different lengths, filled up with 0; at most 4 at a time."""
 
     def __init__(self, lines: list[list[int]], shift: int | None = None) -> None:
@@ -80,12 +80,12 @@ def test_they_are_counted_taken_and_put_together() -> None:
     assert count_rows(rows) == 40
     assert take_rows(rows, np.array([3, 1])).lines == [LINES[3], LINES[1]]
     assert [len(batch["numbers"]) for batch in batches(rows, 100)] == [4] * 10
-    assert len(one_batch(rows)["numbers"]) == 40
-    assert one_batch(np.eye(3)).shape == (3, 3)
+    assert len(as_one_batch(rows)["numbers"]) == 40
+    assert as_one_batch(np.eye(3)).shape == (3, 3)
 
 
 def test_a_learner_trains_on_them_and_on_answers_that_are_mappings() -> None:
-    training = teeter.Training(epochs=150, learning_rate=0.02, batch_size=8)
+    training = teeter.TrainingConfig(epochs=150, learning_rate=0.02, batch_size=8)
     learner = taught(training)
     assert learner.evaluate(Lines(LINES[:20]), CLASSES[:20]).accuracy > 0.7
     assert len(learner.ask(5)) == 5
@@ -97,16 +97,16 @@ def test_a_learner_trains_on_them_and_on_answers_that_are_mappings() -> None:
 
 def test_a_mapping_with_too_few_classes_is_told() -> None:
     with pytest.raises(TrainingError, match="Reader answers with 2 classes, and the labels have 3"):
-        taught(teeter.Training(epochs=1), lambda: Reader(2))
+        taught(teeter.TrainingConfig(epochs=1), lambda: Reader(2))
 
 
-class Nudged(CustomTraining):
+class Nudged(Trainer):
     """Moves every weight at random and notes what it was given."""
 
     def __init__(self) -> None:
-        self.seen: list[Lesson] = []
+        self.seen: list[FitJob] = []
 
-    def train(self, lesson: Lesson) -> None:
+    def train(self, lesson: FitJob) -> None:
         self.seen.append(lesson)
         lesson.model.train()
         with torch.no_grad():
@@ -134,8 +134,8 @@ def test_a_training_of_one_s_own_gets_the_labelled_rows_and_draws_by_the_seed(tm
 
 
 def test_its_refusal_is_told() -> None:
-    class Refusing(CustomTraining):
-        def train(self, lesson: Lesson) -> None:
+    class Refusing(Trainer):
+        def train(self, lesson: FitJob) -> None:
             raise TrainingError("Not today.")
 
     with pytest.raises(TrainingError, match="Not today"):

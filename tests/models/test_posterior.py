@@ -16,7 +16,7 @@ from teeter import Outputs
 from teeter.errors import InputError
 from teeter.models.networks import mlp
 from teeter.models.posterior import dropout_logits, stacked_logits
-from teeter.seeds import drawing
+from teeter.seeds import seeded_global_rng
 
 ROWS = torch.randn(150, 6, generator=torch.Generator().manual_seed(0))
 
@@ -26,7 +26,7 @@ class Normalised(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        with drawing(1, torch.device("cpu")):
+        with seeded_global_rng(1, torch.device("cpu")):
             self.filter, self.norm, self.head = nn.Conv1d(1, 4, 3), nn.BatchNorm1d(4), nn.Linear(16, 3)
         self.channels, self.units = nn.Dropout1d(0.2), nn.Dropout(0.5)
 
@@ -36,7 +36,7 @@ class Normalised(nn.Module):
 
 
 def linear_after_dropout(p: float) -> nn.Sequential:
-    with drawing(2, torch.device("cpu")):
+    with seeded_global_rng(2, torch.device("cpu")):
         return nn.Sequential(nn.Dropout(p), nn.Linear(6, 3))
 
 
@@ -118,7 +118,7 @@ def test_a_small_memory_makes_fewer_passes_at_once(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_model_without_a_linear_layer_has_passes_too() -> None:
-    with drawing(0, torch.device("cpu")):
+    with seeded_global_rng(0, torch.device("cpu")):
         model = nn.Sequential(nn.Unflatten(1, (1, 6)), nn.Dropout(), nn.Conv1d(1, 3, 6), nn.Flatten())
     assert dropout_logits(model, ROWS, passes=4).shape == (4, 150, 3)
 

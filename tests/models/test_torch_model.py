@@ -13,14 +13,14 @@ from torch import Tensor, nn
 import teeter
 from teeter import Outputs
 from teeter.errors import InputError
-from teeter.seeds import drawing
+from teeter.seeds import seeded_global_rng
 
 ROWS = np.random.default_rng(0).normal(size=(12, 5))
 
 
 @pytest.fixture(autouse=True)
 def seeded() -> Any:
-    with drawing(7, torch.device("cpu")):
+    with seeded_global_rng(7, torch.device("cpu")):
         yield
 
 
@@ -326,9 +326,9 @@ def test_a_device_that_is_not_there_is_refused() -> None:
 
 def test_drawing_leaves_the_global_stream_alone() -> None:
     before = torch.get_rng_state()
-    with drawing(1, torch.device("cpu")):
+    with seeded_global_rng(1, torch.device("cpu")):
         first = torch.rand(2)
-    with drawing(1, torch.device("cpu")):
+    with seeded_global_rng(1, torch.device("cpu")):
         assert torch.equal(torch.rand(2), first)
     assert torch.equal(torch.get_rng_state(), before)
 
@@ -349,8 +349,8 @@ def test_a_model_goes_to_the_gpu_and_back() -> None:
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_drawing_leaves_the_gpu_alone(device: str) -> None:
     before = torch.cuda.get_rng_state()
-    with drawing(1, torch.device(device)):
+    with seeded_global_rng(1, torch.device(device)):
         first = torch.rand(2, device=device)
-    with drawing(1, torch.device(device)):
+    with seeded_global_rng(1, torch.device(device)):
         assert torch.equal(torch.rand(2, device=device), first)
     assert torch.equal(torch.cuda.get_rng_state(), before)

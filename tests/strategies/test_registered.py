@@ -10,7 +10,7 @@ import teeter
 from teeter.checks import example_context
 from teeter.errors import InputError
 from teeter.strategies import get, names
-from teeter.strategies.door import strategy_options
+from teeter.strategies.api import strategy_options
 
 PROBABILITIES = np.array([[0.5, 0.3, 0.2], [0.45, 0.44, 0.11], [0.34, 0.32, 0.34 - 0.001], [0.9, 0.05, 0.05]])
 

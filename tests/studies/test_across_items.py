@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from teeter.analysis import paper
+from teeter.analysis import paper_results
 from teeter.checks import check_strategy
 from teeter.errors import FileError, InputError, TeeterError
 from teeter.experiments.runner import run_setting
@@ -91,7 +91,7 @@ def test_runtime_turns_with_the_numbers() -> None:
 
 
 def test_the_paper_s_own_runtimes_pass_the_tests() -> None:
-    theirs = {name: found for name in paper.datasets() if "entropy" in (found := paper.minutes(name))}
+    theirs = {name: found for name in paper_results.datasets() if "entropy" in (found := paper_results.minutes(name))}
     assert len(theirs) == 9
     assert judge_runtime(theirs).verdict == HOLDS
     assert judge_ldm_time(theirs).verdict == HOLDS

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from teeter import Training
+from teeter import TrainingConfig
 from teeter.cli import app
 from teeter.studies.demo import run_demo
 
@@ -21,7 +21,7 @@ def test_a_small_demonstration_has_all_its_parts(tmp_path: Path) -> None:
         strategies=("ldm-s", "random"),
         repetitions=2,
         rounds=2,
-        training=Training(epochs=10),
+        training=TrainingConfig(epochs=10),
         workers=1,
         on_step=lambda done, whole: steps.append((done, whole)),
     )
@@ -38,7 +38,7 @@ def test_a_small_demonstration_has_all_its_parts(tmp_path: Path) -> None:
 
 
 def test_workers_change_nothing(tmp_path: Path) -> None:
-    options = {"strategies": ("ldm-s", "random"), "repetitions": 1, "rounds": 1, "training": Training(epochs=5)}
+    options = {"strategies": ("ldm-s", "random"), "repetitions": 1, "rounds": 1, "training": TrainingConfig(epochs=5)}
     alone = run_demo(tmp_path / "one", workers=1, **options)
     together = run_demo(tmp_path / "two", workers=2, **options)
     assert alone.lines == together.lines

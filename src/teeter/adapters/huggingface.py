@@ -13,21 +13,23 @@ import torch
 from torch import Tensor, nn
 
 from teeter.errors import InputError, MissingExtraError
-from teeter.models.data import Rows
+from teeter.models.inputs import BatchedInputs
 
 try:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
     from transformers.image_processing_utils import BaseImageProcessor
 
-    from teeter.adapters.hf_tables import Table, cells, columns_of, labels_of
+    from teeter.adapters.hf_columns import Table, cells, columns_of, labels_of
 except ModuleNotFoundError as error:
     if (error.name or "").split(".")[0] not in ("datasets", "transformers"):
         raise
-    raise MissingExtraError("This needs transformers and datasets: pip install 'teeter[hf]'.") from None
+    raise MissingExtraError(
+        "This needs transformers and datasets: pip install 'teeter[hf]'."
+    ) from None
 
 __all__ = ["Images", "Texts", "labels_of"]
 
-Kind = TypeVar("Kind", bound=Rows)
+Kind = TypeVar("Kind", bound=BatchedInputs)
 Numbers = npt.NDArray[np.int64]
 
 _TOKENS_AT_ONCE = 1 << 14
@@ -36,7 +38,7 @@ _UNLIMITED = 1_000_000
 """Tokenizers that know no limit say a number far beyond this."""
 
 
-class _Some(Rows):
+class _Some(BatchedInputs):
     """Rows of a table, all or some."""
 
     _rows: Numbers
@@ -87,12 +89,16 @@ class Texts(_Some):
             raise InputError(f"max_length is {max_length!r}: it must be a whole number.")
         least = tokenizer.num_special_tokens_to_add(pair=len(self._columns) == 2) + 1
         if max_length is not None and max_length < least:
-            raise InputError(f"max_length is {max_length}: with the tokenizer's own tokens it must be {least} or more.")
+            raise InputError(
+                f"max_length is {max_length}: with the tokenizer's own tokens it must be {least} or more."
+            )
         self._rows = np.arange(len(self._table))
         self._inputs: frozenset[str] | None = None
         self._at_the_end = False
         known = tokenizer.model_max_length
-        self._limit = max_length if max_length is not None else (known if known < _UNLIMITED else None)
+        self._limit = (
+            max_length if max_length is not None else (known if known < _UNLIMITED else None)
+        )
 
     def suited(self, model: nn.Module) -> Self:
         """Return the same texts with the inputs that ``model`` takes, cut at its limit."""
@@ -100,10 +106,17 @@ class Texts(_Some):
         if isinstance(whole, PreTrainedModel):
             _require_classifier(whole)
             self._require_same_tokens(whole, whole.config.get_text_config())
-        theirs = [part for part in whole.modules() if isinstance(part, PreTrainedModel)]  # a module may wrap one
+        theirs = [
+            part for part in whole.modules() if isinstance(part, PreTrainedModel)
+        ]  # a module may wrap one
         limits = [limit for limit in (self._limit, *map(_longest, theirs)) if limit is not None]
         at_the_end = any(getattr(part.config, "summary_type", None) == "last" for part in theirs)
-        return _with(self, _inputs=_inputs_of(whole), _limit=min(limits, default=None), _at_the_end=at_the_end)
+        return _with(
+            self,
+            _inputs=_inputs_of(whole),
+            _limit=min(limits, default=None),
+            _at_the_end=at_the_end,
+        )
 
     def batches(self, size: int) -> Iterator[Mapping[str, Tensor]]:
         """Yield them in order, ``size`` at a time, or fewer where they are long."""
@@ -121,26 +134,41 @@ class Texts(_Some):
         texts = [_texts(column, rows) for column in cells(self._table, self._columns, rows)]
         options = {} if self._limit is None else {"truncation": True, "max_length": self._limit}
         found = self._tokenizer(*texts, padding=False, **options)
-        return {name: values for name, values in found.items() if self._inputs is None or name in self._inputs}
+        return {
+            name: values
+            for name, values in found.items()
+            if self._inputs is None or name in self._inputs
+        }
 
     def _padded(self, encoded: dict[str, list[list[int]]]) -> dict[str, Tensor]:
         """Return lists of numbers as tensors, filled up on the right, so that a token's position is its own.
 
         On the left for a model that classifies by what stands at the end, padding or not, as XLNet does.
         """
-        fill = {"input_ids": self._tokenizer.pad_token_id, "token_type_ids": self._tokenizer.pad_token_type_id}
-        width = max((1, *map(len, encoded["input_ids"])))  # a text of no token is a token of padding
+        fill = {
+            "input_ids": self._tokenizer.pad_token_id,
+            "token_type_ids": self._tokenizer.pad_token_type_id,
+        }
+        width = max(
+            (1, *map(len, encoded["input_ids"]))
+        )  # a text of no token is a token of padding
         filled: dict[str, Tensor] = {}
         for name, values in encoded.items():
             spare = [[fill.get(name, 0)] * (width - len(row)) for row in values]
-            pairs = zip(spare, values, strict=True) if self._at_the_end else zip(values, spare, strict=True)
+            pairs = (
+                zip(spare, values, strict=True)
+                if self._at_the_end
+                else zip(values, spare, strict=True)
+            )
             filled[name] = torch.tensor([[*first, *second] for first, second in pairs])
         return filled
 
     def _require_same_tokens(self, model: PreTrainedModel, config: Any) -> None:
         ours, theirs = self._tokenizer.pad_token_id, config.pad_token_id
         if ours != theirs:
-            found = "knows no padding token" if theirs is None else f"takes token {theirs} for padding"
+            found = (
+                "knows no padding token" if theirs is None else f"takes token {theirs} for padding"
+            )
             raise InputError(
                 f"The tokenizer pads with token {ours}, and this {type(model).__name__} {found}: "
                 "set model.config.pad_token_id = tokenizer.pad_token_id."
@@ -158,7 +186,9 @@ class Images(_Some):
     ``teeter.observe(model, Images(table, processor))``, or the pool of a ``teeter.Learner``.
     """
 
-    def __init__(self, table: Table | Sequence[Any], processor: BaseImageProcessor, column: str | None = None) -> None:
+    def __init__(
+        self, table: Table | Sequence[Any], processor: BaseImageProcessor, column: str | None = None
+    ) -> None:
         """Look at a table's images; nothing is processed yet.
 
         Args:
@@ -196,11 +226,15 @@ class Images(_Some):
 
     def _processed(self, rows: Numbers) -> dict[str, Tensor]:
         found = cells(self._table, self._columns, rows)[0]
-        images = [_picture(value, row).convert(self._mode) for row, value in zip(rows, found, strict=True)]
+        images = [
+            _picture(value, row).convert(self._mode) for row, value in zip(rows, found, strict=True)
+        ]
         try:
             return dict(self._processor(images=images, return_tensors="pt"))
         except ValueError as error:
-            raise InputError(f"The image processor cannot put these images in one batch: {error}") from None
+            raise InputError(
+                f"The image processor cannot put these images in one batch: {error}"
+            ) from None
 
 
 def _with(rows: Kind, **changes: Any) -> Kind:
@@ -213,7 +247,9 @@ def _with(rows: Kind, **changes: Any) -> Kind:
 def _texts(values: Sequence[Any], rows: Numbers) -> list[str]:
     for row, value in zip(rows, values, strict=True):
         if not isinstance(value, str):
-            raise InputError(f"Text {row} is {value!r}, a {type(value).__name__}: fill such rows in, or drop them.")
+            raise InputError(
+                f"Text {row} is {value!r}, a {type(value).__name__}: fill such rows in, or drop them."
+            )
     return list(values)
 
 
@@ -223,10 +259,14 @@ def _picture(value: Any, row: int) -> Any:
 
     if isinstance(value, np.ndarray) and value.dtype == np.uint8:
         if value.ndim not in (2, 3) or (value.ndim == 3 and value.shape[2] not in (1, 3, 4)):
-            raise InputError(f"Image {row} is of shape {value.shape}: give (height, width), or (height, width, 3).")
+            raise InputError(
+                f"Image {row} is of shape {value.shape}: give (height, width), or (height, width, 3)."
+            )
         value = Image.fromarray(value[:, :, 0] if value.shape[2:] == (1,) else value)
     if not isinstance(value, Image.Image):
-        raise InputError(f"Image {row} is a {type(value).__name__}: give Pillow's images, or arrays of bytes (uint8).")
+        raise InputError(
+            f"Image {row} is a {type(value).__name__}: give Pillow's images, or arrays of bytes (uint8)."
+        )
     if value.mode[0] in "IF":
         raise InputError(
             f"Image {row} has mode {value.mode}, more than 8 bits a pixel, and Pillow would cut all above 255: "
@@ -257,7 +297,9 @@ def _inputs_of(model: nn.Module) -> frozenset[str] | None:
     """Return the names of the inputs that a module takes; None where it takes any."""
     named = inspect.signature(model.forward).parameters.values()
     open_ended = any(one.kind is one.VAR_KEYWORD for one in named)
-    if open_ended and not isinstance(model, PreTrainedModel):  # theirs pass on what they do not name
+    if open_ended and not isinstance(
+        model, PreTrainedModel
+    ):  # theirs pass on what they do not name
         return None
     names = frozenset(one.name for one in named)
     if "input_ids" not in names:
@@ -276,7 +318,9 @@ def _require_classifier(model: PreTrainedModel) -> None:
             "AutoModelForImageClassification for images."
         )
     if config.num_labels < 2:
-        raise InputError(f"This {name} has one output, a number and not a class: teeter picks rows to classify.")
+        raise InputError(
+            f"This {name} has one output, a number and not a class: teeter picks rows to classify."
+        )
     if config.problem_type == "multi_label_classification":
         raise InputError(f"This {name} gives several labels a row: teeter takes one class a row.")
 
@@ -291,5 +335,7 @@ def _longest(model: PreTrainedModel) -> int | None:
         for name, module in model.named_modules()
         if isinstance(module, nn.Embedding) and name.endswith("position_embeddings")
     ]
-    first = max((module.padding_idx + 1 for module in places if module.padding_idx is not None), default=0)
+    first = max(
+        (module.padding_idx + 1 for module in places if module.padding_idx is not None), default=0
+    )
     return most - first  # RoBERTa's positions begin after the padding's number

@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from teeter.errors import InputError, MissingExtraError, TrainingError
-from teeter.lessons import CustomTraining, Lesson, shuffled
-from teeter.models.data import count_rows, one_batch, suited, take_rows
-from teeter.models.torch_model import ready
+from teeter.models.inputs import adapt_to, as_one_batch, count_rows, take_rows
+from teeter.models.torch_model import prepare_batch
 from teeter.registry import did_you_mean
 from teeter.seeds import stream
+from teeter.training.config import FitJob, Trainer, shuffled_batches
 
 try:
     import lightning.pytorch as lightning
@@ -42,7 +42,7 @@ _QUIET = {
 }
 
 
-class LightningTraining(CustomTraining):
+class LightningTraining(Trainer):
     """How a ``teeter.Learner`` trains Lightning modules: ``training=LightningTraining(max_epochs=20)``.
 
     A module's ``training_step`` gets batches (inputs, classes); so does its ``validation_step``, if it has one and the
@@ -58,36 +58,53 @@ class LightningTraining(CustomTraining):
                 copies of the ``callbacks``, so that early stopping knows nothing of the round before.
         """
         if not isinstance(batch_size, int | np.integer) or batch_size < 1:
-            raise InputError(f"The batch size is {batch_size}: it must be a whole number, 1 or more.")
-        known = [name for name in inspect.signature(lightning.Trainer.__init__).parameters if name != "self"]
+            raise InputError(
+                f"The batch size is {batch_size}: it must be a whole number, 1 or more."
+            )
+        known = [
+            name
+            for name in inspect.signature(lightning.Trainer.__init__).parameters
+            if name != "self"
+        ]
         for name in trainer:
             if name not in known:
-                raise InputError(f"Lightning's trainer has no option {name!r}. {did_you_mean(name, known)}")
+                raise InputError(
+                    f"Lightning's trainer has no option {name!r}. {did_you_mean(name, known)}"
+                )
         self.batch_size = batch_size
         self.trainer = trainer
 
-    def train(self, lesson: Lesson) -> None:
+    def train(self, lesson: FitJob) -> None:
         """Train a module on its labelled rows."""
         module = lesson.model
         library = _library_of(module)
         device = next(module.parameters()).device
-        where = {"accelerator": device.type, "devices": 1 if device.type == "cpu" else [device.index or 0]}
+        where = {
+            "accelerator": device.type,
+            "devices": 1 if device.type == "cpu" else [device.index or 0],
+        }
         with _quietly(), _interruptible():
             callbacks = copy.deepcopy(self.trainer.get("callbacks")) or []
             listed = callbacks if isinstance(callbacks, list) else [callbacks]
             keeps = any(isinstance(one, library.callbacks.Checkpoint) for one in listed)
-            options = {**_QUIET, "enable_checkpointing": keeps, **where, **self.trainer, "callbacks": listed}
+            options = {
+                **_QUIET,
+                "enable_checkpointing": keeps,
+                **where,
+                **self.trainer,
+                "callbacks": listed,
+            }
             trainer = library.Trainer(**options)
             trainer.fit(module, self._loader(lesson), self._validation(lesson, library))
         module.trainer = None  # which would hold on to the labelled rows
         _require_finite(module)
 
-    def _loader(self, lesson: Lesson) -> DataLoader[Any]:
+    def _loader(self, lesson: FitJob) -> DataLoader[Any]:
         held = _Held(lesson.model, lesson.inputs, lesson.labels)
         order = _Shuffled(len(held), self.batch_size, lesson.seed)
         return DataLoader(held, batch_size=None, sampler=order)  # of whole batches
 
-    def _validation(self, lesson: Lesson, library: Any) -> DataLoader[Any] | None:
+    def _validation(self, lesson: FitJob, library: Any) -> DataLoader[Any] | None:
         skipped = type(lesson.model).validation_step is library.LightningModule.validation_step
         if lesson.validation is None or skipped:
             return None
@@ -100,14 +117,14 @@ class _Held(Dataset[Any]):
     """Rows and classes, whose items are whole batches."""
 
     def __init__(self, module: nn.Module, inputs: Any, labels: Tensor) -> None:
-        self.module, self.inputs, self.labels = module, suited(inputs, module), labels
+        self.module, self.inputs, self.labels = module, adapt_to(inputs, module), labels
 
     def __len__(self) -> int:
         return count_rows(self.inputs)
 
     def __getitem__(self, rows: list[int]) -> tuple[Any, Tensor]:
-        batch = one_batch(take_rows(self.inputs, np.array(rows)))
-        return ready(self.module, batch, torch.device("cpu")), self.labels[rows]
+        batch = as_one_batch(take_rows(self.inputs, np.array(rows)))
+        return prepare_batch(self.module, batch, torch.device("cpu")), self.labels[rows]
 
 
 class _Shuffled:
@@ -117,10 +134,10 @@ class _Shuffled:
         self.rows, self.size, self.order = rows, size, stream(seed, "order")
 
     def __len__(self) -> int:
-        return len(list(shuffled(self.rows, self.size, torch.Generator())))
+        return len(list(shuffled_batches(self.rows, self.size, torch.Generator())))
 
     def __iter__(self) -> Iterator[list[int]]:
-        for batch in shuffled(self.rows, self.size, self.order):
+        for batch in shuffled_batches(self.rows, self.size, self.order):
             yield batch.tolist()
 
 
@@ -130,12 +147,16 @@ def _library_of(module: nn.Module) -> Any:
         if cls.__name__ == "LightningModule":
             twin = cls.__module__.startswith("pytorch_lightning.")
             return import_module("pytorch_lightning") if twin else lightning
-    raise InputError(f"{type(module).__name__} is not a LightningModule: train it by teeter.Training instead.")
+    raise InputError(
+        f"{type(module).__name__} is not a LightningModule: train it by teeter.Training instead."
+    )
 
 
 def _require_finite(module: nn.Module) -> None:
     if not all(bool(parameter.isfinite().all()) for parameter in module.parameters()):
-        raise TrainingError("The weights became NaN or infinite: lower the learning rate, or scale the inputs.")
+        raise TrainingError(
+            "The weights became NaN or infinite: lower the learning rate, or scale the inputs."
+        )
 
 
 @contextmanager
@@ -162,7 +183,9 @@ def _quietly() -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*does not have many workers.*")
             warnings.filterwarnings("ignore", message=".*have no `val_dataloader`.*")
-            warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)  # theirs, of torch
+            warnings.filterwarnings(
+                "ignore", message=".*LeafSpec.*", category=FutureWarning
+            )  # theirs, of torch
             yield
     finally:
         for one, level in zip(loggers, levels, strict=True):

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from teeter.errors import InputError, MissingExtraError
-from teeter.models.torch_model import observing
+from teeter.models.torch_model import evaluation_mode
 
 try:
     from sentence_transformers import SentenceTransformer
@@ -31,7 +31,12 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     def __init__(
-        self, encoder: SentenceTransformer, *, normalize: bool = True, batch_size: int = 32, remember: bool = True
+        self,
+        encoder: SentenceTransformer,
+        *,
+        normalize: bool = True,
+        batch_size: int = 32,
+        remember: bool = True,
     ) -> None:
         """Keep the parameters.
 
@@ -45,7 +50,9 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.normalize = normalize
         self.batch_size = batch_size
         self.remember = remember
-        self._vectors: dict[tuple[SentenceTransformer, bool], dict[str, Vectors]] = {}  # by what made them
+        self._vectors: dict[
+            tuple[SentenceTransformer, bool], dict[str, Vectors]
+        ] = {}  # by what made them
 
     def __sklearn_clone__(self) -> Self:
         """Return a copy that shares the encoder, which never changes, and what is remembered."""
@@ -60,19 +67,26 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, texts: Sequence[str], labels: Any = None) -> Self:
         """Return self: an encoder comes trained."""
         if not isinstance(self.encoder, SentenceTransformer):
-            raise InputError(f"The encoder is a {type(self.encoder).__name__}: give a SentenceTransformer.")
+            raise InputError(
+                f"The encoder is a {type(self.encoder).__name__}: give a SentenceTransformer."
+            )
         return self
 
     def transform(self, texts: Sequence[str]) -> Vectors:
         """Return the vectors of texts: (N, D)."""
         self.fit(texts)
         listed = _checked(texts)
-        known = self._vectors.setdefault((self.encoder, self.normalize), {}) if self.remember else {}
+        known = (
+            self._vectors.setdefault((self.encoder, self.normalize), {}) if self.remember else {}
+        )
         new = [text for text in dict.fromkeys(listed) if text not in known]
         if new:
-            with observing(self.encoder, None):  # so that its mode stays as it was
+            with evaluation_mode(self.encoder, None):  # so that its mode stays as it was
                 found = self.encoder.encode(
-                    new, batch_size=self.batch_size, normalize_embeddings=self.normalize, show_progress_bar=False
+                    new,
+                    batch_size=self.batch_size,
+                    normalize_embeddings=self.normalize,
+                    show_progress_bar=False,
                 )
             known.update(zip(new, np.asarray(found, dtype=np.float32), strict=True))
         return np.stack([known[text] for text in listed])
@@ -81,12 +95,16 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 def _checked(texts: Any) -> list[str]:
     if isinstance(texts, str):
         raise InputError("This is one text: give a list of texts.")
-    if isinstance(texts, Mapping) or getattr(texts, "ndim", 1) != 1:  # whose items may be names of columns
+    if (
+        isinstance(texts, Mapping) or getattr(texts, "ndim", 1) != 1
+    ):  # whose items may be names of columns
         raise InputError(f"This is a {type(texts).__name__} of columns: give one column of texts.")
     listed = list(texts)
     if not listed:
         raise InputError("There is no text to encode.")
     for row, text in enumerate(listed):
         if not isinstance(text, str):
-            raise InputError(f"Text {row} is a {type(text).__name__}: give texts, or a table's column of them.")
+            raise InputError(
+                f"Text {row} is a {type(text).__name__}: give texts, or a table's column of them."
+            )
     return listed

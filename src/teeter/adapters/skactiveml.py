@@ -13,13 +13,13 @@ import torch
 from torch import nn
 
 from teeter.errors import InputError, MissingExtraError
-from teeter.models.data import flat_rows
+from teeter.models.inputs import flat_rows
 from teeter.models.observe import observe
 from teeter.models.outputs import Outputs
-from teeter.models.sklearn_model import classes_of, reseeded
-from teeter.seeds import drawing
-from teeter.strategies import Context, Scored, Strategy
-from teeter.strategies.door import context_of, make_strategy
+from teeter.models.sklearn_model import classes_of, clone_with_seed
+from teeter.seeds import seeded_global_rng
+from teeter.strategies import Context, ScoringStrategy, Strategy
+from teeter.strategies.api import build_context, make_strategy
 
 try:
     from skactiveml.base import SingleAnnotatorPoolQueryStrategy, SkactivemlClassifier
@@ -28,7 +28,9 @@ try:
 except ModuleNotFoundError as error:
     if (error.name or "").split(".")[0] != "skactiveml":
         raise
-    raise MissingExtraError("This needs scikit-activeml: pip install 'teeter[skactiveml]'.") from None
+    raise MissingExtraError(
+        "This needs scikit-activeml: pip install 'teeter[skactiveml]'."
+    ) from None
 
 __all__ = ["TeeterStrategy"]
 
@@ -110,7 +112,10 @@ class TeeterStrategy(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
         self._require_possible(strategy, clf, fit_clf, len(rows))
         seed = int(self.random_state_.randint(2**31 - 1))
         models = self._models(strategy, clf, X, y, fit=fit_clf, weight=sample_weight, seed=seed)
-        alone = "labelled" in strategy.needs and not is_labeled(y, missing_label=self.missing_label_).any()
+        alone = (
+            "labelled" in strategy.needs
+            and not is_labeled(y, missing_label=self.missing_label_).any()
+        )
         if alone or (not models and not strategy.needs <= _WITHOUT_MODEL):
             logger.info("There are too few labels for %s: the cold start picks.", strategy.name)
             strategy, models = make_strategy(self.cold_start), []
@@ -129,16 +134,24 @@ class TeeterStrategy(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
         spread[:, mapping] = utilities
         return indices, spread
 
-    def _require_possible(self, strategy: Strategy, clf: Any, fit_clf: bool, candidates: int) -> None:
+    def _require_possible(
+        self, strategy: Strategy, clf: Any, fit_clf: bool, candidates: int
+    ) -> None:
         check_type(fit_clf, "fit_clf", bool)
         if clf is not None:
             check_type(clf, "clf", SkactivemlClassifier)
             check_equal_missing_label(clf.missing_label, self.missing_label_)
         elif not strategy.needs <= _WITHOUT_MODEL:
-            raise InputError(f"{strategy.name} needs a classifier: pass clf=SklearnClassifier(...).")
+            raise InputError(
+                f"{strategy.name} needs a classifier: pass clf=SklearnClassifier(...)."
+            )
         if not candidates:
             raise InputError("There is no candidate to pick: every sample has a label.")
-        if isinstance(self.members, bool) or not isinstance(self.members, int | np.integer) or self.members < 2:
+        if (
+            isinstance(self.members, bool)
+            or not isinstance(self.members, int | np.integer)
+            or self.members < 2
+        ):
             raise InputError(f"members is {self.members!r}: it must be a whole number from 2 up.")
 
     def _models(
@@ -155,7 +168,7 @@ class TeeterStrategy(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
             from sklearn.base import clone
 
             others = self.members - 1 if "ensemble_logits" in strategy.needs else 0
-            new = [clone(clf), *(reseeded(clf, seed + k) for k in range(others))]
+            new = [clone(clf), *(clone_with_seed(clf, seed + k) for k in range(others))]
             found = [_seen(_fitted(one, X, y, weight, seed + k)) for k, one in enumerate(new)]
         return found if all(len(one.classes) > 1 for one in found) else []
 
@@ -164,15 +177,17 @@ class TeeterStrategy(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
     ) -> Context:
         outputs = _told(models, rows, strategy, seed)
         if "labelled" not in strategy.needs | strategy.uses:
-            return context_of(outputs, seed=seed)
+            return build_context(outputs, seed=seed)
         known = is_labeled(y, missing_label=self.missing_label_)
         classes = models[0].classes if models else sorted(set(y[known].tolist()))
         places = {label: place for place, label in enumerate(classes)}
         known &= np.array([label in places for label in y.tolist()])
         if not known.any():
-            return context_of(outputs, seed=seed)
+            return build_context(outputs, seed=seed)
         labels = np.array([places[label] for label in y[known].tolist()])
-        return context_of(outputs, labelled=_told(models, X[known], strategy, seed), labels=labels, seed=seed)
+        return build_context(
+            outputs, labelled=_told(models, X[known], strategy, seed), labels=labels, seed=seed
+        )
 
 
 @dataclass(frozen=True)
@@ -184,7 +199,9 @@ class _Seen:
 
 
 def _fitted(clf: Any, X: Array, y: Array, weight: Any, seed: int) -> Any:
-    with drawing(seed, torch.device("cpu")):  # torch modules draw their start and their dropout from the global stream
+    with seeded_global_rng(
+        seed, torch.device("cpu")
+    ):  # torch modules draw their start and their dropout from the global stream
         return clf.fit(X, y) if weight is None else clf.fit(X, y, sample_weight=weight)
 
 
@@ -196,10 +213,14 @@ def _seen(clf: Any) -> _Seen:
     try:
         check_is_fitted(clf)
     except NotFittedError:
-        raise InputError(f"This {type(clf).__name__} is not fitted yet: fit it, or leave fit_clf=True.") from None
+        raise InputError(
+            f"This {type(clf).__name__} is not fitted yet: fit it, or leave fit_clf=True."
+        ) from None
     if isinstance(clf, SklearnClassifier):
         return _Seen(clf.estimator_, classes_of(clf.estimator_).tolist() if clf.is_fitted_ else [])
-    network = vars(clf).get("neural_net_")  # of a SkorchClassifier, which is there only where skorch is
+    network = vars(clf).get(
+        "neural_net_"
+    )  # of a SkorchClassifier, which is there only where skorch is
     return _Seen(clf if network is None else network.module_, classes_of(clf).tolist())
 
 
@@ -208,13 +229,15 @@ def _told(models: list[_Seen], rows: Array, strategy: Strategy, seed: int) -> Ou
         return Outputs(features=flat_rows(rows))
     inner = [one.model for one in models]
     data = rows.astype(np.float32) if isinstance(inner[0], nn.Module) else rows
-    return observe(inner if len(inner) > 1 else inner[0], data, strategy.needs - {"labelled"}, seed=seed).with_logits()
+    return observe(
+        inner if len(inner) > 1 else inner[0], data, strategy.needs - {"labelled"}, seed=seed
+    ).with_logits()
 
 
 def _utilities(strategy: Strategy, context: Context, picks: npt.NDArray[np.int64]) -> Array:
     """Return the candidates' utilities before each pick: (n, N)."""
     utilities = np.zeros((len(picks), len(context)))
-    if isinstance(strategy, Scored):
+    if isinstance(strategy, ScoringStrategy):
         scores = strategy.scores(context).double().cpu().numpy()
         utilities += scores if strategy.best == "largest" else -scores
     else:

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from teeter.analysis.across import Profile
-from teeter.analysis.comparison import band
-from teeter.analysis.drawing import FIRST, clean, look_of, new_figure
+from teeter.analysis.cross_dataset import PerformanceProfile
+from teeter.analysis.plot_style import HIGHLIGHTED, line_style, new_figure, style_axes
+from teeter.analysis.statistics import mean_and_std
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["plane", "plot_curves", "plot_gains", "plot_picks", "plot_profile"]
+__all__ = ["pca_2d", "plot_curves", "plot_gains", "plot_picks", "plot_profile"]
 
 Array = npt.NDArray[np.floating[Any]]
 
 
-def plane(features: Array) -> Array:
+def pca_2d(features: Array) -> Array:
     """Return the two principal components: (N, D) -> (N, 2)."""
     centred = features - features.mean(axis=0)
     left, values, _ = np.linalg.svd(centred, full_matrices=False)
@@ -55,32 +55,51 @@ def plot_gains(labelled: Array, accuracy: Mapping[str, Array], baseline: Array) 
     floor = min((low for low in lowest.values() if low >= -2 * top), default=min(lowest.values()))
     figure = _with_legend_of(len(gains) + 1)
     axes = figure.subplots()
-    axes.axhline(0, color=look_of("random").colour, linestyle="--", linewidth=1.5, label="random")
+    axes.axhline(
+        0, color=line_style("random").colour, linestyle="--", linewidth=1.5, label="random"
+    )
     for place, name in enumerate(_best_first(gains)):
         label = f"{name} (falls to −{-lowest[name]:.0f})" if lowest[name] < floor else name
         _draw_line(axes, name, labelled, gains[name], place=place, label=label)
     axes.set(xlabel="labelled rows", ylabel="gain over random (points of accuracy)")
-    spread = max(float(band(runs)[1].max()) for name, runs in gains.items() if lowest[name] >= floor)
+    spread = max(
+        float(mean_and_std(runs)[1].max()) for name, runs in gains.items() if lowest[name] >= floor
+    )
     if any(low < floor for low in lowest.values()):
         axes.set_ylim(floor - spread - 0.05 * (top - floor), top + spread + 0.05 * (top - floor))
     _finish(axes, labelled)
     return figure
 
 
-def plot_profile(profiles: Mapping[str, Profile], limit: float = 10.0) -> Figure:
+def plot_profile(profiles: Mapping[str, PerformanceProfile], limit: float = 10.0) -> Figure:
     """Return the performance profiles, each a step function of delta; the legend has their areas."""
     figure = _with_legend_of(len(profiles) + 1)
     axes = figure.subplots()
     for name in sorted(profiles, key=lambda name: -profiles[name].area(limit)):
-        profile, look = profiles[name], look_of(name)
+        profile, look = profiles[name], line_style(name)
         places = np.array([0.0, *profile.gaps[(profile.gaps > 0) & (profile.gaps < limit)], limit])
         heights = [100 * profile.at(place) for place in places]
         options = {**look.line, "markevery": 0.1}
-        axes.plot(places, heights, drawstyle="steps-post", label=f"{name}  {profile.area(limit):.2f}", **options)
-    axes.set(xlabel="delta (points of accuracy below the best)", ylabel="cases within delta of the best (%)")
+        axes.plot(
+            places,
+            heights,
+            drawstyle="steps-post",
+            label=f"{name}  {profile.area(limit):.2f}",
+            **options,
+        )
+    axes.set(
+        xlabel="delta (points of accuracy below the best)",
+        ylabel="cases within delta of the best (%)",
+    )
     axes.set(xlim=(0, limit), ylim=(0, 102))
-    clean(axes)
-    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), title="area (of 10)", fontsize=9)
+    style_axes(axes)
+    axes.legend(
+        frameon=False,
+        loc="center left",
+        bbox_to_anchor=(1.01, 0.5),
+        title="area (of 10)",
+        fontsize=9,
+    )
     return figure
 
 
@@ -94,19 +113,23 @@ def _best_first(curves: Mapping[str, Array]) -> list[str]:
     return sorted(curves, key=lambda name: -float(curves[name][:, -1].mean()))
 
 
-def _draw_line(axes: Axes, name: str, labelled: Array, runs: Array, *, place: int, label: str | None = None) -> None:
-    mean, spread = band(runs)
-    look, every = look_of(name), max(1, len(labelled) // 8)
+def _draw_line(
+    axes: Axes, name: str, labelled: Array, runs: Array, *, place: int, label: str | None = None
+) -> None:
+    mean, spread = mean_and_std(runs)
+    look, every = line_style(name), max(1, len(labelled) // 8)
     axes.plot(labelled, mean, label=label or name, markevery=(place % every, every), **look.line)
-    alpha = 0.2 if name == FIRST else 0.07
-    axes.fill_between(labelled, mean - spread, mean + spread, color=look.colour, alpha=alpha, linewidth=0)
+    alpha = 0.2 if name == HIGHLIGHTED else 0.07
+    axes.fill_between(
+        labelled, mean - spread, mean + spread, color=look.colour, alpha=alpha, linewidth=0
+    )
 
 
 def _finish(axes: Axes, labelled: Array) -> None:
     if len(labelled) > 1:
         axes.set_xlim(float(labelled[0]), float(labelled[-1]))
     axes.xaxis.set_major_formatter("{x:,.0f}")
-    clean(axes)
+    style_axes(axes)
     axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=9)
 
 
@@ -120,8 +143,17 @@ def plot_picks(points: Array, ldm: Array, picks: npt.NDArray[np.int64], images: 
     whole, side = halves
     axes = whole.subplots()
     order = np.argsort(-ldm)
-    dots = axes.scatter(*points[order].T, c=np.log10(ldm[order]), s=12, cmap="viridis", linewidths=0)
-    axes.scatter(*points[picks].T, s=70, facecolors="none", edgecolors="#c02020", linewidths=1.4, label="picked")
+    dots = axes.scatter(
+        *points[order].T, c=np.log10(ldm[order]), s=12, cmap="viridis", linewidths=0
+    )
+    axes.scatter(
+        *points[picks].T,
+        s=70,
+        facecolors="none",
+        edgecolors="#c02020",
+        linewidths=1.4,
+        label="picked",
+    )
     axes.set(xticks=[], yticks=[], title="The pool in the plane: dark rows flip easily")
     axes.legend(loc="upper right", frameon=False)
     whole.colorbar(dots, ax=axes, label="log10 of the LDM", shrink=0.8)

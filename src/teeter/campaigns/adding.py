@@ -18,7 +18,7 @@ from teeter.campaigns.ledger import Answer, Ledger
 from teeter.campaigns.records import IMPORTED, Added, Settings
 from teeter.campaigns.rows import Sifted, sifted
 from teeter.campaigns.store import Store
-from teeter.datasets.tables import is_missing
+from teeter.datasets.table_files import is_missing
 from teeter.errors import InputError
 from teeter.seeds import stream
 
@@ -48,7 +48,13 @@ class _Encoded:
 
 
 def add_items(
-    store: Store, ledger: Ledger, settings: Settings, items: Sequence[Item], *, encoder: Encoder | None, who: str
+    store: Store,
+    ledger: Ledger,
+    settings: Settings,
+    items: Sequence[Item],
+    *,
+    encoder: Encoder | None,
+    who: str,
 ) -> Added:
     """Write items with their features and labels; what takes time is done before, while others may write."""
     while True:
@@ -58,7 +64,9 @@ def add_items(
         labels = _labels(found, before.classes)
         encoded = _encoded(found.new, before, settings, encoder)
         with store.writing() as connection:
-            if ledger.newest_item(connection) == before.newest:  # else somebody was faster, and it is done again
+            if (
+                ledger.newest_item(connection) == before.newest
+            ):  # else somebody was faster, and it is done again
                 there = ledger.count_items(connection)
                 new, duplicates = ledger.add_items(connection, items, who)
                 _write_features(ledger, connection, new, encoded, who)
@@ -83,7 +91,9 @@ def _labels(found: Sifted, classes: frozenset[str]) -> list[tuple[str, str]]:
     return [(key, label) for key, label in told if label in classes or not is_missing(label)]
 
 
-def _encoded(new: Sequence[Item], before: _Before, settings: Settings, encoder: Encoder | None) -> _Encoded | None:
+def _encoded(
+    new: Sequence[Item], before: _Before, settings: Settings, encoder: Encoder | None
+) -> _Encoded | None:
     """Return features for items that have none, and for all others where they must be made together."""
     missing = [item for item in new if item.features is None]
     if not missing:
@@ -98,7 +108,9 @@ def _encoded(new: Sequence[Item], before: _Before, settings: Settings, encoder: 
     contents = {item.key: item.content or "" for item in missing}
     if by in ("you", "built-in"):
         others = {row.key: row.content or "" for row in before.items if row.key not in before.bad}
-        contents = others | ({item.key: item.content or "" for item in new} if by == "you" else contents)
+        contents = others | (
+            {item.key: item.content or "" for item in new} if by == "you" else contents
+        )
     vectors = _vectors(list(contents.values()), settings, encoder)
     if vectors.ndim != 2 or len(vectors) != len(contents) or not np.isfinite(vectors).all():
         raise InputError(
@@ -128,7 +140,9 @@ def _write_features(
             rest = sorted(set(numbers) - set(encoded.keys), key=lambda key: numbers[key])
             middle = encoded.vectors.mean(axis=0)
             ledger.write_vectors(connection, [numbers[key] for key in rest], [middle] * len(rest))
-        ledger.note(connection, who, "encoded", None, {"by": encoded.by, "items": len(encoded.keys)})
+        ledger.note(
+            connection, who, "encoded", None, {"by": encoded.by, "items": len(encoded.keys)}
+        )
     elif new:
         ledger.note(connection, who, "encoded", None, {"by": "you"})
     ledger.with_vectors(connection)
@@ -151,7 +165,9 @@ def _write_labels(
     return count, conflicts
 
 
-def _set_apart(ledger: Ledger, connection: Connection, settings: Settings, there: int, who: str) -> int:
+def _set_apart(
+    ledger: Ledger, connection: Connection, settings: Settings, there: int, who: str
+) -> int:
     """Draw what is missing of the audit sample from items that nobody has seen, and return how many it has.
 
     Half of all items are left to learn from. A sample that is whole grows with the items, so that it stays one of all.

@@ -107,7 +107,9 @@ def _accuracy(progress: Progress) -> str:
         return "Accuracy will not be known: this campaign draws no items at random to measure with."
     if found is None:
         return "Accuracy is not yet known: no item that was drawn at random is labelled."
-    early = " With few labels that is rather too low: models that learnt from fewer still are judged."
+    early = (
+        " With few labels that is rather too low: models that learnt from fewer still are judged."
+    )
     return (
         f"Accuracy is about {found.share:.0%}, between {found.low:.0%} and {found.high:.0%} 19 times in 20 "
         f"({found.right} of {found.total} drawn at random of all items).{early if progress.labels < MANY else ''}"

@@ -67,7 +67,9 @@ def kappa(first: Integers, second: Integers) -> Measure | None:
     found = estimate(int((first == second).sum()), total)
     if found is None or by_chance >= 1:
         return None
-    value, low, high = ((share - by_chance) / (1 - by_chance) for share in (found.share, found.low, found.high))
+    value, low, high = (
+        (share - by_chance) / (1 - by_chance) for share in (found.share, found.low, found.high)
+    )
     return Measure(value, max(-1.0, low), min(1.0, high), total)
 
 
@@ -86,7 +88,9 @@ def alpha(ratings: Integers) -> Measure | None:
 
 def alpha_by_class(ratings: Integers, classes: int) -> list[Measure | None]:
     """Return Krippendorff's alpha of each class against all others."""
-    return [alpha(np.where(ratings < 0, -1, (ratings == k).astype(np.int64))) for k in range(classes)]
+    return [
+        alpha(np.where(ratings < 0, -1, (ratings == k).astype(np.int64))) for k in range(classes)
+    ]
 
 
 def _units(ratings: Integers) -> Integers:

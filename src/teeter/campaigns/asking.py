@@ -12,7 +12,19 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, delete, exists, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    and_,
+    delete,
+    exists,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from teeter.campaigns import tables
 from teeter.campaigns.clock import Clock, utc, written
@@ -48,7 +60,14 @@ class Questions(Rows):
         self.lease = timedelta(minutes=lease)
 
     def write_batch(
-        self, connection: Connection, annotator: str, picks: Sequence[Pick], *, strategy: str, seed: int, version: int
+        self,
+        connection: Connection,
+        annotator: str,
+        picks: Sequence[Pick],
+        *,
+        strategy: str,
+        seed: int,
+        version: int,
     ) -> int:
         """Write what was picked for an annotator, and why; or ahead, for ``NOBODY`` yet."""
         batch = self._batch(connection, annotator, strategy, seed, version)
@@ -71,7 +90,9 @@ class Questions(Rows):
             self._note_asked(connection, annotator, batch)
         return batch
 
-    def _batch(self, connection: Connection, annotator: str, strategy: str, seed: int, version: int) -> int:
+    def _batch(
+        self, connection: Connection, annotator: str, strategy: str, seed: int, version: int
+    ) -> int:
         values = {
             "campaign_id": self.campaign,
             "annotator": annotator,
@@ -81,7 +102,9 @@ class Questions(Rows):
             "model_version": version,
             "due": None if annotator == NOBODY else self._due(),
         }
-        (number,) = connection.execute(insert(tables.batches).values(values)).inserted_primary_key or (0,)
+        (number,) = connection.execute(
+            insert(tables.batches).values(values)
+        ).inserted_primary_key or (0,)
         return int(number)
 
     def _due(self) -> str | None:
@@ -91,7 +114,9 @@ class Questions(Rows):
         """Note a batch with everything that is known of its picks; ``known`` are controls that are not asked about."""
         row = connection.execute(select(tables.batches).where(tables.batches.c.id == batch)).one()
         statement = select(tables.picks, tables.items.c.key).join(tables.items)
-        mine = and_(tables.picks.c.state.in_(("open", "known")), tables.picks.c.batch_id == batch)  # by the index
+        mine = and_(
+            tables.picks.c.state.in_(("open", "known")), tables.picks.c.batch_id == batch
+        )  # by the index
         own = statement.where(mine).order_by(tables.picks.c.rank, tables.picks.c.id)
         picks = connection.execute(own).all()
         detail = {
@@ -101,7 +126,12 @@ class Questions(Rows):
             "version": row.model_version,
             "items": [pick.key for pick in picks if pick.state != "known"],
             "picks": [
-                {"item": pick.key, "rank": pick.rank, "arm": pick.arm, "reason": json.loads(pick.reason)}
+                {
+                    "item": pick.key,
+                    "rank": pick.rank,
+                    "arm": pick.arm,
+                    "reason": json.loads(pick.reason),
+                }
                 for pick in picks
                 if pick.state != "known"
             ],
@@ -109,9 +139,13 @@ class Questions(Rows):
         }
         self.note(connection, annotator, "asked", None, detail)
 
-    def open_picks(self, connection: Connection, annotator: str | None = None, most: int | None = None) -> list[Pick]:
+    def open_picks(
+        self, connection: Connection, annotator: str | None = None, most: int | None = None
+    ) -> list[Pick]:
         """Return what is asked about and not answered, oldest batch first: of an annotator, or of everybody."""
-        statement = self._picks("open").order_by(tables.picks.c.batch_id, tables.picks.c.rank).limit(most)
+        statement = (
+            self._picks("open").order_by(tables.picks.c.batch_id, tables.picks.c.rank).limit(most)
+        )
         if annotator is not None:
             statement = statement.where(tables.batches.c.annotator == annotator)
         rows = connection.execute(statement)
@@ -119,21 +153,30 @@ class Questions(Rows):
 
     def count_open(self, connection: Connection) -> int:
         """Return how many questions are open."""
-        return int(connection.scalar(select(func.count()).select_from(self._picks("open").subquery())) or 0)
+        return int(
+            connection.scalar(select(func.count()).select_from(self._picks("open").subquery())) or 0
+        )
 
     def count_ready(self, connection: Connection) -> int:
         """Return how many items are picked ahead."""
-        return int(connection.scalar(select(func.count()).select_from(self._picks("ready").subquery())) or 0)
+        return int(
+            connection.scalar(select(func.count()).select_from(self._picks("ready").subquery()))
+            or 0
+        )
 
     def has_some_to_give(self, connection: Connection) -> bool:
         """Tell whether somebody could be asked about something without picking."""
-        shared = exists().where(tables.items.c.campaign_id == self.campaign, tables.items.c.missing > 0)
+        shared = exists().where(
+            tables.items.c.campaign_id == self.campaign, tables.items.c.missing > 0
+        )
         ready = self._picks("ready").with_only_columns(tables.picks.c.id).limit(1)
         return connection.scalar(ready) is not None or bool(connection.scalar(select(shared)))
 
     def asked_items(self, connection: Connection) -> set[str]:
         """Return the items that are asked about now, or picked ahead."""
-        return {row.key for state in ("open", "ready") for row in connection.execute(self._picks(state))}
+        return {
+            row.key for state in ("open", "ready") for row in connection.execute(self._picks(state))
+        }
 
     def _picks(self, state: str) -> Select[Any]:
         picks, batches = tables.picks, tables.batches
@@ -154,10 +197,16 @@ class Questions(Rows):
             open_or_ready = tables.picks.c.state.in_(("open", "ready"))
             taken.update(
                 connection.scalars(
-                    select(tables.picks.c.item_id).where(tables.picks.c.item_id.in_(some), open_or_ready)
+                    select(tables.picks.c.item_id).where(
+                        tables.picks.c.item_id.in_(some), open_or_ready
+                    )
                 )
             )
-            answered = and_(tables.answers.c.item_id.in_(some), tables.answers.c.live, tables.answers.c.kind != "skip")
+            answered = and_(
+                tables.answers.c.item_id.in_(some),
+                tables.answers.c.live,
+                tables.answers.c.kind != "skip",
+            )
             taken.update(connection.scalars(select(tables.answers.c.item_id).where(answered)))
         return [pick for pick in picks if rows[pick.item].id not in taken]
 
@@ -179,7 +228,10 @@ class Questions(Rows):
         wanted = (
             select(items.c.id, items.c.key)
             .where(items.c.campaign_id == self.campaign, items.c.missing > 0)
-            .where(~exists().where(own, tables.answers.c.live), ~exists().where(*_open_with(items.c.id, annotator)))
+            .where(
+                ~exists().where(own, tables.answers.c.live),
+                ~exists().where(*_open_with(items.c.id, annotator)),
+            )
             .order_by(items.c.id)
             .limit(n)
         )
@@ -200,27 +252,39 @@ class Questions(Rows):
             for rank, row in enumerate(rows, start=1)
         ]
         newest = max(first.values(), key=lambda row: int(row.model_version), default=None)
-        told = (newest.strategy, newest.seed, newest.model_version) if newest is not None else ("again", 0, 0)
+        told = (
+            (newest.strategy, newest.seed, newest.model_version)
+            if newest is not None
+            else ("again", 0, 0)
+        )
         self._unready(connection, [row.id for row in rows])
-        self.write_batch(connection, annotator, again, strategy=told[0], seed=told[1], version=told[2])
+        self.write_batch(
+            connection, annotator, again, strategy=told[0], seed=told[1], version=told[2]
+        )
         return len(rows)
 
     def _give_ready(self, connection: Connection, annotator: str, n: int) -> int:
         """Ask an annotator about items that were picked ahead."""
         picks, batches = tables.picks, tables.batches
         put_off = and_(
-            tables.answers.c.item_id == picks.c.item_id, tables.answers.c.annotator == annotator, tables.answers.c.live
+            tables.answers.c.item_id == picks.c.item_id,
+            tables.answers.c.annotator == annotator,
+            tables.answers.c.live,
         )
         rows = connection.execute(
             self._picks("ready")
-            .add_columns(batches.c.strategy, batches.c.seed, batches.c.model_version, tables.items.c.people)
+            .add_columns(
+                batches.c.strategy, batches.c.seed, batches.c.model_version, tables.items.c.people
+            )
             .where(~exists().where(put_off))
             .order_by(picks.c.batch_id, picks.c.rank)
             .limit(n)
         ).all()
         if rows:
             newest = max(rows, key=lambda row: int(row.model_version))
-            batch = self._batch(connection, annotator, newest.strategy, newest.seed, newest.model_version)
+            batch = self._batch(
+                connection, annotator, newest.strategy, newest.seed, newest.model_version
+            )
             numbers = [row.id for row in rows]
             for start in range(0, len(numbers), _SOME):
                 some = picks.c.id.in_(numbers[start : start + _SOME])
@@ -232,8 +296,15 @@ class Questions(Rows):
     def _unready(self, connection: Connection, items: Sequence[int]) -> None:
         """Forget that items were picked ahead: they are asked about, or answered. Random controls stay drawn."""
         for start in range(0, len(items), _SOME):
-            some = and_(tables.picks.c.item_id.in_(items[start : start + _SOME]), tables.picks.c.state == "ready")
-            connection.execute(update(tables.picks).where(some, tables.picks.c.arm == "control").values(state="known"))
+            some = and_(
+                tables.picks.c.item_id.in_(items[start : start + _SOME]),
+                tables.picks.c.state == "ready",
+            )
+            connection.execute(
+                update(tables.picks)
+                .where(some, tables.picks.c.arm == "control")
+                .values(state="known")
+            )
             connection.execute(delete(tables.picks).where(some))
 
     def forget_picks_ahead(self, connection: Connection) -> None:
@@ -249,9 +320,13 @@ class Questions(Rows):
         if not self.lease:
             return
         still_open = select(tables.picks.c.batch_id).where(tables.picks.c.state == "open")
-        mine = and_(tables.batches.c.campaign_id == self.campaign, tables.batches.c.annotator == annotator)
+        mine = and_(
+            tables.batches.c.campaign_id == self.campaign, tables.batches.c.annotator == annotator
+        )
         connection.execute(
-            update(tables.batches).where(mine, tables.batches.c.id.in_(still_open)).values(due=self._due())
+            update(tables.batches)
+            .where(mine, tables.batches.c.id.in_(still_open))
+            .values(due=self._due())
         )
 
     def is_half_over(self, connection: Connection, annotator: str) -> bool:
@@ -262,7 +337,9 @@ class Questions(Rows):
 
     def take_back(self, connection: Connection, asking: str | None = None) -> int:
         """Return questions whose lease has ended, but for those of whoever is asking; tell how many there were."""
-        ended = and_(tables.batches.c.due <= self.now(), tables.batches.c.annotator != (asking or NOBODY))
+        ended = and_(
+            tables.batches.c.due <= self.now(), tables.batches.c.annotator != (asking or NOBODY)
+        )
         return self._returned(connection, ended, None)
 
     def give_back(self, connection: Connection, annotator: str, who: str) -> int:
@@ -299,7 +376,11 @@ class Questions(Rows):
         ]
         again = self.free(connection, again)
         if again:
-            told = {"strategy": rows[0].strategy, "seed": rows[0].seed, "version": rows[0].model_version}
+            told = {
+                "strategy": rows[0].strategy,
+                "seed": rows[0].seed,
+                "version": rows[0].model_version,
+            }
             self.write_batch(connection, NOBODY, again, **told)
 
     def newest_version(self, connection: Connection) -> int:
@@ -312,7 +393,10 @@ class Questions(Rows):
         batches = tables.batches
         at_work = and_(batches.c.due > self.now(), batches.c.annotator.not_in((annotator, NOBODY)))
         others = and_(batches.c.campaign_id == self.campaign, at_work)
-        return int(connection.scalar(select(func.count(func.distinct(batches.c.annotator))).where(others)) or 0)
+        return int(
+            connection.scalar(select(func.count(func.distinct(batches.c.annotator))).where(others))
+            or 0
+        )
 
     def share(self, connection: Connection, items: Sequence[str], people: int) -> None:
         """Say that so many people are to answer items."""
@@ -325,21 +409,29 @@ class Questions(Rows):
         """Count anew how many more people are to be asked about items; none where all is decided, or it is bad."""
         for item in items:
             row = connection.execute(
-                select(tables.items.c.people, tables.items.c.missing).where(tables.items.c.id == item)
+                select(tables.items.c.people, tables.items.c.missing).where(
+                    tables.items.c.id == item
+                )
             ).one()
             if row.people == 1:
                 continue
             said = connection.execute(
                 select(tables.answers.c.annotator, tables.answers.c.kind).where(
-                    tables.answers.c.item_id == item, tables.answers.c.live, tables.answers.c.kind != "skip"
+                    tables.answers.c.item_id == item,
+                    tables.answers.c.live,
+                    tables.answers.c.kind != "skip",
                 )
             ).all()
             decided = exists().where(tables.decisions.c.item_id == item, tables.decisions.c.live)
-            settled = any(one.kind == "bad" for one in said) or bool(connection.scalar(select(decided)))
+            settled = any(one.kind == "bad" for one in said) or bool(
+                connection.scalar(select(decided))
+            )
             asked = {one.annotator for one in said} | set(connection.scalars(_holders(item)))
             missing = 0 if settled else max(0, row.people - len(asked))
             if missing != row.missing:
-                connection.execute(update(tables.items).where(tables.items.c.id == item).values(missing=missing))
+                connection.execute(
+                    update(tables.items).where(tables.items.c.id == item).values(missing=missing)
+                )
 
 
 def _holders(item: int) -> Select[Any]:

@@ -25,7 +25,13 @@ from teeter.campaigns.exchange import write_export
 from teeter.campaigns.items import items_of, require_plain, require_whole
 from teeter.campaigns.kept import Frame, framed, in_frame, is_same
 from teeter.campaigns.ledger import Answer, Ledger, Recorded, Undone
-from teeter.campaigns.opening import campaign_row, checked_names, file_and_name, in_words, settings_of
+from teeter.campaigns.opening import (
+    campaign_row,
+    checked_names,
+    file_and_name,
+    in_words,
+    settings_of,
+)
 from teeter.campaigns.people import People, require_name
 from teeter.campaigns.records import Added, Question, Settings, Status, Trained
 from teeter.campaigns.rounds import Plan, State, Suspect, picks_for, predictions, suspects, trained
@@ -73,7 +79,9 @@ class _Pool:
 class Campaign:
     """Items, answers and models in a database; whatever writes returns when all of it is on disk."""
 
-    def __init__(self, store: Store, number: int, name: str, settings: Settings, *, clock: Clock = utc) -> None:
+    def __init__(
+        self, store: Store, number: int, name: str, settings: Settings, *, clock: Clock = utc
+    ) -> None:
         """Use ``Campaign.create`` or ``Campaign.open``."""
         self.store, self.name, self.settings = store, name, settings
         self.ledger = Ledger(number, clock, settings.lease)
@@ -98,10 +106,19 @@ class Campaign:
         store = Store(where, create=True)
         kept = in_words(settings, store.path)
         with store.writing() as connection:
-            if connection.scalar(select(tables.campaigns.c.id).where(tables.campaigns.c.name == name)) is not None:
-                raise InputError(f"There is a campaign called {name!r} in {where} already: open it, or name another.")
+            if (
+                connection.scalar(
+                    select(tables.campaigns.c.id).where(tables.campaigns.c.name == name)
+                )
+                is not None
+            ):
+                raise InputError(
+                    f"There is a campaign called {name!r} in {where} already: open it, or name another."
+                )
             values = {"name": name, "created": written(clock()), "settings": json.dumps(kept)}
-            (number,) = connection.execute(insert(tables.campaigns).values(values)).inserted_primary_key or (0,)
+            (number,) = connection.execute(
+                insert(tables.campaigns).values(values)
+            ).inserted_primary_key or (0,)
             campaign = cls(store, int(number), name, settings, clock=clock)
             campaign.ledger.note(connection, who, "created", None, kept)
             for one in names:
@@ -124,7 +141,11 @@ class Campaign:
 
     @classmethod
     def make(
-        cls, path: str | Path, classes: Sequence[str], things: Iterable[Any], settings: Settings | None = None
+        cls,
+        path: str | Path,
+        classes: Sequence[str],
+        things: Iterable[Any],
+        settings: Settings | None = None,
     ) -> Added:
         """Make a campaign's file with its items, whole or not at all: it has its name only when all of it is there."""
         path = Path(path)
@@ -157,7 +178,9 @@ class Campaign:
         with self.store.writing() as connection:
             self.ledger.add_class(connection, name, who)
 
-    def add(self, things: Iterable[Any], *, encoder: Encoder | None = None, who: str = OWN) -> Added:
+    def add(
+        self, things: Iterable[Any], *, encoder: Encoder | None = None, who: str = OWN
+    ) -> Added:
         """Add things to label, with the labels that some may have; what is there already is told, and left out.
 
         A label that comes with something that is there is its label, if it has none.
@@ -177,10 +200,14 @@ class Campaign:
             keys, vectors = self.ledger.keyed_vectors(connection)
             if not keys:
                 raise InputError("There is nothing to ask about: add items first.")
-            self._read = _Pool(newest, keys, *framed(vectors), frozenset(self.ledger.audit_items(connection)))
+            self._read = _Pool(
+                newest, keys, *framed(vectors), frozenset(self.ledger.audit_items(connection))
+            )
         return self._read
 
-    def tell(self, item: str, label: str, annotator: str = OWN, *, comment: str | None = None) -> Recorded:
+    def tell(
+        self, item: str, label: str, annotator: str = OWN, *, comment: str | None = None
+    ) -> Recorded:
         """Record a label; it is on disk when this returns. What the annotator said before stays in the history.
 
         It counts also where the question went back to others before; what is returned tells so.
@@ -228,7 +255,9 @@ class Campaign:
             if len(waiting) == n:
                 break
             with self.store.writing() as connection:
-                missing = n - len(waiting) - self.ledger.give(connection, annotator, n - len(waiting))
+                missing = (
+                    n - len(waiting) - self.ledger.give(connection, annotator, n - len(waiting))
+                )
                 turn = missing > 0 and take_turn(self.ledger, connection, annotator)
                 others = self.ledger.others_at_work(connection, annotator)
             if turn and not self._pick(annotator, missing, min(2 * n * others, _AHEAD)):
@@ -248,7 +277,9 @@ class Campaign:
                 end_turn(self.ledger, connection)
             raise
         asked = [pick for pick in picks if pick.asked]
-        told = partial(self.ledger.write_batch, strategy=plan.strategy, seed=plan.seed, version=state.version)
+        told = partial(
+            self.ledger.write_batch, strategy=plan.strategy, seed=plan.seed, version=state.version
+        )
         with self.store.writing() as connection:
             end_turn(self.ledger, connection)
             fresh = self.ledger.free(connection, asked)  # somebody may have been faster
@@ -256,7 +287,10 @@ class Campaign:
             self.ledger.share(connection, shared, self.settings.people)
             known = [pick for pick in picks if not pick.asked] if fresh else []
             is_newest = self.ledger.newest_version(connection) == state.version
-            for who, some in ((annotator, [*fresh[:n], *known]), (NOBODY, fresh[n:] if is_newest else [])):
+            for who, some in (
+                (annotator, [*fresh[:n], *known]),
+                (NOBODY, fresh[n:] if is_newest else []),
+            ):
                 if some:
                     told(connection, who, some)
         return bool(asked)
@@ -286,7 +320,10 @@ class Campaign:
         with self.store.reading() as connection:
             picks = self.ledger.open_picks(connection, annotator, n)
             rows = self.ledger.some_items(connection, [pick.item for pick in picks])
-        return [Question(pick.item, rows[pick.item].content, pick.arm, pick.rank, dict(pick.reason)) for pick in picks]
+        return [
+            Question(pick.item, rows[pick.item].content, pick.arm, pick.rank, dict(pick.reason))
+            for pick in picks
+        ]
 
     def give_back(self, annotator: str = OWN, *, who: str = OWN) -> int:
         """Let others have an annotator's open questions; return how many there were."""
@@ -325,8 +362,12 @@ class Campaign:
             label = labels.get(self.ledger.item(connection, str(item)).key)
             if label is None:
                 raise InputError(f"{item} has no label that could be kept.")
-            number = self.ledger.answer(connection, Answer(str(item), annotator, "label", label, comment)).number
-            self.ledger.note(connection, annotator, "kept", str(item), {"answer": number, "label": label})
+            number = self.ledger.answer(
+                connection, Answer(str(item), annotator, "label", label, comment)
+            ).number
+            self.ledger.note(
+                connection, annotator, "kept", str(item), {"answer": number, "label": label}
+            )
 
     def labels(self) -> dict[str, Verdict]:
         """Return what items are, by id: as decided, or by consensus; with how clear it is."""
@@ -337,10 +378,14 @@ class Campaign:
         """Return the items that wait for a reviewer's decision, those that are least clear first."""
         with self.store.reading() as connection:
             standing = read_standing(self.ledger, connection, self.settings)
-            rows = self.ledger.some_items(connection, [item for item, _ in standing.disagreements()])
+            rows = self.ledger.some_items(
+                connection, [item for item, _ in standing.disagreements()]
+            )
         return disagreements_of(standing, rows)
 
-    def decide(self, item: str, label: str | None, reviewer: str = OWN, *, comment: str | None = None) -> None:
+    def decide(
+        self, item: str, label: str | None, reviewer: str = OWN, *, comment: str | None = None
+    ) -> None:
         """Settle what an item is, whatever people say of it; None: it does not belong."""
         require_name(reviewer)
         with self.store.writing() as connection:
@@ -354,7 +399,10 @@ class Campaign:
     def agreement(self) -> Agreement:
         """Return how people agree: over all, by class and by pair."""
         with self.store.reading() as connection:
-            answers, classes = self.ledger.answers(connection), list(self.ledger.classes(connection))
+            answers, classes = (
+                self.ledger.answers(connection),
+                list(self.ledger.classes(connection)),
+            )
         return agreement_of(answers, classes)
 
     def team(self) -> list[Member]:
@@ -374,20 +422,30 @@ class Campaign:
         name: prodigy, doccano.
         """
         with self.store.reading() as connection:
-            items, standing = self.ledger.items(connection), read_standing(self.ledger, connection, self.settings)
+            items, standing = (
+                self.ledger.items(connection),
+                read_standing(self.ledger, connection, self.settings),
+            )
             same = self.ledger.same_as(connection)
         state = self.state() if items else None
         guessed = predictions(state, self._plan) if state is not None else None
-        guesses = dict(zip(state.keys, guessed, strict=True)) if state is not None and guessed else {}
+        guesses = (
+            dict(zip(state.keys, guessed, strict=True)) if state is not None and guessed else {}
+        )
         rows = {row.id: row for row in outgoing(items, standing, guesses)}
-        again = [replace(rows[theirs], id=ours) for ours, theirs in same.items() if ours not in rows]
+        again = [
+            replace(rows[theirs], id=ours) for ours, theirs in same.items() if ours not in rows
+        ]
         write_export([*rows.values(), *again], Path(path), form)
         return len(standing.verdicts)
 
     def next_number(self) -> int:
         """Return the number that things without ids go on from: one above all ids that are numbers."""
         with self.store.reading() as connection:
-            return 1 + max((int(row.key) for row in self.ledger.items(connection) if row.key.isdecimal()), default=-1)
+            return 1 + max(
+                (int(row.key) for row in self.ledger.items(connection) if row.key.isdecimal()),
+                default=-1,
+            )
 
     def about_predictions(self) -> str | None:
         """Return a sentence on the model that predictions are of, where answers are newer or features others."""
@@ -399,7 +457,9 @@ class Campaign:
         told = f"Predictions are of model {model.version}"
         are = "1 answer is" if newer == 1 else f"{newer} answers are"
         told += f"; {are} newer: train, and export again to use them" if newer else ""
-        return told + ("; features changed since, and it was trained on its labels again." if changed else ".")
+        return told + (
+            "; features changed since, and it was trained on its labels again." if changed else "."
+        )
 
     def history(self) -> list[dict[str, Any]]:
         """Return everything that happened, oldest first."""
@@ -428,7 +488,11 @@ class Campaign:
             classes = tuple(self.ledger.classes(connection))
         keys, places = pool.keys, {key: k for k, key in enumerate(pool.keys)}
         labels = {places[item]: label for item, label in standing.labels.items() if item in places}
-        kept = {places[key]: labels.get(places[key]) for key in pool.audit if key not in standing.left_out}
+        kept = {
+            places[key]: labels.get(places[key])
+            for key in pool.audit
+            if key not in standing.left_out
+        }
         answered = {one.item for one in standing.answers if one.kind != "skip"}
         answered |= asked | set(standing.decisions)
         put_off -= answered
@@ -436,7 +500,11 @@ class Campaign:
             keys=keys,
             features=pool.features,
             classes=classes,
-            labels={k: label for k, label in labels.items() if k not in kept and keys[k] not in standing.left_out},
+            labels={
+                k: label
+                for k, label in labels.items()
+                if k not in kept and keys[k] not in standing.left_out
+            },
             audit=kept,
             control=frozenset(places[key] for key in drawn if key in places),
             taken=frozenset(places[key] for key in answered | put_off if key in places),

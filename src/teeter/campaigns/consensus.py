@@ -68,7 +68,10 @@ def _most_said(said: list[str]) -> str:
 
 
 def verdicts(
-    answers: Sequence[Answer], classes: Sequence[str], way: str, decided: Mapping[str, Verdict] | None = None
+    answers: Sequence[Answer],
+    classes: Sequence[str],
+    way: str,
+    decided: Mapping[str, Verdict] | None = None,
 ) -> dict[str, Verdict]:
     """Return what items are: as it was decided, or by those who answered. A label that nobody gave is never the answer.
 
@@ -82,7 +85,8 @@ def _by_most(answers: Sequence[Answer]) -> dict[str, Verdict]:
     votes = _said(answers)
     labels = {item: _most_said(said) for item, said in votes.items()}
     return {
-        item: Verdict(label, votes[item].count(label) / len(votes[item]), "majority") for item, label in labels.items()
+        item: Verdict(label, votes[item].count(label) / len(votes[item]), "majority")
+        for item, label in labels.items()
     }
 
 
@@ -93,12 +97,17 @@ def _weighed(answers: Sequence[Answer], classes: Sequence[str]) -> dict[str, Ver
         return {}
     items = {item: k for k, item in enumerate(dict.fromkeys(one.item for one in labelled))}
     people = {name: k for k, name in enumerate(sorted({one.annotator for one in labelled}))}
-    votes = np.array([(items[one.item], people[one.annotator], number[str(one.label)]) for one in labelled])
+    votes = np.array(
+        [(items[one.item], people[one.annotator], number[str(one.label)]) for one in labelled]
+    )
     chances = dawid_skene(votes, (len(items), len(people), len(classes))).chances
     said = np.zeros(chances.shape, dtype=bool)
     said[votes[:, 0], votes[:, 2]] = True
     best = np.where(said, chances, -1.0).argmax(axis=1)
-    return {item: Verdict(classes[best[k]], float(chances[k, best[k]]), "dawid-skene") for item, k in items.items()}
+    return {
+        item: Verdict(classes[best[k]], float(chances[k, best[k]]), "dawid-skene")
+        for item, k in items.items()
+    }
 
 
 def dawid_skene(

@@ -28,7 +28,9 @@ def restore(backup: Path, target: Path, *, overwrite: bool = False) -> None:
     _require_backup(backup, target)
     target = target.resolve()  # a link stays one
     if target.exists() and not overwrite:
-        raise FileError(f"{target} exists already: name another file, or say that it may be overwritten.")
+        raise FileError(
+            f"{target} exists already: name another file, or say that it may be overwritten."
+        )
     with part_of(target) as part:
         try:
             # With no log beside it, a backup is read as it is: it may lie where nothing can be written.
@@ -38,14 +40,20 @@ def restore(backup: Path, target: Path, *, overwrite: bool = False) -> None:
         except sqlite3.OperationalError:
             raise  # no room, or no such place
         except sqlite3.DatabaseError as error:
-            raise StoreError(f"{backup} is damaged, or not a backup of a campaign: {error}.") from None
+            raise StoreError(
+                f"{backup} is damaged, or not a backup of a campaign: {error}."
+            ) from None
         if target.exists():
             _leave_nothing_beside(target)
 
 
 def _require_backup(backup: Path, target: Path) -> None:
     if not backup.is_file():
-        raise FileError(f"There is no file {backup}." if not backup.exists() else f"{backup} is not a plain file.")
+        raise FileError(
+            f"There is no file {backup}."
+            if not backup.exists()
+            else f"{backup} is not a plain file."
+        )
     if backup.stat().st_size == 0:
         raise FileError(f"{backup} is empty: it is not a backup of a campaign.")
     if target.is_dir():
@@ -105,7 +113,9 @@ def _leave_nothing_beside(target: Path) -> None:
             connection.execute("PRAGMA journal_mode=DELETE").fetchone()
     except sqlite3.DatabaseError as error:
         if "locked" in str(error):
-            raise FileError(f"{target} is in use: stop whatever has it open, then restore.") from None
+            raise FileError(
+                f"{target} is in use: stop whatever has it open, then restore."
+            ) from None
     # A damaged file keeps its log.
     for ending in ("-wal", "-shm"):
         target.with_name(target.name + ending).unlink(missing_ok=True)

@@ -55,7 +55,9 @@ def write_decision(ledger: Ledger, connection: Connection, decision: Decision) -
     item = ledger.item(connection, decision.item)
     number = None if decision.label is None else ledger.class_number(connection, decision.label)
     of_item = tables.decisions.c.item_id == item.id
-    connection.execute(update(tables.decisions).where(of_item, tables.decisions.c.live).values(live=False))
+    connection.execute(
+        update(tables.decisions).where(of_item, tables.decisions.c.live).values(live=False)
+    )
     values = {
         "item_id": item.id,
         "reviewer": decision.reviewer,
@@ -65,7 +67,9 @@ def write_decision(ledger: Ledger, connection: Connection, decision: Decision) -
         "live": True,
         "undone": False,
     }
-    (written,) = connection.execute(insert(tables.decisions).values(values)).inserted_primary_key or (0,)
+    (written,) = connection.execute(
+        insert(tables.decisions).values(values)
+    ).inserted_primary_key or (0,)
     detail = {"decision": written, "label": decision.label, "comment": decision.comment}
     ledger.note(connection, decision.reviewer, "decided", decision.item, detail)
     ledger.recount(connection, [item.id])
@@ -75,7 +79,9 @@ def write_decision(ledger: Ledger, connection: Connection, decision: Decision) -
 def undo_decision(ledger: Ledger, connection: Connection, reviewer: str) -> Decision | None:
     """Take back a reviewer's last decision, so that the one before it holds again; None if there is none."""
     table = tables.decisions
-    standing = _decisions(ledger).where(table.c.undone.is_(False)).order_by(table.c.id.desc()).limit(1)
+    standing = (
+        _decisions(ledger).where(table.c.undone.is_(False)).order_by(table.c.id.desc()).limit(1)
+    )
     last = connection.execute(standing.where(table.c.reviewer == reviewer)).first()
     if last is None:
         return None
@@ -91,7 +97,9 @@ def undo_decision(ledger: Ledger, connection: Connection, reviewer: str) -> Deci
 
 def decisions(ledger: Ledger, connection: Connection) -> dict[str, Decision]:
     """Return the decisions that hold, by item."""
-    rows = connection.execute(_decisions(ledger).where(tables.decisions.c.live).order_by(tables.decisions.c.id))
+    rows = connection.execute(
+        _decisions(ledger).where(tables.decisions.c.live).order_by(tables.decisions.c.id)
+    )
     return {row.key: _decision(row) for row in rows}
 
 

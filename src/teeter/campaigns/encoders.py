@@ -42,8 +42,12 @@ def encode_texts(texts: Sequence[str]) -> Vectors:
     cut = [text[:LONGEST_TEXT] for text in texts]
     # A text of one word or sign still says something by its letters.
     shared: dict[str, Any] = {"sublinear_tf": True, "dtype": np.float32}
-    words = TfidfVectorizer(ngram_range=(1, 2), max_features=2 * _VOCABULARY, token_pattern=r"(?u)\S+", **shared)
-    letters = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 4), max_features=_VOCABULARY, **shared)
+    words = TfidfVectorizer(
+        ngram_range=(1, 2), max_features=2 * _VOCABULARY, token_pattern=r"(?u)\S+", **shared
+    )
+    letters = TfidfVectorizer(
+        analyzer="char_wb", ngram_range=(3, 4), max_features=_VOCABULARY, **shared
+    )
     try:
         counted = hstack([words.fit_transform(cut), letters.fit_transform(cut)]).tocsr()
     except ValueError:
@@ -57,7 +61,9 @@ def _reduced(matrix: Any) -> Vectors:
 
     width = min(WIDTH, *(size - 1 for size in matrix.shape))
     if width < 2:
-        dense = np.asarray(matrix.todense() if hasattr(matrix, "todense") else matrix, dtype=np.float32)
+        dense = np.asarray(
+            matrix.todense() if hasattr(matrix, "todense") else matrix, dtype=np.float32
+        )
         return dense[:, :WIDTH]
     with np.errstate(divide="ignore", invalid="ignore"):  # of texts that are all alike
         found = TruncatedSVD(width, n_iter=3, random_state=0).fit_transform(matrix)
@@ -75,7 +81,8 @@ def encode_images(paths: Sequence[str], folder: Path) -> Vectors:
     if width < 2:
         return np.asarray(scaled, dtype=np.float32)
     return np.asarray(
-        PCA(width, whiten=False, random_state=0, svd_solver="randomized").fit_transform(scaled), np.float32
+        PCA(width, whiten=False, random_state=0, svd_solver="randomized").fit_transform(scaled),
+        np.float32,
     )
 
 
@@ -83,11 +90,16 @@ def _looked_at(paths: Sequence[str], folder: Path) -> Iterator[npt.NDArray[np.fl
     try:
         from PIL import Image, ImageOps
     except ImportError:
-        raise MissingExtraError("Reading images needs Pillow: pip install 'teeter[images]'.") from None
+        raise MissingExtraError(
+            "Reading images needs Pillow: pip install 'teeter[images]'."
+        ) from None
     for path in paths:
         file = _there(path, folder)
         try:
-            with warnings.catch_warnings(action="ignore"), Image.open(file) as image:  # of size and of palettes
+            with (
+                warnings.catch_warnings(action="ignore"),
+                Image.open(file) as image,
+            ):  # of size and of palettes
                 small = _coloured(ImageOps.exif_transpose(image)).resize((4 * _SIDE, 4 * _SIDE))
                 pixels = np.asarray(small, dtype=np.float64) / 255
         except Exception:  # whatever a damaged file makes Pillow say
@@ -123,7 +135,9 @@ def _small(pixels: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def _colours(pixels: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    counts = [np.histogram(pixels[..., channel], bins=_BINS, range=(0, 1))[0] for channel in range(3)]
+    counts = [
+        np.histogram(pixels[..., channel], bins=_BINS, range=(0, 1))[0] for channel in range(3)
+    ]
     return np.sqrt(np.concatenate(counts) / pixels[..., 0].size)
 
 
@@ -144,7 +158,9 @@ def encoder_named(name: str) -> Encoder:
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError:
-        raise MissingExtraError("This encoder needs sentence-transformers: pip install 'teeter[hf]'.") from None
+        raise MissingExtraError(
+            "This encoder needs sentence-transformers: pip install 'teeter[hf]'."
+        ) from None
     where = _model_folder(name)
     try:
         with _quietly():
@@ -186,4 +202,7 @@ def _model_folder(name: str) -> Path | None:
     package = name.replace("-", "_")
     spec = find_spec(package) if package.isidentifier() else None
     places = [] if spec is None else list(spec.submodule_search_locations or ())
-    return next((Path(place) / "model" for place in places if (Path(place) / "model" / _MARK).is_file()), None)
+    return next(
+        (Path(place) / "model" for place in places if (Path(place) / "model" / _MARK).is_file()),
+        None,
+    )

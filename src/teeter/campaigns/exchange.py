@@ -13,18 +13,28 @@ from typing import Any
 import numpy as np
 
 from teeter.campaigns.items import Item, image_items, items_of
-from teeter.datasets.files import require_file
-from teeter.datasets.pools import read_pool
-from teeter.datasets.tables import TABLES, Table, read_table
+from teeter.datasets.array_files import read_pool
+from teeter.datasets.file_checks import require_file
+from teeter.datasets.table_files import TABLES, Table, read_table
 from teeter.errors import FileError, InputError, MissingExtraError, UnknownNameError
+from teeter.files import atomic_write
 from teeter.registry import did_you_mean
-from teeter.saving import write_whole
 
 __all__ = ["FORMATS", "Exported", "kind_of", "read_items", "write_export"]
 
 LINES = (".jsonl", ".ndjson")
 ARRAYS = (".npz", ".npy", ".safetensors")
-TEXT_COLUMNS = ("text", "sentence", "content", "message", "review", "body", "question", "query", "title")
+TEXT_COLUMNS = (
+    "text",
+    "sentence",
+    "content",
+    "message",
+    "review",
+    "body",
+    "question",
+    "query",
+    "title",
+)
 """Columns that are taken for the texts where nobody says which are."""
 
 
@@ -65,23 +75,33 @@ def _from_arrays(path: Path, first: int) -> list[Item]:
     pool = read_pool(path)
     features = np.asarray(pool.features)
     keys = pool.ids if pool.ids is not None else [str(first + k) for k in range(len(features))]
-    return items_of(({"id": one, "features": row} for one, row in zip(keys, features, strict=True)), "features")
+    return items_of(
+        ({"id": one, "features": row} for one, row in zip(keys, features, strict=True)), "features"
+    )
 
 
-def _from_table(table: Table, *, text: str | None, key: str | None, label: str | None) -> list[Item]:
+def _from_table(
+    table: Table, *, text: str | None, key: str | None, label: str | None
+) -> list[Item]:
     for name in (text, key, label):
         if name is not None:
             table.require(name)
     texts = text or _text_column(table)
-    keys = key or next((name for name in table.columns if name.lower() in ("id", "ids") and name != texts), None)
+    keys = key or next(
+        (name for name in table.columns if name.lower() in ("id", "ids") and name != texts), None
+    )
     ids = [None] * len(table) if keys is None else table.ids(keys)
     labels = [None] * len(table) if label is None else table.texts(label)
     contents = table.texts(texts)
     blank = [row for row, content in enumerate(contents, start=2) if not content.strip()]
     if blank:
-        raise InputError(f"Column {texts!r} of {table.path} is blank in line {blank[0]}: give every row a text.")
+        raise InputError(
+            f"Column {texts!r} of {table.path} is blank in line {blank[0]}: give every row a text."
+        )
     rows = zip(ids, contents, labels, strict=True)
-    return items_of(({"id": one, "text": content, "label": told} for one, content, told in rows), "text")
+    return items_of(
+        ({"id": one, "text": content, "label": told} for one, content, told in rows), "text"
+    )
 
 
 def _text_column(table: Table) -> str:
@@ -102,13 +122,19 @@ def _from_lines(path: Path, *, text: str | None, key: str | None, label: str | N
     for name in (key, label):
         known = {field: None for _, told in rows for field in told}
         if name is not None and name not in known:
-            raise UnknownNameError(f"No line of {path} has a field {name!r}. {did_you_mean(name, list(known))}")
+            raise UnknownNameError(
+                f"No line of {path} has a field {name!r}. {did_you_mean(name, list(known))}"
+            )
     for number, told in rows:
         name = text or next((usual for usual in TEXT_COLUMNS if usual in told), "text")
         if not isinstance(told.get(name), str):
-            raise InputError(f"Line {number} of {path} has no {name!r} that is a text: name another (--text).")
+            raise InputError(
+                f"Line {number} of {path} has no {name!r} that is a text: name another (--text)."
+            )
         chosen = told.get(key) if key is not None else told.get("id")
-        found.append({"id": chosen, "text": told[name], "label": told.get(label) if label else None})
+        found.append(
+            {"id": chosen, "text": told[name], "label": told.get(label) if label else None}
+        )
     return items_of(found, "text")
 
 
@@ -159,7 +185,9 @@ class Exported:
 
 def write_export(rows: Sequence[Exported], path: Path, form: str | None = None) -> None:
     """Write items in a form: by its name, or by the ending of the path."""
-    chosen = form or {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}.get(path.suffix.lower())
+    chosen = form or {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}.get(
+        path.suffix.lower()
+    )
     if chosen is None and not path.suffix:
         chosen = "datasets"
     if chosen not in FORMATS:
@@ -189,7 +217,10 @@ def _plain(row: Exported) -> dict[str, Any]:
 
 def _flat(row: Exported) -> dict[str, Any]:
     """Return an item for a table: what each person says as one text."""
-    return {**_plain(row), "answers": json.dumps(dict(row.answers), ensure_ascii=False) if row.answers else None}
+    return {
+        **_plain(row),
+        "answers": json.dumps(dict(row.answers), ensure_ascii=False) if row.answers else None,
+    }
 
 
 def _encoded(text: str) -> bytes:
@@ -201,7 +232,7 @@ def _csv(rows: Sequence[Exported], path: Path) -> None:
     table = csv.DictWriter(text, list(_flat(_NOTHING)), lineterminator="\n")
     table.writeheader()
     table.writerows(_flat(row) for row in rows)
-    write_whole(path, _encoded(text.getvalue()))
+    atomic_write(path, _encoded(text.getvalue()))
 
 
 def _jsonl(rows: Sequence[Exported], path: Path) -> None:
@@ -209,7 +240,9 @@ def _jsonl(rows: Sequence[Exported], path: Path) -> None:
 
 
 def _lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    write_whole(path, _encoded("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)))
+    atomic_write(
+        path, _encoded("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    )
 
 
 def _parquet(rows: Sequence[Exported], path: Path) -> None:
@@ -217,24 +250,31 @@ def _parquet(rows: Sequence[Exported], path: Path) -> None:
         import pyarrow
         from pyarrow import parquet
     except ImportError:
-        raise MissingExtraError("Writing Parquet needs pyarrow: pip install 'teeter[parquet]'.") from None
+        raise MissingExtraError(
+            "Writing Parquet needs pyarrow: pip install 'teeter[parquet]'."
+        ) from None
     kinds = {"annotators": pyarrow.int64(), "left_out": pyarrow.bool_()}
     kinds |= dict.fromkeys(("confidence", "agreement"), pyarrow.float64())
     plain = [_flat(row) for row in rows]
     columns = {
-        name: pyarrow.array([row[name] for row in plain], kinds.get(name, pyarrow.string())) for name in _flat(_NOTHING)
+        name: pyarrow.array([row[name] for row in plain], kinds.get(name, pyarrow.string()))
+        for name in _flat(_NOTHING)
     }
     file = io.BytesIO()
     parquet.write_table(pyarrow.table(columns), file)
-    write_whole(path, file.getvalue())
+    atomic_write(path, file.getvalue())
 
 
 def _datasets(rows: Sequence[Exported], path: Path) -> None:
     """Write a folder that ``datasets.load_dataset`` reads: the labelled items as train, the others beside them."""
     path.mkdir(parents=True, exist_ok=True)
-    _parquet([row for row in rows if row.label is not None and not row.left_out], path / "train.parquet")
-    _parquet([row for row in rows if row.label is None and not row.left_out], path / "unlabelled.parquet")
-    write_whole(path / "README.md", _CARD.encode())
+    _parquet(
+        [row for row in rows if row.label is not None and not row.left_out], path / "train.parquet"
+    )
+    _parquet(
+        [row for row in rows if row.label is None and not row.left_out], path / "unlabelled.parquet"
+    )
+    atomic_write(path / "README.md", _CARD.encode())
 
 
 def _prodigy(rows: Sequence[Exported], path: Path) -> None:
@@ -255,7 +295,11 @@ def _prodigy(rows: Sequence[Exported], path: Path) -> None:
 
 def _seen(row: Exported) -> dict[str, Any]:
     """Return what people see of an item, under the name that other tools look for."""
-    return {"image": row.content} if row.kind == "image" else {"text": row.id if row.content is None else row.content}
+    return (
+        {"image": row.content}
+        if row.kind == "image"
+        else {"text": row.id if row.content is None else row.content}
+    )
 
 
 def _doccano(rows: Sequence[Exported], path: Path) -> None:

@@ -12,9 +12,9 @@ import numpy.typing as npt
 import torch
 
 from teeter.learner import Learner
-from teeter.lessons import Training
 from teeter.models.networks import mlp
-from teeter.training import fit_stack
+from teeter.training.config import TrainingConfig
+from teeter.training.loop import fit_learners
 
 __all__ = ["GIVES", "HEADS", "TRAINING", "few_labels", "head_maker", "out_of_fold", "scaled"]
 
@@ -25,14 +25,16 @@ Floats = npt.NDArray[np.float64]
 HEADS = ("linear", "mlp")
 GIVES = {
     "linear": frozenset({"logits", "features", "head", "labelled"}),
-    "mlp": frozenset({"logits", "features", "head", "labelled", "dropout_logits", "ensemble_logits"}),
+    "mlp": frozenset(
+        {"logits", "features", "head", "labelled", "dropout_logits", "ensemble_logits"}
+    ),
 }
 """What a strategy can learn from each head."""
 
 STRENGTH = 0.1
 """The inverse of the linear head's regularisation, for features of mean square 1."""
 
-TRAINING = Training(class_weighted=True)
+TRAINING = TrainingConfig(class_weighted=True)
 """How networks are trained."""
 
 FOLDS = 5
@@ -62,11 +64,15 @@ def head_maker(kind: str, width: int, classes: int) -> Callable[[int], Any] | An
 def few_labels() -> Iterator[None]:
     """Within it, scikit-learn does not wonder at as many classes as labels, which is how campaigns begin."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The number of unique classes is greater than 50%")
+        warnings.filterwarnings(
+            "ignore", message="The number of unique classes is greater than 50%"
+        )
         yield
 
 
-def out_of_fold(features: Vectors, labels: Integers, *, head: str = "linear", seed: int = 0) -> Floats:
+def out_of_fold(
+    features: Vectors, labels: Integers, *, head: str = "linear", seed: int = 0
+) -> Floats:
     """Return the probability of each class for each row by heads of the kind that did not learn from it.
 
     features (L, D), labels (L,) numbered from 0 -> (L, C). A class with a single row has no chance there.
@@ -88,20 +94,30 @@ def out_of_fold(features: Vectors, labels: Integers, *, head: str = "linear", se
 
 
 def _told_by(
-    head: str, features: Vectors, labels: Integers, folds: Sequence[tuple[Integers, Integers]], seed: int
+    head: str,
+    features: Vectors,
+    labels: Integers,
+    folds: Sequence[tuple[Integers, Integers]],
+    seed: int,
 ) -> list[Floats]:
     """Return, for each fold, the probabilities (H, C) of the rows held out by a head trained on the rest."""
     classes = int(labels.max()) + 1
     maker = head_maker(head, features.shape[1], classes)
     learners = [
-        Learner(maker, features, "random", classes=classes, seed=seed, training=TRAINING, device="cpu") for _ in folds
+        Learner(
+            maker, features, "random", classes=classes, seed=seed, training=TRAINING, device="cpu"
+        )
+        for _ in folds
     ]
     for learner, (_, rest) in zip(learners, folds, strict=True):
         learner.tell(rest, labels[rest])
     with few_labels():
-        for error in fit_stack(learners).values():
+        for error in fit_learners(learners).values():
             raise error
-    return [_chances(learner, features[held], classes) for learner, (held, _) in zip(learners, folds, strict=True)]
+    return [
+        _chances(learner, features[held], classes)
+        for learner, (held, _) in zip(learners, folds, strict=True)
+    ]
 
 
 def _chances(learner: Learner, features: Vectors, classes: int) -> Floats:

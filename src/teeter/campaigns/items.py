@@ -57,7 +57,9 @@ def items_of(given: Iterable[Any], kind: str, folder: Path | None = None) -> lis
     A dictionary has ``text`` (or ``image``) and may have ``id``, ``label`` and ``features``.
     """
     if isinstance(given, str | bytes | Path | Mapping):
-        raise InputError(f"Cannot add a {type(given).__name__}: give a list of things, if only of one.")
+        raise InputError(
+            f"Cannot add a {type(given).__name__}: give a list of things, if only of one."
+        )
     return [_item(one, kind, folder) for one in given]
 
 
@@ -88,7 +90,9 @@ def _item(one: Any, kind: str, folder: Path | None) -> Item:
     return _made({"id": content, **one}, kind, content, vector, path.read_bytes())
 
 
-def _made(one: Mapping[str, Any], kind: str, content: str | None, vector: Vector | None, data: bytes) -> Item:
+def _made(
+    one: Mapping[str, Any], kind: str, content: str | None, vector: Vector | None, data: bytes
+) -> Item:
     digest = hashlib.blake2b(data, digest_size=16).hexdigest()
     key = one.get("id")
     label = one.get("label")
@@ -119,7 +123,9 @@ def require_plain(name: str, what: str) -> None:
     require_whole(name, what)
     odd = next((sign for sign in name if unicodedata.category(sign) in ("Cc", "Zl", "Zp")), None)
     if odd is not None:
-        raise InputError(f"The {what} {called(name)} holds a control character ({odd!r}): leave it out.")
+        raise InputError(
+            f"The {what} {called(name)} holds a control character ({odd!r}): leave it out."
+        )
 
 
 def called(key: str) -> str:
@@ -139,7 +145,9 @@ def inside(path: str, folder: Path | None) -> Path:
     root = folder.resolve()
     found = (root / path).resolve()
     if root != found and root not in found.parents:
-        raise FileError(f"{path} leads out of the campaign's folder {folder}: only files inside it are read.")
+        raise FileError(
+            f"{path} leads out of the campaign's folder {folder}: only files inside it are read."
+        )
     if not found.is_file():
         raise FileError(f"There is no file {found}.")
     return found
@@ -150,10 +158,14 @@ def image_items(folder: Path, root: Path | None = None) -> Iterator[Item]:
     folder = folder.resolve()
     around = folder if root is None else root.resolve()
     if around not in (folder, *folder.parents):
-        raise FileError(f"{folder} is not in the campaign's folder {root}: put new images there, and add that folder.")
+        raise FileError(
+            f"{folder} is not in the campaign's folder {root}: put new images there, and add that folder."
+        )
     if not folder.is_dir():
         raise FileError(f"{folder} is not a folder of images.")
-    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGES and path.is_file())
+    paths = sorted(
+        path for path in folder.rglob("*") if path.suffix.lower() in IMAGES and path.is_file()
+    )
     if not paths:
         raise FileError(f"{folder} has no images: files ending in {', '.join(IMAGES)}.")
     for path in paths:
@@ -175,8 +187,12 @@ def checked_vector(values: Any, key: object = None) -> Vector:
     except (TypeError, ValueError, OverflowError):
         raise InputError(f"{whose} are not numbers.") from None
     if vector.ndim != 1 or len(vector) == 0:
-        raise InputError(f"{whose} must be a list of finite numbers, and are of shape {vector.shape}.")
+        raise InputError(
+            f"{whose} must be a list of finite numbers, and are of shape {vector.shape}."
+        )
     odd = np.flatnonzero(~np.isfinite(vector))
     if len(odd):
-        raise InputError(f"{whose} must be a list of finite numbers: number {odd[0]} of them is {vector[odd[0]]}.")
+        raise InputError(
+            f"{whose} must be a list of finite numbers: number {odd[0]} of them is {vector[odd[0]]}."
+        )
     return vector

@@ -38,7 +38,11 @@ class Frame:
 
     def arrays(self) -> Arrays:
         """Return what is kept with a model."""
-        return {"centre": self.centre, "size": np.array([self.size]), "mark": self.marks[-1:].copy()}
+        return {
+            "centre": self.centre,
+            "size": np.array([self.size]),
+            "mark": self.marks[-1:].copy(),
+        }
 
 
 def framed(features: Vectors) -> tuple[Vectors, Frame]:
@@ -60,21 +64,31 @@ def unpacked(weights: bytes) -> Arrays:
     try:
         return load(weights)
     except (SafetensorError, ValueError, KeyError):
-        raise StoreError("The campaign is damaged: a model in it cannot be read. Use a backup of it.") from None
+        raise StoreError(
+            "The campaign is damaged: a model in it cannot be read. Use a backup of it."
+        ) from None
 
 
 def in_frame(weights: bytes, frame: Frame) -> bytes:
     """Return a kept model as it reads features in a frame of today; without layers if the features are others now."""
     kept = unpacked(weights)
     if not _is_same(kept, frame):
-        return save({name: array for name, array in kept.items() if name in ("places", "labels", "predicted")})
+        return save(
+            {
+                name: array
+                for name, array in kept.items()
+                if name in ("places", "labels", "predicted")
+            }
+        )
     centre, size = kept["centre"], float(kept["size"][0])
     if size == frame.size and np.array_equal(centre, frame.centre):
         return weights
     for weight, bias in _first_layers(kept):
         moved = kept[weight].astype(np.float64) @ ((frame.centre - centre) / size)
         kept[bias] = (kept[bias] + moved).astype(kept[bias].dtype)
-        kept[weight] = np.ascontiguousarray(kept[weight] * (frame.size / size), dtype=kept[weight].dtype)
+        kept[weight] = np.ascontiguousarray(
+            kept[weight] * (frame.size / size), dtype=kept[weight].dtype
+        )
     return save(kept)
 
 
@@ -85,7 +99,11 @@ def is_same(weights: bytes, frame: Frame) -> bool:
 
 def _is_same(kept: Arrays, frame: Frame) -> bool:
     rows = len(kept["predicted"])
-    return "mark" in kept and rows <= len(frame.marks) and int(kept["mark"][0]) == int(frame.marks[rows - 1])
+    return (
+        "mark" in kept
+        and rows <= len(frame.marks)
+        and int(kept["mark"][0]) == int(frame.marks[rows - 1])
+    )
 
 
 def _first_layers(kept: Arrays) -> list[tuple[str, str]]:
@@ -101,7 +119,10 @@ def layers_of(learner: Learner) -> Arrays:
     arrays: Arrays = {}
     for k, model in enumerate(learner.models):
         if isinstance(model, nn.Module):
-            arrays |= {f"model.{k}.{name}": value.numpy().copy() for name, value in model.state_dict().items()}
+            arrays |= {
+                f"model.{k}.{name}": value.numpy().copy()
+                for name, value in model.state_dict().items()
+            }
     if arrays:
         return arrays
     outputs = learner.observe(learner.data[:1], ("features", "head"))
@@ -109,7 +130,11 @@ def layers_of(learner: Learner) -> Arrays:
         return {}
     # safetensors writes an array column by column where it lies so, and reads it row by row.
     weight, bias = (np.ascontiguousarray(part.numpy()) for part in (outputs.weight, outputs.bias))
-    return {"weight": weight, "bias": bias, "seen": np.asarray(learner.models[0].classes_, dtype=np.int64)}
+    return {
+        "weight": weight,
+        "bias": bias,
+        "seen": np.asarray(learner.models[0].classes_, dtype=np.int64),
+    }
 
 
 def loaded(kept: Arrays, head: str, width: int, classes: int) -> list[Any]:
@@ -137,5 +162,7 @@ def _network(kept: Arrays, prefix: str, width: int, classes: int) -> nn.Module:
         layers[weight] = np.pad(layers[weight], ((0, later), (0, 0)))
         lowest = float(layers[bias].min()) - _NEVER
         layers[bias] = np.pad(layers[bias], (0, later), constant_values=lowest)
-    network.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in layers.items()})
+    network.load_state_dict(
+        {name: torch.from_numpy(np.array(value)) for name, value in layers.items()}
+    )
     return network.eval()

@@ -57,7 +57,12 @@ class Ledger(Questions):
     """All rows of one campaign."""
 
     def answer(
-        self, connection: Connection, answer: Answer, *, asked: str | None = None, at: str | None = None
+        self,
+        connection: Connection,
+        answer: Answer,
+        *,
+        asked: str | None = None,
+        at: str | None = None,
     ) -> Recorded:
         """Write an answer; what the same annotator said of the item before stays written, and no longer holds.
 
@@ -69,8 +74,12 @@ class Ledger(Questions):
         number = None
         if answer.kind == "label":
             number = self.class_number(connection, answer.label)
-        mine = and_(tables.answers.c.item_id == item.id, tables.answers.c.annotator == answer.annotator)
-        connection.execute(update(tables.answers).where(mine, tables.answers.c.live).values(live=False))
+        mine = and_(
+            tables.answers.c.item_id == item.id, tables.answers.c.annotator == answer.annotator
+        )
+        connection.execute(
+            update(tables.answers).where(mine, tables.answers.c.live).values(live=False)
+        )
         pick = self._own_pick(connection, item.id, asked)
         late = pick is not None and pick.state == "returned"
         values = {
@@ -84,12 +93,27 @@ class Ledger(Questions):
             "live": True,
             "undone": False,
         }
-        (written,) = connection.execute(insert(tables.answers).values(values)).inserted_primary_key or (0,)
+        (written,) = connection.execute(
+            insert(tables.answers).values(values)
+        ).inserted_primary_key or (0,)
         if pick is not None:
             state = "skipped" if answer.kind == "skip" else "answered"
-            connection.execute(update(tables.picks).where(tables.picks.c.id == pick.id).values(state=state))
-        detail = {"answer": written, "kind": answer.kind, "label": answer.label, "comment": answer.comment}
-        self.note(connection, answer.annotator, "answer", answer.item, detail | ({"late": True} if late else {}))
+            connection.execute(
+                update(tables.picks).where(tables.picks.c.id == pick.id).values(state=state)
+            )
+        detail = {
+            "answer": written,
+            "kind": answer.kind,
+            "label": answer.label,
+            "comment": answer.comment,
+        }
+        self.note(
+            connection,
+            answer.annotator,
+            "answer",
+            answer.item,
+            detail | ({"late": True} if late else {}),
+        )
         self._unready(connection, [item.id])
         self.renew(connection, asked)
         if item.people > 1:
@@ -101,7 +125,9 @@ class Ledger(Questions):
         """Return the number of the class called so."""
         known = self.classes(connection)
         if label not in known:
-            raise UnknownNameError(f"No class is called {label!r}. {did_you_mean(str(label), list(known))}")
+            raise UnknownNameError(
+                f"No class is called {label!r}. {did_you_mean(str(label), list(known))}"
+            )
         return known[label]
 
     def _own_pick(self, connection: Connection, item: int, annotator: str) -> Any:
@@ -140,7 +166,9 @@ class Ledger(Questions):
         What they said of the item before holds again, and if it was asked about, it is open again.
         """
         mine = and_(tables.answers.c.annotator == annotator, tables.answers.c.undone.is_(False))
-        last = connection.execute(self._answers().where(mine).order_by(tables.answers.c.id.desc()).limit(1)).first()
+        last = connection.execute(
+            self._answers().where(mine).order_by(tables.answers.c.id.desc()).limit(1)
+        ).first()
         if last is None:
             return None
         undone = self._taken_back(connection, last)
@@ -160,7 +188,11 @@ class Ledger(Questions):
             return None
         undone = self._taken_back(connection, row)
         said = [one for one in self.answers_of(connection, row.item_id) if one.kind != "skip"]
-        if row.pick_id is not None and row.live and (not said or self._is_shared(connection, row.item_id)):
+        if (
+            row.pick_id is not None
+            and row.live
+            and (not said or self._is_shared(connection, row.item_id))
+        ):
             self._reopen(connection, row.pick_id, row.item_id)
         self.recount(connection, [row.item_id])
         return undone
@@ -169,21 +201,29 @@ class Ledger(Questions):
         """Note that an answer no longer holds; the one before it does, if this one did."""
         same = tables.answers.c.id == row.id
         connection.execute(update(tables.answers).where(same).values(undone=True, live=False))
-        mine = and_(tables.answers.c.annotator == row.annotator, tables.answers.c.item_id == row.item_id)
+        mine = and_(
+            tables.answers.c.annotator == row.annotator, tables.answers.c.item_id == row.item_id
+        )
         standing = self._answers().where(mine, tables.answers.c.undone.is_(False))
         before = connection.execute(standing.order_by(tables.answers.c.id.desc()).limit(1)).first()
         if before is not None and row.live:
-            connection.execute(update(tables.answers).where(tables.answers.c.id == before.id).values(live=True))
+            connection.execute(
+                update(tables.answers).where(tables.answers.c.id == before.id).values(live=True)
+            )
         self.note(connection, row.annotator, "undo", row.key, {"answer": row.id})
         return Undone(_answer(row), None if before is None else _answer(before))
 
     def _is_shared(self, connection: Connection, item: int) -> bool:
         """Tell whether several people are to answer an item."""
-        return bool(connection.scalar(select(tables.items.c.people).where(tables.items.c.id == item)) != 1)
+        return bool(
+            connection.scalar(select(tables.items.c.people).where(tables.items.c.id == item)) != 1
+        )
 
     def _reopen(self, connection: Connection, pick: int, item: int) -> None:
         """Ask again what was taken back, unless somebody else is asked about it by now, and nobody besides."""
-        of_pick = select(tables.batches.c.annotator).join(tables.picks, tables.picks.c.batch_id == tables.batches.c.id)
+        of_pick = select(tables.batches.c.annotator).join(
+            tables.picks, tables.picks.c.batch_id == tables.batches.c.id
+        )
         holder = str(connection.scalar(of_pick.where(tables.picks.c.id == pick)))
         own = select(tables.batches.c.id).where(
             tables.batches.c.campaign_id == self.campaign, tables.batches.c.annotator == holder
@@ -194,29 +234,40 @@ class Ledger(Questions):
             tables.picks.c.state == "open",
             tables.picks.c.batch_id.in_(own),
         )
-        connection.execute(update(tables.picks).where(again).values(state="returned"))  # one question an item is enough
+        connection.execute(
+            update(tables.picks).where(again).values(state="returned")
+        )  # one question an item is enough
         alone = not self._others_asked(connection, item, holder)
         state = "open" if alone or self._is_shared(connection, item) else "returned"
-        connection.execute(update(tables.picks).where(tables.picks.c.id == pick).values(state=state))
+        connection.execute(
+            update(tables.picks).where(tables.picks.c.id == pick).values(state=state)
+        )
         self._unready(connection, [item])
         self.renew(connection, holder)
 
     def answers(self, connection: Connection) -> list[Answer]:
         """Return what holds now: the last answer of each annotator on each item, in the order of answering."""
-        rows = connection.execute(self._answers().where(tables.answers.c.live).order_by(tables.answers.c.id))
+        rows = connection.execute(
+            self._answers().where(tables.answers.c.live).order_by(tables.answers.c.id)
+        )
         return [_answer(row) for row in rows]
 
     def answers_of(self, connection: Connection, item: int) -> list[Answer]:
         """Return what holds of one item, by its number, in the order of answering."""
         of_item = and_(tables.answers.c.live, tables.answers.c.item_id == item)
         return [
-            _answer(row) for row in connection.execute(self._answers().where(of_item).order_by(tables.answers.c.id))
+            _answer(row)
+            for row in connection.execute(
+                self._answers().where(of_item).order_by(tables.answers.c.id)
+            )
         ]
 
     def last_answers(self, connection: Connection, annotator: str, count: int) -> list[Answer]:
         """Return an annotator's last answers that hold, the newest first."""
         mine = and_(tables.answers.c.live, tables.answers.c.annotator == annotator)
-        rows = connection.execute(self._answers().where(mine).order_by(tables.answers.c.id.desc()).limit(count))
+        rows = connection.execute(
+            self._answers().where(mine).order_by(tables.answers.c.id.desc()).limit(count)
+        )
         return [_answer(row) for row in rows]
 
     def _answers(self) -> Select[Any]:
@@ -227,7 +278,9 @@ class Ledger(Questions):
             .where(tables.items.c.campaign_id == self.campaign)
         )
 
-    def write_model(self, connection: Connection, weights: bytes, facts: Mapping[str, Any], who: str) -> int:
+    def write_model(
+        self, connection: Connection, weights: bytes, facts: Mapping[str, Any], who: str
+    ) -> int:
         """Write a trained model, and return its version."""
         version = self.newest_version(connection) + 1
         facts = {**facts, "answers": self._count_answers(connection)}
@@ -253,7 +306,9 @@ class Ledger(Questions):
     def models(self, connection: Connection) -> list[dict[str, Any]]:
         """Return what is known of every model, oldest first."""
         own = tables.models.c.campaign_id == self.campaign
-        rows = connection.execute(select(tables.models.c.facts).where(own).order_by(tables.models.c.version))
+        rows = connection.execute(
+            select(tables.models.c.facts).where(own).order_by(tables.models.c.version)
+        )
         return [json.loads(row.facts) for row in rows]
 
     def drawn_at_random(self, connection: Connection) -> set[str]:
@@ -272,7 +327,9 @@ class Ledger(Questions):
         """
         columns = select(tables.models.c.facts, tables.models.c.trained)
         own = tables.models.c.campaign_id == self.campaign
-        model = connection.execute(columns.where(own).order_by(tables.models.c.version.desc()).limit(1)).first()
+        model = connection.execute(
+            columns.where(own).order_by(tables.models.c.version.desc()).limit(1)
+        ).first()
         facts = {} if model is None else json.loads(model.facts)
         newer = and_(tables.answers.c.live, tables.answers.c.kind == "skip")
         if "answers" in facts:
@@ -287,16 +344,27 @@ class Ledger(Questions):
     def newer_answers(self, connection: Connection) -> int:
         """Return how many answers were given since the newest model was trained; 0 where it is not known."""
         facts = self.models(connection)[-1:]
-        return self._count_answers(connection) - facts[0]["answers"] if facts and "answers" in facts[0] else 0
+        return (
+            self._count_answers(connection) - facts[0]["answers"]
+            if facts and "answers" in facts[0]
+            else 0
+        )
 
     def _numbers(self) -> Select[Any]:
         own = tables.items.c.campaign_id == self.campaign
         joined = tables.answers.join(tables.items, tables.items.c.id == tables.answers.c.item_id)
-        return select(tables.answers.c.id).select_from(joined).where(own).order_by(tables.answers.c.id)
+        return (
+            select(tables.answers.c.id).select_from(joined).where(own).order_by(tables.answers.c.id)
+        )
 
     def _count_answers(self, connection: Connection) -> int:
         """Return how many answers were ever given."""
-        return int(connection.scalar(select(func.count()).select_from(self._numbers().order_by(None).subquery())) or 0)
+        return int(
+            connection.scalar(
+                select(func.count()).select_from(self._numbers().order_by(None).subquery())
+            )
+            or 0
+        )
 
     def count_batches(self, connection: Connection) -> int:
         """Return how many batches were asked for, or picked ahead; a turn to pick is none."""
@@ -307,9 +375,13 @@ class Ledger(Questions):
 
     def kept(self, connection: Connection) -> dict[str, str]:
         """Return the labels that were looked at again and kept, by item: as the history has it, in its own numbers."""
-        undone = {(line["item"], line["who"], line["answer"]) for line in self.history(connection, "undo")}
+        undone = {
+            (line["item"], line["who"], line["answer"]) for line in self.history(connection, "undo")
+        }
         noted = self.history(connection, "kept")
-        still = [line for line in noted if (line["item"], line["who"], line["answer"]) not in undone]
+        still = [
+            line for line in noted if (line["item"], line["who"], line["answer"]) not in undone
+        ]
         return {line["item"]: line["label"] for line in still}
 
 
@@ -322,7 +394,9 @@ def live_answers(history: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], 
             answer = Answer(*place, line["kind"], line["label"], line["comment"])
             said.setdefault(place, []).append((line["answer"], answer))
         elif line["what"] == "undo":
-            said[place] = [(number, answer) for number, answer in said[place] if number != line["answer"]]
+            said[place] = [
+                (number, answer) for number, answer in said[place] if number != line["answer"]
+            ]
     return {place: answers[-1][1] for place, answers in said.items() if answers}
 
 

@@ -11,7 +11,12 @@ from teeter.errors import StoreError
 
 __all__ = ["MIGRATIONS", "bring_up", "has_begun", "is_up_to_date", "require_known"]
 
-_done = Table("migrations", MetaData(), Column("name", Text, primary_key=True), Column("made", Text, nullable=False))
+_done = Table(
+    "migrations",
+    MetaData(),
+    Column("name", Text, primary_key=True),
+    Column("made", Text, nullable=False),
+)
 
 
 def _0001_tables(connection: Connection) -> None:
@@ -57,7 +62,9 @@ def require_known(made: Iterable[str]) -> None:
     """Refuse changes that only a newer teeter makes."""
     unknown = sorted(set(made) - {name for name, _ in MIGRATIONS})
     if unknown:
-        raise StoreError(f"This campaign was written by a newer teeter ({unknown[-1]}): update teeter to open it.")
+        raise StoreError(
+            f"This campaign was written by a newer teeter ({unknown[-1]}): update teeter to open it."
+        )
 
 
 def has_begun(connection: Connection) -> bool:

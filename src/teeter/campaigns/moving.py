@@ -52,7 +52,9 @@ def move_to(source: Store, name: str, to: str) -> tuple[str, dict[str, int]]:
     if "://" in to:
         place, _, called = to.partition("#")
         if called not in ("", name):
-            raise InputError(f"A campaign keeps its name where it goes, and this one is called {name!r}: give {place}.")
+            raise InputError(
+                f"A campaign keeps its name where it goes, and this one is called {name!r}: give {place}."
+            )
         return _moved(source, place, name)
     path = Path(to).absolute()
     if path.exists():
@@ -84,9 +86,13 @@ def move_campaign(source: Store, target: Store, name: str) -> dict[str, int]:
         settings = settings_of(campaign["settings"], source)
         if settings.folder is not None:
             values["settings"] = json.dumps(in_words(settings, target.path))
-        (number,) = new.execute(insert(tables.campaigns).values(values)).inserted_primary_key or (0,)
+        (number,) = new.execute(insert(tables.campaigns).values(values)).inserted_primary_key or (
+            0,
+        )
         numbers: Numbers = {"campaigns": {campaign["id"]: int(number)}}
-        counts = {table.name: _copy(old, new, table, campaign["id"], numbers) for table in _IN_ORDER}
+        counts = {
+            table.name: _copy(old, new, table, campaign["id"], numbers) for table in _IN_ORDER
+        }
         if new.dialect.name == "postgresql":
             _go_on_counting(new)
     return counts
@@ -97,13 +103,17 @@ def _require_movable(old: Connection, new: Connection, name: str) -> dict[str, A
     if name not in found:
         raise UnknownNameError(f"No campaign is called {name!r}. {did_you_mean(name, list(found))}")
     if new.scalar(select(tables.campaigns.c.id).where(tables.campaigns.c.name == name)) is not None:
-        raise InputError(f"There is a campaign called {name!r} where this one is to go: nothing was moved.")
+        raise InputError(
+            f"There is a campaign called {name!r} where this one is to go: nothing was moved."
+        )
     return found[name]
 
 
 def _copy(old: Connection, new: Connection, table: Table, campaign: int, numbers: Numbers) -> int:
     own = "id" in table.c
-    following = int(new.scalar(select(func.coalesce(func.max(table.c.id), 0))) or 0) + 1 if own else 0
+    following = (
+        int(new.scalar(select(func.coalesce(func.max(table.c.id), 0))) or 0) + 1 if own else 0
+    )
     mine = numbers.setdefault(table.name, {})
     count = 0
     for rows in _rows(old, _of_campaign(table, campaign)):
@@ -138,7 +148,12 @@ def _of_campaign(table: Table, campaign: int) -> Select[Any]:
     parent = tables.batches if table is tables.picks else tables.items
     pointer = table.c.batch_id if table is tables.picks else table.c.item_id
     order = table.c.id if "id" in table.c else pointer
-    return select(table).join(parent, parent.c.id == pointer).where(parent.c.campaign_id == campaign).order_by(order)
+    return (
+        select(table)
+        .join(parent, parent.c.id == pointer)
+        .where(parent.c.campaign_id == campaign)
+        .order_by(order)
+    )
 
 
 def _rows(old: Connection, wanted: Select[Any]) -> Iterator[list[dict[str, Any]]]:

@@ -18,7 +18,14 @@ from teeter.campaigns.store import Store
 from teeter.errors import InputError, StoreError, UnknownNameError
 from teeter.registry import did_you_mean
 
-__all__ = ["campaign_row", "change_consensus", "checked_names", "file_and_name", "in_words", "settings_of"]
+__all__ = [
+    "campaign_row",
+    "change_consensus",
+    "checked_names",
+    "file_and_name",
+    "in_words",
+    "settings_of",
+]
 
 
 def checked_names(name: str, classes: Sequence[str]) -> list[str]:
@@ -47,14 +54,18 @@ def campaign_row(store: Store, name: str | None) -> Any:
     with store.reading() as connection:
         by_name = {row.name: row for row in connection.execute(select(tables.campaigns))}
     if not by_name:
-        raise StoreError(f"There is no campaign in {store.said}: make one with teeter campaign new.")
+        raise StoreError(
+            f"There is no campaign in {store.said}: make one with teeter campaign new."
+        )
     if name is None and len(by_name) > 1:
         raise InputError(
             f"{store.said} has several campaigns: say which of {', '.join(sorted(by_name))}, as in {store.said}#NAME."
         )
     chosen = next(iter(by_name)) if name is None else name
     if chosen not in by_name:
-        raise UnknownNameError(f"No campaign is called {chosen!r}. {did_you_mean(chosen, list(by_name))}")
+        raise UnknownNameError(
+            f"No campaign is called {chosen!r}. {did_you_mean(chosen, list(by_name))}"
+        )
     return by_name[chosen]
 
 
@@ -64,13 +75,17 @@ def in_words(settings: Settings, file: Path | None) -> dict[str, Any]:
         folder = Path(settings.folder).resolve()
         around = None if file is None else file.resolve().parent
         near = around is not None and folder.is_relative_to(around)
-        settings = replace(settings, folder=str(folder.relative_to(around or "")) if near else str(folder))
+        settings = replace(
+            settings, folder=str(folder.relative_to(around or "")) if near else str(folder)
+        )
     return asdict(settings)
 
 
 def settings_of(text: str, store: Store) -> Settings:
     """Return the settings that were kept in a store."""
-    damaged = StoreError(f"{store.said} is damaged: its settings cannot be read. Use a backup of it.")
+    damaged = StoreError(
+        f"{store.said} is damaged: its settings cannot be read. Use a backup of it."
+    )
     try:
         told = json.loads(text)
     except (ValueError, TypeError):
@@ -79,7 +94,9 @@ def settings_of(text: str, store: Store) -> Settings:
         raise damaged
     strange = sorted(set(told) - {one.name for one in fields(Settings)})
     if strange:
-        raise StoreError(f"{store.said} has a setting of a newer teeter ({strange[0]}): update teeter to open it.")
+        raise StoreError(
+            f"{store.said} has a setting of a newer teeter ({strange[0]}): update teeter to open it."
+        )
     try:
         settings = Settings(**told)
     except TypeError:
@@ -89,12 +106,16 @@ def settings_of(text: str, store: Store) -> Settings:
     return replace(settings, folder=str(store.path.resolve().parent / settings.folder))
 
 
-def change_consensus(store: Store, ledger: Ledger, settings: Settings, way: str, *, who: str) -> Settings:
+def change_consensus(
+    store: Store, ledger: Ledger, settings: Settings, way: str, *, who: str
+) -> Settings:
     """Say how several answers become one label from now on, and return the settings as they are then."""
     changed = replace(settings, consensus=way)
     own = tables.campaigns.c.id == ledger.campaign
     with store.writing() as connection:
-        kept = json.loads(connection.execute(select(tables.campaigns.c.settings).where(own)).scalar_one())
+        kept = json.loads(
+            connection.execute(select(tables.campaigns.c.settings).where(own)).scalar_one()
+        )
         told = json.dumps({**kept, "consensus": way})
         connection.execute(update(tables.campaigns).where(own).values(settings=told))
         ledger.note(connection, who, "consensus", None, {"way": way})

@@ -14,7 +14,7 @@ from teeter.campaigns.items import require_plain
 from teeter.campaigns.ledger import Ledger
 from teeter.campaigns.records import IMPORTED
 from teeter.campaigns.store import Store
-from teeter.errors import InputError, NotAllowedError, UnknownNameError
+from teeter.errors import InputError, PermissionDeniedError, UnknownNameError
 from teeter.registry import did_you_mean
 
 __all__ = ["RIGHTS", "ROLES", "People", "Person", "hashed", "may", "require_name", "require_right"]
@@ -48,10 +48,12 @@ def may(role: str, what: str) -> bool:
 def require_right(person: Person | None, what: str) -> None:
     """Refuse what somebody may not do; None is somebody whom the campaign does not know."""
     if person is None:
-        raise NotAllowedError(f"Only people of this campaign may {what}: an owner adds them.")
+        raise PermissionDeniedError(f"Only people of this campaign may {what}: an owner adds them.")
     if not may(person.role, what):
         able = [role for role in ROLES if may(role, what)]
-        raise NotAllowedError(f"{person.name} is {_a(person.role)} and may not {what}: ask {_a(able[0])}.")
+        raise PermissionDeniedError(
+            f"{person.name} is {_a(person.role)} and may not {what}: ask {_a(able[0])}."
+        )
 
 
 class People:
@@ -78,13 +80,17 @@ class People:
         with self._store.writing() as connection:
             found = self._row(connection, name, removed=True)
             if found is not None and found.removed is None:
-                raise InputError(f"{name} is {_a(found.role)} already: make another token, or change the role.")
+                raise InputError(
+                    f"{name} is {_a(found.role)} already: make another token, or change the role."
+                )
             values = {"role": role, "token": kept, "added": self._ledger.now(), "removed": None}
             if found is None:
                 own = {"campaign_id": self._ledger.campaign, "name": name}
                 connection.execute(insert(tables.people).values(**own, **values))
             else:
-                connection.execute(update(tables.people).where(tables.people.c.id == found.id).values(values))
+                connection.execute(
+                    update(tables.people).where(tables.people.c.id == found.id).values(values)
+                )
             self._ledger.note(connection, who, "person added", None, {"name": name, "role": role})
 
     def change_role(self, name: str, role: str, *, who: str = "me") -> None:
@@ -112,7 +118,9 @@ class People:
 
     def list(self) -> list[Person]:
         """Return who works on the campaign, in the order in which they came."""
-        own = and_(tables.people.c.campaign_id == self._ledger.campaign, tables.people.c.removed.is_(None))
+        own = and_(
+            tables.people.c.campaign_id == self._ledger.campaign, tables.people.c.removed.is_(None)
+        )
         with self._store.reading() as connection:
             rows = connection.execute(select(tables.people).where(own).order_by(tables.people.c.id))
             return [_person(row) for row in rows]
@@ -125,16 +133,25 @@ class People:
 
     def of_token(self, token: str) -> Person | None:
         """Return whose token it is; None if it is nobody's, or no longer."""
-        own = and_(tables.people.c.campaign_id == self._ledger.campaign, tables.people.c.token == hashed(token))
+        own = and_(
+            tables.people.c.campaign_id == self._ledger.campaign,
+            tables.people.c.token == hashed(token),
+        )
         with self._store.reading() as connection:
-            row = connection.execute(select(tables.people).where(own, tables.people.c.removed.is_(None))).first()
+            row = connection.execute(
+                select(tables.people).where(own, tables.people.c.removed.is_(None))
+            ).first()
         return None if row is None else _person(row)
 
     def holder(self, name: str, mark: str) -> Person | None:
         """Return the person called so, if the hash of their token begins with a mark; None otherwise."""
         with self._store.reading() as connection:
             row = self._row(connection, name)
-        return _person(row) if row is not None and mark and (row.token or "").startswith(mark) else None
+        return (
+            _person(row)
+            if row is not None and mark and (row.token or "").startswith(mark)
+            else None
+        )
 
     def require(self, name: str, what: str) -> None:
         """Refuse what the one called so may not do; where nobody is named, everything is allowed."""
@@ -143,15 +160,21 @@ class People:
             return
         person = next((one for one in known if one.name == name), None)
         if person is None:
-            raise UnknownNameError(f"Nobody here is called {name!r}. {did_you_mean(name, [one.name for one in known])}")
+            raise UnknownNameError(
+                f"Nobody here is called {name!r}. {did_you_mean(name, [one.name for one in known])}"
+            )
         require_right(person, what)
 
     def _row(self, connection: Connection, name: str, *, removed: bool = False) -> Row[Any] | None:
-        own = and_(tables.people.c.campaign_id == self._ledger.campaign, tables.people.c.name == name)
+        own = and_(
+            tables.people.c.campaign_id == self._ledger.campaign, tables.people.c.name == name
+        )
         row = connection.execute(select(tables.people).where(own)).first()
         return None if row is None or (row.removed is not None and not removed) else row
 
-    def _change(self, name: str, values: dict[str, Any], who: str, what: str, **detail: str) -> None:
+    def _change(
+        self, name: str, values: dict[str, Any], who: str, what: str, **detail: str
+    ) -> None:
         with self._store.writing() as connection:
             self._write(connection, name, values)
             self._ledger.note(connection, who, what, None, {"name": name, **detail})
@@ -159,7 +182,10 @@ class People:
     def _write(self, connection: Connection, name: str, values: dict[str, Any]) -> None:
         row = self._row(connection, name)
         if row is None:
-            own = and_(tables.people.c.campaign_id == self._ledger.campaign, tables.people.c.removed.is_(None))
+            own = and_(
+                tables.people.c.campaign_id == self._ledger.campaign,
+                tables.people.c.removed.is_(None),
+            )
             known = list(connection.scalars(select(tables.people.c.name).where(own)))
             raise UnknownNameError(f"Nobody here is called {name!r}. {did_you_mean(name, known)}")
         connection.execute(update(tables.people).where(tables.people.c.id == row.id).values(values))
@@ -171,7 +197,9 @@ def require_name(annotator: str) -> None:
         raise InputError("Whoever answers needs a name, and this one is blank.")
     require_plain(annotator, "name")
     if annotator == IMPORTED:
-        raise InputError(f"Labels that came with the items are by {IMPORTED!r}: answer under another name.")
+        raise InputError(
+            f"Labels that came with the items are by {IMPORTED!r}: answer under another name."
+        )
 
 
 def _checked(name: str) -> str:

@@ -50,7 +50,9 @@ def speed(times: Sequence[float]) -> Speed | None:
     return Speed(statistics.median(waits), 3600 * len(waits) / sum(waits))
 
 
-def quality(answers: Iterable[Answer], decided: Mapping[str, str | None], drawn: Collection[str]) -> dict[str, Quality]:
+def quality(
+    answers: Iterable[Answer], decided: Mapping[str, str | None], drawn: Collection[str]
+) -> dict[str, Quality]:
     """Return everybody's quality; ``decided`` holds what reviewers decided, ``drawn`` the items drawn at random.
 
     Nobody is compared with themselves: what most others say leaves out their own answer, and says nothing of a tie.
@@ -70,7 +72,12 @@ def quality(answers: Iterable[Answer], decided: Mapping[str, str | None], drawn:
             if item in drawn:
                 count.update(_compared("drawn", label, truth))
     return {
-        name: Quality(*(estimate(count[f"{kind} right"], count[kind]) for kind in ("others", "decided", "drawn")))
+        name: Quality(
+            *(
+                estimate(count[f"{kind} right"], count[kind])
+                for kind in ("others", "decided", "drawn")
+            )
+        )
         for name, count in counts.items()
     }
 

@@ -11,7 +11,7 @@ from teeter.campaigns.heads import GIVES, HEADS
 from teeter.campaigns.items import KINDS
 from teeter.errors import InputError, UnknownNameError
 from teeter.registry import did_you_mean
-from teeter.strategies.door import make_strategy
+from teeter.strategies.api import make_strategy
 
 __all__ = ["IMPORTED", "Added", "Question", "Settings", "Status", "Trained"]
 
@@ -62,11 +62,15 @@ class Settings:
                 hint = did_you_mean(getattr(self, name), list(known))
                 raise UnknownNameError(f"No {name} is called {getattr(self, name)!r}. {hint}")
         if not 0 <= self.control < 1:
-            raise InputError(f"control is {self.control}: the random share of a batch is 0 or more and less than 1.")
+            raise InputError(
+                f"control is {self.control}: the random share of a batch is 0 or more and less than 1."
+            )
         if self.audit < 0:
             raise InputError(f"audit is {self.audit}: it must be 0 or more items.")
         if not 0 <= self.overlap <= 1:
-            raise InputError(f"overlap is {self.overlap}: the share that several people answer is from 0 to 1.")
+            raise InputError(
+                f"overlap is {self.overlap}: the share that several people answer is from 0 to 1."
+            )
         if self.people < 2:
             raise InputError(f"people is {self.people}: an overlap takes 2 or more.")
         for name in ("cost", "budget", "lease"):
@@ -84,9 +88,15 @@ class Settings:
         lacking = make_strategy(self.strategy, self.options).needs - GIVES[self.head]
         if lacking:
             able = [head for head in HEADS if lacking <= GIVES[head]]
-            hint = f"choose the head {able[0]}, or another strategy" if able else "choose another strategy"
+            hint = (
+                f"choose the head {able[0]}, or another strategy"
+                if able
+                else "choose another strategy"
+            )
             what = " and ".join(sorted(lacking))
-            raise InputError(f"{self.strategy} needs {what}, which the head {self.head} does not give: {hint}.")
+            raise InputError(
+                f"{self.strategy} needs {what}, which the head {self.head} does not give: {hint}."
+            )
 
 
 @dataclass(frozen=True)

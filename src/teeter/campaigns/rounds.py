@@ -19,9 +19,18 @@ from teeter.campaigns.ledger import Pick
 from teeter.errors import InputError
 from teeter.learner import Learner
 from teeter.seeds import stream
-from teeter.strategies.door import make_strategy
+from teeter.strategies.api import make_strategy
 
-__all__ = ["Plan", "State", "Suspect", "labels_of", "picks_for", "predictions", "suspects", "trained"]
+__all__ = [
+    "Plan",
+    "State",
+    "Suspect",
+    "labels_of",
+    "picks_for",
+    "predictions",
+    "suspects",
+    "trained",
+]
 
 Vectors = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
@@ -104,7 +113,10 @@ def picks_for(state: State, plan: Plan, n: int) -> list[Pick]:
     arms = dict.fromkeys(control, "control") | dict.fromkeys(audit, "audit")
     order = _mixed([int(place) for place in chosen], list(arms), drawn)
     reasons = _reasons(state, learner, order)
-    asked = [Pick(state.keys[k], rank, arms.get(k, "picked"), reasons[k]) for rank, k in enumerate(order, start=1)]
+    asked = [
+        Pick(state.keys[k], rank, arms.get(k, "picked"), reasons[k])
+        for rank, k in enumerate(order, start=1)
+    ]
     return [*asked, *(Pick(state.keys[k], 0, "control", {}, asked=False) for k in known)]
 
 
@@ -119,12 +131,16 @@ def _free(state: State, plan: Plan) -> tuple[Integers, list[int]]:
     return np.array(free, dtype=np.int64), sorted(waiting, key=lambda k: order[k])
 
 
-def _controls(state: State, share: int, free: Integers, drawn: np.random.Generator) -> tuple[list[int], list[int]]:
+def _controls(
+    state: State, share: int, free: Integers, drawn: np.random.Generator
+) -> tuple[list[int], list[int]]:
     """Return controls to ask about now, those that were put off before first; and drawn ones that are not asked."""
     can_be = set(free.tolist())
     again = sorted(can_be & state.control - set(state.labels))
     others = [k for k in range(len(state.keys)) if k not in state.control and k not in state.audit]
-    new = drawn.choice(others, size=min(share, len(others)), replace=False).tolist() if others else []
+    new = (
+        drawn.choice(others, size=min(share, len(others)), replace=False).tolist() if others else []
+    )
     return [*again, *(k for k in new if k in can_be)], [k for k in new if k not in can_be]
 
 
@@ -159,7 +175,10 @@ def _guesses(state: State, learner: Learner, features: Vectors) -> list[tuple[st
         raise TypeError("A campaign's head gives logits.")
     chances, columns = logits.softmax(dim=1).max(dim=1)
     seen = _seen(learner)
-    return [(state.classes[seen[k]], chance) for k, chance in zip(columns.tolist(), chances.tolist(), strict=True)]
+    return [
+        (state.classes[seen[k]], chance)
+        for k, chance in zip(columns.tolist(), chances.tolist(), strict=True)
+    ]
 
 
 def _seen(learner: Learner) -> list[int]:
@@ -200,7 +219,10 @@ def _newest_models(state: State, plan: Plan) -> list[Any]:
     models = loaded(kept, plan.head, state.features.shape[1], len(state.classes))
     if models:
         return models
-    logger.info("Features changed since model %d was trained: it is trained on its labels again.", state.version)
+    logger.info(
+        "Features changed since model %d was trained: it is trained on its labels again.",
+        state.version,
+    )
     learner = _learner(state, plan)
     learner.tell(kept["places"], [state.classes[k] for k in kept["labels"]])
     learner.go_on(state.version - 1, {})
@@ -259,7 +281,9 @@ def predictions(state: State, plan: Plan) -> list[tuple[str, float]] | None:
 def _labelled(state: State) -> tuple[Integers, Integers]:
     """Return the places of labelled items in order, and the numbers of their classes."""
     places = np.array(sorted(state.labels), dtype=np.int64)
-    return places, np.array([state.classes.index(state.labels[int(k)]) for k in places], dtype=np.int64)
+    return places, np.array(
+        [state.classes.index(state.labels[int(k)]) for k in places], dtype=np.int64
+    )
 
 
 def suspects(state: State, plan: Plan, count: int, settled: Container[str] = ()) -> list[Suspect]:
@@ -273,9 +297,16 @@ def suspects(state: State, plan: Plan, count: int, settled: Container[str] = ())
     chances = out_of_fold(state.features[places], labels, head=plan.head)
     own, guesses = chances[np.arange(len(labels)), labels], chances.argmax(axis=1)
     # A label whose class the model has not seen elsewhere is no surprise, but rare.
-    order = [int(k) for k in np.argsort(own, kind="stable") if guesses[k] != labels[k] and own[k] > 0]
+    order = [
+        int(k) for k in np.argsort(own, kind="stable") if guesses[k] != labels[k] and own[k] > 0
+    ]
     order = [k for k in order if state.keys[int(places[k])] not in settled][:count]
     return [
-        Suspect(state.keys[int(places[k])], state.classes[labels[k]], state.classes[guesses[k]], float(own[k]))
+        Suspect(
+            state.keys[int(places[k])],
+            state.classes[labels[k]],
+            state.classes[guesses[k]],
+            float(own[k]),
+        )
         for k in order
     ]

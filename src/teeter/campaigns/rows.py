@@ -52,7 +52,9 @@ def sifted(items: Sequence[Item], there: Iterable[Any]) -> Sifted:
         if content in digests:
             found.duplicates.append((item.key, digests[content]))
         elif item.key in keys:
-            raise InputError(f"Two items are called {called(item.key)}, and they differ: give each an id of its own.")
+            raise InputError(
+                f"Two items are called {called(item.key)}, and they differ: give each an id of its own."
+            )
         else:
             found.new.append(item)
             digests[content] = item.key
@@ -78,7 +80,9 @@ class Rows:
     def classes(self, connection: Connection) -> dict[str, int]:
         """Return the numbers of the classes by name, in their order."""
         own = tables.classes.c.campaign_id == self.campaign
-        rows = connection.execute(select(tables.classes).where(own).order_by(tables.classes.c.position))
+        rows = connection.execute(
+            select(tables.classes).where(own).order_by(tables.classes.c.position)
+        )
         return {row.name: row.id for row in rows}
 
     def add_class(self, connection: Connection, name: str, who: str) -> None:
@@ -86,7 +90,9 @@ class Rows:
         known = self.classes(connection)
         name = name.strip()
         if not name or name in known:
-            raise InputError(f"Cannot add a class {name!r}: give a name that is not one of {', '.join(known)}.")
+            raise InputError(
+                f"Cannot add a class {name!r}: give a name that is not one of {', '.join(known)}."
+            )
         values = {"campaign_id": self.campaign, "position": len(known), "name": name}
         connection.execute(insert(tables.classes).values(values))
         self.note(connection, who, "class", None, {"name": name})
@@ -104,7 +110,9 @@ class Rows:
     def count_items(self, connection: Connection) -> int:
         """Return how many items there are."""
         own = tables.items.c.campaign_id == self.campaign
-        return int(connection.scalar(select(func.count()).select_from(tables.items).where(own)) or 0)
+        return int(
+            connection.scalar(select(func.count()).select_from(tables.items).where(own)) or 0
+        )
 
     def item(self, connection: Connection, key: str) -> Row[Any]:
         """Return the item called ``key``."""
@@ -112,7 +120,9 @@ class Rows:
         row = connection.execute(select(tables.items).where(own)).first()
         if row is None:
             mine = select(tables.items.c.key).where(tables.items.c.campaign_id == self.campaign)
-            near = get_close_matches(key, connection.scalars(mine.limit(_LOOKED_THROUGH)).all(), n=1)
+            near = get_close_matches(
+                key, connection.scalars(mine.limit(_LOOKED_THROUGH)).all(), n=1
+            )
             meant = f" Did you mean {called(near[0])}?" if near else ""
             raise UnknownNameError(f"No item is called {called(key)}.{meant}")
         return row
@@ -122,7 +132,9 @@ class Rows:
         found: dict[str, Row[Any]] = {}
         for start in range(0, len(keys), _SOME):
             named = tables.items.c.key.in_(keys[start : start + _SOME])
-            rows = connection.execute(select(tables.items).where(tables.items.c.campaign_id == self.campaign, named))
+            rows = connection.execute(
+                select(tables.items).where(tables.items.c.campaign_id == self.campaign, named)
+            )
             found |= {row.key: row for row in rows}
         return found
 
@@ -155,13 +167,22 @@ class Rows:
         return new, duplicates
 
     def _note_added(
-        self, connection: Connection, who: str, keys: Sequence[str], duplicates: Sequence[tuple[str, str]]
+        self,
+        connection: Connection,
+        who: str,
+        keys: Sequence[str],
+        duplicates: Sequence[tuple[str, str]],
     ) -> None:
         """Note which items came, and which ids stand for items that were there; in several lines if they are many."""
         same = [pair for pair in duplicates if pair[0] != pair[1]]
         for start in range(0, max(len(keys), len(same)), _NOTED):
             ids, pairs = keys[start : start + _NOTED], same[start : start + _NOTED]
-            detail = {"items": len(ids), "duplicates": len(pairs), "ids": list(ids), "same": list(map(list, pairs))}
+            detail = {
+                "items": len(ids),
+                "duplicates": len(pairs),
+                "ids": list(ids),
+                "same": list(map(list, pairs)),
+            }
             self.note(connection, who, "added", None, detail)
 
     def same_as(self, connection: Connection) -> dict[str, str]:
@@ -181,7 +202,9 @@ class Rows:
             connection.execute(update(tables.items).where(own).values(audit=True))
         self.note(connection, who, "audit", None, {"items": list(keys)})
 
-    def write_vectors(self, connection: Connection, items: Sequence[int], vectors: Iterable[Vectors]) -> None:
+    def write_vectors(
+        self, connection: Connection, items: Sequence[int], vectors: Iterable[Vectors]
+    ) -> None:
         """Give items, by number, their features, in the place of any they had."""
         for start in range(0, len(items), _SOME):
             some = items[start : start + _SOME]
@@ -197,7 +220,10 @@ class Rows:
         """Return the ids of the items that have features, in their order, and the features (N, D)."""
         numbers, vectors = self.vectors(connection)
         own = tables.items.c.campaign_id == self.campaign
-        keys = {row.id: row.key for row in connection.execute(select(tables.items.c.id, tables.items.c.key).where(own))}
+        keys = {
+            row.id: row.key
+            for row in connection.execute(select(tables.items.c.id, tables.items.c.key).where(own))
+        }
         return [keys[number] for number in numbers], vectors
 
     def vectors(self, connection: Connection) -> tuple[list[int], Vectors]:
@@ -208,8 +234,12 @@ class Rows:
             .where(tables.items.c.campaign_id == self.campaign)
             .order_by(tables.items.c.id)
         ).all()
-        if len({len(row.vector) for row in rows}) > 1 or any(len(row.vector) % 4 for row in rows[:1]):
-            raise StoreError("The campaign is damaged: items' features differ in length. Use a backup of it.")
+        if len({len(row.vector) for row in rows}) > 1 or any(
+            len(row.vector) % 4 for row in rows[:1]
+        ):
+            raise StoreError(
+                "The campaign is damaged: items' features differ in length. Use a backup of it."
+            )
         if not rows:
             return [], np.zeros((0, 0), dtype=np.float32)
         joined = np.frombuffer(b"".join(row.vector for row in rows), dtype=np.float32)
@@ -225,7 +255,14 @@ class Rows:
         _require_one_width({row.bytes for row in rows})
         return {row.id for row in rows}
 
-    def note(self, connection: Connection, who: str, what: str, item: str | None, detail: Mapping[str, Any]) -> None:
+    def note(
+        self,
+        connection: Connection,
+        who: str,
+        what: str,
+        item: str | None,
+        detail: Mapping[str, Any],
+    ) -> None:
         """Append a line to the history."""
         values = {
             "campaign_id": self.campaign,
@@ -249,10 +286,19 @@ class Rows:
             own = and_(own, tables.history.c.what == what)
         rows = connection.execute(select(tables.history).where(own).order_by(tables.history.c.id))
         return [
-            {"at": row.at, "who": row.who, "what": row.what, "item": row.item, **json.loads(row.detail)} for row in rows
+            {
+                "at": row.at,
+                "who": row.who,
+                "what": row.what,
+                "item": row.item,
+                **json.loads(row.detail),
+            }
+            for row in rows
         ]
 
 
 def _require_one_width(widths: set[int]) -> None:
     if len(widths) > 1:
-        raise InputError(f"The items' features differ in length: {sorted(width // 4 for width in widths)}.")
+        raise InputError(
+            f"The items' features differ in length: {sorted(width // 4 for width in widths)}."
+        )

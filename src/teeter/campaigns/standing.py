@@ -62,22 +62,34 @@ class Standing:
 
     def confidence(self, item: str) -> float:
         """Return how clear it is what an item is."""
-        return self.verdicts[item].confidence if item in self.verdicts and item not in self.left_out else 0.0
+        return (
+            self.verdicts[item].confidence
+            if item in self.verdicts and item not in self.left_out
+            else 0.0
+        )
 
 
 def read_standing(ledger: Ledger, connection: Connection, settings: Settings) -> Standing:
     """Return how a campaign stands now."""
     answers, decided = ledger.answers(connection), decisions(ledger, connection)
-    settled = {item: Verdict(one.label, 1.0, one.reviewer) for item, one in decided.items() if one.label is not None}
+    settled = {
+        item: Verdict(one.label, 1.0, one.reviewer)
+        for item, one in decided.items()
+        if one.label is not None
+    }
     found = verdicts(answers, list(ledger.classes(connection)), settings.consensus, settled)
     bad = {one.item for one in answers if one.kind == "bad"} - set(settled)
-    return Standing(answers, decided, found, frozenset(bad | {item for item in decided if item not in settled}))
+    return Standing(
+        answers, decided, found, frozenset(bad | {item for item in decided if item not in settled})
+    )
 
 
 def disagreements_of(standing: Standing, rows: Mapping[str, Row[Any]]) -> list[Disagreement]:
     """Return what waits for a decision, of the items in ``rows``."""
     return [
-        Disagreement(item, rows[item].content, said, standing.labels.get(item), standing.confidence(item))
+        Disagreement(
+            item, rows[item].content, said, standing.labels.get(item), standing.confidence(item)
+        )
         for item, said in standing.disagreements()
         if item in rows
     ]
@@ -87,7 +99,10 @@ def status_of(ledger: Ledger, connection: Connection, settings: Settings) -> Sta
     """Return the numbers of a campaign, and what speaks for going on."""
     standing = read_standing(ledger, connection, settings)
     answers, labels, facts = standing.answers, standing.labels, ledger.models(connection)
-    kinds = {kind: len({one.item for one in answers if one.kind == kind}) for kind in ("skip", "unsure", "bad")}
+    kinds = {
+        kind: len({one.item for one in answers if one.kind == kind})
+        for kind in ("skip", "unsure", "bad")
+    }
     by_class = dict.fromkeys(ledger.classes(connection), 0)
     for label in labels.values():
         by_class[label] += 1
@@ -99,7 +114,9 @@ def status_of(ledger: Ledger, connection: Connection, settings: Settings) -> Sta
         accuracies=tuple(one.share for one in measured if one is not None),
         kappa=last.get("kappa"),
         changed=last.get("changed"),
-        cost=None if settings.cost is None else settings.cost * sum(one.annotator != IMPORTED for one in answers),
+        cost=None
+        if settings.cost is None
+        else settings.cost * sum(one.annotator != IMPORTED for one in answers),
         budget=settings.budget,
         measurable=settings.control > 0 or settings.audit > 0,
     )
@@ -125,7 +142,9 @@ def accuracy_of(facts: Mapping[str, Any]) -> Estimate | None:
     return estimate(int(right), int(total))
 
 
-def outgoing(items: Sequence[Row[Any]], standing: Standing, guesses: Mapping[str, tuple[str, float]]) -> list[Exported]:
+def outgoing(
+    items: Sequence[Row[Any]], standing: Standing, guesses: Mapping[str, tuple[str, float]]
+) -> list[Exported]:
     """Return items as they go out: what each person says, what it comes to, and what the model guesses."""
     said: dict[str, dict[str, str]] = {}
     for one in standing.answers:
@@ -184,7 +203,9 @@ def agreement_of(answers: Sequence[Answer], classes: Sequence[str]) -> Agreement
     for one, other in combinations(range(len(people)), 2):
         both = int(((shared[:, one] >= 0) & (shared[:, other] >= 0)).sum())
         if both:
-            pairs.append(Pair(people[one], people[other], both, kappa(shared[:, one], shared[:, other])))
+            pairs.append(
+                Pair(people[one], people[other], both, kappa(shared[:, one], shared[:, other]))
+            )
     by_class = dict(zip(classes, alpha_by_class(shared, len(classes)), strict=True))
     return Agreement(len(shared), observed(shared), alpha(shared), by_class, tuple(pairs))
 
@@ -193,7 +214,9 @@ def _of_people(answers: Sequence[Answer]) -> list[Answer]:
     return [one for one in answers if one.annotator != IMPORTED]
 
 
-def _ratings(answers: Sequence[Answer], classes: Sequence[str]) -> tuple[list[str], npt.NDArray[np.int64]]:
+def _ratings(
+    answers: Sequence[Answer], classes: Sequence[str]
+) -> tuple[list[str], npt.NDArray[np.int64]]:
     """Return the names of those who label, and the class that each gave each item; -1 for none."""
     labelled = [one for one in answers if one.kind == "label"]
     people = sorted({one.annotator for one in labelled})
@@ -235,4 +258,7 @@ def team_of(ledger: Ledger, connection: Connection, settings: Settings) -> list[
         times.setdefault(row.annotator, []).append(datetime.fromisoformat(row.at).timestamp())
     counts = Counter(one.annotator for one in said)
     nothing = Quality(None, None, None)
-    return [Member(name, counts[name], speed(sorted(times[name])), found.get(name, nothing)) for name in sorted(times)]
+    return [
+        Member(name, counts[name], speed(sorted(times[name])), found.get(name, nothing))
+        for name in sorted(times)
+    ]

@@ -84,16 +84,22 @@ class Store:
     def _require_empty(self, connection: Connection, create: bool) -> None:
         """Refuse a database on a server that is not a campaign's, and is not to become one."""
         if not create:
-            raise StoreError(f"There is no campaign in {self.said}: make one with teeter campaign new.")
+            raise StoreError(
+                f"There is no campaign in {self.said}: make one with teeter campaign new."
+            )
         if set(inspect(connection).get_table_names()) & set(tables.metadata.tables):
-            raise StoreError(f"{self.said} has tables of another program with our names: use a database of its own.")
+            raise StoreError(
+                f"{self.said} has tables of another program with our names: use a database of its own."
+            )
 
     @property
     def said(self) -> str:
         """Where it is, as people may read it: without a password."""
         if self.path is not None:
             return str(self.path)
-        return self.url.set(drivername=self.url.get_backend_name()).render_as_string(hide_password=True)
+        return self.url.set(drivername=self.url.get_backend_name()).render_as_string(
+            hide_password=True
+        )
 
     def is_in_place(self) -> bool:
         """Return whether what lies at its path is still the file that was opened; a server's database always is."""
@@ -102,7 +108,9 @@ class Store:
     def back_up(self, path: Path) -> None:
         """Write a copy of an SQLite database as it is now, while others may go on writing."""
         if self.path is None:
-            raise StoreError("Only SQLite files are backed up by teeter: use your database's own tools.")
+            raise StoreError(
+                "Only SQLite files are backed up by teeter: use your database's own tools."
+            )
         copies.back_up(self.path, path)
 
     def close(self) -> None:
@@ -119,8 +127,13 @@ class Store:
         except PoolTimeoutError as error:
             raise StoreError(f"{self.said} is busy: no connection was free. Try again.") from error
         except UnicodeEncodeError as error:
-            raise InputError(f"{error.object!r} has half a character (a lone surrogate): mend it.") from None
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:  # of what was read: nothing else is parsed inside
+            raise InputError(
+                f"{error.object!r} has half a character (a lone surrogate): mend it."
+            ) from None
+        except (
+            json.JSONDecodeError,
+            UnicodeDecodeError,
+        ) as error:  # of what was read: nothing else is parsed inside
             raise StoreError(_sentence("malformed", self.said, self.wait)) from error
 
 
@@ -129,7 +142,9 @@ def _url(where: str | Path) -> URL:
         try:
             url = make_url(where)
         except ArgumentError:
-            raise StoreError("This is not an address of a database: give a file, or postgresql://….") from None
+            raise StoreError(
+                "This is not an address of a database: give a file, or postgresql://…."
+            ) from None
         plain = url.drivername in ("postgres", "postgresql")
         return url.set(drivername="postgresql+psycopg") if plain else url
     return URL.create("sqlite", database=str(Path(where).absolute()))
@@ -156,7 +171,9 @@ def _require_place(path: Path, create: bool) -> None:
     if not create and not path.exists():
         raise FileError(f"There is no campaign {path}: make one with teeter campaign new.")
     if not create and path.stat().st_size == 0:
-        raise FileError(f"{path} is empty: it is not a campaign. Restore a backup, or make a new one.")
+        raise FileError(
+            f"{path} is empty: it is not a campaign. Restore a backup, or make a new one."
+        )
     if path.exists():
         _require_own(path)
     elif create:
@@ -167,8 +184,15 @@ def _require_place(path: Path, create: bool) -> None:
 def _require_own(path: Path) -> None:
     """Refuse, without touching it, a database that another program made."""
     try:
-        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=_WAIT)) as connection:
-            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        with closing(
+            sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=_WAIT)
+        ) as connection:
+            tables = {
+                name
+                for (name,) in connection.execute(
+                    "SELECT name FROM sqlite_master WHERE type = 'table'"
+                )
+            }
     except (sqlite3.DatabaseError, UnicodeDecodeError):
         return  # what is wrong is told when it is opened
     if tables and "migrations" not in tables:
@@ -177,17 +201,28 @@ def _require_own(path: Path) -> None:
 
 def _engine(url: URL) -> Engine:
     if url.get_backend_name() not in ("sqlite", "postgresql"):
-        raise StoreError(f"teeter keeps campaigns in SQLite and PostgreSQL, not in {url.get_backend_name()}.")
-    on_server: dict[str, Any] = {"pool_pre_ping": True, "pool_size": 16, "max_overflow": 16, "pool_recycle": 1800}
+        raise StoreError(
+            f"teeter keeps campaigns in SQLite and PostgreSQL, not in {url.get_backend_name()}."
+        )
+    on_server: dict[str, Any] = {
+        "pool_pre_ping": True,
+        "pool_size": 16,
+        "max_overflow": 16,
+        "pool_recycle": 1800,
+    }
     try:
         if _is_sqlite(url):
             engine = create_engine(_existing(url), connect_args={"timeout": _WAIT})
         else:
             engine = create_engine(url, connect_args={"connect_timeout": _WAIT // 3}, **on_server)
     except NoSuchModuleError:
-        raise StoreError(f"No driver is called {url.drivername!r}: give a file, or postgresql://….") from None
+        raise StoreError(
+            f"No driver is called {url.drivername!r}: give a file, or postgresql://…."
+        ) from None
     except ImportError as error:
-        raise MissingExtraError(f"This database needs {error.name}: pip install 'teeter[postgres]'.") from None
+        raise MissingExtraError(
+            f"This database needs {error.name}: pip install 'teeter[postgres]'."
+        ) from None
     if _is_sqlite(url):
         event.listen(engine, "connect", _set_up_sqlite)
         event.listen(engine, "begin", _begin_sqlite)

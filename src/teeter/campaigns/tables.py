@@ -69,10 +69,16 @@ items = Table(
     Column("kind", Text, nullable=False),  # text, image or features
     Column("content", Text),  # the text, or the path inside the campaign's folder
     Column("digest", Text, nullable=False),
-    Column("audit", Boolean, nullable=False, default=False),  # kept apart to measure with, never to train on
+    Column(
+        "audit", Boolean, nullable=False, default=False
+    ),  # kept apart to measure with, never to train on
     Column("added", Text, nullable=False),
-    Column("people", Integer, nullable=False, server_default=text("1")),  # how many are to answer it
-    Column("missing", Integer, nullable=False, server_default=text("0")),  # how many more are to be asked
+    Column(
+        "people", Integer, nullable=False, server_default=text("1")
+    ),  # how many are to answer it
+    Column(
+        "missing", Integer, nullable=False, server_default=text("0")
+    ),  # how many more are to be asked
     UniqueConstraint("campaign_id", "key"),
     Index("items_by_digest", "campaign_id", "digest"),
     Index("items_by_missing", "campaign_id", "missing"),

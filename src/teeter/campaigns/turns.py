@@ -59,7 +59,11 @@ def wait_for_turn(store: Store, questions: Questions, annotator: str) -> None:
 
 def _turn(questions: Questions) -> ColumnElement[bool]:
     batches = tables.batches
-    return and_(batches.c.campaign_id == questions.campaign, batches.c.annotator == NOBODY, batches.c.due.is_not(None))
+    return and_(
+        batches.c.campaign_id == questions.campaign,
+        batches.c.annotator == NOBODY,
+        batches.c.due.is_not(None),
+    )
 
 
 def _is_taken(questions: Questions, connection: Connection, annotator: str) -> bool:
@@ -70,4 +74,7 @@ def _is_taken(questions: Questions, connection: Connection, annotator: str) -> b
     latest = written(questions.clock() + timedelta(seconds=2 * _LASTS))
     due = tables.batches.c.due
     others = and_(due > questions.now(), due <= latest, tables.batches.c.strategy != annotator)
-    return connection.scalar(select(tables.batches.c.id).where(_turn(questions), others).limit(1)) is not None
+    return (
+        connection.scalar(select(tables.batches.c.id).where(_turn(questions), others).limit(1))
+        is not None
+    )

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["bench"]
 
 bench = typer.Typer(
-    cls=Commands, no_args_is_help=True, help="Compare strategies on the paper's settings.", rich_markup_mode=None
+    cls=Commands,
+    no_args_is_help=True,
+    help="Compare strategies on the paper's settings.",
+    rich_markup_mode=None,
 )
 bench.command()(report)
 
@@ -29,7 +32,10 @@ bench.command()(report)
 @bench.command()
 def run(
     setting: Annotated[
-        str, typer.Argument(metavar="SETTING", help="A name from teeter bench settings, or a .toml file.")
+        str,
+        typer.Argument(
+            metavar="SETTING", help="A name from teeter bench settings, or a .toml file."
+        ),
     ],
     *,
     strategies: Annotated[
@@ -40,34 +46,56 @@ def run(
         ),
     ] = None,
     repetitions: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Runs of each strategy; the setting's own if left out.")
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Runs of each strategy; the setting's own if left out."
+        ),
     ] = None,
     rounds: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Stop after so many rounds; the same command goes on later.")
+        int | None,
+        typer.Option(
+            min=0, metavar="N", help="Stop after so many rounds; the same command goes on later."
+        ),
     ] = None,
     change: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="Another value than the setting's, such as epochs=20. May be repeated."
+            "--set",
+            metavar="KEY=VALUE",
+            help="Another value than the setting's, such as epochs=20. May be repeated.",
         ),
     ] = None,
     device: Annotated[
-        str | None, typer.Option(metavar="NAME", help="cpu or cuda; a GPU if there is one and this is left out.")
+        str | None,
+        typer.Option(
+            metavar="NAME", help="cpu or cuda; a GPU if there is one and this is left out."
+        ),
     ] = None,
-    threads: Annotated[int | None, typer.Option(min=1, metavar="N", help="Threads that torch uses on a CPU.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Threads that torch uses on a CPU.")
+    ] = None,
     data: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where datasets are; else TEETER_DATA or the cache.")
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Where datasets are; else TEETER_DATA or the cache."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where rounds are recorded; runs/SETTING if left out.")
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Where rounds are recorded; runs/SETTING if left out."),
     ] = None,
     engine: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="local or ray: groups of networks that train together, each by a worker."),
+        typer.Option(
+            metavar="NAME",
+            help="local or ray: groups of networks that train together, each by a worker.",
+        ),
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Workers of the engine; as many as there are cores if left out."),
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Workers of the engine; as many as there are cores if left out.",
+        ),
     ] = None,
     track: Annotated[
         list[str] | None,
@@ -76,20 +104,26 @@ def run(
             help="Tell rounds to csv:FILE, jsonl:FILE or tensorboard:FOLDER as well. May be repeated.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Say in JSON what there is in the end.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Say in JSON what there is in the end.")
+    ] = False,
 ) -> None:
     """Run a setting; started again with the same words, it goes on where it was stopped."""
-    from teeter.experiments.settings import with_values
+    from teeter.experiments.settings import override
 
-    chosen = with_values(_setting(setting), dict(map(_pair, change or [])))
-    names = None if strategies is None else [name.strip() for name in strategies.split(",") if name.strip()]
+    chosen = override(_setting(setting), dict(map(_pair, change or [])))
+    names = (
+        None
+        if strategies is None
+        else [name.strip() for name in strategies.split(",") if name.strip()]
+    )
     folder = out or Path("runs") / chosen.name
     with progress(chosen.name) as step:
         import torch
 
-        from teeter.distributed.plan import made_executor
+        from teeter.distributed.executors import make_executor
         from teeter.experiments.runner import run_setting
-        from teeter.experiments.tracking import made_tracker
+        from teeter.experiments.tracking import make_tracker
 
         if threads is not None:
             torch.set_num_threads(threads)
@@ -102,8 +136,8 @@ def run(
                 rounds=rounds,
                 device=device,
                 folder=data,
-                executor=None if engine is None else made_executor(engine, workers),
-                trackers=[made_tracker(one) for one in track or []],
+                executor=None if engine is None else make_executor(engine, workers),
+                trackers=[make_tracker(one) for one in track or []],
                 on_step=step,
             )
         except KeyboardInterrupt:
@@ -120,7 +154,7 @@ def list_settings(
 ) -> None:
     """List the settings that can be run."""
     from teeter.experiments.settings import setting_named, setting_names
-    from teeter.models.named_networks import network_names
+    from teeter.models.network_registry import network_names
 
     found = [setting_named(name) for name in setting_names()]
     if as_json:
@@ -129,19 +163,26 @@ def list_settings(
     width = max(len(one.name) for one in found)
     for one in found:
         typer.echo(f"{one.name:{width}}  {_in_words(one)}")
-    typer.echo(f"Other networks and datasets by --set: network={'|'.join(network_names())}; see teeter datasets.")
+    typer.echo(
+        f"Other networks and datasets by --set: network={'|'.join(network_names())}; see teeter datasets."
+    )
 
 
 @bench.command()
 def rounds(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A folder that teeter bench run has written.")],
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="A folder that teeter bench run has written.")
+    ],
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A .csv or .parquet file; CSV to the screen if left out.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="A .csv or .parquet file; CSV to the screen if left out."
+        ),
     ] = None,
 ) -> None:
     """Write all rounds of a run, with their picks, as one table."""
     with spinner("Reading"):
-        from teeter.analysis.frames import csv_of, write_frame
+        from teeter.analysis.export import csv_of, write_frame
         from teeter.experiments.results import read_run
 
         found = read_run(run)
@@ -158,7 +199,9 @@ def _setting(name: str) -> Setting:
     if path.suffix == ".toml":
         return read_setting(path)
     if path.suffix and path.exists():
-        raise FileError(f"{path} is not a setting: give a name from teeter bench settings, or a .toml file.")
+        raise FileError(
+            f"{path} is not a setting: give a name from teeter bench settings, or a .toml file."
+        )
     return setting_named(name)
 
 
@@ -170,7 +213,9 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _in_words(one: Setting) -> str:
-    of_the_paper = ", as in the paper" if one.paper else ", smaller than the paper's" if one.quick else ""
+    of_the_paper = (
+        ", as in the paper" if one.paper else ", smaller than the paper's" if one.quick else ""
+    )
     long_tail = f", long-tailed ({one.imbalance:g} to 1)" if one.imbalance > 1 else ""
     return (
         f"{one.network} on {one.dataset}: {one.initial:,} to {one.final:,} labels by {one.query:,}, "
@@ -185,7 +230,8 @@ def _summary(found: Run) -> dict[str, object]:
         "finished": found.finished,
         "rounds": len(found.rounds),
         "failures": [
-            {"strategy": cell[0], "repetition": cell[1], "error": told} for cell, told in found.failures.items()
+            {"strategy": cell[0], "repetition": cell[1], "error": told}
+            for cell, told in found.failures.items()
         ],
     }
 

@@ -21,68 +21,107 @@ if TYPE_CHECKING:
 __all__ = ["File", "Json", "Who", "campaign", "opened_campaign", "require_named", "shown_id"]
 
 campaign = typer.Typer(
-    cls=Commands, no_args_is_help=True, help="Label a pool of things, a few at a time.", rich_markup_mode=None
+    cls=Commands,
+    no_args_is_help=True,
+    help="Label a pool of things, a few at a time.",
+    rich_markup_mode=None,
 )
 
 File = Annotated[
     str,
     typer.Argument(
-        metavar="CAMPAIGN", help="The campaign's file, FILE#NAME if it has several, or postgresql://…#NAME on a server."
+        metavar="CAMPAIGN",
+        help="The campaign's file, FILE#NAME if it has several, or postgresql://…#NAME on a server.",
     ),
 ]
 Who = Annotated[str, typer.Option("--as", metavar="NAME", help="Who answers.")]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 TextColumn = Annotated[
-    str | None, typer.Option("--text", metavar="COLUMN", help="The column of texts, where it goes by no usual name.")
+    str | None,
+    typer.Option(
+        "--text", metavar="COLUMN", help="The column of texts, where it goes by no usual name."
+    ),
 ]
 IdColumn = Annotated[
     str | None,
-    typer.Option("--id", metavar="COLUMN", help="The column of ids; id, or made from the content, if left out."),
+    typer.Option(
+        "--id",
+        metavar="COLUMN",
+        help="The column of ids; id, or made from the content, if left out.",
+    ),
 ]
 LabelColumn = Annotated[
-    str | None, typer.Option("--labels", metavar="COLUMN", help="The column of labels that are known already.")
+    str | None,
+    typer.Option("--labels", metavar="COLUMN", help="The column of labels that are known already."),
 ]
 
 Encoder = Annotated[
     str | None,
-    typer.Option(metavar="MODEL", help="A sentence-transformers model for texts: its folder, package or name."),
+    typer.Option(
+        metavar="MODEL",
+        help="A sentence-transformers model for texts: its folder, package or name.",
+    ),
 ]
 
 
 @campaign.command()
 def new(
     things: Annotated[
-        Path, typer.Argument(metavar="THINGS", help="A CSV, Parquet or JSONL file, arrays, or a folder of images.")
+        Path,
+        typer.Argument(
+            metavar="THINGS", help="A CSV, Parquet or JSONL file, arrays, or a folder of images."
+        ),
     ],
     *,
     classes: Annotated[str, typer.Option(metavar="NAMES", help="With commas between them.")],
     file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The campaign's file; THINGS with the ending .teeter if left out."),
+        typer.Option(
+            metavar="FILE", help="The campaign's file; THINGS with the ending .teeter if left out."
+        ),
     ] = None,
     text: TextColumn = None,
     id_column: IdColumn = None,
     labels: LabelColumn = None,
-    strategy: Annotated[str, typer.Option(metavar="NAME", help="How to pick; see teeter strategies.")] = "ldm-s",
-    head: Annotated[str, typer.Option(metavar="NAME", help="What learns: linear or mlp.")] = "linear",
+    strategy: Annotated[
+        str, typer.Option(metavar="NAME", help="How to pick; see teeter strategies.")
+    ] = "ldm-s",
+    head: Annotated[
+        str, typer.Option(metavar="NAME", help="What learns: linear or mlp.")
+    ] = "linear",
     control: Annotated[
-        float, typer.Option(metavar="SHARE", help="Share of each batch drawn at random, to measure with.")
+        float,
+        typer.Option(metavar="SHARE", help="Share of each batch drawn at random, to measure with."),
     ] = 0.1,
-    audit: Annotated[int, typer.Option(metavar="N", help="Random items to measure with, never trained on.")] = 0,
-    cost: Annotated[float | None, typer.Option(metavar="AMOUNT", help="What a label costs.")] = None,
+    audit: Annotated[
+        int, typer.Option(metavar="N", help="Random items to measure with, never trained on.")
+    ] = 0,
+    cost: Annotated[
+        float | None, typer.Option(metavar="AMOUNT", help="What a label costs.")
+    ] = None,
     budget: Annotated[
         float | None, typer.Option(metavar="AMOUNT", help="What may be spent in all; with --cost.")
     ] = None,
     encoder: Encoder = None,
-    instructions: Annotated[str, typer.Option(metavar="TEXT", help="Shown to whoever labels.")] = "",
-    keys: Annotated[str, typer.Option(metavar="KEYS", help="Keys on the page, one a class, commas between.")] = "",
+    instructions: Annotated[
+        str, typer.Option(metavar="TEXT", help="Shown to whoever labels.")
+    ] = "",
+    keys: Annotated[
+        str, typer.Option(metavar="KEYS", help="Keys on the page, one a class, commas between.")
+    ] = "",
     lease: Annotated[
-        float, typer.Option(metavar="MINUTES", help="How long a question waits before others get it; 0: always.")
+        float,
+        typer.Option(
+            metavar="MINUTES", help="How long a question waits before others get it; 0: always."
+        ),
     ] = 60,
-    overlap: Annotated[float, typer.Option(metavar="SHARE", help="Share of the picks that several people answer.")] = 0,
+    overlap: Annotated[
+        float, typer.Option(metavar="SHARE", help="Share of the picks that several people answer.")
+    ] = 0,
     people: Annotated[int, typer.Option(metavar="N", help="How many people answer those.")] = 2,
     consensus: Annotated[
-        str, typer.Option(metavar="NAME", help="What several answers come to: majority or dawid-skene.")
+        str,
+        typer.Option(metavar="NAME", help="What several answers come to: majority or dawid-skene."),
     ] = "majority",
     seed: Annotated[int, typer.Option(metavar="NUMBER", help="Same seed, same picks.")] = 0,
 ) -> None:
@@ -127,7 +166,9 @@ def new(
         typer.echo(f"{counted(len(added.duplicates), 'duplicate')} left out, such as {example}.")
     _tell_conflicts(added)
     if added.audit < audit:
-        typer.echo(f"{added.audit:,} of {audit:,} items are kept for the audit: at least half are left to learn from.")
+        typer.echo(
+            f"{added.audit:,} of {audit:,} items are kept for the audit: at least half are left to learn from."
+        )
     typer.echo(f"Go on with: teeter campaign label {path}")
 
 
@@ -147,7 +188,9 @@ def add(
         columns = {"text": text, "key": id_column, "label": labels}
         where = None if folder is None else Path(folder)
         added = opened.add(read_items(things, **columns, folder=where, first=first))
-    typer.echo(f"{counted(added.new, 'item')} added, {counted(added.labelled, 'label')} taken over.")
+    typer.echo(
+        f"{counted(added.new, 'item')} added, {counted(added.labelled, 'label')} taken over."
+    )
     for ours, theirs in added.duplicates[:5]:
         typer.echo(f"{shown_id(ours)} was left out: it is the same as {shown_id(theirs)}.")
     _tell_conflicts(added)
@@ -155,7 +198,8 @@ def add(
 
 @campaign.command("add-class")
 def add_class(
-    file: File, name: Annotated[str, typer.Argument(metavar="NAME", help="What the new class is called.")]
+    file: File,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What the new class is called.")],
 ) -> None:
     """Add a class; what is labelled stays as it is."""
     with opened_campaign(file) as opened:
@@ -191,13 +235,18 @@ def ask(
 def tell(
     file: File,
     item: Annotated[str, typer.Argument(metavar="ITEM", help="The item's id.")],
-    label: Annotated[str | None, typer.Argument(metavar="[LABEL]", help="Its class; left out with --other.")] = None,
+    label: Annotated[
+        str | None, typer.Argument(metavar="[LABEL]", help="Its class; left out with --other.")
+    ] = None,
     *,
     who: Who = "me",
     other: Annotated[
-        str | None, typer.Option(metavar="ANSWER", help="skip, unsure or bad, in the place of a class.")
+        str | None,
+        typer.Option(metavar="ANSWER", help="skip, unsure or bad, in the place of a class."),
     ] = None,
-    comment: Annotated[str | None, typer.Option(metavar="TEXT", help="Kept with the answer.")] = None,
+    comment: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Kept with the answer.")
+    ] = None,
 ) -> None:
     """Record a label; it is on disk when this returns."""
     if (label is None) == (other is None):
@@ -213,7 +262,10 @@ def tell(
             raise InputError(f"{other!r} is none of skip, unsure and bad.")
     if recorded.late:
         others = ", ".join(recorded.asked_now) or "nobody"
-        typer.echo(f"The question had gone back, and {others} is asked now; your answer counts all the same.", err=True)
+        typer.echo(
+            f"The question had gone back, and {others} is asked now; your answer counts all the same.",
+            err=True,
+        )
 
 
 @campaign.command()
@@ -224,8 +276,14 @@ def undo(file: File, who: Who = "me") -> None:
     if undone is None:
         typer.echo(f"{who} has given no answer that could be taken back.")
         return
-    before = "" if undone.before is None else f"; before it was {undone.before.label or undone.before.kind}"
-    typer.echo(f"{shown_id(undone.answer.item)}: {undone.answer.label or undone.answer.kind} taken back{before}.")
+    before = (
+        ""
+        if undone.before is None
+        else f"; before it was {undone.before.label or undone.before.kind}"
+    )
+    typer.echo(
+        f"{shown_id(undone.answer.item)}: {undone.answer.label or undone.answer.kind} taken back{before}."
+    )
 
 
 @campaign.command()
@@ -253,7 +311,9 @@ def status(file: File, as_json: Json = False) -> None:
     )
     typer.echo(", ".join(f"{name} {count}" for name, count in found.by_class.items()))
     if found.disagreements:
-        typer.echo(f"{counted(found.disagreements, 'item')} on which people disagree: teeter campaign decide {file}")
+        typer.echo(
+            f"{counted(found.disagreements, 'item')} on which people disagree: teeter campaign decide {file}"
+        )
     for sentence in found.advice:
         typer.echo(sentence)
 
@@ -262,7 +322,9 @@ def status(file: File, as_json: Json = False) -> None:
 def suspects(
     file: File,
     n: Annotated[int, typer.Option("-n", metavar="N", help="How many at most.")] = 20,
-    again: Annotated[bool, typer.Option("--again", help="Also those that were kept before.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Also those that were kept before.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """List labels that may be wrong; label --suspects goes through them."""
@@ -274,13 +336,17 @@ def suspects(
     if not found:
         typer.echo("No label is suspected.")
     for one in found:
-        typer.echo(f"{shown_id(one.item)}\tlabelled {one.label} ({one.chance:.0%} likely), looks like {one.predicted}")
+        typer.echo(
+            f"{shown_id(one.item)}\tlabelled {one.label} ({one.chance:.0%} likely), looks like {one.predicted}"
+        )
 
 
 @campaign.command()
 def export(
     file: File,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="A .csv, .jsonl or .parquet file, or a folder.")],
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="A .csv, .jsonl or .parquet file, or a folder.")
+    ],
     form: Annotated[
         str | None,
         typer.Option(
@@ -290,7 +356,8 @@ def export(
         ),
     ] = None,
     history: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write everything that happened too, as JSONL.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write everything that happened too, as JSONL."),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")] = False,
 ) -> None:
@@ -306,7 +373,9 @@ def export(
     with opened_campaign(file) as opened, spinner("Writing"):
         count = opened.export(out, form)
         if history is not None:
-            history.write_text("".join(json.dumps(line) + "\n" for line in opened.history()), encoding="utf-8")
+            history.write_text(
+                "".join(json.dumps(line) + "\n" for line in opened.history()), encoding="utf-8"
+            )
         about = opened.about_predictions()
     typer.echo(f"{out}: {counted(count, 'label')}.")
     if about is not None:
@@ -314,7 +383,9 @@ def export(
 
 
 @campaign.command()
-def backup(file: File, out: Annotated[Path, typer.Argument(metavar="OUT", help="Where the copy goes.")]) -> None:
+def backup(
+    file: File, out: Annotated[Path, typer.Argument(metavar="OUT", help="Where the copy goes.")]
+) -> None:
     """Copy a campaign as it is now."""
     with opened_campaign(file) as opened:
         opened.back_up(out)
@@ -324,16 +395,23 @@ def backup(file: File, out: Annotated[Path, typer.Argument(metavar="OUT", help="
 @campaign.command()
 def restore(
     copy: Annotated[Path, typer.Argument(metavar="BACKUP", help="What backup wrote.")],
-    file: Annotated[Path, typer.Argument(metavar="CAMPAIGN", help="The campaign's file, as it is to be again.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="CAMPAIGN", help="The campaign's file, as it is to be again.")
+    ],
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a campaign that is there, if nobody has it open.")
+        bool,
+        typer.Option(
+            "--overwrite", help="Replace a campaign that is there, if nobody has it open."
+        ),
     ] = False,
 ) -> None:
     """Put a backup back, if it is whole."""
     from teeter.campaigns.campaign import Campaign
 
     if file.exists() and not overwrite:
-        raise InputError(f"{file} exists already: name another file, or replace it with --overwrite.")
+        raise InputError(
+            f"{file} exists already: name another file, or replace it with --overwrite."
+        )
     Campaign.restore(copy, file, overwrite=overwrite)
     typer.echo(f"{file} is as {copy} was.")
 
@@ -343,8 +421,12 @@ def label(
     file: File,
     n: Annotated[int, typer.Option("-n", metavar="N", help="Questions a round.")] = 20,
     who: Who = "me",
-    suspects: Annotated[bool, typer.Option("--suspects", help="Look again at labels that may be wrong.")] = False,
-    again: Annotated[bool, typer.Option("--again", help="With --suspects, also at those kept before.")] = False,
+    suspects: Annotated[
+        bool, typer.Option("--suspects", help="Look again at labels that may be wrong.")
+    ] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="With --suspects, also at those kept before.")
+    ] = False,
 ) -> None:
     """Label in the terminal, one key a class; a new model is trained after each round."""
     from teeter.cli.labelling import go_on, keys_for, look_again
@@ -376,7 +458,10 @@ def label(
 @campaign.command()
 def move(
     file: File,
-    to: Annotated[str, typer.Argument(metavar="TO", help="A new file, or the address of a PostgreSQL database.")],
+    to: Annotated[
+        str,
+        typer.Argument(metavar="TO", help="A new file, or the address of a PostgreSQL database."),
+    ],
 ) -> None:
     """Copy a campaign, whole, to a server or back to a file; then go on with the copy."""
     from teeter.campaigns.moving import move_to
@@ -422,7 +507,9 @@ def _beside(things: Path) -> Path:
     """Return the campaign's file that goes with a file or a folder: beside it, and called like it."""
     place = things.resolve() if not things.name or things.name == ".." else things
     if not place.name:
-        raise InputError(f"{things} has no name to call the campaign by: name its file with --file.")
+        raise InputError(
+            f"{things} has no name to call the campaign by: name its file with --file."
+        )
     return place.with_name(f"{place.name.removesuffix(place.suffix)}.teeter")
 
 
@@ -440,4 +527,6 @@ def _shortened(text: str | None) -> str:
 
 def shown_id(key: str) -> str:
     """Return an id as a terminal can show it: on one line, and not too long."""
-    return printable(key if len(key) <= 100 else key[:99] + "…").translate({9: "\ufffd", 10: "\ufffd"})
+    return printable(key if len(key) <= 100 else key[:99] + "…").translate(
+        {9: "\ufffd", 10: "\ufffd"}
+    )

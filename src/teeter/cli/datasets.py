@@ -13,7 +13,9 @@ from teeter.cli.output import progress
 
 __all__ = ["datasets"]
 
-datasets = typer.Typer(invoke_without_command=True, help="List the named datasets, or get one of them.")
+datasets = typer.Typer(
+    invoke_without_command=True, help="List the named datasets, or get one of them."
+)
 
 Folder = Annotated[
     Path | None,
@@ -46,41 +48,47 @@ def get(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A name that teeter datasets lists.")],
     folder: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Put it in a folder NAME here, not in TEETER_DATA or the cache."),
+        typer.Option(
+            metavar="FOLDER", help="Put it in a folder NAME here, not in TEETER_DATA or the cache."
+        ),
     ] = None,
 ) -> None:
     """Fetch a dataset from where it is published, check it and unpack it."""
-    from teeter.datasets.catalogue import entry_of
+    from teeter.datasets.catalogue import find_spec
     from teeter.datasets.downloads import fetch_dataset
-    from teeter.datasets.places import home_of
+    from teeter.datasets.locate import download_folder
 
-    entry_of(name)
+    find_spec(name)
     folder = context.obj if folder is None else folder
     with progress(f"Fetching {name}") as bar:
-        fetched = fetch_dataset(name, folder=folder, progress=lambda _, done, whole: bar(done, whole or done))
+        fetched = fetch_dataset(
+            name, folder=folder, progress=lambda _, done, whole: bar(done, whole or done)
+        )
     for one in fetched:
         known = "as published" if one.checked else "none is published; the file could be read"
         typer.echo(f"{one.path.name}: MD5 {one.md5}, {known}.", err=True)
     if fetched:
-        typer.echo(f"{name} is in {home_of(name, folder)}.")
+        typer.echo(f"{name} is in {download_folder(name, folder)}.")
     else:
         typer.echo(f"{name} is there already: {_described(name, folder)['found']}.")
 
 
 def _described(name: str, folder: Path | None) -> dict[str, Any]:
-    from teeter.datasets.catalogue import entry_of
-    from teeter.datasets.loading import locate
-    from teeter.datasets.places import home_of
-    from teeter.datasets.remotes import ACCOUNTS
+    from teeter.datasets.catalogue import find_spec
+    from teeter.datasets.loading import locate_dataset
+    from teeter.datasets.locate import download_folder
+    from teeter.datasets.urls import ACCOUNTS
     from teeter.errors import PluginError
 
     try:
-        entry = entry_of(name)
+        entry = find_spec(name)
     except PluginError as error:  # a broken plugin must not hide the others
         nothing = dict.fromkeys(("train", "test", "classes", "found"))
         return {"name": name, "about": str(error), **nothing, "shape": [], "get": str(error)}
-    found = locate(entry, folder)
-    by_hand = ACCOUNTS[name].format(home=home_of(name, folder)) if name in ACCOUNTS else None
+    found = locate_dataset(entry, folder)
+    by_hand = (
+        ACCOUNTS[name].format(home=download_folder(name, folder)) if name in ACCOUNTS else None
+    )
     where = None if found is None else str(found.first) if found.files else str(entry.package)
     return {
         "name": name,
@@ -99,9 +107,19 @@ def _draw(described: list[dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("name", "train", "test", "classes", "shape", "where it is, or how to get it", box=SIMPLE_HEAD)
+    table = Table(
+        "name",
+        "train",
+        "test",
+        "classes",
+        "shape",
+        "where it is, or how to get it",
+        box=SIMPLE_HEAD,
+    )
     for one in described:
         shape = " x ".join(map(str, one["shape"]))
-        numbers = ["" if one[part] is None else f"{one[part]:,}" for part in ("train", "test", "classes")]
+        numbers = [
+            "" if one[part] is None else f"{one[part]:,}" for part in ("train", "test", "classes")
+        ]
         table.add_row(one["name"], *numbers, shape, one["found"] or one["get"])
     Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else 140).print(table)

@@ -31,7 +31,9 @@ class Commands(TyperGroup):
             raise typer.Exit(1) from None
         except OSError as error:
             _discard_output()
-            _refuse(f"Cannot read or write {error.filename or 'the output'}: {error.strerror or error}.")
+            _refuse(
+                f"Cannot read or write {error.filename or 'the output'}: {error.strerror or error}."
+            )
         return answer
 
 

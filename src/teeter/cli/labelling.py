@@ -30,7 +30,9 @@ _OTHERS = {" ": "skipped", "u": "undo", "?": "unsure", "f": "bad"}
 def keys_for(classes: Sequence[str]) -> dict[str, str]:
     """Return the class that each key stands for."""
     if len(classes) > len(_KEYS):
-        raise InputError(f"There are {len(classes)} classes and {len(_KEYS)} keys: label on the page, or with tell.")
+        raise InputError(
+            f"There are {len(classes)} classes and {len(_KEYS)} keys: label on the page, or with tell."
+        )
     return dict(zip(_KEYS, classes, strict=False))
 
 
@@ -41,7 +43,9 @@ def go_on(opened: Campaign, keys: dict[str, str], n: int, who: str) -> None:
         if len([count for count in opened.status().by_class.values() if count]) > 1:
             with spinner("Training"):
                 trained = opened.train()
-            typer.echo(f"Model {trained.version}, of {trained.labels} labels. {opened.status().advice[0]}")
+            typer.echo(
+                f"Model {trained.version}, of {trained.labels} labels. {opened.status().advice[0]}"
+            )
 
 
 def _one_round(opened: Campaign, keys: dict[str, str], n: int, who: str) -> bool:
@@ -53,7 +57,12 @@ def _one_round(opened: Campaign, keys: dict[str, str], n: int, who: str) -> bool
         return False
     answered: set[str] = set()
     while questions:
-        action = _shown(_text(questions[0]), f"{len(questions)} left; {_why(opened, questions[0])}", keys, _OTHERS)
+        action = _shown(
+            _text(questions[0]),
+            f"{len(questions)} left; {_why(opened, questions[0])}",
+            keys,
+            _OTHERS,
+        )
         if action == "s":
             return False
         if action == "u":
@@ -97,7 +106,9 @@ def look_again(opened: Campaign, keys: dict[str, str], n: int, who: str, *, agai
         place += 1
 
 
-def settle(opened: Campaign, waiting: Sequence[Disagreement], keys: dict[str, str], who: str) -> int:
+def settle(
+    opened: Campaign, waiting: Sequence[Disagreement], keys: dict[str, str], who: str
+) -> int:
     """Show items on which people disagree, one by one, to be decided; return how many were."""
     if not waiting:
         typer.echo("Nothing waits for a decision.")
@@ -109,7 +120,10 @@ def settle(opened: Campaign, waiting: Sequence[Disagreement], keys: dict[str, st
         one = waiting[place]
         said = ", ".join(f"{name}: {label}" for name, label in one.said.items())
         action = _shown(
-            _text(one), f"{len(waiting) - place} left; {said}", keys, {" ": "later", "u": "undone", "f": "bad"}
+            _text(one),
+            f"{len(waiting) - place} left; {said}",
+            keys,
+            {" ": "later", "u": "undone", "f": "bad"},
         )
         if action == "s":
             break
@@ -128,7 +142,12 @@ def settle(opened: Campaign, waiting: Sequence[Disagreement], keys: dict[str, st
 def nothing_left(opened: Campaign) -> str:
     """Return a sentence on why there is nothing to ask about."""
     found = opened.status()
-    others = {"skipped": found.skipped, "unsure": found.unsure, "bad": found.bad, "open": found.open}
+    others = {
+        "skipped": found.skipped,
+        "unsure": found.unsure,
+        "bad": found.bad,
+        "open": found.open,
+    }
     said = "".join(f", {count} {name}" for name, count in others.items() if count)
     return f"Nothing is left to label: {found.labelled} of {found.items} items are labelled{said}."
 
@@ -183,4 +202,6 @@ def _why(campaign: Campaign, question: Question) -> str:
         return "several people answer it"
     if "predicted" not in question.reason:
         return "to cover the pool"
-    return f"the model says {question.reason['predicted']}, {question.reason['probability']:.0%} sure"
+    return (
+        f"the model says {question.reason['predicted']}, {question.reason['probability']:.0%} sure"
+    )

@@ -70,10 +70,23 @@ def spinner(text: str) -> AbstractContextManager[Any]:
 def progress(text: str) -> Iterator[Callable[[int, int], None]]:
     """Yield a function that is told how much is done of how much; it draws a bar if stderr is a terminal."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
     console, disable = Console(stderr=True), not sys.stderr.isatty()
-    with Progress(*columns, console=console, disable=disable, transient=True, speed_estimate_period=_DAY) as bar:
+    with Progress(
+        *columns, console=console, disable=disable, transient=True, speed_estimate_period=_DAY
+    ) as bar:
         task = bar.add_task(text, total=None)
         yield lambda done, whole: bar.update(task, completed=done, total=whole)

@@ -22,7 +22,8 @@ def paper(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[ITEM...]", help="Names from the list; all for every item, page to draw what is there."
+            metavar="[ITEM...]",
+            help="Names from the list; all for every item, page to draw what is there.",
         ),
     ] = None,
     *,
@@ -33,22 +34,38 @@ def paper(
             help="Within a minute an item, on data that comes with scikit-learn; else on the benchmark's datasets.",
         ),
     ] = False,
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where results and the page go.")] = Path("teeter-paper"),
+    out: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Where results and the page go.")
+    ] = Path("teeter-paper"),
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Same seed, same draws.")] = 0,
     device: Annotated[
-        str | None, typer.Option(metavar="NAME", help="cpu or cuda; a GPU if there is one and this is left out.")
+        str | None,
+        typer.Option(
+            metavar="NAME", help="cpu or cuda; a GPU if there is one and this is left out."
+        ),
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where datasets are; else TEETER_DATA or the cache.")
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Where datasets are; else TEETER_DATA or the cache."),
     ] = None,
     runs: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="Where the benchmark's runs are, each called after its setting.")
+        Path,
+        typer.Option(
+            metavar="FOLDER", help="Where the benchmark's runs are, each called after its setting."
+        ),
     ] = Path("runs"),
-    fresh: Annotated[bool, typer.Option("--fresh", help="Compute what is there already once more.")] = False,
-    no_page: Annotated[
-        bool, typer.Option("--no-page", help="Compute only; teeter paper page draws later, here or elsewhere.")
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Compute what is there already once more.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Write the list or the verdicts as JSON.")] = False,
+    no_page: Annotated[
+        bool,
+        typer.Option(
+            "--no-page", help="Compute only; teeter paper page draws later, here or elsewhere."
+        ),
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Write the list or the verdicts as JSON.")
+    ] = False,
 ) -> None:
     """List the paper's items, or compute some: a verdict on each, and a page."""
     if not names:
@@ -97,7 +114,13 @@ def _list_items(as_json: bool) -> None:
 
     if as_json:
         told = [
-            {"name": one.name, "title": one.title, "where": one.where, "claim": one.claim, "test": one.test}
+            {
+                "name": one.name,
+                "title": one.title,
+                "where": one.where,
+                "claim": one.claim,
+                "test": one.test,
+            }
             for one in ITEMS
         ]
         typer.echo(json.dumps(told, ensure_ascii=False, indent=2))

@@ -11,24 +11,30 @@ import typer
 from teeter.cli.output import spinner
 
 if TYPE_CHECKING:
-    from teeter.analysis.report import Report
+    from teeter.analysis.report.render import Report
 
 __all__ = ["report"]
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders that teeter bench run has written.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Folders that teeter bench run has written."),
+    ],
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FOLDER", help="Where the report goes; RUN/report, or teeter-report for several runs, if left out."
+            metavar="FOLDER",
+            help="Where the report goes; RUN/report, or teeter-report for several runs, if left out.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Write what was found and all tables as JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Write what was found and all tables as JSON.")
+    ] = False,
 ) -> None:
     """Compare the strategies of one run or several: a page, figures and tables."""
     with spinner("Comparing"):
-        from teeter.analysis.report import write_report
+        from teeter.analysis.report.render import write_report
         from teeter.experiments.results import read_run
 
         written = write_report([read_run(folder) for folder in runs], out or _beside(runs))

@@ -13,7 +13,7 @@ from teeter.cli.output import progress, require_writable, spinner, whole_file
 from teeter.errors import InputError
 
 if TYPE_CHECKING:
-    from teeter.picking import Picks
+    from teeter.selection.from_file import Selection
 
 __all__ = ["select"]
 
@@ -29,10 +29,15 @@ def select(
     ],
     *,
     n: Annotated[int, typer.Option("-n", metavar="N", help="How many rows to pick.")],
-    strategy: Annotated[str, typer.Option(metavar="NAME", help="How to pick; see teeter strategies.")] = "ldm-s",
+    strategy: Annotated[
+        str, typer.Option(metavar="NAME", help="How to pick; see teeter strategies.")
+    ] = "ldm-s",
     head: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The model's last layer, weight and bias, where POOL does not hold it."),
+        typer.Option(
+            metavar="FILE",
+            help="The model's last layer, weight and bias, where POOL does not hold it.",
+        ),
     ] = None,
     model: Annotated[
         Path | None,
@@ -58,7 +63,10 @@ def select(
     ] = None,
     seed: Annotated[int, typer.Option(metavar="NUMBER", help="Same seed, same picks.")] = 0,
     device: Annotated[
-        str | None, typer.Option(metavar="NAME", help="cpu or cuda; a GPU if there is one and this is left out.")
+        str | None,
+        typer.Option(
+            metavar="NAME", help="cpu or cuda; a GPU if there is one and this is left out."
+        ),
     ] = None,
     rays: Annotated[
         int | None,
@@ -69,36 +77,61 @@ def select(
     ] = None,
     option: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="An option of the strategy; commas make a list. May be repeated."),
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="An option of the strategy; commas make a list. May be repeated.",
+        ),
     ] = None,
     engine: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="local or ray: read the pool in shards, by processes of this machine or a cluster."
+            metavar="NAME",
+            help="local or ray: read the pool in shards, by processes of this machine or a cluster.",
         ),
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Workers of the engine; as many as there are cores if left out."),
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Workers of the engine; as many as there are cores if left out.",
+        ),
     ] = None,
     work: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="Where the engine keeps scores; the same command goes on from there.")
+        Path,
+        typer.Option(
+            metavar="FOLDER",
+            help="Where the engine keeps scores; the same command goes on from there.",
+        ),
     ] = Path("teeter-work"),
-    reference: Annotated[int, typer.Option(min=1, metavar="M", help="Rows on which the engine counts flips.")] = 50_000,
+    reference: Annotated[
+        int, typer.Option(min=1, metavar="M", help="Rows on which the engine counts flips.")
+    ] = 50_000,
     candidates: Annotated[
-        int, typer.Option(min=1, metavar="M", help="Rows that an engine's strategy picks from if it needs all at once.")
+        int,
+        typer.Option(
+            min=1,
+            metavar="M",
+            help="Rows that an engine's strategy picks from if it needs all at once.",
+        ),
     ] = 100_000,
     labelled: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="The labelled rows, as POOL has its own, for an engine's strategy that avoids them."
+            metavar="FILE",
+            help="The labelled rows, as POOL has its own, for an engine's strategy that avoids them.",
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write to this file, whole or not at all; as JSON if it ends in .json."),
+        typer.Option(
+            metavar="FILE",
+            help="Write to this file, whole or not at all; as JSON if it ends in .json.",
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, with all that the picks depend on.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Write JSON, with all that the picks depend on.")
+    ] = False,
 ) -> None:
     """Pick the rows of a file to label next.
 
@@ -117,8 +150,10 @@ def select(
     started = time.perf_counter()
     if engine is not None:
         if labels is not None or device is not None:
-            raise InputError("--labels and --device are for a pool in memory: leave them or --engine out.")
-        from teeter.picking import pick_from_shards
+            raise InputError(
+                "--labels and --device are for a pool in memory: leave them or --engine out."
+            )
+        from teeter.selection.from_file import pick_from_shards
 
         with progress("Picking") as on_progress:
             picks = pick_from_shards(
@@ -137,15 +172,19 @@ def select(
                 seed=seed,
                 id_column=id_column,
                 options=options,
-                on_progress=lambda what, done, whole: on_progress(done, whole) if whole > 1 else None,
+                on_progress=lambda what, done, whole: (
+                    on_progress(done, whole) if whole > 1 else None
+                ),
             )
         _write(picks, out, as_json)
         _summarise(picks, time.perf_counter() - started)
         return
     if labelled is not None or workers is not None:
-        raise InputError("--labelled and --workers are for --engine: leave them out, or add --engine local.")
+        raise InputError(
+            "--labelled and --workers are for --engine: leave them out, or add --engine local."
+        )
     with spinner("Picking"):
-        from teeter.picking import pick_from_file
+        from teeter.selection.from_file import pick_from_file
 
         picks = pick_from_file(
             pool,
@@ -183,7 +222,7 @@ def _value(text: str) -> bool | float | str:
     return text
 
 
-def _write(picks: Picks, out: Path | None, as_json: bool) -> None:
+def _write(picks: Selection, out: Path | None, as_json: bool) -> None:
     if out is None:
         _write_to(sys.stdout, picks, as_json)
         sys.stdout.flush()  # a full disk should be heard of before the summary
@@ -192,14 +231,14 @@ def _write(picks: Picks, out: Path | None, as_json: bool) -> None:
         _write_to(stream, picks, as_json or out.suffix.lower() == ".json")
 
 
-def _write_to(stream: Any, picks: Picks, as_json: bool) -> None:
+def _write_to(stream: Any, picks: Selection, as_json: bool) -> None:
     if as_json:
         stream.write(picks.to_json() + "\n")
     else:
         picks.to_csv(stream)
 
 
-def _summarise(picks: Picks, seconds: float) -> None:
+def _summarise(picks: Selection, seconds: float) -> None:
     facts = picks.facts
     for note in facts.notes:
         typer.echo(note, err=True)

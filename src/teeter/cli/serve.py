@@ -35,7 +35,8 @@ def serve(
     places: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[CAMPAIGN]...", help="Campaigns' files or databases; or things to label, with --classes."
+            metavar="[CAMPAIGN]...",
+            help="Campaigns' files or databases; or things to label, with --classes.",
         ),
     ] = None,
     *,
@@ -49,7 +50,8 @@ def serve(
     classes: Annotated[
         str | None,
         typer.Option(
-            metavar="NAMES", help="Make a campaign of these classes from what is named, unless it is there already."
+            metavar="NAMES",
+            help="Make a campaign of these classes from what is named, unless it is there already.",
         ),
     ] = None,
     host: Annotated[
@@ -60,7 +62,10 @@ def serve(
         ),
     ] = ("127.0.0.1"),
     port: Annotated[
-        int | None, typer.Option(metavar="NUMBER", min=1, max=65535, help="8765 or the next free one if left out.")
+        int | None,
+        typer.Option(
+            metavar="NUMBER", min=1, max=65535, help="8765 or the next free one if left out."
+        ),
     ] = None,
     batch: Annotated[
         int,
@@ -74,19 +79,25 @@ def serve(
     token: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=TOKEN", help="Let an annotator in by a token of 16 characters or more. May be repeated."
+            metavar="NAME=TOKEN",
+            help="Let an annotator in by a token of 16 characters or more. May be repeated.",
         ),
     ] = None,
     make_token: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Make a token for an annotator, show it once, and end.")
+        str | None,
+        typer.Option(metavar="NAME", help="Make a token for an annotator, show it once, and end."),
     ] = None,
     remove_token: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Remove an annotator's token, end their sessions, and end.")
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Remove an annotator's token, end their sessions, and end."
+        ),
     ] = None,
     tokens: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Where hashes of tokens are kept; given, tokens are needed on 127.0.0.1 too."
+            metavar="FILE",
+            help="Where hashes of tokens are kept; given, tokens are needed on 127.0.0.1 too.",
         ),
     ] = None,
     proxy: Annotated[
@@ -96,10 +107,15 @@ def serve(
             help="Believe the headers X-Forwarded-For and X-Forwarded-Proto of a proxy at this address.",
         ),
     ] = None,
-    upload: Annotated[int, typer.Option(metavar="MB", min=1, help="The largest file that can be uploaded.")] = 200,
+    upload: Annotated[
+        int, typer.Option(metavar="MB", min=1, help="The largest file that can be uploaded.")
+    ] = 200,
     open_page: Annotated[
         bool | None,
-        typer.Option("--open/--no-open", help="Open the page in a browser, as in a terminal it is if left out."),
+        typer.Option(
+            "--open/--no-open",
+            help="Open the page in a browser, as in a terminal it is if left out.",
+        ),
     ] = None,
 ) -> None:
     """Label on a page; everything stays on this machine."""
@@ -171,7 +187,9 @@ def _require_way_in(guard: Guard, roster: Roster, why: str | None) -> None:
     if len(guard.tokens) or roster.has_tokens():
         return
     if roster.is_needed():
-        raise InputError("The people of this campaign have no tokens: teeter campaign people token CAMPAIGN NAME.")
+        raise InputError(
+            "The people of this campaign have no tokens: teeter campaign people token CAMPAIGN NAME."
+        )
     if why is not None:
         raise InputError(why)
 
@@ -191,13 +209,15 @@ def _tokens(given: list[str], kept: Path | None) -> Tokens:
 def _campaign(place: str, classes: str | None) -> str | Path:
     """Return where a campaign is; of things to label, one is made beside them unless it is there already."""
     from teeter.campaigns.exchange import ARRAYS, LINES
-    from teeter.datasets.tables import TABLES
+    from teeter.datasets.table_files import TABLES
 
     file = Path(place)
     if "://" in place:
         return place
     if classes is None and (file.is_dir() or file.suffix.lower() in (*TABLES, *LINES, *ARRAYS)):
-        raise InputError(f"{file} is no campaign: say what its things can be with --classes, and one is made of it.")
+        raise InputError(
+            f"{file} is no campaign: say what its things can be with --classes, and one is made of it."
+        )
     if classes is None or file.suffix == ".teeter":
         return file
     path = file.with_name(f"{file.name.removesuffix(file.suffix)}.teeter")
@@ -221,11 +241,15 @@ def _listening(host: str, port: int | None) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((host, one))
-            listening.listen(128)  # now, so that nobody else is told that the port is free while the page starts
+            listening.listen(
+                128
+            )  # now, so that nobody else is told that the port is free while the page starts
         except OSError as error:
             listening.close()
             if one == tries[-1]:
-                raise InputError(f"Cannot listen on {host}, port {one}: {error.strerror or error}.") from None
+                raise InputError(
+                    f"Cannot listen on {host}, port {one}: {error.strerror or error}."
+                ) from None
             continue
         return listening
     raise InputError(f"None of the ports from {PORT} is free: name one with --port.")
@@ -237,7 +261,9 @@ def _options(proxy: str | None) -> dict[str, Any]:
         try:
             ip_network(proxy)
         except ValueError:
-            raise InputError(f"--proxy takes the proxy's address, such as 127.0.0.1, not {proxy!r}.") from None
+            raise InputError(
+                f"--proxy takes the proxy's address, such as 127.0.0.1, not {proxy!r}."
+            ) from None
     from teeter.web.protocol import Punctual
 
     return {

@@ -33,7 +33,9 @@ def _described(name: str) -> dict[str, Any]:
         cls = get(name)
     except PluginError as error:  # a broken plugin must not hide the others
         return {"name": name, "needs": [], "options": {}, "about": str(error)}
-    options = {option: parameter.default for option, parameter in inspect.signature(cls).parameters.items()}
+    options = {
+        option: parameter.default for option, parameter in inspect.signature(cls).parameters.items()
+    }
     about = (inspect.getdoc(cls) or "").split("\n")[0]
     return {"name": name, "needs": sorted(cls.needs), "options": options, "about": about}
 

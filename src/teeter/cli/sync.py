@@ -14,7 +14,7 @@ import typer
 
 from teeter.cli.campaign import File, Json, opened_campaign
 from teeter.cli.output import counted, printable, spinner
-from teeter.errors import FileError, InputError, ServerAwayError
+from teeter.errors import FileError, InputError, ServerUnavailableError
 
 if TYPE_CHECKING:
     from teeter.campaigns.label_studio import LabelStudio, Synced
@@ -42,27 +42,40 @@ def sync(
         ),
     ] = None,
     token_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A file with the token that nobody else can read.")
+        Path | None,
+        typer.Option(metavar="FILE", help="A file with the token that nobody else can read."),
     ] = None,
-    n: Annotated[int, typer.Option("-n", metavar="N", help="Questions that wait in Label Studio.")] = 20,
+    n: Annotated[
+        int, typer.Option("-n", metavar="N", help="Questions that wait in Label Studio.")
+    ] = 20,
     train: Annotated[
         bool,
-        typer.Option("--train/--no-train", help="Train a model before new questions are picked, or leave that to you."),
+        typer.Option(
+            "--train/--no-train",
+            help="Train a model before new questions are picked, or leave that to you.",
+        ),
     ] = True,
     images: Annotated[
         str | None,
-        typer.Option(metavar="PREFIX", help="Where images are served already; they are uploaded if left out."),
+        typer.Option(
+            metavar="PREFIX", help="Where images are served already; they are uploaded if left out."
+        ),
     ] = None,
     new_project: Annotated[
         bool,
         typer.Option(
-            "--new-project", help="Begin another project, where the one before is lost; what was answered stays."
+            "--new-project",
+            help="Begin another project, where the one before is lost; what was answered stays.",
         ),
     ] = False,
     once: Annotated[bool, typer.Option("--once", help="Sync once, as without any option.")] = False,
     watch: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", min=1, help="Sync again and again, with this pause between, until Ctrl+C."),
+        typer.Option(
+            metavar="SECONDS",
+            min=1,
+            help="Sync again and again, with this pause between, until Ctrl+C.",
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -73,7 +86,9 @@ def sync(
         raise InputError("--once and --watch exclude each other: leave one out.")
     secret = _token(token, token_file)
     with opened_campaign(file) as opened:
-        studio = LabelStudio(opened, secret, url, n=n, train=train, images=images, new_project=new_project)
+        studio = LabelStudio(
+            opened, secret, url, n=n, train=train, images=images, new_project=new_project
+        )
         try:
             if watch is None:
                 _show(_synced(studio), as_json)
@@ -87,7 +102,9 @@ def _token(given: str | None, file: Path | None) -> str:
     """Return the token that was given, from a file that only its owner reads, or from the environment."""
     if file is None:
         if not given:
-            raise InputError("Label Studio needs a token: put it into LABEL_STUDIO_API_KEY, or name a --token-file.")
+            raise InputError(
+                "Label Studio needs a token: put it into LABEL_STUDIO_API_KEY, or name a --token-file."
+            )
         return given
     try:
         mode = file.stat().st_mode
@@ -114,7 +131,7 @@ def _watch(studio: LabelStudio, pause: float, as_json: bool) -> None:
         while True:
             try:
                 found = _synced(studio)
-            except ServerAwayError as error:
+            except ServerUnavailableError as error:
                 if told != str(error):
                     typer.echo(printable(str(error)), err=True)
                 told = str(error)
@@ -135,7 +152,9 @@ def _show(found: Synced, as_json: bool) -> None:
     where = f"{found.url}/projects/{found.project}"
     typer.echo(f"{where}{' is made' if found.made else ''}: {_came(found)}.")
     model = "" if found.model is None else f"Model {found.model} is trained. "
-    typer.echo(f"{model}{counted(found.sent, 'task')} sent, {counted(found.waiting, 'question')} waiting.")
+    typer.echo(
+        f"{model}{counted(found.sent, 'task')} sent, {counted(found.waiting, 'question')} waiting."
+    )
     for note in found.notes:
         typer.echo(printable(note), err=True)
 

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["agreement", "decide", "people"]
 
 people = typer.Typer(
-    cls=Commands, no_args_is_help=True, help="Who works on a campaign, and how.", rich_markup_mode=None
+    cls=Commands,
+    no_args_is_help=True,
+    help="Who works on a campaign, and how.",
+    rich_markup_mode=None,
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="What they are called.")]
@@ -30,9 +33,13 @@ Role = Annotated[str, typer.Option(metavar="ROLE", help="annotator, reviewer or 
 
 def decide(
     file: File,
-    n: Annotated[int | None, typer.Option("-n", metavar="N", help="How many at most; all if left out.")] = None,
+    n: Annotated[
+        int | None, typer.Option("-n", metavar="N", help="How many at most; all if left out.")
+    ] = None,
     who: Who = "me",
-    as_json: Annotated[bool, typer.Option("--json", help="List what waits for a decision as JSON, and stop.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="List what waits for a decision as JSON, and stop.")
+    ] = False,
 ) -> None:
     """Settle what people disagree on, one key a class; a decision wins over all answers."""
     from teeter.cli.labelling import keys_for, settle
@@ -77,7 +84,9 @@ def add_person(file: File, name: Name, role: Role = "annotator") -> None:
 def token(
     file: File,
     name: Name,
-    revoke: Annotated[bool, typer.Option("--revoke", help="Take the token away, and make no other.")] = False,
+    revoke: Annotated[
+        bool, typer.Option("--revoke", help="Take the token away, and make no other.")
+    ] = False,
 ) -> None:
     """Make a token in the place of the one somebody had; it is shown this once."""
     with opened_campaign(file) as opened:
@@ -108,7 +117,9 @@ def list_people(file: File, as_json: Json = False) -> None:
         typer.echo(json.dumps(rows, ensure_ascii=False, indent=2))
         return
     if not names:
-        typer.echo("Nobody is named, and nobody has answered: whoever has the campaign may do everything.")
+        typer.echo(
+            "Nobody is named, and nobody has answered: whoever has the campaign may do everything."
+        )
     for name in names:
         role = named[name].role if name in named else "not named"
         typer.echo(f"{name}\t{role}\t{_work(members.get(name))}")
@@ -140,4 +151,8 @@ def _measure(found: Measure | None) -> str:
 
 
 def _estimate(found: Estimate | None) -> str:
-    return "not yet known" if found is None else f"{found.share:.0%} ({found.low:.0%} to {found.high:.0%})"
+    return (
+        "not yet known"
+        if found is None
+        else f"{found.share:.0%} ({found.low:.0%} to {found.high:.0%})"
+    )

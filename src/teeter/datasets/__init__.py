@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from teeter.datasets.catalogue import names
 from teeter.datasets.loading import load_dataset
-from teeter.datasets.made import dataset
-from teeter.datasets.parts import NamedDataset, Part, Split, thinned
+from teeter.datasets.plugin import dataset_from_function
+from teeter.datasets.splits import DatasetSplit, LabelledDataset, LabelledRows, make_long_tailed
 
-__all__ = ["NamedDataset", "Part", "Split", "dataset", "load_dataset", "names", "thinned"]
+__all__ = [
+    "DatasetSplit",
+    "LabelledDataset",
+    "LabelledRows",
+    "dataset_from_function",
+    "load_dataset",
+    "make_long_tailed",
+    "names",
+]

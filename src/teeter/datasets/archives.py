@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import IO
 
-from teeter.datasets.files import parsing
+from teeter.datasets.file_checks import parse_errors
 from teeter.errors import FileError
 
 __all__ = ["unpack"]
@@ -18,7 +18,10 @@ __all__ = ["unpack"]
 
 def unpack(archive: Path, folder: Path) -> None:
     """Put what a .zip or a .tar.gz holds into ``folder``; all of it, or nothing where the archive is damaged."""
-    with TemporaryDirectory(dir=folder, prefix=".unpacking-") as name, parsing(archive, "archive"):
+    with (
+        TemporaryDirectory(dir=folder, prefix=".unpacking-") as name,
+        parse_errors(archive, "archive"),
+    ):
         inside = Path(name)
         for member, size, stream in _members(archive):
             path = inside / _safe(member, archive)
@@ -35,9 +38,13 @@ def _members(archive: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
     if archive.suffix == ".zip":
         with zipfile.ZipFile(archive) as packed:
             for entry in packed.infolist():
-                kind = entry.external_attr >> 28  # of a Unix mode: 0o10 is a file, 0o04 a folder, 0 was not written
+                kind = (
+                    entry.external_attr >> 28
+                )  # of a Unix mode: 0o10 is a file, 0o04 a folder, 0 was not written
                 if kind not in (0, 0o10, 0o04):
-                    raise FileError(f"{archive} holds a link, {entry.filename!r}: it is not unpacked.")
+                    raise FileError(
+                        f"{archive} holds a link, {entry.filename!r}: it is not unpacked."
+                    )
                 if not entry.is_dir():
                     with packed.open(entry) as stream:
                         yield entry.filename, entry.file_size, stream
@@ -49,13 +56,17 @@ def _members(archive: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
                 with stream_or_none as stream:
                     yield member.name, member.size, stream
             elif not member.isdir():
-                raise FileError(f"{archive} holds a link or a device, {member.name!r}: it is not unpacked.")
+                raise FileError(
+                    f"{archive} holds a link or a device, {member.name!r}: it is not unpacked."
+                )
 
 
 def _safe(name: str, archive: Path) -> PurePosixPath:
     path = PurePosixPath(name.replace("\\", "/"))
     if path.is_absolute() or ".." in path.parts or ":" in name or not path.parts:
-        raise FileError(f"{archive} holds {name!r}, which leads out of its folder: it is not unpacked.")
+        raise FileError(
+            f"{archive} holds {name!r}, which leads out of its folder: it is not unpacked."
+        )
     return path
 
 

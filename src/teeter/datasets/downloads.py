@@ -14,13 +14,13 @@ from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from teeter.datasets.archives import unpack
-from teeter.datasets.catalogue import entry_of
-from teeter.datasets.loading import load_dataset, locate
-from teeter.datasets.places import home_of
-from teeter.datasets.remotes import ACCOUNTS, OPENML, REMOTES, Remote
+from teeter.datasets.catalogue import find_spec
+from teeter.datasets.loading import load_dataset, locate_dataset
+from teeter.datasets.locate import download_folder
+from teeter.datasets.urls import ACCOUNTS, OPENML, REMOTES, Remote
 from teeter.errors import FileError
 
-__all__ = ["Fetched", "fetch_dataset", "fetch_file"]
+__all__ = ["Download", "fetch_dataset", "fetch_file"]
 
 _OPENML_URL = "https://api.openml.org/api/v1/json/data/{}"
 _TIMEOUT = 60.0
@@ -31,7 +31,7 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
-class Fetched:
+class Download:
     """A file that was fetched, its checksum, and whether one is published to hold it against."""
 
     path: Path
@@ -41,11 +41,11 @@ class Fetched:
 
 def fetch_dataset(
     name: str, *, folder: str | Path | None = None, progress: Progress = lambda *_: None
-) -> tuple[Fetched, ...]:
+) -> tuple[Download, ...]:
     """Fetch the files of a dataset into its folder, unpack and read them; nothing is done if they are there."""
-    entry = entry_of(name)
-    home = home_of(name, folder)
-    if (folder is None or Path(folder).is_dir()) and locate(entry, folder) is not None:
+    entry = find_spec(name)
+    home = download_folder(name, folder)
+    if (folder is None or Path(folder).is_dir()) and locate_dataset(entry, folder) is not None:
         return ()
     if name in ACCOUNTS:
         raise FileError(f"{ACCOUNTS[name].format(home=home)}.")
@@ -60,14 +60,16 @@ def fetch_dataset(
     return fetched
 
 
-def fetch_file(remote: Remote, home: Path, progress: Progress = lambda *_: None) -> Fetched:
+def fetch_file(remote: Remote, home: Path, progress: Progress = lambda *_: None) -> Download:
     """Fetch one file under a temporary name, going on where it broke off before, and rename it when it is right."""
     target = home / remote.file
     if target.exists() and remote.md5 is not None and _md5(target) == remote.md5:
-        return Fetched(target, remote.md5, checked=True)
+        return Download(target, remote.md5, checked=True)
     part = home / f".{remote.file}.part"
     if remote.md5 is None:
-        part.unlink(missing_ok=True)  # without a checksum, nobody would notice two versions sewn together
+        part.unlink(
+            missing_ok=True
+        )  # without a checksum, nobody would notice two versions sewn together
     _receive(remote, part, progress)
     found = _md5(part)
     if remote.md5 not in (None, found):
@@ -77,7 +79,7 @@ def fetch_file(remote: Remote, home: Path, progress: Progress = lambda *_: None)
             "again, and if it stays so do not trust it."
         )
     part.replace(target)
-    return Fetched(target, found, checked=remote.md5 is not None)
+    return Download(target, found, checked=remote.md5 is not None)
 
 
 def _receive(remote: Remote, part: Path, progress: Progress) -> None:
@@ -94,14 +96,18 @@ def _receive(remote: Remote, part: Path, progress: Progress) -> None:
                 done += len(chunk)
                 progress(remote.file, done, whole)
     if whole and done != whole:
-        raise FileError(f"{remote.url} broke off after {done} of {whole} bytes: run it again to go on from there.")
+        raise FileError(
+            f"{remote.url} broke off after {done} of {whole} bytes: run it again to go on from there."
+        )
 
 
 def _chunk(answer: Any, url: str) -> bytes:
     try:
         chunk: bytes = answer.read(_CHUNK)
     except (OSError, HTTPException) as error:
-        raise FileError(f"{url} broke off ({_reason(error)}): run it again to go on from there.") from None
+        raise FileError(
+            f"{url} broke off ({_reason(error)}): run it again to go on from there."
+        ) from None
     return chunk
 
 
@@ -118,7 +124,9 @@ def _opened(url: str, start: int = 0) -> Any:
         error.close()
         if error.code == 416:  # what is there is as long as the file, or longer
             return _opened(url)
-        raise FileError(f"{url} answered {error.code} {error.reason}: see teeter datasets for other ways.") from None
+        raise FileError(
+            f"{url} answered {error.code} {error.reason}: see teeter datasets for other ways."
+        ) from None
     except (URLError, OSError, HTTPException) as error:
         raise FileError(
             f"Cannot reach {urlsplit(url).hostname} ({_reason(error)}): is there a network? Files got elsewhere may be "
@@ -134,7 +142,9 @@ def _openml_remote(name: str) -> Remote:
             told = json.load(answer)["data_set_description"]
             return Remote(told["url"], told.get("md5_checksum"), f"{name}.arff")
         except (ValueError, KeyError, TypeError):
-            raise FileError(f"{url} answered something else than the description of a dataset.") from None
+            raise FileError(
+                f"{url} answered something else than the description of a dataset."
+            ) from None
 
 
 def _reason(error: Exception) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from teeter.datasets.files import parsing, require_file
+from teeter.datasets.file_checks import parse_errors, require_file
 from teeter.errors import FileError, InputError, MissingExtraError, UnknownNameError
 from teeter.registry import did_you_mean
 
@@ -136,7 +136,9 @@ class Shards:
         return found
 
 
-def open_shards(pattern: str | Path, *, id_column: str | None = None, raw: bool = False, rows: int = ROWS) -> Shards:
+def open_shards(
+    pattern: str | Path, *, id_column: str | None = None, raw: bool = False, rows: int = ROWS
+) -> Shards:
     """Return the pool in a .npy file, a Parquet file, a folder of them, or what a pattern such as ``pool/*`` finds.
 
     Rows are features; where ``raw``, they are a model's inputs, which may have more than one axis.
@@ -152,7 +154,10 @@ def open_shards(pattern: str | Path, *, id_column: str | None = None, raw: bool 
         if not found:
             continue
         if shape and here != shape:
-            told = [f"rows of shape {one}" if raw else f"{one[0]} features a row" for one in (here, shape)]
+            told = [
+                f"rows of shape {one}" if raw else f"{one[0]} features a row"
+                for one in (here, shape)
+            ]
             raise FileError(f"{path} has {told[0]}, and the files before it have {told[1]}.")
         columns = columns or found[0].columns
         if found[0].columns not in ((), columns):
@@ -169,8 +174,13 @@ def open_shards(pattern: str | Path, *, id_column: str | None = None, raw: bool 
 def _in_order(shards: list[Shard], columns: tuple[str, ...], path: Path) -> list[Shard]:
     """Return a file's shards with the columns in the order of the files before it, whatever its own order is."""
     if sorted(shards[0].columns) != sorted(columns):
-        told = [", ".join(some[:5]) + (", ..." if len(some) > 5 else "") for some in (shards[0].columns, columns)]
-        raise FileError(f"{path} has its rows in {told[0]}, and the files before it in {told[1]}: name columns alike.")
+        told = [
+            ", ".join(some[:5]) + (", ..." if len(some) > 5 else "")
+            for some in (shards[0].columns, columns)
+        ]
+        raise FileError(
+            f"{path} has its rows in {told[0]}, and the files before it in {told[1]}: name columns alike."
+        )
     return [replace(shard, columns=columns) for shard in shards]
 
 
@@ -186,13 +196,16 @@ def _paths(pattern: str) -> list[Path]:
             raise FileError(f"No file is called like {pattern}.")
     else:
         paths = [place]
-    return [require_file(path, (".parquet", ".npy"), "a part of a pool that is read in shards") for path in paths]
+    return [
+        require_file(path, (".parquet", ".npy"), "a part of a pool that is read in shards")
+        for path in paths
+    ]
 
 
 def _stamp(path: Path) -> str:
     """Return what tells a file from another of its name; to read all of it would take as long as to score it."""
     digest = hashlib.blake2b(digest_size=12)
-    with parsing(path, "pool's"), path.open("rb") as file:
+    with parse_errors(path, "pool's"), path.open("rb") as file:
         state = os.fstat(file.fileno())
         size = state.st_size
         for start in range(0, size, max(LOOKED, size // LOOKS)):
@@ -209,26 +222,34 @@ def _shards_of(
     absolute, stamp = str(path.resolve()), _stamp(path)
     if path.suffix.lower() == ".npy":
         if id_column is not None:
-            raise FileError(f"{path} is an array, with no column {id_column!r} for ids as the files before it have.")
+            raise FileError(
+                f"{path} is an array, with no column {id_column!r} for ids as the files before it have."
+            )
         array = _mapped(path, raw=raw)
         shape = tuple(array.shape[1:])
         width = math.prod(shape)
         step = _fitting(rows, width)
         parts = [
-            Shard(absolute, first + start, min(step, len(array) - start), start, (), (), stamp, width)
+            Shard(
+                absolute, first + start, min(step, len(array) - start), start, (), (), stamp, width
+            )
             for start in range(0, len(array), step)
         ]
         return parts, shape
-    with parsing(path, "Parquet"), _parquet().ParquetFile(path) as file:
+    with parse_errors(path, "Parquet"), _parquet().ParquetFile(path) as file:
         if id_column is not None and id_column not in file.schema_arrow.names:
-            raise FileError(f"{path} has no column {id_column!r} for ids as the files before it have.")
+            raise FileError(
+                f"{path} has no column {id_column!r} for ids as the files before it have."
+            )
         columns, shape = _feature_columns(file, path, id_column, raw)
         sizes = [file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)]
     shards: list[Shard] = []
     begin, width = 0, math.prod(shape)
     for groups in _grouped(sizes, _fitting(rows, width)):
         count = sum(sizes[k] for k in groups)
-        shards.append(Shard(absolute, first + begin, count, begin, tuple(groups), columns, stamp, width))
+        shards.append(
+            Shard(absolute, first + begin, count, begin, tuple(groups), columns, stamp, width)
+        )
         begin += count
     return shards, shape
 
@@ -253,10 +274,12 @@ def _grouped(sizes: Sequence[int], rows: int) -> Iterator[list[int]]:
 
 
 def _mapped(path: Path, *, raw: bool) -> npt.NDArray[Any]:
-    with parsing(path, ".npy"):
+    with parse_errors(path, ".npy"):
         array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     if array.ndim < 2 or (array.ndim > 2 and not raw) or array.dtype.kind not in "fiu":
-        raise FileError(f"{path} holds an array of shape {array.shape} and {array.dtype}: (rows, features) is needed.")
+        raise FileError(
+            f"{path} holds an array of shape {array.shape} and {array.dtype}: (rows, features) is needed."
+        )
     return array
 
 
@@ -268,7 +291,9 @@ def _parquet() -> Any:
     try:
         from pyarrow import parquet
     except ImportError:
-        raise MissingExtraError("Reading Parquet needs pyarrow: pip install 'teeter[parquet]'.") from None
+        raise MissingExtraError(
+            "Reading Parquet needs pyarrow: pip install 'teeter[parquet]'."
+        ) from None
     return parquet
 
 
@@ -277,12 +302,14 @@ def _id_column(path: Path, asked: str | None) -> str | None:
         if asked is not None:
             raise InputError(f"{path} is one array and has no column {asked!r}: leave --id out.")
         return None
-    with parsing(path, "Parquet"), _parquet().ParquetFile(path) as file:
+    with parse_errors(path, "Parquet"), _parquet().ParquetFile(path) as file:
         names = file.schema_arrow.names
     if asked is None:
         return next((name for name in ("id", "ids") if name in names), None)
     if asked not in names:
-        raise UnknownNameError(f"No column of {path} is called {asked!r}. {did_you_mean(asked, names)}")
+        raise UnknownNameError(
+            f"No column of {path} is called {asked!r}. {did_you_mean(asked, names)}"
+        )
     return asked
 
 
@@ -299,11 +326,15 @@ def _feature_columns(
     if chosen is not None:
         shape = _shape(file, path, chosen)
         if len(shape) > 1 and not raw:
-            raise FileError(f"{path} holds rows of shape {shape} in {chosen}: features are one list of numbers a row.")
+            raise FileError(
+                f"{path} holds rows of shape {shape} in {chosen}: features are one list of numbers a row."
+            )
         return (chosen,), shape
     if lists:
         wanted = "inputs" if raw else "features"
-        raise FileError(f"{path} has {len(lists)} columns of lists ({', '.join(lists)}): call one of them {wanted}.")
+        raise FileError(
+            f"{path} has {len(lists)} columns of lists ({', '.join(lists)}): call one of them {wanted}."
+        )
     ids = {id_column} if id_column else {"id", "ids"}
     numbers = tuple(
         field.name
@@ -333,7 +364,7 @@ def _shape(file: Any, path: Path, column: str) -> tuple[int, ...]:
 
 
 def _read_groups(path: Path, shard: Shard, wanted: Rows | None) -> Iterator[tuple[int, Features]]:
-    with parsing(path, "Parquet"), _parquet().ParquetFile(path) as file:
+    with parse_errors(path, "Parquet"), _parquet().ParquetFile(path) as file:
         _require_unchanged(path, shard)
         start = 0
         for group in shard.groups:
@@ -341,12 +372,16 @@ def _read_groups(path: Path, shard: Shard, wanted: Rows | None) -> Iterator[tupl
             if wanted is not None and not ((wanted >= start) & (wanted < start + size)).any():
                 start += size
                 continue
-            for batch in file.iter_batches(batch_size=shard.batch, row_groups=[group], columns=list(shard.columns)):
+            for batch in file.iter_batches(
+                batch_size=shard.batch, row_groups=[group], columns=list(shard.columns)
+            ):
                 if batch.num_rows:
                     row = shard.begin + start
                     found = _matrix([batch.column(name) for name in shard.columns], path, row)
                     if found.shape[1] != shard.width:
-                        raise FileError(f"Lists of features in {path}, near row {row}, are not as long as the first.")
+                        raise FileError(
+                            f"Lists of features in {path}, near row {row}, are not as long as the first."
+                        )
                     yield start, _finite(found, path, row)
                 start += batch.num_rows
 
@@ -365,7 +400,9 @@ def _matrix(columns: Sequence[Any], path: Path, row: int, *, flat: bool = True) 
     while _is_list(lists.type):
         inner = lists.flatten()
         if lists.null_count or not len(inner) or _ragged(lists):
-            raise FileError(f"Lists of features in {path}, near row {row}, are missing or differ in length.")
+            raise FileError(
+                f"Lists of features in {path}, near row {row}, are missing or differ in length."
+            )
         shape.append(len(inner) // len(lists))
         lists = inner
     values: npt.NDArray[Any] = lists.to_numpy(zero_copy_only=False)
@@ -393,9 +430,15 @@ def _finite(batch: npt.NDArray[Any], path: Path, row: int | Rows) -> Features:
 
 def _ids(path: Path, shard: Shard, column: str, rows: Rows) -> list[str]:
     """Return the ids of some rows of a shard, counted from its first; nothing for a row that has none."""
-    with parsing(path, "Parquet"), _parquet().ParquetFile(path) as file:
+    with parse_errors(path, "Parquet"), _parquet().ParquetFile(path) as file:
         _require_unchanged(path, shard)
-        found = file.read_row_groups(list(shard.groups), columns=[column]).column(0).take(rows).to_pylist()
+        found = (
+            file.read_row_groups(list(shard.groups), columns=[column])
+            .column(0)
+            .take(rows)
+            .to_pylist()
+        )
     return [
-        "" if one is None else one.decode(errors="replace") if isinstance(one, bytes) else str(one) for one in found
+        "" if one is None else one.decode(errors="replace") if isinstance(one, bytes) else str(one)
+        for one in found
     ]

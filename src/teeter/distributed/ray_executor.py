@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from teeter.distributed.plan import TRIES, Task, missing, one_thread, perform
+from teeter.distributed.executors import TRIES, Task, one_thread, pending_tasks, run_task
 from teeter.errors import MissingExtraError, TeeterError
 
 __all__ = ["RayExecutor"]
@@ -20,17 +20,25 @@ class RayExecutor:
         try:
             import ray
         except ImportError:
-            raise MissingExtraError("The engine ray needs Ray: pip install 'teeter[ray]'.") from None
+            raise MissingExtraError(
+                "The engine ray needs Ray: pip install 'teeter[ray]'."
+            ) from None
         self.ray: Any = ray
         alone = not ray.is_initialized() and not os.environ.get("RAY_ADDRESS")
         self.at_most = None if alone else workers
         if not ray.is_initialized():
-            here = {"address": "local", "num_cpus": workers, "include_dashboard": False} if alone else {}
+            here = (
+                {"address": "local", "num_cpus": workers, "include_dashboard": False}
+                if alone
+                else {}
+            )
             try:
                 ray.init(log_to_driver=False, **here)
             except (OSError, RuntimeError, ValueError) as error:
                 told = next(iter(str(error).splitlines()), "it does not say why")
-                raise TeeterError(f"Ray cannot be {'started' if alone else 'reached'}: {told}") from None
+                raise TeeterError(
+                    f"Ray cannot be {'started' if alone else 'reached'}: {told}"
+                ) from None
 
     def run(self, tasks: Sequence[Task], on_done: Callable[[], None]) -> None:
         """Perform tasks on the cluster, a few for each core at a time."""
@@ -55,10 +63,10 @@ class RayExecutor:
         except self.ray.exceptions.RayTaskError as error:
             raise error.cause if isinstance(error.cause, TeeterError) else error from None
         except self.ray.exceptions.RayError as error:
-            if missing([task]):
+            if pending_tasks([task]):
                 raise TeeterError(f"{task.output} could not be made: {error}") from None
 
 
 def _performed(task: Task) -> None:
     one_thread()
-    perform(task)
+    run_task(task)

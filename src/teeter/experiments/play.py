@@ -29,14 +29,20 @@ class Round:
     seconds: dict[str, float]
 
 
-def initial_rows(size: int, count: int, seed: int, *, balanced: npt.NDArray[np.int64] | None = None) -> Rows:
+def initial_rows(
+    size: int, count: int, seed: int, *, balanced: npt.NDArray[np.int64] | None = None
+) -> Rows:
     """Return ``count`` rows drawn uniformly; every strategy of a repetition begins with the same.
 
     With ``balanced``, the rows' classes, every class has as many of them as any other, as far as it can.
     """
     if not 1 <= count <= size:
         raise InputError(f"Cannot begin with {count} of {size} rows.")
-    order = np.random.default_rng(stream(seed, "initial").initial_seed()).permutation(size).astype(np.int64)
+    order = (
+        np.random.default_rng(stream(seed, "initial").initial_seed())
+        .permutation(size)
+        .astype(np.int64)
+    )
     if balanced is not None:
         order = order[np.argsort(_turns(balanced[order]), kind="stable")]
     return order[:count]
@@ -52,7 +58,13 @@ def _turns(classes: npt.NDArray[np.int64]) -> Rows:
 
 
 def play(
-    learner: Learner, answers: npt.NDArray[Any], *, initial: Rows, n: int, rounds: int, test: tuple[Any, Iterable[Any]]
+    learner: Learner,
+    answers: npt.NDArray[Any],
+    *,
+    initial: Rows,
+    n: int,
+    rounds: int,
+    test: tuple[Any, Iterable[Any]],
 ) -> Iterator[Round]:
     """Yield each round: fit, evaluate on ``test``, ask for n rows and tell their ``answers``.
 

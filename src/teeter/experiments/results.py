@@ -14,7 +14,7 @@ import numpy.typing as npt
 from teeter.errors import FileError
 from teeter.experiments.settings import Setting
 
-__all__ = ["CELLS", "FACTS", "FAILURES", "KINDS", "Cell", "Curves", "Round", "Run", "read_run"]
+__all__ = ["CELLS", "FACTS", "FAILURES", "PHASES", "Cell", "Curves", "Round", "Run", "read_run"]
 
 Array = npt.NDArray[np.floating[Any]]
 Cell = tuple[str, int]
@@ -26,7 +26,7 @@ FACTS, CELLS, FAILURES = "run.json", "cells", "failures.jsonl"
 FORMAT = 1
 """Raised when older versions could no longer read what is written."""
 
-KINDS = ("training", "validation", "outputs", "selection", "evaluation")
+PHASES = ("training", "validation", "outputs", "selection", "evaluation")
 """What the time of a round goes to."""
 
 
@@ -93,7 +93,9 @@ class Run:
         """Return the rounds and repetitions that all strategies have; strategies without any are left out."""
         by_cell = by_cells(self.rounds)
         strategies = [name for name in self.strategies if any(cell[0] == name for cell in by_cell)]
-        repetitions = [r for r in range(self.repetitions) if all((name, r) in by_cell for name in strategies)]
+        repetitions = [
+            r for r in range(self.repetitions) if all((name, r) in by_cell for name in strategies)
+        ]
         kept = {name: [by_cell[name, r] for r in repetitions] for name in strategies}
         length = min((len(rounds) for runs in kept.values() for rounds in runs), default=0)
         cut = {name: [rounds[:length] for rounds in runs] for name, runs in kept.items()}
@@ -104,16 +106,23 @@ class Run:
             )
 
         return Curves(
-            labelled=np.array([one.labelled for one in next(iter(cut.values()), [[]])[0]], dtype=float)
+            labelled=np.array(
+                [one.labelled for one in next(iter(cut.values()), [[]])[0]], dtype=float
+            )
             if repetitions
             else np.zeros(0),
             accuracy={name: table(runs, lambda one: one.accuracy) for name, runs in cut.items()},
             loss={name: table(runs, lambda one: one.loss) for name, runs in cut.items()},
             seconds={
-                name: {kind: table(runs, lambda one, kind=kind: one.seconds.get(kind, 0.0)) for kind in KINDS}
+                name: {
+                    kind: table(runs, lambda one, kind=kind: one.seconds.get(kind, 0.0))
+                    for kind in PHASES
+                }
                 for name, runs in cut.items()
             },
-            peak_memory={name: table(runs, lambda one: one.peak_memory) for name, runs in cut.items()},
+            peak_memory={
+                name: table(runs, lambda one: one.peak_memory) for name, runs in cut.items()
+            },
         )
 
 
@@ -142,7 +151,9 @@ def read_run(folder: Path) -> Run:
         facts={name: value for name, value in facts.items() if name not in _OWN},
         strategies=tuple(facts["strategies"]),
         repetitions=facts["repetitions"],
-        rounds=tuple(one for one in rounds if (one.strategy, one.repetition) in wanted and one.number <= last),
+        rounds=tuple(
+            one for one in rounds if (one.strategy, one.repetition) in wanted and one.number <= last
+        ),
         failures=failures,
         finished=wanted <= done,
     )
@@ -166,14 +177,18 @@ def read_facts(folder: Path) -> dict[str, Any] | None:
     except (ValueError, KeyError, TypeError):
         raise FileError(f"{path} is damaged, or something else than a run of teeter.") from None
     if newer:
-        raise FileError(f"{path} was written by a newer teeter (format {facts['format']}): update to read it.")
+        raise FileError(
+            f"{path} was written by a newer teeter (format {facts['format']}): update to read it."
+        )
     return facts
 
 
 def _require_whole(facts: dict[str, Any]) -> None:
     """Raise whatever it may be if something is missing or is not of its kind."""
     Setting(**facts["setting"])
-    cells = [(str(name), int(repetition)) for group in facts["groups"] for name, repetition in group]
+    cells = [
+        (str(name), int(repetition)) for group in facts["groups"] for name, repetition in group
+    ]
     named = {*facts["strategies"]} >= {name for name, _ in cells}
     if not (named and isinstance(facts["repetitions"], int) and isinstance(facts["rounds"], int)):
         raise ValueError("these are not the facts of a run")
@@ -181,13 +196,13 @@ def _require_whole(facts: dict[str, Any]) -> None:
 
 def read_rounds(path: Path) -> list[Round]:
     """Return the rounds of a cell's file; what a crash left of a last line is passed over."""
-    rounds = [_round_of(line, path) for line in whole_lines(path)]
+    rounds = [_round_of(line, path) for line in complete_lines(path)]
     if [one.number for one in rounds] != list(range(len(rounds))):
         raise FileError(f"{path} is damaged: its rounds are not 0, 1, 2 and so on.")
     return rounds
 
 
-def whole_lines(path: Path) -> list[bytes]:
+def complete_lines(path: Path) -> list[bytes]:
     """Return the lines of a file that end, with their ends."""
     try:
         text = path.read_bytes()
@@ -210,21 +225,26 @@ def read_failures(folder: Path) -> list[Failure]:
     """Return the failures of cells, the latest last."""
     path = folder / FAILURES
     try:
-        told = [json.loads(line) for line in whole_lines(path)]
+        told = [json.loads(line) for line in complete_lines(path)]
         return [
-            Failure((one["strategy"], one["repetition"]), one["round"], one.get("group", 0), one["error"])
+            Failure(
+                (one["strategy"], one["repetition"]),
+                one["round"],
+                one.get("group", 0),
+                one["error"],
+            )
             for one in told
         ]
     except (ValueError, TypeError, KeyError, AttributeError):
         raise FileError(f"{path} is damaged: a line of it is not a failure.") from None
 
 
-def line_of(one: Round) -> str:
+def round_to_json(one: Round) -> str:
     """Return a round as a line."""
     return json.dumps(asdict(one)) + "\n"
 
 
-def row_of(setting: Setting, one: Round) -> dict[str, Any]:
+def round_to_row(setting: Setting, one: Round) -> dict[str, Any]:
     """Return a round as a flat row: what was run, how good it was, what it took, and the rows that were picked."""
     return {
         "setting": setting.name,
@@ -243,7 +263,7 @@ def row_of(setting: Setting, one: Round) -> dict[str, Any]:
     }
 
 
-def plain_setting(setting: Setting) -> Mapping[str, Any]:
+def setting_as_json(setting: Setting) -> Mapping[str, Any]:
     """Return a setting as it reads back from a file."""
     plain: Mapping[str, Any] = json.loads(json.dumps(asdict(setting)))
     return plain

@@ -23,20 +23,20 @@ import torch
 
 from teeter.arrays import choose_device, describe_device
 from teeter.datasets.loading import load_dataset
-from teeter.datasets.parts import Part, rows_of, thinned
-from teeter.distributed.plan import Executor, Task, run_plan
+from teeter.datasets.splits import LabelledRows, make_long_tailed, take
+from teeter.distributed.executors import Executor, Task, run_plan
 from teeter.errors import InputError, TeeterError
-from teeter.experiments.memory import peak_memory
+from teeter.experiments.peak_memory import peak_memory
 from teeter.experiments.play import initial_rows
-from teeter.experiments.records import Records, one_writer
-from teeter.experiments.results import KINDS, Cell, Round, Run, plain_setting, read_run
+from teeter.experiments.results import PHASES, Cell, Round, Run, read_run, setting_as_json
+from teeter.experiments.run_folder import RunFolder, run_lock
 from teeter.experiments.settings import Setting
-from teeter.experiments.tracking import Tracker, Tracking
+from teeter.experiments.tracking import Tracker, TrackerSet
+from teeter.files import atomic_write, round_trip
 from teeter.learner import Learner
-from teeter.models.named_networks import network_of
-from teeter.saving import as_read, write_whole
+from teeter.models.network_registry import build_network_like
 from teeter.seeds import stream
-from teeter.training import fit_stack
+from teeter.training.loop import fit_learners
 from teeter.version import __version__, commit
 
 __all__ = ["Progress", "run_group", "run_setting"]
@@ -91,16 +91,21 @@ def run_setting(
     where = choose_device(device)
     oracle = _Oracle(setting, folder, where)
     oracle.require_enough(wanted.rounds)
-    with one_writer(out):
-        records = Records(out)
+    with run_lock(out):
+        records = RunFolder(out)
         plans = _plans(records, wanted, where)
         with _tracking(trackers, setting, records) as catch_up:
             if executor is not None:
-                places = {"out": str(out.resolve()), "device": None if device is None else str(device)}
+                places = {
+                    "out": str(out.resolve()),
+                    "device": None if device is None else str(device),
+                }
                 places["folder"] = None if folder is None else str(folder.resolve())
                 _run_elsewhere(executor, plans, wanted, places, _then(catch_up, on_step))
             else:
-                counter = _Counter(on_step, sum(len(plan.alive) for plan in plans) * (wanted.rounds + 1))
+                counter = _Counter(
+                    on_step, sum(len(plan.alive) for plan in plans) * (wanted.rounds + 1)
+                )
                 for plan in plans:
                     _Group(plan, wanted, oracle, records, counter).run()
     return read_run(out)
@@ -115,9 +120,11 @@ def _then(catch_up: Callable[[], None], on_step: Progress) -> Progress:
 
 
 @contextmanager
-def _tracking(trackers: Sequence[Tracker], setting: Setting, records: Records) -> Iterator[Callable[[], None]]:
+def _tracking(
+    trackers: Sequence[Tracker], setting: Setting, records: RunFolder
+) -> Iterator[Callable[[], None]]:
     """Have trackers told of the rounds of a run, and yield what tells them of those done before or by others."""
-    tracking = Tracking(trackers, setting, str((records.facts() or {}).get("started", "")))
+    tracking = TrackerSet(trackers, setting, str((records.facts() or {}).get("started", "")))
 
     def catch_up() -> None:
         if tracking.known:
@@ -133,11 +140,17 @@ def _tracking(trackers: Sequence[Tracker], setting: Setting, records: Records) -
 
 
 def _run_elsewhere(
-    executor: Executor, plans: list[_Plan], wanted: _Wanted, places: dict[str, str | None], on_step: Progress
+    executor: Executor,
+    plans: list[_Plan],
+    wanted: _Wanted,
+    places: dict[str, str | None],
+    on_step: Progress,
 ) -> None:
     """Have each group run by a worker, which records its cells; a group is done when its file is there."""
     done = Path(str(places["out"])) / "done"
-    shutil.rmtree(done, ignore_errors=True)  # of a run that was stopped: what is done is for the records to say
+    shutil.rmtree(
+        done, ignore_errors=True
+    )  # of a run that was stopped: what is done is for the records to say
     done.mkdir()
     arguments = {
         "setting": wanted.setting,
@@ -147,11 +160,17 @@ def _run_elsewhere(
         **places,
     }
     tasks = [
-        Task("teeter.experiments.runner:run_group", {**arguments, "group": plan.group}, str(done / f"{plan.group}"))
+        Task(
+            "teeter.experiments.runner:run_group",
+            {**arguments, "group": plan.group},
+            str(done / f"{plan.group}"),
+        )
         for plan in plans
     ]
     rounds = sum(len(plan.alive) for plan in plans) * (wanted.rounds + 1)
-    run_plan(executor, tasks, lambda finished, whole: on_step(rounds * finished // max(1, whole), rounds))
+    run_plan(
+        executor, tasks, lambda finished, whole: on_step(rounds * finished // max(1, whole), rounds)
+    )
     for rest in (done, done.with_name("held")):
         shutil.rmtree(rest, ignore_errors=True)
 
@@ -170,8 +189,10 @@ def run_group(
 ) -> None:
     """Run one group of a run that is written down in ``out``, as a worker does."""
     place, where = Path(out), choose_device(device)
-    with one_writer(place / "held" / str(group), waiting=True):  # a worker whose driver is gone may still be at it
-        records = Records(place)
+    with run_lock(
+        place / "held" / str(group), waiting=True
+    ):  # a worker whose driver is gone may still be at it
+        records = RunFolder(place)
         facts = records.facts()
         if facts is None:
             raise InputError(f"There is no run in {out}.")
@@ -180,7 +201,7 @@ def run_group(
         wanted = _Wanted(setting, strategies, repetitions, rounds)
         oracle = _Oracle(setting, None if folder is None else Path(folder), where)
         _Group(plan, wanted, oracle, records, _Counter(lambda done, whole: None, 0)).run()
-    write_whole(output, b"done\n")
+    atomic_write(output, b"done\n")
 
 
 @dataclass(frozen=True)
@@ -203,7 +224,9 @@ class _Wanted:
         if self.repetitions < 1:
             raise InputError(f"Cannot run {self.repetitions} repetitions: ask for 1 or more.")
         if not 0 <= self.rounds <= self.setting.rounds:
-            raise InputError(f"Cannot run {self.rounds} rounds: {self.setting.name} has {self.setting.rounds}.")
+            raise InputError(
+                f"Cannot run {self.rounds} rounds: {self.setting.name} has {self.setting.rounds}."
+            )
 
 
 @dataclass(frozen=True)
@@ -228,18 +251,22 @@ class _Counter:
         self.tell(self.done, self.whole)
 
 
-def _plans(records: Records, wanted: _Wanted, device: torch.device) -> list[_Plan]:
+def _plans(records: RunFolder, wanted: _Wanted, device: torch.device) -> list[_Plan]:
     """Return the groups to run and write them down: new cells are one of their own, failed ones to try again too."""
     facts = records.facts()
-    setting = plain_setting(replace(wanted.setting, strategies=(), repetitions=1))
+    setting = setting_as_json(replace(wanted.setting, strategies=(), repetitions=1))
     known: list[list[Cell]] = []
     if facts is not None:
         _require_same(facts["setting"], setting, records.folder)
         known = [[(name, r) for name, r in group] for group in facts["groups"]]
     plans = [_Plan(k, cells, records.failed_in(k, cells)) for k, cells in enumerate(known)]
     settled = {cell for plan in plans for cell in plan.alive}
-    settled |= {cell for cells in known for cell in cells if len(records.rounds(cell)) > wanted.rounds}
-    for cells in _new_groups([cell for cell in wanted.cells if cell not in settled], known, wanted.setting):
+    settled |= {
+        cell for cells in known for cell in cells if len(records.rounds(cell)) > wanted.rounds
+    }
+    for cells in _new_groups(
+        [cell for cell in wanted.cells if cell not in settled], known, wanted.setting
+    ):
         plans.append(_Plan(len(plans), cells, {}))
     before = facts or {"strategies": [], "repetitions": 0, "rounds": 0, **_facts(device)}
     records.write_facts(
@@ -259,7 +286,10 @@ def _new_groups(cells: list[Cell], known: list[list[Cell]], setting: Setting) ->
     if setting.network not in _STACKED:
         return [[cell] for cell in cells]
     seen = {cell for group in known for cell in group}
-    again, new = [cell for cell in cells if cell in seen], [cell for cell in cells if cell not in seen]
+    again, new = (
+        [cell for cell in cells if cell in seen],
+        [cell for cell in cells if cell not in seen],
+    )
     found = [group for group in (new, again) if group]
     if not setting.separate:
         return found
@@ -271,10 +301,16 @@ def _new_groups(cells: list[Cell], known: list[list[Cell]], setting: Setting) ->
 
 
 def _require_same(found: dict[str, Any], now: Mapping[str, Any], folder: Path) -> None:
-    before = plain_setting(Setting(**found))  # a run of an older teeter has the values that came later as they default
-    different = [name for name, value in now.items() if before[name] != value and name not in _NOT_COMPARED]
+    before = setting_as_json(
+        Setting(**found)
+    )  # a run of an older teeter has the values that came later as they default
+    different = [
+        name for name, value in now.items() if before[name] != value and name not in _NOT_COMPARED
+    ]
     if different:
-        told = ", ".join(f"{name} was {before[name]!r} and is now {now[name]!r}" for name in different[:3])
+        told = ", ".join(
+            f"{name} was {before[name]!r} and is now {now[name]!r}" for name in different[:3]
+        )
         raise InputError(f"{folder} holds a run with other values ({told}): choose another folder.")
 
 
@@ -305,7 +341,7 @@ class _Oracle:
         )
         train = split.train
         if setting.imbalance > 1:
-            train = thinned(train, imbalance=setting.imbalance, seed=setting.seed)
+            train = make_long_tailed(train, imbalance=setting.imbalance, seed=setting.seed)
         self.train = _moved(_some(train, setting.train, stream(setting.seed, "train")), device)
         self.test = _moved(_some(split.test, setting.test, stream(0, "test")), device)
         self.validation = None if split.validation is None else _moved(split.validation, device)
@@ -313,7 +349,7 @@ class _Oracle:
 
     def require_enough(self, rounds: int) -> None:
         """Refuse a run whose network cannot take the rows, or that would come to an end for want of them."""
-        network_of(self.setting.network, self.train.inputs, self.classes, 0)
+        build_network_like(self.setting.network, self.train.inputs, self.classes, 0)
         needed = self.setting.initial + rounds * self.setting.query
         if needed > len(self.train):
             raise InputError(
@@ -322,10 +358,15 @@ class _Oracle:
 
     def learner(self, cell: Cell) -> Learner:
         """Return a cell's learner with its initial labels; those of one repetition begin alike."""
-        setting, seed = self.setting, stream(self.setting.seed, "repetition", cell[1]).initial_seed()
-        validation = None if self.validation is None else (self.validation.inputs, self.validation.labels)
+        setting, seed = (
+            self.setting,
+            stream(self.setting.seed, "repetition", cell[1]).initial_seed(),
+        )
+        validation = (
+            None if self.validation is None else (self.validation.inputs, self.validation.labels)
+        )
         learner = Learner(
-            lambda seed: network_of(setting.network, self.train.inputs, self.classes, seed),
+            lambda seed: build_network_like(setting.network, self.train.inputs, self.classes, seed),
             self.train.inputs,
             setting.strategy(cell[0]),
             classes=self.classes,
@@ -341,29 +382,45 @@ class _Oracle:
         return learner
 
 
-def _some(part: Part, count: int | None, generator: torch.Generator) -> Part:
+def _some(part: LabelledRows, count: int | None, generator: torch.Generator) -> LabelledRows:
     if count is None or count >= len(part):
         return part
-    return rows_of(part, np.sort(torch.randperm(len(part), generator=generator).numpy()[:count]))
+    return take(part, np.sort(torch.randperm(len(part), generator=generator).numpy()[:count]))
 
 
-def _moved(part: Part, device: torch.device) -> Part:
+def _moved(part: LabelledRows, device: torch.device) -> LabelledRows:
     inputs = part.inputs
-    fits = isinstance(inputs, torch.Tensor) and inputs.is_floating_point() and inputs.nbytes <= _ON_DEVICE
+    fits = (
+        isinstance(inputs, torch.Tensor)
+        and inputs.is_floating_point()
+        and inputs.nbytes <= _ON_DEVICE
+    )
     return replace(part, inputs=inputs.to(device)) if fits else part
 
 
 class _Group:
     """Cells that go from round to round together, so that their networks train together."""
 
-    def __init__(self, plan: _Plan, wanted: _Wanted, oracle: _Oracle, records: Records, counter: _Counter) -> None:
-        self.plan, self.wanted, self.oracle, self.records, self.counter = plan, wanted, oracle, records, counter
+    def __init__(
+        self, plan: _Plan, wanted: _Wanted, oracle: _Oracle, records: RunFolder, counter: _Counter
+    ) -> None:
+        self.plan, self.wanted, self.oracle, self.records, self.counter = (
+            plan,
+            wanted,
+            oracle,
+            records,
+            counter,
+        )
         self.done = {cell: records.rounds(cell)[: plan.failed.get(cell)] for cell in plan.cells}
         counter.add(sum(min(len(self.done[cell]), wanted.rounds + 1) for cell in plan.alive))
         self.first = min(len(self.done[cell]) for cell in plan.alive)
         # A cell that failed trains once more in the rounds that it trained in, so that the others find the same.
-        company = [cell for cell in plan.cells if plan.failed.get(cell, wanted.rounds) >= self.first]
-        self.live = {cell: self._resumed(cell) for cell in company} if self.first <= wanted.rounds else {}
+        company = [
+            cell for cell in plan.cells if plan.failed.get(cell, wanted.rounds) >= self.first
+        ]
+        self.live = (
+            {cell: self._resumed(cell) for cell in company} if self.first <= wanted.rounds else {}
+        )
 
     def _resumed(self, cell: Cell) -> Learner:
         """Return a cell's learner as it was before the first round that some cell of the group still has to do."""
@@ -379,7 +436,7 @@ class _Group:
             if not self.live:
                 return
             cells = list(self.live)
-            errors = fit_stack([self.live[cell] for cell in cells])
+            errors = fit_learners([self.live[cell] for cell in cells])
             for k, cell in enumerate(cells):
                 if self.plan.failed.get(cell) == number:
                     del self.live[cell]
@@ -398,7 +455,7 @@ class _Group:
             try:
                 one = self._played(cell, number)
                 # What is remembered is what would be read back, so that a run that was stopped goes on alike.
-                learner.go_on(learner.rounds, as_read(learner.remembered))
+                learner.go_on(learner.rounds, round_trip(learner.remembered))
             except Exception as error:  # whatever it is, other cells go on
                 self._fail(cell, number, error)
                 return
@@ -423,15 +480,19 @@ class _Group:
             accuracy=judged.accuracy,
             loss=judged.loss,
             picks=tuple(picks),
-            seconds={kind: round(learner.seconds.get(kind, 0.0), 6) for kind in KINDS},
+            seconds={kind: round(learner.seconds.get(kind, 0.0), 6) for kind in PHASES},
             peak_memory=peak.bytes,
             validation=learner.validated,
             vote=judged.vote,
         )
 
     def _fail(self, cell: Cell, number: int, error: Exception) -> None:
-        sentence = str(error) if isinstance(error, TeeterError) else f"{type(error).__name__}: {error}"
+        sentence = (
+            str(error) if isinstance(error, TeeterError) else f"{type(error).__name__}: {error}"
+        )
         logger.warning("%s, repetition %d, failed in round %d: %s", *cell, number, sentence)
-        self.records.fail(cell, number, self.plan.group, sentence, "".join(traceback.format_exception(error)))
+        self.records.fail(
+            cell, number, self.plan.group, sentence, "".join(traceback.format_exception(error))
+        )
         self.counter.add(self.wanted.rounds + 1 - number)
         del self.live[cell]

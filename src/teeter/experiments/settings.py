@@ -11,13 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from teeter.errors import FileError, InputError, UnknownNameError
-from teeter.lessons import Training
-from teeter.models.named_networks import network_names
+from teeter.models.network_registry import network_names
 from teeter.registry import did_you_mean
+from teeter.strategies.api import make_strategy
 from teeter.strategies.base import Strategy
-from teeter.strategies.door import make_strategy
+from teeter.training.config import TrainingConfig
 
-__all__ = ["PAPER_STRATEGIES", "Setting", "read_setting", "setting_named", "setting_names", "with_values"]
+__all__ = [
+    "PAPER_STRATEGIES",
+    "Setting",
+    "override",
+    "read_setting",
+    "setting_named",
+    "setting_names",
+]
 
 _A_NAME = re.compile(r"\w[\w.=-]*")
 
@@ -96,12 +103,24 @@ class Setting:
             raise UnknownNameError(
                 f"No network is called {self.network!r}. {did_you_mean(self.network, network_names())}"
             )
-        for name in ("initial", "query", "final", "pool", "train", "test", "epochs", "batch_size", "repetitions"):
+        for name in (
+            "initial",
+            "query",
+            "final",
+            "pool",
+            "train",
+            "test",
+            "epochs",
+            "batch_size",
+            "repetitions",
+        ):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(f"{name} is {value!r}: it must be a whole number of 1 or more.")
         if self.validation < 0:
-            raise InputError(f"validation is {self.validation!r}: it must be a whole number of 0 or more.")
+            raise InputError(
+                f"validation is {self.validation!r}: it must be a whole number of 0 or more."
+            )
         if self.final < self.initial + self.query:
             raise InputError(
                 f"A run from {self.initial} labels by {self.query} does not end at {self.final}: "
@@ -111,14 +130,16 @@ class Setting:
             raise InputError(f"imbalance is {self.imbalance!r}: it must be 1 or more.")
         for name in self.options:
             if not _A_NAME.fullmatch(name):
-                raise InputError(f"{name!r} cannot be a strategy's name: use letters, digits, '.', '=', '_' and '-'.")
+                raise InputError(
+                    f"{name!r} cannot be a strategy's name: use letters, digits, '.', '=', '_' and '-'."
+                )
         _ = self.training
 
     @property
-    def training(self) -> Training:
+    def training(self) -> TrainingConfig:
         """How networks are trained."""
-        shared = {one.name for one in fields(Training)}
-        return Training(**{name: getattr(self, name) for name in shared})
+        shared = {one.name for one in fields(TrainingConfig)}
+        return TrainingConfig(**{name: getattr(self, name) for name in shared})
 
     def strategy(self, name: str) -> Strategy:
         """Return the strategy called so here, with its options."""
@@ -131,7 +152,7 @@ class Setting:
         return (self.final - self.initial) // self.query
 
 
-def with_values(setting: Setting, values: Mapping[str, Any]) -> Setting:
+def override(setting: Setting, values: Mapping[str, Any]) -> Setting:
     """Return a setting with some values changed; numbers and lists may come as text, as from a command line."""
     changed = _read(values)
     different = {name for name, value in changed.items() if getattr(setting, name) != value}
@@ -142,10 +163,16 @@ def with_values(setting: Setting, values: Mapping[str, Any]) -> Setting:
 
 def _read(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values that anyone may give, with text turned into what they are to be."""
-    kinds = {one.name: str(one.type) for one in fields(Setting) if one.name not in ("name", "paper", "quick")}
+    kinds = {
+        one.name: str(one.type)
+        for one in fields(Setting)
+        if one.name not in ("name", "paper", "quick")
+    }
     for name in values:
         if name not in kinds:
-            raise UnknownNameError(f"A setting has no value called {name!r}. {did_you_mean(name, kinds)}")
+            raise UnknownNameError(
+                f"A setting has no value called {name!r}. {did_you_mean(name, kinds)}"
+            )
     return {
         name: _as_wanted(name, value, kinds[name]) if isinstance(value, str) else value
         for name, value in values.items()
@@ -204,13 +231,15 @@ def read_setting(path: Path) -> Setting:
     base = values.pop("base", None)
     if base is not None:
         name = values.pop("name", f"{base}-{path.stem}")
-        return replace(with_values(setting_named(str(base)), values), name=name)
+        return replace(override(setting_named(str(base)), values), name=name)
     name = values.pop("name", path.stem)
     values = _read(values)
     required = {one.name for one in fields(Setting) if _is_required(one)}
     missing = sorted(required - set(values) - {"name"})
     if missing:
-        raise InputError(f"{path} does not say {', '.join(missing)}: add them, or name a setting as its base.")
+        raise InputError(
+            f"{path} does not say {', '.join(missing)}: add them, or name a setting as its base."
+        )
     return Setting(name=name, **values)
 
 
@@ -223,7 +252,9 @@ def setting_named(name: str) -> Setting:
     try:
         return _SETTINGS[name]
     except KeyError:
-        raise UnknownNameError(f"No setting is called {name!r}. {did_you_mean(name, setting_names())}") from None
+        raise UnknownNameError(
+            f"No setting is called {name!r}. {did_you_mean(name, setting_names())}"
+        ) from None
 
 
 def setting_names() -> list[str]:
@@ -235,7 +266,12 @@ def _of_the_paper(name: str, network: str, **values: Any) -> Setting:
     return Setting(name=name, dataset=name, network=network, paper=name, **values)
 
 
-_NESTEROV: dict[str, Any] = {"optimizer": "nesterov", "batch_size": 128, "weight_decay": 5e-4, "decay": 0.2}
+_NESTEROV: dict[str, Any] = {
+    "optimizer": "nesterov",
+    "batch_size": 128,
+    "weight_decay": 5e-4,
+    "decay": 0.2,
+}
 """The paper does not tell the weight decay; the momentum is 0.9."""
 
 _WITHOUT_BAIT = tuple(name for name in PAPER_STRATEGIES if name != "bait")
@@ -245,7 +281,15 @@ _PAPER = (
     _of_the_paper("openml-156", "mlp", initial=100, query=100, final=2000, pool=2000),
     _of_the_paper("openml-44135", "mlp", initial=100, query=100, final=2000, pool=2000),
     _of_the_paper(
-        "mnist", "s-cnn", initial=20, query=20, final=1020, pool=2000, validation=5000, epochs=50, batch_size=32
+        "mnist",
+        "s-cnn",
+        initial=20,
+        query=20,
+        final=1020,
+        pool=2000,
+        validation=5000,
+        epochs=50,
+        batch_size=32,
     ),
     *(
         _of_the_paper(
@@ -323,9 +367,30 @@ _SMALLER: dict[str, dict[str, Any]] = {
     "openml-6": {"final": 1400},
     "openml-156": {"final": 700},
     "openml-44135": {"final": 700},
-    "mnist": {"final": 140, "epochs": 15, "validation": 1000, "train": 6000, "test": 2000, "pool": 1000},
-    "cifar10": {"final": 1000, "epochs": 10, "validation": 500, "train": 5000, "test": 1000, "pool": 1000},
-    "svhn": {"final": 1000, "epochs": 10, "validation": 500, "train": 5000, "test": 1000, "pool": 1000},
+    "mnist": {
+        "final": 140,
+        "epochs": 15,
+        "validation": 1000,
+        "train": 6000,
+        "test": 2000,
+        "pool": 1000,
+    },
+    "cifar10": {
+        "final": 1000,
+        "epochs": 10,
+        "validation": 500,
+        "train": 5000,
+        "test": 1000,
+        "pool": 1000,
+    },
+    "svhn": {
+        "final": 1000,
+        "epochs": 10,
+        "validation": 500,
+        "train": 5000,
+        "test": 1000,
+        "pool": 1000,
+    },
     "cifar100": {
         "initial": 500,
         "query": 200,
@@ -335,9 +400,30 @@ _SMALLER: dict[str, dict[str, Any]] = {
         "train": 2000,
         "test": 500,
     },
-    "tiny-imagenet": {"initial": 500, "query": 200, "final": 900, "epochs": 4, "validation": 500, "train": 2000},
-    "food101": {"initial": 500, "query": 200, "final": 900, "epochs": 4, "validation": 500, "train": 2000},
-    "imagenet": {"initial": 500, "query": 200, "final": 900, "epochs": 4, "validation": 500, "train": 2000},
+    "tiny-imagenet": {
+        "initial": 500,
+        "query": 200,
+        "final": 900,
+        "epochs": 4,
+        "validation": 500,
+        "train": 2000,
+    },
+    "food101": {
+        "initial": 500,
+        "query": 200,
+        "final": 900,
+        "epochs": 4,
+        "validation": 500,
+        "train": 2000,
+    },
+    "imagenet": {
+        "initial": 500,
+        "query": 200,
+        "final": 900,
+        "epochs": 4,
+        "validation": 500,
+        "train": 2000,
+    },
 }
 """What quick variants cut: rounds, epochs and rows, so that a run on two cores takes minutes where it can."""
 

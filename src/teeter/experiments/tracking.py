@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from teeter.errors import FileError, InputError, MissingExtraError, PluginError, UnknownNameError
-from teeter.experiments.results import KINDS, Round, row_of
+from teeter.experiments.results import PHASES, Round, round_to_row
 from teeter.registry import Plugins, did_you_mean
 
 if TYPE_CHECKING:
     from teeter.experiments.settings import Setting
     from teeter.learner import Learner
-    from teeter.training import Evaluation
+    from teeter.training.loop import Evaluation
 
 __all__ = [
     "COLUMNS",
@@ -28,10 +28,10 @@ __all__ = [
     "JsonlTracker",
     "TensorBoardTracker",
     "Tracker",
-    "Tracking",
+    "TrackerSet",
     "learner_row",
-    "made_tracker",
-    "place_of",
+    "make_tracker",
+    "round_key",
 ]
 
 Row = Mapping[str, Any]
@@ -43,7 +43,7 @@ _PLACE = ("setting", "started", "strategy", "repetition", "round")
 COLUMNS = (
     *_PLACE,
     *("dataset", "labelled", "accuracy", "loss", "validation", "vote"),
-    *(f"{kind}_seconds" for kind in KINDS),
+    *(f"{kind}_seconds" for kind in PHASES),
     *("peak_memory", "picks"),
 )
 """What a row tells, in the order of a file."""
@@ -64,25 +64,34 @@ class Tracker(Protocol):
         """Put everything away."""
 
 
-def place_of(row: Row) -> Place:
+def round_key(row: Row) -> Place:
     """Return which round a row is of."""
     setting, started, strategy = (str(row.get(name) or "") for name in _PLACE[:3])
     return setting, started, strategy, int(row.get("repetition") or 0), int(row["round"])
 
 
-def learner_row(learner: Learner, judged: Evaluation, *, setting: str = "", repetition: int = 0) -> Row:
+def learner_row(
+    learner: Learner, judged: Evaluation, *, setting: str = "", repetition: int = 0
+) -> Row:
     """Return what the last fit of a learner of your own came to, as a row for a tracker."""
-    seconds = {f"{kind}_seconds": learner.seconds[kind] for kind in KINDS if kind in learner.seconds}
+    seconds = {
+        f"{kind}_seconds": learner.seconds[kind] for kind in PHASES if kind in learner.seconds
+    }
     told = {
         **{"setting": setting, "strategy": learner.strategy.name, "repetition": repetition},
         **{"round": learner.rounds - 1, "labelled": len(learner.fitted[0])},
-        **{"accuracy": judged.accuracy, "loss": judged.loss, "validation": learner.validated, "vote": judged.vote},
+        **{
+            "accuracy": judged.accuracy,
+            "loss": judged.loss,
+            "validation": learner.validated,
+            "vote": judged.vote,
+        },
         **seconds,
     }
     return {name: told.get(name) for name in COLUMNS}
 
 
-class Tracking:
+class TrackerSet:
     """The trackers of one run: each is told each round once, and one that fails does not stop the run."""
 
     def __init__(self, trackers: Sequence[Tracker], setting: Setting, started: str) -> None:
@@ -93,21 +102,23 @@ class Tracking:
         """Tell a round to all who do not know it yet."""
         if not self.known:
             return
-        row = {"started": self.started, **row_of(self.setting, one)}
+        row = {"started": self.started, **round_to_row(self.setting, one)}
         row = {name: row.get(name) for name in COLUMNS}
         for pair in list(self.known):
             tracker, known = pair
-            if place_of(row) in known:
+            if round_key(row) in known:
                 continue
             try:
                 tracker.write(row)
-            except Exception as error:  # rounds are safe in the run's folder, whatever becomes of a tracker
+            except (
+                Exception
+            ) as error:  # rounds are safe in the run's folder, whatever becomes of a tracker
                 logger.warning(
                     "%s is told no more: %s. The same command tells it the rest.",
                     *(type(tracker).__name__, str(error).rstrip(".") or type(error).__name__),
                 )
                 self.known.remove(pair)
-            known.add(place_of(row))
+            known.add(round_key(row))
 
     def catch_up(self, rounds: Iterable[Round]) -> None:
         """Tell the rounds that were done before, or elsewhere."""
@@ -120,7 +131,9 @@ class Tracking:
             try:
                 tracker.end()
             except Exception as error:
-                logger.warning("%s could not put everything away: %s", type(tracker).__name__, error)
+                logger.warning(
+                    "%s could not put everything away: %s", type(tracker).__name__, error
+                )
 
 
 class _LineTracker(ABC):
@@ -144,7 +157,9 @@ class _LineTracker(ABC):
         except OSError as error:
             raise FileError(f"Cannot write {self.path}: {error.strerror or error}.") from None
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise FileError(f"{self.path} holds something else than rounds: name another file.") from None
+            raise FileError(
+                f"{self.path} holds something else than rounds: name another file."
+            ) from None
         return found
 
     def write(self, row: Row) -> None:
@@ -184,12 +199,14 @@ class CsvTracker(_LineTracker):
         rows = csv.DictReader(io.StringIO(whole))
         if tuple(rows.fieldnames or ()) != COLUMNS:
             raise ValueError("these are other columns")
-        return [place_of(row) for row in rows]
+        return [round_key(row) for row in rows]
 
     def _line(self, row: Row) -> str:
         unknown = [name for name in row if name not in COLUMNS]
         if unknown:
-            raise InputError(f"{self.path} has no column {unknown[0]!r}: write what is not in COLUMNS as JSONL.")
+            raise InputError(
+                f"{self.path} has no column {unknown[0]!r}: write what is not in COLUMNS as JSONL."
+            )
         line = io.StringIO()
         picks = " ".join(map(str, row.get("picks") or ()))
         csv.DictWriter(line, COLUMNS, lineterminator="\n").writerow({**row, "picks": picks})
@@ -203,7 +220,7 @@ class JsonlTracker(_LineTracker):
         if not whole:
             start = '{"setting"'
             return _nothing_if(rest.startswith(start) or start.startswith(rest))
-        return [place_of(json.loads(line)) for line in whole.splitlines()]
+        return [round_key(json.loads(line)) for line in whole.splitlines()]
 
     def _line(self, row: Row) -> str:
         return json.dumps(dict(row)) + "\n"
@@ -232,7 +249,9 @@ class TensorBoardTracker:
             events = EventAccumulator(str(note.parent), size_guidance={"scalars": 0}).Reload()
             if "round" in events.Tags()["scalars"]:
                 cell = json.loads(note.read_text(encoding="utf-8"))
-                found += [place_of({**cell, "round": event.value}) for event in events.Scalars("round")]
+                found += [
+                    round_key({**cell, "round": event.value}) for event in events.Scalars("round")
+                ]
         return found
 
     def write(self, row: Row) -> None:
@@ -252,7 +271,7 @@ class TensorBoardTracker:
         self._writers.clear()
 
     def _writer(self, row: Row) -> Any:
-        setting, started, strategy, repetition, _ = place_of(row)
+        setting, started, strategy, repetition, _ = round_key(row)
         run = f"{setting}-{started}".strip("-").replace(":", "").replace("/", "-") or "run"
         folder = self.folder / run / f"{strategy}-{repetition}".replace("/", "-")
         if folder not in self._writers:
@@ -267,7 +286,9 @@ def _tensorboard() -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise MissingExtraError("TensorBoard is not installed: pip install 'teeter[track]'.") from None
+        raise MissingExtraError(
+            "TensorBoard is not installed: pip install 'teeter[track]'."
+        ) from None
     return SummaryWriter
 
 
@@ -286,7 +307,7 @@ plugins: Plugins[Callable[[str], Tracker]] = Plugins(
 """Trackers of other packages, through the entry-point group ``teeter.trackers``."""
 
 
-def made_tracker(text: str) -> Tracker:
+def make_tracker(text: str) -> Tracker:
     """Return the tracker that ``KIND:PLACE`` asks for, such as ``csv:rounds.csv``."""
     kind, sign, place = text.partition(":")
     names = list(dict.fromkeys([*_KINDS, *plugins.names()]))
@@ -303,4 +324,6 @@ def made_tracker(text: str) -> Tracker:
     except PluginError:
         raise
     except Exception as error:
-        raise PluginError(f"The tracker {kind!r} of {plugins.package(kind)} cannot be made: {error}.") from error
+        raise PluginError(
+            f"The tracker {kind!r} of {plugins.package(kind)} cannot be made: {error}."
+        ) from error

@@ -9,9 +9,9 @@ from functools import cached_property
 import torch
 from torch import Generator, Tensor
 
-from teeter.arrays import TILE, budget, exact_products, padded
-from teeter.kernels.disagreement import mutual_information, p_log_p
-from teeter.kernels.facility import ROUNDING, filled_up, largest, renew
+from teeter.arrays import TILE, full_precision_matmul, memory_budget, pad_to_tile
+from teeter.kernels.bald import mutual_information, p_log_p
+from teeter.kernels.facility_location import ROUNDING, fill_remaining, refresh_bounds, top_rows
 from teeter.seeds import uniform
 
 __all__ = ["Configurations", "batch_bald", "information_gains"]
@@ -35,7 +35,9 @@ class Configurations:
     @cached_property
     def average(self) -> Tensor:
         """(S,) float64: the posterior's mean, 1 / S but for the error of drawing."""
-        return torch.stack([mass @ posterior for mass, posterior in self.blocks()]).sum(dim=0, dtype=torch.float64)
+        return torch.stack([mass @ posterior for mass, posterior in self.blocks()]).sum(
+            dim=0, dtype=torch.float64
+        )
 
     def blocks(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield them in blocks, each for one product."""
@@ -43,7 +45,9 @@ class Configurations:
         return zip(self.mass.split(size), self.posterior.split(size), strict=True)
 
 
-def batch_bald(logits: Tensor, n: int, *, generator: Generator, configurations: int = 100_000) -> Tensor:
+def batch_bald(
+    logits: Tensor, n: int, *, generator: Generator, configurations: int = 100_000
+) -> Tensor:
     """Return the n rows picked greedily to maximise the mutual information of their labels and the sample.
 
     logits (S, N, C), of which log-probabilities are a case -> (n,) int64 in the order of picking; gains that are equal
@@ -74,22 +78,40 @@ def batch_bald(logits: Tensor, n: int, *, generator: Generator, configurations: 
         elif len(outcomes.mass) * classes**2 <= configurations:
             outcomes = _every_label(outcomes, logits[:, pick])
         else:
-            outcomes, drawn = _one_outcome(max(1, configurations // samples) * samples, logits), True
+            outcomes, drawn = (
+                _one_outcome(max(1, configurations // samples) * samples, logits),
+                True,
+            )
             outcomes = _draw_labels(outcomes, logits[:, torch.cat(picks)], generator)
-    return filled_up(picks, bounds, n)
+    return fill_remaining(picks, bounds, n)
 
 
 def _best(
-    logits: Tensor, bounds: Tensor, outcomes: Configurations, *, screens: tuple[tuple[int, int], ...], slack: float
+    logits: Tensor,
+    bounds: Tensor,
+    outcomes: Configurations,
+    *,
+    screens: tuple[tuple[int, int], ...],
+    slack: float,
 ) -> Tensor:
     """Return the row of largest gain; renew the bounds on the way."""
-    stages = [(_first(outcomes, size, len(logits)), keep) for size, keep in screens if size < len(outcomes.mass)]
+    stages = [
+        (_first(outcomes, size, len(logits)), keep)
+        for size, keep in screens
+        if size < len(outcomes.mass)
+    ]
     (first, keep), *later = [*stages, (outcomes, 1)]
-    known = renew(bounds, lambda rows: information_gains(logits, rows, first), batch=BATCH, keep=keep, slack=slack)
-    rows = largest(bounds, known, keep, slack=slack)
+    known = refresh_bounds(
+        bounds,
+        lambda rows: information_gains(logits, rows, first),
+        batch=BATCH,
+        keep=keep,
+        slack=slack,
+    )
+    rows = top_rows(bounds, known, keep, slack=slack)
     for some, keep in later:
         bounds[rows] = information_gains(logits, rows, some)
-        rows = largest(bounds, rows, keep, slack=slack)
+        rows = top_rows(bounds, rows, keep, slack=slack)
     return rows
 
 
@@ -104,16 +126,18 @@ def information_gains(logits: Tensor, rows: Tensor, outcomes: Configurations) ->
     for where in _batches(logits, len(rows)):
         p = logits[:, rows[where]].permute(1, 2, 0).softmax(dim=1).contiguous()
         of_each = (p_log_p(p).sum(dim=1) * outcomes.average).sum(dim=1)
-        gains[where] = of_each - _p_log_p_of_means(p.flatten(0, 1), outcomes).view(len(p), -1).sum(dim=1)
+        gains[where] = of_each - _p_log_p_of_means(p.flatten(0, 1), outcomes).view(len(p), -1).sum(
+            dim=1
+        )
     return gains.clamp_min_(0)
 
 
 def _p_log_p_of_means(p: Tensor, outcomes: Configurations) -> Tensor:
     """Return ``sum over m of mass_m q_m log q_m`` with ``q = posterior @ p``: (K, S) -> (K,) float64."""
     total = torch.zeros(len(p), dtype=torch.float64, device=p.device)
-    left = padded(p)
+    left = pad_to_tile(p)
     for mass, posterior in outcomes.blocks():
-        with exact_products():
+        with full_precision_matmul():
             q = left @ posterior.T
         total += p_log_p(q[: len(p)]).mul_(mass).sum(dim=1)
     return total
@@ -122,9 +146,11 @@ def _p_log_p_of_means(p: Tensor, outcomes: Configurations) -> Tensor:
 def _batches(logits: Tensor, rows: int) -> Iterator[slice]:
     samples, _, classes = logits.shape
     per_row = classes * logits.element_size() * (4 * samples + 3 * _block(logits))
-    step = budget(logits.device) // per_row
+    step = memory_budget(logits.device) // per_row
     if not logits.is_cuda:
-        step = min(step, 2 * TILE // classes)  # a product should stay in the cache for the passes that follow it
+        step = min(
+            step, 2 * TILE // classes
+        )  # a product should stay in the cache for the passes that follow it
     step = max(1, step, TILE // classes)
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows))
@@ -138,7 +164,9 @@ def _block(tensor: Tensor) -> int:
 def _one_outcome(copies: int, logits: Tensor) -> Configurations:
     """Return what is known before any label: every sample is as probable as another."""
     samples = len(logits)
-    return Configurations(logits.new_full((copies,), 1 / copies), logits.new_full((copies, samples), 1 / samples))
+    return Configurations(
+        logits.new_full((copies,), 1 / copies), logits.new_full((copies, samples), 1 / samples)
+    )
 
 
 def _first(outcomes: Configurations, size: int, samples: int) -> Configurations:

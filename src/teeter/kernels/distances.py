@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from teeter.arrays import exact_products, padded, tiles
+from teeter.arrays import full_precision_matmul, pad_to_tile, tiles
 
 __all__ = [
     "NEGLIGIBLE",
@@ -46,13 +46,15 @@ class Cosine:
         peaks = torch.maximum(-low, high)
         zero = peaks == 0
         scaled = features / peaks.masked_fill(zero, 1)  # so that no square overflows or vanishes
-        self.units = scaled.div_(torch.linalg.vector_norm(scaled, dim=1, keepdim=True).masked_fill_(zero, 1))
+        self.units = scaled.div_(
+            torch.linalg.vector_norm(scaled, dim=1, keepdim=True).masked_fill_(zero, 1)
+        )
         if bool(zero.any()):  # zero rows share an axis of their own
             self.units = torch.cat([self.units, zero.to(features.dtype)], dim=1)
 
     def between(self, rows: Tensor, others: Tensor) -> Tensor:
         """Return all distances: positions (A,) and (B,) -> (A, B)."""
-        with exact_products():
+        with full_precision_matmul():
             return _without_negligible(1 - self.units[rows] @ self.units[others].T)
 
     def nearest(self, picks: Tensor) -> Tensor:
@@ -60,8 +62,8 @@ class Cosine:
         centres = self.units[picks]
         nearest = self.units.new_empty(len(self.units))
         for where in distance_tiles(self.units, len(picks)):
-            with exact_products():
-                cosines = centres @ padded(self.units[where]).T
+            with full_precision_matmul():
+                cosines = centres @ pad_to_tile(self.units[where]).T
             nearest[where] = 1 - cosines.amax(dim=0)[: where.stop - where.start]
         return _without_negligible(nearest)
 
@@ -81,9 +83,11 @@ class Euclidean:
     def between(self, rows: Tensor, others: Tensor) -> Tensor:
         """Return all distances: positions (A,) and (B,) -> (A, B)."""
         left, right = self.features[rows], self.features[others]
-        with exact_products():
+        with full_precision_matmul():
             products = left @ right.T
-        squared = squared_distances(self.squares[rows][:, None], self.squares[others][None], products)
+        squared = squared_distances(
+            self.squares[rows][:, None], self.squares[others][None], products
+        )
         return self._refined(squared, left, right).sqrt_()
 
     def nearest(self, picks: Tensor) -> Tensor:
@@ -91,14 +95,20 @@ class Euclidean:
         centres, own = self.features[picks], self.squares[picks][:, None]
         nearest = self.features.new_empty(len(self.features))
         for where in distance_tiles(self.features, len(picks)):
-            with exact_products():
-                products = (centres @ padded(self.features[where]).T)[:, : where.stop - where.start]
+            with full_precision_matmul():
+                products = (centres @ pad_to_tile(self.features[where]).T)[
+                    :, : where.stop - where.start
+                ]
             squared = squared_distances(own, self.squares[where][None], products)
             nearest[where] = self._refined(squared, centres, self.features[where]).amin(dim=0)
         return nearest.sqrt_()
 
     def _refined(self, squared: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        return refined(squared, lambda i, j: (left[i] - right[j]).square_().sum(dim=1), self._norms(left, right))
+        return refined(
+            squared,
+            lambda i, j: (left[i] - right[j]).square_().sum(dim=1),
+            self._norms(left, right),
+        )
 
     @staticmethod
     def _norms(left: Tensor, right: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
@@ -117,7 +127,9 @@ def squared_distances(left: Tensor, right: Tensor, products: Tensor) -> Tensor:
 
 
 def refined(
-    squared: Tensor, exactly: Callable[[Tensor, Tensor], Tensor], norms: Callable[[Tensor, Tensor], Tensor]
+    squared: Tensor,
+    exactly: Callable[[Tensor, Tensor], Tensor],
+    norms: Callable[[Tensor, Tensor], Tensor],
 ) -> Tensor:
     """Return squared distances (A, B) with those that rounded to 0 computed again, in place.
 
@@ -138,7 +150,12 @@ def squared_lengths(rows: Tensor) -> Tensor:
 def distance_tiles(rows: Tensor, columns: int) -> list[slice]:
     """Return slices of ``rows`` such that products with ``columns`` picks fit in memory, and in the cache on a CPU."""
     return list(
-        tiles(len(rows), columns * rows.element_size() * 3, rows.device, at_most=None if rows.is_cuda else 4096)
+        tiles(
+            len(rows),
+            columns * rows.element_size() * 3,
+            rows.device,
+            at_most=None if rows.is_cuda else 4096,
+        )
     )
 
 

@@ -36,9 +36,13 @@ def k_center(features: Tensor, centres: Tensor, n: int, *, block: int = BLOCK) -
     distance = Euclidean(torch.cat([features, centres]))
     nearest = torch.full_like(distance.squares[:rows], torch.inf)
     for start in range(rows, rows + len(centres), CENTRES):
-        some = torch.arange(start, min(start + CENTRES, rows + len(centres)), device=features.device)
+        some = torch.arange(
+            start, min(start + CENTRES, rows + len(centres)), device=features.device
+        )
         nearest = torch.minimum(nearest, distance.nearest(some)[:rows])
-    picks = fresh = _farthest(distance, nearest, n, block) if len(centres) else distance.squares.argmax()[None]
+    picks = fresh = (
+        _farthest(distance, nearest, n, block) if len(centres) else distance.squares.argmax()[None]
+    )
     while len(picks) < n:
         nearest = torch.minimum(nearest, distance.nearest(fresh)[:rows])
         nearest[fresh] = -1
@@ -52,7 +56,9 @@ def k_center(features: Tensor, centres: Tensor, n: int, *, block: int = BLOCK) -
 def _farthest(distance: Euclidean, nearest: Tensor, wanted: int, size: int) -> Tensor:
     """Return the next picks that a block of ``size`` rows decides: at least one, at most ``wanted``."""
     rows, beyond = _block(nearest, size)
-    even = torch.nn.functional.pad(rows, (0, -len(rows) % TILE))  # to full tiles, where copies get equal distances
+    even = torch.nn.functional.pad(
+        rows, (0, -len(rows) % TILE)
+    )  # to full tiles, where copies get equal distances
     pairs = distance.between(even, even)[: len(rows), : len(rows)]
     chosen = _walk(pairs.cpu().numpy(), nearest[rows].cpu().numpy(), beyond, wanted)
     return rows[torch.tensor(chosen, device=rows.device)]
@@ -72,7 +78,9 @@ def _block(nearest: Tensor, size: int) -> tuple[Tensor, float]:
     return inside.nonzero().flatten(), max(0.0, float(largest[size]))
 
 
-def _walk(pairs: npt.NDArray[np.floating], now: npt.NDArray[np.floating], beyond: float, wanted: int) -> list[int]:
+def _walk(
+    pairs: npt.NDArray[np.floating], now: npt.NDArray[np.floating], beyond: float, wanted: int
+) -> list[int]:
     """Return picks by the largest distance; all but the first must be farther away than ``beyond``."""
     chosen: list[int] = []
     while len(chosen) < wanted:

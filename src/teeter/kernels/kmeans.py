@@ -15,11 +15,11 @@ import numpy.typing as npt
 import torch
 from torch import Generator, Tensor
 
-from teeter.arrays import TILE, exact_products, padded, tiles
+from teeter.arrays import TILE, full_precision_matmul, pad_to_tile, tiles
 from teeter.kernels.distances import NEGLIGIBLE, squared_distances, squared_lengths
 from teeter.seeds import uniform
 
-__all__ = ["greedy_start", "join_nearest", "k_means", "lloyd"]
+__all__ = ["assign_to_nearest", "greedy_start", "k_means", "lloyd"]
 
 ITERATIONS = 300
 TOLERANCE = 1e-4
@@ -37,12 +37,14 @@ _ROWS = 1024
 """Rows gathered at a time: a fixed number, so that the working memory does not decide how sums and products round."""
 
 
-def k_means(features: Tensor, clusters: int, *, generator: Generator) -> tuple[Tensor, Tensor, float]:
+def k_means(
+    features: Tensor, clusters: int, *, generator: Generator
+) -> tuple[Tensor, Tensor, float]:
     """Return each row's cluster, the centres, and the sum of squared distances to them.
 
     features (N, D) -> (N,) int64, (K, D), inertia. Where fewer than K rows differ, some clusters stay empty.
     """
-    with exact_products():  # entered here once, instead of thousands of times below
+    with full_precision_matmul():  # entered here once, instead of thousands of times below
         points = _filled_up(features)
         start = _greedy_start(points, clusters, generator)
         return _lloyd(points, points.features[start], features.mean(dim=0))
@@ -91,17 +93,29 @@ def _greedy_start(points: _Points, clusters: int, generator: Generator) -> Tenso
         if cumulative[-1] == 0:
             rest = torch.ones_like(nearest, dtype=torch.bool).index_fill_(0, picks, False)
             return torch.cat([picks, rest.nonzero().flatten()])[:clusters]
-        block = max(trials, min(TILE, _BLOCK // len(features), 2 * trials * (clusters - len(picks))))
+        block = max(
+            trials, min(TILE, _BLOCK // len(features), 2 * trials * (clusters - len(picks)))
+        )
         places = uniform((block,), generator, features.device) * cumulative[-1]
         drawn = torch.searchsorted(cumulative, places, right=True).clamp_max_(len(features) - 1)
         chances = uniform((block,), generator, _CPU).numpy()
-        chosen, nearest = _greedy_picks(_parts_to(points, drawn), nearest, own, drawn, chances, trials=trials)
-        picks = torch.cat([picks, drawn[torch.tensor(chosen, dtype=torch.int64, device=drawn.device)]])[:clusters]
+        chosen, nearest = _greedy_picks(
+            _parts_to(points, drawn), nearest, own, drawn, chances, trials=trials
+        )
+        picks = torch.cat(
+            [picks, drawn[torch.tensor(chosen, dtype=torch.int64, device=drawn.device)]]
+        )[:clusters]
     return picks
 
 
 def _greedy_picks(
-    parts: Tensor, nearest: Tensor, own: Tensor, drawn: Tensor, chances: npt.NDArray[np.float64], *, trials: int
+    parts: Tensor,
+    nearest: Tensor,
+    own: Tensor,
+    drawn: Tensor,
+    chances: npt.NDArray[np.float64],
+    *,
+    trials: int,
 ) -> tuple[list[int], Tensor]:
     """Return which of the drawn rows are taken, at least one, and all rows' distances to the nearest pick, in parts.
 
@@ -112,7 +126,9 @@ def _greedy_picks(
     accepted = (j for j in range(len(drawn)) if chances[j] * then[j] < now[j])
     chosen: list[int] = []
     while len(tried := list(islice(accepted, trials))) == trials:
-        lowered = torch.minimum(nearest, parts[tried[0] : tried[-1] + 1])  # a slice, with some that do not count
+        lowered = torch.minimum(
+            nearest, parts[tried[0] : tried[-1] + 1]
+        )  # a slice, with some that do not count
         sums = lowered.sum(dim=1).tolist()
         best = min(tried, key=lambda j: sums[j - tried[0]])
         nearest, now = lowered[best - tried[0]], np.minimum(now, pairs[best])
@@ -130,11 +146,13 @@ def _parts_to(points: _Points, rows: Tensor) -> Tensor:
     parts = own.new_empty((len(rows), len(points.features)))
     for where in _tiles(points.features, len(rows)):
         full = points.whole[where.start : where.stop + -where.stop % TILE]
-        with exact_products():
+        with full_precision_matmul():
             if len(full) == where.stop - where.start:
                 torch.addmm(own, centres, full.T, alpha=-2, out=parts[:, where])
             else:
-                parts[:, where] = torch.addmm(own, centres, full.T, alpha=-2)[:, : where.stop - where.start]
+                parts[:, where] = torch.addmm(own, centres, full.T, alpha=-2)[
+                    :, : where.stop - where.start
+                ]
     return parts
 
 
@@ -166,7 +184,7 @@ def _lloyd(points: _Points, centres: Tensor, offset: Tensor) -> tuple[Tensor, Te
     return labels, means.centres + offset, _inertia(points, labels, means.centres)
 
 
-def join_nearest(features: Tensor, rows: Tensor, clusters: Tensor) -> Tensor:
+def assign_to_nearest(features: Tensor, rows: Tensor, clusters: Tensor) -> Tensor:
     """Return the clusters of some rows, and for every other row that of the nearest mean.
 
     features (N, D), rows (A,), clusters (A,) from 0 up, none empty -> (N,) int64.
@@ -198,7 +216,9 @@ class _Nearest:
         self.labels = self.labels.clone()
         half = centres.square().sum(dim=1, keepdim=True) / 2
         for rows in self._leaving(half, centres, moved).split(_ROWS):
-            self._settle(rows, _scores(half, centres, padded(self.features[rows]))[:, : len(rows)])
+            self._settle(
+                rows, _scores(half, centres, pad_to_tile(self.features[rows]))[:, : len(rows)]
+            )
 
     def _settle(self, rows: slice | Tensor, scores: Tensor) -> None:
         """Give rows the centre of their least score: (K, A)."""
@@ -238,7 +258,7 @@ def _tiles(rows: Tensor, columns: int) -> list[slice]:
 
 def _scores(half: Tensor, centres: Tensor, rows: Tensor) -> Tensor:
     """Return ``|c|^2 / 2 - c.x``: half (K, 1) of the squared norms, centres (K, D), rows (A, D) -> (K, A)."""
-    with exact_products():
+    with full_precision_matmul():
         return torch.addmm(half, centres, rows.T, alpha=-1)
 
 
@@ -261,7 +281,9 @@ class _Means:
                 touched[clusters[rows]] = True
         counts = torch.bincount(labels, minlength=len(self.centres))[:, None]
         means = (self.sums / counts.clamp_min(1)).to(self.centres)
-        self.centres = torch.where(counts > 0, means, self.centres)  # an empty cluster keeps its centre
+        self.centres = torch.where(
+            counts > 0, means, self.centres
+        )  # an empty cluster keeps its centre
         self.labels = labels
         return touched.nonzero().flatten()
 
@@ -280,7 +302,9 @@ def _refilled(points: _Points, labels: Tensor, centres: Tensor) -> Tensor:
         return labels
     sizes, empty = counts.tolist(), (counts == 0).nonzero().flatten().tolist()
     own = centres[labels]
-    squares = squared_distances(own.square().sum(dim=1), points.squares, (own * points.features).sum(dim=1))
+    squares = squared_distances(
+        own.square().sum(dim=1), points.squares, (own * points.features).sum(dim=1)
+    )
     farthest = squares.argsort(descending=True, stable=True)
     labels, of = labels.clone(), labels.tolist()
     for row in farthest[squares[farthest] > 0].tolist():

@@ -15,13 +15,15 @@ from math import sqrt
 import torch
 from torch import Tensor
 
-from teeter.arrays import exact_products
+from teeter.arrays import full_precision_matmul
 from teeter.kernels.ldm import ray_directions
 
 __all__ = ["laplace_directions", "laplace_factors"]
 
 
-def laplace_factors(features: Tensor, logits: Tensor, *, bias: bool, prior: float = 1.0) -> tuple[Tensor, Tensor]:
+def laplace_factors(
+    features: Tensor, logits: Tensor, *, bias: bool, prior: float = 1.0
+) -> tuple[Tensor, Tensor]:
     """Return the Cholesky factors, lower, of the classes' and the features' side of the posterior's precision.
 
     features (L, D), logits (L, C) of the labelled rows -> (C, C), (D, D) or (D + 1, D + 1) with a bias; float64.
@@ -32,7 +34,9 @@ def laplace_factors(features: Tensor, logits: Tensor, *, bias: bool, prior: floa
     of_classes = torch.diag(p.mean(dim=0)) - p.T @ p / len(p)
     sides = (of_classes, rows.T @ rows)
     classes, width = (
-        torch.linalg.cholesky(side + sqrt(prior) * torch.eye(len(side), dtype=side.dtype, device=side.device))
+        torch.linalg.cholesky(
+            side + sqrt(prior) * torch.eye(len(side), dtype=side.dtype, device=side.device)
+        )
         for side in sides
     )
     return classes, width
@@ -47,8 +51,16 @@ def laplace_directions(
     """
     classes, width = factors
     for moves, shifts in ray_directions(seed, count, weight, bias):
-        noise = (moves if shifts is None else torch.cat([moves, shifts[:, :, None]], dim=2)).double()
-        with exact_products():
+        noise = (
+            moves if shifts is None else torch.cat([moves, shifts[:, :, None]], dim=2)
+        ).double()
+        with full_precision_matmul():
             turned = torch.linalg.solve_triangular(classes.T, noise, upper=True)
-            turned = torch.linalg.solve_triangular(width, turned, upper=False, left=False).to(weight.dtype)
-        yield (turned, None) if shifts is None else (turned[:, :, :-1].contiguous(), turned[:, :, -1].contiguous())
+            turned = torch.linalg.solve_triangular(width, turned, upper=False, left=False).to(
+                weight.dtype
+            )
+        yield (
+            (turned, None)
+            if shifts is None
+            else (turned[:, :, :-1].contiguous(), turned[:, :, -1].contiguous())
+        )

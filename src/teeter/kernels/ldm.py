@@ -19,8 +19,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from teeter.arrays import budget, exact_products, padded, tiles
-from teeter.kernels.fused import is_fused
+from teeter.arrays import full_precision_matmul, memory_budget, pad_to_tile, tiles
+from teeter.kernels.fused import use_fused_kernel
 from teeter.kernels.ranks import lower_among_sorted, lower_by_own_ranks, lower_by_reference_ranks
 from teeter.seeds import is_portable, normal, stream
 
@@ -29,7 +29,7 @@ __all__ = [
     "Directions",
     "default_rays",
     "flip_rates",
-    "ldm_among",
+    "ldm_against_reference",
     "ldm_by_gaussian",
     "ldm_by_rays",
     "paper_sigmas",
@@ -71,7 +71,10 @@ def ray_directions(
         if bias is None:
             yield moves, None
         else:
-            yield moves, normal((BLOCK, len(bias)), generator, weight.device)[:kept].to(weight.dtype)
+            yield (
+                moves,
+                normal((BLOCK, len(bias)), generator, weight.device)[:kept].to(weight.dtype),
+            )
 
 
 def ldm_by_rays(
@@ -105,7 +108,7 @@ def ldm_by_rays(
     return least.to(features.dtype) / size
 
 
-def ldm_among(
+def ldm_against_reference(
     features: Tensor, weight: Tensor, bias: Tensor | None, *, directions: Directions, ranks: Tensor
 ) -> Tensor:
     """Return the least disagreement among reference rows whose flip rates are known, in rising order a ray.
@@ -123,7 +126,9 @@ def ldm_among(
     return least.to(features.dtype) / size
 
 
-def flip_rates(features: Tensor, weight: Tensor, bias: Tensor | None, directions: Directions) -> Tensor:
+def flip_rates(
+    features: Tensor, weight: Tensor, bias: Tensor | None, directions: Directions
+) -> Tensor:
     """Return ``1 / sigma*`` of each row on each ray: 0 where the row never flips, infinite where it sits on a boundary.
 
     features (N, D), weight (C, D), bias (C,) or None -> (R, N), rays in the order E1, -E1, E2, ...
@@ -145,7 +150,11 @@ def _passes(directions: Directions, rows: int) -> Iterator[tuple[Tensor, Tensor 
     moves = first[0]
     fits = BLOCK
     if moves.is_cuda:
-        room, ranking, products = budget(moves.device), 2 * rows * 8 * moves.element_size(), moves.shape[1] * rows * 8
+        room, ranking, products = (
+            memory_budget(moves.device),
+            2 * rows * 8 * moves.element_size(),
+            moves.shape[1] * rows * 8,
+        )
         if _is_fused(rows, moves[0]):
             products = 2 * moves[0].numel() * moves.element_size()
         fits = max(1, min(room // 2 // ranking, room // products) // BLOCK) * BLOCK
@@ -165,7 +174,9 @@ def _regrouped(blocks: Directions, size: int) -> Iterator[tuple[Tensor, Tensor |
         yield from _split(held, size)
 
 
-def _split(blocks: Sequence[tuple[Tensor, Tensor | None]], size: int) -> Iterator[tuple[Tensor, Tensor | None]]:
+def _split(
+    blocks: Sequence[tuple[Tensor, Tensor | None]], size: int
+) -> Iterator[tuple[Tensor, Tensor | None]]:
     moves = torch.cat([block[0] for block in blocks]) if len(blocks) > 1 else blocks[0][0]
     some = [block[1] for block in blocks if block[1] is not None]
     shifts = torch.cat(some) if some else None
@@ -187,7 +198,7 @@ class _Tile:
 
 def _is_fused(rows: int, weight: Tensor) -> bool:
     """Tell whether the flip rates of so many rows under a head are worth a fused kernel, for as many rays as usual."""
-    return is_fused(weight, default_rays(*weight.shape) * rows * weight.numel())
+    return use_fused_kernel(weight, default_rays(*weight.shape) * rows * weight.numel())
 
 
 class _Rows:
@@ -197,11 +208,15 @@ class _Rows:
         self.features, self.weight, self.bias = features, weight, bias
         on_gpu = features.is_cuda
         self.noise = (
-            torch.bfloat16 if on_gpu and features.dtype == torch.float32 and not is_portable() else features.dtype
+            torch.bfloat16
+            if on_gpu and features.dtype == torch.float32 and not is_portable()
+            else features.dtype
         )
         self.fused = self.noise == torch.bfloat16 and _is_fused(len(features), weight)
-        kept = len(features) * (len(weight) * features.element_size() + (features.shape[1] * 2 if on_gpu else 0))
-        self._kept = list(self._make()) if kept <= budget(features.device) // 2 else None
+        kept = len(features) * (
+            len(weight) * features.element_size() + (features.shape[1] * 2 if on_gpu else 0)
+        )
+        self._kept = list(self._make()) if kept <= memory_budget(features.device) // 2 else None
 
     def _make(self) -> Iterator[_Tile]:
         per_row = (1 if self.fused else BLOCK) * len(self.weight) * self.features.element_size() * 2
@@ -211,8 +226,8 @@ class _Rows:
             yield self._tile(where)
 
     def _tile(self, where: slice) -> _Tile:
-        features = padded(self.features[where]).T
-        with exact_products():
+        features = pad_to_tile(self.features[where]).T
+        with full_precision_matmul():
             logits = self.weight @ features
         if self.bias is not None:
             logits += self.bias[:, None]
@@ -223,7 +238,9 @@ class _Rows:
         inverse = gaps.reciprocal_()
         inverse.scatter_(0, predicted[None], 0)
         inverse[:, where.stop - where.start :] = 0
-        return _Tile(where, features.to(self.noise), predicted, inverse, bool(inverse.isinf().any()))
+        return _Tile(
+            where, features.to(self.noise), predicted, inverse, bool(inverse.isinf().any())
+        )
 
     def flip_rates(self, moves: Tensor, shifts: Tensor | None) -> Tensor:
         """moves (B, C, D), shifts (B, C) -> (2B, N), each direction followed by its mirror."""
@@ -239,24 +256,36 @@ class _Rows:
 
     def _fill(self, rates: Tensor, tile: _Tile, noise: Tensor, shifts: Tensor | None) -> None:
         if self.fused:
-            from teeter.kernels.fused.flips import fill_flip_rates
+            from teeter.kernels.fused.flip_rates import fill_flip_rates
 
-            fill_flip_rates(rates, tile.features.T, tile.predicted, tile.inverse_gaps.T, noise, shifts, tied=tile.tied)
+            fill_flip_rates(
+                rates,
+                tile.features.T,
+                tile.predicted,
+                tile.inverse_gaps.T,
+                noise,
+                shifts,
+                tied=tile.tied,
+            )
             return
-        change = _product(noise.flatten(0, 1), tile.features, self.features.dtype).view(*noise.shape[:2], -1)
+        change = _product(noise.flatten(0, 1), tile.features, self.features.dtype).view(
+            *noise.shape[:2], -1
+        )
         if shifts is not None:
             change += shifts[:, :, None]
         change -= change.gather(1, tile.predicted.expand(len(noise), 1, -1))
         change *= tile.inverse_gaps
         if tile.tied:
-            change.nan_to_num_(nan=0.0, posinf=torch.inf, neginf=-torch.inf)  # 0 * inf: a tied class that does not move
+            change.nan_to_num_(
+                nan=0.0, posinf=torch.inf, neginf=-torch.inf
+            )  # 0 * inf: a tied class that does not move
         rates[:, 0] = change.amax(dim=1)[:, : rates.shape[2]]
         rates[:, 1] = change.amin(dim=1)[:, : rates.shape[2]].abs_()
 
 
 def _product(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
     if left.dtype == dtype:
-        with exact_products():
+        with full_precision_matmul():
             return left @ right
     return torch.mm(left, right, out_dtype=dtype)
 
@@ -312,14 +341,18 @@ def search_by_gaussian(
     for k, sigma in enumerate(sigmas):
         generator = stream(seed, "gaussian", k, device=features.device)
         idle = 0
-        hypotheses = _drawn(weight, bias, sigma, generator, blocks=blocks, together=together or blocks * BLOCK)
+        hypotheses = _drawn(
+            weight, bias, sigma, generator, blocks=blocks, together=together or blocks * BLOCK
+        )
         while idle < patience:
             moved, shifted = next(hypotheses)
             flipped = _predictions(features, moved, shifted) != predicted
             if reference is None or others is None:
                 disagreement = flipped.sum(dim=1, dtype=torch.int32)
             else:
-                disagreement = (_predictions(reference, moved, shifted) != others).sum(dim=1, dtype=torch.int32)
+                disagreement = (_predictions(reference, moved, shifted) != others).sum(
+                    dim=1, dtype=torch.int32
+                )
             values = disagreement[:, None].where(flipped, size)
             before = torch.cat([least[None], values]).cummin(dim=0).values[:-1]
             used, idle = _until_idle((values < before).any(dim=1).tolist(), idle, patience)
@@ -342,7 +375,13 @@ def _one(bias: Tensor | None) -> Tensor | None:
 
 
 def _drawn(
-    weight: Tensor, bias: Tensor | None, sigma: float, generator: torch.Generator, *, blocks: int, together: int
+    weight: Tensor,
+    bias: Tensor | None,
+    sigma: float,
+    generator: torch.Generator,
+    *,
+    blocks: int,
+    together: int,
 ) -> Iterator[tuple[Tensor, Tensor | None]]:
     """Yield the stream's hypotheses without end, so many at once: weights (B, C, D), biases (B, C)."""
     while True:
@@ -361,10 +400,14 @@ def _drawn(
 def _predictions(features: Tensor, weights: Tensor, biases: Tensor | None) -> Tensor:
     """features (N, D), weights (B, C, D), biases (B, C) -> (B, N)."""
     pieces = []
-    with exact_products():
-        for where in tiles(len(features), weights[..., 0].numel() * features.element_size() * 2, features.device):
+    with full_precision_matmul():
+        for where in tiles(
+            len(features), weights[..., 0].numel() * features.element_size() * 2, features.device
+        ):
             logits = (weights.flatten(0, 1) @ features[where].T).view(*weights.shape[:2], -1)
             if biases is not None:
                 logits += biases[:, :, None]
-            pieces.append(logits.max(dim=1).indices)  # several times faster than argmax across a stride
+            pieces.append(
+                logits.max(dim=1).indices
+            )  # several times faster than argmax across a stride
     return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)

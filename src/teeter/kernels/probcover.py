@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from teeter.arrays import TILE, budget, exact_products, padded
+from teeter.arrays import TILE, full_precision_matmul, memory_budget, pad_to_tile
 from teeter.kernels.distances import NEGLIGIBLE, Cosine
 from teeter.kernels.kcenter import k_center
 
-__all__ = ["cover", "pure_radius"]
+__all__ = ["probcover", "purity_radius"]
 
 _WIDE = 10 * TILE
 """Columns of a product: a fixed number, so that the working memory does not decide how products round."""
@@ -25,7 +25,7 @@ _BYTES_PER_MEMBER = 5
 """What a ball's member takes while lists are made: 4 bytes there, and 2 before, given back on the way."""
 
 
-def pure_radius(features: Tensor, labels: Tensor, purity: float) -> float:
+def purity_radius(features: Tensor, labels: Tensor, purity: float) -> float:
     """Return the largest radius for which at least ``purity`` of the rows' balls hold rows of one label only.
 
     features (N, D) of any length, labels (N,) -> a distance between unit vectors, infinite if there is one label. A
@@ -37,8 +37,10 @@ def pure_radius(features: Tensor, labels: Tensor, purity: float) -> float:
     tiles = torch.arange(len(units), device=units.device).split(_WIDE // 2)
     for k, rows in enumerate(tiles):
         for others in tiles[k:]:
-            with exact_products():
-                products = (padded(units[rows]) @ padded(units[others]).T)[: len(rows), : len(others)]
+            with full_precision_matmul():
+                products = (pad_to_tile(units[rows]) @ pad_to_tile(units[others]).T)[
+                    : len(rows), : len(others)
+                ]
             products.masked_fill_(labels[rows][:, None] == labels[others], -torch.inf)
             cosines[rows] = torch.maximum(cosines[rows], products.amax(dim=1))
             cosines[others] = torch.maximum(cosines[others], products.amax(dim=0))
@@ -47,7 +49,7 @@ def pure_radius(features: Tensor, labels: Tensor, purity: float) -> float:
     return math.sqrt(2 * distance) if distance >= NEGLIGIBLE else 0.0
 
 
-def cover(features: Tensor, radius: float, n: int, *, centres: Tensor | None = None) -> Tensor:
+def probcover(features: Tensor, radius: float, n: int, *, centres: Tensor | None = None) -> Tensor:
     """Return n different rows, each with the most rows in its ball that no centre and no earlier pick covers.
 
     features (N, D), centres (L, D) or None, of any length -> (n,) int64 in the order of picking; equal counts go to
@@ -72,15 +74,21 @@ def cover(features: Tensor, radius: float, n: int, *, centres: Tensor | None = N
         gains -= balls.holding(fresh)
         gains[best] = -1
         picks.append(best)
-    return _farthest_too(units, known, torch.tensor(picks, dtype=torch.int64, device=units.device), n)
+    return _farthest_too(
+        units, known, torch.tensor(picks, dtype=torch.int64, device=units.device), n
+    )
 
 
 def _farthest_too(units: Tensor, known: Tensor, picks: Tensor, n: int) -> Tensor:
-    left = torch.ones(len(units), dtype=torch.bool, device=units.device).index_fill_(0, picks, False)
+    left = torch.ones(len(units), dtype=torch.bool, device=units.device).index_fill_(
+        0, picks, False
+    )
     rest = left.nonzero().flatten()
     if len(picks) == n:
         return picks
-    return torch.cat([picks, rest[k_center(units[rest], torch.cat([known, units[picks]]), n - len(picks))]])
+    return torch.cat(
+        [picks, rest[k_center(units[rest], torch.cat([known, units[picks]]), n - len(picks))]]
+    )
 
 
 @dataclass(frozen=True)
@@ -95,13 +103,21 @@ class _Pairs:
 
 def _places(near: Tensor) -> Tensor:
     """Return the flat positions of what is true: (A, B) -> (E,) int32; on a CPU numpy takes a fifth of torch's time."""
-    found = near.flatten().nonzero()[:, 0] if near.is_cuda else torch.from_numpy(np.flatnonzero(near.numpy()))
+    found = (
+        near.flatten().nonzero()[:, 0]
+        if near.is_cuda
+        else torch.from_numpy(np.flatnonzero(near.numpy()))
+    )
     return found.int()
 
 
 def _order(values: Tensor) -> Tensor:
     """Return what sorts int16 values; numpy sorts them by radix."""
-    return values.argsort(stable=True) if values.is_cuda else torch.from_numpy(values.numpy().argsort(kind="stable"))
+    return (
+        values.argsort(stable=True)
+        if values.is_cuda
+        else torch.from_numpy(values.numpy().argsort(kind="stable"))
+    )
 
 
 class _Balls:
@@ -110,7 +126,9 @@ class _Balls:
     def __init__(self, units: Tensor, radius: float) -> None:
         self.units = units
         # Balls found at once; torch counts no more than 2^31 entries on a GPU.
-        self.tall = max(TILE, min(_WIDE, (1 << 30) // len(units) // TILE * TILE)) if units.is_cuda else TILE
+        self.tall = (
+            max(TILE, min(_WIDE, (1 << 30) // len(units) // TILE * TILE)) if units.is_cuda else TILE
+        )
         # Rows at the radius itself are outside, whatever the rounding; negligible distances are 0.
         least = 1 - radius**2 / 2 + 8 * torch.finfo(units.dtype).eps
         self.least_cosine = min(least, 1 - NEGLIGIBLE) if radius > 0 else math.inf
@@ -126,7 +144,7 @@ class _Balls:
         """
         side = (40 if self.units.is_cuda else 5) * TILE
         starts = range(0, len(self.units), side)
-        room = budget(self.units.device) // _BYTES_PER_MEMBER
+        room = memory_budget(self.units.device) // _BYTES_PER_MEMBER
         found: list[_Pairs] | None = []
         for a in starts:
             strip = []
@@ -139,7 +157,9 @@ class _Balls:
                     strip.append(_places(near))
                     room -= len(strip[-1]) * (1 if a == b else 2)
                     found = found if room >= 0 else None
-            if found is not None:  # one array instead of many small ones, between which the heap would fall apart
+            if (
+                found is not None
+            ):  # one array instead of many small ones, between which the heap would fall apart
                 parts = torch.cat(strip).split([len(some) for some in strip])
                 found += [
                     _Pairs(a, b, min(side, len(self.units) - b), part)
@@ -164,22 +184,25 @@ class _Balls:
         """Put members (E,) at the ends of the lists of the rows ``start + rows``, which ascend."""
         counts = torch.bincount(rows)
         free = ends[start : start + len(counts)]
-        lists[torch.arange(len(rows), device=rows.device) + (free - counts.cumsum(dim=0) + counts)[rows]] = members
+        lists[
+            torch.arange(len(rows), device=rows.device)
+            + (free - counts.cumsum(dim=0) + counts)[rows]
+        ] = members
         free += counts
 
     def _near(self, left: Tensor, right: Tensor) -> Tensor:
         """Return which units are in the balls of which: (A, D), (B, D) -> (A, B) bool."""
-        with exact_products():
-            products = padded(left) @ padded(right).T
+        with full_precision_matmul():
+            products = pad_to_tile(left) @ pad_to_tile(right).T
         return products[: len(left), : len(right)] > self.least_cosine
 
     def around(self, centres: Tensor) -> Tensor:
         """Return which rows are in the balls of some units: (A, D) -> (A, N) bool."""
         near = torch.empty((len(centres), len(self.units)), dtype=torch.bool, device=centres.device)
-        left = padded(centres)
+        left = pad_to_tile(centres)
         for some, right in zip(near.split(_WIDE, dim=1), self.units.split(_WIDE), strict=True):
-            with exact_products():
-                products = left @ padded(right).T
+            with full_precision_matmul():
+                products = left @ pad_to_tile(right).T
             torch.gt(products[: some.shape[0], : some.shape[1]], self.least_cosine, out=some)
         return near
 
@@ -199,6 +222,8 @@ class _Balls:
             else:
                 sizes = self.sizes[some]
                 shifts = self.starts[some] - (sizes.cumsum(dim=0) - sizes)
-                places = torch.arange(int(sizes.sum()), device=rows.device) + shifts.repeat_interleave(sizes)
+                places = torch.arange(
+                    int(sizes.sum()), device=rows.device
+                ) + shifts.repeat_interleave(sizes)
                 held += torch.bincount(self.lists[places], minlength=len(held))
         return held

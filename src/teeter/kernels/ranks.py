@@ -89,6 +89,11 @@ def lower_among_sorted(least: Tensor, rates: Tensor, ranks: Tensor) -> None:
     size = ranks.shape[1]
     bars = rates * (1 - _EQUAL * torch.finfo(rates.dtype).eps)
     for bar, known in zip(bars, ranks, strict=True):
-        lowered = (known[(size - least).clamp_max_(size - 1)] < bar).logical_and_(least > 0).nonzero().squeeze(1)
+        lowered = (
+            (known[(size - least).clamp_max_(size - 1)] < bar)
+            .logical_and_(least > 0)
+            .nonzero()
+            .squeeze(1)
+        )
         counts = size - torch.searchsorted(known, bar[lowered], out_int32=True)
         least[lowered] = torch.minimum(least[lowered], counts)

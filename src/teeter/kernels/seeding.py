@@ -8,10 +8,10 @@ import torch
 from torch import Generator, Tensor
 
 from teeter.kernels.distances import Cosine, Distance
-from teeter.kernels.fused import is_fused
+from teeter.kernels.fused import use_fused_kernel
 from teeter.seeds import uniform
 
-__all__ = ["ldm_log_weights", "ldm_seeding", "seed_rows", "walk"]
+__all__ = ["accept_candidates", "ldm_log_weights", "ldm_seeding", "seed_rows"]
 
 BLOCK = 256
 """Candidates drawn from one state of the weights."""
@@ -70,10 +70,12 @@ def seed_rows(
     stand; a candidate is then accepted with probability ``its weight now / its weight then``. Weights only fall, so
     this is rejection sampling from the sequential law, exact for any ``block``.
     """
-    if is_fused(log_weights, _WORK * n * len(log_weights)):
+    if use_fused_kernel(log_weights, _WORK * n * len(log_weights)):
         from teeter.kernels.fused.seeding import seed_on_gpu
 
-        picks = seed_on_gpu(distance, n, first=first, log_weights=log_weights, generator=generator, block=block)
+        picks = seed_on_gpu(
+            distance, n, first=first, log_weights=log_weights, generator=generator, block=block
+        )
         taken = torch.zeros(len(log_weights), dtype=torch.bool, device=log_weights.device)
         taken[picks] = True
         return torch.cat([picks, _fill(preference, taken, n - len(picks))])
@@ -103,16 +105,20 @@ def _draw(weights: Tensor, count: int, generator: Generator) -> Tensor:
     return torch.searchsorted(cumulative, points, right=True)
 
 
-def _accept(distance: Distance, candidates: Tensor, then: Tensor, wanted: int, generator: Generator) -> Tensor:
+def _accept(
+    distance: Distance, candidates: Tensor, then: Tensor, wanted: int, generator: Generator
+) -> Tensor:
     """Return the candidates that the sequential law accepts, at most ``wanted``, in order."""
     pairs = distance.between(candidates, candidates).double().cpu().numpy()
     chances = uniform((len(candidates),), generator, torch.device("cpu")).numpy()
     before = then.cpu().numpy()
-    accepted = walk(candidates.cpu().numpy(), pairs, now=before, bars=np.sqrt(chances) * before, wanted=wanted)
+    accepted = accept_candidates(
+        candidates.cpu().numpy(), pairs, now=before, bars=np.sqrt(chances) * before, wanted=wanted
+    )
     return candidates[torch.tensor(accepted, dtype=torch.int64, device=candidates.device)]
 
 
-def walk(
+def accept_candidates(
     rows: npt.NDArray[np.int64],
     pairs: npt.NDArray[np.float64],
     *,

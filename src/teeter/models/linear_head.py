@@ -15,7 +15,9 @@ __all__ = ["fit_head"]
 Floats: TypeAlias = npt.NDArray[np.float32]
 
 
-def fit_head(features: Floats, labels: npt.NDArray[np.int64], n_classes: int) -> tuple[Floats, Floats]:
+def fit_head(
+    features: Floats, labels: npt.NDArray[np.int64], n_classes: int
+) -> tuple[Floats, Floats]:
     """Return the weight (C, D) and bias (C,) that logistic regression finds for features (L, D) and labels (L,).
 
     Every class from 0 to C - 1 must occur. Features should be of one scale.
@@ -25,9 +27,13 @@ def fit_head(features: Floats, labels: npt.NDArray[np.int64], n_classes: int) ->
 
     seen = np.unique(labels)
     if n_classes < 2 or not np.array_equal(seen, np.arange(n_classes)):
-        raise InputError(f"{len(seen)} of {n_classes} classes occur: a head needs 2 or more, each with a labelled row.")
+        raise InputError(
+            f"{len(seen)} of {n_classes} classes occur: a head needs 2 or more, each with a labelled row."
+        )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a head that is nearly there ranks rows as well
+        warnings.simplefilter(
+            "ignore", ConvergenceWarning
+        )  # a head that is nearly there ranks rows as well
         model = LogisticRegression(max_iter=1000).fit(features, labels)
     weight, bias = model.coef_.astype(np.float32), model.intercept_.astype(np.float32)
     if n_classes > 2:

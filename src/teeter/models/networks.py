@@ -7,18 +7,20 @@ from typing import TypeVar
 import torch
 from torch import Generator, Tensor, nn
 
-from teeter.seeds import drawing, stream
+from teeter.seeds import seeded_global_rng, stream
 
 __all__ = ["WideResNet", "he_normal", "k_cnn", "linear", "mlp", "resnet_18", "s_cnn", "wrn_16_8"]
 
 Network = TypeVar("Network", bound=nn.Module)
 
-_undisturbed = drawing(0, torch.device("cpu"))
+_undisturbed = seeded_global_rng(0, torch.device("cpu"))
 """Layers draw a start of their own, which he_normal writes over: the global stream is not to notice."""
 
 
 @_undisturbed
-def mlp(inputs: int, classes: int, *, seed: int = 0, hidden: int = 128, dropout: float = 0.3) -> nn.Sequential:
+def mlp(
+    inputs: int, classes: int, *, seed: int = 0, hidden: int = 128, dropout: float = 0.3
+) -> nn.Sequential:
     """Return [hidden - dropout - hidden - dropout - classes] with ReLU; inputs of any shape are flattened."""
     network = nn.Sequential(
         nn.Flatten(),
@@ -65,10 +67,21 @@ def k_cnn(channels: int, side: int, classes: int, *, seed: int = 0) -> nn.Sequen
     layers: list[nn.Module] = []
     before = channels
     for width in (32, 64):
-        layers += [nn.Conv2d(before, width, 3, padding=1), nn.ReLU(), nn.Conv2d(width, width, 3, padding=1), nn.ReLU()]
+        layers += [
+            nn.Conv2d(before, width, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(width, width, 3, padding=1),
+            nn.ReLU(),
+        ]
         layers += [nn.MaxPool2d(2), nn.Dropout(0.25)]
         before = width
-    layers += [nn.Flatten(), nn.Linear(64 * (side // 4) ** 2, 512), nn.ReLU(), nn.Dropout(0.5), nn.Linear(512, classes)]
+    layers += [
+        nn.Flatten(),
+        nn.Linear(64 * (side // 4) ** 2, 512),
+        nn.ReLU(),
+        nn.Dropout(0.5),
+        nn.Linear(512, classes),
+    ]
     return he_normal(nn.Sequential(*layers), stream(seed, "start"))
 
 
@@ -77,8 +90,14 @@ class _WideBlock(nn.Module):
 
     def __init__(self, before: int, width: int, stride: int, dropout: float) -> None:
         super().__init__()
-        self.norm1, self.conv1 = nn.BatchNorm2d(before), nn.Conv2d(before, width, 3, stride, padding=1, bias=False)
-        self.norm2, self.conv2 = nn.BatchNorm2d(width), nn.Conv2d(width, width, 3, padding=1, bias=False)
+        self.norm1, self.conv1 = (
+            nn.BatchNorm2d(before),
+            nn.Conv2d(before, width, 3, stride, padding=1, bias=False),
+        )
+        self.norm2, self.conv2 = (
+            nn.BatchNorm2d(width),
+            nn.Conv2d(width, width, 3, padding=1, bias=False),
+        )
         self.dropout = nn.Dropout(dropout)
         self.past = nn.Conv2d(before, width, 1, stride, bias=False) if before != width else None
 
@@ -93,7 +112,14 @@ class WideResNet(nn.Module):
     """A wide residual network [Zagoruyko and Komodakis 2016] with an 8 x 8 average pool before its head."""
 
     def __init__(
-        self, depth: int, factor: int, channels: int, side: int, classes: int, *, dropout: float = 0.3
+        self,
+        depth: int,
+        factor: int,
+        channels: int,
+        side: int,
+        classes: int,
+        *,
+        dropout: float = 0.3,
     ) -> None:
         super().__init__()
         blocks = (depth - 4) // 6
@@ -101,25 +127,38 @@ class WideResNet(nn.Module):
         self.first = nn.Conv2d(channels, 16, 3, padding=1, bias=False)
         self.groups = nn.Sequential(
             *[
-                _WideBlock(widths[g] if b == 0 else widths[g + 1], widths[g + 1], 2 if b == 0 and g else 1, dropout)
+                _WideBlock(
+                    widths[g] if b == 0 else widths[g + 1],
+                    widths[g + 1],
+                    2 if b == 0 and g else 1,
+                    dropout,
+                )
                 for g in range(3)
                 for b in range(blocks)
             ]
         )
         self.norm = nn.BatchNorm2d(widths[3])
         self.pool = nn.AvgPool2d(8)
-        after = (side + 3) // 4 // 8  # two strides of 2 that round up, then a pool of 8 that rounds down
+        after = (
+            (side + 3) // 4 // 8
+        )  # two strides of 2 that round up, then a pool of 8 that rounds down
         self.head = nn.Linear(widths[3] * after**2, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        answer: Tensor = self.head(self.pool(self.norm(self.groups(self.first(x))).relu()).flatten(1))
+        answer: Tensor = self.head(
+            self.pool(self.norm(self.groups(self.first(x))).relu()).flatten(1)
+        )
         return answer
 
 
 @_undisturbed
-def wrn_16_8(channels: int, side: int, classes: int, *, seed: int = 0, dropout: float = 0.3) -> WideResNet:
+def wrn_16_8(
+    channels: int, side: int, classes: int, *, seed: int = 0, dropout: float = 0.3
+) -> WideResNet:
     """Return WRN-16-8; images of 64 x 64 and 75 x 75 give 2,048 features, those of 32 x 32 give 512."""
-    return he_normal(WideResNet(16, 8, channels, side, classes, dropout=dropout), stream(seed, "start"))
+    return he_normal(
+        WideResNet(16, 8, channels, side, classes, dropout=dropout), stream(seed, "start")
+    )
 
 
 class _Block(nn.Module):
@@ -127,8 +166,14 @@ class _Block(nn.Module):
 
     def __init__(self, before: int, width: int, stride: int) -> None:
         super().__init__()
-        self.conv1, self.norm1 = nn.Conv2d(before, width, 3, stride, padding=1, bias=False), nn.BatchNorm2d(width)
-        self.conv2, self.norm2 = nn.Conv2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width)
+        self.conv1, self.norm1 = (
+            nn.Conv2d(before, width, 3, stride, padding=1, bias=False),
+            nn.BatchNorm2d(width),
+        )
+        self.conv2, self.norm2 = (
+            nn.Conv2d(width, width, 3, padding=1, bias=False),
+            nn.BatchNorm2d(width),
+        )
         self.past = (
             nn.Sequential(nn.Conv2d(before, width, 1, stride, bias=False), nn.BatchNorm2d(width))
             if stride > 1 or before != width
@@ -136,7 +181,9 @@ class _Block(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        answer: Tensor = (self.norm2(self.conv2(self.norm1(self.conv1(x)).relu())) + self.past(x)).relu()
+        answer: Tensor = (
+            self.norm2(self.conv2(self.norm1(self.conv1(x)).relu())) + self.past(x)
+        ).relu()
         return answer
 
 

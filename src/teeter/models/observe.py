@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from teeter.errors import InputError
-from teeter.models.data import Rows, batches, count_rows
+from teeter.models.inputs import BatchedInputs, batches, count_rows
 from teeter.models.outputs import OUTPUTS, Outputs
 from teeter.models.posterior import PASSES, dropout_logits, stacked_logits
 from teeter.models.sklearn_model import observe_sklearn
-from teeter.models.skorch_model import network_in, wraps_network
+from teeter.models.skorch_model import is_skorch, unwrap_network
 from teeter.models.torch_model import observe_torch
 
 __all__ = ["is_estimator", "is_network", "observe"]
@@ -51,18 +51,31 @@ def observe(
     """
     unknown = set(needs) - (OUTPUTS - {"labelled"})
     if unknown:
-        raise InputError(f"Nobody can tell {sorted(unknown)}: needs are among {sorted(OUTPUTS - {'labelled'})}.")
+        raise InputError(
+            f"Nobody can tell {sorted(unknown)}: needs are among {sorted(OUTPUTS - {'labelled'})}."
+        )
     if isinstance(model, list | tuple):
-        return _ensemble(model, data, needs, batch_size=batch_size, device=device, seed=seed, head=head, passes=passes)
-    if is_estimator(model) and wraps_network(model):
-        model, data = network_in(model, data)
+        return _ensemble(
+            model,
+            data,
+            needs,
+            batch_size=batch_size,
+            device=device,
+            seed=seed,
+            head=head,
+            passes=passes,
+        )
+    if is_estimator(model) and is_skorch(model):
+        model, data = unwrap_network(model, data)
     if isinstance(model, nn.Module):
         outputs = observe_torch(model, data, batch_size=batch_size, device=device, head=head)
         if "dropout_logits" in needs:
-            posterior = dropout_logits(model, data, passes=passes, seed=seed, device=device, head=head)
+            posterior = dropout_logits(
+                model, data, passes=passes, seed=seed, device=device, head=head
+            )
             outputs = outputs.with_posterior(posterior)
     elif is_estimator(model):
-        if isinstance(data, Rows):
+        if isinstance(data, BatchedInputs):
             raise InputError(
                 f"{type(data).__name__} are a network's inputs: give a {type(model).__name__} the columns."
             )
@@ -75,7 +88,9 @@ def observe(
             "scikit-learn classifier, or a callable that returns logits and features."
         )
     if not isinstance(data, DataLoader) and len(outputs) != count_rows(data):
-        raise InputError(f"The model told of {len(outputs)} rows, and the data has {count_rows(data)}.")
+        raise InputError(
+            f"The model told of {len(outputs)} rows, and the data has {count_rows(data)}."
+        )
     return outputs
 
 
@@ -87,7 +102,7 @@ def is_estimator(model: object) -> bool:
 
 def is_network(model: object) -> bool:
     """Tell whether the classes that ``model`` tells of are the outputs of a network, whichever it has seen."""
-    return isinstance(model, nn.Module) or (is_estimator(model) and wraps_network(model))
+    return isinstance(model, nn.Module) or (is_estimator(model) and is_skorch(model))
 
 
 def _ensemble(models: Sequence[Any], data: Any, needs: Collection[str], **options: Any) -> Outputs:
@@ -102,9 +117,13 @@ def _observe_callable(model: Callable[[Any], Any], data: Any, batch_size: int) -
     answers = [_named(model(batch)) for batch in batches(data, batch_size)]
     if not answers:
         raise InputError("Cannot observe an empty pool: the data has no rows.")
-    head = {name: answers[0][name] for name in ("weight", "bias") if answers[0].get(name) is not None}
+    head = {
+        name: answers[0][name] for name in ("weight", "bias") if answers[0].get(name) is not None
+    }
     rows = {
-        name: _joined([answer[name] for answer in answers], 0) for name in ("logits", "features") if name in answers[0]
+        name: _joined([answer[name] for answer in answers], 0)
+        for name in ("logits", "features")
+        if name in answers[0]
     }
     if "posterior_logits" in answers[0]:
         rows["posterior_logits"] = _joined([answer["posterior_logits"] for answer in answers], 1)
@@ -118,11 +137,15 @@ def _named(answer: Any) -> Mapping[str, Any]:
     if isinstance(answer, Mapping):
         known = {"logits", "features", "weight", "bias", "posterior_logits"}
         if not answer or set(answer) - known:
-            raise InputError(f"The model answered {sorted(answer)}: name parts as in {sorted(known)}.")
+            raise InputError(
+                f"The model answered {sorted(answer)}: name parts as in {sorted(known)}."
+            )
         return {name: value for name, value in answer.items() if value is not None}
     if isinstance(answer, tuple | list):
         if len(answer) != 2:
-            raise InputError(f"The model answered {len(answer)} things: a pair is (logits, features).")
+            raise InputError(
+                f"The model answered {len(answer)} things: a pair is (logits, features)."
+            )
         return {"logits": answer[0], "features": answer[1]}
     return {"logits": answer}
 

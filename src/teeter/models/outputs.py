@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from teeter.arrays import Array, as_tensor, exact_products, require_finite
+from teeter.arrays import Array, as_tensor, full_precision_matmul, require_finite
 from teeter.errors import InputError
 
 __all__ = ["OUTPUTS", "Outputs"]
@@ -50,7 +50,13 @@ class Outputs:
         posterior_logits: Array | None = None,
     ) -> None:
         """Turn what is given into tensors, and refuse what does not fit."""
-        given = dict(logits=logits, features=features, weight=weight, bias=bias, posterior_logits=posterior_logits)
+        given = dict(
+            logits=logits,
+            features=features,
+            weight=weight,
+            bias=bias,
+            posterior_logits=posterior_logits,
+        )
         self.from_numpy = not any(isinstance(value, Tensor) for value in given.values())
         for name, value in given.items():
             setattr(self, name, None if value is None else _checked(value, name))
@@ -85,7 +91,9 @@ class Outputs:
     def has(self, need: str) -> bool:
         """Tell whether ``need`` (one of OUTPUTS but ``labelled``) is here or follows from what is."""
         if need == "logits":
-            return self.logits is not None or (self.features is not None and self.weight is not None)
+            return self.logits is not None or (
+                self.features is not None and self.weight is not None
+            )
         if need == "head":
             return self.features is not None and self.weight is not None
         if need in ("dropout_logits", "ensemble_logits"):
@@ -96,7 +104,7 @@ class Outputs:
         """Return the same with logits, computed from features and head where they were not given."""
         if self.logits is not None or self.features is None or self.weight is None:
             return self
-        with exact_products():
+        with full_precision_matmul():
             logits = self.features @ self.weight.T
         return self._rebuilt(logits=logits if self.bias is None else logits.add_(self.bias))
 
@@ -111,7 +119,9 @@ class Outputs:
         return self._rebuilt(
             logits=None if self.logits is None else self.logits[chosen],
             features=None if self.features is None else self.features[chosen],
-            posterior_logits=None if self.posterior_logits is None else self.posterior_logits[:, chosen],
+            posterior_logits=None
+            if self.posterior_logits is None
+            else self.posterior_logits[:, chosen],
         )
 
     def to(self, device: torch.device) -> Outputs:
@@ -119,7 +129,9 @@ class Outputs:
         given = self._given()
         rows = [self.features, self.logits, self.posterior_logits]
         dtype = next(value.dtype for value in rows if value is not None)
-        there = self._rebuilt(**{name: value.to(device=device, dtype=dtype) for name, value in given.items()})
+        there = self._rebuilt(
+            **{name: value.to(device=device, dtype=dtype) for name, value in given.items()}
+        )
         there.from_numpy = False
         return there
 
@@ -137,19 +149,27 @@ class Outputs:
 
     def _rows(self) -> list[tuple[str, int]]:
         axes = {"logits": 0, "features": 0, "posterior_logits": 1}
-        return [(name, value.shape[axes[name]]) for name, value in self._given().items() if name in axes]
+        return [
+            (name, value.shape[axes[name]]) for name, value in self._given().items() if name in axes
+        ]
 
     def _classes(self) -> list[tuple[str, int]]:
         axes = {"logits": 1, "weight": 0, "bias": 0, "posterior_logits": 2}
-        return [(name, value.shape[axes[name]]) for name, value in self._given().items() if name in axes]
+        return [
+            (name, value.shape[axes[name]]) for name, value in self._given().items() if name in axes
+        ]
 
     def _check_rows(self) -> None:
         rows = self._rows()
         if not rows:
-            raise InputError("Outputs need logits, features or posterior_logits: nothing tells of any row.")
+            raise InputError(
+                "Outputs need logits, features or posterior_logits: nothing tells of any row."
+            )
         _same(rows, "rows")
         if self.posterior_logits is not None and len(self.posterior_logits) < 1:
-            raise InputError("posterior_logits holds no sample: its shape is (samples, rows, classes).")
+            raise InputError(
+                "posterior_logits holds no sample: its shape is (samples, rows, classes)."
+            )
 
     def _check_classes(self) -> None:
         classes = self._classes()
@@ -213,4 +233,6 @@ def _require_measurable(tensor: Tensor, name: str) -> None:
 def _same(counts: list[tuple[str, int]], what: str) -> None:
     for name, count in counts[1:]:
         if count != counts[0][1]:
-            raise InputError(f"{counts[0][0]} has {counts[0][1]} {what} and {name} has {count}: they must be the same.")
+            raise InputError(
+                f"{counts[0][0]} has {counts[0][1]} {what} and {name} has {count}: they must be the same."
+            )

@@ -10,17 +10,24 @@ import torch
 from torch import Tensor, nn
 
 from teeter.errors import InputError
-from teeter.models.data import Rows, batches, suited
+from teeter.models.inputs import BatchedInputs, adapt_to, batches
 from teeter.models.outputs import Outputs
-from teeter.models.torch_model import find_head, observing, tap, tried
-from teeter.seeds import drawing, stream
+from teeter.models.torch_model import evaluation_mode, find_head, forward_with_features, probe_batch
+from teeter.seeds import seeded_global_rng, stream
 
 __all__ = ["PASSES", "dropout_logits", "stacked_logits"]
 
 PASSES = 100
 """Dropout passes, as the paper takes."""
 
-_DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
+_DROPOUT = (
+    nn.Dropout,
+    nn.Dropout1d,
+    nn.Dropout2d,
+    nn.Dropout3d,
+    nn.AlphaDropout,
+    nn.FeatureAlphaDropout,
+)
 _ROWS_AT_ONCE = 64
 _NUMBERS_AT_ONCE = 1 << 26
 
@@ -39,20 +46,28 @@ def dropout_logits(
     Rows come in blocks of a fixed size, each with a random stream of its own, repeated over the passes.
     """
     if not any(isinstance(module, _DROPOUT) for module in model.modules()):
-        raise InputError(f"{type(model).__name__} has no dropout layer, so dropout passes would all be the same.")
+        raise InputError(
+            f"{type(model).__name__} has no dropout layer, so dropout passes would all be the same."
+        )
     if passes < 1:
         raise InputError(f"Cannot make {passes} dropout passes: ask for 1 or more.")
     blocks = []
-    with observing(model, device) as where:
+    with evaluation_mode(model, device) as where:
         found: str | None = None
-        rows = suited(data, model)
+        rows = adapt_to(data, model)
         for k, batch in enumerate(batches(rows, _ROWS_AT_ONCE)):
             if k == 0:
-                found = find_head(model, tried(rows, batch), where, named=head)
+                found = find_head(model, probe_batch(rows, batch), where, named=head)
                 for module in model.modules():
                     module.training = isinstance(module, _DROPOUT)
-            at_once = 1 if isinstance(rows, Rows) else passes  # their batches are as large as they may be
-            blocks.append(_passes(model, batch, where, found, passes=passes, seed=seed, block=k, at_once=at_once))
+            at_once = (
+                1 if isinstance(rows, BatchedInputs) else passes
+            )  # their batches are as large as they may be
+            blocks.append(
+                _passes(
+                    model, batch, where, found, passes=passes, seed=seed, block=k, at_once=at_once
+                )
+            )
     if not blocks:
         raise InputError("Cannot observe an empty pool: the data has no rows.")
     return torch.cat(blocks, dim=1)
@@ -73,10 +88,10 @@ def _passes(
     rows, numbers = _size(batch)
     together = max(1, min(at_once, _NUMBERS_AT_ONCE // max(1, numbers)))
     answers = []
-    with drawing(stream(seed, "dropout", block).initial_seed(), device):
+    with seeded_global_rng(stream(seed, "dropout", block).initial_seed(), device):
         for start in range(0, passes, together):
             count = min(together, passes - start)
-            logits, _ = tap(model, _repeated(batch, count), device, head)
+            logits, _ = forward_with_features(model, _repeated(batch, count), device, head)
             answers.append(logits.reshape(count, rows, -1))
     return torch.cat(answers)
 
@@ -102,5 +117,7 @@ def stacked_logits(members: Sequence[Outputs]) -> Tensor:
     logits = [member.with_logits().logits for member in members]
     shapes = {None if one is None else tuple(one.shape) for one in logits}
     if len(shapes) != 1 or None in shapes:
-        raise InputError(f"The models of an ensemble must give logits of one shape, and these give {shapes}.")
+        raise InputError(
+            f"The models of an ensemble must give logits of one shape, and these give {shapes}."
+        )
     return torch.stack([one for one in logits if one is not None])

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.errors import InputError
-from teeter.models.data import count_rows, take_rows
+from teeter.models.inputs import count_rows, take_rows
 from teeter.models.outputs import Outputs
 
-__all__ = ["classes_of", "observe_sklearn", "reseeded", "taken_apart"]
+__all__ = ["classes_of", "clone_with_seed", "observe_sklearn", "split_pipeline"]
 
 Floats = npt.NDArray[np.floating[Any]]
 
@@ -35,7 +35,7 @@ def observe_sklearn(model: Any, data: Any) -> Outputs:
         raise InputError("Cannot observe an empty pool: the data has no rows.")
     _require_fitted(model)
     _require_one_class_a_row(model, data)
-    steps, last = taken_apart(model)
+    steps, last = split_pipeline(model)
     rows = data
     for step in steps:
         rows = step.transform(rows)
@@ -52,7 +52,7 @@ def classes_of(model: Any) -> npt.NDArray[Any]:
     return classes
 
 
-def reseeded(model: Any, seed: int) -> Any:
+def clone_with_seed(model: Any, seed: int) -> Any:
     """Return an unfitted copy of an estimator whose random states, its parts' among them, are this seed."""
     from sklearn.base import clone
 
@@ -72,21 +72,28 @@ def _require_fitted(model: Any) -> None:
     try:
         check_is_fitted(model)
     except NotFittedError:
-        raise InputError(f"This {name} is not fitted yet: fit it to the labelled rows first.") from None
+        raise InputError(
+            f"This {name} is not fitted yet: fit it to the labelled rows first."
+        ) from None
 
 
 def _require_one_class_a_row(model: Any, data: Any) -> None:
-    if isinstance(model.classes_, list) or np.ndim(model.predict(take_rows(data, np.arange(1)))) != 1:
-        raise InputError(f"This {type(model).__name__} predicts several labels a row: teeter takes one class a row.")
+    if (
+        isinstance(model.classes_, list)
+        or np.ndim(model.predict(take_rows(data, np.arange(1)))) != 1
+    ):
+        raise InputError(
+            f"This {type(model).__name__} predicts several labels a row: teeter takes one class a row."
+        )
 
 
-def taken_apart(model: Any) -> tuple[list[Any], Any]:
+def split_pipeline(model: Any) -> tuple[list[Any], Any]:
     """Return what comes before the classifier, in turn, and the classifier."""
     from sklearn.pipeline import Pipeline
 
     if not isinstance(model, Pipeline):
         return [], model
-    deeper, classifier = taken_apart(model[-1])
+    deeper, classifier = split_pipeline(model[-1])
     return [model[:-1], *deeper] if len(model) > 1 else deeper, classifier
 
 
@@ -105,7 +112,9 @@ def _dense(rows: Any) -> Floats:
 
 def _linear(model: Any, features: Floats) -> Outputs:
     weight, classes = np.atleast_2d(_dense(model.coef_)), len(model.classes_)
-    in_pairs = classes > 2 and hasattr(model, "dual_coef_")  # three pairs of three classes look like a head
+    in_pairs = classes > 2 and hasattr(
+        model, "dual_coef_"
+    )  # three pairs of three classes look like a head
     if in_pairs or len(weight) not in (1, classes):
         raise InputError(
             f"{type(model).__name__} keeps {len(weight)} rows of coefficients for {classes} classes: "
@@ -126,7 +135,9 @@ def _headed(features: Floats, weight: Floats, bias: Floats) -> Outputs:
 
 def _two_rows(head: Floats) -> Floats:
     """Return a binary head [w] as [0; w], and any other as it is."""
-    answer: Floats = np.concatenate([np.zeros_like(head), head]) if len(head) == 1 else np.array(head)
+    answer: Floats = (
+        np.concatenate([np.zeros_like(head), head]) if len(head) == 1 else np.array(head)
+    )
     return answer
 
 
@@ -159,12 +170,20 @@ def _votes(model: Any, rows: Any) -> Floats | None:
     members = list(model.estimators_)
     if not all(hasattr(member, "predict_proba") for member in members):
         return None
-    views = [rows] * len(members) if isinstance(model, VotingClassifier) else _views(model, rows, len(members))
+    views = (
+        [rows] * len(members)
+        if isinstance(model, VotingClassifier)
+        else _views(model, rows, len(members))
+    )
     places = {name: place for place, name in enumerate(model.classes_)}
     votes = np.full((len(members), count_rows(rows), len(model.classes_)), np.log(1e-12))
     for vote, member, view in zip(votes, members, views, strict=True):
         own = member.classes_  # names in AdaBoost, places in the others
-        columns = [places[name] for name in own] if isinstance(model, AdaBoostClassifier) else own.astype(int)
+        columns = (
+            [places[name] for name in own]
+            if isinstance(model, AdaBoostClassifier)
+            else own.astype(int)
+        )
         vote[:, columns] = _log_probabilities(member, view)
     return votes
 

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.errors import InputError
-from teeter.models.sklearn_model import taken_apart
+from teeter.models.sklearn_model import split_pipeline
 
-__all__ = ["labels_for", "network_in", "train_on_all", "what_failed", "wraps_network"]
+__all__ = ["disable_train_split", "explain_failure", "is_skorch", "skorch_labels", "unwrap_network"]
 
 _MENDS = {
     "same dtype": "The pool's numbers are not the network's kind: give the pool as float32.",
@@ -21,16 +21,16 @@ _MENDS = {
 """What to say to an error in skorch's training, by a part of its text."""
 
 
-def wraps_network(model: object) -> bool:
+def is_skorch(model: object) -> bool:
     """Tell whether an estimator is skorch's or a pipeline that ends in one; skorch is not imported for that."""
     return _net_of(model) is not None
 
 
-def network_in(model: Any, data: Any) -> tuple[Any, Any]:
+def unwrap_network(model: Any, data: Any) -> tuple[Any, Any]:
     """Return the network of a skorch classifier, also at the end of a pipeline, and the data as they come to it."""
     from sklearn.base import is_classifier
 
-    steps, net = taken_apart(model)
+    steps, net = split_pipeline(model)
     name = type(net).__name__
     if not is_classifier(net):
         raise InputError(f"{name} is not a classifier: teeter picks rows to classify.")
@@ -41,7 +41,7 @@ def network_in(model: Any, data: Any) -> tuple[Any, Any]:
     return net.module_, data
 
 
-def train_on_all(model: Any) -> bool:
+def disable_train_split(model: Any) -> bool:
     """Let a skorch classifier learn from all labelled rows where it would hold back every fifth by default.
 
     A split or callbacks of the user's own, which may look at what is held back, stay as they are.
@@ -53,14 +53,14 @@ def train_on_all(model: Any) -> bool:
     return True
 
 
-def labels_for(model: Any, classes: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+def skorch_labels(model: Any, classes: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
     """Return classes (L,) as an estimator learns them: skorch's binary one wants them as floats."""
     net = _net_of(model)
     binary = net is not None and isinstance(net, sys.modules["skorch"].NeuralNetBinaryClassifier)
     return classes.astype(np.float32) if binary else classes
 
 
-def what_failed(model: Any, error: Exception) -> str | None:
+def explain_failure(model: Any, error: Exception) -> str | None:
     """Return what to do about an error in the training of a skorch classifier; None where that is not known."""
     if _net_of(model) is None:
         return None
@@ -78,5 +78,5 @@ def _net_of(model: object) -> Any:
     library = sys.modules.get("skorch")
     if library is None:
         return None
-    net = taken_apart(model)[1]
+    net = split_pipeline(model)[1]
     return net if isinstance(net, library.NeuralNet) else None

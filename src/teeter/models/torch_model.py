@@ -13,10 +13,19 @@ from torch import Tensor, nn
 
 from teeter.arrays import choose_device
 from teeter.errors import InputError
-from teeter.models.data import Rows, batches, suited
+from teeter.models.inputs import BatchedInputs, adapt_to, batches
 from teeter.models.outputs import Outputs
 
-__all__ = ["answer", "answered_logits", "find_head", "observe_torch", "observing", "ready", "tap", "tried"]
+__all__ = [
+    "call_model",
+    "evaluation_mode",
+    "extract_logits",
+    "find_head",
+    "forward_with_features",
+    "observe_torch",
+    "prepare_batch",
+    "probe_batch",
+]
 
 _TRIED = 8
 """Texts or images that a head is looked for with: the outputs of every linear layer are kept meanwhile."""
@@ -31,14 +40,14 @@ def observe_torch(
     head: str | None = None,
 ) -> Outputs:
     """Return logits, features and head of a module that ends in a linear layer; logits alone of one that does not."""
-    with observing(model, device) as where:
+    with evaluation_mode(model, device) as where:
         found: str | None = None
         pieces: list[tuple[Tensor, Tensor | None]] = []
-        rows = suited(data, model)
+        rows = adapt_to(data, model)
         for batch in batches(rows, batch_size):
             if not pieces:
-                found = find_head(model, tried(rows, batch), where, named=head)
-            pieces.append(tap(model, batch, where, found))
+                found = find_head(model, probe_batch(rows, batch), where, named=head)
+            pieces.append(forward_with_features(model, batch, where, found))
         if not pieces:
             raise InputError("Cannot observe an empty pool: the data has no rows.")
         logits = torch.cat([piece[0] for piece in pieces])
@@ -46,14 +55,17 @@ def observe_torch(
             return Outputs(logits=logits)
         features = torch.cat([piece[1] for piece in pieces if piece[1] is not None])
         layer = _layer(model, found)
-        weight, bias = layer.weight.detach().clone(), None if layer.bias is None else layer.bias.detach().clone()
+        weight, bias = (
+            layer.weight.detach().clone(),
+            None if layer.bias is None else layer.bias.detach().clone(),
+        )
         if len(weight) == 1:
             weight, bias = _two_classes(weight, 0), None if bias is None else _two_classes(bias, 0)
         return Outputs(logits=logits, features=features, weight=weight, bias=bias)
 
 
 @contextmanager
-def observing(model: nn.Module, device: torch.device | str | None) -> Iterator[torch.device]:
+def evaluation_mode(model: nn.Module, device: torch.device | str | None) -> Iterator[torch.device]:
     """Within it, the module is in evaluation mode on ``device`` and tracks no gradients; all is put back after."""
     parameter = next(iter([*model.parameters(), *model.buffers()]), None)
     home = torch.device("cpu") if parameter is None else parameter.device
@@ -72,25 +84,29 @@ def observing(model: nn.Module, device: torch.device | str | None) -> Iterator[t
             model.to(home)
 
 
-def answer(model: nn.Module, batch: Any) -> Any:
+def call_model(model: nn.Module, batch: Any) -> Any:
     """Return what the module says to a batch that is ``ready``; a mapping becomes keyword arguments."""
     return model(**batch) if isinstance(batch, Mapping) else model(batch)
 
 
-def answered_logits(answered: Any) -> Any:
+def extract_logits(answered: Any) -> Any:
     """Return the logits among what a module answered: those called so in a mapping, as Hugging Face's models have."""
     return answered.get("logits", answered) if isinstance(answered, Mapping) else answered
 
 
-def tried(data: Any, batch: Any) -> Any:
+def probe_batch(data: Any, batch: Any) -> Any:
     """Return what to look for a head with: the first batch, or a few rows of those that make their own."""
-    return data.take(np.arange(min(_TRIED, len(data)))).together() if isinstance(data, Rows) else batch
+    return (
+        data.take(np.arange(min(_TRIED, len(data)))).together()
+        if isinstance(data, BatchedInputs)
+        else batch
+    )
 
 
-def ready(model: nn.Module, batch: Any, device: torch.device) -> Any:
+def prepare_batch(model: nn.Module, batch: Any, device: torch.device) -> Any:
     """Return a copy of a batch (a module may work in place) as tensors on ``device``, in the module's precision."""
     if isinstance(batch, Mapping):
-        return {name: ready(model, part, device) for name, part in batch.items()}
+        return {name: prepare_batch(model, part, device) for name, part in batch.items()}
     tensor = batch.clone() if isinstance(batch, Tensor) else _numbers(batch)
     if not tensor.is_floating_point():
         return tensor.to(device)
@@ -102,7 +118,9 @@ def _numbers(batch: Any) -> Tensor:
     try:
         array = np.array(batch)
     except ValueError:
-        raise InputError("The rows of the data differ in shape: a torch module takes them in batches.") from None
+        raise InputError(
+            "The rows of the data differ in shape: a torch module takes them in batches."
+        ) from None
     if array.dtype.kind == "U":
         raise InputError(
             "The data hold texts, and a torch module takes numbers: Texts of teeter.adapters.huggingface makes them."
@@ -118,7 +136,9 @@ class _Call:
     output: Tensor
 
 
-def find_head(model: nn.Module, batch: Any, device: torch.device, *, named: str | None = None) -> str | None:
+def find_head(
+    model: nn.Module, batch: Any, device: torch.device, *, named: str | None = None
+) -> str | None:
     """Return the name of the linear layer whose output the module's answer is (or is the softmax of).
 
     None where no linear layer is; a sentence where several could be and none is ``named``.
@@ -133,7 +153,7 @@ def find_head(model: nn.Module, batch: Any, device: torch.device, *, named: str 
         if isinstance(module, nn.Linear)
     ]
     try:
-        answers = _tensors(answer(model, ready(model, batch, device)))
+        answers = _tensors(call_model(model, prepare_batch(model, batch, device)))
     finally:
         for hook in hooks:
             hook.remove()
@@ -191,9 +211,13 @@ def _position(answered: Tensor, output: Tensor) -> Tensor | None:
     """
     if answered.shape != (output.shape[0], output.shape[2]):
         return None
-    away = (output - answered.unsqueeze(1)).abs().amax(dim=2).nan_to_num(float("inf"))  # padding may give NaN
+    away = (
+        (output - answered.unsqueeze(1)).abs().amax(dim=2).nan_to_num(float("inf"))
+    )  # padding may give NaN
     nearest, rows = away.argmin(dim=1), torch.arange(len(output), device=output.device)
-    return nearest if torch.allclose(output[rows, nearest], answered, rtol=1e-3, atol=1e-5) else None
+    return (
+        nearest if torch.allclose(output[rows, nearest], answered, rtol=1e-3, atol=1e-5) else None
+    )
 
 
 def _same_order(answered: Tensor, output: Tensor) -> bool:
@@ -205,30 +229,38 @@ def _layer(model: nn.Module, name: str) -> nn.Linear:
     found = dict(model.named_modules()).get(name)
     if not isinstance(found, nn.Linear):
         linear = [n for n, module in model.named_modules() if isinstance(module, nn.Linear)]
-        raise InputError(f"{type(model).__name__} has no linear layer called {name!r}. It has: {', '.join(linear)}.")
+        raise InputError(
+            f"{type(model).__name__} has no linear layer called {name!r}. It has: {', '.join(linear)}."
+        )
     return found
 
 
-def tap(model: nn.Module, batch: Any, device: torch.device, head: str | None) -> tuple[Tensor, Tensor | None]:
+def forward_with_features(
+    model: nn.Module, batch: Any, device: torch.device, head: str | None
+) -> tuple[Tensor, Tensor | None]:
     """Return the logits of a batch, and the features where there is a head: (B, C), (B, D).
 
     A single logit z becomes the two classes [0, z].
     """
     if head is None:
-        return _answered_logits(answer(model, ready(model, batch, device)), model), None
+        return _answered_logits(call_model(model, prepare_batch(model, batch, device)), model), None
     seen: list[tuple[Tensor, Tensor]] = []
 
     def keep(module: nn.Module, inputs: Any, named: dict[str, Any], output: Tensor) -> None:
         given = inputs[0] if inputs else named["input"]
-        seen.append((output.detach().clone(), given.detach().clone()))  # what follows may work in place
+        seen.append(
+            (output.detach().clone(), given.detach().clone())
+        )  # what follows may work in place
 
     hook = _layer(model, head).register_forward_hook(keep, with_kwargs=True)
     try:
-        answers = _tensors(answer(model, ready(model, batch, device)))
+        answers = _tensors(call_model(model, prepare_batch(model, batch, device)))
     finally:
         hook.remove()
     if not seen:
-        raise InputError(f"The layer {head!r} of {type(model).__name__} was not used for this data.")
+        raise InputError(
+            f"The layer {head!r} of {type(model).__name__} was not used for this data."
+        )
     logits, features = _of_each_row(*seen[-1], answers)
     if features.ndim != 2:
         raise InputError(
@@ -258,7 +290,9 @@ def _answered_logits(told: Any, model: nn.Module) -> Tensor:
             f"{type(model).__name__} has no linear layer and answers {shapes}: logits are (rows, classes)."
         )
     answered = tensors[0].detach()
-    if bool((answered >= 0).all()) and torch.allclose(answered.sum(dim=1), answered.new_ones(()), atol=1e-3):
+    if bool((answered >= 0).all()) and torch.allclose(
+        answered.sum(dim=1), answered.new_ones(()), atol=1e-3
+    ):
         return answered.clamp_min(torch.finfo(answered.dtype).tiny).log()
     return answered.clone()
 

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from teeter.strategies import (
-    clustered,
+    bayesian,
+    cluster_margin,
     coverage,
-    filtered,
+    fass,
     gradients,
-    least_disagree,
-    posterior,
+    ldm,
     seeding,
     uncertainty,
 )
-from teeter.strategies.base import Context, Scored, Strategy, TopScored, registry
+from teeter.strategies.base import Context, ScoringStrategy, Strategy, TopKStrategy, registry
 
-__all__ = ["Context", "Scored", "Strategy", "TopScored", "get", "names", "register"]
+__all__ = ["Context", "ScoringStrategy", "Strategy", "TopKStrategy", "get", "names", "register"]
 
 register = registry.register
 names = registry.names
 get = registry.get
 
 # Importing a family registers it.
-_BUILT_IN = (clustered, coverage, filtered, gradients, least_disagree, posterior, seeding, uncertainty)
+_BUILT_IN = (cluster_margin, coverage, fass, gradients, ldm, bayesian, seeding, uncertainty)

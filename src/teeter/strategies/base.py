@@ -15,7 +15,7 @@ from teeter.errors import InputError, MissingOutputError, StrategyError
 from teeter.models.outputs import OUTPUTS, Outputs
 from teeter.registry import Registry
 
-__all__ = ["Context", "Scored", "Strategy", "TopScored", "registry"]
+__all__ = ["Context", "ScoringStrategy", "Strategy", "TopKStrategy", "registry"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -70,7 +70,9 @@ class Context:
     @staticmethod
     def _present(value: Tensor | None, name: str) -> Tensor:
         if value is None:
-            raise MissingOutputError(f"The strategy reads {name} without declaring it in its needs.")
+            raise MissingOutputError(
+                f"The strategy reads {name} without declaring it in its needs."
+            )
         return value
 
 
@@ -91,7 +93,9 @@ class Strategy(ABC):
         """Refuse needs that nobody can fill."""
         needs: frozenset[str] = getattr(cls, "needs", frozenset())
         if isinstance(needs, str) or not set(needs) <= OUTPUTS:
-            raise StrategyError(f"{cls.__name__} needs {needs!r}: needs are a set among {sorted(OUTPUTS)}.")
+            raise StrategyError(
+                f"{cls.__name__} needs {needs!r}: needs are a set among {sorted(OUTPUTS)}."
+            )
         best = getattr(cls, "best", "smallest")
         if best not in ("smallest", "largest"):
             raise StrategyError(f"{cls.__name__}.best is {best!r}: it is 'smallest' or 'largest'.")
@@ -123,8 +127,14 @@ class Strategy(ABC):
                     f"With what it gives you can use {', '.join(_usable(context))}."
                 )
         if "labelled" in self.needs and context.labelled is None:
-            raise MissingOutputError(f"{self.name} needs the outputs of the labelled rows: pass labelled= and labels=.")
-        return replace(context, outputs=context.outputs.with_logits()) if "logits" in self.needs else context
+            raise MissingOutputError(
+                f"{self.name} needs the outputs of the labelled rows: pass labelled= and labels=."
+            )
+        return (
+            replace(context, outputs=context.outputs.with_logits())
+            if "logits" in self.needs
+            else context
+        )
 
     @final
     def _checked(self, positions: Tensor, n: int, rows: int) -> npt.NDArray[np.int64]:
@@ -137,11 +147,13 @@ class Strategy(ABC):
             raise StrategyError(f"{self.name} answered a position outside 0 to {rows - 1}.")
         unique, counts = np.unique(answer, return_counts=True)
         if len(unique) < n:
-            raise StrategyError(f"{self.name} answered position {unique[counts > 1][0]} more than once.")
+            raise StrategyError(
+                f"{self.name} answered position {unique[counts > 1][0]} more than once."
+            )
         return answer.astype(np.int64)
 
 
-class Scored(Strategy):
+class ScoringStrategy(Strategy):
     """A strategy that gives each candidate a number of its own; ``best`` says which end is picked first."""
 
     best: ClassVar[Literal["smallest", "largest"]]
@@ -160,11 +172,13 @@ class Scored(Strategy):
         if scores.shape != (rows,):
             raise StrategyError(f"{self.name} scored {rows} rows with shape {tuple(scores.shape)}.")
         if bool(scores.isnan().any()):
-            raise StrategyError(f"{self.name} scored {int(scores.isnan().sum())} of {rows} rows with NaN.")
+            raise StrategyError(
+                f"{self.name} scored {int(scores.isnan().sum())} of {rows} rows with NaN."
+            )
         return scores
 
 
-class TopScored(Scored):
+class TopKStrategy(ScoringStrategy):
     """A strategy that picks the best scores; equal scores go to the lowest row."""
 
     alone: ClassVar[bool] = False

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from teeter.errors import InputError, MissingOutputError
-from teeter.kernels.clusters import typical_rows
+from teeter.kernels.clustering import typical_rows
 from teeter.kernels.distances import Cosine
 from teeter.kernels.kcenter import k_center
 from teeter.kernels.kmeans import k_means
-from teeter.kernels.probcover import cover, pure_radius
+from teeter.kernels.probcover import probcover, purity_radius
 from teeter.strategies.base import Context, Strategy, registry
-from teeter.strategies.options import is_count, is_number
+from teeter.strategies.validation import is_count, is_number
 
 __all__ = ["CoreSet", "ProbCover", "TypiClust"]
 
@@ -54,7 +54,7 @@ class ProbCover(Strategy):
     def choose(self, context: Context, n: int) -> Tensor:
         """Return the row that covers most, then the row that covers most of what is left, and so on."""
         radius = self._found_radius(context) if self.radius is None else self.radius
-        return cover(context.features, radius, n, centres=_labelled_features(context))
+        return probcover(context.features, radius, n, centres=_labelled_features(context))
 
     def _found_radius(self, context: Context) -> float:
         if context.n_classes is None:
@@ -62,8 +62,10 @@ class ProbCover(Strategy):
                 "probcover finds its radius from the number of classes, and nothing tells it: pass radius=."
             )
         clusters = min(context.n_classes, len(context))
-        labels, _, _ = k_means(Cosine(context.features).units, clusters, generator=context.generator)
-        return pure_radius(context.features, labels, self.purity)
+        labels, _, _ = k_means(
+            Cosine(context.features).units, clusters, generator=context.generator
+        )
+        return purity_radius(context.features, labels, self.purity)
 
 
 @registry.register("typiclust")
@@ -81,14 +83,18 @@ class TypiClust(Strategy):
         """Refuse options that mean nothing."""
         for name in ("neighbours", "max_clusters"):
             if not is_count(getattr(self, name)):
-                raise InputError(f"{name} is {getattr(self, name)!r}: it must be a whole number from 1 up.")
+                raise InputError(
+                    f"{name} is {getattr(self, name)!r}: it must be a whole number from 1 up."
+                )
 
     def choose(self, context: Context, n: int) -> Tensor:
         """Return a row of each cluster, one cluster for each labelled row and each pick."""
         labelled = _labelled_features(context)
         features = torch.cat([context.features, labelled])
         clusters, _, _ = k_means(
-            features, min(len(labelled) + n, self.max_clusters, len(features)), generator=context.generator
+            features,
+            min(len(labelled) + n, self.max_clusters, len(features)),
+            generator=context.generator,
         )
         free = torch.arange(len(features), device=features.device) < len(context)
         return typical_rows(features, clusters, free, n, neighbours=self.neighbours)
@@ -100,5 +106,7 @@ def _labelled_features(context: Context) -> Tensor:
         return context.features[:0]
     features = context.labelled.features
     if features is None:
-        raise MissingOutputError("The labelled rows have no features, and the candidates have: give both.")
+        raise MissingOutputError(
+            "The labelled rows have no features, and the candidates have: give both."
+        )
     return features.to(context.features)

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from teeter.errors import InputError, MissingOutputError
 from teeter.kernels.badge import seed_gradients
-from teeter.kernels.fisher import Form, bait
+from teeter.kernels.bait import Form, bait
 from teeter.strategies.base import Context, Strategy, registry
-from teeter.strategies.options import is_count, is_positive
+from teeter.strategies.validation import is_count, is_positive
 
 __all__ = ["Badge", "Bait"]
 
@@ -45,7 +45,9 @@ class Bait(Strategy):
         if not is_count(self.top):
             raise InputError(f"top is {self.top!r}: it must be a whole number from 1 up.")
         if not is_positive(self.regularisation):
-            raise InputError(f"regularisation is {self.regularisation!r}: it must be a positive number.")
+            raise InputError(
+                f"regularisation is {self.regularisation!r}: it must be a positive number."
+            )
 
     def choose(self, context: Context, n: int) -> Tensor:
         """Return what is left of 2n greedy picks after pruning."""
@@ -67,5 +69,7 @@ def _labelled(context: Context) -> tuple[Tensor, Tensor] | None:
     known = context.labelled.with_logits()
     if known.logits is None or known.features is None:
         missing = "logits" if known.logits is None else "features"
-        raise MissingOutputError(f"The labelled rows have no {missing}, and the candidates have: give both.")
+        raise MissingOutputError(
+            f"The labelled rows have no {missing}, and the candidates have: give both."
+        )
     return known.logits, known.features

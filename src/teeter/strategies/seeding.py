@@ -12,7 +12,7 @@ from torch import Tensor
 from teeter.kernels.distances import Cosine, Distance, Euclidean
 from teeter.kernels.seeding import ldm_seeding, seed_rows
 from teeter.kernels.uncertainty import entropy, margin
-from teeter.strategies.base import Context, Scored, Strategy, registry
+from teeter.strategies.base import Context, ScoringStrategy, Strategy, registry
 
 __all__ = ["EntropyS", "MarginS", "SeedingCosine", "SeedingL2"]
 
@@ -43,7 +43,7 @@ class SeedingL2(Strategy):
 
 @registry.register("entropy-s")
 @dataclass(frozen=True, kw_only=True)
-class EntropyS(Scored):
+class EntropyS(ScoringStrategy):
     """Rows of large entropy that are spread: LDM-Seeding with entropy in the place of LDM [Cho et al. 2024]."""
 
     needs = frozenset({"logits", "features"})
@@ -61,7 +61,7 @@ class EntropyS(Scored):
 
 @registry.register("margin-s")
 @dataclass(frozen=True, kw_only=True)
-class MarginS(Scored):
+class MarginS(ScoringStrategy):
     """Rows of small margin that are spread: LDM-Seeding with the margin in the place of LDM [Cho et al. 2024]."""
 
     needs = frozenset({"logits", "features"})
@@ -79,5 +79,11 @@ class MarginS(Scored):
 
 def _spread(distance: Distance, context: Context, n: int) -> Tensor:
     even = torch.zeros(len(context), dtype=torch.float64, device=context.features.device)
-    first = int(torch.randint(len(context), (), generator=context.generator, device=context.generator.device))
-    return seed_rows(distance, n, first=first, log_weights=even, preference=even, generator=context.generator)
+    first = int(
+        torch.randint(
+            len(context), (), generator=context.generator, device=context.generator.device
+        )
+    )
+    return seed_rows(
+        distance, n, first=first, log_weights=even, preference=even, generator=context.generator
+    )

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from teeter.kernels import uncertainty
 from teeter.seeds import uniform
-from teeter.strategies.base import Context, Strategy, TopScored, registry
+from teeter.strategies.base import Context, Strategy, TopKStrategy, registry
 
 __all__ = ["Entropy", "LeastConfidence", "Margin", "Random"]
 
@@ -24,12 +24,14 @@ class Random(Strategy):
 
     def choose(self, context: Context, n: int) -> Tensor:
         """Return the rows of the n smallest uniform draws."""
-        return uniform((len(context),), context.generator, torch.device("cpu")).argsort(stable=True)[:n]
+        return uniform((len(context),), context.generator, torch.device("cpu")).argsort(
+            stable=True
+        )[:n]
 
 
 @registry.register("entropy")
 @dataclass(frozen=True, kw_only=True)
-class Entropy(TopScored):
+class Entropy(TopKStrategy):
     """Rows whose predicted probabilities have the largest entropy [Shannon 1948]."""
 
     needs = frozenset({"logits"})
@@ -43,7 +45,7 @@ class Entropy(TopScored):
 
 @registry.register("margin")
 @dataclass(frozen=True, kw_only=True)
-class Margin(TopScored):
+class Margin(TopKStrategy):
     """Rows whose two most probable classes are the closest [Scheffer et al. 2001]."""
 
     needs = frozenset({"logits"})
@@ -57,7 +59,7 @@ class Margin(TopScored):
 
 @registry.register("least-confidence")
 @dataclass(frozen=True, kw_only=True)
-class LeastConfidence(TopScored):
+class LeastConfidence(TopKStrategy):
     """Rows whose most probable class is the least probable [Lewis and Gale 1994]."""
 
     needs = frozenset({"logits"})

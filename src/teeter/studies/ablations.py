@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from teeter.analysis.compared import Compared
-from teeter.analysis.tables import number
+from teeter.analysis.run_comparison import RunComparison
+from teeter.analysis.table_formats import format_number
 from teeter.experiments.settings import Setting, setting_named
 from teeter.studies.items import Item, Measured, Scale, chance, judged
 from teeter.studies.laplace import LAPLACE, LaplaceSetting
@@ -25,7 +25,16 @@ from teeter.studies.trials import (
     told_leads,
 )
 
-__all__ = ["FIGURE_12", "FIGURE_13", "FIGURE_14", "FIGURE_16", "THEIRS", "ablation_runs", "batch_runs", "judge_leads"]
+__all__ = [
+    "FIGURE_12",
+    "FIGURE_13",
+    "FIGURE_14",
+    "FIGURE_16",
+    "THEIRS",
+    "ablation_runs",
+    "batch_runs",
+    "judge_leads",
+]
 
 FIRST = "ldm-s"
 PARTS = ("ldm", "seeding-cosine", "seeding-l2", "ldm-fass", "ldm-cluster-margin")
@@ -42,16 +51,28 @@ def ablation_settings(scale: Scale) -> list[Setting]:
     if scale.quick:
         wanted = [digits("ablations", repetitions=8, final=160, strategies=strategies)]
     else:
-        letters = replace(setting_named("openml-6"), name="openml-6-ablations", paper=None, strategies=strategies)
+        letters = replace(
+            setting_named("openml-6"), name="openml-6-ablations", paper=None, strategies=strategies
+        )
         images = replace(setting_named("mnist"), name="mnist-ablations", final=420, validation=1000)
         colours = replace(
-            setting_named("cifar10"), name="cifar10-ablations", final=2600, validation=1000, repetitions=3
+            setting_named("cifar10"),
+            name="cifar10-ablations",
+            final=2600,
+            validation=1000,
+            repetitions=3,
         )
-        wanted = [letters, *(replace(one, paper=None, strategies=strategies) for one in (images, colours))]
-    return [LaplaceSetting(**{one.name: getattr(setting, one.name) for one in fields(setting)}) for setting in wanted]
+        wanted = [
+            letters,
+            *(replace(one, paper=None, strategies=strategies) for one in (images, colours)),
+        ]
+    return [
+        LaplaceSetting(**{one.name: getattr(setting, one.name) for one in fields(setting)})
+        for setting in wanted
+    ]
 
 
-def ablation_runs(scale: Scale) -> list[Compared]:
+def ablation_runs(scale: Scale) -> list[RunComparison]:
     """Return the ablations' runs, which several items share."""
     return run_trials(scale, ablation_settings(scale))
 
@@ -62,16 +83,26 @@ def batch_settings(scale: Scale) -> list[Setting]:
         options = {"batchbald": {"configurations": 2000}}
         finals = {1: 40, 10: 90, 40: 140}
         return [
-            digits(f"batch-{n}", query=n, final=finals[n], pool=150, epochs=40, strategies=SMALL, options=options)
+            digits(
+                f"batch-{n}",
+                query=n,
+                final=finals[n],
+                pool=150,
+                epochs=40,
+                strategies=SMALL,
+                options=options,
+            )
             for n in SIZES
         ]
     finals = {1: 70, 10: 220, 40: 420}
     options = {"batchbald": {"configurations": 10_000}}
-    base = replace(setting_named("mnist"), validation=1000, paper=None, strategies=SMALL, options=options)
+    base = replace(
+        setting_named("mnist"), validation=1000, paper=None, strategies=SMALL, options=options
+    )
     return [replace(base, name=f"mnist-batch-{n}", query=n, final=finals[n]) for n in SIZES]
 
 
-def batch_runs(scale: Scale) -> list[Compared]:
+def batch_runs(scale: Scale) -> list[RunComparison]:
     """Return the runs with small batches, which two items share."""
     return run_trials(scale, batch_settings(scale))
 
@@ -79,7 +110,9 @@ def batch_runs(scale: Scale) -> list[Compared]:
 def large_settings(scale: Scale) -> list[Setting]:
     """Return settings with batches that are a large part of the pool."""
     if scale.quick:
-        return [digits("batch-large", initial=100, query=200, final=700, pool=None, strategies=LARGE)]
+        return [
+            digits("batch-large", initial=100, query=200, final=700, pool=None, strategies=LARGE)
+        ]
     letters = replace(
         setting_named("openml-6"),
         name="openml-6-batch-2000",
@@ -106,7 +139,7 @@ def large_settings(scale: Scale) -> list[Setting]:
     return [letters, images]
 
 
-def only(runs: Sequence[Compared], names: Sequence[str]) -> dict[str, Any]:
+def only(runs: Sequence[RunComparison], names: Sequence[str]) -> dict[str, Any]:
     """Return what is drawn of some strategies, and Random."""
     numbers = numbers_of(runs)
     for run in numbers["runs"].values():
@@ -134,7 +167,9 @@ def measure_seeded(scale: Scale) -> Measured:
 def judge_leads(runs: Accuracies, first: str, others: Sequence[str]) -> Measured:
     """Check on each run that ``first`` is significantly more accurate than each of the others."""
     found = {run: leads(accuracy, first, others) for run, accuracy in runs.items()}
-    every = {f"{name} on {run}": gain for run, gains in found.items() for name, gain in gains.items()}
+    every = {
+        f"{name} on {run}": gain for run, gains in found.items() for name, gain in gains.items()
+    }
     checks = {name: gain.mean > 0 and gain.significant for name, gain in every.items()}
     told = "; ".join(f"{run}: {told_leads(gains)}" for run, gains in found.items())
     behind = [name for name, gain in every.items() if gain.mean < 0 and gain.significant]
@@ -142,7 +177,8 @@ def judge_leads(runs: Accuracies, first: str, others: Sequence[str]) -> Measured
         numbers={},
         verdict=judged(checks),
         reason=f"{first} is significantly ahead in {sum(checks.values())} of {len(checks)} comparisons; its lead in "
-        f"points over the others, {told}." + (f" It is significantly behind {'; '.join(behind)}." if behind else ""),
+        f"points over the others, {told}."
+        + (f" It is significantly behind {'; '.join(behind)}." if behind else ""),
         tables=(leads_table("leads", first, found),),
     )
 
@@ -186,20 +222,23 @@ def measure_large(scale: Scale) -> Measured:
     return replace(found, notes=(*found.notes, note))
 
 
-def _by_size(runs: Sequence[Compared]) -> Measured:
+def _by_size(runs: Sequence[RunComparison]) -> Measured:
     return replace(judge_sizes(accuracies(runs)), numbers=numbers_of(runs), notes=on_runs(runs))
 
 
 def judge_sizes(runs: Accuracies) -> Measured:
     """Check at each size that LDM-S is above Random, and that none is significantly more accurate."""
     unbeaten, found = judge_unbeaten(runs)
-    above = {run: gains["random"].mean > 0 and gains["random"].significant for run, gains in found.items()}
+    above = {
+        run: gains["random"].mean > 0 and gains["random"].significant
+        for run, gains in found.items()
+    }
     told = []
     for run, gains in found.items():
         nearest = min(gains, key=lambda name: gains[name].mean)
         told.append(
-            f"{run} {number(gains['random'].mean, '+.2f')} over Random and "
-            f"{number(gains[nearest].mean, '+.2f')} over the best of the others, {nearest} ({chance(gains[nearest].p)})"
+            f"{run} {format_number(gains['random'].mean, '+.2f')} over Random and "
+            f"{format_number(gains[nearest].mean, '+.2f')} over the best of the others, {nearest} ({chance(gains[nearest].p)})"
         )
     return Measured(
         numbers={},

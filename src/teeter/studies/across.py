@@ -8,11 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from teeter.analysis.across import Penalties, Profile, penalty_matrix, performance_profile
-from teeter.analysis.across_tables import across_table, penalties_table
-from teeter.analysis.compared import Compared, compare
-from teeter.analysis.report_tables import accuracy_table, beside_paper_table, with_spread
-from teeter.analysis.tables import MISSING, Table, number
+from teeter.analysis.cross_dataset import (
+    PenaltyMatrix,
+    PerformanceProfile,
+    penalty_matrix,
+    performance_profile,
+)
+from teeter.analysis.report.cross_dataset_tables import across_table, penalties_table
+from teeter.analysis.report.tables import accuracy_table, beside_paper_table, with_spread
+from teeter.analysis.run_comparison import RunComparison, compare_runs
+from teeter.analysis.table_formats import MISSING, ReportTable, format_number
 from teeter.errors import InputError
 from teeter.experiments.results import FACTS, read_run
 from teeter.experiments.settings import PAPER_STRATEGIES, Setting, setting_named, setting_names
@@ -28,7 +33,12 @@ MOST_LEAD = 8.0
 
 def quick_settings() -> list[Setting]:
     """Return two small settings on digits, one with classes of unlike sizes."""
-    values = {"repetitions": 5, "final": 100, "strategies": PAPER_STRATEGIES, "options": {"bait": {"form": "binary"}}}
+    values = {
+        "repetitions": 5,
+        "final": 100,
+        "strategies": PAPER_STRATEGIES,
+        "options": {"bait": {"form": "binary"}},
+    }
     return [digits("across", **values), digits("across-imbalanced", imbalance=10.0, **values)]
 
 
@@ -37,7 +47,7 @@ def paper_settings() -> list[str]:
     return [name for name in setting_names() if setting_named(name).paper == name]
 
 
-def benchmark_runs(scale: Scale) -> tuple[list[Compared], tuple[str, ...]]:
+def benchmark_runs(scale: Scale) -> tuple[list[RunComparison], tuple[str, ...]]:
     """Return the finished runs of the paper's settings, and a note on those that are missing."""
     if scale.quick:
         runs = run_trials(scale, quick_settings())
@@ -47,19 +57,27 @@ def benchmark_runs(scale: Scale) -> tuple[list[Compared], tuple[str, ...]]:
     for name in paper_settings():
         run = read_run(scale.runs / name) if (scale.runs / name / FACTS).exists() else None
         if run is not None and run.finished and FIRST in run.strategies:
-            found.append(compare(run))
+            found.append(compare_runs(run))
         else:
             missing.append(name if run is None else f"{name} (begun)")
     if not found:
-        raise InputError(f"There is no finished run of the paper's settings in {scale.runs}: make one, or name --runs.")
+        raise InputError(
+            f"There is no finished run of the paper's settings in {scale.runs}: make one, or name --runs."
+        )
     machines = ", ".join(dict.fromkeys(str(one.run.facts["hardware"]) for one in found))
     note = f"From the finished runs of {', '.join(one.name for one in found)}, on {machines}."
     return found, (note, f"Missing: {', '.join(missing)}.") if missing else (note,)
 
 
-def shared(runs: Sequence[Compared], *, without: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
+def shared(
+    runs: Sequence[RunComparison], *, without: Sequence[str] = ()
+) -> dict[str, dict[str, Any]]:
     """Return the accuracies of the strategies that all runs have."""
-    names = [name for name in runs[0].accuracy if all(name in one.accuracy for one in runs) and name not in without]
+    names = [
+        name
+        for name in runs[0].accuracy
+        if all(name in one.accuracy for one in runs) and name not in without
+    ]
     return {one.name: {name: one.accuracy[name] for name in names} for one in runs}
 
 
@@ -89,7 +107,10 @@ def judge_across(datasets: Accuracies) -> Measured:
     """Check that LDM-S is within any delta of the best most often, and is beaten the least."""
     every = list(datasets.values())
     profiles, penalties = performance_profile(every), penalty_matrix(every)
-    heights = {name: np.array([profile.at(delta) for delta in DELTAS]) for name, profile in profiles.items()}
+    heights = {
+        name: np.array([profile.at(delta) for delta in DELTAS])
+        for name, profile in profiles.items()
+    }
     highest = np.all([heights[FIRST] >= of_one - 1e-12 for of_one in heights.values()], axis=0)
     beaten = dict(zip(penalties.strategies, penalties.column_means.tolist(), strict=True))
     place = penalties.strategies.index(FIRST)
@@ -108,7 +129,9 @@ def judge_across(datasets: Accuracies) -> Measured:
     }
     return Measured(
         numbers={
-            "profiles": {name: {"gaps": one.gaps, "shares": one.shares} for name, one in profiles.items()},
+            "profiles": {
+                name: {"gaps": one.gaps, "shares": one.shares} for name, one in profiles.items()
+            },
             "strategies": penalties.strategies,
             "penalties": penalties.matrix,
         },
@@ -132,12 +155,17 @@ def draw_across(measured: Measured) -> list[Drawing]:
 
     numbers = measured.numbers
     profiles = {
-        name: Profile(np.array(one["gaps"]), np.array(one["shares"])) for name, one in numbers["profiles"].items()
+        name: PerformanceProfile(np.array(one["gaps"]), np.array(one["shares"]))
+        for name, one in numbers["profiles"].items()
     }
-    penalties = Penalties(tuple(numbers["strategies"]), np.array(numbers["penalties"]))
+    penalties = PenaltyMatrix(tuple(numbers["strategies"]), np.array(numbers["penalties"]))
     return [
-        Drawing(plot_profile(profiles), "How often each strategy is within delta points of the best."),
-        Drawing(plot_penalties(penalties), "How often one strategy beats another, summed over datasets."),
+        Drawing(
+            plot_profile(profiles), "How often each strategy is within delta points of the best."
+        ),
+        Drawing(
+            plot_penalties(penalties), "How often one strategy beats another, summed over datasets."
+        ),
     ]
 
 
@@ -191,10 +219,16 @@ def judge_deltas(datasets: Accuracies) -> Measured:
     told = []
     for run, gains in found.items():
         nearest = min(gains, key=lambda name: gains[name].mean)
-        told.append(f"{run} {number(gains[nearest].mean, '+.2f')} over {nearest} ({chance(gains[nearest].p)})")
+        told.append(
+            f"{run} {format_number(gains[nearest].mean, '+.2f')} over {nearest} ({chance(gains[nearest].p)})"
+        )
     beaten = [run for run, passed in unbeaten.items() if not passed]
     return Measured(
-        numbers={"leads": {run: {k: gain.mean for k, gain in gains.items()} for run, gains in found.items()}},
+        numbers={
+            "leads": {
+                run: {k: gain.mean for k, gain in gains.items()} for run, gains in found.items()
+            }
+        },
         verdict=judged(unbeaten),
         reason=f"LDM-S is best or not significantly below the best on {sum(unbeaten.values())} of {len(unbeaten)} "
         f"datasets; its lead over the best of the others, in points: {'; '.join(told)}."
@@ -202,9 +236,11 @@ def judge_deltas(datasets: Accuracies) -> Measured:
     )
 
 
-def deltas_beside(runs: Sequence[Compared]) -> Table:
+def deltas_beside(runs: Sequence[RunComparison]) -> ReportTable:
     """Return the gains over Random by strategy and dataset, the paper's beside ours."""
-    names = sorted(dict.fromkeys(name for one in runs for name in one.gains), key=lambda name: name != FIRST)
+    names = sorted(
+        dict.fromkeys(name for one in runs for name in one.gains), key=lambda name: name != FIRST
+    )
     data, shown = [], []
     for name in names:
         row: dict[str, Any] = {"strategy": name}
@@ -214,17 +250,21 @@ def deltas_beside(runs: Sequence[Compared]) -> Table:
             row[one.name] = None if gain is None else gain.mean
             star = "*" if loss is not None and loss.significant else ""
             cells[one.name] = (
-                MISSING if gain is None else with_spread(gain.mean, gain.deviation, one.repetitions, "+.2f") + star
+                MISSING
+                if gain is None
+                else with_spread(gain.mean, gain.deviation, one.repetitions, "+.2f") + star
             )
             if one.paper:
                 row[f"{one.name} paper"] = None if paper is None else paper.mean
                 cells[f"{one.name}, paper"] = (
-                    MISSING if paper is None else number(paper.mean, "+.2f") + "*" * paper.beaten
+                    MISSING
+                    if paper is None
+                    else format_number(paper.mean, "+.2f") + "*" * paper.beaten
                 )
         data.append(row)
         shown.append(cells)
     caption = "Gains over Random in points, over the rounds after the first; * where it differs from LDM-S, p < 0.05."
-    return Table("deltas", caption, data, shown)
+    return ReportTable("deltas", caption, data, shown)
 
 
 def draw_deltas(measured: Measured) -> list[Drawing]:
@@ -234,7 +274,9 @@ def draw_deltas(measured: Measured) -> list[Drawing]:
     found: Mapping[str, Mapping[str, float]] = measured.numbers["leads"]
     figure = plot_dots(found, label="LDM-S leads by (points of accuracy)", mark=0, most=MOST_LEAD)
     far = cut_off(found, MOST_LEAD)
-    caption = "By how much LDM-S leads each strategy on each dataset; left of the line it is behind."
+    caption = (
+        "By how much LDM-S leads each strategy on each dataset; left of the line it is behind."
+    )
     return [Drawing(figure, f"{caption} Off the right edge: {', '.join(far)}." if far else caption)]
 
 

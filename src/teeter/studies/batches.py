@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from teeter.analysis.drawing import look_of, new_figure
-from teeter.models.data import take_rows
+from teeter.analysis.plot_style import line_style, new_figure
+from teeter.models.inputs import take_rows
 from teeter.models.outputs import Outputs
 from teeter.seeds import stream
-from teeter.strategies.door import select
+from teeter.strategies.api import select
 from teeter.studies.items import Drawing, Item, Measured, Scale, below, judged, table_of
 from teeter.studies.material import Array, Material, features_of, head_of, load_material, on_a_map
 
@@ -37,7 +37,15 @@ def measure_batches(scale: Scale) -> Measured:
         outputs, others, labels = _trained(material, scale.seed, repetition)
         distance = boundary_distance(outputs)
         picks = {
-            name: select(name, outputs, BATCH, labelled=others, labels=labels, seed=repetition, device=scale.device)
+            name: select(
+                name,
+                outputs,
+                BATCH,
+                labelled=others,
+                labels=labels,
+                seed=repetition,
+                device=scale.device,
+            )
             for name in BATCH_STRATEGIES
         }
         for name, rows in picks.items():
@@ -47,10 +55,14 @@ def measure_batches(scale: Scale) -> Measured:
             every = np.concatenate([features_of(outputs), features_of(others)])
             world = {"map": on_a_map(every, scale.seed), "pool": len(outputs), "picks": picks}
     found = judge_batches(near, spread)
-    return Measured({**found.numbers, **world}, found.verdict, found.reason, found.tables, (material.told,))
+    return Measured(
+        {**found.numbers, **world}, found.verdict, found.reason, found.tables, (material.told,)
+    )
 
 
-def _trained(material: Material, seed: int, repetition: int) -> tuple[Outputs, Outputs, npt.NDArray[np.int64]]:
+def _trained(
+    material: Material, seed: int, repetition: int
+) -> tuple[Outputs, Outputs, npt.NDArray[np.int64]]:
     """Return what a network trained on a few rows tells of the other rows, and of those it was trained on."""
     start = stream(seed, "figure 2c", repetition)
     rows = torch.randperm(len(material.train), generator=start).numpy()[:LABELS]
@@ -108,7 +120,10 @@ def judge_batches(near: Mapping[str, Array], spread: Mapping[str, Array]) -> Mea
     return Measured(
         numbers={"near": dict(near), "spread": dict(spread)},
         verdict=judged(
-            {**{f"{k} near": v for k, v in nearer.items()}, **{f"{k} narrower": v for k, v in wider.items()}}
+            {
+                **{f"{k} near": v for k, v in nearer.items()},
+                **{f"{k} narrower": v for k, v in wider.items()},
+            }
         ),
         reason=f"Rows of the pool nearer to a boundary than a pick: {nearness}; mean distance between picks: {apart}.",
         tables=(table_of("batches", caption, data),),
@@ -119,15 +134,17 @@ def draw_batches(measured: Measured) -> list[Drawing]:
     """Draw the batch of each strategy on the map of the pool."""
     numbers, figure = measured.numbers, new_figure(9.5, 9.0)
     places, size = np.array(numbers["map"]), numbers["pool"]
-    for axes, (name, rows) in zip(figure.subplots(2, 2).flat, numbers["picks"].items(), strict=True):
+    for axes, (name, rows) in zip(
+        figure.subplots(2, 2).flat, numbers["picks"].items(), strict=True
+    ):
         axes.scatter(*places[:size].T, s=5, color="#c4c4c4", linewidths=0, rasterized=True)
-        axes.scatter(*places[size:].T, s=16, color="#222222", marker="s", linewidths=0, label="labelled")
-        axes.scatter(*places[rows].T, s=34, color=look_of(name).colour, label="picked", zorder=3)
+        axes.scatter(
+            *places[size:].T, s=16, color="#222222", marker="s", linewidths=0, label="labelled"
+        )
+        axes.scatter(*places[rows].T, s=34, color=line_style(name).colour, label="picked", zorder=3)
         axes.set(title=name, xticks=[], yticks=[])
         axes.legend(frameon=False, loc="best", fontsize=8)
-    caption = (
-        f"A batch of {BATCH} picked by each strategy from digits {', '.join(map(str, DIGITS))}, laid out by t-SNE."
-    )
+    caption = f"A batch of {BATCH} picked by each strategy from digits {', '.join(map(str, DIGITS))}, laid out by t-SNE."
     return [Drawing(figure, caption)]
 
 

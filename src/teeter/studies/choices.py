@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from teeter.analysis.comparison import critical_value, gain_over
-from teeter.analysis.tables import Table, number
+from teeter.analysis.statistics import critical_value, gain_over
+from teeter.analysis.table_formats import ReportTable, format_number
 from teeter.experiments.settings import Setting, setting_named
 from teeter.studies.items import Drawing, Item, Measured, Scale, chance, judged, table_of
 from teeter.studies.material import Array
@@ -38,7 +38,9 @@ def variants(*, quick: bool) -> dict[str, dict[str, Any]]:
     drawn = {"strategy": "ldm-s", "method": "gaussian"}
     found = {BASE: {**drawn, "patience": 10}}
     found |= {f"s={s}": {**drawn, "patience": s} for s in STOPS if not (quick and s > 100)}
-    found |= {f"M={m}": {**drawn, "reference_rows": m} for m in REFERENCES if not (quick and m > 100)}
+    found |= {
+        f"M={m}": {**drawn, "reference_rows": m} for m in REFERENCES if not (quick and m > 100)
+    }
     found |= {f"beta={beta:g}": {**drawn, "sigmas": spaced(beta)} for beta in SPACINGS}
     return found | {f"rays={rays}": {"strategy": "ldm-s", "rays": rays} for rays in RAYS}
 
@@ -53,11 +55,20 @@ def settings_of(scale: Scale) -> list[Setting]:
     if scale.quick:
         return [digits("choices", final=80, pool=200, strategies=tuple(options), options=options)]
     few = {name: one for name, one in options.items() if _family(name) in ("s", "rays")}
-    many = {name: one for name, one in options.items() if name == BASE or _family(name) in ("M", "beta")}
+    many = {
+        name: one for name, one in options.items() if name == BASE or _family(name) in ("M", "beta")
+    }
     base = replace(setting_named("openml-156"), paper=None)
     return [
         replace(base, name="openml-156-stops", final=700, strategies=tuple(few), options=few),
-        replace(base, name="openml-156-references", final=600, pool=12_000, strategies=tuple(many), options=many),
+        replace(
+            base,
+            name="openml-156-references",
+            final=600,
+            pool=12_000,
+            strategies=tuple(many),
+            options=many,
+        ),
     ]
 
 
@@ -65,7 +76,9 @@ def measure_choices(scale: Scale) -> Measured:
     """Run all variants side by side."""
     runs = run_trials(scale, settings_of(scale))
     found = judge_choices(accuracies(runs))
-    left_out = "s = 1,000 and M above 100 are left out where it must be quick." if scale.quick else None
+    left_out = (
+        "s = 1,000 and M above 100 are left out where it must be quick." if scale.quick else None
+    )
     notes = [
         *(
             f"{one.name}: {one.run.setting.dataset}, {one.labelled[0]:,.0f} to {one.labelled[-1]:,.0f} labels, "
@@ -87,7 +100,9 @@ def judge_choices(runs: Accuracies) -> Measured:
         FAMILIES[family]: not any(_family(name) == family and name != SMALL for name in different)
         for family in FAMILIES
     }
-    checks["M = 10 is worse"] = SMALL in others and others[SMALL]["difference"] < 0 and others[SMALL]["p"] < 0.05
+    checks["M = 10 is worse"] = (
+        SMALL in others and others[SMALL]["difference"] < 0 and others[SMALL]["p"] < 0.05
+    )
     told = ", ".join(f"{name} {_told(others[name])}" for name in different)
     widest = max(others, key=lambda name: abs(others[name]["difference"]))
     small = f"; M = 10 is {_told(others[SMALL])}" if SMALL in others else ""
@@ -96,7 +111,7 @@ def judge_choices(runs: Accuracies) -> Measured:
         numbers={"choices": data},
         verdict=judged(checks),
         reason=f"Against the paper's choice, in points: significantly different {told or 'none'}, of {len(others)}; "
-        f"the largest difference is {number(others[widest]['difference'], '+.2f')} at {widest}{small}.",
+        f"the largest difference is {format_number(others[widest]['difference'], '+.2f')} at {widest}{small}.",
         tables=(_table(data),),
     )
 
@@ -121,7 +136,7 @@ def _rows(accuracy: Mapping[str, Array]) -> list[dict[str, Any]]:
 
 
 def _told(row: Mapping[str, Any]) -> str:
-    return f"{number(row['difference'], '+.2f')} ({chance(row['p'])})"
+    return f"{format_number(row['difference'], '+.2f')} ({chance(row['p'])})"
 
 
 def _place(name: str) -> tuple[int, float]:
@@ -133,7 +148,7 @@ def _family(name: str) -> str:
     return name.split("=")[0]
 
 
-def _table(data: list[dict[str, Any]]) -> Table:
+def _table(data: list[dict[str, Any]]) -> ReportTable:
     forms = {"difference": "+.2f"}
     caption = (
         "Mean accuracy over the rounds after the first, its difference to the paper's choice in points with half of "
@@ -144,10 +159,12 @@ def _table(data: list[dict[str, Any]]) -> Table:
 
 def draw_choices(measured: Measured) -> list[Drawing]:
     """Draw the difference to the paper's choice for each value of each choice."""
-    from teeter.analysis.drawing import clean, new_figure
+    from teeter.analysis.plot_style import new_figure, style_axes
 
     figure = new_figure(9.5, 3.4)
-    for axes, (family, label) in zip(figure.subplots(1, len(FAMILIES), sharey=True), FAMILIES.items(), strict=True):
+    for axes, (family, label) in zip(
+        figure.subplots(1, len(FAMILIES), sharey=True), FAMILIES.items(), strict=True
+    ):
         of_family = [row for row in measured.numbers["choices"] if _family(row["choice"]) == family]
         rows = list({row["choice"]: row for row in of_family}.values())  # the base is in each run
         places = range(len(rows))
@@ -164,9 +181,11 @@ def draw_choices(measured: Measured) -> list[Drawing]:
         axes.set_xticks(places, names, rotation=45)
         axes.set_xlim(-0.5, len(rows) - 0.5)
         axes.set(xlabel=label)
-        clean(axes, grid="y")
+        style_axes(axes, grid="y")
     figure.axes[0].set_ylabel("points of accuracy against s = 10,\nall rows, β = 0.1", fontsize=9)
-    return [Drawing(figure, "Differences in mean accuracy to the paper's choice, with 95 % intervals.")]
+    return [
+        Drawing(figure, "Differences in mean accuracy to the paper's choice, with 95 % intervals.")
+    ]
 
 
 FIGURE_15 = Item(

@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from teeter.analysis.across import performance_profile
-from teeter.analysis.comparison import Gain
-from teeter.analysis.tables import Table, number
+from teeter.analysis.cross_dataset import performance_profile
+from teeter.analysis.statistics import Gain
+from teeter.analysis.table_formats import ReportTable, format_number
 from teeter.studies.ablations import THEIRS, ablation_runs, batch_runs, judge_leads, only
 from teeter.studies.across import benchmark_runs, shared
 from teeter.studies.items import Drawing, Item, Measured, Scale, judged
 from teeter.studies.laplace import LAPLACE
-from teeter.studies.trials import Accuracies, accuracies, draw_runs, leads, leads_table, on_runs, told_leads
+from teeter.studies.trials import (
+    Accuracies,
+    accuracies,
+    draw_runs,
+    leads,
+    leads_table,
+    on_runs,
+    told_leads,
+)
 
 __all__ = ["BADGE_ONE", "BEST_SHARE", "CLUSTER_MARGIN", "LDM_ALONE", "OPEN_QUESTION"]
 
@@ -37,32 +45,42 @@ def judge_best(datasets: Accuracies) -> Measured:
     order = sorted(shares, key=lambda name: -shares[name])
     others = [name for name in order if name != FIRST]
     data = [{"strategy": name, "share": shares[name]} for name in order]
-    shown = [{"strategy": name, "best in (%)": number(100 * shares[name], ".1f")} for name in order]
+    shown = [
+        {"strategy": name, "best in (%)": format_number(100 * shares[name], ".1f")}
+        for name in order
+    ]
     caption = "Cases, a dataset, a round and a repetition each, in which a strategy is the best, alone or with others."
     return Measured(
         numbers={"shares": shares},
         verdict=judged(
-            {"its own": shares[FIRST] >= OWN_SHARE, "the others": max(shares[n] for n in others) < OTHER_SHARE}
+            {
+                "its own": shares[FIRST] >= OWN_SHARE,
+                "the others": max(shares[n] for n in others) < OTHER_SHARE,
+            }
         ),
         reason=f"LDM-S is the best in {shares[FIRST]:.0%} of cases; the others: "
         f"{', '.join(f'{name} {shares[name]:.0%}' for name in others)}.",
-        tables=(Table("best", caption, data, shown),),
+        tables=(ReportTable("best", caption, data, shown),),
     )
 
 
 def draw_best(measured: Measured) -> list[Drawing]:
     """Draw the shares as bars."""
-    from teeter.analysis.drawing import clean, look_of, new_figure
+    from teeter.analysis.plot_style import line_style, new_figure, style_axes
 
     shares: Mapping[str, float] = measured.numbers["shares"]
     order = sorted(shares, key=lambda name: shares[name])
     figure = new_figure(7, 1.3 + 0.32 * len(order))
     axes = figure.subplots()
-    axes.barh(order, [100 * shares[name] for name in order], color=[look_of(name).colour for name in order])
+    axes.barh(
+        order,
+        [100 * shares[name] for name in order],
+        color=[line_style(name).colour for name in order],
+    )
     for limit in (100 * OTHER_SHARE, 35):
         axes.axvline(limit, color="#222222", linestyle="--", linewidth=1)
     axes.set(xlabel="cases in which it is the best (%); dashed: the paper's 15 and 35")
-    clean(axes, grid="x")
+    style_axes(axes, grid="x")
     return [Drawing(figure, "How often each strategy is the best.")]
 
 
@@ -91,7 +109,10 @@ def measure_badge(scale: Scale) -> Measured:
 
 def judge_badge(by_size: Accuracies) -> Measured:
     """Check that BADGE is behind LDM-S at size 1; and not behind it, and ahead of Random, at larger sizes."""
-    found = {f"batches of {size}": leads(of_size, "badge", [FIRST, "random"]) for size, of_size in by_size.items()}
+    found = {
+        f"batches of {size}": leads(of_size, "badge", [FIRST, "random"])
+        for size, of_size in by_size.items()
+    }
     gains = dict(zip(by_size, found.values(), strict=True))
     larger = [gain for size, gain in gains.items() if size != "1"]
     told = "; ".join(f"{size}: {told_leads(gain)}" for size, gain in gains.items())
@@ -100,7 +121,9 @@ def judge_badge(by_size: Accuracies) -> Measured:
         verdict=judged(
             {
                 "poor at 1": _behind(gains["1"][FIRST]),
-                "well at larger ones": all(_ahead(gain["random"]) and not _behind(gain[FIRST]) for gain in larger),
+                "well at larger ones": all(
+                    _ahead(gain["random"]) and not _behind(gain[FIRST]) for gain in larger
+                ),
             }
         ),
         reason=f"BADGE leads the others by so many points at each batch size: {told}.",
@@ -136,7 +159,9 @@ def measure_cluster_margin(scale: Scale) -> Measured:
     """Compare LDM with and without Cluster-Margin."""
     runs = ablation_runs(scale)
     found = judge_leads(accuracies(runs), "ldm", ["ldm-cluster-margin"])
-    return replace(found, numbers=only(runs, ("ldm", "ldm-cluster-margin")), notes=(*on_runs(runs), THEIRS))
+    return replace(
+        found, numbers=only(runs, ("ldm", "ldm-cluster-margin")), notes=(*on_runs(runs), THEIRS)
+    )
 
 
 CLUSTER_MARGIN = Item(

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from teeter.analysis.drawing import clean, new_figure
-from teeter.analysis.tables import Table, number
-from teeter.strategies.door import ldm
+from teeter.analysis.plot_style import new_figure, style_axes
+from teeter.analysis.table_formats import ReportTable, format_number
+from teeter.strategies.api import ldm
 from teeter.studies.disc import WEIGHT, Array, draws, exact_ldm, least_of, on_disc, tilts, turns
 from teeter.studies.items import Drawing, Item, Measured, Scale, judged, table_of
 from teeter.studies.theory import SURE, never_covered
@@ -69,7 +69,9 @@ def measure_errors(scale: Scale) -> Measured:
 def _budgets(scale: Scale) -> list[dict[str, Any]]:
     """Return the mean error of the two estimators of this package by what they may spend, over rows of the disc."""
     rows = on_disc(50, draws(scale.seed, "theorem 1", "rows"))
-    reference = on_disc(5000 if scale.quick else 50_000, draws(scale.seed, "theorem 1", "reference"))
+    reference = on_disc(
+        5000 if scale.quick else 50_000, draws(scale.seed, "theorem 1", "reference")
+    )
     true = exact_ldm(tilts(rows))
     data = []
     for patience in (1, 3, 10, 30):
@@ -82,15 +84,27 @@ def _budgets(scale: Scale) -> list[dict[str, Any]]:
             seed=scale.seed,
             device=scale.device,
         )
-        data.append({"estimator": f"Algorithm 1, s = {patience}", "mean error": float(np.abs(found - true).mean())})
+        data.append(
+            {
+                "estimator": f"Algorithm 1, s = {patience}",
+                "mean error": float(np.abs(found - true).mean()),
+            }
+        )
     for rays in (2, 8, 32, 128):
-        found = ldm(rows, WEIGHT, reference=reference, rays=rays, seed=scale.seed, device=scale.device)
+        found = ldm(
+            rows, WEIGHT, reference=reference, rays=rays, seed=scale.seed, device=scale.device
+        )
         data.append({"estimator": f"{rays} rays", "mean error": float(np.abs(found - true).mean())})
     return data
 
 
 def judge_errors(
-    *, against_n: Array, against_m: Array, paired: Array, few_rows: Array, budgets: Sequence[Mapping[str, Any]] = ()
+    *,
+    against_n: Array,
+    against_m: Array,
+    paired: Array,
+    few_rows: Array,
+    budgets: Sequence[Mapping[str, Any]] = (),
 ) -> Measured:
     """Check the theorem's bound on paired errors, and the rates against N and M; all (sizes, repetitions)."""
     from scipy.stats import binom
@@ -103,10 +117,18 @@ def judge_errors(
     slopes = {"N": slope(HYPOTHESES, against_n), "M": slope(ROWS, against_m)}
     steep = {f"rate in {name}": not found[1] > -0.5 for name, found in slopes.items()}
     data = [
-        {"N": n, "M": needed_rows(n), "allowed error": float(a), "promised": float(p), "found": w / repetitions}
+        {
+            "N": n,
+            "M": needed_rows(n),
+            "allowed error": float(a),
+            "promised": float(p),
+            "found": w / repetitions,
+        }
         for n, a, p, w in zip(HYPOTHESES, allowed, promised, within.tolist(), strict=True)
     ]
-    told = " and ".join(f"{number(middle)} in {name}" for name, (middle, _) in slopes.items())
+    told = " and ".join(
+        f"{format_number(middle)} in {name}" for name, (middle, _) in slopes.items()
+    )
     return Measured(
         numbers={
             "N": HYPOTHESES,
@@ -143,12 +165,14 @@ def slope(sizes: Sequence[int], errors: Array, groups: int = 10) -> tuple[float,
     from scipy.stats import t
 
     parts = np.array_split(errors, groups, axis=1)
-    fitted = np.array([np.polyfit(np.log(sizes), np.log(part.mean(axis=1)), 1)[0] for part in parts])
+    fitted = np.array(
+        [np.polyfit(np.log(sizes), np.log(part.mean(axis=1)), 1)[0] for part in parts]
+    )
     spread = float(fitted.std(ddof=1)) / np.sqrt(groups)
     return float(fitted.mean()), float(fitted.mean() - t.ppf(1 - SURE, groups - 1) * spread)
 
 
-def _bound_table(data: list[dict[str, Any]]) -> Table:
+def _bound_table(data: list[dict[str, Any]]) -> ReportTable:
     caption = (
         f"How often the error stays within 2δ + α + ε, with α = 1 / √N, δ = {DELTA} and ε = {NEAR}, as promised and "
         "as found; M is the least above 8 log(CN) / δ²."
@@ -156,7 +180,7 @@ def _bound_table(data: list[dict[str, Any]]) -> Table:
     return table_of("bound", caption, data, _COUNTS, ".4f")
 
 
-def _budget_table(data: Sequence[Mapping[str, Any]]) -> Table:
+def _budget_table(data: Sequence[Mapping[str, Any]]) -> ReportTable:
     caption = "Mean error of this package's estimators over 50 rows, by what they may spend, on one reference sample."
     return table_of("estimators", caption, data, form=".5f")
 
@@ -169,15 +193,26 @@ def draw_errors(measured: Measured) -> list[Drawing]:
     left.plot(n, numbers["error by N"], "o-", color="#d55e00", label="all rows (M → ∞)")
     left.plot(n, numbers["error by both"], "s-", color="#0072b2", label="M = 8 log(CN) / δ²")
     left.plot(n, numbers["error by N, few rows"], "^-", color="#009e73", label=f"M = {ROWS[1]}")
-    left.plot(n, numbers["error by N"][0] * np.sqrt(n[0] / n), "--", color="#555555", label="1 / √N")
+    left.plot(
+        n, numbers["error by N"][0] * np.sqrt(n[0] / n), "--", color="#555555", label="1 / √N"
+    )
     right.plot(m, numbers["error by M"], "o-", color="#d55e00", label="all hypotheses (N → ∞)")
-    right.plot(m, numbers["error by M"][0] * np.sqrt(m[0] / m), "--", color="#555555", label="1 / √M")
-    left.set(xscale="log", yscale="log", xlabel="hypotheses N", ylabel="mean error of the estimated LDM")
+    right.plot(
+        m, numbers["error by M"][0] * np.sqrt(m[0] / m), "--", color="#555555", label="1 / √M"
+    )
+    left.set(
+        xscale="log", yscale="log", xlabel="hypotheses N", ylabel="mean error of the estimated LDM"
+    )
     right.set(xscale="log", xlabel="reference rows M")
     for axes in (left, right):
         axes.legend(frameon=False, fontsize=9)
-        clean(axes)
-    return [Drawing(figure, f"The estimator's mean error for a row of LDM {TRUE}, with the rates of the bound dashed.")]
+        style_axes(axes)
+    return [
+        Drawing(
+            figure,
+            f"The estimator's mean error for a row of LDM {TRUE}, with the rates of the bound dashed.",
+        )
+    ]
 
 
 THEOREM_1 = Item(
@@ -243,7 +278,9 @@ def measure_order(scale: Scale) -> Measured:
             reference = on_disc(4 * size, generator)
             for name, way in ways.items():
                 estimate = way(k, reference, generator)
-                found[name][:, k, repetition] = [inverted(true, estimate, apart) for apart in (0.0, APART)]
+                found[name][:, k, repetition] = [
+                    inverted(true, estimate, apart) for apart in (0.0, APART)
+                ]
     return judge_order(found)
 
 
@@ -257,13 +294,22 @@ def inverted(true: Array, estimate: Array, apart: float) -> float:
 def judge_order(found: Mapping[str, Array]) -> Measured:
     """Check that inverted pairs vanish: by estimator, (2, sizes, repetitions) for epsilon 0 and ``APART``."""
     means = {name: values.mean(axis=2) for name, values in found.items()}
-    vanishing = {name: bool((np.diff(mean[1]) <= 0).all() and mean[1, -1] <= RARE) for name, mean in means.items()}
-    told = ", ".join(f"{mean[1, 0]:.2%} to {mean[1, -1]:.2%} by {name}" for name, mean in means.items())
+    vanishing = {
+        name: bool((np.diff(mean[1]) <= 0).all() and mean[1, -1] <= RARE)
+        for name, mean in means.items()
+    }
+    told = ", ".join(
+        f"{mean[1, 0]:.2%} to {mean[1, -1]:.2%} by {name}" for name, mean in means.items()
+    )
     data = [
         {
             "N": n,
             "M": 4 * n,
-            **{f"{name}, ε = {e:g}": float(mean[i, k]) for name, mean in means.items() for i, e in _EPSILONS},
+            **{
+                f"{name}, ε = {e:g}": float(mean[i, k])
+                for name, mean in means.items()
+                for i, e in _EPSILONS
+            },
         }
         for k, n in enumerate(SIZES)
     ]
@@ -287,14 +333,34 @@ def draw_order(measured: Measured) -> list[Drawing]:
     """Draw the share of inverted pairs against the size."""
     numbers, figure = measured.numbers, new_figure(7.5, 4)
     axes = figure.subplots()
-    for (name, mean), colour in zip(numbers["inverted"].items(), ("#009e73", "#0072b2", "#d55e00"), strict=False):
-        axes.plot(numbers["sizes"], 100 * np.array(mean[0]), "o--", color=colour, label=f"{name}, ε = 0", alpha=0.6)
-        axes.plot(numbers["sizes"], 100 * np.array(mean[1]), "o-", color=colour, label=f"{name}, ε = {APART:g}")
-    axes.set(xscale="log", yscale="symlog", xlabel="N of the plain draws; M = 4 N for all", ylabel="inverted pairs (%)")
+    for (name, mean), colour in zip(
+        numbers["inverted"].items(), ("#009e73", "#0072b2", "#d55e00"), strict=False
+    ):
+        axes.plot(
+            numbers["sizes"],
+            100 * np.array(mean[0]),
+            "o--",
+            color=colour,
+            label=f"{name}, ε = 0",
+            alpha=0.6,
+        )
+        axes.plot(
+            numbers["sizes"],
+            100 * np.array(mean[1]),
+            "o-",
+            color=colour,
+            label=f"{name}, ε = {APART:g}",
+        )
+    axes.set(
+        xscale="log",
+        yscale="symlog",
+        xlabel="N of the plain draws; M = 4 N for all",
+        ylabel="inverted pairs (%)",
+    )
     axes.set_yscale("symlog", linthresh=0.1)
     axes.set_ylim(0, 160 * max(max(map(max, mean)) for mean in numbers["inverted"].values()) + 0.1)
     axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=9)
-    clean(axes)
+    style_axes(axes)
     caption = (
         "How many pairs of 60 rows the estimates put in the wrong order, by more than ε; Algorithm 1 and rays may "
         f"spend s = {PATIENCE[0]} to {PATIENCE[-1]} and {RAYS[0]} to {RAYS[-1]} rays from left to right."

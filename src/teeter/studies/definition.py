@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from teeter.analysis.drawing import clean, new_figure
-from teeter.analysis.tables import Table
-from teeter.strategies.door import ldm
+from teeter.analysis.plot_style import new_figure, style_axes
+from teeter.analysis.table_formats import ReportTable
+from teeter.strategies.api import ldm
 from teeter.studies.disc import WEIGHT, Array, draws, exact_ldm, on_disc, shares, tilts
 from teeter.studies.items import Drawing, Item, Measured, Scale, judged, table_of
 
@@ -28,7 +28,13 @@ def measure_illustration(scale: Scale) -> Measured:
 
     def by(method: Literal["rays", "gaussian"], patience: int = 10) -> Array:
         return ldm(
-            rows, WEIGHT, reference=others, method=method, patience=patience, seed=scale.seed, device=scale.device
+            rows,
+            WEIGHT,
+            reference=others,
+            method=method,
+            patience=patience,
+            seed=scale.seed,
+            device=scale.device,
         )
 
     estimates = {RAYS: by("rays"), SHORT: by("gaussian"), LONG: by("gaussian", 100)}
@@ -47,7 +53,9 @@ def judge_illustration(rows: Array, reference: Array, estimates: dict[str, Array
             "mean error": float(errors.mean()),
             "largest error": float(errors.max()),
             "allowed": band,
-            "largest distance to the sample's share": float(np.abs(estimates[name] - sampled).max()),
+            "largest distance to the sample's share": float(
+                np.abs(estimates[name] - sampled).max()
+            ),
         }
         for name, errors in apart.items()
     ]
@@ -74,8 +82,10 @@ def allowed_error(reference: int, chance: float = 0.001) -> float:
     return float(np.sqrt(np.log(2 / chance) / (2 * reference)))
 
 
-def _table(data: list[dict[str, Any]], reference: int) -> Table:
-    caption = f"Errors of the estimated LDM against |θ| / π, disagreement measured on {reference:,} rows."
+def _table(data: list[dict[str, Any]], reference: int) -> ReportTable:
+    caption = (
+        f"Errors of the estimated LDM against |θ| / π, disagreement measured on {reference:,} rows."
+    )
     return table_of("errors", caption, data, form=".5f")
 
 
@@ -87,11 +97,13 @@ def draw_illustration(measured: Measured) -> list[Drawing]:
     _draw_wedge(disc)
     true = np.asarray(numbers["true"])
     for name, colour, marker in ((SHORT, "#0072b2", "x"), (RAYS, "#d55e00", ".")):
-        estimates.plot(true, numbers["estimates"][name], marker, color=colour, markersize=5, label=name)
+        estimates.plot(
+            true, numbers["estimates"][name], marker, color=colour, markersize=5, label=name
+        )
     estimates.plot([0, 0.5], [0, 0.5], color="#555555", linewidth=1, zorder=1, label="|θ| / π")
     estimates.set(xlabel="true LDM, |θ| / π", ylabel="estimated LDM", aspect="equal")
     estimates.legend(frameon=False)
-    clean(estimates)
+    style_axes(estimates)
     caption = (
         "Left: the boundary of g, and the one that first passes x₀; rows in the shaded wedge, a share of |θ₀| / π, "
         "change label along with it. Right: estimates of the LDM against its true value."
@@ -105,8 +117,13 @@ def _draw_wedge(axes: Any) -> None:
     turn = 35.0  # degrees
     axes.add_patch(Circle((0, 0), 1, fill=False, color="#888888"))
     for start in (90, 270):
-        axes.add_patch(Wedge((0, 0), 1, start, start + turn, color="#d55e00", alpha=0.25, linewidth=0))
-    for angle, colour, name in ((90.0, "#222222", "boundary of g"), (90 + turn, "#d55e00", "boundary of h")):
+        axes.add_patch(
+            Wedge((0, 0), 1, start, start + turn, color="#d55e00", alpha=0.25, linewidth=0)
+        )
+    for angle, colour, name in (
+        (90.0, "#222222", "boundary of g"),
+        (90 + turn, "#d55e00", "boundary of h"),
+    ):
         along = np.array([np.cos(np.radians(angle)), np.sin(np.radians(angle))])
         axes.plot(*np.outer(along, [-1.12, 1.12]), color=colour, linewidth=1.8, label=name)
     place = 0.72 * np.array([np.cos(np.radians(90 + turn - 1)), np.sin(np.radians(90 + turn - 1))])

@@ -15,16 +15,16 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from teeter.analysis.comparison import Gain, gain_over, labels_to_reach
-from teeter.analysis.page import page, picture, section, table
-from teeter.analysis.plots import plane, plot_curves, plot_picks
+from teeter.analysis.plots import pca_2d, plot_curves, plot_picks
+from teeter.analysis.report.page import page, picture, section, table
+from teeter.analysis.statistics import Gain, gain_over, labels_to_reach
 from teeter.arrays import describe_device
 from teeter.experiments.play import initial_rows, play
 from teeter.learner import Learner
 from teeter.models.networks import mlp
 from teeter.models.outputs import Outputs
-from teeter.strategies.door import ldm
-from teeter.training import Training
+from teeter.strategies.api import ldm
+from teeter.training.loop import TrainingConfig
 from teeter.version import __version__, commit
 
 __all__ = ["Demo", "Line", "run_demo"]
@@ -68,7 +68,7 @@ def run_demo(
     strategies: Sequence[str] = STRATEGIES,
     repetitions: int = 5,
     rounds: int = ROUNDS,
-    training: Training | None = None,
+    training: TrainingConfig | None = None,
     workers: int = 2,
     on_step: Callable[[int, int], None] = lambda done, whole: None,
 ) -> Demo:
@@ -76,11 +76,13 @@ def run_demo(
 
     ``on_step`` is told how many runs are done, of how many.
     """
-    training = training or Training()
+    training = training or TrainingConfig()
     cells = [(name, seed) for seed in range(repetitions) for name in strategies]
     run = partial(_run, rounds=rounds, training=training)
     curve = _all_runs(cells, run, workers=workers, on_step=on_step)
-    accuracy = {name: np.array([curve[name, seed] for seed in range(repetitions)]) for name in strategies}
+    accuracy = {
+        name: np.array([curve[name, seed] for seed in range(repetitions)]) for name in strategies
+    }
     labelled = INITIAL + BATCH * np.arange(rounds + 1, dtype=float)
     lines = tuple(_line(name, labelled, accuracy) for name in accuracy)
     curves, chosen = plot_curves(labelled, accuracy), _draw_a_round(training)
@@ -88,7 +90,9 @@ def run_demo(
     curves.savefig(folder / "curves.png", dpi=150)
     chosen.savefig(folder / "picks.png", dpi=150)
     facts = _facts()
-    (folder / "index.html").write_text(_page(lines, curves, chosen, repetitions, facts), encoding="utf-8")
+    (folder / "index.html").write_text(
+        _page(lines, curves, chosen, repetitions, facts), encoding="utf-8"
+    )
     results = {
         **facts,
         "pool": POOL,
@@ -111,16 +115,24 @@ def _digits() -> tuple[Array, npt.NDArray[np.int64]]:
     return (digits.data[order] / 16).astype(np.float32), digits.target[order].astype(np.int64)
 
 
-def _learner(strategy: str, seed: int, training: Training) -> Learner:
+def _learner(strategy: str, seed: int, training: TrainingConfig) -> Learner:
     features, _ = _digits()
-    return Learner(partial(_network), features[:POOL], strategy, classes=10, seed=seed, training=training, device="cpu")
+    return Learner(
+        partial(_network),
+        features[:POOL],
+        strategy,
+        classes=10,
+        seed=seed,
+        training=training,
+        device="cpu",
+    )
 
 
 def _network(seed: int) -> torch.nn.Module:
     return mlp(64, 10, seed=seed)
 
 
-def _run(strategy: str, seed: int, rounds: int, training: Training) -> list[float]:
+def _run(strategy: str, seed: int, rounds: int, training: TrainingConfig) -> list[float]:
     """Return the test accuracy after each round of one run."""
     torch.set_num_threads(1)
     features, labels = _digits()
@@ -137,7 +149,11 @@ def _run(strategy: str, seed: int, rounds: int, training: Training) -> list[floa
 
 
 def _all_runs(
-    cells: Sequence[Cell], run: Callable[[str, int], list[float]], *, workers: int, on_step: Callable[[int, int], None]
+    cells: Sequence[Cell],
+    run: Callable[[str, int], list[float]],
+    *,
+    workers: int,
+    on_step: Callable[[int, int], None],
 ) -> dict[Cell, list[float]]:
     """Return the curve of every strategy and repetition."""
     found: dict[Cell, list[float]] = {}
@@ -165,7 +181,7 @@ def _line(name: str, labelled: Array, accuracy: dict[str, Array]) -> Line:
     )
 
 
-def _draw_a_round(training: Training) -> Any:
+def _draw_a_round(training: TrainingConfig) -> Any:
     """Return a figure of the pool after the first fit, with what LDM-S picks."""
     features, labels = _digits()
     learner = _learner("ldm-s", 0, training)
@@ -179,15 +195,24 @@ def _draw_a_round(training: Training) -> Any:
         raise TypeError("The network of the demonstration ends in a linear layer.")
     values = ldm(outputs.features, outputs.weight, outputs.bias).numpy()
     places = np.searchsorted(free, rows)
-    return plot_picks(plane(outputs.features.numpy()), values, places, features[rows].reshape(-1, 8, 8))
+    return plot_picks(
+        pca_2d(outputs.features.numpy()), values, places, features[rows].reshape(-1, 8, 8)
+    )
 
 
 def _facts() -> dict[str, str | None]:
     hardware = describe_device(torch.device("cpu"))
-    return {"teeter": __version__, "commit": commit(), "torch": str(torch.__version__), "hardware": hardware}
+    return {
+        "teeter": __version__,
+        "commit": commit(),
+        "torch": str(torch.__version__),
+        "hardware": hardware,
+    }
 
 
-def _page(lines: Sequence[Line], curves: Any, chosen: Any, repetitions: int, facts: dict[str, str | None]) -> str:
+def _page(
+    lines: Sequence[Line], curves: Any, chosen: Any, repetitions: int, facts: dict[str, str | None]
+) -> str:
     return page(
         "teeter on handwritten digits",
         "A small network learns to read digits, twenty labels at a time. Which twenty makes the difference.",
@@ -203,7 +228,10 @@ def _page(lines: Sequence[Line], curves: Any, chosen: Any, repetitions: int, fac
                 "What LDM-S asks about",
                 "The pool after 60 labels, laid out by the network's last features. Dark rows are those whose label "
                 "flips under the smallest change of the network; the picks are such rows, spread over the pool.",
-                picture(chosen, "The pool coloured by its least disagree metric, with the picked digits beside it"),
+                picture(
+                    chosen,
+                    "The pool coloured by its least disagree metric, with the picked digits beside it",
+                ),
             ),
         ],
         {name: value for name, value in facts.items() if value is not None},
@@ -221,7 +249,9 @@ def _cells(lines: Sequence[Line]) -> list[dict[str, str]]:
             if line.gain is None
             else f"{line.gain.mean:+.2f} ± {line.gain.deviation:.2f} points",
             "p (paired t-test)": "" if line.gain is None else _chance(line.gain),
-            f"labels for {random.last:.1%}": "not reached" if line.labels is None else f"{line.labels:.0f}",
+            f"labels for {random.last:.1%}": "not reached"
+            if line.labels is None
+            else f"{line.labels:.0f}",
         }
         for line in lines
     ]

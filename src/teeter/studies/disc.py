@@ -66,7 +66,10 @@ def least_of(tilt: Array, turned: Array, reference: Array) -> Array:
     """
     left = np.sort(turned[turned > 0])
     right = np.sort(-turned[turned < 0])
-    ways = [_first_past(tilt, left, 1.0, reference), _first_past(np.pi - tilt, right, -1.0, reference)]
+    ways = [
+        _first_past(tilt, left, 1.0, reference),
+        _first_past(np.pi - tilt, right, -1.0, reference),
+    ]
     answer: Array = np.minimum(*ways)
     return answer
 

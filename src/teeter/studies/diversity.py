@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from teeter.analysis.comparison import paired_t
-from teeter.analysis.drawing import clean, new_figure
-from teeter.analysis.tables import Table, number
+from teeter.analysis.plot_style import new_figure, style_axes
+from teeter.analysis.statistics import paired_t
+from teeter.analysis.table_formats import ReportTable, format_number
 from teeter.learner import Learner
-from teeter.models.data import take_rows
+from teeter.models.inputs import take_rows
 from teeter.seeds import stream
-from teeter.strategies.door import ldm
+from teeter.strategies.api import ldm
 from teeter.studies.batches import mean_distance
 from teeter.studies.items import Drawing, Item, Measured, Scale, chance, judged, not_found, table_of
 from teeter.studies.material import Array, Material, features_of, head_of, load_material, on_a_map
-from teeter.training import fit_stack
+from teeter.training.loop import fit_learners
 
 __all__ = ["FIGURE_3"]
 
@@ -35,7 +35,9 @@ def measure_gains(scale: Scale) -> Measured:
     spread: dict[int, Array] = {}
     maps: dict[str, Any] = {}
     for labels in LABELS:
-        began = [_begun(material, labels, scale.seed, repetition) for repetition in range(repetitions)]
+        began = [
+            _begun(material, labels, scale.seed, repetition) for repetition in range(repetitions)
+        ]
         _fit(began)
         batches = [_batches(learner, material, scale.seed) for learner in began]
         spread[labels] = np.array([[mean_distance(of_row) for of_row in one] for _, one in batches])
@@ -43,7 +45,9 @@ def measure_gains(scale: Scale) -> Measured:
         maps[str(labels)] = _map(began[0], material, batches[0][0], scale.seed)
     found = judge_gains(gains, spread)
     notes = (material.told, *found.notes)
-    return Measured({**found.numbers, "maps": maps}, found.verdict, found.reason, found.tables, notes)
+    return Measured(
+        {**found.numbers, "maps": maps}, found.verdict, found.reason, found.tables, notes
+    )
 
 
 def _begun(material: Material, labels: int, seed: int, repetition: int) -> Learner:
@@ -55,7 +59,7 @@ def _begun(material: Material, labels: int, seed: int, repetition: int) -> Learn
 
 
 def _fit(learners: list[Learner]) -> None:
-    for error in fit_stack(learners).values():
+    for error in fit_learners(learners).values():
         raise error
 
 
@@ -84,7 +88,9 @@ def _gains(material: Material, began: list[Learner], batches: list[Any]) -> Arra
     before = np.array([learner.evaluate(*test).accuracy for learner in began])
     after = np.zeros((len(began), BATCHES))
     for k in range(BATCHES):
-        learners = [_with(material, learner, rows[k]) for learner, rows in zip(began, batches, strict=True)]
+        learners = [
+            _with(material, learner, rows[k]) for learner, rows in zip(began, batches, strict=True)
+        ]
         _fit(learners)
         after[:, k] = [learner.evaluate(*test).accuracy for learner in learners]
     answer: Array = 100 * (after - before[:, None])
@@ -104,24 +110,31 @@ def _map(learner: Learner, material: Material, batches: Any, seed: int) -> dict[
     free, labelled = _pool(learner, material), learner.pool.labelled
     every = np.concatenate([free, labelled])
     features = features_of(learner.observe(take_rows(material.train.inputs, every), {"features"}))
-    places = {"first": np.searchsorted(free, batches[0]), "eighth": np.searchsorted(free, batches[-1])}
+    places = {
+        "first": np.searchsorted(free, batches[0]),
+        "eighth": np.searchsorted(free, batches[-1]),
+    }
     return {"places": on_a_map(features, seed), "pool": len(free), **places}
 
 
 def judge_gains(gains: Mapping[int, Array], spread: Mapping[int, Array]) -> Measured:
     """Check what the first batch is worth beside the others, (R, BATCHES) points, and how far its rows lie apart."""
     few, many = sorted(gains)
-    ahead = {labels: gains[labels][:, 0] - gains[labels][:, 1:].mean(axis=1) for labels in (few, many)}
+    ahead = {
+        labels: gains[labels][:, 0] - gains[labels][:, 1:].mean(axis=1) for labels in (few, many)
+    }
     tests = {labels: paired_t(values) for labels, values in ahead.items()}
     narrower = {labels: spread[labels][:, 0] / spread[labels][:, -1] for labels in (few, many)}
     overlap = paired_t(spread[many][:, 0] - spread[many][:, -1])
     checks = {
-        f"with {few} labels the first batch is worth more than the others": tests[few][0] > 0 and tests[few][1] < 0.05,
+        f"with {few} labels the first batch is worth more than the others": tests[few][0] > 0
+        and tests[few][1] < 0.05,
         f"with {many} labels it is worth less": tests[many][0] < 0 and tests[many][1] < 0.05,
-        f"with {many} labels its rows lie closer together than the eighth's": overlap[0] < 0 and overlap[1] < 0.05,
+        f"with {many} labels its rows lie closer together than the eighth's": overlap[0] < 0
+        and overlap[1] < 0.05,
     }
     told = "; ".join(
-        f"with {labels} labels the first batch is worth {number(float(ahead[labels].mean()), '+.2f')} points more than "
+        f"with {labels} labels the first batch is worth {format_number(float(ahead[labels].mean()), '+.2f')} points more than "
         f"the others ({chance(tests[labels][1])}), and its rows lie {float(narrower[labels].mean()):.2f} times as far "
         "apart as the eighth's"
         for labels in (few, many)
@@ -134,16 +147,21 @@ def judge_gains(gains: Mapping[int, Array], spread: Mapping[int, Array]) -> Meas
         verdict=judged(checks),
         reason=f"{told[0].upper()}{told[1:]}.{not_found(checks)}",
         tables=(_table(gains, spread),),
-        notes=("The paper does not say how the first 100 or 300 labels were chosen; here they are drawn at random.",),
+        notes=(
+            "The paper does not say how the first 100 or 300 labels were chosen; here they are drawn at random.",
+        ),
     )
 
 
-def _table(gains: Mapping[int, Array], spread: Mapping[int, Array]) -> Table:
+def _table(gains: Mapping[int, Array], spread: Mapping[int, Array]) -> ReportTable:
     data: list[dict[str, Any]] = [
         {
             "batch": k + 1,
             **{f"gain, {labels} labels": float(gains[labels][:, k].mean()) for labels in gains},
-            **{f"distance, {labels} labels": float(spread[labels][:, k].mean()) for labels in spread},
+            **{
+                f"distance, {labels} labels": float(spread[labels][:, k].mean())
+                for labels in spread
+            },
         }
         for k in range(BATCHES)
     ]
@@ -160,8 +178,12 @@ def draw_gains(measured: Measured) -> list[Drawing]:
         world = numbers["maps"][str(labels)]
         places = np.array(world["places"])
         for axes, name in zip(line[1:], ("first", "eighth"), strict=True):
-            axes.scatter(*places[: world["pool"]].T, s=3, color="#c4c4c4", linewidths=0, rasterized=True)
-            axes.scatter(*places[world["pool"] :].T, s=6, color="#222222", linewidths=0, label="labelled")
+            axes.scatter(
+                *places[: world["pool"]].T, s=3, color="#c4c4c4", linewidths=0, rasterized=True
+            )
+            axes.scatter(
+                *places[world["pool"] :].T, s=6, color="#222222", linewidths=0, label="labelled"
+            )
             axes.scatter(*places[world[name]].T, s=26, color="#d55e00", zorder=3, label="batch")
             axes.set(title=f"{name} batch, {labels} labels", xticks=[], yticks=[])
         line[1].legend(frameon=True, loc="best", fontsize=7)
@@ -174,9 +196,11 @@ def draw_gains(measured: Measured) -> list[Drawing]:
 
 def _draw_line(axes: Any, gains: Array, labels: int) -> None:
     mean, error = gains.mean(axis=0), gains.std(axis=0, ddof=1) / np.sqrt(len(gains))
-    axes.errorbar(np.arange(1, len(mean) + 1), mean, yerr=error, fmt="o-", color="#d55e00", capsize=2)
+    axes.errorbar(
+        np.arange(1, len(mean) + 1), mean, yerr=error, fmt="o-", color="#d55e00", capsize=2
+    )
     axes.set(xlabel="batch k", ylabel="gain (points)", title=f"{labels} labels")
-    clean(axes)
+    style_axes(axes)
 
 
 FIGURE_3 = Item(

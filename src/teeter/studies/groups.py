@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from teeter.analysis.comparison import paired_t
-from teeter.analysis.drawing import new_figure
-from teeter.analysis.tables import Table
-from teeter.strategies.door import ldm, select
+from teeter.analysis.plot_style import new_figure
+from teeter.analysis.statistics import paired_t
+from teeter.analysis.table_formats import ReportTable
+from teeter.strategies.api import ldm, select
 from teeter.studies.disc import Array, draws
 from teeter.studies.items import Drawing, Item, Measured, Scale, chance, judged, not_found, table_of
 from teeter.studies.lines import accuracy_of, fit_line, outputs_of
@@ -37,7 +37,10 @@ REPETITIONS = (300, 3000)
 
 def draw_world(generator: np.random.Generator) -> tuple[Array, npt.NDArray[np.str_], Array, Array]:
     """Return the pool (N, 2) with the group of each row, and labelled rows (L, 2) with their classes."""
-    places = [_around(middle - reach, middle + reach, ROWS, generator) for middle, reach in GROUPS.values()]
+    places = [
+        _around(middle - reach, middle + reach, ROWS, generator)
+        for middle, reach in GROUPS.values()
+    ]
     names = np.repeat(list(GROUPS), ROWS)
     right = _around(*LABELLED, 5, generator)
     told = np.concatenate([right, right * [-1, 1]])
@@ -70,12 +73,15 @@ def measure_groups(scale: Scale) -> Measured:
         outputs = outputs_of(pool, line)
         metric = ldm(pool, np.stack([np.zeros(2), line]), rays=64, seed=repetition, device="cpu")
         picks = {
-            name: select(name, outputs, PICKS, seed=repetition, device="cpu", rays=64) for name in ("ldm", "ldm-s")
+            name: select(name, outputs, PICKS, seed=repetition, device="cpu", rays=64)
+            for name in ("ldm", "ldm-s")
         }
         for name, rows in picks.items():
             far[name][repetition] = float(np.isin(names[rows], ["C", "D"]).sum())
         for pair in (("A", "B"), ("C", "D")):
-            picks[" and ".join(pair)] = generator.choice(np.flatnonzero(np.isin(names, pair)), PICKS, replace=False)
+            picks[" and ".join(pair)] = generator.choice(
+                np.flatnonzero(np.isin(names, pair)), PICKS, replace=False
+            )
         accuracy["before"][repetition] = accuracy_of(line, truth)
         for name in ways:
             more = np.concatenate([told, pool[picks[name]]])
@@ -84,20 +90,34 @@ def measure_groups(scale: Scale) -> Measured:
         for name in GROUPS:
             values[name][repetition] = float(metric[names == name].mean())
         if repetition == 0:
-            shown = {"pool": pool, "names": names.tolist(), "told": told, "classes": classes, "line": line}
+            shown = {
+                "pool": pool,
+                "names": names.tolist(),
+                "told": told,
+                "classes": classes,
+                "line": line,
+            }
             shown["truth"] = truth
             shown["picks"] = {name: picks[name] for name in ("ldm", "ldm-s")}
     found = judge_groups(accuracy, far, values, angles)
-    return Measured({**found.numbers, "shown": shown}, found.verdict, found.reason, found.tables, found.notes)
+    return Measured(
+        {**found.numbers, "shown": shown}, found.verdict, found.reason, found.tables, found.notes
+    )
 
 
 def judge_groups(
-    accuracy: Mapping[str, Array], far: Mapping[str, Array], values: Mapping[str, Array], angles: Array
+    accuracy: Mapping[str, Array],
+    far: Mapping[str, Array],
+    values: Mapping[str, Array],
+    angles: Array,
 ) -> Measured:
     """Check where picks lie, (R,) counts in C or D, and who is more accurate after, (R,); angles (R,) of the truths."""
     informed = paired_t(accuracy["C and D"] - accuracy["A and B"])
     seeded = paired_t(accuracy["ldm-s"] - accuracy["ldm"])
-    near, wide = (max(float(values[name].mean()) for name in "AB"), min(float(values[name].mean()) for name in "CD"))
+    near, wide = (
+        max(float(values[name].mean()) for name in "AB"),
+        min(float(values[name].mean()) for name in "CD"),
+    )
     reached = float((far["ldm-s"] > 0).mean())
     alone = float((far["ldm"] == 0).mean())
     checks = {
@@ -135,14 +155,16 @@ _WAYS = {
 }
 
 
-def _table(accuracy: Mapping[str, Array], far: Mapping[str, Array], angles: Array) -> Table:
+def _table(accuracy: Mapping[str, Array], far: Mapping[str, Array], angles: Array) -> ReportTable:
     edges = np.linspace(*TRUTHS, 5)
     data: list[dict[str, Any]] = [
         {
             "labels": _WAYS[name],
             "accuracy (%)": 100 * float(runs.mean()),
             **{
-                f"truth at {low:g}° to {high:g}°": _mean(100 * runs[(angles >= low) & (angles <= high)])
+                f"truth at {low:g}° to {high:g}°": _mean(
+                    100 * runs[(angles >= low) & (angles <= high)]
+                )
                 for low, high in pairwise(edges)
             },
             "picks in C or D": float(far[name].mean()) if name in far else None,
@@ -167,17 +189,45 @@ def draw_groups(measured: Measured) -> list[Drawing]:
             (np.array(shown["truth"]), "#888888", "--", "true boundary"),
         ):
             along = np.array([-weight[1], weight[0]]) / np.linalg.norm(weight)
-            axes.plot(*np.outer(along, [-1.15, 1.15]), color=colour, linestyle=style, linewidth=1.3, label=label)
-        axes.scatter(*told[classes == 1].T, marker="o", color="#0072b2", s=30, label="labelled, class 1")
-        axes.scatter(*told[classes == 0].T, marker="x", color="#0072b2", s=30, label="labelled, class 0")
+            axes.plot(
+                *np.outer(along, [-1.15, 1.15]),
+                color=colour,
+                linestyle=style,
+                linewidth=1.3,
+                label=label,
+            )
+        axes.scatter(
+            *told[classes == 1].T, marker="o", color="#0072b2", s=30, label="labelled, class 1"
+        )
+        axes.scatter(
+            *told[classes == 0].T, marker="x", color="#0072b2", s=30, label="labelled, class 0"
+        )
         axes.scatter(*pool.T, s=10, color="#b0b0b0", linewidths=0, label="not labelled")
-        axes.scatter(*pool[rows].T, s=48, facecolors="none", edgecolors="#d55e00", linewidths=1.6, label="picked")
+        axes.scatter(
+            *pool[rows].T,
+            s=48,
+            facecolors="none",
+            edgecolors="#d55e00",
+            linewidths=1.6,
+            label="picked",
+        )
         for group, (middle, _) in GROUPS.items():
             axes.annotate(group, 1.22 * _parameter(middle + 7), ha="center", va="center")
         axes.set(title=_WAYS[name], aspect="equal", xlim=(-1.3, 1.3), ylim=(-1.3, 1.35))
         axes.axis("off")
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=9)
-    return [Drawing(figure, f"The groups in one draw, with the {PICKS} rows picked by LDM alone and by LDM-S.")]
+    figure.legend(
+        *axes.get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=3,
+        frameon=False,
+        fontsize=9,
+    )
+    return [
+        Drawing(
+            figure,
+            f"The groups in one draw, with the {PICKS} rows picked by LDM alone and by LDM-S.",
+        )
+    ]
 
 
 FIGURE_10 = Item(

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from teeter.analysis.comparison import paired_t
-from teeter.analysis.tables import Table, number
+from teeter.analysis.statistics import paired_t
+from teeter.analysis.table_formats import ReportTable, format_number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,7 +70,7 @@ class Measured:
     verdict: Verdict
     reason: str
     """One sentence with the numbers that decided."""
-    tables: tuple[Table, ...] = ()
+    tables: tuple[ReportTable, ...] = ()
     notes: tuple[str, ...] = field(default=())
     """What a reader must know besides, a sentence each."""
 
@@ -132,7 +132,7 @@ def table_of(
     data: Sequence[Mapping[str, Any]],
     forms: Mapping[str, str] | None = None,
     form: str = ".2f",
-) -> Table:
+) -> ReportTable:
     """Return a table whose columns of numbers are shown each in its form, or in one for all; words are as they are.
 
     A column p has p-values.
@@ -142,14 +142,21 @@ def table_of(
     def cell(column: str, value: Any) -> str:
         if isinstance(value, str):
             return value
-        return chance_shown(value) if column == "p" else number(value, forms.get(column, form))
+        return (
+            chance_shown(value) if column == "p" else format_number(value, forms.get(column, form))
+        )
 
-    return Table(name, caption, data, [{column: cell(column, value) for column, value in row.items()} for row in data])
+    return ReportTable(
+        name,
+        caption,
+        data,
+        [{column: cell(column, value) for column, value in row.items()} for row in data],
+    )
 
 
 def chance_shown(p: float | None) -> str:
     """Return a p-value as it stands in a table."""
-    return "< 0.001" if p is not None and p < 0.001 else number(p, ".3f")
+    return "< 0.001" if p is not None and p < 0.001 else format_number(p, ".3f")
 
 
 def chance(p: float) -> str:

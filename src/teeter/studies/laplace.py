@@ -12,9 +12,9 @@ from teeter.experiments.settings import Setting
 from teeter.kernels.laplace import laplace_directions, laplace_factors
 from teeter.kernels.ldm import default_rays, ldm_by_rays, ray_directions
 from teeter.kernels.seeding import ldm_seeding
-from teeter.seeds import fork
-from teeter.strategies.base import Context, Scored, Strategy
-from teeter.strategies.options import is_count, is_positive
+from teeter.seeds import derive_seed
+from teeter.strategies.base import Context, ScoringStrategy, Strategy
+from teeter.strategies.validation import is_count, is_positive
 
 __all__ = ["LAPLACE", "LaplaceSetting", "LdmSLaplace"]
 
@@ -22,7 +22,7 @@ LAPLACE = "ldm-s-laplace"
 
 
 @dataclass(frozen=True, kw_only=True)
-class LdmSLaplace(Scored):
+class LdmSLaplace(ScoringStrategy):
     """LDM-S with the model moved by draws from a Laplace posterior of its last layer [Ritter et al. 2018]."""
 
     needs = frozenset({"features", "head", "labelled"})
@@ -41,7 +41,7 @@ class LdmSLaplace(Scored):
 
     def score(self, context: Context) -> Tensor:
         """Return the least disagreement along directions of the posterior; isotropic ones without a labelled row."""
-        weight, bias, seed = context.weight, context.bias, fork(context.generator)
+        weight, bias, seed = context.weight, context.bias, derive_seed(context.generator)
         rays = self.rays or default_rays(*weight.shape)
         count = (rays + 1) // 2
         if context.labelled is None or not len(context.labelled):
@@ -49,11 +49,15 @@ class LdmSLaplace(Scored):
         else:
             features = context.labelled.features
             if features is None:
-                raise MissingOutputError("The labelled rows have no features, and the candidates have: give both.")
+                raise MissingOutputError(
+                    "The labelled rows have no features, and the candidates have: give both."
+                )
             logits = features @ weight.T if bias is None else features @ weight.T + bias
             factors = laplace_factors(features, logits, bias=bias is not None, prior=self.prior)
             directions = laplace_directions(seed, count, weight, bias, factors=factors)
-        context.notes["ldm"] = ldm = ldm_by_rays(context.features, weight, bias, directions=directions, rays=rays)
+        context.notes["ldm"] = ldm = ldm_by_rays(
+            context.features, weight, bias, directions=directions, rays=rays
+        )
         return ldm
 
     def choose(self, context: Context, n: int) -> Tensor:
@@ -67,4 +71,8 @@ class LaplaceSetting(Setting):
 
     def strategy(self, name: str) -> Strategy:
         """Return the strategy called so here, with its options."""
-        return LdmSLaplace(**self.options.get(name, {})) if name == LAPLACE else Setting.strategy(self, name)
+        return (
+            LdmSLaplace(**self.options.get(name, {}))
+            if name == LAPLACE
+            else Setting.strategy(self, name)
+        )

@@ -21,7 +21,9 @@ def fit_line(rows: Array, labels: Array, penalty: float = PENALTY, steps: int = 
         slope = rows.T @ (chance - labels) + penalty * weight
         curve = (rows * (chance * (1 - chance))[:, None]).T @ rows + penalty * np.eye(2)
         move = np.linalg.solve(curve, slope)
-        weight = weight - move * min(1.0, 5 / float(np.linalg.norm(move) + 1e-12))  # far steps overshoot
+        weight = weight - move * min(
+            1.0, 5 / float(np.linalg.norm(move) + 1e-12)
+        )  # far steps overshoot
         if np.linalg.norm(move) < 1e-9:
             break
     return weight

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from teeter.arrays import choose_device
 from teeter.datasets.loading import load_dataset
-from teeter.datasets.parts import Part, rows_of
+from teeter.datasets.splits import LabelledRows, take
 from teeter.experiments.settings import Setting, setting_named
 from teeter.learner import Learner
-from teeter.models.named_networks import network_of
+from teeter.models.network_registry import build_network_like
 from teeter.models.outputs import Outputs
 from teeter.seeds import stream
 from teeter.studies.items import Scale
@@ -30,8 +30,8 @@ class Material:
     """Rows to learn from and to test on, and the setting that says how."""
 
     setting: Setting
-    train: Part
-    test: Part
+    train: LabelledRows
+    test: LabelledRows
     classes: int
     device: torch.device
 
@@ -44,7 +44,9 @@ class Material:
     def learner(self, strategy: str, seed: int) -> Learner:
         """Return a learner of the setting's network that knows no label yet."""
         return Learner(
-            lambda start: network_of(self.setting.network, self.train.inputs, self.classes, start),
+            lambda start: build_network_like(
+                self.setting.network, self.train.inputs, self.classes, start
+            ),
             self.train.inputs,
             strategy,
             classes=self.classes,
@@ -54,7 +56,9 @@ class Material:
         )
 
 
-def load_material(scale: Scale, name: str, *, keep: tuple[int, ...] = (), rows: int | None = None) -> Material:
+def load_material(
+    scale: Scale, name: str, *, keep: tuple[int, ...] = (), rows: int | None = None
+) -> Material:
     """Return the rows of a setting; the digits of scikit-learn, and an MLP, where it must be quick.
 
     ``keep`` leaves these classes alone, numbered anew in this order; ``rows`` draws so many training rows.
@@ -67,15 +71,17 @@ def load_material(scale: Scale, name: str, *, keep: tuple[int, ...] = (), rows: 
     train, test = parts
     if rows is not None and rows < len(train):
         order = torch.randperm(len(train), generator=stream(scale.seed, "material")).numpy()
-        train = rows_of(train, np.sort(order[:rows]))
+        train = take(train, np.sort(order[:rows]))
     train, test = (replace(part, inputs=part.inputs.to(device)) for part in (train, test))
     return Material(setting, train, test, classes, device)
 
 
-def _kept(part: Part, keep: tuple[int, ...]) -> Part:
-    chosen = rows_of(part, np.flatnonzero(np.isin(part.labels, keep)))
+def _kept(part: LabelledRows, keep: tuple[int, ...]) -> LabelledRows:
+    chosen = take(part, np.flatnonzero(np.isin(part.labels, keep)))
     numbers = {label: k for k, label in enumerate(keep)}
-    return replace(chosen, labels=np.array([numbers[int(label)] for label in chosen.labels], dtype=np.int64))
+    return replace(
+        chosen, labels=np.array([numbers[int(label)] for label in chosen.labels], dtype=np.int64)
+    )
 
 
 def head_of(outputs: Outputs) -> tuple[Tensor, Tensor, Tensor]:
@@ -83,7 +89,11 @@ def head_of(outputs: Outputs) -> tuple[Tensor, Tensor, Tensor]:
     if outputs.features is None or outputs.weight is None:
         raise TypeError("The networks of the paper end in a linear layer.")
     weight = outputs.weight
-    return outputs.features, weight, weight.new_zeros(len(weight)) if outputs.bias is None else outputs.bias
+    return (
+        outputs.features,
+        weight,
+        weight.new_zeros(len(weight)) if outputs.bias is None else outputs.bias,
+    )
 
 
 def features_of(outputs: Outputs) -> Array:
@@ -96,5 +106,7 @@ def on_a_map(features: Array, seed: int) -> Array:
     from sklearn.manifold import TSNE
 
     perplexity = min(30.0, (len(features) - 1) / 3)
-    found: Array = TSNE(2, init="pca", perplexity=perplexity, random_state=seed).fit_transform(features)
+    found: Array = TSNE(2, init="pca", perplexity=perplexity, random_state=seed).fit_transform(
+        features
+    )
     return found.round(2)

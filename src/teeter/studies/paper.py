@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 
-from teeter.analysis.tables import Table
+from teeter.analysis.table_formats import ReportTable
 from teeter.arrays import choose_device, describe_device
 from teeter.errors import FileError, TeeterError, UnknownNameError
+from teeter.files import atomic_write
 from teeter.registry import did_you_mean
-from teeter.saving import write_whole
 from teeter.studies.ablations import FIGURE_12, FIGURE_13, FIGURE_14, FIGURE_16
 from teeter.studies.across import FIGURE_4, FIGURE_17, TABLE_1, TABLE_5
 from teeter.studies.batches import FIGURE_2C
@@ -95,7 +95,9 @@ def item_named(name: str, items: Sequence[Item] | None = None) -> Item:
     """Return an item by its name."""
     known = {item.name: item for item in (ITEMS if items is None else items)}
     if name not in known:
-        raise UnknownNameError(f"No item of the paper is called {name!r}. {did_you_mean(name, list(known))}")
+        raise UnknownNameError(
+            f"No item of the paper is called {name!r}. {did_you_mean(name, list(known))}"
+        )
     return known[name]
 
 
@@ -156,7 +158,11 @@ def _computed(item: Item, scale: Scale) -> Found:
         with _one_thread() if scale.quick else nullcontext():
             measured = item.compute(scale)
     except Exception as problem:  # whatever it is, other items go on
-        error = str(problem) if isinstance(problem, TeeterError) else f"{type(problem).__name__}: {problem}"
+        error = (
+            str(problem)
+            if isinstance(problem, TeeterError)
+            else f"{type(problem).__name__}: {problem}"
+        )
         if not isinstance(problem, TeeterError):
             logger.warning("%s failed: %s", item.name, error, exc_info=True)
     facts = {
@@ -197,7 +203,7 @@ def _write(out: Path, found: Found) -> None:
         ]
         content["numbers"] = one.numbers
     text = json.dumps(plain(content), ensure_ascii=False, allow_nan=False)
-    write_whole(_path(out, found.item), (text + "\n").encode())
+    atomic_write(_path(out, found.item), (text + "\n").encode())
 
 
 def read_found(item: Item, out: Path) -> Found | None:
@@ -208,7 +214,9 @@ def read_found(item: Item, out: Path) -> Found | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise FileError(f"{path} is no result of teeter paper, or it is damaged ({error}): remove it.") from None
+        raise FileError(
+            f"{path} is no result of teeter paper, or it is damaged ({error}): remove it."
+        ) from None
     try:
         return _parsed(item, content)
     except (KeyError, TypeError, ValueError):
@@ -231,7 +239,7 @@ def _parsed(item: Item, content: Any) -> Found:
         numbers=content["numbers"],
         verdict=VERDICTS[VERDICTS.index(content["verdict"])],
         reason=str(content["reason"]),
-        tables=tuple(Table(**table) for table in content["tables"]),
+        tables=tuple(ReportTable(**table) for table in content["tables"]),
         notes=tuple(content["notes"]),
     )
     return Found(item, measured, None, facts)

@@ -9,10 +9,10 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from teeter.analysis.page import details, page, section
-from teeter.analysis.sections import Desk
+from teeter.analysis.report.page import details, page, section
+from teeter.analysis.report.sections import ReportWriter
 from teeter.errors import InputError, TeeterError
-from teeter.saving import write_whole
+from teeter.files import atomic_write
 from teeter.studies.items import HOLDS, IN_PART, NOT, VERDICTS, Drawing, Item, Measured
 from teeter.studies.paper import Found, read_found
 
@@ -31,17 +31,19 @@ def write_page(items: Sequence[Item], out: Path) -> Path:
     if not found:
         raise InputError(f"There is no result in {out}: run teeter paper all --quick --out {out}.")
     missing = [name for name, one in read.items() if one is None]
-    desk = Desk(out)
+    desk = ReportWriter(out)
     parts = [_summary(found, missing), *(_item(one, desk) for one in found)]
     path = out / "index.html"
     text = page("The paper, item by item", _lead(found), parts, _shared(found))
-    write_whole(path, text.encode())
+    atomic_write(path, text.encode())
     return path
 
 
 def _lead(found: Sequence[Found]) -> str:
     counted = Counter(one.verdict for one in found)
-    told = ", ".join(f"{name}: {counted[name]}" for name in (*VERDICTS, "not computed") if counted[name])
+    told = ", ".join(
+        f"{name}: {counted[name]}" for name in (*VERDICTS, "not computed") if counted[name]
+    )
     return (
         "What “Querying Easily Flip-flopped Samples for Deep Active Learning” (ICLR 2024) claims, computed again and "
         f"judged by a stated test. The {len(found)} items here: {told}."
@@ -76,9 +78,13 @@ def _size(one: Found) -> str:
     return str(one.facts.get("size", ""))
 
 
-def _item(one: Found, desk: Desk) -> str:
+def _item(one: Found, desk: ReportWriter) -> str:
     item = one.item
-    reason = one.measured.reason if one.measured is not None else f"It could not be computed: {one.error}"
+    reason = (
+        one.measured.reason
+        if one.measured is not None
+        else f"It could not be computed: {one.error}"
+    )
     parts = [
         f"<p><strong>The test.</strong> {escape(item.test)}</p>",
         f"<p>{_badge(one)} {escape(reason)}</p>",
@@ -109,17 +115,24 @@ def _drawings(one: Found, measured: Measured) -> list[Drawing] | None:
     except TeeterError:
         raise
     except Exception as problem:  # a file of another version: the other items are drawn
-        logger.warning("%s cannot be drawn from its file: %s: %s", one.item.name, type(problem).__name__, problem)
+        logger.warning(
+            "%s cannot be drawn from its file: %s: %s",
+            one.item.name,
+            type(problem).__name__,
+            problem,
+        )
         return None
 
 
-def _drawn(one: Found, desk: Desk) -> list[str]:
+def _drawn(one: Found, desk: ReportWriter) -> list[str]:
     if one.measured is None:
         return []
     parts = []
     drawings = _drawings(one, one.measured)
     if drawings is None:
-        parts.append(f"<p>Its file cannot be drawn; {escape(_command(one))} --fresh computes it anew.</p>")
+        parts.append(
+            f"<p>Its file cannot be drawn; {escape(_command(one))} --fresh computes it anew.</p>"
+        )
     for number, drawing in enumerate(drawings or [], start=1):
         parts.append(desk.draw(drawing.figure, f"{one.item.name}-{number}", drawing.caption))
         parts.append(f'<p class="caption">{escape(drawing.caption)}</p>')
@@ -139,5 +152,13 @@ def _notes(one: Found) -> list[str]:
 def _shared(found: Sequence[Found]) -> dict[str, Any]:
     """Return the facts that all items share; a new time is no news."""
     first = found[0].facts
-    alike = {name: value for name, value in first.items() if all(one.facts.get(name) == value for one in found)}
-    return {name: value for name, value in alike.items() if value is not None and name not in ("started", "seconds")}
+    alike = {
+        name: value
+        for name, value in first.items()
+        if all(one.facts.get(name) == value for one in found)
+    }
+    return {
+        name: value
+        for name, value in alike.items()
+        if value is not None and name not in ("started", "seconds")
+    }

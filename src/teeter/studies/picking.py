@@ -8,13 +8,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from teeter.analysis.comparison import gain_over
-from teeter.analysis.drawing import look_of, new_figure
+from teeter.analysis.plot_style import line_style, new_figure
 from teeter.analysis.plots import plot_curves
-from teeter.analysis.tables import number
-from teeter.strategies.door import select
+from teeter.analysis.statistics import gain_over
+from teeter.analysis.table_formats import format_number
+from teeter.strategies.api import select
 from teeter.studies.disc import Array, draws, on_disc
-from teeter.studies.items import Drawing, Item, Measured, Scale, below, chance, judged, not_found, table_of
+from teeter.studies.items import (
+    Drawing,
+    Item,
+    Measured,
+    Scale,
+    below,
+    chance,
+    judged,
+    not_found,
+    table_of,
+)
 from teeter.studies.lines import accuracy_of, fit_line, outputs_of
 
 __all__ = ["FIGURE_2AB"]
@@ -48,7 +58,9 @@ def measure_plane(scale: Scale) -> Measured:
                 shown[name] = {"picks": picks, "line": lines[-1]}
     found = judge_plane(accuracy, apart)
     world = {"pool": _first_pool(scale), "truth": _first_truth(scale), "shown": shown}
-    return Measured({**found.numbers, **world}, found.verdict, found.reason, found.tables, found.notes)
+    return Measured(
+        {**found.numbers, **world}, found.verdict, found.reason, found.tables, found.notes
+    )
 
 
 def _direction(generator: np.random.Generator) -> Array:
@@ -103,7 +115,10 @@ def judge_plane(accuracy: Mapping[str, Array], apart: Mapping[str, Array]) -> Me
     nearer = {name: below(apart[name], apart["random"]) for name in ("ldm", "entropy")}
     checks = {
         "both pick near the boundary": all(nearer.values()),
-        "both beat Random": ldm.mean > 0 and ldm.significant and entropy.mean > 0 and entropy.significant,
+        "both beat Random": ldm.mean > 0
+        and ldm.significant
+        and entropy.mean > 0
+        and entropy.significant,
         "LDM is like Entropy": abs(between.mean) + reach < ALIKE,
     }
     data = [
@@ -122,8 +137,8 @@ def judge_plane(accuracy: Mapping[str, Array], apart: Mapping[str, Array]) -> Me
     return Measured(
         numbers={"accuracy": {name: runs.round(6) for name, runs in accuracy.items()}},
         verdict=judged(checks),
-        reason=f"Over Random, LDM gains {number(ldm.mean, '+.2f')} points ({chance(ldm.p)}) and Entropy "
-        f"{number(entropy.mean, '+.2f')} ({chance(entropy.p)}); LDM minus Entropy is {number(between.mean, '+.2f')} ± "
+        reason=f"Over Random, LDM gains {format_number(ldm.mean, '+.2f')} points ({chance(ldm.p)}) and Entropy "
+        f"{format_number(entropy.mean, '+.2f')} ({chance(entropy.p)}); LDM minus Entropy is {format_number(between.mean, '+.2f')} ± "
         f"{reach:.2f}, and {ALIKE} is the limit for being alike.{not_found(checks)}",
         tables=(table_of("plane", caption, data),),
     )
@@ -133,7 +148,9 @@ def draw_plane(measured: Measured) -> list[Drawing]:
     """Draw the picks of each strategy, and learning curves."""
     numbers, figure = measured.numbers, new_figure(9.5, 3.6)
     pool, truth = np.array(numbers["pool"]), np.array(numbers["truth"])
-    for axes, (name, one) in zip(figure.subplots(1, len(numbers["shown"])), numbers["shown"].items(), strict=True):
+    for axes, (name, one) in zip(
+        figure.subplots(1, len(numbers["shown"])), numbers["shown"].items(), strict=True
+    ):
         picks, line = pool[one["picks"]], np.array(one["line"])
         axes.scatter(*pool.T, s=4, color="#bbbbbb", linewidths=0)
         for weight, colour, style in ((truth, "#555555", "--"), (line, "#222222", "-")):
@@ -141,7 +158,14 @@ def draw_plane(measured: Measured) -> list[Drawing]:
             axes.plot(*np.outer(along, [-1, 1]), color=colour, linestyle=style, linewidth=1.2)
         side = picks @ truth > 0
         for chosen, marker in ((side, "o"), (~side, "x")):
-            axes.scatter(*picks[chosen].T, s=26, marker=marker, color=look_of(name).colour, linewidths=1.3, zorder=3)
+            axes.scatter(
+                *picks[chosen].T,
+                s=26,
+                marker=marker,
+                color=line_style(name).colour,
+                linewidths=1.3,
+                zorder=3,
+            )
         axes.set(title=name, aspect="equal", xticks=[], yticks=[])
     curves = plot_curves(
         2 * INITIAL + np.arange(len(next(iter(numbers["accuracy"].values()))[0]), dtype=float),
@@ -149,9 +173,13 @@ def draw_plane(measured: Measured) -> list[Drawing]:
     )
     return [
         Drawing(
-            figure, "The rows picked in one repetition, by class; the true boundary dashed, the learned one solid."
+            figure,
+            "The rows picked in one repetition, by class; the true boundary dashed, the learned one solid.",
         ),
-        Drawing(curves, "Accuracy against labels: the mean of 100 repetitions, and one standard deviation."),
+        Drawing(
+            curves,
+            "Accuracy against labels: the mean of 100 repetitions, and one standard deviation.",
+        ),
     ]
 
 

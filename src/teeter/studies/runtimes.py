@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from teeter.analysis.compared import Compared, compare
-from teeter.analysis.tables import MISSING, Table, number, time_shown
+from teeter.analysis.run_comparison import RunComparison, compare_runs
+from teeter.analysis.table_formats import MISSING, ReportTable, format_duration, format_number
 from teeter.errors import InputError
 from teeter.experiments.results import FACTS, read_run
 from teeter.studies.across import benchmark_runs, paper_settings, quick_settings
@@ -26,12 +26,17 @@ Times = Mapping[str, Mapping[str, float]]
 """Minutes of a run, by dataset and strategy."""
 
 
-def minutes_of(one: Compared) -> dict[str, float]:
+def minutes_of(one: RunComparison) -> dict[str, float]:
     """Return the minutes of one repetition by strategy."""
-    return {name: sum(float(part.mean()) for part in kinds.values()) for name, kinds in one.minutes.items()}
+    return {
+        name: sum(float(part.mean()) for part in kinds.values())
+        for name, kinds in one.minutes.items()
+    }
 
 
-def times_of(scale: Scale) -> tuple[list[Compared], dict[str, dict[str, float]], tuple[str, ...]]:
+def times_of(
+    scale: Scale,
+) -> tuple[list[RunComparison], dict[str, dict[str, float]], tuple[str, ...]]:
     """Return the runs, their minutes by strategy, those of a strategy that was also run alone, and notes."""
     runs, notes = benchmark_runs(scale)
     times = {one.name: minutes_of(one) for one in runs}
@@ -47,9 +52,15 @@ def alone(scale: Scale, dataset: str, name: str) -> tuple[dict[str, float], str]
     folders = {one: scale.runs / f"{dataset}-{one}-alone" for one in (name, OTHER)}
     runs = {one: read_run(folder) for one, folder in folders.items() if (folder / FACTS).exists()}
     machines = {str(run.facts["hardware"]) for run in runs.values() if run.finished}
-    if len(runs) < len(folders) or len(machines) > 1 or not all(run.finished for run in runs.values()):
+    if (
+        len(runs) < len(folders)
+        or len(machines) > 1
+        or not all(run.finished for run in runs.values())
+    ):
         return {}, ""
-    return {f"{one} alone": minutes_of(compare(run))[one] for one, run in runs.items()}, machines.pop()
+    return {
+        f"{one} alone": minutes_of(compare_runs(run))[one] for one, run in runs.items()
+    }, machines.pop()
 
 
 def ratios(times: Times, first: str = FIRST, other: str = OTHER) -> dict[str, float]:
@@ -65,10 +76,10 @@ def ratios(times: Times, first: str = FIRST, other: str = OTHER) -> dict[str, fl
 
 def told(found: Mapping[str, float]) -> str:
     """Return ratios as they stand in a sentence."""
-    return ", ".join(f"{dataset} {number(ratio)}" for dataset, ratio in found.items())
+    return ", ".join(f"{dataset} {format_number(ratio)}" for dataset, ratio in found.items())
 
 
-def times_table(runs: Sequence[Compared], times: Times) -> Table:
+def times_table(runs: Sequence[RunComparison], times: Times) -> ReportTable:
     """Return the minutes by strategy and dataset, the paper's beside ours."""
     names = list(dict.fromkeys(name for of_it in times.values() for name in of_it))
     data, shown = [], []
@@ -79,13 +90,15 @@ def times_table(runs: Sequence[Compared], times: Times) -> Table:
             ours = times[one.name].get(name)
             theirs = None if name.endswith(" alone") else one.paper_minutes.get(name)
             row[one.name] = ours
-            cells[one.name] = MISSING if ours is None else time_shown(60 * ours)
+            cells[one.name] = MISSING if ours is None else format_duration(60 * ours)
             if one.paper_minutes:
                 row[f"{one.name} paper"] = theirs
-                cells[f"{one.name}, paper"] = MISSING if theirs is None else time_shown(60 * theirs)
+                cells[f"{one.name}, paper"] = (
+                    MISSING if theirs is None else format_duration(60 * theirs)
+                )
         data.append(row)
         shown.append(cells)
-    return Table("runtime", "Seconds of one repetition; the data has minutes.", data, shown)
+    return ReportTable("runtime", "Seconds of one repetition; the data has minutes.", data, shown)
 
 
 def draw_times(measured: Measured) -> list[Drawing]:
@@ -98,7 +111,12 @@ def draw_times(measured: Measured) -> list[Drawing]:
         for dataset, of_it in times.items()
     }
     figure = plot_dots(others, label="time of a run, as a multiple of Entropy's", mark=1, log=True)
-    return [Drawing(figure, "How long strategies take, against Entropy on the same dataset; alone against alone.")]
+    return [
+        Drawing(
+            figure,
+            "How long strategies take, against Entropy on the same dataset; alone against alone.",
+        )
+    ]
 
 
 def _other(name: str) -> str:
@@ -108,15 +126,25 @@ def _other(name: str) -> str:
 _TOGETHER = "Networks of all strategies train together, and a strategy's training time is its networks' share of that"
 
 
-def _with_times(found: Measured, runs: Sequence[Compared], times: Times, notes: Sequence[str]) -> Measured:
+def _with_times(
+    found: Measured, runs: Sequence[RunComparison], times: Times, notes: Sequence[str]
+) -> Measured:
     numbers = {**found.numbers, "minutes": times}
-    return replace(found, numbers=numbers, tables=(times_table(runs, times),), notes=(*found.notes, *notes))
+    return replace(
+        found, numbers=numbers, tables=(times_table(runs, times),), notes=(*found.notes, *notes)
+    )
 
 
 def _on_sharing(times: Times) -> str:
     """Return what is compared, in a sentence."""
-    both = [name for name, of_it in times.items() if {f"{FIRST} alone", f"{OTHER} alone"} <= set(of_it)]
-    said = f"; on {', '.join(both)} LDM-S and Entropy were also run alone, and those times are compared" if both else ""
+    both = [
+        name for name, of_it in times.items() if {f"{FIRST} alone", f"{OTHER} alone"} <= set(of_it)
+    ]
+    said = (
+        f"; on {', '.join(both)} LDM-S and Entropy were also run alone, and those times are compared"
+        if both
+        else ""
+    )
     five = "; an ensemble has five" if any(ENSEMBLE in of_it for of_it in times.values()) else ""
     return f"{_TOGETHER}{five}{said}."
 
@@ -174,10 +202,10 @@ def measure_ldm_time(scale: Scale) -> Measured:
     return _with_times(found, there, judged_on, (_on_sharing(judged_on), *said, *notes))
 
 
-def _begun(scale: Scale, known: Sequence[str]) -> list[Compared]:
+def _begun(scale: Scale, known: Sequence[str]) -> list[RunComparison]:
     """Return runs of image sets that are not finished, as far as all their strategies went."""
     folders = [scale.runs / name for name in IMAGES if name not in known]
-    runs = [compare(read_run(folder)) for folder in folders if (folder / FACTS).exists()]
+    runs = [compare_runs(read_run(folder)) for folder in folders if (folder / FACTS).exists()]
     return [one for one in runs if one.comparable and {FIRST, OTHER} <= set(one.minutes)]
 
 
@@ -185,15 +213,22 @@ def judge_ldm_time(times: Times, images: Sequence[str] = IMAGES) -> Measured:
     """Check that LDM-S takes at most 6 % longer than Entropy on the image sets."""
     found = {dataset: ratio for dataset, ratio in ratios(times).items() if dataset in images}
     if not found:
-        raise InputError(f"None of {', '.join(images)} was run with LDM-S and Entropy: run one, or name --runs.")
+        raise InputError(
+            f"None of {', '.join(images)} was run with LDM-S and Entropy: run one, or name --runs."
+        )
     missing = [name for name in images if name not in found]
     slight = {dataset: ratio <= SLIGHT for dataset, ratio in found.items()}
-    more = ", ".join(f"{dataset} {number(100 * (ratio - 1), '+.1f')} %" for dataset, ratio in found.items())
+    more = ", ".join(
+        f"{dataset} {format_number(100 * (ratio - 1), '+.1f')} %"
+        for dataset, ratio in found.items()
+    )
     return Measured(
         numbers={"ratios": found},
         verdict=judged({**slight, "all of them": not missing and all(slight.values())}),
         reason=f"LDM-S takes longer than Entropy by: {more}.",
-        notes=(f"Of the paper's five image sets there is no run of {', '.join(missing)}.",) if missing else (),
+        notes=(f"Of the paper's five image sets there is no run of {', '.join(missing)}.",)
+        if missing
+        else (),
     )
 
 
@@ -217,10 +252,17 @@ def measure_ensemble_time(scale: Scale) -> Measured:
     machines: dict[str, str] = {}
     if scale.quick:
         base = quick_settings()[0]
-        wanted = [replace(base, name=f"{base.name}-{one}-alone", strategies=(one,)) for one in (ENSEMBLE, OTHER)]
+        wanted = [
+            replace(base, name=f"{base.name}-{one}-alone", strategies=(one,))
+            for one in (ENSEMBLE, OTHER)
+        ]
         runs = run_trials(scale, wanted)
-        times[base.name] = {f"{name} alone": t for one in runs for name, t in minutes_of(one).items()}
-        machines[base.name] = ", ".join(dict.fromkeys(str(one.run.facts["hardware"]) for one in runs))
+        times[base.name] = {
+            f"{name} alone": t for one in runs for name, t in minutes_of(one).items()
+        }
+        machines[base.name] = ", ".join(
+            dict.fromkeys(str(one.run.facts["hardware"]) for one in runs)
+        )
     else:
         for name in paper_settings():
             found, machine = alone(scale, name, ENSEMBLE)

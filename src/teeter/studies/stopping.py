@@ -9,9 +9,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from teeter.analysis.drawing import clean, new_figure
-from teeter.analysis.tables import Table
-from teeter.kernels.ldm import default_rays, ldm_by_rays, paper_sigmas, ray_directions, search_by_gaussian
+from teeter.analysis.plot_style import new_figure, style_axes
+from teeter.analysis.table_formats import ReportTable
+from teeter.kernels.ldm import (
+    default_rays,
+    ldm_by_rays,
+    paper_sigmas,
+    ray_directions,
+    search_by_gaussian,
+)
 from teeter.studies.disc import Array, draws, turns
 from teeter.studies.items import Drawing, Item, Measured, Scale, judged, not_found, table_of
 from teeter.studies.material import load_material
@@ -27,7 +33,9 @@ SHOWN = 8
 """Rows whose values are drawn."""
 
 
-def plane_search(patience: int, repetitions: int, generator: np.random.Generator) -> tuple[Array, Array]:
+def plane_search(
+    patience: int, repetitions: int, generator: np.random.Generator
+) -> tuple[Array, Array]:
     """Return Algorithm 1's LDM of a row at an angle of 0.01 pi, many times at once, and the hypotheses it took.
 
     The disagreement is the exact share of the disc, as with infinitely many reference rows -> (R,), (R,).
@@ -37,7 +45,9 @@ def plane_search(patience: int, repetitions: int, generator: np.random.Generator
     for sigma in paper_sigmas():
         idle = np.zeros(repetitions, dtype=int)
         while (going := idle < patience).any():
-            turned = turns(np.array([1.0, 0.0]) + sigma * generator.standard_normal((repetitions, 2)))
+            turned = turns(
+                np.array([1.0, 0.0]) + sigma * generator.standard_normal((repetitions, 2))
+            )
             flips = (turned > angle) | (turned < angle - np.pi)
             lowers = going & flips & (np.abs(turned) / np.pi < least)
             least = np.where(lowers, np.abs(turned) / np.pi, least)
@@ -79,7 +89,9 @@ def straight(sizes: Sequence[float], measured: Sequence[float]) -> float:
     return float(np.corrcoef(np.array(sizes, dtype=float), np.array(measured, dtype=float))[0, 1])
 
 
-def _table(name: str, first: str, sizes: Sequence[int], found: Mapping[str, Any], extra: Mapping[str, Any]) -> Table:
+def _table(
+    name: str, first: str, sizes: Sequence[int], found: Mapping[str, Any], extra: Mapping[str, Any]
+) -> ReportTable:
     columns = {
         first: list(sizes),
         **extra,
@@ -99,7 +111,11 @@ def _table(name: str, first: str, sizes: Sequence[int], found: Mapping[str, Any]
 
 def measure_stops(scale: Scale) -> Measured:
     """Compute LDMs for a range of stop conditions, in the plane and on a network."""
-    sizes = (1, 2, 5, 10, 20, 50, 100, 500) if scale.quick else (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 3000)
+    sizes = (
+        (1, 2, 5, 10, 20, 50, 100, 500)
+        if scale.quick
+        else (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 3000)
+    )
     repetitions = 1000 if scale.quick else 5000
 
     def search(outputs: Any, size: int, k: int) -> tuple[torch.Tensor, int]:
@@ -114,16 +130,21 @@ def measure_stops(scale: Scale) -> Measured:
 
     found = _values(scale, sizes, search)
     plane = [
-        plane_search(size, repetitions, draws(scale.seed, "stop", size))[0] if size <= 500 else None for size in sizes
+        plane_search(size, repetitions, draws(scale.seed, "stop", size))[0] if size <= 500 else None
+        for size in sizes
     ]
     gaps = [None if one is None else float(np.abs(one - TRUE).mean()) for one in plane]
     return judge_stops(sizes, gaps, found)
 
 
-def judge_stops(sizes: Sequence[int], gaps: Sequence[float | None], found: Mapping[str, Any]) -> Measured:
+def judge_stops(
+    sizes: Sequence[int], gaps: Sequence[float | None], found: Mapping[str, Any]
+) -> Measured:
     """Check the gap in the plane by s; and values (S, N), draws and seconds by s on a network."""
     found = {**found, "correlations": correlations(np.asarray(found["values"]))}
-    late = [gap for size, gap in zip(sizes, gaps, strict=True) if gap is not None and size >= ENOUGH]
+    late = [
+        gap for size, gap in zip(sizes, gaps, strict=True) if gap is not None and size >= ENOUGH
+    ]
     means = np.asarray(found["values"]).mean(axis=1)
     at_ten = found["correlations"][list(sizes).index(CHOSEN)]
     lines = {name: straight(sizes, found[name]) for name in ("taken", "seconds")}
@@ -142,7 +163,10 @@ def judge_stops(sizes: Sequence[int], gaps: Sequence[float | None], found: Mappi
         f"{at_ten:.4f}, and hypotheses and time are linear in s with correlations of {lines['taken']:.4f} and "
         f"{lines['seconds']:.4f}.{not_found(checks)}",
         tables=(_table("stops", "s", sizes, found, {"gap in the plane": list(gaps)}),),
-        notes=(str(found["told"]), "The longest search has draws of its own: nothing but the LDM makes orders alike."),
+        notes=(
+            str(found["told"]),
+            "The longest search has draws of its own: nothing but the LDM makes orders alike.",
+        ),
     )
 
 
@@ -164,12 +188,22 @@ def draw_stops(measured: Measured) -> list[Drawing]:
     """Draw the gap, values, order, hypotheses and time against s."""
     numbers, figure = measured.numbers, new_figure(9.5, 6.2)
     grid = figure.subplots(2, 3)
-    known = [(size, gap) for size, gap in zip(numbers["sizes"], numbers["gaps"], strict=True) if gap is not None]
+    known = [
+        (size, gap)
+        for size, gap in zip(numbers["sizes"], numbers["gaps"], strict=True)
+        if gap is not None
+    ]
     axes = grid[0, 0]
     axes.plot(*zip(*known, strict=True), "o-", color="#d55e00")
     axes.axhline(NEAR, color="#555555", linestyle="--", linewidth=1)
-    axes.set(xscale="log", yscale="log", xlabel="stop condition s", title="in the plane", ylabel="gap to the true LDM")
-    clean(axes)
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlabel="stop condition s",
+        title="in the plane",
+        ylabel="gap to the true LDM",
+    )
+    style_axes(axes)
     _draw_search(grid.flat[1:], numbers, "stop condition s")
     caption = (
         "Gap to the true LDM in the plane (dashed: what the test lets pass); then, on a network, the LDM of some rows, "
@@ -191,7 +225,7 @@ def _draw_search(places: Any, numbers: Mapping[str, Any], label: str) -> None:
     places[3].set(yscale="log", ylabel="seconds", title="time")
     for axes in places[:4]:
         axes.set(xscale="log", xlabel=label)
-        clean(axes)
+        style_axes(axes)
     for axes in places[4:]:
         axes.axis("off")
 
@@ -220,7 +254,9 @@ def measure_rays(scale: Scale) -> Measured:
 
     def search(outputs: Any, size: int, k: int) -> tuple[torch.Tensor, int]:
         directions = ray_directions(1000 * scale.seed + k, size // 2, outputs.weight, outputs.bias)
-        return ldm_by_rays(outputs.features, outputs.weight, outputs.bias, directions=directions), size
+        return ldm_by_rays(
+            outputs.features, outputs.weight, outputs.bias, directions=directions
+        ), size
 
     found = _values(scale, sizes, search)
     return judge_rays(sizes, default_rays(10, 128), found)
@@ -244,7 +280,10 @@ def judge_rays(sizes: Sequence[int], chosen: int, found: Mapping[str, Any]) -> M
         f"{means[0]:.4f} to {means[-1]:.4f}, and time is linear in the rays with a correlation of {line:.4f}."
         + not_found(checks),
         tables=(_table("rays", "rays", sizes, found, {}),),
-        notes=(str(found["told"]), "In the plane two rays, a direction and its mirror, already give the exact share."),
+        notes=(
+            str(found["told"]),
+            "In the plane two rays, a direction and its mirror, already give the exact share.",
+        ),
     )
 
 

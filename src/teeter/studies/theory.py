@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from teeter.analysis.drawing import clean, new_figure
-from teeter.analysis.tables import Table
+from teeter.analysis.plot_style import new_figure, style_axes
+from teeter.analysis.table_formats import ReportTable
 from teeter.studies.disc import WEIGHT, Array, draws, exact_ldm, on_disc, tilts, turns
 from teeter.studies.items import Drawing, Item, Measured, Scale, judged, table_of
 
@@ -25,7 +25,7 @@ SURE = 0.001
 
 def measure_flips(scale: Scale) -> Measured:
     """Compute how often rows on the disc flip under Gaussian noise, by the formula and by simulation."""
-    from teeter.strategies.door import ldm
+    from teeter.strategies.api import ldm
 
     rows_count, draws_count = (200, 100_000) if scale.quick else (1000, 1_000_000)
     sigmas = (0.1, 0.3, 1.0, 3.0)
@@ -34,7 +34,9 @@ def measure_flips(scale: Scale) -> Measured:
     estimated = ldm(rows, WEIGHT, seed=scale.seed, device=scale.device)
     true = exact_ldm(tilts(rows))
     chances = flip_log_probability(true, sigmas)
-    return judge_flips(true, chances, counts, draws_count=draws_count, sigmas=sigmas, estimated=estimated)
+    return judge_flips(
+        true, chances, counts, draws_count=draws_count, sigmas=sigmas, estimated=estimated
+    )
 
 
 def flip_log_probability(true: Array, sigmas: Sequence[float]) -> Array:
@@ -54,7 +56,9 @@ def _flips(rows: Array, sigma: float, count: int, seed: int) -> npt.NDArray[np.i
     side, flipped = rows[:, 0] > 0, np.zeros(len(rows), dtype=np.int64)
     for start in range(0, count, 10_000):
         noise = generator.standard_normal((min(10_000, count - start), 2))
-        flipped += ((rows @ (np.array([1.0, 0.0]) + sigma * noise).T > 0) != side[:, None]).sum(axis=1)
+        flipped += ((rows @ (np.array([1.0, 0.0]) + sigma * noise).T > 0) != side[:, None]).sum(
+            axis=1
+        )
     return flipped
 
 
@@ -94,7 +98,9 @@ def judge_flips(
     )
 
 
-def _flips_table(sigmas: Sequence[float], alike: Sequence[float], frequency: Array, chance: Array) -> Table:
+def _flips_table(
+    sigmas: Sequence[float], alike: Sequence[float], frequency: Array, chance: Array
+) -> ReportTable:
     data = [
         {"σ": sigma, "rank correlation": rho, "largest error": float(np.abs(f - p).max())}
         for sigma, rho, f, p in zip(sigmas, alike, frequency, chance, strict=True)
@@ -112,13 +118,20 @@ def draw_flips(measured: Measured) -> list[Drawing]:
     axes, true = figure.subplots(), np.asarray(measured.numbers["ldm"])
     order = np.argsort(true)
     for k, sigma in enumerate(numbers["sigmas"]):
-        exact, simulated = (np.asarray(numbers[name][k])[order] for name in ("probability", "frequency"))
+        exact, simulated = (
+            np.asarray(numbers[name][k])[order] for name in ("probability", "frequency")
+        )
         axes.plot(true[order], exact, color=COLOURS[k], linewidth=1.5, label=f"σ = {sigma:g}")
         axes.plot(true[order], simulated, ".", color=COLOURS[k], markersize=4)
     axes.set(xlabel="LDM", ylabel="chance of flipping", xlim=(0, 0.5), ylim=(0, 0.52))
     axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5))
-    clean(axes)
-    return [Drawing(figure, "How often a row flips under Gaussian noise: exact (lines) and simulated (dots).")]
+    style_axes(axes)
+    return [
+        Drawing(
+            figure,
+            "How often a row flips under Gaussian noise: exact (lines) and simulated (dots).",
+        )
+    ]
 
 
 PROPOSITION_1 = Item(
@@ -182,7 +195,11 @@ def judge_disagreement(sigmas: Array, exact: Array, simulated: Array, errors: Ar
     rises = np.diff(exact) > 0
     limit = NormalDist().inv_cdf(1 - SURE / len(exact) / 2)
     outside = int((np.abs(simulated - exact) > limit * errors).sum())
-    said = f"rises at all {len(rises)} steps" if rises.all() else f"rises at {rises.sum()} of {len(rises)} steps"
+    said = (
+        f"rises at all {len(rises)} steps"
+        if rises.all()
+        else f"rises at {rises.sum()} of {len(rises)} steps"
+    )
     return Measured(
         numbers={"sigmas": sigmas, "exact": exact, "simulated": simulated},
         verdict=judged({"exact": bool(rises.all()), "simulated": outside == 0}),
@@ -196,11 +213,27 @@ def draw_disagreement(measured: Measured) -> list[Drawing]:
     numbers, figure = measured.numbers, new_figure(6.5, 3.8)
     axes = figure.subplots()
     axes.plot(numbers["sigmas"], numbers["exact"], color=COLOURS[0], linewidth=1.5, label="exact")
-    axes.plot(numbers["sigmas"], numbers["simulated"], ".", color="#222222", markersize=4, label="simulated")
-    axes.set(xscale="log", xlabel="strength σ of the noise, with |v| = 1", ylabel="mean disagreement ρ", ylim=(0, 0.52))
+    axes.plot(
+        numbers["sigmas"],
+        numbers["simulated"],
+        ".",
+        color="#222222",
+        markersize=4,
+        label="simulated",
+    )
+    axes.set(
+        xscale="log",
+        xlabel="strength σ of the noise, with |v| = 1",
+        ylabel="mean disagreement ρ",
+        ylim=(0, 0.52),
+    )
     axes.legend(frameon=False)
-    clean(axes)
-    return [Drawing(figure, "The mean share of rows that change label against the strength of the noise.")]
+    style_axes(axes)
+    return [
+        Drawing(
+            figure, "The mean share of rows that change label against the strength of the noise."
+        )
+    ]
 
 
 PROPOSITION_2 = Item(
@@ -255,7 +288,9 @@ def measure_coverage(scale: Scale) -> Measured:
     for count in counts:
         generator = draws(scale.seed, "proposition 3", count)
         nearest = [
-            distances(np.array([1.0, 0.0]) + SIGMA * generator.standard_normal((100, count, 2))).min(axis=1)
+            distances(
+                np.array([1.0, 0.0]) + SIGMA * generator.standard_normal((100, count, 2))
+            ).min(axis=1)
             for _ in range(repetitions // 100)
         ]
         missed.append(int((np.concatenate(nearest) > count**-0.5).sum()))
@@ -263,7 +298,9 @@ def measure_coverage(scale: Scale) -> Measured:
     return judge_coverage(counts, exact, missed, repetitions)
 
 
-def judge_coverage(counts: Sequence[int], exact: Sequence[float], missed: Sequence[int], repetitions: int) -> Measured:
+def judge_coverage(
+    counts: Sequence[int], exact: Sequence[float], missed: Sequence[int], repetitions: int
+) -> Measured:
     """Check that the chance of a miss falls as fast as exp(-c sqrt(N)), and that it was missed no more often."""
     from scipy.stats import binom
 
@@ -273,20 +310,30 @@ def judge_coverage(counts: Sequence[int], exact: Sequence[float], missed: Sequen
     above = int((np.array(missed) > allowed).sum())
     fast = bool((rates >= rates[0] * (1 - 1e-9)).all())
     data = [
-        {"N": n, "α = 1 / √N": n**-0.5, "bound": p, "simulated": m / repetitions, "−log of the bound / √N": rate}
+        {
+            "N": n,
+            "α = 1 / √N": n**-0.5,
+            "bound": p,
+            "simulated": m / repetitions,
+            "−log of the bound / √N": rate,
+        }
         for n, p, m, rate in zip(counts, exact, missed, rates.tolist(), strict=True)
     ]
-    caption = (
-        f"The chance that no hypothesis comes within α of those wanted, and its share of {repetitions:,} repetitions."
-    )
+    caption = f"The chance that no hypothesis comes within α of those wanted, and its share of {repetitions:,} repetitions."
     return Measured(
-        numbers={"counts": list(counts), "exact": list(exact), "missed": [m / repetitions for m in missed]},
+        numbers={
+            "counts": list(counts),
+            "exact": list(exact),
+            "missed": [m / repetitions for m in missed],
+        },
         verdict=judged({"rate": fast, "simulated": above == 0}),
         reason=f"With α = 1 / √N the chance of a miss is at most exp(−c √N), c from {rates.min():.2f} to "
         f"{rates.max():.2f} for N from {counts[0]} to {counts[-1]:,}; {above} of {len(counts)} simulated shares are "
         "above it.",
         tables=(table_of("coverage", caption, data, {"N": ",d"}, ".3g"),),
-        notes=("The chance falls even as exp(−c N): the wedge of wanted hypotheses has a probability of its own.",),
+        notes=(
+            "The chance falls even as exp(−c N): the wedge of wanted hypotheses has a probability of its own.",
+        ),
     )
 
 
@@ -296,12 +343,34 @@ def draw_coverage(measured: Measured) -> list[Drawing]:
     axes, roots = figure.subplots(), np.sqrt(np.array(numbers["counts"], dtype=float))
     exact, missed = np.array(numbers["exact"]), np.array(numbers["missed"])
     axes.plot(roots, exact, "o-", color=COLOURS[0], label="bound by the formula")
-    axes.plot(roots, exact[0] ** (roots / roots[0]), "--", color="#555555", label="exp(−c √N), c from the first")
-    axes.plot(roots[missed > 0], missed[missed > 0], "x", color="#222222", label="simulated (where any)", zorder=4)
-    axes.set(yscale="log", xlabel="√N", ylabel="chance of a miss", ylim=(max(float(exact.min()), 1e-12) / 3, 2))
+    axes.plot(
+        roots,
+        exact[0] ** (roots / roots[0]),
+        "--",
+        color="#555555",
+        label="exp(−c √N), c from the first",
+    )
+    axes.plot(
+        roots[missed > 0],
+        missed[missed > 0],
+        "x",
+        color="#222222",
+        label="simulated (where any)",
+        zorder=4,
+    )
+    axes.set(
+        yscale="log",
+        xlabel="√N",
+        ylabel="chance of a miss",
+        ylim=(max(float(exact.min()), 1e-12) / 3, 2),
+    )
     axes.legend(frameon=False)
-    clean(axes)
-    return [Drawing(figure, "How often none of N hypotheses comes within 1 / √N of those that give the LDM.")]
+    style_axes(axes)
+    return [
+        Drawing(
+            figure, "How often none of N hypotheses comes within 1 / √N of those that give the LDM."
+        )
+    ]
 
 
 PROPOSITION_3 = Item(

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from teeter.analysis.compared import Compared, compare
-from teeter.analysis.comparison import Gain, gain_over
-from teeter.analysis.tables import Table, number
+from teeter.analysis.run_comparison import RunComparison, compare_runs
+from teeter.analysis.statistics import Gain, gain_over
+from teeter.analysis.table_formats import ReportTable, format_number
 from teeter.errors import TeeterError
 from teeter.experiments.results import FACTS, Run, read_run
 from teeter.experiments.runner import run_setting
@@ -44,7 +44,7 @@ def digits(name: str, **values: Any) -> Setting:
     return replace(setting_named("digits"), **{**small, **values}, name=f"quick-{name}")
 
 
-def run_trials(scale: Scale, settings: Sequence[Setting]) -> list[Compared]:
+def run_trials(scale: Scale, settings: Sequence[Setting]) -> list[RunComparison]:
     """Run settings into folders under ``scale.runs``, each called after its setting; what is there is only read."""
     found = []
     for setting in settings:
@@ -53,7 +53,7 @@ def run_trials(scale: Scale, settings: Sequence[Setting]) -> list[Compared]:
         run = _whole(wanted, scale.runs / name)
         if run is None:
             run = run_setting(wanted, scale.runs / name, device=scale.device, folder=scale.folder)
-        one = compare(run, setting.name)
+        one = compare_runs(run, setting.name)
         if not one.comparable or run.failures:
             raise TeeterError(f"{scale.runs / name} cannot be compared: {' '.join(one.notes)}")
         found.append(one)
@@ -76,17 +76,19 @@ def _whole(setting: Setting, folder: Path) -> Run | None:
     return run if same else None
 
 
-def accuracies(runs: Sequence[Compared]) -> dict[str, dict[str, Array]]:
+def accuracies(runs: Sequence[RunComparison]) -> dict[str, dict[str, Array]]:
     """Return the accuracies by run and strategy."""
     return {one.name: one.accuracy for one in runs}
 
 
-def numbers_of(runs: Sequence[Compared]) -> dict[str, Any]:
+def numbers_of(runs: Sequence[RunComparison]) -> dict[str, Any]:
     """Return what ``draw_runs`` draws from."""
-    return {"runs": {one.name: {"labelled": one.labelled, "accuracy": one.accuracy} for one in runs}}
+    return {
+        "runs": {one.name: {"labelled": one.labelled, "accuracy": one.accuracy} for one in runs}
+    }
 
 
-def on_runs(runs: Sequence[Compared]) -> tuple[str, ...]:
+def on_runs(runs: Sequence[RunComparison]) -> tuple[str, ...]:
     """Return what each run was made of, a sentence each."""
     return tuple(
         f"{one.name}: {one.run.setting.dataset}, {one.labelled[0]:,.0f} to {one.labelled[-1]:,.0f} labels by "
@@ -102,10 +104,13 @@ def leads(accuracy: Mapping[str, Array], first: str, others: Sequence[str]) -> d
 
 def told_leads(found: Mapping[str, Gain]) -> str:
     """Return leads as they stand in a sentence."""
-    return ", ".join(f"{name} {number(gain.mean, '+.2f')} ({chance(gain.p)})" for name, gain in found.items())
+    return ", ".join(
+        f"{name} {format_number(gain.mean, '+.2f')} ({chance(gain.p)})"
+        for name, gain in found.items()
+    )
 
 
-def leads_table(name: str, first: str, found: Mapping[str, Mapping[str, Gain]]) -> Table:
+def leads_table(name: str, first: str, found: Mapping[str, Mapping[str, Gain]]) -> ReportTable:
     """Return a table of leads by run and strategy."""
     data = [
         {"run": run, "over": other, "lead": gain.mean, "deviation": gain.deviation, "p": gain.p}
@@ -116,19 +121,26 @@ def leads_table(name: str, first: str, found: Mapping[str, Mapping[str, Gain]]) 
         {
             "run": str(row["run"]),
             f"{first} over": str(row["over"]),
-            "points": number(gain.mean, "+.2f"),
-            "deviation": number(gain.deviation),
+            "points": format_number(gain.mean, "+.2f"),
+            "deviation": format_number(gain.deviation),
             "p": chance_shown(gain.p),
         }
-        for row, gain in zip(data, (gain for gains in found.values() for gain in gains.values()), strict=True)
+        for row, gain in zip(
+            data, (gain for gains in found.values() for gain in gains.values()), strict=True
+        )
     ]
     caption = f"By how many points of accuracy {first} leads, over the rounds after the first, paired by repetition."
-    return Table(name, caption, data, shown)
+    return ReportTable(name, caption, data, shown)
 
 
-def judge_unbeaten(runs: Accuracies, first: str = "ldm-s") -> tuple[dict[str, bool], dict[str, dict[str, Gain]]]:
+def judge_unbeaten(
+    runs: Accuracies, first: str = "ldm-s"
+) -> tuple[dict[str, bool], dict[str, dict[str, Gain]]]:
     """Return, by run, whether no other strategy is significantly more accurate, and all leads."""
-    found = {run: leads(of_run, first, [name for name in of_run if name != first]) for run, of_run in runs.items()}
+    found = {
+        run: leads(of_run, first, [name for name in of_run if name != first])
+        for run, of_run in runs.items()
+    }
     return {run: not _beaten(gains) for run, gains in found.items()}, found
 
 
@@ -145,5 +157,7 @@ def draw_runs(measured: Measured) -> list[Drawing]:
         accuracy = {strategy: np.array(of_it) for strategy, of_it in run["accuracy"].items()}
         baseline = accuracy.pop("random")
         figure = plot_gains(np.array(run["labelled"]), accuracy, baseline)
-        drawings.append(Drawing(figure, f"{name}: gains over Random; bands are one standard deviation."))
+        drawings.append(
+            Drawing(figure, f"{name}: gains over Random; bands are one standard deviation.")
+        )
     return drawings

@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from teeter.analysis.drawing import clean, new_figure
-from teeter.analysis.tables import number
-from teeter.arrays import exact_products
+from teeter.analysis.plot_style import new_figure, style_axes
+from teeter.analysis.table_formats import format_number
+from teeter.arrays import full_precision_matmul
 from teeter.errors import FileError, InputError
-from teeter.models.data import take_rows
+from teeter.models.inputs import take_rows
 from teeter.models.outputs import Outputs
 from teeter.seeds import normal, stream
-from teeter.strategies.door import ldm
+from teeter.strategies.api import ldm
 from teeter.studies.items import Drawing, Item, Measured, Scale, judged, table_of
 from teeter.studies.material import Array, Material, head_of, load_material
 
@@ -67,13 +67,15 @@ def flip_counts(outputs: Outputs, sigma: float, count: int, seed: int) -> tuple[
     features, weight, bias = head_of(outputs)
     generator = stream(seed, "flips", f"{sigma:.6g}", device=weight.device)
     counts, shares = torch.zeros(len(features), device=weight.device), []
-    with exact_products():
+    with full_precision_matmul():
         predicted = (features @ weight.T + bias).argmax(dim=1)
         for start in range(0, count, 50):
             block = min(50, count - start)
             moves = weight + sigma * normal((block, *weight.shape), generator, weight.device)
             shifts = bias + sigma * normal((block, len(bias)), generator, weight.device)
-            logits = (moves.flatten(0, 1) @ features.T).view(block, len(weight), -1) + shifts[:, :, None]
+            logits = (moves.flatten(0, 1) @ features.T).view(block, len(weight), -1) + shifts[
+                :, :, None
+            ]
             flipped = logits.max(dim=1).indices != predicted
             counts += flipped.sum(dim=0)
             shares.append(flipped.float().mean(dim=1))
@@ -130,7 +132,10 @@ def judge_orders(found: Mapping[str, Mapping[str, Any]]) -> Measured:
     """Check that LDM and the frequency of flips are in strongly opposite orders; both (N,) by dataset."""
     from scipy.stats import spearmanr
 
-    rho = {name: float(spearmanr(one["ldm"], one["frequency"]).statistic) for name, one in found.items()}
+    rho = {
+        name: float(spearmanr(one["ldm"], one["frequency"]).statistic)
+        for name, one in found.items()
+    }
     data: list[dict[str, Any]] = [
         {
             "dataset": name,
@@ -143,14 +148,14 @@ def judge_orders(found: Mapping[str, Mapping[str, Any]]) -> Measured:
     ]
     forms = {"rank correlation": ".3f", "σ": ".3g"}
     caption = "Spearman's rank correlation of the LDM and the frequency of flips under a small perturbation."
-    told = ", ".join(f"{name} {number(value, '.3f')}" for name, value in rho.items())
+    told = ", ".join(f"{name} {format_number(value, '.3f')}" for name, value in rho.items())
     return Measured(
         numbers={"datasets": dict(found), "rank correlation": rho},
         verdict=judged({name: value <= STRONG for name, value in rho.items()}),
         reason=f"Rank correlation of the LDM and the frequency of flips: {told}.",
         tables=(table_of("orders", caption, data, forms, ".1f"),),
         notes=(
-            f"Very strong, {number(VERY_STRONG, '.1f')} or less: "
+            f"Very strong, {format_number(VERY_STRONG, '.1f')} or less: "
             f"{sum(value <= VERY_STRONG for value in rho.values())} of {len(rho)}.",
             "Rows that never flip are tied, which holds the correlation back.",
         ),
@@ -168,10 +173,12 @@ def draw_orders(measured: Measured) -> list[Drawing]:
     grid = figure.subplots(lines, columns, squeeze=False)
     for axes, (name, one) in zip(grid.flat, found.items(), strict=False):
         across, up = rankdata(one["ldm"]), rankdata(-np.array(one["frequency"]))
-        axes.plot(across, len(up) + 1 - up, ".", color="#0072b2", markersize=2, alpha=0.6, rasterized=True)
+        axes.plot(
+            across, len(up) + 1 - up, ".", color="#0072b2", markersize=2, alpha=0.6, rasterized=True
+        )
         axes.set(xlabel="rank by LDM", ylabel="rank by flips")
-        axes.set_title(f"{name}: {number(rho[name], '.3f')}", fontsize=10)
-        clean(axes)
+        axes.set_title(f"{name}: {format_number(rho[name], '.3f')}", fontsize=10)
+        style_axes(axes)
     for axes in grid.flat[len(found) :]:
         axes.axis("off")
     caption = (
@@ -187,7 +194,7 @@ FIGURE_5 = Item(
     where="appendix, figure 5",
     claim="On each dataset the order of LDM and the order of uncertainty, how often a label flips when the network is "
     "perturbed a little, have a strong negative rank correlation.",
-    test=f"Holds if Spearman's correlation of LDM and the frequency of flips is {number(STRONG, '.1f')} or less, which "
+    test=f"Holds if Spearman's correlation of LDM and the frequency of flips is {format_number(STRONG, '.1f')} or less, which "
     "is commonly called strong, on every dataset, in part if on some; the perturbation is such that about "
     f"{WANTED:.0%} of the rows flip.",
     compute=measure_orders,
@@ -205,15 +212,21 @@ def measure_strengths(scale: Scale) -> Measured:
     means: dict[str, Array] = {}
     errors: dict[str, Array] = {}
     for name, outputs in networks(scale):
-        shares = [flip_counts(outputs, float(sigma), draws, scale.seed)[1].numpy() for sigma in sigmas]
+        shares = [
+            flip_counts(outputs, float(sigma), draws, scale.seed)[1].numpy() for sigma in sigmas
+        ]
         means[name] = np.array([one.mean() for one in shares], dtype=float)
-        errors[name] = np.array([one.std(ddof=1) / np.sqrt(len(one)) for one in shares], dtype=float)
+        errors[name] = np.array(
+            [one.std(ddof=1) / np.sqrt(len(one)) for one in shares], dtype=float
+        )
     if not means:
         raise InputError("None of the paper's datasets is there: get one with teeter datasets get.")
     return replace(judge_strengths(sigmas, means, errors), notes=notes_on(means, quick=scale.quick))
 
 
-def judge_strengths(sigmas: Array, means: Mapping[str, Array], errors: Mapping[str, Array]) -> Measured:
+def judge_strengths(
+    sigmas: Array, means: Mapping[str, Array], errors: Mapping[str, Array]
+) -> Measured:
     """Check that no step of the mean falls beyond chance, and that it rises as a whole; all (S,) by dataset."""
     steps = len(sigmas) - 1
     limit = NormalDist().inv_cdf(1 - SURE / steps / len(means))
@@ -223,7 +236,9 @@ def judge_strengths(sigmas: Array, means: Mapping[str, Array], errors: Mapping[s
         falls = int((np.diff(mean) < -bound - 1e-12).sum())
         rises = int((np.diff(mean) > 0).sum())
         checks[name] = falls == 0 and mean[-1] > mean[0]
-        told.append(f"{name} from {mean[0]:.4f} to {mean[-1]:.2f}, {rises} steps up and {falls} down beyond chance")
+        told.append(
+            f"{name} from {mean[0]:.4f} to {mean[-1]:.2f}, {rises} steps up and {falls} down beyond chance"
+        )
     return Measured(
         numbers={"sigmas": sigmas, "means": dict(means)},
         verdict=judged(checks),
@@ -236,12 +251,22 @@ def draw_strengths(measured: Measured) -> list[Drawing]:
     figure = new_figure(7.5, 4.2)
     axes = figure.subplots()
     colours: Sequence[str] = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#332288", "#999933")
-    for colour, marker, (name, mean) in zip(colours, "osD^vP", measured.numbers["means"].items(), strict=False):
-        axes.plot(measured.numbers["sigmas"], mean, f"{marker}-", color=colour, markersize=3.5, label=name)
-    axes.set(xscale="log", xlabel="strength σ of the noise", ylabel="mean disagreement ρ", ylim=(0, 1))
+    for colour, marker, (name, mean) in zip(
+        colours, "osD^vP", measured.numbers["means"].items(), strict=False
+    ):
+        axes.plot(
+            measured.numbers["sigmas"], mean, f"{marker}-", color=colour, markersize=3.5, label=name
+        )
+    axes.set(
+        xscale="log", xlabel="strength σ of the noise", ylabel="mean disagreement ρ", ylim=(0, 1)
+    )
     axes.legend(frameon=False)
-    clean(axes)
-    return [Drawing(figure, "The mean share of rows that change label against the strength of the noise.")]
+    style_axes(axes)
+    return [
+        Drawing(
+            figure, "The mean share of rows that change label against the strength of the noise."
+        )
+    ]
 
 
 FIGURE_7 = Item(

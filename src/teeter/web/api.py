@@ -45,7 +45,11 @@ def listed(request: Request) -> tuple[list[dict[str, Any]], dict[str, str]]:
     site = site_of(request)
     for slug, desk in list(site.desks.items()):
         file = None if site.folder is None else desk.path
-        if not desk.is_there() and file is not None and file.parent.resolve() == Path(site.folder or "").resolve():
+        if (
+            not desk.is_there()
+            and file is not None
+            and file.parent.resolve() == Path(site.folder or "").resolve()
+        ):
             del site.desks[slug]
             desk.close()
     site.look_into_folder()
@@ -68,12 +72,16 @@ def without_folders(site: Site, sentence: str) -> str:
     for desk in list(site.desks.values()):
         folders |= set() if desk.images is None else {desk.images}
         if desk.path is None:
-            sentence = sentence.replace(f"database {desk.said}", "database").replace(desk.said, desk.name)
+            sentence = sentence.replace(f"database {desk.said}", "database").replace(
+                desk.said, desk.name
+            )
         else:
             folders |= {desk.path.parent}
     every = {form for one in folders for form in (one, one.resolve())}
     for folder in sorted(every, key=lambda one: len(str(one)), reverse=True):
-        sentence = sentence.replace(f"{folder}{os.sep}", "").replace(str(folder), folder.name or str(folder))
+        sentence = sentence.replace(f"{folder}{os.sep}", "").replace(
+            str(folder), folder.name or str(folder)
+        )
     return sentence
 
 
@@ -131,11 +139,15 @@ def make_campaign(
     name: Annotated[str, Form(max_length=80)],
     classes: Annotated[str, Form(max_length=10_000, description="With commas between them.")],
     file: Annotated[UploadFile | None, File(description="CSV, JSONL or Parquet.")] = None,
-    folder: Annotated[str, Form(max_length=200, description="A folder of images inside the server's.")] = "",
+    folder: Annotated[
+        str, Form(max_length=200, description="A folder of images inside the server's.")
+    ] = "",
     keys: Annotated[str, Form(max_length=200)] = "",
     text: Annotated[str, Form(max_length=200, description="The column of texts.")] = "",
     id_column: Annotated[str, Form(max_length=200)] = "",
-    labels: Annotated[str, Form(max_length=200, description="The column of labels that are known.")] = "",
+    labels: Annotated[
+        str, Form(max_length=200, description="The column of labels that are known.")
+    ] = "",
     instructions: Annotated[str, Form(max_length=20_000)] = "",
     strategy: Annotated[str, Form(max_length=80)] = "ldm-s",
     audit: Annotated[int, Form(ge=0, le=1_000_000)] = 0,
@@ -153,7 +165,11 @@ def make_campaign(
     if uploaded == bool(folder):
         raise InputError("Give a file or a folder of images, one of the two.")
     limit = site.guard.upload_limit
-    things = keep_upload(file, site.temp, limit) if uploaded and file is not None else site.inside(folder)
+    things = (
+        keep_upload(file, site.temp, limit)
+        if uploaded and file is not None
+        else site.inside(folder)
+    )
     settings = {
         "keys": chosen,
         "instructions": instructions,
@@ -177,7 +193,9 @@ def job(request: Request, number: str) -> models.JobOut:
 
 def _scrubbed(site: Site, told: dict[str, Any]) -> dict[str, Any]:
     """Return a job's state without where files are."""
-    return told if "detail" not in told else {**told, "detail": without_folders(site, told["detail"])}
+    return (
+        told if "detail" not in told else {**told, "detail": without_folders(site, told["detail"])}
+    )
 
 
 @router.get("/campaigns/{slug}")
@@ -187,7 +205,9 @@ def campaign(request: Request, slug: str) -> models.CampaignOut:
 
 
 @router.get("/campaigns/{slug}/questions")
-def questions(request: Request, slug: str, n: Annotated[int, Query(ge=1, le=200)] = 20) -> models.QuestionsOut:
+def questions(
+    request: Request, slug: str, n: Annotated[int, Query(ge=1, le=200)] = 20
+) -> models.QuestionsOut:
     """Return what to label next; where nothing waits yet, it is being picked: ask again."""
     site = site_of(request)
     desk, annotator = allowed(request, slug, "answer"), who(request)
@@ -196,7 +216,9 @@ def questions(request: Request, slug: str, n: Annotated[int, Query(ge=1, le=200)
     few = min(n, site.batch // 2)
     if len(found) < few and desk.give(annotator, site.batch):
         found = desk.questions(annotator, n, news.why)
-    if len(found) <= site.batch // 2 or any("probabilities" not in one and not is_blind(one) for one in found):
+    if len(found) <= site.batch // 2 or any(
+        "probabilities" not in one and not is_blind(one) for one in found
+    ):
         site.trainer.look(desk.where, annotator)
     told = about(request, desk)
     return models.QuestionsOut(
@@ -220,7 +242,9 @@ def answer(request: Request, slug: str, told: models.AnswerIn) -> models.AnswerO
 
 
 @router.get("/campaigns/{slug}/answers")
-def last_answers(request: Request, slug: str, count: Annotated[int, Query(ge=1, le=100)] = 10) -> list[dict[str, Any]]:
+def last_answers(
+    request: Request, slug: str, count: Annotated[int, Query(ge=1, le=100)] = 10
+) -> list[dict[str, Any]]:
     """Return your last answers, the newest first."""
     return allowed(request, slug, "answer").last(who(request), count)
 
@@ -282,7 +306,9 @@ def item(
     request: Request,
     slug: str,
     id: Annotated[str | None, Query(max_length=4096)] = None,
-    place: Annotated[int | None, Query(ge=0, le=_NUMBER, description="Its place on the map.")] = None,
+    place: Annotated[
+        int | None, Query(ge=0, le=_NUMBER, description="Its place on the map.")
+    ] = None,
 ) -> dict[str, Any]:
     """Return an item with all that people say of it; an annotator is told their own answer alone."""
     desk = allowed(request, slug, "answer")
@@ -308,7 +334,9 @@ def progress(request: Request, slug: str) -> dict[str, Any]:
 
 
 @router.get("/campaigns/{slug}/flipped")
-def flipped(request: Request, slug: str, count: Annotated[int, Query(ge=1, le=200)] = 20) -> list[dict[str, Any]]:
+def flipped(
+    request: Request, slug: str, count: Annotated[int, Query(ge=1, le=200)] = 20
+) -> list[dict[str, Any]]:
     """Return items whose predicted class changed with the newest model."""
     return allowed(request, slug, "review").flipped(count)
 
@@ -324,7 +352,9 @@ def chart(request: Request, slug: str, how: Literal["pca", "tsne", "ldm"] = "pca
     if told["state"] != "done":
         return JSONResponse(_scrubbed(site, told), 202)
     headers = {"x-model-version": str(told["result"]["version"])}
-    return FileResponse(told["result"]["file"], media_type="application/octet-stream", headers=headers)
+    return FileResponse(
+        told["result"]["file"], media_type="application/octet-stream", headers=headers
+    )
 
 
 @router.get("/campaigns/{slug}/labels")
@@ -336,20 +366,28 @@ def labels(request: Request, slug: str) -> dict[str, Any]:
 
 @router.get("/campaigns/{slug}/export", response_class=Response)
 async def export(
-    request: Request, slug: str, form: Annotated[str, Query(json_schema_extra={"enum": list(FORMATS)})] = "csv"
+    request: Request,
+    slug: str,
+    form: Annotated[str, Query(json_schema_extra={"enum": list(FORMATS)})] = "csv",
 ) -> Response:
     """Return labels and predictions as a file."""
     site, desk = site_of(request), await run_in_threadpool(allowed, request, slug, "export")
     if form not in FORMATS:
         raise InputError(f"{form[:50]!r} is none of {', '.join(FORMATS)}.")
-    own = tempfile.mkdtemp(dir=site.temp)  # of this request alone: it is removed when the file is sent
+    own = tempfile.mkdtemp(
+        dir=site.temp
+    )  # of this request alone: it is removed when the file is sent
     waiting = site.trainer.do("export", desk.where, form=form, folder=own)
     try:
-        file = Path(await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(waiting)), _EXPORT_SECONDS))
+        file = Path(
+            await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(waiting)), _EXPORT_SECONDS)
+        )
     except BaseException as error:
         waiting.add_done_callback(lambda _: shutil.rmtree(own, ignore_errors=True))
         if not isinstance(error, TimeoutError):
             raise
-        raise StoreError("The export takes long, for other work goes first: try again in a while.") from None
+        raise StoreError(
+            "The export takes long, for other work goes first: try again in a while."
+        ) from None
     gone = BackgroundTask(shutil.rmtree, own, ignore_errors=True)
     return FileResponse(file, filename=f"{desk.slug}-{form}{file.suffix}", background=gone)

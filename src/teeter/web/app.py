@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
-from teeter.errors import NotAllowedError, StoreError, TeeterError, UnknownNameError
+from teeter.errors import PermissionDeniedError, StoreError, TeeterError, UnknownNameError
 from teeter.version import __version__
 from teeter.web import api, pages, team_api, team_pages
 from teeter.web.security import Gate, Guard
@@ -69,8 +69,14 @@ def make_app(
 
 async def _refused(request: Request, error: Exception) -> Response:
     """Answer a refusal with its sentence."""
-    status = 404 if isinstance(error, UnknownNameError) else 503 if isinstance(error, StoreError) else 422
-    if isinstance(error, NotAllowedError):
+    status = (
+        404
+        if isinstance(error, UnknownNameError)
+        else 503
+        if isinstance(error, StoreError)
+        else 422
+    )
+    if isinstance(error, PermissionDeniedError):
         status = 403
     if isinstance(error, UnknownNameError) and str(error).startswith(("No class", "No strategy")):
         status = 422
@@ -80,7 +86,9 @@ async def _refused(request: Request, error: Exception) -> Response:
 async def _not_understood(request: Request, error: Exception) -> Response:
     """Say what of a request does not fit, without repeating what was sent."""
     found = error.errors() if isinstance(error, RequestValidationError) else []
-    return _told(request, "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in found), 422)
+    return _told(
+        request, "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in found), 422
+    )
 
 
 async def _answered(request: Request, error: Exception) -> Response:
@@ -98,12 +106,18 @@ async def _answered(request: Request, error: Exception) -> Response:
 async def _cannot_write(request: Request, error: Exception) -> Response:
     """Say that the server's disk does not take or give something, and not where."""
     log.warning("%s %s: %s", request.method, request.url.path, error)
-    why = "is full" if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) else "cannot be read or written"
+    why = (
+        "is full"
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+        else "cannot be read or written"
+    )
     sentence = f"The server's disk {why}. What was acknowledged is safe; tell whoever runs it, and try again."
     return _told(request, sentence, 503)
 
 
-def _told(request: Request, sentence: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
+def _told(
+    request: Request, sentence: str, status: int, headers: Mapping[str, str] | None = None
+) -> Response:
     """Answer with a sentence: as JSON to programs, as a page to people."""
     sentence = sentence.encode("utf-8", "replace").decode()
     if request.url.path.startswith("/api/"):

@@ -90,7 +90,9 @@ class Desk:
         """Return what tells this campaign from every other, also from a later one of the same name."""
         own = tables.campaigns.c.id == self.campaign.ledger.campaign
         with self.campaign.store.reading() as connection:
-            row = connection.execute(select(tables.campaigns.c.name, tables.campaigns.c.created).where(own)).one()
+            row = connection.execute(
+                select(tables.campaigns.c.name, tables.campaigns.c.created).where(own)
+            ).one()
         return hashlib.blake2b(repr((row.name, row.created)).encode(), digest_size=8).hexdigest()
 
     @property
@@ -127,7 +129,9 @@ class Desk:
     def _require_file(self) -> None:
         if not self.is_there():
             name = self.name if self.path is None else self.path.name
-            raise StoreError(f"{name} was moved or removed while it is served: put it back and start again.")
+            raise StoreError(
+                f"{name} was moved or removed while it is served: put it back and start again."
+            )
 
     def classes(self) -> list[dict[str, Any]]:
         """Return the classes with their keys."""
@@ -136,7 +140,9 @@ class Desk:
     def _keys(self) -> dict[str, str | None]:
         return keys_by_class(self.campaign.classes, self.campaign.settings.keys)
 
-    def questions(self, annotator: str, n: int, why: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+    def questions(
+        self, annotator: str, n: int, why: Mapping[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
         """Return what is waiting for an annotator, up to n, oldest first."""
         ledger = self.campaign.ledger
         with self.campaign.store.reading() as connection:
@@ -175,7 +181,11 @@ class Desk:
         """Return an item as the page shows it."""
         content = row.content if row.kind == "text" else None
         long = content is not None and len(content) > _LONGEST_TEXT
-        told: dict[str, Any] = {"item": row.key, "kind": row.kind, "text": content[:_LONGEST_TEXT] if content else None}
+        told: dict[str, Any] = {
+            "item": row.key,
+            "kind": row.kind,
+            "text": content[:_LONGEST_TEXT] if content else None,
+        }
         if long:
             told["characters"] = len(content or "")
         if row.kind == "features":
@@ -191,7 +201,9 @@ class Desk:
         with self.campaign.store.writing() as connection:
             row = ledger.item(connection, said.item)
             held = [
-                one for one in lookup.answers_of(ledger, connection, [row.id])[row.id] if one.annotator == annotator
+                one
+                for one in lookup.answers_of(ledger, connection, [row.id])[row.id]
+                if one.annotator == annotator
             ]
             answer = Answer(said.item, annotator, said.kind, said.label, said.comment or None)
             if held == [answer] and not self._is_open(connection, row.id, annotator):
@@ -205,7 +217,9 @@ class Desk:
         found = connection.scalar(
             select(picks.c.id)
             .join(batches, batches.c.id == picks.c.batch_id)
-            .where(picks.c.item_id == item, picks.c.state == "open", batches.c.annotator == annotator)
+            .where(
+                picks.c.item_id == item, picks.c.state == "open", batches.c.annotator == annotator
+            )
         )
         return found is not None
 
@@ -245,7 +259,9 @@ class Desk:
         with self.campaign.store.reading() as connection:
             answers = ledger.last_answers(connection, annotator, count)
             rows = ledger.some_items(connection, [one.item for one in answers])
-            why = lookup.picked_for(ledger, connection, annotator, [row.id for row in rows.values()])
+            why = lookup.picked_for(
+                ledger, connection, annotator, [row.id for row in rows.values()]
+            )
             return [
                 {
                     **self.shown(rows[one.item], connection),
@@ -259,7 +275,10 @@ class Desk:
     def counts(self) -> dict[str, int]:
         """Return how many items there are, and what was said of them."""
         with self.campaign.store.reading() as connection:
-            return {"items": self._count(connection), **lookup.counts(self.campaign.ledger, connection)}
+            return {
+                "items": self._count(connection),
+                **lookup.counts(self.campaign.ledger, connection),
+            }
 
     def _count(self, connection: Connection) -> int:
         """Return how many items there are; they are counted again only when one was added."""
@@ -277,24 +296,35 @@ class Desk:
             said = lookup.answers_of(ledger, connection, [row.id for row in rows])
         return [_line(row, said[row.id], standing) for row in rows]
 
-    def _page_of(self, wanted: Wanted, connection: Connection, standing: Standing) -> list[Row[Any]]:
+    def _page_of(
+        self, wanted: Wanted, connection: Connection, standing: Standing
+    ) -> list[Row[Any]]:
         """Return a page of items; those of a class are what counts as that class, whatever single people say."""
         ledger, labels, found = self.campaign.ledger, standing.labels, list[Row[Any]]()
         while len(found) < wanted.count:
             rows = lookup.items_page(ledger, connection, wanted)
             of_class = [row for row in rows if wanted.label in (None, labels.get(row.key))]
             back = wanted.before is not None
-            found = [*of_class, *found][-wanted.count :] if back else [*found, *of_class][: wanted.count]
+            found = (
+                [*of_class, *found][-wanted.count :]
+                if back
+                else [*found, *of_class][: wanted.count]
+            )
             if wanted.label is None or len(rows) < wanted.count:
                 break
-            wanted = replace(wanted, before=rows[0].id) if back else replace(wanted, after=rows[-1].id)
+            wanted = (
+                replace(wanted, before=rows[0].id) if back else replace(wanted, after=rows[-1].id)
+            )
         return found
 
     def standing(self, connection: Connection) -> Standing:
         """Return what items are by consensus and decisions; it is worked out again only when something was said."""
         newest = lookup.newest_line(self.campaign.ledger, connection)
         if self._stood is None or self._stood[0] != newest:
-            self._stood = newest, read_standing(self.campaign.ledger, connection, self.campaign.settings)
+            self._stood = (
+                newest,
+                read_standing(self.campaign.ledger, connection, self.campaign.settings),
+            )
         return self._stood[1]
 
     def agreement(self) -> Agreement:
@@ -309,7 +339,9 @@ class Desk:
         """Work out anew what items are."""
         self._stood = None
 
-    def item(self, *, key: str | None = None, number: int | None = None, only: str | None = None) -> dict[str, Any]:
+    def item(
+        self, *, key: str | None = None, number: int | None = None, only: str | None = None
+    ) -> dict[str, Any]:
         """Return one item, by its id or by its number, with all that people say of it, or ``only`` one of them."""
         ledger = self.campaign.ledger
         with self.campaign.store.reading() as connection:
@@ -347,7 +379,11 @@ class Desk:
             times = lookup.times_of_answers(self.campaign.ledger, connection)
         for one in rounds:
             found = accuracy_of(one)
-            one["accuracy"] = None if found is None else {"share": found.share, "low": found.low, "high": found.high}
+            one["accuracy"] = (
+                None
+                if found is None
+                else {"share": found.share, "low": found.low, "high": found.high}
+            )
         own = {"spent": status.spent, "budget": self.campaign.settings.budget}
         return {"status": asdict(status), "rounds": rounds, "times": times, **own}
 
@@ -365,7 +401,9 @@ class Desk:
             places = np.flatnonzero(after[:size] != before[:size])[:count]
             numbers = self.numbers()
             chosen = {numbers[int(k)]: int(k) for k in places if int(k) < len(numbers)}
-            rows = connection.execute(select(tables.items).where(tables.items.c.id.in_(list(chosen)))).all()
+            rows = connection.execute(
+                select(tables.items).where(tables.items.c.id.in_(list(chosen)))
+            ).all()
             said = lookup.answers_of(ledger, connection, list(chosen))
             standing = self.standing(connection)
         names = self.campaign.classes
@@ -393,7 +431,11 @@ class Desk:
             rows = self.campaign.ledger.some_items(connection, list(labels))
         places = {number: place for place, number in enumerate(self.numbers())}
         names = {name: k for k, name in enumerate(self.campaign.classes)}
-        return [(places[rows[key].id], names[label]) for key, label in labels.items() if rows[key].id in places]
+        return [
+            (places[rows[key].id], names[label])
+            for key, label in labels.items()
+            if rows[key].id in places
+        ]
 
     def newest_version(self) -> tuple[int, float | None]:
         """Return the number of the newest model, and when it was trained (seconds since 1970)."""
@@ -407,7 +449,11 @@ class Desk:
                 .order_by(models.c.version.desc())
                 .limit(1)
             ).first()
-        return (0, None) if row is None else (row.version, datetime.fromisoformat(row.trained).timestamp())
+        return (
+            (0, None)
+            if row is None
+            else (row.version, datetime.fromisoformat(row.trained).timestamp())
+        )
 
     def close(self) -> None:
         """Let go of the campaign's file."""
@@ -420,7 +466,8 @@ def _line(row: Row[Any], said: Sequence[Answer], standing: Standing) -> dict[str
     verdict = standing.verdicts.get(row.key)
     label = None if verdict is None else verdict.label
     others = sorted(
-        {one.kind for one in said if one.kind != "label"} | ({"bad"} if row.key in standing.left_out else set())
+        {one.kind for one in said if one.kind != "label"}
+        | ({"bad"} if row.key in standing.left_out else set())
     )
     shown = [one for one in others if one == "bad" or label is None]
     return {

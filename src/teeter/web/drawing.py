@@ -76,14 +76,20 @@ def _grid(across: _Axis, up: _Axis, steps: Sequence[float], written: Any, below:
     parts = []
     for value in steps:
         y = up(value)
-        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text class="tick" x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{written(value)}</text>')
+        parts.append(
+            f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        )
+        parts.append(
+            f'<text class="tick" x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{written(value)}</text>'
+        )
     if below:
         for value in _round_steps(across.high):
             place = f'x="{across(value):.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle"'
             parts.append(f'<text class="tick" {place}>{value:,.0f}</text>')
         middle = (_LEFT + _WIDTH - _RIGHT) / 2
-        parts.append(f'<text class="tick" x="{middle}" y="{_HEIGHT - 4}" text-anchor="middle">{below}</text>')
+        parts.append(
+            f'<text class="tick" x="{middle}" y="{_HEIGHT - 4}" text-anchor="middle">{below}</text>'
+        )
     return parts
 
 

@@ -36,7 +36,9 @@ def _as_png(path: Path) -> bytes:
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError:
-        raise MissingExtraError("Showing this image needs Pillow: pip install 'teeter[images]'.") from None
+        raise MissingExtraError(
+            "Showing this image needs Pillow: pip install 'teeter[images]'."
+        ) from None
     out = io.BytesIO()
     try:
         with Image.open(path, formats=("TIFF",)) as image:

@@ -126,19 +126,31 @@ class Workbench:
         return {"file": str(out), "version": state.version}
 
     def make(
-        self, things: str, file: str, classes: Sequence[str], settings: Mapping[str, Any], **columns: Any
+        self,
+        things: str,
+        file: str,
+        classes: Sequence[str],
+        settings: Mapping[str, Any],
+        **columns: Any,
     ) -> dict[str, Any]:
         """Make a campaign from a file or a folder; a campaign that fails on its way leaves nothing behind."""
         self.say(doing="making")
         source, target = Path(things), Path(file)
         if target.exists():
-            raise InputError(f"There is a campaign called {target.stem} already: give another name.")
+            raise InputError(
+                f"There is a campaign called {target.stem} already: give another name."
+            )
         keys_by_class(classes, settings.get("keys") or ())
         items = read_items(source, **columns)
         folder = str(source.resolve()) if source.is_dir() else None
         own = Settings(**{**settings, "kind": kind_of(source), "folder": folder})
         added = Campaign.make(target, classes, items, own)
-        return {"file": file, "new": added.new, "duplicates": len(added.duplicates), "labelled": added.labelled}
+        return {
+            "file": file,
+            "new": added.new,
+            "duplicates": len(added.duplicates),
+            "labelled": added.labelled,
+        }
 
     def _waiting(self, campaign: Campaign, annotator: str) -> list[str]:
         with campaign.store.reading() as connection:
@@ -150,7 +162,9 @@ class Workbench:
             if path in self._trained_to:
                 return count_labels(campaign.ledger, connection, after=self._trained_to[path])
             model = campaign.ledger.model(connection)
-            return count_labels(campaign.ledger, connection, since="" if model is None else model.trained)
+            return count_labels(
+                campaign.ledger, connection, since="" if model is None else model.trained
+            )
 
     def _why(self, path: str, campaign: Campaign, items: Sequence[str]) -> dict[str, Any]:
         """Return, of each item not told of yet, the probability of each class and the labelled items nearest to it."""
@@ -170,11 +184,14 @@ class Workbench:
         rows = [places[item] for item in new if item in places]
         near, chances = _nearest(state, rows), _chances(state, rows)
         with campaign.store.reading() as connection:
-            shown = campaign.ledger.some_items(connection, list({key for found in near for key, _ in found}))
+            shown = campaign.ledger.some_items(
+                connection, list({key for found in near for key, _ in found})
+            )
         why: dict[str, Any] = {}
         for k, row in enumerate(rows):
             neighbours = [
-                {"item": key, "label": label, "content": (shown[key].content or "")[:200]} for key, label in near[k]
+                {"item": key, "label": label, "content": (shown[key].content or "")[:200]}
+                for key, label in near[k]
             ]
             why[state.keys[row]] = {"probabilities": chances[k], "neighbours": neighbours}
         return why
@@ -205,7 +222,10 @@ def _chances(state: State, rows: Sequence[int]) -> list[list[tuple[str, float]]]
     odds /= odds.sum(axis=1, keepdims=True)
     names = [state.classes[k] for k in kept["seen"]]
     return [
-        sorted(((name, round(float(p), 4)) for name, p in zip(names, line, strict=True)), key=lambda one: -one[1])
+        sorted(
+            ((name, round(float(p), 4)) for name, p in zip(names, line, strict=True)),
+            key=lambda one: -one[1],
+        )
         for line in odds
     ]
 

@@ -23,7 +23,9 @@ def keys_by_class(classes: Sequence[str], chosen: Sequence[str] = ()) -> dict[st
     """
     keys: dict[str, str | None] = {}
     if len(chosen) > len(classes):
-        raise InputError(f"There are {len(chosen)} keys and {len(classes)} classes: give one key a class.")
+        raise InputError(
+            f"There are {len(chosen)} keys and {len(classes)} classes: give one key a class."
+        )
     for name, key in zip(classes, chosen, strict=False):
         keys[name] = _checked(key, name, keys)
     for name in classes:

@@ -12,7 +12,7 @@ from safetensors.numpy import load
 import teeter
 from teeter.campaigns.rounds import State
 from teeter.errors import MissingExtraError
-from teeter.saving import write_whole
+from teeter.files import atomic_write
 
 __all__ = ["by_directions", "by_neighbours", "write", "write_ldm"]
 
@@ -40,12 +40,17 @@ def by_neighbours(features: Vectors) -> Floats:
     try:
         from openTSNE import TSNE
     except ImportError:
-        raise MissingExtraError("A map by neighbourhoods needs openTSNE: pip install 'teeter[report]'.") from None
+        raise MissingExtraError(
+            "A map by neighbourhoods needs openTSNE: pip install 'teeter[report]'."
+        ) from None
     some = _some(len(features))
     flat = np.full((len(features), 2), np.nan, dtype=np.float32)
     perplexity = max(2.0, min(30.0, (len(some) - 1) / 3))
     flat[some] = np.asarray(
-        TSNE(perplexity=perplexity, initialization="pca", random_state=0, n_jobs=1).fit(features[some]), np.float32
+        TSNE(perplexity=perplexity, initialization="pca", random_state=0, n_jobs=1).fit(
+            features[some]
+        ),
+        np.float32,
     )
     return _within(flat)
 
@@ -83,7 +88,11 @@ def write_ldm(path: Path, state: State) -> None:
 
 
 def _write(path: Path, *columns: npt.NDArray[Any]) -> None:
-    write_whole(path, np.array(len(columns[0]), "<i4").tobytes() + b"".join(column.tobytes() for column in columns))
+    atomic_write(
+        path,
+        np.array(len(columns[0]), "<i4").tobytes()
+        + b"".join(column.tobytes() for column in columns),
+    )
 
 
 def _ldm(state: State) -> Floats:

@@ -61,9 +61,15 @@ class Wanted:
 def items_page(ledger: Ledger, connection: Connection, wanted: Wanted) -> list[Row[Any]]:
     """Return items in their order: so many behind one number, or before another."""
     items = tables.items
-    statement = select(items).where(items.c.campaign_id == ledger.campaign, *_narrowed(ledger, connection, wanted))
+    statement = select(items).where(
+        items.c.campaign_id == ledger.campaign, *_narrowed(ledger, connection, wanted)
+    )
     if wanted.before is not None:
-        statement = statement.where(items.c.id < wanted.before).order_by(items.c.id.desc()).limit(wanted.count)
+        statement = (
+            statement.where(items.c.id < wanted.before)
+            .order_by(items.c.id.desc())
+            .limit(wanted.count)
+        )
         return list(reversed(connection.execute(statement).all()))
     if wanted.after is not None:
         statement = statement.where(items.c.id > wanted.after)
@@ -74,7 +80,9 @@ def _narrowed(ledger: Ledger, connection: Connection, wanted: Wanted) -> list[Co
     items, answers = tables.items, tables.answers
     terms: list[ColumnElement[bool]] = []
     if wanted.search:
-        terms.append(or_(_holds(items.c.content, wanted.search), _holds(items.c.key, wanted.search)))
+        terms.append(
+            or_(_holds(items.c.content, wanted.search), _holds(items.c.key, wanted.search))
+        )
     if wanted.label is not None:
         number = ledger.classes(connection).get(wanted.label, -1)
         said = select(answers.c.item_id).where(answers.c.live, answers.c.class_id == number)
@@ -83,13 +91,17 @@ def _narrowed(ledger: Ledger, connection: Connection, wanted: Wanted) -> list[Co
         )
         terms.append(or_(items.c.id.in_(said), items.c.id.in_(decided)))
     if wanted.state in _KINDS:
-        said = select(answers.c.item_id).where(answers.c.live, answers.c.kind == _KINDS[wanted.state])
+        said = select(answers.c.item_id).where(
+            answers.c.live, answers.c.kind == _KINDS[wanted.state]
+        )
         terms.append(items.c.id.in_(said))
     if wanted.state == "unlabelled":
         said = select(answers.c.item_id).where(answers.c.live, answers.c.kind == "label")
         terms.append(items.c.id.not_in(said))
     if wanted.state == "asked":
-        terms.append(items.c.id.in_(select(tables.picks.c.item_id).where(tables.picks.c.state == "open")))
+        terms.append(
+            items.c.id.in_(select(tables.picks.c.item_id).where(tables.picks.c.state == "open"))
+        )
     return terms
 
 
@@ -98,7 +110,9 @@ def _holds(column: Any, text: str) -> ColumnElement[bool]:
     return found
 
 
-def answers_of(ledger: Ledger, connection: Connection, items: Sequence[int]) -> dict[int, list[Answer]]:
+def answers_of(
+    ledger: Ledger, connection: Connection, items: Sequence[int]
+) -> dict[int, list[Answer]]:
     """Return what people say now of items, by their numbers."""
     found: dict[int, list[Answer]] = {number: [] for number in items}
     chosen = and_(tables.answers.c.item_id.in_(items), tables.answers.c.live)
@@ -121,14 +135,20 @@ def _of_campaign(ledger: Ledger, *columns: Any) -> Select[Any]:
     """Return a selection from a campaign's answers."""
     joined = tables.answers.join(tables.items, tables.items.c.id == tables.answers.c.item_id)
     # + 0, so that SQLite does not begin with all items of the campaign, but with the answers, which are fewer.
-    return select(*columns).select_from(joined).where(tables.items.c.campaign_id + 0 == ledger.campaign)
+    return (
+        select(*columns)
+        .select_from(joined)
+        .where(tables.items.c.campaign_id + 0 == ledger.campaign)
+    )
 
 
 def counts(ledger: Ledger, connection: Connection) -> dict[str, int]:
     """Return how many items have a label, and how many a last word of another kind."""
     one = func.count(func.distinct(tables.answers.c.item_id))
     rows = connection.execute(
-        _of_campaign(ledger, tables.answers.c.kind, one).where(tables.answers.c.live).group_by(tables.answers.c.kind)
+        _of_campaign(ledger, tables.answers.c.kind, one)
+        .where(tables.answers.c.live)
+        .group_by(tables.answers.c.kind)
     )
     said = {str(kind): int(count) for kind, count in rows}
     return {
@@ -176,10 +196,14 @@ def newest_line(ledger: Ledger, connection: Connection) -> int:
     return int(connection.scalar(select(func.max(history.c.id)).where(own)) or 0)
 
 
-def count_labels(ledger: Ledger, connection: Connection, *, after: int = -1, since: str = "") -> int:
+def count_labels(
+    ledger: Ledger, connection: Connection, *, after: int = -1, since: str = ""
+) -> int:
     """Return how many labels hold that were given after an answer's number, or since a time."""
     answers = tables.answers
-    chosen = and_(answers.c.live, answers.c.kind == "label", answers.c.id > after, answers.c.at > since)
+    chosen = and_(
+        answers.c.live, answers.c.kind == "label", answers.c.id > after, answers.c.at > since
+    )
     return int(connection.scalar(_of_campaign(ledger, func.count()).where(chosen)) or 0)
 
 
@@ -191,7 +215,9 @@ def last_answer(ledger: Ledger, connection: Connection) -> int:
 
 def several_answered(ledger: Ledger, connection: Connection) -> bool:
     """Tell whether two people or more have answered."""
-    names = connection.scalars(select(tables.answers.c.annotator).distinct())  # by the index, of all campaigns
+    names = connection.scalars(
+        select(tables.answers.c.annotator).distinct()
+    )  # by the index, of all campaigns
     if len(set(names) - {IMPORTED}) < 2:
         return False
     ours = connection.scalars(_of_campaign(ledger, tables.answers.c.annotator).distinct())
@@ -201,7 +227,9 @@ def several_answered(ledger: Ledger, connection: Connection) -> bool:
 def times_of_answers(ledger: Ledger, connection: Connection) -> list[str]:
     """Return when each label that holds was given, oldest first."""
     chosen = and_(tables.answers.c.live, tables.answers.c.kind == "label")
-    return list(connection.scalars(_of_campaign(ledger, tables.answers.c.at).where(chosen).order_by("at")))
+    return list(
+        connection.scalars(_of_campaign(ledger, tables.answers.c.at).where(chosen).order_by("at"))
+    )
 
 
 def rounds(ledger: Ledger, connection: Connection) -> list[dict[str, Any]]:
@@ -212,7 +240,9 @@ def rounds(ledger: Ledger, connection: Connection) -> list[dict[str, Any]]:
         .where(models.c.campaign_id == ledger.campaign)
         .order_by(models.c.version)
     )
-    return [{"version": row.version, "trained": row.trained, **json.loads(row.facts)} for row in rows]
+    return [
+        {"version": row.version, "trained": row.trained, **json.loads(row.facts)} for row in rows
+    ]
 
 
 def item_numbers(ledger: Ledger, connection: Connection) -> list[int]:
@@ -229,5 +259,11 @@ def item_numbers(ledger: Ledger, connection: Connection) -> list[int]:
 
 def vector_of(connection: Connection, item: int) -> list[float] | None:
     """Return an item's features; None if it has none."""
-    kept = connection.scalar(select(tables.features.c.vector).where(tables.features.c.item_id == item))
-    return None if kept is None else [round(float(value), 5) for value in np.frombuffer(kept, dtype=np.float32)]
+    kept = connection.scalar(
+        select(tables.features.c.vector).where(tables.features.c.item_id == item)
+    )
+    return (
+        None
+        if kept is None
+        else [round(float(value), 5) for value in np.frombuffer(kept, dtype=np.float32)]
+    )

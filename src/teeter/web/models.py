@@ -41,7 +41,9 @@ def _printable(name: str) -> str:
     return name
 
 
-Name = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^\S(.*\S)?$"), AfterValidator(_printable)]
+Name = Annotated[
+    str, Field(min_length=1, max_length=80, pattern=r"^\S(.*\S)?$"), AfterValidator(_printable)
+]
 
 
 class SessionIn(_In):

@@ -45,7 +45,9 @@ _FORMS = {
 }
 
 
-def page(request: Request, template: str, told: dict[str, Any] | None = None, status: int = 200) -> Response:
+def page(
+    request: Request, template: str, told: dict[str, Any] | None = None, status: int = 200
+) -> Response:
     """Return a page from its template, with what all pages show."""
     site = site_of(request)
     shared = {
@@ -62,17 +64,27 @@ def _wants_part(request: Request) -> bool:
     return "hx-request" in request.headers and "hx-history-restore-request" not in request.headers
 
 
-def campaign_page(request: Request, slug: str, tab: str, what: str = "answer") -> tuple[Desk, dict[str, Any]]:
+def campaign_page(
+    request: Request, slug: str, tab: str, what: str = "answer"
+) -> tuple[Desk, dict[str, Any]]:
     """Return a campaign, if whoever asks may do this there, and what every page of it shows."""
     desk = allowed(request, slug, what)
     return desk, {"campaign": about(request, desk), "tab": tab}
 
 
-def start_of(request: Request, desk: Desk, told: dict[str, Any], mode: str, **more: Any) -> dict[str, Any]:
+def start_of(
+    request: Request, desk: Desk, told: dict[str, Any], mode: str, **more: Any
+) -> dict[str, Any]:
     """Return what the page begins with on which items are gone through one by one."""
     shown = ("kind", "classes", "strategy", "labelled", "items", "news")
     own = {"slug": desk.slug, "campaign": desk.identity(), "annotator": who(request), "mode": mode}
-    return {**own, **{name: told["campaign"][name] for name in shown}, "questions": [], "last": [], **more}
+    return {
+        **own,
+        **{name: told["campaign"][name] for name in shown},
+        "questions": [],
+        "last": [],
+        **more,
+    }
 
 
 def refusal(request: Request, sentence: str, status: int) -> Response:
@@ -89,14 +101,17 @@ def home(request: Request) -> Response:
     site = site_of(request)
     campaigns, troubles = listed(request)
     if len(campaigns) == len(site.desks) == 1 and site.folder is None:
-        first = "/progress" if site.roster.is_needed() and "decide" in campaigns[0]["rights"] else ""
+        first = (
+            "/progress" if site.roster.is_needed() and "decide" in campaigns[0]["rights"] else ""
+        )
         return RedirectResponse(f"/c/{campaigns[0]['slug']}{first}", 303)
     told = {"campaigns": campaigns, "reports": {}, "left_out": {}, "makes": False}
     if may_make(request):
         told |= {
             "makes": site.folder is not None,
             "reports": {name: folder.parent.name for name, folder in site.reports().items()},
-            "left_out": troubles | {name: without_folders(site, why) for name, why in site.left_out.items()},
+            "left_out": troubles
+            | {name: without_folders(site, why) for name, why in site.left_out.items()},
         }
     return page(request, "home.html", told)
 
@@ -138,11 +153,15 @@ def choose_name(request: Request, annotator: Annotated[str, Form(max_length=80)]
     guard = site_of(request).guard
     name = annotator.strip()
     if guard.needs_token or not name or not name.isprintable():
-        raise InputError("A name is needed, of letters and the like; where tokens are in use, the token says it.")
+        raise InputError(
+            "A name is needed, of letters and the like; where tokens are in use, the token says it."
+        )
     back = request.headers.get("referer", "/")
     own = f"{request.url.scheme}://{request.headers.get('host', '')}/"
     answer = RedirectResponse(back if back.startswith(own) else "/", 303)
-    guard.set_cookie(answer, guard.named(request.state.session, name), secure=request.url.scheme == "https")
+    guard.set_cookie(
+        answer, guard.named(request.state.session, name), secure=request.url.scheme == "https"
+    )
     return answer
 
 
@@ -151,7 +170,11 @@ def new(request: Request) -> Response:
     """Offer to make a campaign."""
     require_maker(request)
     site = site_of(request)
-    told = {"folders": site.image_folders(), "strategies": strategies.names(), "limit": site.guard.upload_limit}
+    told = {
+        "folders": site.image_folders(),
+        "strategies": strategies.names(),
+        "limit": site.guard.upload_limit,
+    }
     return page(request, "new.html", told)
 
 
@@ -238,7 +261,9 @@ def items(
 ) -> Response:
     """Show a page of the table of items."""
     desk, told = campaign_page(request, slug, "items", "review")
-    wanted = Wanted(search.strip(), label or None, state if state in STATES else "all", after, before, _PAGE)
+    wanted = Wanted(
+        search.strip(), label or None, state if state in STATES else "all", after, before, _PAGE
+    )
     found = desk.items(wanted)
     asked = {"search": search, "label": label, "state": state}
     kept = {name: value for name, value in asked.items() if value and value != "all"}
@@ -289,7 +314,11 @@ def correct(
 def export(request: Request, slug: str) -> Response:
     """Offer the forms that labels go out in."""
     _, told = campaign_page(request, slug, "export", "export")
-    return page(request, "export.html", {**told, "forms": {form: _FORMS.get(form, form) for form in FORMATS}})
+    return page(
+        request,
+        "export.html",
+        {**told, "forms": {form: _FORMS.get(form, form) for form in FORMATS}},
+    )
 
 
 @router.get("/reports/{name}")

@@ -12,11 +12,20 @@ from contextlib import suppress
 from fastapi import Request
 
 from teeter.campaigns.people import RIGHTS, Person, may, require_right
-from teeter.errors import NotAllowedError, StoreError
+from teeter.errors import PermissionDeniedError, StoreError
 from teeter.web.desk import Desk
 from teeter.web.site import Site
 
-__all__ = ["allowed", "may_make", "own_desk", "person_in", "require_maker", "rights_in", "site_of", "who"]
+__all__ = [
+    "allowed",
+    "may_make",
+    "own_desk",
+    "person_in",
+    "require_maker",
+    "rights_in",
+    "site_of",
+    "who",
+]
 
 
 def site_of(request: Request) -> Site:
@@ -72,4 +81,6 @@ def may_make(request: Request) -> bool:
 def require_maker(request: Request) -> None:
     """Refuse to make a campaign for somebody who owns none."""
     if not may_make(request):
-        raise NotAllowedError(f"{who(request)} owns no campaign here, and may not make one: ask an owner.")
+        raise PermissionDeniedError(
+            f"{who(request)} owns no campaign here, and may not make one: ask an owner."
+        )

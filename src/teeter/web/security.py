@@ -139,12 +139,18 @@ class Guard:
         return self._strict or (self.people is not None and self.people.is_needed())
 
     def _has(self, name: str, mark: str) -> bool:
-        return self.tokens.has(name, mark) or (self.people is not None and self.people.has(name, mark))
+        return self.tokens.has(name, mark) or (
+            self.people is not None and self.people.has(name, mark)
+        )
 
     def name_of(self, token: str) -> str | None:
         """Return whose token it is: one of the server's, or of a campaign's people."""
         found = self.tokens.name_of(token)
-        return self.people.name_of(token) if found is None and self.people is not None and token else found
+        return (
+            self.people.name_of(token)
+            if found is None and self.people is not None and token
+            else found
+        )
 
     def fresh(self) -> Session:
         """Return a session for a browser that has none."""
@@ -184,15 +190,21 @@ class Guard:
     def entered(self, token: str) -> Session | None:
         """Return a new session of whoever has this token; None if nobody has."""
         name = self.name_of(token)
-        return None if name is None else Session(secrets.token_urlsafe(16), name, mark=mark_of(token))
+        return (
+            None if name is None else Session(secrets.token_urlsafe(16), name, mark=mark_of(token))
+        )
 
     def set_cookie(self, response: Response, session: Session, *, secure: bool) -> None:
         """Give a browser its session."""
         name, told = self.cookie_name, self.cookie(session)
-        response.set_cookie(name, told, max_age=_LASTS, httponly=True, samesite="strict", secure=secure, path="/")
+        response.set_cookie(
+            name, told, max_age=_LASTS, httponly=True, samesite="strict", secure=secure, path="/"
+        )
 
     def _signature(self, text: str) -> str:
-        made = hmac.new(self.secret, text.encode("utf-8", errors="surrogatepass"), hashlib.sha256).digest()
+        made = hmac.new(
+            self.secret, text.encode("utf-8", errors="surrogatepass"), hashlib.sha256
+        ).digest()
         return base64.urlsafe_b64encode(made).decode().rstrip("=")
 
 
@@ -210,7 +222,9 @@ class Gate:
         headers = Headers(scope=scope)
         is_static = scope["path"].startswith("/static/")
         try:
-            session, fresh = (_NOBODY, False) if is_static else await run_in_threadpool(self._who, headers)
+            session, fresh = (
+                (_NOBODY, False) if is_static else await run_in_threadpool(self._who, headers)
+            )
             refusal = await run_in_threadpool(self._refusal, scope, headers, session)
         except StoreError:  # of the campaigns whose people are to be asked for
             session, fresh, refusal = _NOBODY, False, _away(scope["path"])
@@ -223,7 +237,10 @@ class Gate:
                     told.setdefault("cache-control", "no-cache")
                 for name, value in _HEADERS.items():
                     told.setdefault(name, value)
-                given = any(one.startswith(self.guard.cookie_name + "=") for one in told.getlist("set-cookie"))
+                given = any(
+                    one.startswith(self.guard.cookie_name + "=")
+                    for one in told.getlist("set-cookie")
+                )
                 if fresh and not given:
                     response = Response()
                     self.guard.set_cookie(response, session, secure=scope.get("scheme") == "https")
@@ -234,7 +251,9 @@ class Gate:
             guard, upload = self.guard, _is_upload(scope)
             limit = guard.upload_limit if upload else guard.body_limit
             refusal = _too_long(headers, limit)
-            receive = _Counted(receive, limit, guard.upload_seconds if upload else guard.body_seconds)
+            receive = _Counted(
+                receive, limit, guard.upload_seconds if upload else guard.body_seconds
+            )
         if refusal is None and scope["method"] not in ("GET", "HEAD") and not session.by_token:
             try:
                 receive, body = await _form(receive, headers)
@@ -264,23 +283,33 @@ class Gate:
         if scope["method"] not in ("GET", "HEAD"):
             origin = headers.get("origin")
             elsewhere = headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
-            if elsewhere or (origin is not None and urlsplit(origin).netloc.lower() != host.lower()):
+            if elsewhere or (
+                origin is not None and urlsplit(origin).netloc.lower() != host.lower()
+            ):
                 return _plain(403, "Refused: this came from another site.")
         if session.annotator is None and session.by_token:
             if self.guard.limit.failed(str((scope.get("client") or ("", 0))[0])):
-                return JSONResponse({"detail": "Too many wrong tokens: wait a minute."}, 429, {"retry-after": "60"})
+                return JSONResponse(
+                    {"detail": "Too many wrong tokens: wait a minute."}, 429, {"retry-after": "60"}
+                )
             return JSONResponse({"detail": "That token is not known here."}, 401)
         if session.annotator is None and not path.startswith(_OPEN):
             if path.startswith("/api/"):
-                return JSONResponse({"detail": "A token is needed: Authorization: Bearer TOKEN."}, 401)
+                return JSONResponse(
+                    {"detail": "A token is needed: Authorization: Bearer TOKEN."}, 401
+                )
             return RedirectResponse("/login", 303)
         return None
 
-    def _without_csrf(self, headers: Headers, body: bytes | None, session: Session) -> Response | None:
+    def _without_csrf(
+        self, headers: Headers, body: bytes | None, session: Session
+    ) -> Response | None:
         given = headers.get("x-csrf-token")
         if given is None and body is not None:
             given = parse_qs(body.decode("utf-8", errors="replace")).get("csrf", [None])[0]
-        if given is None or not hmac.compare_digest(given.encode(), self.guard.csrf(session).encode()):
+        if given is None or not hmac.compare_digest(
+            given.encode(), self.guard.csrf(session).encode()
+        ):
             detail = "Refused: the page is out of date. Load it again. (Programs: GET /api/v1/session first.)"
             return JSONResponse({"detail": detail}, 403)
         return None

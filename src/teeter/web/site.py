@@ -36,7 +36,12 @@ class Site:
     """Campaigns by the names they have in addresses, and what is done for them in the background."""
 
     def __init__(
-        self, places: Sequence[str | Path] = (), *, guard: Guard, folder: Path | None = None, batch: int = 20
+        self,
+        places: Sequence[str | Path] = (),
+        *,
+        guard: Guard,
+        folder: Path | None = None,
+        batch: int = 20,
     ) -> None:
         if folder is not None and not folder.is_dir():
             raise FileError(f"{folder} is not a folder.")
@@ -60,7 +65,9 @@ class Site:
     def open(self, where: str | Path) -> Desk:
         """Open a campaign's file, or a database by its address, once."""
         with self._lock:
-            known = next((desk for desk in self.desks.values() if _place(desk.where) == _place(where)), None)
+            known = next(
+                (desk for desk in self.desks.values() if _place(desk.where) == _place(where)), None
+            )
             if known is not None:
                 return known
             desk = Desk(where, "")
@@ -100,7 +107,11 @@ class Site:
         """Return the names of the folders inside the folder, which may hold images."""
         if self.folder is None:
             return []
-        return sorted(one.name for one in self.folder.iterdir() if one.is_dir() and not one.name.startswith("."))
+        return sorted(
+            one.name
+            for one in self.folder.iterdir()
+            if one.is_dir() and not one.name.startswith(".")
+        )
 
     def inside(self, name: str) -> Path:
         """Return a folder inside the folder; one that leads out of it is refused."""
@@ -115,10 +126,14 @@ class Site:
     def place_for(self, name: str) -> Path:
         """Return where a new campaign's file goes."""
         if self.folder is None:
-            raise InputError("New campaigns are made on the page where the server was started with --folder.")
+            raise InputError(
+                "New campaigns are made on the page where the server was started with --folder."
+            )
         plain = name.strip()
         if not re.fullmatch(r"[\w][\w .-]{0,79}", plain):
-            raise InputError("A campaign's name has letters, digits, spaces, hyphens and dots, 80 at most.")
+            raise InputError(
+                "A campaign's name has letters, digits, spaces, hyphens and dots, 80 at most."
+            )
         path = self.folder / f"{plain}.teeter"
         if path.exists():
             raise InputError(f"There is a campaign called {plain} already: give another name.")
@@ -138,7 +153,9 @@ class Site:
 
         ``owner`` is who owns it, by name, and a campaign whose token they may have come in by.
         """
-        future = self.maker.do("make", str(things), file=str(path), classes=list(classes), settings=settings, **columns)
+        future = self.maker.do(
+            "make", str(things), file=str(path), classes=list(classes), settings=settings, **columns
+        )
         done: Future[Any] = Future()
 
         def opened(made: Future[Any]) -> None:
@@ -184,7 +201,9 @@ class Site:
         told = None if held is None else _state(held)
         stale = told is None or told["state"] == "failed" or told["result"]["version"] != version
         if stale and coming is None and not (told and told["state"] == "failed" and how == "tsne"):
-            worker = self.trainer if how == "pca" else self.maker  # what takes long does not hold up models
+            worker = (
+                self.trainer if how == "pca" else self.maker
+            )  # what takes long does not hold up models
             coming = worker.do("chart", desk.where, folder=str(self.temp), how=how)
             with self._lock:
                 self._drawn[slot + " next"] = coming

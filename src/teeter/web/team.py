@@ -18,7 +18,7 @@ from teeter.campaigns.opening import change_consensus
 from teeter.campaigns.people import may
 from teeter.campaigns.records import IMPORTED
 from teeter.campaigns.standing import Standing
-from teeter.errors import InputError, NotAllowedError
+from teeter.errors import InputError, PermissionDeniedError
 from teeter.web.desk import Desk
 
 __all__ = [
@@ -48,7 +48,9 @@ def disagreements(desk: Desk, count: int) -> dict[str, Any]:
         told = [
             {
                 **desk.shown(rows[item], connection),
-                "answers": [{"annotator": name, "said": label} for name, label in sorted(said.items())],
+                "answers": [
+                    {"annotator": name, "said": label} for name, label in sorted(said.items())
+                ],
                 "counts_as": standing.labels.get(item) if item not in standing.left_out else None,
                 "confidence": standing.confidence(item),
             }
@@ -58,7 +60,9 @@ def disagreements(desk: Desk, count: int) -> dict[str, Any]:
     return {"disagreements": told, "waiting": len(waiting)}
 
 
-def decide(desk: Desk, reviewer: str, item: str, label: str | None, comment: str | None = None) -> bool:
+def decide(
+    desk: Desk, reviewer: str, item: str, label: str | None, comment: str | None = None
+) -> bool:
     """Settle what an item is; None: it does not belong. False if the same was decided already, as when sent twice."""
     require_whole(comment or "", "comment")
     require_whole(item, "id")
@@ -102,7 +106,11 @@ def _last_of(ledger: Ledger, connection: Connection, reviewer: str, count: int) 
         select(table, tables.items.c.key, tables.classes.c.name.label("label"))
         .join(tables.items, tables.items.c.id == table.c.item_id)
         .join(tables.classes, tables.classes.c.id == table.c.class_id, isouter=True)
-        .where(tables.items.c.campaign_id == ledger.campaign, table.c.reviewer == reviewer, table.c.undone.is_(False))
+        .where(
+            tables.items.c.campaign_id == ledger.campaign,
+            table.c.reviewer == reviewer,
+            table.c.undone.is_(False),
+        )
         .order_by(table.c.id.desc())
         .limit(count)
     )
@@ -116,7 +124,11 @@ def last_decisions(desk: Desk, reviewer: str, count: int = 10) -> list[dict[str,
         found = _last_of(ledger, connection, reviewer, count)
         rows = ledger.some_items(connection, [one.item for one in found])
         return [
-            {**desk.shown(rows[one.item], connection), "said": one.label or "bad", "comment": one.comment}
+            {
+                **desk.shown(rows[one.item], connection),
+                "said": one.label or "bad",
+                "comment": one.comment,
+            }
             for one in found
         ]
 
@@ -139,7 +151,9 @@ def members(desk: Desk) -> list[dict[str, Any]]:
                 "role": None if person is None else person.role,
                 "has_token": person is not None and person.has_token,
                 "answers": 0 if work is None else work.answers,
-                "per_hour": None if work is None or work.speed is None else round(work.speed.per_hour),
+                "per_hour": None
+                if work is None or work.speed is None
+                else round(work.speed.per_hour),
                 "with_consensus": _share(*same[name]) if name in same else None,
                 "as_decided": None if work is None else _told(work.quality.with_decisions),
                 "open": still_open.get(name, 0),
@@ -184,13 +198,19 @@ def _open(ledger: Ledger, connection: Connection) -> dict[str, int]:
 
 def agreement(desk: Desk) -> dict[str, Any]:
     """Return how far people agree: over all, by class and by pair; and how several answers become one."""
-    return {**asdict(desk.agreement()), "consensus": desk.campaign.settings.consensus, "ways": list(WAYS)}
+    return {
+        **asdict(desk.agreement()),
+        "consensus": desk.campaign.settings.consensus,
+        "ways": list(WAYS),
+    }
 
 
 def choose_consensus(desk: Desk, way: str, who: str) -> None:
     """Say how several answers become one label."""
     campaign = desk.campaign
-    campaign.settings = change_consensus(campaign.store, campaign.ledger, campaign.settings, way, who=who)
+    campaign.settings = change_consensus(
+        campaign.store, campaign.ledger, campaign.settings, way, who=who
+    )
     desk.forget_standing()
 
 
@@ -238,4 +258,4 @@ def _require_other_owner(desk: Desk, name: str) -> None:
     """Refuse to leave a campaign without an owner: nobody could name one from the page."""
     owners = [one for one in desk.campaign.people.list() if may(one.role, "manage")]
     if [one.name for one in owners] == [name]:
-        raise NotAllowedError(f"{name} is the only owner: name another first.")
+        raise PermissionDeniedError(f"{name} is the only owner: name another first.")

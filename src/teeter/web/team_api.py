@@ -15,7 +15,9 @@ router = APIRouter(prefix="/api/v1/campaigns/{slug}")
 
 
 @router.get("/disagreements")
-def disagreements(request: Request, slug: str, n: Annotated[int, Query(ge=1, le=200)] = 20) -> models.DisagreementsOut:
+def disagreements(
+    request: Request, slug: str, n: Annotated[int, Query(ge=1, le=200)] = 20
+) -> models.DisagreementsOut:
     """Return items on which people disagree, the least clear first, with who says what."""
     return models.DisagreementsOut(**team.disagreements(allowed(request, slug, "decide"), n))
 
@@ -39,7 +41,9 @@ def last_decisions(
 @router.post("/decisions/undo")
 def undo(request: Request, slug: str, told: models.UndoIn) -> models.UndoOut:
     """Take back your last decision."""
-    return models.UndoOut(undone=team.take_back(allowed(request, slug, "decide"), who(request), told.item))
+    return models.UndoOut(
+        undone=team.take_back(allowed(request, slug, "decide"), who(request), told.item)
+    )
 
 
 @router.get("/team")
@@ -66,7 +70,9 @@ def consensus(request: Request, slug: str, told: models.ConsensusIn) -> models.A
 def add_person(request: Request, slug: str, told: models.PersonIn) -> models.TokenOut:
     """Name somebody; their token is shown this once. The first one is an owner, and from then on all need tokens."""
     desk = allowed(request, slug, "manage")
-    token = team.add_person(desk, told.name, told.role, who(request), alone=not request.state.session.mark)
+    token = team.add_person(
+        desk, told.name, told.role, who(request), alone=not request.state.session.mark
+    )
     site_of(request).roster.look_again()
     return models.TokenOut(name=told.name.strip(), token=token)
 

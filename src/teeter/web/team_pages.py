@@ -8,7 +8,7 @@ from fastapi import APIRouter, Form, Request
 from fastapi.responses import Response
 
 from teeter.campaigns.people import ROLES
-from teeter.errors import InputError, NotAllowedError
+from teeter.errors import InputError, PermissionDeniedError
 from teeter.web import team
 from teeter.web.keys import TAKEN
 from teeter.web.pages import campaign_page, page, start_of
@@ -21,7 +21,7 @@ router = APIRouter()
 _AHEAD = 40
 """Disagreements that the page has at hand."""
 
-_REFUSED = (InputError, NotAllowedError)
+_REFUSED = (InputError, PermissionDeniedError)
 """What is told on the page itself."""
 
 Name = Annotated[str, Form(max_length=80)]
@@ -46,13 +46,21 @@ def members(request: Request, slug: str) -> Response:
 def _team(request: Request, slug: str, status: int = 200, **more: Any) -> Response:
     desk, told = campaign_page(request, slug, "team", "review")
     named = bool(desk.campaign.people.list())
-    told |= {"members": team.members(desk), "agreement": team.agreement(desk), "roles": ROLES, "named": named}
+    told |= {
+        "members": team.members(desk),
+        "agreement": team.agreement(desk),
+        "roles": ROLES,
+        "named": named,
+    }
     return page(request, "team.html", {**told, **more}, status)
 
 
 @router.post("/c/{slug}/people")
 def add_person(
-    request: Request, slug: str, name: Name = "", role: Annotated[str, Form(max_length=20)] = "annotator"
+    request: Request,
+    slug: str,
+    name: Name = "",
+    role: Annotated[str, Form(max_length=20)] = "annotator",
 ) -> Response:
     """Name somebody, and show their token this once."""
     desk = allowed(request, slug, "manage")
@@ -68,7 +76,10 @@ def add_person(
         return _team(request, slug, token=token, of=name.strip())
     # Whoever names the first comes in by that token from now on: nobody does without one any more.
     entered = site.guard.entered(token)
-    request.state.session, request.state.csrf = entered, "" if entered is None else site.guard.csrf(entered)
+    request.state.session, request.state.csrf = (
+        entered,
+        "" if entered is None else site.guard.csrf(entered),
+    )
     answer = _team(request, slug, token=token, of=name.strip())
     if entered is not None:
         site.guard.set_cookie(answer, entered, secure=request.url.scheme == "https")
@@ -108,7 +119,9 @@ def _changed(desk: Any, name: str, what: str, role: str, by: str) -> str:
 
 
 @router.post("/c/{slug}/consensus")
-def consensus(request: Request, slug: str, way: Annotated[str, Form(max_length=20)] = "") -> Response:
+def consensus(
+    request: Request, slug: str, way: Annotated[str, Form(max_length=20)] = ""
+) -> Response:
     """Choose how several answers become one label."""
     desk = allowed(request, slug, "manage")
     try:

@@ -106,7 +106,9 @@ def remove_token(path: Path, name: str) -> None:
     kept = _kept(path)
     if kept.pop(name.strip(), None) is None:
         known = ", ".join(sorted(kept)) or "nobody"
-        raise UnknownNameError(f"No token of {name.strip()[:100]!r} is in {path}: it has those of {known}.")
+        raise UnknownNameError(
+            f"No token of {name.strip()[:100]!r} is in {path}: it has those of {known}."
+        )
     _write_alone(path, json.dumps(kept, indent=1) + "\n")
 
 
@@ -117,7 +119,9 @@ def server_secret(path: Path) -> bytes:
     try:
         return bytes.fromhex(path.read_text(encoding="utf-8").strip())
     except (ValueError, OSError):
-        raise FileError(f"{path} is not what signs the cookies: remove it, and another is made.") from None
+        raise FileError(
+            f"{path} is not what signs the cookies: remove it, and another is made."
+        ) from None
 
 
 def _checked(name: str) -> str:
@@ -141,7 +145,9 @@ def _kept(path: Path) -> dict[str, str]:
         told = json.loads(path.read_text(encoding="utf-8"))
         return {str(name): str(kept) for name, kept in told.items()}
     except (ValueError, AttributeError, OSError):
-        raise FileError(f"{path} is not a file of tokens: make one with teeter serve --make-token NAME.") from None
+        raise FileError(
+            f"{path} is not a file of tokens: make one with teeter serve --make-token NAME."
+        ) from None
 
 
 def _write_alone(path: Path, text: str) -> None:

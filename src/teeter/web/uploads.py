@@ -11,7 +11,7 @@ from typing import Any
 from fastapi import UploadFile
 
 from teeter.campaigns.exchange import LINES
-from teeter.datasets.tables import TABLES
+from teeter.datasets.table_files import TABLES
 from teeter.errors import FileError, InputError
 
 __all__ = ["keep_upload"]
@@ -50,7 +50,11 @@ def _require_modest(path: Path, limit: int) -> None:
     try:
         told: Any = parquet.read_metadata(path)
         groups = [told.row_group(k) for k in range(told.num_row_groups)]
-        size = sum(group.column(k).total_uncompressed_size for group in groups for k in range(group.num_columns))
+        size = sum(
+            group.column(k).total_uncompressed_size
+            for group in groups
+            for k in range(group.num_columns)
+        )
     except (pyarrow.ArrowException, OSError):
         raise FileError(f"{path.name} is not a Parquet file that can be read.") from None
     if size > limit or told.num_rows * told.num_columns > limit:

@@ -55,7 +55,10 @@ class News:
         """Take in what the trainer says while it works."""
         if "doing" in told:
             self.doing, self.since = told["doing"], time.time()
-        self.labels, self.version = told.get("labels", self.labels), told.get("version", self.version)
+        self.labels, self.version = (
+            told.get("labels", self.labels),
+            told.get("version", self.version),
+        )
         if told.get("trained"):
             self.trained = time.time()
 
@@ -114,12 +117,21 @@ class Trainer:
         """Put work in the queue, unless the same waits there; looks and trainings go first."""
         job = _Job(what, path, told, Future())
         with self._change:
-            same = next((one for one in self._queue if (one.what, one.path, one.told) == (what, path, told)), None)
+            same = next(
+                (
+                    one
+                    for one in self._queue
+                    if (one.what, one.path, one.told) == (what, path, told)
+                ),
+                None,
+            )
             if same is not None and not same.future.cancelled():
                 return same.future
             ahead = len(self._queue)
             if what in _FIRST:
-                ahead = next((k for k, one in enumerate(self._queue) if one.what not in _FIRST), ahead)
+                ahead = next(
+                    (k for k, one in enumerate(self._queue) if one.what not in _FIRST), ahead
+                )
             self._queue.insert(ahead, job)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="trainer", daemon=True)
@@ -176,7 +188,9 @@ class Trainer:
             self._process.kill()
             self._process = None
         if not job.future.done():
-            job.future.set_exception(InputError(f"{job.what} failed: {type(error).__name__}: {error}"))
+            job.future.set_exception(
+                InputError(f"{job.what} failed: {type(error).__name__}: {error}")
+            )
 
     def _carry_out(self, job: _Job) -> None:
         if self._process is None or not self._process.is_alive():
@@ -203,7 +217,9 @@ class Trainer:
         if job.what in ("look", "train"):
             news.trouble = None
         if job.what == "look":
-            (news.finished.add if told["finished"] else news.finished.discard)(job.told["annotator"])
+            (news.finished.add if told["finished"] else news.finished.discard)(
+                job.told["annotator"]
+            )
             news.why |= told["why"]
             for item in list(news.why)[: max(0, len(news.why) - _REMEMBERED)]:
                 del news.why[item]
@@ -214,14 +230,19 @@ class Trainer:
         self._started = time.monotonic()
         context = multiprocessing.get_context("spawn")
         self._end, other = context.Pipe()
-        self._process = context.Process(target=self._target, args=(other,), name="teeter trainer", daemon=True)
+        self._process = context.Process(
+            target=self._target, args=(other,), name="teeter trainer", daemon=True
+        )
         self._process.start()
         other.close()
 
     def _again(self, job: _Job) -> None:
         """Start anew after the process died; what it was doing is tried once more."""
         news = self.news(job.path)
-        news.doing, news.trouble = None, "The trainer stopped and is being started again; no answer is lost."
+        news.doing, news.trouble = (
+            None,
+            "The trainer stopped and is being started again; no answer is lost.",
+        )
         log.warning("The trainer stopped while it did %r; it is started again.", job.what)
         self._process = None
         job.tried += 1
@@ -262,7 +283,9 @@ def work(end: Connection) -> None:
                 end.send(("refused", str(error)))
             except (BrokenPipeError, KeyboardInterrupt):
                 return
-            except Exception as error:  # a campaign that cannot be worked on must not take the others with it
+            except (
+                Exception
+            ) as error:  # a campaign that cannot be worked on must not take the others with it
                 log.exception("%s failed", what)
                 end.send(("refused", f"{what} failed: {type(error).__name__}: {error}"))
 

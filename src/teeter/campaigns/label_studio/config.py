@@ -30,7 +30,9 @@ def made_config(settings: Settings, classes: Sequence[str]) -> str:
         ElementTree.SubElement(view, "Image", name=_SHOWN, value="$image")
     else:
         ElementTree.SubElement(view, "Text", name=_SHOWN, value="$text", valueType="text")
-    choices = ElementTree.SubElement(view, "Choices", name=CHOICES, toName=_SHOWN, choice="single", required="true")
+    choices = ElementTree.SubElement(
+        view, "Choices", name=CHOICES, toName=_SHOWN, choice="single", required="true"
+    )
     choices.set("layout", "select") if len(classes) > _LISTED else choices.set("showInline", "true")
     for k, name in enumerate(classes):
         _add(choices, name, settings.keys[k] if k < len(settings.keys) else None)
@@ -42,7 +44,9 @@ def with_classes(config: str, classes: Sequence[str]) -> str | None:
     try:
         view = ElementTree.fromstring(config)
     except ElementTree.ParseError:
-        raise ServerError("The project's labelling interface cannot be read: put it right in Label Studio.") from None
+        raise ServerError(
+            "The project's labelling interface cannot be read: put it right in Label Studio."
+        ) from None
     choices = next((one for one in view.iter("Choices") if one.get("name") == CHOICES), None)
     if choices is None:
         raise ServerError(
@@ -71,7 +75,11 @@ def choice_of(result: Any) -> str | None:
     found = [one for one in result if isinstance(one, Mapping) and one.get("from_name") == CHOICES]
     value = found[0].get("value") if len(found) == 1 else None
     chosen = value.get("choices") if isinstance(value, Mapping) else None
-    return chosen[0] if isinstance(chosen, list) and len(chosen) == 1 and isinstance(chosen[0], str) else None
+    return (
+        chosen[0]
+        if isinstance(chosen, list) and len(chosen) == 1 and isinstance(chosen[0], str)
+        else None
+    )
 
 
 def title_of(name: str) -> str:

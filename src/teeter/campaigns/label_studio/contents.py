@@ -46,17 +46,25 @@ def image_addresses(prefix: str, paths: Mapping[str, str]) -> dict[str, str]:
     return {key: f"{prefix}{quote(path)}" for key, path in paths.items()}
 
 
-def uploaded(server: Server, project: int, folder: Path | None, paths: Mapping[str, str]) -> dict[str, str]:
+def uploaded(
+    server: Server, project: int, folder: Path | None, paths: Mapping[str, str]
+) -> dict[str, str]:
     """Send images to Label Studio, and return where it has them, by item."""
     files = {key: _file(path, folder) for key, path in paths.items()}
     found: dict[str, str] = {}
     for keys in in_parts(list(files), [len(data) for _, data in files.values()]):
-        told = server.upload(f"/api/projects/{project}/import", [files[key] for key in keys], commit_to_project="false")
+        told = server.upload(
+            f"/api/projects/{project}/import",
+            [files[key] for key in keys],
+            commit_to_project="false",
+        )
         numbers = list(told["file_upload_ids"])
         listed = server.get(f"/api/projects/{project}/file-uploads", ids=json.dumps(numbers))
         places = {one["id"]: f"/data/{one['file']}" for one in listed}
         if len(numbers) != len(keys) or not set(numbers) <= set(places):
-            raise ServerError(f"{server.url} took {len(places)} of {len(keys)} images: run it again.")
+            raise ServerError(
+                f"{server.url} took {len(places)} of {len(keys)} images: run it again."
+            )
         found |= {key: places[number] for key, number in zip(keys, numbers, strict=True)}
     return found
 
@@ -65,7 +73,11 @@ def _file(path: str, folder: Path | None) -> tuple[str, bytes]:
     """Return an image's name and bytes, as Label Studio takes them."""
     file = inside(path, folder)
     data, name = file.read_bytes(), PurePosixPath(path).name
-    return (name, data) if file.suffix.lower() in _SHOWN else (f"{PurePosixPath(path).stem}.png", _as_png(data, path))
+    return (
+        (name, data)
+        if file.suffix.lower() in _SHOWN
+        else (f"{PurePosixPath(path).stem}.png", _as_png(data, path))
+    )
 
 
 def _as_png(data: bytes, path: str) -> bytes:
@@ -76,7 +88,9 @@ def _as_png(data: bytes, path: str) -> bytes:
     out = io.BytesIO()
     try:
         with Image.open(io.BytesIO(data)) as image:
-            (image if image.mode in ("1", "L", "P", "RGB", "RGBA") else image.convert("RGB")).save(out, "PNG")
+            (image if image.mode in ("1", "L", "P", "RGB", "RGBA") else image.convert("RGB")).save(
+                out, "PNG"
+            )
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
         raise FileError(f"{path} is not an image that can be read.") from None
     return out.getvalue()

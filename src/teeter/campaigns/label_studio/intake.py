@@ -43,17 +43,23 @@ class Intake:
     """Annotators who are none of the campaign's people, where it names some."""
 
 
-def take_in(campaign: Campaign, link: Link, tasks: Iterable[Task], emails: Mapping[int, str]) -> Intake:
+def take_in(
+    campaign: Campaign, link: Link, tasks: Iterable[Task], emails: Mapping[int, str]
+) -> Intake:
     """Write what annotations say that was not written before, all of it or nothing."""
     named = {person.name for person in campaign.people.list()}
     found, tasks = Intake(), list(tasks)
     with campaign.store.writing() as connection:
-        items = campaign.ledger.some_items(connection, sorted({task.item for task in tasks if task.item is not None}))
+        items = campaign.ledger.some_items(
+            connection, sorted({task.item for task in tasks if task.item is not None})
+        )
         known = annotations_of(campaign, connection, link)
         classes = frozenset(campaign.ledger.classes(connection))
         ours = [task for task in tasks if task.item in items]
         found.strange = len(tasks) - len(ours)
-        given = sorted((one for task in ours for one in task.annotations), key=lambda one: (one.at, one.number))
+        given = sorted(
+            (one for task in ours for one in task.annotations), key=lambda one: (one.at, one.number)
+        )
         by_task = {task.number: items[str(task.item)] for task in ours}
         for one in given:
             said = _said(one, classes, found)
@@ -68,7 +74,9 @@ def take_in(campaign: Campaign, link: Link, tasks: Iterable[Task], emails: Mappi
     return found
 
 
-def _said(one: Annotation, classes: frozenset[str], found: Intake) -> tuple[Kind, str | None] | None:
+def _said(
+    one: Annotation, classes: frozenset[str], found: Intake
+) -> tuple[Kind, str | None] | None:
     """Return what an annotation says; None where it says nothing that the campaign knows, which is counted."""
     if one.skipped:
         return "skip", None
@@ -95,9 +103,13 @@ def _annotator(one: Annotation, emails: Mapping[int, str]) -> str:
     return name if name and name != IMPORTED else HOLDER
 
 
-def _write(campaign: Campaign, connection: Connection, link: Link, one: Annotation, answer: Answer) -> None:
+def _write(
+    campaign: Campaign, connection: Connection, link: Link, one: Annotation, answer: Answer
+) -> None:
     recorded = campaign.ledger.answer(connection, answer, asked=HOLDER, at=written(one.at))
-    note_answer(campaign, connection, link, task=one.task, annotation=one.number, answer=recorded.number)
+    note_answer(
+        campaign, connection, link, task=one.task, annotation=one.number, answer=recorded.number
+    )
 
 
 def _count(found: Intake, kind: str, *, changed: bool) -> None:
@@ -110,12 +122,20 @@ def _count(found: Intake, kind: str, *, changed: bool) -> None:
 
 
 def _withdraw(
-    campaign: Campaign, connection: Connection, link: Link, known: Mapping[int, Taken], ours: Sequence[Task]
+    campaign: Campaign,
+    connection: Connection,
+    link: Link,
+    known: Mapping[int, Taken],
+    ours: Sequence[Task],
 ) -> int:
     """Take back the answers of annotations that are deleted; where a whole task is, its answers stay."""
     there = {one.number for task in ours for one in task.annotations}
     read = {task.number for task in ours}
-    gone = [number for number, one in known.items() if not one.gone and number not in there and one.task in read]
+    gone = [
+        number
+        for number, one in known.items()
+        if not one.gone and number not in there and one.task in read
+    ]
     for number in gone:
         for answer in reversed(known[number].answers):
             campaign.ledger.withdraw(connection, answer)
@@ -127,7 +147,9 @@ def notes_of(found: Intake, classes: Sequence[str]) -> list[str]:
     """Return a sentence for everything that was left where it is."""
     notes = []
     if found.strange:
-        notes.append(f"Not of this campaign, and left alone: {_counted(found.strange, 'task')} of the project.")
+        notes.append(
+            f"Not of this campaign, and left alone: {_counted(found.strange, 'task')} of the project."
+        )
     notes += [
         f"No class is called {label!r}, as {_counted(count, 'annotation')} would have it (there are "
         f"{', '.join(classes[:9])}{', …' if len(classes) > 9 else ''}): kept in Label Studio until "
@@ -136,9 +158,13 @@ def notes_of(found: Intake, classes: Sequence[str]) -> list[str]:
     ]
     if found.without:
         told = _counted(found.without, "annotation")
-        notes.append(f"No class, or several: {told}, kept in Label Studio until somebody chooses one.")
+        notes.append(
+            f"No class, or several: {told}, kept in Label Studio until somebody chooses one."
+        )
     if found.unnamed:
-        notes.append(f"Not among the campaign's people, and counted all the same: {', '.join(sorted(found.unnamed))}.")
+        notes.append(
+            f"Not among the campaign's people, and counted all the same: {', '.join(sorted(found.unnamed))}."
+        )
     return notes
 
 

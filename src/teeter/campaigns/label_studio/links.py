@@ -20,7 +20,17 @@ from teeter.campaigns.clock import written
 from teeter.campaigns.ledger import Kind
 from teeter.errors import StoreError
 
-__all__ = ["Link", "Taken", "annotations_of", "begin", "current", "note_answer", "note_gone", "turn", "write_project"]
+__all__ = [
+    "Link",
+    "Taken",
+    "annotations_of",
+    "begin",
+    "current",
+    "note_answer",
+    "note_gone",
+    "turn",
+    "write_project",
+]
 
 _LASTS = 45.0
 """Seconds after the last sign of life from which on another may begin; more than a server may take to answer."""
@@ -75,7 +85,9 @@ def begin(campaign: Campaign, url: str, *, anew: bool) -> Link:
             "made": campaign.ledger.now(),
             "busy": None,
         }
-        (number,) = connection.execute(insert(tables.label_studio).values(values)).inserted_primary_key or (0,)
+        (number,) = connection.execute(
+            insert(tables.label_studio).values(values)
+        ).inserted_primary_key or (0,)
         return Link(int(number), url, str(values["mark"]), None)
 
 
@@ -89,7 +101,9 @@ def write_project(campaign: Campaign, link: Link, url: str, project: int, *, mad
 
 
 def _change(connection: Connection, link: Link, **values: object) -> None:
-    connection.execute(update(tables.label_studio).where(tables.label_studio.c.id == link.number).values(values))
+    connection.execute(
+        update(tables.label_studio).where(tables.label_studio.c.id == link.number).values(values)
+    )
 
 
 def annotations_of(campaign: Campaign, connection: Connection, link: Link) -> dict[int, Taken]:
@@ -105,12 +119,20 @@ def annotations_of(campaign: Campaign, connection: Connection, link: Link) -> di
     found: dict[int, Taken] = {}
     for row in rows:
         before = found[row.annotation].answers if row.annotation in found else ()
-        found[row.annotation] = Taken(row.task, row.kind, row.name, row.gone, (*before, row.answer_id))
+        found[row.annotation] = Taken(
+            row.task, row.kind, row.name, row.gone, (*before, row.answer_id)
+        )
     return found
 
 
 def note_answer(
-    campaign: Campaign, connection: Connection, link: Link, *, task: int, annotation: int, answer: int
+    campaign: Campaign,
+    connection: Connection,
+    link: Link,
+    *,
+    task: int,
+    annotation: int,
+    answer: int,
 ) -> None:
     """Note that an annotation became an answer."""
     values = {
@@ -133,7 +155,9 @@ def note_gone(connection: Connection, link: Link, annotations: Sequence[int]) ->
 
 
 @contextmanager
-def turn(campaign: Campaign, link: Link, sleep: Callable[[float], None] = time.sleep) -> Iterator[Callable[[], None]]:
+def turn(
+    campaign: Campaign, link: Link, sleep: Callable[[float], None] = time.sleep
+) -> Iterator[Callable[[], None]]:
     """Wait until no other is at it, and keep others waiting; yields what must be called now and then to go on.
 
     Whoever is killed keeps others waiting no longer than its last sign of life lasts.
@@ -148,7 +172,9 @@ def turn(campaign: Campaign, link: Link, sleep: Callable[[float], None] = time.s
 
     def alive() -> None:
         nonlocal last
-        if abs(campaign.ledger.clock() - last) > timedelta(seconds=_LASTS / 3):  # it may have been set back
+        if abs(campaign.ledger.clock() - last) > timedelta(
+            seconds=_LASTS / 3
+        ):  # it may have been set back
             last = campaign.ledger.clock()
             _be_busy(campaign, link, busy=True)
 

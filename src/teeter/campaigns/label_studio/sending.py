@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.label_studio.contents import ITEM, image_addresses, in_parts, numbers_of, uploaded
+from teeter.campaigns.label_studio.contents import (
+    ITEM,
+    image_addresses,
+    in_parts,
+    numbers_of,
+    uploaded,
+)
 from teeter.campaigns.label_studio.intake import HOLDER
 from teeter.campaigns.label_studio.links import Link, Taken, annotations_of
 from teeter.campaigns.label_studio.server import Server
@@ -43,10 +49,14 @@ class Outbox:
         data, people = self._data(project.number, keys), self._people(keys)
         tasks = [_made_task(data[pick.item], pick, score) for score, pick in scored]
         for part in in_parts(tasks, [len(str(task)) for task in tasks]):
-            told = self.server.post(f"/api/projects/{project.number}/import", part, return_task_ids="true")
+            told = self.server.post(
+                f"/api/projects/{project.number}/import", part, return_task_ids="true"
+            )
             for number, task in zip(told.get("task_ids", ()), part, strict=False):
                 if people[task["data"][ITEM]] > 1:
-                    self.server.patch(f"/api/tasks/{number}/", {"overlap": people[task["data"][ITEM]]})
+                    self.server.patch(
+                        f"/api/tasks/{number}/", {"overlap": people[task["data"][ITEM]]}
+                    )
         if tasks:
             self._require_order(project)
         return len(tasks)
@@ -73,14 +83,21 @@ class Outbox:
         """Return what people see of items, by id."""
         kind, ledger = self.campaign.settings.kind, self.campaign.ledger
         with self.campaign.store.reading() as connection:
-            contents = {key: str(row.content) for key, row in ledger.some_items(connection, keys).items()}
-            named, vectors = ledger.keyed_vectors(connection) if kind == "features" and keys else ([], ())
+            contents = {
+                key: str(row.content) for key, row in ledger.some_items(connection, keys).items()
+            }
+            named, vectors = (
+                ledger.keyed_vectors(connection) if kind == "features" and keys else ([], ())
+            )
         if kind == "image":
             return {key: {"image": place} for key, place in self._places(project, contents).items()}
         if kind == "features":
             by_key = dict(zip(named, vectors, strict=True))
             return {key: {"text": numbers_of(key, by_key[key])} for key in keys}
-        return {key: {"text": text.replace("\0", "\N{REPLACEMENT CHARACTER}")} for key, text in contents.items()}
+        return {
+            key: {"text": text.replace("\0", "\N{REPLACEMENT CHARACTER}")}
+            for key, text in contents.items()
+        }
 
     def _places(self, project: int, paths: Mapping[str, str]) -> dict[str, str]:
         """Return where Label Studio finds images, by item."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from teeter.errors import InputError, MissingExtraError, ServerAwayError, ServerError
+from teeter.errors import InputError, MissingExtraError, ServerError, ServerUnavailableError
 
 if TYPE_CHECKING:
     import httpx
@@ -40,7 +40,7 @@ class NotThereError(ServerError):
     """What was asked for is not there."""
 
 
-class ChangedError(ServerAwayError):
+class ChangedError(ServerUnavailableError):
     """A listing changed while it was read."""
 
     def __init__(self, url: str) -> None:
@@ -107,7 +107,10 @@ class Server:
 
     def upload(self, path: str, files: Sequence[tuple[str, bytes]], **params: Any) -> Any:
         """Send files by their names."""
-        parts = [(str(k), (name, data, "application/octet-stream")) for k, (name, data) in enumerate(files)]
+        parts = [
+            (str(k), (name, data, "application/octet-stream"))
+            for k, (name, data) in enumerate(files)
+        ]
         return self._asked("POST", path, params=params, files=parts)
 
     def pages(self, path: str, rows: str, count: str, **params: Any) -> Iterator[Any]:
@@ -130,7 +133,9 @@ class Server:
 
     def strange(self) -> ServerError:
         """Return what to raise where an answer is not what Label Studio's would be."""
-        return ServerError(f"{self.url} answers in a way that teeter does not know: check that it is a Label Studio.")
+        return ServerError(
+            f"{self.url} answers in a way that teeter does not know: check that it is a Label Studio."
+        )
 
     def _asked(self, method: str, path: str, **what: Any) -> Any:
         answer = self._tried(method, path, what)
@@ -160,7 +165,7 @@ class Server:
                 trouble = f"{self.url} answers with {answer.status_code}{_detail(answer)}"
                 wait = _seconds(answer.headers.get("Retry-After"))
             if not safe or not left:
-                raise ServerAwayError(f"{trouble}: nothing is lost, run it again later.")
+                raise ServerUnavailableError(f"{trouble}: nothing is lost, run it again later.")
             self._sleep(min(_LONGEST_PAUSE, pause if wait is None else wait))
             pause *= 2
         raise AssertionError("every try returns or raises")
@@ -176,7 +181,9 @@ class Server:
         """Return a token for the next five minutes: a personal access token is good for nothing but to get one."""
         answer = self._http.post("/api/token/refresh/", json={"refresh": self._token})
         if answer.status_code in (*_BUSY, *_TROUBLE):
-            raise ServerAwayError(f"{self.url} answers with {answer.status_code}: nothing is lost, run it again later.")
+            raise ServerUnavailableError(
+                f"{self.url} answers with {answer.status_code}: nothing is lost, run it again later."
+            )
         found = self._told(answer)
         if not isinstance(found, dict) or not isinstance(found.get("access"), str):
             raise self.strange()
@@ -186,9 +193,15 @@ class Server:
         """Return what an answer holds, or refuse it in a sentence."""
         status = answer.status_code
         if status in (401, 403):
-            hint = "make one under Account & Settings" if status == 401 else "ask for the rights to the project"
+            hint = (
+                "make one under Account & Settings"
+                if status == 401
+                else "ask for the rights to the project"
+            )
             old = "" if is_personal(self._token) else ", or legacy tokens are switched off there"
-            raise ServerError(f"{self.url} refuses the token{_detail(answer)}: it is wrong or ended{old}; {hint}.")
+            raise ServerError(
+                f"{self.url} refuses the token{_detail(answer)}: it is wrong or ended{old}; {hint}."
+            )
         if 300 <= status < 400:
             raise ServerError(
                 f"{self.url} leads on to {answer.headers.get('Location', 'elsewhere')}: give that address."
@@ -199,7 +212,9 @@ class Server:
                 raise NotThereError(f"There is no Label Studio at {self.url}: check the address.")
             raise NotThereError(f"{self.url} has no {answer.request.url.path}{_detail(answer)}.")
         if found is None and answer.content:
-            raise ServerError(f"{self.url} answers with a page instead of data: check that it is a Label Studio.")
+            raise ServerError(
+                f"{self.url} answers with a page instead of data: check that it is a Label Studio."
+            )
         if status >= 400:
             raise ServerError(f"{self.url} refuses with {status}{_detail(answer)}.")
         return found
@@ -209,7 +224,9 @@ def _client(url: str, transport: httpx.BaseTransport | None) -> httpx.Client:
     try:
         import httpx
     except ImportError:
-        raise MissingExtraError("Label Studio needs httpx: pip install 'teeter[label-studio]'.") from None
+        raise MissingExtraError(
+            "Label Studio needs httpx: pip install 'teeter[label-studio]'."
+        ) from None
     near = urlsplit(url).hostname in _LOOPBACK  # no proxy leads back to this machine
     return httpx.Client(base_url=url, transport=transport, timeout=_TIMEOUT, trust_env=not near)
 
@@ -217,7 +234,9 @@ def _client(url: str, transport: httpx.BaseTransport | None) -> httpx.Client:
 def _checked(token: str) -> str:
     token = token.strip()
     if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise InputError("The token is blank, or has signs that no token has: copy it again from Label Studio.")
+        raise InputError(
+            "The token is blank, or has signs that no token has: copy it again from Label Studio."
+        )
     return token
 
 

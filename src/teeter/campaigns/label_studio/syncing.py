@@ -12,7 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.label_studio.config import instructions_of, made_config, title_of, with_classes
+from teeter.campaigns.label_studio.config import (
+    instructions_of,
+    made_config,
+    title_of,
+    with_classes,
+)
 from teeter.campaigns.label_studio.intake import HOLDER, notes_of, take_in
 from teeter.campaigns.label_studio.links import Link, begin, current, turn, write_project
 from teeter.campaigns.label_studio.sending import MODEL, Outbox
@@ -57,7 +62,13 @@ class Synced:
 
 
 def sync_campaign(
-    campaign: Campaign, token: str, url: str | None = None, *, n: int = 20, new_project: bool = False, **options: Any
+    campaign: Campaign,
+    token: str,
+    url: str | None = None,
+    *,
+    n: int = 20,
+    new_project: bool = False,
+    **options: Any,
 ) -> Synced:
     """Take in what was annotated, and keep n questions waiting in Label Studio; the address is remembered.
 
@@ -94,7 +105,9 @@ class LabelStudio:
         if url is None and before is None:
             raise InputError("Where is Label Studio? Give its address with --url, once.")
         self.campaign, self.n, self.train = campaign, n, train
-        self.server = Server(url or (before.url if before else ""), token, transport=transport, sleep=sleep)
+        self.server = Server(
+            url or (before.url if before else ""), token, transport=transport, sleep=sleep
+        )
         self._outbox = Outbox(campaign, self.server, images)
         self._anew, self._sleep = new_project, sleep
         self._project: Project | None = None
@@ -158,8 +171,12 @@ class LabelStudio:
             link = current(self.campaign, connection) or link
         if link.project is not None:  # another sync made it while this one waited
             return link, False
-        listed = self.server.pages("/api/projects/", "results", "count", include="id,description", page_size=100)
-        number = next((one["id"] for one in listed if link.mark in (one.get("description") or "")), None)
+        listed = self.server.pages(
+            "/api/projects/", "results", "count", include="id,description", page_size=100
+        )
+        number = next(
+            (one["id"] for one in listed if link.mark in (one.get("description") or "")), None
+        )
         made = number is None
         if number is None:
             number = self.server.post("/api/projects/", self._new_project(link))["id"]
@@ -187,7 +204,9 @@ class LabelStudio:
         try:
             found = self.server.get(f"/api/projects/{number}/")
         except NotThereError:
-            raise ServerError(f"{self.server.url} has no project {number} any more: {again}.") from None
+            raise ServerError(
+                f"{self.server.url} has no project {number} any more: {again}."
+            ) from None
         if not isinstance(found, dict) or link.mark not in (found.get("description") or ""):
             sign = f"its description lacks [{link.mark}]"
             raise ServerError(
@@ -203,7 +222,10 @@ class LabelStudio:
 
     def _emails(self) -> dict[int, str]:
         try:
-            return {int(one["id"]): str(one.get("email") or "") for one in self.server.get("/api/users/")}
+            return {
+                int(one["id"]): str(one.get("email") or "")
+                for one in self.server.get("/api/users/")
+            }
         except (KeyError, TypeError, AttributeError):
             raise self.server.strange() from None
 

@@ -75,7 +75,12 @@ class Project:
         self._newest = max((task.at for task in self.tasks.values()), default=None)
 
     def _listed(self, since: datetime | None) -> dict[int, Task]:
-        params: dict[str, Any] = {"project": self.number, "fields": "all", "include": _FIELDS, "page_size": _PAGE}
+        params: dict[str, Any] = {
+            "project": self.number,
+            "fields": "all",
+            "include": _FIELDS,
+            "page_size": _PAGE,
+        }
         if since is not None:
             changed = {
                 "filter": "filter:tasks:updated_at",

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from teeter.seeds import is_portable
 
-__all__ = ["is_fused"]
+__all__ = ["use_fused_kernel"]
 
 WORTH = 10**11
 """Operations that take as long as a millisecond: for fewer nobody should wait until kernels are compiled."""
 
 
-def is_fused(tensor: Tensor, operations: int) -> bool:
+def use_fused_kernel(tensor: Tensor, operations: int) -> bool:
     """Tell whether so many operations on ``tensor`` are worth a fused kernel, and one can run where it is.
 
     ``TEETER_FUSED=0`` in the environment says never, and ``TEETER_FUSED=1`` however few they are.

@@ -14,7 +14,7 @@ from torch import Generator, Tensor
 
 from teeter.arrays import tiles
 from teeter.kernels.distances import NEGLIGIBLE, Cosine, Distance
-from teeter.seeds import fork, stream, uniform
+from teeter.seeds import derive_seed, stream, uniform
 
 __all__ = ["seed_on_gpu"]
 
@@ -41,7 +41,9 @@ def seed_on_gpu(
     """
     block = min(LARGEST, triton.next_power_of_2(min(block, max(16, n))))
     state = _State(distance, n, first, log_weights, block)
-    generator = stream(fork(generator), "seeding", device=log_weights.device)  # its draws wait for nobody
+    generator = stream(
+        derive_seed(generator), "seeding", device=log_weights.device
+    )  # its draws wait for nobody
     known = 1
     while known < n:
         for _ in range(-(-(n - known) // block)):  # at least so many blocks are still to come
@@ -56,7 +58,9 @@ def seed_on_gpu(
 class _State:
     """What is picked, how far every row is from it, and the weights in tiles and groups of tiles."""
 
-    def __init__(self, distance: Distance, n: int, first: int, log_weights: Tensor, block: int) -> None:
+    def __init__(
+        self, distance: Distance, n: int, first: int, log_weights: Tensor, block: int
+    ) -> None:
         device, rows = log_weights.device, len(log_weights)
         self.distance, self.log_weights, self.block = distance, log_weights, block
         self.picks = torch.full((n,), first, dtype=torch.int64, device=device)
@@ -91,12 +95,18 @@ class _State:
                 **TILE,
             )
         else:
-            torch.minimum(self.nearest, self.distance.nearest(self.fresh).double(), out=self.nearest)
-        _weigh[grid](self.doubled, self.tops, self.sums, self.nearest, self.log_weights, rows, ROWS=ROWS)
+            torch.minimum(
+                self.nearest, self.distance.nearest(self.fresh).double(), out=self.nearest
+            )
+        _weigh[grid](
+            self.doubled, self.tops, self.sums, self.nearest, self.log_weights, rows, ROWS=ROWS
+        )
 
     def draw(self, generator: Generator) -> Tensor:
         """Return a block of candidates, drawn with replacement by the weights."""
-        peak = self.tops.max().clamp_min(torch.finfo(torch.float64).min)  # finite even where nothing weighs anything
+        peak = self.tops.max().clamp_min(
+            torch.finfo(torch.float64).min
+        )  # finite even where nothing weighs anything
         weights = self.sums * (self.tops - peak).exp()
         groups = weights.sum(dim=1)
         found = torch.empty((self.block,), dtype=torch.int64, device=weights.device)
@@ -122,7 +132,9 @@ class _State:
         """Take the candidates that the sequential law accepts, as many as are still wanted."""
         pairs = self.distance.between(candidates, candidates)
         chances = uniform((self.block,), generator, candidates.device)
-        weightless = self.doubled[candidates] == -torch.inf  # what is drawn where nothing weighs anything any more
+        weightless = (
+            self.doubled[candidates] == -torch.inf
+        )  # what is drawn where nothing weighs anything any more
         _walk[(1,)](
             self.picks,
             self.count,
@@ -179,7 +191,10 @@ def _lower_nearest(
         rest = tl.zeros((ROWS, PICKS), tl.float32)
         for k in range(0, width, WIDTH):
             column = k + tl.arange(0, WIDTH)
-            here, there = row[:, None] * width + column[None, :], pick[None, :] * width + column[:, None]
+            here, there = (
+                row[:, None] * width + column[None, :],
+                pick[None, :] * width + column[:, None],
+            )
             some, more = tl.load(upper + here), tl.load(upper + there)
             whole = tl.dot(some, more, whole)
             rest = tl.dot(some, tl.load(lower + there), rest)
@@ -216,7 +231,9 @@ def _weigh(
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _chosen(weights: tl.tensor, points: tl.tensor, number: tl.tensor) -> tuple[tl.tensor, tl.tensor]:
+def _chosen(
+    weights: tl.tensor, points: tl.tensor, number: tl.tensor
+) -> tuple[tl.tensor, tl.tensor]:
     """Return where the running sum passes the points, the last place of any weight at most; and what is left of them.
 
     weights (draws, places), points (draws,), number (places,).
@@ -279,7 +296,9 @@ def _walk(
     word, bit = tl.arange(0, BLOCK // 16), tl.arange(0, 16)
     before = word[:, None, None] * 16 + bit[None, :, None]
     near = tl.load(pairs + before * BLOCK + number[None, None, :]) <= bar[None, None, :]
-    refuses = tl.sum((near & (before < number[None, None, :])).to(tl.int32) << bit[None, :, None], axis=1)
+    refuses = tl.sum(
+        (near & (before < number[None, None, :])).to(tl.int32) << bit[None, :, None], axis=1
+    )
     possible = (bar < now).to(tl.int32)
     accepted = possible
     changed = 1

@@ -1,0 +1,95 @@
+"""Where the datasets are published, with the checksums published for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["ACCOUNTS", "OPENML", "REMOTES", "Remote"]
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A file to fetch."""
+
+    url: str
+    md5: str | None
+    """Its published checksum, or None where none is known."""
+    name: str = ""
+    """What to call it here, if not as the address does."""
+
+    @property
+    def file(self) -> str:
+        """The name of the file here."""
+        return self.name or self.url.rsplit("/", 1)[-1]
+
+    @property
+    def is_archive(self) -> bool:
+        """Whether it is to be unpacked."""
+        return self.file.endswith((".tar.gz", ".zip"))
+
+
+def _files(base: str, **checksums: str) -> tuple[Remote, ...]:
+    return tuple(
+        Remote(f"{base}{name.replace('_', '-')}.gz", md5) for name, md5 in checksums.items()
+    )
+
+
+OPENML = {"openml-6": 6, "openml-156": 156, "openml-44135": 44135}
+"""OpenML's numbers; its description of a dataset tells the address and the checksum."""
+
+REMOTES = {
+    "mnist": _files(
+        "https://ossci-datasets.s3.amazonaws.com/mnist/",
+        train_images_idx3_ubyte="f68b3c2dcbeaaa9fbdd348bbdeb94873",
+        train_labels_idx1_ubyte="d53e105ee54ea40749a09fcbcd1e9432",
+        t10k_images_idx3_ubyte="9fb629c4189551a2d022fa330f9573f3",
+        t10k_labels_idx1_ubyte="ec29112dd5afa0611ce80d1b7f02629c",
+    ),
+    "fashion-mnist": _files(
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+        train_images_idx3_ubyte="8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+        train_labels_idx1_ubyte="25c81989df183df01b3e8a0aad5dffbe",
+        t10k_images_idx3_ubyte="bef4ecab320f06d8554ea6380940ec79",
+        t10k_labels_idx1_ubyte="bb300cfdad3c16e7a12a480ee83cd310",
+    ),
+    "cifar10": (
+        Remote(
+            "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+            "c32a1d4ab5d03f1284b67883e8d87530",
+        ),
+    ),
+    "cifar100": (
+        Remote(
+            "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
+            "03b5dce01913d631647c71ecec9e9cb8",
+        ),
+    ),
+    "svhn": (
+        Remote(
+            "http://ufldl.stanford.edu/housenumbers/train_32x32.mat",
+            "e26dedcc434d2e4c54c9b2d4a06d8373",
+        ),
+        Remote(
+            "http://ufldl.stanford.edu/housenumbers/test_32x32.mat",
+            "eb5a983be6a315427106f1b164d9cef3",
+        ),
+    ),
+    "tiny-imagenet": (
+        Remote(
+            "http://cs231n.stanford.edu/tiny-imagenet-200.zip", "90528d7ca1a48142e341f4ef8d21d0de"
+        ),
+    ),
+    "food101": (
+        Remote(
+            "http://data.vision.ee.ethz.ch/cvl/food-101.tar.gz", "85eeb15f3717b99a5da872d97d918f87"
+        ),
+    ),
+}
+
+ACCOUNTS = {
+    "imagenet": (
+        "ImageNet needs an account at https://image-net.org: download ILSVRC2012_img_train.tar, ILSVRC2012_img_val.tar "
+        "and ILSVRC2012_devkit_t12.tar.gz, and unpack them to train/CLASS/, val/ and ILSVRC2012_devkit_t12/ in {home}"
+    ),
+}
+"""What to do for datasets that nobody may fetch for you."""

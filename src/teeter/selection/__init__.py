@@ -1,0 +1,1 @@
+"""Select rows from arrays, files, models and shards."""

@@ -1,0 +1,1 @@
+"""Train models: configuration, the training loop, and batched training of many networks."""

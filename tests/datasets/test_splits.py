@@ -1,0 +1,108 @@
+"""Rows held out, shuffled and thinned: none lost, none twice, and the seed decides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils.data import TensorDataset
+
+from teeter.datasets import LabelledRows, make_long_tailed
+from teeter.datasets.splits import hold_out, shuffle, split_at, take
+from teeter.errors import InputError
+
+
+def numbered(rows: int, classes: int = 3) -> LabelledRows:
+    """Rows whose input is their own number."""
+    return LabelledRows(torch.arange(rows, dtype=torch.float32)[:, None], np.arange(rows) % classes)
+
+
+def who(part: LabelledRows | None) -> list[int]:
+    assert part is not None
+    assert (part.labels == part.inputs[:, 0].numpy().astype(int) % 3).all(), "labels go with their rows"
+    return [int(number) for number in part.inputs[:, 0]]
+
+
+@given(rows=st.integers(2, 60), seed=st.integers(0, 1 << 40), data=st.data())
+def test_validation_rows_and_the_others_are_all_rows_in_order(rows: int, seed: int, data: Any) -> None:
+    count = data.draw(st.integers(1, rows - 1))
+    train, validation = hold_out(numbered(rows), count, "x", seed)
+    assert len(who(validation)) == count
+    assert who(train) == sorted(who(train))
+    assert who(validation) == sorted(who(validation))
+    assert sorted(who(train) + who(validation)) == list(range(rows))
+
+
+def test_the_seed_and_the_name_decide_who_is_held_out() -> None:
+    draws = {tuple(who(hold_out(numbered(40), 9, name, seed)[1])) for name in ("a", "b") for seed in (0, 1)}
+    assert len(draws) == 4
+    assert who(hold_out(numbered(40), 9, "a", 0)[1]) in [list(draw) for draw in draws]
+
+
+def test_no_validation_rows_leave_the_part_as_it_is() -> None:
+    part = numbered(4)
+    assert hold_out(part, 0, "x", 0) == (part, None)
+
+
+@pytest.mark.parametrize("count", [-1, 4, 5])
+def test_too_many_validation_rows_are_refused(count: int) -> None:
+    with pytest.raises(InputError, match=f"Cannot draw {count} validation rows out of 4 training rows of x: ask for 0"):
+        hold_out(numbered(4), count, "x", 0)
+
+
+def test_a_shuffle_is_the_same_every_time_and_cuts_lose_nothing() -> None:
+    whole = shuffle(numbered(30), "x")
+    first, rest = split_at(whole, 24)
+    assert sorted(who(first) + who(rest)) == list(range(30))
+    assert who(whole) == who(first) + who(rest) != list(range(30))
+    assert who(whole) == who(shuffle(numbered(30), "x")) != who(shuffle(numbered(30), "y"))
+
+
+def test_rows_of_a_dataset_stay_a_dataset() -> None:
+    part = LabelledRows(TensorDataset(torch.arange(6)), np.arange(6))
+    some = take(part, np.array([4, 1]))
+    assert [int(one[0]) for one in some.inputs] == [4, 1]
+    assert some.labels.tolist() == [4, 1]
+
+
+def test_a_long_tail_falls_exponentially() -> None:
+    tail = make_long_tailed(numbered(3000), imbalance=100)
+    assert np.bincount(tail.labels).tolist() == [1000, 100, 10]
+    assert who(tail) == sorted(who(tail))
+
+
+@given(imbalance=st.floats(1, 1e6), rows=st.integers(3, 80), seed=st.integers(0, 99))
+def test_a_long_tail_never_rises_and_keeps_every_class(imbalance: float, rows: int, seed: int) -> None:
+    tail = make_long_tailed(numbered(rows - rows % 3 or 3), imbalance=imbalance, seed=seed)
+    counts = np.bincount(tail.labels, minlength=3)
+    assert (np.diff(counts) <= 0).all()
+    assert counts.min() >= 1
+    assert who(tail) == who(make_long_tailed(numbered(rows - rows % 3 or 3), imbalance=imbalance, seed=seed))
+
+
+def test_another_seed_keeps_other_rows() -> None:
+    assert len({tuple(who(make_long_tailed(numbered(300), imbalance=10, seed=seed))) for seed in range(4)}) == 4
+
+
+def test_counts_are_kept_and_a_small_class_keeps_all() -> None:
+    assert np.bincount(make_long_tailed(numbered(30), counts=[0, 3, 99]).labels, minlength=3).tolist() == [0, 3, 10]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "An imbalance of None cannot be made"),
+        ({"imbalance": 0.5}, "An imbalance of 0.5 cannot be made: give a number from 1 up, or counts"),
+        ({"imbalance": float("nan")}, "An imbalance of nan"),
+        ({"counts": [1, 2]}, "The rows have 3 classes: give 3 counts"),
+        ({"counts": [1, 2, -1]}, "3 counts of 0 or more"),
+        ({"counts": [1, 2, 3], "imbalance": 2}, "not both"),
+    ],
+)
+def test_a_tail_that_cannot_be_made_is_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        make_long_tailed(numbered(30), **options)

@@ -1,0 +1,137 @@
+"""BAIT by small matrices, pick by pick against the usual formulation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from peak_memory import taken
+from reference import fisher as literal
+from teeter.errors import InputError
+from teeter.kernels import bait as bait_module
+from teeter.kernels.bait import Form, bait, fisher_factors, peak_memory
+from teeter.seeds import stream
+
+
+def make(rows: int, classes: int, width: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    generator = stream(seed, "bait")
+    draw = lambda *shape: torch.randn(*shape, generator=generator, dtype=torch.float64)  # noqa: E731
+    return 2 * draw(rows, classes), draw(rows, width)
+
+
+def both(
+    rows: int, classes: int, width: int, n: int, known: int, *, seed: int = 0, form: str = "exact", top: int = 2
+) -> tuple[list[int], list[int]]:
+    logits, features = make(rows, classes, width, seed)
+    told = make(known, classes, width, seed + 1000)
+    expected = literal.bait(
+        logits.numpy(),
+        features.numpy(),
+        n,
+        labelled_logits=told[0].numpy(),
+        labelled_features=told[1].numpy(),
+        form=form,
+        top=top,
+    )
+    found = bait(logits, features, n, labelled=told if known else None, form=form, top=top)
+    return found.tolist(), expected
+
+
+@pytest.mark.checks("bait", against="the usual formulation, pick by pick, in all three forms")
+@pytest.mark.parametrize("form", ["exact", "top", "binary"])
+@pytest.mark.parametrize("seed", range(4))
+def test_picks_are_those_of_the_usual_formulation(seed: int, form: str) -> None:
+    found, expected = both(20, 3, 3, 4, 5, seed=seed, form=form)
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("rows", "classes", "width", "n", "known"), [(6, 2, 1, 3, 0), (7, 4, 2, 5, 2), (5, 3, 2, 5, 1), (1, 2, 3, 1, 0)]
+)
+def test_picks_agree_at_the_edges(rows: int, classes: int, width: int, n: int, known: int) -> None:
+    found, expected = both(rows, classes, width, n, known)
+    assert found == expected
+
+
+def test_the_top_of_all_classes_is_exact() -> None:
+    logits, features = make(15, 4, 3)
+    told = make(5, 4, 3, 9)
+    exact = bait(logits, features, 4, labelled=told)
+    assert torch.equal(exact, bait(logits, features, 4, labelled=told, form="top", top=4))
+    assert torch.equal(exact, bait(logits, features, 4, labelled=told, form="top", top=99))
+
+
+def test_factors_are_the_fisher_information() -> None:
+    logits, _ = make(10, 5, 1)
+    factors = fisher_factors(logits, "exact", 2)
+    p = logits.softmax(dim=1)
+    expected = torch.diag_embed(p) - p[:, :, None] * p[:, None]
+    np.testing.assert_allclose(factors.transpose(1, 2) @ factors, expected, atol=1e-12)
+
+
+@pytest.mark.checks("bait", against="the state computed from scratch after 300 updates")
+def test_hundreds_of_updates_do_not_drift() -> None:
+    logits, features = make(400, 4, 6)
+    rows = bait_module._Rows(fisher_factors(logits, "exact", 2), features)
+    pool = rows.fisher() / 400
+    state = bait_module._State(torch.eye(24, dtype=torch.float64), pool.clone(), scale=0.5)
+    picks = bait._forward(rows, state, 300)
+    chosen = rows.take(picks).fisher()
+    inverse = torch.linalg.inv(torch.eye(24, dtype=torch.float64) + 0.5 * chosen)
+    np.testing.assert_allclose(state.inverse, inverse, atol=1e-10)
+    np.testing.assert_allclose(state.spread, inverse @ pool @ inverse, atol=1e-10)
+    np.testing.assert_allclose(rows.inner, rows.forms(inverse), atol=1e-9)
+
+
+def test_what_does_not_fit_is_refused_before_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    logits, features = make(50, 10, 8)
+    monkeypatch.setattr(bait_module, "available_memory", lambda device: 100_000)
+    with pytest.raises(InputError, match=r"80 x 80 matrices\) and 0.0 GB are free: use form='binary'"):
+        bait(logits, features, 5, labelled=None)
+    assert len(bait(logits, features, 5, labelled=None, form="binary")) == 5
+
+
+@pytest.mark.checks("bait", against="the memory it takes, which is no more than it said")
+@pytest.mark.parametrize(
+    ("rows", "classes", "width", "known", "form"),
+    [
+        (100, 10, 200, 50, "exact"),
+        (20_000, 10, 20, 50, "exact"),
+        (1000, 10, 20, 20_000, "exact"),
+        (10_000, 40, 20, 0, "top"),
+        (20_000, 20, 256, 50, "binary"),
+    ],
+)
+def test_no_more_memory_is_taken_than_was_said(rows: int, classes: int, width: int, known: int, form: Form) -> None:
+    logits, features = make(rows, classes, width)
+    told = make(known, classes, width, 1) if known else None
+    factors = {"exact": classes, "top": 2, "binary": 1}[form]
+    said = peak_memory(rows, width, factors, 1 if form == "binary" else classes, known)
+    peak = taken(lambda: bait(logits, features, 1, labelled=told, form=form))
+    assert said / 4 < peak < 1.05 * said
+
+
+def test_the_top_classes_factors_are_made_alone() -> None:
+    logits, _ = make(2000, 100, 1)
+    assert taken(lambda: fisher_factors(logits, "top", 2)) < 2000 * 100 * 100 * 8 / 4
+
+
+@pytest.mark.gpu
+def test_the_memory_said_bounds_the_memory_taken() -> None:
+    logits, features = (tensor.cuda() for tensor in make(2000, 10, 64))
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    bait(logits, features, 10, labelled=None)
+    taken = torch.cuda.max_memory_allocated() - before
+    assert 0.4 * taken < peak_memory(2000, 64, 10, 10) < 4 * taken
+
+
+@pytest.mark.gpu
+def test_gpu_equals_cpu() -> None:
+    logits, features = make(300, 5, 16)
+    told = make(20, 5, 16, 9)
+    cpu = bait(logits, features, 20, labelled=told)
+    gpu = bait(logits.cuda(), features.cuda(), 20, labelled=(told[0].cuda(), told[1].cuda()))
+    assert torch.equal(cpu, gpu.cpu())

@@ -1,0 +1,122 @@
+"""Facility location against plain greedy, and the lazy step that it shares with BatchBALD."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from reference import facility as literal
+from teeter.arrays import working_memory
+from teeter.kernels import facility_location as facility_location_module
+from teeter.kernels.facility_location import facility_location, refresh_bounds, top_rows
+from teeter.seeds import stream
+
+
+def draw(rows: int, width: int, seed: int) -> Tensor:
+    return torch.randn(rows, width, generator=stream(seed, "features"), dtype=torch.float64)
+
+
+@pytest.mark.checks("fass", "ldm-fass", against="plain greedy facility location by the definition, pick by pick")
+@given(rows=st.integers(1, 14), width=st.integers(1, 4), seed=st.integers(0, 10**6), copies=st.integers(1, 3))
+def test_is_plain_greedy(rows: int, width: int, seed: int, copies: int) -> None:
+    features = draw(rows, width, seed).repeat(copies, 1)
+    features[seed % rows] *= 1e-3
+    n = 1 + seed % len(features)
+    assert facility_location(features, n).tolist() == literal.greedy(features.numpy(), n)
+
+
+@given(rows=st.integers(1, 12), width=st.integers(1, 3), seed=st.integers(0, 10**6))
+def test_ties_and_zero_rows_are_plain_greedy_too(rows: int, width: int, seed: int) -> None:
+    features = draw(rows, width, seed).round()
+    assert facility_location(features, rows).tolist() == literal.greedy(features.numpy(), rows)
+
+
+def test_one_row_of_each_kind_then_the_lowest() -> None:
+    features = torch.tensor([[0.0, 1], [0, 2], [0, 0], [3, 0], [1, 0], [0, 0], [5, 0]])
+    assert facility_location(features, 7).tolist() == [3, 0, 2, 1, 4, 5, 6]
+    assert facility_location(torch.zeros(5, 3), 4).tolist() == [0, 1, 2, 3]
+    assert facility_location(torch.ones(1, 1), 1).tolist() == [0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_copies_are_never_preferred_to_other_rows(dtype: torch.dtype) -> None:
+    features = draw(120, 16, 0).to(dtype).repeat(3, 1)
+    picks = facility_location(features, 360).tolist()
+    assert sorted(picks) == list(range(360))
+    assert sorted(picks[:120]) == list(range(120)), "the lowest of each three"
+    assert picks[120:] == list(range(120, 360)), "then the copies from the lowest up"
+
+
+def test_many_rows_are_plain_greedy_with_little_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    centres = draw(12, 8, 1)
+    features = centres[torch.arange(900) % 12] + 0.5 * draw(900, 8, 2)
+    asked = []
+    counted = facility_location_module._Cosines.excess
+    monkeypatch.setattr(
+        facility_location_module._Cosines,
+        "excess",
+        lambda self, rows, covered: asked.append(len(rows)) or counted(self, rows, covered),
+    )
+    picks = facility_location(features, 40).tolist()
+    units = torch.nn.functional.normalize(features)
+    similar, covered, plain = 1 + units @ units.T, torch.zeros(900, dtype=torch.float64), []
+    for _ in range(40):
+        gains = (similar - covered).clamp_min(0).sum(dim=1)
+        gains[plain] = -1
+        plain.append(int(gains.argmax()))
+        covered = torch.maximum(covered, similar[plain[-1]])
+    assert picks == plain
+    assert sum(asked) < 900 * 40 / 4
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("size", [1, 50_000, 1_000_000])
+def test_the_working_memory_changes_nothing(size: int, dtype: torch.dtype) -> None:
+    features = draw(450, 9, 3).to(dtype)
+    whole = facility_location(features, 60)
+    with working_memory(size):
+        assert torch.equal(facility_location(features, 60), whole)
+
+
+def test_both_precisions_agree() -> None:
+    features = draw(300, 12, 4)
+    assert torch.equal(facility_location(features, 30), facility_location(features.float(), 30))
+
+
+def test_bounds_are_renewed_only_as_far_as_needed() -> None:
+    gains = torch.tensor([1.0, 5, 2, 4, 3, 0], dtype=torch.float64)
+    above = torch.tensor([9.0, 8, 7, 4.5, 3, 2], dtype=torch.float64)
+    bounds = above.clone()
+    known = refresh_bounds(bounds, lambda rows: gains[rows], batch=1)
+    assert known.tolist() == [0, 1, 2], "one row, then two; 4.5 is below the gain of row 1"
+    assert bounds.tolist() == [1, 5, 2, 4.5, 3, 2]
+    assert top_rows(bounds, known).tolist() == [1]
+    assert len(refresh_bounds(above.clone(), lambda rows: gains[rows], batch=1, keep=2)) == 6
+    assert len(refresh_bounds(above.clone(), lambda rows: gains[rows], batch=1, slack=0.6)) == 6
+    above[1] = -torch.inf
+    assert 1 not in refresh_bounds(above, lambda rows: gains[rows], batch=1), "a row that is out stays out"
+
+
+def test_equal_gains_go_to_the_lowest_row() -> None:
+    gains = torch.tensor([3.0, 7, 7 - 1e-9, 7, 1], dtype=torch.float64)
+    assert top_rows(gains, torch.tensor([3, 1, 4, 2])).tolist() == [1]
+    assert top_rows(gains, torch.tensor([3, 2, 4]), slack=1e-6).tolist() == [2]
+    assert top_rows(gains, torch.tensor([3, 2, 4, 0]), 3).tolist() == [3, 2, 0]
+
+
+@pytest.mark.gpu
+def test_gpu_equals_cpu() -> None:
+    features = draw(3000, 32, 5)
+    cpu = facility_location(features, 200)
+    assert torch.equal(facility_location(features.cuda(), 200).cpu(), cpu)
+
+
+def test_the_reference_counts_what_it_says() -> None:
+    pairs = literal.similarities(np.array([[1.0, 0], [0, 1], [-1, 0]]))
+    assert literal.value(pairs, []) == 0
+    assert literal.value(pairs, [0]) == pytest.approx(2 + 1 + 0)
+    assert literal.value(pairs, [0, 1]) == pytest.approx(2 + 2 + 1)

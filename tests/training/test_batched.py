@@ -1,0 +1,226 @@
+"""Training in stacks: a member learns what it would learn alone, and one that fails leaves the others be."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from teeter import TrainingConfig
+from teeter.errors import TrainingError
+from teeter.models.networks import mlp, s_cnn
+from teeter.seeds import stream
+from teeter.training.batched import fit_batched, group_jobs
+from teeter.training.batched_network import BatchedNetworks, DropoutMasks
+from teeter.training.config import FitJob, balanced_row_weights
+from teeter.training.loop import fit_learners
+
+gpu = pytest.mark.gpu
+DEVICES = ["cpu", pytest.param("cuda", marks=gpu)]
+KINDS: dict[str, Any] = {
+    "mlp": (lambda seed: mlp(6, 3, seed=seed, hidden=16), (6,)),
+    "s-cnn": (lambda seed: s_cnn(1, 8, 3, seed=seed), (1, 8, 8)),
+}
+
+
+def lesson(kind: str, seed: int, device: str = "cpu", dtype: torch.dtype = torch.float32, rows: int = 70) -> FitJob:
+    make, shape = KINDS[kind]
+    generator = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(rows, *shape, generator=generator)
+    labels = torch.randint(0, 3, (rows,), generator=generator)
+    inputs.flatten(1)[:, 0] += 2 * labels
+    return FitJob(make(seed).to(device=device, dtype=dtype), inputs.to(dtype), labels, seed)
+
+
+def weights(one: FitJob) -> Tensor:
+    return nn.utils.parameters_to_vector(one.model.parameters()).detach().cpu()
+
+
+def plainly(one: FitJob, training: TrainingConfig, optimizer: Any) -> None:
+    """Train a network as a textbook would, with the masks that its seed draws."""
+    network = one.model
+    masks = DropoutMasks(
+        BatchedNetworks([network]), [stream(one.seed, "dropout").initial_seed()], training.batch_size, one.inputs
+    )
+    order = stream(one.seed, "order")
+    made = optimizer(network.parameters())
+    for _ in range(training.epochs):
+        for rows in torch.randperm(len(one.labels), generator=order).split(training.batch_size):
+            masks.advance(len(rows))
+            kept, x = masks.now(len(rows)), one.inputs[rows]
+            for layer in network:
+                x = x * next(kept)[0] if isinstance(layer, nn.Dropout) else layer(x)
+            made.zero_grad()
+            nn.functional.cross_entropy(x, one.labels[rows]).backward()
+            made.step()
+
+
+OPTIMIZERS: dict[str, Any] = {
+    "adam": lambda parameters: torch.optim.Adam(parameters, lr=1e-3),
+    "rmsprop": lambda parameters: torch.optim.RMSprop(parameters, lr=1e-3),
+    "nesterov": lambda parameters: torch.optim.SGD(parameters, lr=1e-3, momentum=0.9, nesterov=True),
+    "sgd": lambda parameters: torch.optim.SGD(parameters, lr=1e-3),
+}
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stack_of_one_is_plain_training(kind: str, optimizer: Any) -> None:
+    training = TrainingConfig(epochs=7, batch_size=32, optimizer=optimizer)
+    stacked, plain = (lesson(kind, 3, dtype=torch.float64) for _ in range(2))
+    fit_batched([stacked], training)
+    plainly(plain, training, OPTIMIZERS[optimizer])
+    torch.testing.assert_close(weights(stacked), weights(plain), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_member_learns_what_it_would_learn_alone(kind: str, device: str) -> None:
+    training = TrainingConfig(epochs=7, batch_size=32, optimizer="adam")  # 21 steps, the last of each epoch a small one
+    dtype = torch.float32 if kind == "mlp" else torch.float64  # where gradients are all rounding, Adam makes much of it
+    together = [lesson(kind, seed, device, dtype) for seed in range(5)]
+    fit_batched(together, training)
+    for seed in (0, 3):
+        alone = lesson(kind, seed, device, dtype)
+        fit_batched([alone], training)
+        torch.testing.assert_close(weights(together[seed]), weights(alone), rtol=0, atol=1e-5)
+        assert together[seed].losses == pytest.approx(alone.losses, abs=1e-5)
+    assert not torch.allclose(weights(together[0]), weights(together[1]))
+
+
+@gpu
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_captured_stack_learns_what_a_plain_one_learns(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    training = TrainingConfig(epochs=12, batch_size=32)
+    captured, plain = ([lesson(kind, seed, "cuda", torch.float64) for seed in range(3)] for _ in range(2))
+    fit_batched(captured, training)
+    monkeypatch.setattr("teeter.training.batched._WORTH_CAPTURING", 10**9)
+    fit_batched(plain, training)
+    for one, other in zip(captured, plain, strict=True):
+        torch.testing.assert_close(weights(one), weights(other), rtol=0, atol=1e-6)
+
+
+@gpu
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_captured_stack_repeats_itself(kind: str) -> None:
+    runs = []
+    for _ in range(2):
+        found = [lesson(kind, seed, "cuda") for seed in range(4)]
+        fit_batched(found, TrainingConfig(epochs=10, batch_size=32))
+        runs.append(torch.stack([weights(one) for one in found]))
+    assert torch.equal(*runs)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_best_epoch_of_each_member_is_kept(device: str) -> None:
+    training = TrainingConfig(epochs=12, batch_size=32, learning_rate=0.03)
+    held = lesson("mlp", 99, rows=60)
+    together = [lesson("mlp", seed, device) for seed in range(4)]
+    for one in together:
+        one.validation = (held.inputs, held.labels)
+    fit_batched(together, training)
+    for one in together:
+        right = float((one.model(held.inputs.to(device)).argmax(dim=1).cpu() == held.labels).double().mean())
+        assert one.validated == pytest.approx(right)
+        assert one.best_epoch is not None
+        again = lesson("mlp", one.seed, device)
+        fit_batched([again], TrainingConfig(epochs=one.best_epoch + 1, batch_size=32, learning_rate=0.03))
+        torch.testing.assert_close(weights(one), weights(again), rtol=0, atol=1e-4)
+    assert len({one.best_epoch for one in together}) > 1
+    assert together[0].seconds["validation"] > 0
+
+
+@pytest.mark.parametrize("hooked", [False, True], ids=["stack", "plain"])
+def test_classes_count_alike_if_told(hooked: bool) -> None:
+    labels = torch.tensor([0] * 60 + [1] * 6 + [2] * 4)
+    assert balanced_row_weights(labels).mean().item() == pytest.approx(1)
+    one = lesson("mlp", 0, dtype=torch.float64)
+    one.labels = labels
+    if hooked:  # such a network is no chain that can be stacked
+        one.model[1].register_forward_hook(lambda *_: None)
+    network, inputs = copy.deepcopy(one.model), one.inputs
+    training = TrainingConfig(epochs=1, batch_size=70, optimizer="sgd", learning_rate=0.1, class_weighted=True)
+    for module in (one.model, network):
+        module[3].p = module[6].p = 0.0
+    failed = fit_learners([Pupil(one, training)])
+    assert failed == {}
+    by_class = [nn.functional.cross_entropy(network(inputs[labels == k]), labels[labels == k]) for k in range(3)]
+    (sum(by_class) / 3).backward()
+    for ours, start in zip(one.model.parameters(), network.parameters(), strict=True):
+        torch.testing.assert_close(ours, start - 0.1 * start.grad)
+
+
+def test_lessons_of_one_kind_are_one_stack() -> None:
+    mlps, longer = [lesson("mlp", seed) for seed in range(3)], lesson("mlp", 9, rows=80)
+    other = FitJob(nn.Linear(6, 3), mlps[0].inputs, mlps[0].labels, 0)
+    together, alone = group_jobs([mlps[0], other, longer, *mlps[1:]])
+    assert [[one.seed for one in stack] for stack in together] == [[0, 1, 2], [9]]
+    assert alone == [other]
+
+
+def test_convolutions_go_one_by_one_on_a_cpu() -> None:
+    together, alone = group_jobs([lesson("s-cnn", seed) for seed in range(3)])
+    assert [len(stack) for stack in together] == [1, 1, 1]
+    assert alone == []
+
+
+def test_a_stack_is_cut_into_even_parts_where_it_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    lessons = [lesson("mlp", seed) for seed in range(7)]
+    each = 4 * sum(one.nbytes for one in lessons[0].model.parameters()) + lessons[0].inputs.nbytes
+    monkeypatch.setattr("teeter.training.batched._ROOM", {"cpu": 5 * each})
+    assert [len(stack) for stack in group_jobs(lessons)[0]] == [4, 3]
+
+
+class Pupil:
+    """The least that can be trained."""
+
+    def __init__(self, one: FitJob, training: TrainingConfig) -> None:
+        self.training, self.lesson, self.ended = training, one, False
+
+    def begin_round(self) -> list[FitJob]:
+        return [self.lesson]
+
+    def end_round(self, lessons: list[FitJob]) -> None:
+        self.ended = True
+
+
+def test_one_that_diverges_leaves_the_others_be() -> None:
+    training = TrainingConfig(epochs=3, batch_size=32)
+    pupils = [Pupil(lesson("mlp", seed), training) for seed in range(3)]
+    pupils[1].lesson.inputs[4, 2] = torch.nan
+    failed = fit_learners(pupils)
+    assert list(failed) == [1]
+    assert str(failed[1]) == "1 of 70 labelled rows hold NaN or infinite numbers: mend the data."
+    assert [pupil.ended for pupil in pupils] == [True, False, True]
+    alone = lesson("mlp", 2)
+    fit_batched([alone], training)
+    torch.testing.assert_close(weights(pupils[2].lesson), weights(alone), rtol=0, atol=1e-5)
+
+
+def test_labels_beyond_the_last_layer_are_told() -> None:
+    one = lesson("mlp", 0)
+    one.labels[3] = 3
+    failed = fit_learners([Pupil(one, TrainingConfig(epochs=1))])
+    assert "answers with 3 classes, and the labels have 4" in str(failed[0])
+
+
+def test_the_global_stream_is_left_alone() -> None:
+    before = torch.get_rng_state()
+    fit_batched([lesson("mlp", seed) for seed in range(2)], TrainingConfig(epochs=2))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_networks_of_different_precision_are_stacks_of_their_own() -> None:
+    single, double = lesson("mlp", 1), lesson("mlp", 2, dtype=torch.float64)
+    together, alone = group_jobs([single, double])
+    assert [len(some) for some in together] == [1, 1]
+    assert alone == []
+
+
+def test_rows_that_a_chain_does_not_answer_one_by_one_are_told() -> None:
+    inputs, labels = torch.zeros(20, 5, 4), torch.arange(20) % 3
+    with pytest.raises(TrainingError, match=r"Sequential answers \(20, 5, 3\): to be trained, it must answer"):
+        fit_batched([FitJob(nn.Sequential(nn.Linear(4, 3)), inputs, labels, 0)], TrainingConfig())

@@ -1,0 +1,327 @@
+"""Training: it learns, it is the textbook's, it repeats itself, and it says what went wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from torch import Tensor, nn
+from torch.utils.data import TensorDataset
+
+from reference.training import adam
+from teeter import Learner, TrainingConfig
+from teeter.errors import InputError, TrainingError
+from teeter.models.networks import mlp
+from teeter.seeds import seeded_global_rng
+from teeter.training import config as rules
+from teeter.training.loop import FitJob, evaluate_logits, fit_learners
+
+ROWS = torch.randn(90, 4, generator=torch.Generator().manual_seed(0)) + 4 * torch.eye(3, 4).repeat(30, 1)
+LABELS = torch.arange(3).repeat(30)
+QUICK = TrainingConfig(epochs=4, batch_size=16)
+
+
+class Pupil:
+    """The least that can be trained: a few lessons."""
+
+    def __init__(self, setting: TrainingConfig, *lessons: FitJob) -> None:
+        self.training, self.lessons = setting, list(lessons)
+        self.ended: list[FitJob] = []
+
+    def begin_round(self) -> list[FitJob]:
+        return self.lessons
+
+    def end_round(self, lessons: list[FitJob]) -> None:
+        self.ended = lessons
+
+
+def trained(
+    setting: TrainingConfig = QUICK, network: Any = None, inputs: Any = ROWS, labels: Tensor = LABELS, **options: Any
+) -> FitJob:
+    network = mlp(4, 3, seed=0, hidden=16) if network is None else network
+    pupil = Pupil(setting, FitJob(network, inputs, labels, **{"seed": 0, **options}))
+    for error in fit_learners([pupil]).values():
+        raise error
+    return pupil.ended[0]
+
+
+def weights(lesson: FitJob) -> Tensor:
+    return nn.utils.parameters_to_vector(lesson.model.parameters()).detach()
+
+
+def accuracy(lesson: FitJob) -> float:
+    return evaluate_logits(lesson.model(ROWS).detach(), LABELS).accuracy
+
+
+@pytest.mark.parametrize(("optimizer", "rate"), [("adam", 1e-2), ("rmsprop", 1e-2), ("nesterov", 1e-2), ("sgd", 1e-1)])
+def test_every_optimizer_learns(optimizer: Any, rate: float) -> None:
+    lesson = trained(TrainingConfig(optimizer=optimizer, learning_rate=rate, epochs=30, batch_size=16))
+    assert accuracy(lesson) > 0.95
+    assert lesson.losses[-1] < lesson.losses[0] / 2
+    assert len(lesson.losses) == 30
+    assert not lesson.model.training
+
+
+def test_optimizers_are_different() -> None:
+    found = {
+        name: weights(trained(TrainingConfig(optimizer=name, epochs=1)))
+        for name in ("adam", "rmsprop", "nesterov", "sgd")
+    }
+    assert len({tuple(vector.tolist()) for vector in found.values()}) == 4
+
+
+@pytest.mark.parametrize("rows", [90, 81, 80, 13, 1])
+@pytest.mark.parametrize("milestones", [(), (2, 5)])
+def test_training_is_the_textbooks(rows: int, milestones: tuple[int, ...]) -> None:
+    with seeded_global_rng(0, torch.device("cpu")):
+        network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)).double()
+    start = [parameter.detach().numpy().copy() for parameter in network.parameters()]
+    setting = TrainingConfig(epochs=8, batch_size=16, learning_rate=0.01, decay=0.1, milestones=milestones)
+    lesson = trained(setting, network, ROWS[:rows], LABELS[:rows], seed=11)
+    rates = [0.01 * 0.1 ** sum(epoch >= milestone for milestone in milestones) for epoch in range(8)]
+    expected, losses = adam(
+        start, ROWS[:rows].double().numpy(), LABELS[:rows].numpy(), seed=11, epochs=8, batch_size=16, rates=rates
+    )
+    for parameter, value in zip(network.parameters(), expected, strict=True):
+        np.testing.assert_allclose(parameter.detach(), value, atol=1e-6)
+    np.testing.assert_allclose(lesson.losses, losses, atol=1e-6)
+
+
+def test_milestones_change_what_follows_them_and_nothing_before() -> None:
+    plain, falling = trained(), trained(TrainingConfig(epochs=4, batch_size=16, decay=0.01, milestones=(2,)))
+    assert plain.losses[:2] == falling.losses[:2]
+    assert plain.losses[2] != falling.losses[2]
+
+
+def test_weight_decay_makes_weights_smaller() -> None:
+    assert (
+        weights(trained(TrainingConfig(epochs=9, weight_decay=0.5))).norm()
+        < weights(trained(TrainingConfig(epochs=9))).norm()
+    )
+
+
+def test_the_same_seed_trains_the_same_network_bit_for_bit() -> None:
+    first = trained(seed=1)
+    torch.rand(1)
+    again = trained(seed=1)
+    assert torch.equal(weights(first), weights(again))
+    assert first.losses == again.losses
+    assert not torch.equal(weights(first), weights(trained(seed=2)))
+
+
+def test_the_seed_decides_dropout_and_order_apart() -> None:
+    whole = TrainingConfig(epochs=2, batch_size=1000)
+    drops = [weights(trained(whole, seed=seed)) for seed in (1, 2)]
+    assert not torch.allclose(*drops)
+    steady = [weights(trained(whole, mlp(4, 3, hidden=16, dropout=0.0), seed=seed)) for seed in (1, 2)]
+    torch.testing.assert_close(*steady)
+
+
+def test_the_global_stream_goes_on_undisturbed() -> None:
+    before = torch.get_rng_state()
+    trained()
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("large", [1, 10**12])
+def test_small_networks_train_on_one_thread_and_the_number_is_put_back(
+    large: int, monkeypatch: pytest.MonkeyPatch, one_thread: None
+) -> None:
+    monkeypatch.setattr(rules, "_WORTH_TWO_THREADS", large)
+    torch.set_num_threads(2)
+    seen: set[int] = set()
+    network = mlp(4, 3)
+    network.register_forward_hook(lambda *_: seen.add(torch.get_num_threads()))
+    trained(QUICK, network)
+    assert seen == {1 if large > 1 else 2}
+    with pytest.raises(TrainingError):
+        trained(QUICK, network, ROWS * float("nan"))
+    assert torch.get_num_threads() == 2
+
+
+def test_the_best_epoch_on_the_validation_rows_is_kept() -> None:
+    network = mlp(4, 3, seed=0, hidden=16)
+    seen: list[tuple[float, Tensor]] = []
+
+    def look(module: nn.Module, inputs: tuple[Tensor], answer: Tensor) -> None:
+        if not module.training and len(answer) == len(LABELS):
+            right = float((answer.argmax(dim=1) == LABELS).double().mean())
+            seen.append((right, nn.utils.parameters_to_vector(module.parameters()).detach()))
+
+    network.register_forward_hook(look)
+    wild = TrainingConfig(epochs=12, batch_size=16, learning_rate=0.5, optimizer="sgd")
+    lesson = trained(wild, network, validation=(ROWS, LABELS))
+    scores = [right for right, _ in seen]
+    assert len(scores) == 12
+    assert lesson.best_epoch == scores.index(max(scores)) != 11
+    assert torch.equal(weights(lesson), seen[lesson.best_epoch][1])
+    assert not lesson.model.training
+
+
+def test_looking_at_validation_rows_changes_no_step() -> None:
+    with_rows, without = trained(validation=(ROWS.numpy(), LABELS)), trained()
+    assert with_rows.losses == without.losses
+    assert without.best_epoch is None
+
+
+class TwoInputs(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        with seeded_global_rng(0, torch.device("cpu")):
+            self.head = nn.Linear(4, 3)
+
+    def forward(self, left: Tensor, right: Tensor) -> Tensor:
+        return self.head(left + right)
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [ROWS.numpy(), ROWS.numpy().astype(np.float64), ROWS.numpy().tolist(), TensorDataset(ROWS, LABELS + 7)],
+    ids=["array", "float64", "list", "dataset"],
+)
+def test_data_of_every_kind_train_the_same_network(inputs: Any) -> None:
+    lesson = trained(inputs=inputs, validation=(inputs, LABELS))
+    assert torch.equal(weights(lesson), weights(trained(validation=(ROWS, LABELS))))
+
+
+def test_data_of_several_parts_are_learned_together() -> None:
+    inputs = {"left": ROWS.numpy(), "right": torch.zeros_like(ROWS)}
+    setting = TrainingConfig(epochs=20, batch_size=16, learning_rate=0.05)
+    lesson = trained(setting, TwoInputs(), inputs, validation=(inputs, LABELS))
+    assert evaluate_logits(lesson.model(ROWS, torch.zeros_like(ROWS)).detach(), LABELS).accuracy > 0.9
+
+
+def normalised() -> nn.Sequential:
+    with seeded_global_rng(0, torch.device("cpu")):
+        return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+
+
+@pytest.mark.parametrize("rows", [17, 33, 2])
+def test_a_single_row_left_over_does_not_trouble_batch_norm(rows: int) -> None:
+    lesson = trained(QUICK, normalised(), ROWS[:rows], LABELS[:rows])
+    assert torch.isfinite(weights(lesson)).all()
+
+
+def test_every_row_is_seen_once_an_epoch() -> None:
+    for rows in (1, 2, 15, 16, 17, 33):
+        seen = list(rules.shuffled_batches(rows, 16, torch.Generator().manual_seed(0)))
+        assert sorted(torch.cat(seen).tolist()) == list(range(rows))
+        assert all(2 <= len(batch) <= 17 for batch in seen) or rows == 1
+
+
+class Pair(nn.Linear):
+    def forward(self, input: Tensor) -> Any:
+        return super().forward(input), input
+
+
+@pytest.mark.parametrize(
+    ("network", "rows", "labels", "message"),
+    [
+        (None, ROWS * float("nan"), LABELS, "90 of 90 labelled rows hold NaN or infinite numbers"),
+        (normalised(), ROWS[:1], LABELS[:1], "Batch norm cannot train on a batch of one row: label more rows"),
+        (
+            mlp(4, 2),
+            ROWS,
+            LABELS,
+            "Sequential answers with 2 classes, and the labels have 3: make its last layer wider",
+        ),
+        (nn.Linear(4, 1), ROWS, LABELS, r"Linear answers \(16, 1\): to be trained, it must answer \(rows, classes\)"),
+        (nn.Linear(4, 3), ROWS[:, None], LABELS, r"Linear answers \(16, 1, 3\): to be trained"),
+        (Pair(4, 3), ROWS, LABELS, "Pair answers tuple: to be trained"),
+        (nn.Flatten(), ROWS, LABELS, "Flatten has no parameters, so there is nothing to train"),
+        (nn.Linear(4, 3).requires_grad_(False), ROWS, LABELS, "All of Linear is frozen, so there is nothing to train"),
+    ],
+)
+def test_what_cannot_be_trained_is_told_why(network: Any, rows: Any, labels: Tensor, message: str) -> None:
+    with pytest.raises(TrainingError, match=message):
+        trained(QUICK, network, rows, labels)
+
+
+def test_a_loss_that_explodes_is_told_with_its_rate() -> None:
+    with pytest.raises(
+        TrainingError, match=r"The loss became (nan|inf) in epoch \d+: lower the learning rate from 1e\+18"
+    ):
+        trained(TrainingConfig(optimizer="sgd", learning_rate=1e18, epochs=50))
+
+
+def test_an_error_of_the_network_itself_is_passed_on() -> None:
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        trained(QUICK, mlp(5, 3))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"optimizer": "adamw"}, "No optimizer is called 'adamw': choose adam, rmsprop, nesterov or sgd"),
+        ({"learning_rate": 0}, "learning_rate is 0: it must be positive"),
+        ({"learning_rate": float("nan")}, "learning_rate is nan: it must be positive"),
+        ({"epochs": 0}, "epochs is 0: it must be positive"),
+        ({"epochs": 2.5}, "epochs is 2.5: it must be a whole number"),
+        ({"batch_size": -1}, "batch_size is -1: it must be positive"),
+        ({"decay": 0}, "decay is 0: it must be positive"),
+        ({"weight_decay": -0.1}, "weight_decay is -0.1: it must be 0 or more"),
+    ],
+)
+def test_settings_that_train_nothing_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        TrainingConfig(**settings)
+
+
+def test_milestones_are_the_same_from_a_list() -> None:
+    assert TrainingConfig(milestones=[3, 5]) == TrainingConfig(milestones=(3, 5))
+
+
+def test_several_trainees_and_lessons_are_trained_apart() -> None:
+    lessons = [FitJob(mlp(4, 3, seed=k, hidden=16), ROWS, LABELS, seed=k) for k in range(3)]
+    pupils = [Pupil(QUICK, *lessons[:2]), Pupil(TrainingConfig(epochs=2), lessons[2])]
+    fit_learners(pupils)
+    assert [len(lesson.losses) for lesson in lessons] == [4, 4, 2]
+    alone = trained(QUICK, mlp(4, 3, seed=1, hidden=16), seed=1)
+    torch.testing.assert_close(weights(lessons[1]), weights(alone), rtol=0, atol=1e-6)
+    assert [pupil.ended for pupil in pupils] == [lessons[:2], lessons[2:]]
+
+
+def test_estimators_are_fitted() -> None:
+    lesson = trained(QUICK, LogisticRegression(), ROWS.numpy())
+    assert lesson.model.score(ROWS.numpy(), LABELS.numpy()) > 0.9
+    assert lesson.losses == []
+
+
+def test_evaluation_compares_logits_with_classes() -> None:
+    logits = torch.tensor([[2.0, 0.0], [0.0, 1.0], [3.0, 0.0]])
+    labels = torch.tensor([0, 1, 1])
+    found = evaluate_logits(logits, labels)
+    assert found.accuracy == pytest.approx(2 / 3)
+    assert found.loss == pytest.approx(np.mean([np.log1p(np.exp(-2)), np.log1p(np.exp(-1)), np.log1p(np.exp(3))]))
+    assert (found.rows, found.vote) == (3, None)
+
+
+def test_the_vote_of_an_ensemble_is_of_its_mean_probabilities() -> None:
+    logits = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
+    sure, unsure = torch.tensor([[0.0, 9.0], [0.0, 9.0]]), torch.tensor([[1.0, 0.0], [1.0, 0.0]])
+    found = evaluate_logits(logits, torch.tensor([0, 1]), torch.stack([sure, unsure, unsure]))
+    assert found.accuracy == 1
+    assert found.vote == 0.5
+
+
+def test_a_network_that_ends_in_a_softmax_is_told_to_leave_it_out() -> None:
+    network = nn.Sequential(nn.Linear(4, 3), nn.Softmax(dim=1))
+    learner = Learner(lambda seed: network, np.zeros((6, 4), dtype=np.float32), classes=3)
+    learner.tell([0, 1, 2], [0, 1, 2])
+    with pytest.raises(TrainingError, match="Sequential answers probabilities, and training needs logits"):
+        learner.fit()
+
+
+@pytest.mark.parametrize(
+    "wrap", [nn.Sequential, lambda layer: nn.Sequential(nn.Sequential(layer))], ids=["stack", "alone"]
+)
+def test_rows_that_are_not_numbers_are_told_and_counted(wrap: Any) -> None:
+    rows = torch.randn(20, 4, generator=torch.Generator().manual_seed(0))
+    rows[[3, 7], 1] = torch.tensor([float("nan"), float("inf")])
+    learner = Learner(lambda seed: wrap(nn.Linear(4, 3)), rows, "random", classes=3, device="cpu")
+    learner.tell(range(10), [k % 3 for k in range(10)])
+    with pytest.raises(TrainingError, match="2 of 10 labelled rows hold NaN or infinite numbers: mend the data"):
+        learner.fit()
