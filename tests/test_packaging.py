@@ -30,6 +30,7 @@ FOR_USERS = {
     "parquet",
     "images",
     "store",
+    "templates",
     "report",
     "web",
     "postgres",

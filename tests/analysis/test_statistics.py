@@ -76,8 +76,8 @@ def test_labels_saved_by_hand() -> None:
     found = saving_over(labelled, ours, random)
     assert (found.target, found.labels, found.baseline) == pytest.approx((0.75, 20, 30))
     assert found.saved == pytest.approx(10)
-    assert found.needed == ((20, pytest.approx(30)), (20, pytest.approx(30)))
-    assert found.each == pytest.approx((10, 10))
+    assert found.needed_by_repetition == ((20, pytest.approx(30)), (20, pytest.approx(30)))
+    assert found.saved_by_repetition == pytest.approx((10, 10))
     assert found.spread == pytest.approx((10, 0))
     assert found.p == 1, "what does not vary is no win"
 
@@ -86,8 +86,8 @@ def test_a_target_that_is_never_reached_saves_nothing_and_has_no_spread() -> Non
     labelled = np.array([10.0, 20.0])
     found = saving_over(labelled, np.array([[0.5, 0.6], [0.5, 0.9]]), np.array([[0.5, 0.9], [0.5, 0.8]]))
     assert (found.labels, found.saved, found.spread, found.p) == (None, None, None, None)
-    assert found.each[0] is None
-    assert found.each[1] == pytest.approx(2.5)
+    assert found.saved_by_repetition[0] is None
+    assert found.saved_by_repetition[1] == pytest.approx(2.5)
 
 
 def test_random_saves_nothing_against_itself() -> None:
