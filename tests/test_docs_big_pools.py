@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from teeter.cli import app
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "benchmarks" / "speed" / "shards_page.py"
 PAGE = ROOT / "docs" / "how_to" / "big_pools.md"
 

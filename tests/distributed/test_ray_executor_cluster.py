@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
 ray: Any = pytest.importorskip("ray", reason="needs Ray")
 cluster_utils: Any = pytest.importorskip("ray.cluster_utils", reason="needs Ray")
 
-HERE = "distributed.test_ray"
+HERE = "distributed.test_ray_executor_cluster"
 
 
 @pytest.fixture
