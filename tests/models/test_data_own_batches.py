@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -13,7 +12,6 @@ from torch import Tensor, nn
 
 import teeter
 from teeter.errors import InputError, TrainingError
-from teeter.lessons import CustomTraining, Lesson
 from teeter.models.data import Rows, batches, count_rows, one_batch, take_rows
 
 RNG = np.random.default_rng(1)
@@ -98,45 +96,3 @@ def test_a_learner_trains_on_them_and_on_answers_that_are_mappings() -> None:
 def test_a_mapping_with_too_few_classes_is_told() -> None:
     with pytest.raises(TrainingError, match="Reader answers with 2 classes, and the labels have 3"):
         taught(teeter.Training(epochs=1), lambda: Reader(2))
-
-
-class Nudged(CustomTraining):
-    """Moves every weight at random and notes what it was given."""
-
-    def __init__(self) -> None:
-        self.seen: list[Lesson] = []
-
-    def train(self, lesson: Lesson) -> None:
-        self.seen.append(lesson)
-        lesson.model.train()
-        with torch.no_grad():
-            for parameter in lesson.model.parameters():
-                parameter.add_(torch.randn_like(parameter))
-
-
-def weights(learner: teeter.Learner) -> Tensor:
-    return nn.utils.parameters_to_vector(learner.models[0].parameters()).detach()
-
-
-def test_a_training_of_one_s_own_gets_the_labelled_rows_and_draws_by_the_seed(tmp_path: Path) -> None:
-    way = Nudged()
-    learner = taught(way)
-    assert len(way.seen[0].inputs) == 20
-    assert way.seen[0].labels.tolist() == CLASSES[:20].tolist()
-    assert not learner.models[0].training
-    assert learner.seconds["training"] > 0
-    before = torch.get_rng_state()
-    assert torch.equal(weights(taught(Nudged())), weights(learner))
-    assert torch.equal(torch.get_rng_state(), before)
-    learner.save(tmp_path / "learner")
-    again = teeter.Learner.load(tmp_path / "learner", lambda seed: Reader(), Lines(LINES), training=way, device="cpu")
-    assert (again.ask(4) == learner.ask(4)).all()
-
-
-def test_its_refusal_is_told() -> None:
-    class Refusing(CustomTraining):
-        def train(self, lesson: Lesson) -> None:
-            raise TrainingError("Not today.")
-
-    with pytest.raises(TrainingError, match="Not today"):
-        taught(Refusing())

@@ -114,3 +114,32 @@ def test_how_many_hypotheses_are_looked_at_together_changes_nothing(bias: bool) 
         for least, taken in found[1:]:
             assert torch.equal(least, found[0][0])
             assert taken == found[0][1]
+
+
+@pytest.mark.parametrize("patience", [4, 40])
+def test_algorithm_1_goes_on_while_any_row_is_lowered(patience: int) -> None:
+    """A literal loop over all rows with one counter, on the same draws, which come in blocks of 16."""
+    rng = np.random.default_rng(0)
+    rows, weight = torch.from_numpy(rng.normal(size=(30, 3))), torch.from_numpy(rng.normal(size=(3, 3)))
+    predicted = (rows @ weight.T).argmax(dim=1)
+    least, generator = np.full(30, 1.0), stream(5, "gaussian", 0)
+    idle, drawn = 0, iter(())
+    while idle < patience:
+        move = next(drawn, None)
+        if move is None:
+            drawn = iter(torch.randn(16, 3, 3, generator=generator))
+            move = next(drawn)
+        moved = weight + 0.4 * move.double()
+        flipped = ((rows @ moved.T).argmax(dim=1) != predicted).numpy()
+        lowered = flipped & (flipped.mean() < least)
+        least[lowered] = flipped.mean()
+        idle = 0 if lowered.any() else idle + 1
+    found = teeter.ldm(rows, weight, method="gaussian", sigmas=[0.4], patience=patience, seed=5)
+    np.testing.assert_allclose(found, least)
+
+
+def test_strengths_are_tried_in_rising_order() -> None:
+    rng = np.random.default_rng(0)
+    rows, weight = rng.normal(size=(50, 3)), rng.normal(size=(3, 3))
+    mixed = teeter.ldm(rows, weight, method="gaussian", sigmas=[1.0, 0.01, 0.1])
+    np.testing.assert_array_equal(mixed, teeter.ldm(rows, weight, method="gaussian", sigmas=[0.01, 0.1, 1.0]))
