@@ -182,6 +182,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_any_work(tmp_path: Pat
     assert not list((tmp_path / "run").glob("cells/*.jsonl"))
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_without_doubles(tmp_path: Path) -> None:
     path = tmp_path / "rounds.csv"
     run_until_killed(TINY, tmp_path / "run", rounds=5, trackers=[CsvTracker(path)])

@@ -28,6 +28,7 @@ def drawable(item: Item, found: Measured) -> None:
     assert all(one.caption.endswith(".") for one in drawings)
 
 
+@pytest.mark.slow
 def test_flips_are_counted_draw_by_draw() -> None:
     features, weight, bias = torch.randn(7, 3), torch.randn(4, 3), torch.randn(4)
     counts, shares = flip_counts(Outputs(features=features, weight=weight, bias=bias), 0.7, 60, 5)
@@ -59,6 +60,7 @@ def test_orders_turn_with_the_numbers() -> None:
     assert "0 of 1" in found.notes[0]
 
 
+@pytest.mark.slow
 def test_strengths_turn_with_the_numbers() -> None:
     sigmas, rising = np.logspace(-5, 1, 11), np.linspace(0, 0.9, 11)
     error, dip = np.full(11, 0.001), np.where(np.arange(11) == 5, 0.1, np.linspace(0, 0.9, 11))
@@ -68,6 +70,7 @@ def test_strengths_turn_with_the_numbers() -> None:
     assert judge_strengths(sigmas, {"b": dip}, {"b": np.full(11, 1.0)}).verdict == HOLDS  # within chance
 
 
+@pytest.mark.slow
 def test_uncertainty_on_tiny_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uncertainty, "FEW", 30)
     monkeypatch.setattr(uncertainty, "MANY", 40)
@@ -75,6 +78,7 @@ def test_uncertainty_on_tiny_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
         drawable(item, measure(Scale(device="cpu")))
 
 
+@pytest.mark.slow
 def test_the_search_in_the_plane_is_algorithm_1() -> None:
     """One row, one hypothesis at a time, the disagreement being the angle between the lines."""
     generator = draws(0, "stop test")
@@ -103,6 +107,7 @@ def search(noise: float) -> dict[str, object]:
     return {"values": values, "taken": [50 * s for s in SIZES], "seconds": [0.1 * s + 0.2 for s in SIZES], "told": "."}
 
 
+@pytest.mark.slow
 def test_stops_turn_with_the_numbers() -> None:
     near, far = [0.01, 5e-4, 1e-4, 1e-5], [0.01, 5e-4, 1e-3, 1e-5]
     found = judge_stops(SIZES, near, search(0.0))
@@ -115,6 +120,7 @@ def test_stops_turn_with_the_numbers() -> None:
     assert judge_stops(SIZES, far, bad).verdict == NOT
 
 
+@pytest.mark.slow
 def test_rays_turn_with_the_numbers() -> None:
     found = judge_rays(SIZES, 20, search(0.0))
     assert found.verdict == HOLDS
@@ -125,6 +131,7 @@ def test_rays_turn_with_the_numbers() -> None:
     assert judge_rays(SIZES, 20, bad).verdict == NOT
 
 
+@pytest.mark.slow
 def test_stops_and_rays_on_a_small_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stopping, "plane_search", lambda size, count, generator: (np.full(3, 0.011), np.ones(3)))
     monkeypatch.setattr(stopping, "paper_sigmas", lambda: [0.01, 0.1, 1.0])
@@ -150,6 +157,7 @@ def test_the_variants_are_the_paper_s() -> None:
                 setting.strategy(name)
 
 
+@pytest.mark.slow
 def test_choices_turn_with_the_numbers() -> None:
     def runs(mean: float) -> np.ndarray:
         return mean + 0.002 * RNG.standard_normal((5, 6))
@@ -172,6 +180,7 @@ def test_choices_turn_with_the_numbers() -> None:
     drawable(choices.FIGURE_15, parted)
 
 
+@pytest.mark.slow
 def test_choices_on_a_tiny_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choices, "STOPS", (1,))
     monkeypatch.setattr(choices, "SPACINGS", (1.0,))

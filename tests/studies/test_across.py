@@ -49,6 +49,7 @@ def test_across_turns_with_the_numbers() -> None:
     drawable(across.FIGURE_4, found)
 
 
+@pytest.mark.slow
 def test_deltas_are_beaten_only_where_it_is_significant() -> None:
     first = curve(0.9)
     ahead, level, behind = ({"ldm-s": first, "badge": other} for other in (curve(0.8), first.copy(), curve(0.95)))
@@ -60,6 +61,7 @@ def test_deltas_are_beaten_only_where_it_is_significant() -> None:
     drawable(across.TABLE_1, found)
 
 
+@pytest.mark.slow
 def test_accuracy_counts_the_rounds_among_the_two_best() -> None:
     def runs(*means: float) -> np.ndarray:
         return np.array([[0.1, *means]])
@@ -72,6 +74,7 @@ def test_accuracy_counts_the_rounds_among_the_two_best() -> None:
     assert judge_accuracy({"b": of_one}).verdict == NOT
 
 
+@pytest.mark.slow
 def test_times_are_those_alone_where_there_are_any() -> None:
     times = {"a": {"ldm-s": 2.0, "entropy": 1.0, "ldm-s alone": 1.1, "entropy alone": 1.0}, "b": {"ldm-s": 3.0}}
     assert ratios(times) == {"a": pytest.approx(1.1)}
@@ -99,6 +102,7 @@ def test_the_paper_s_own_runtimes_pass_the_tests() -> None:
     assert judge_ensemble_time(alone).verdict == HOLDS
 
 
+@pytest.mark.slow
 def test_the_few_percent_are_those_of_the_five_image_sets() -> None:
     assert judge_ldm_time(of(1.0, 1.03, 1.05, 1.06, 0.9)).verdict == HOLDS
     missing = judge_ldm_time({**of(1.0, 1.03), "mnist": {"ldm-s": 9.0, "entropy": 1.0}})
@@ -110,6 +114,7 @@ def test_the_few_percent_are_those_of_the_five_image_sets() -> None:
         judge_ldm_time({"mnist": {"ldm-s": 1.0, "entropy": 1.0}})
 
 
+@pytest.mark.slow
 def test_an_ensemble_is_timed_alone_or_not_at_all() -> None:
     def each(*ratios: float) -> dict[str, dict[str, float]]:
         found = zip(SETS, ratios, strict=False)
@@ -122,6 +127,7 @@ def test_an_ensemble_is_timed_alone_or_not_at_all() -> None:
         judge_ensemble_time({})
 
 
+@pytest.mark.slow
 def test_times_alone_are_of_one_kind_of_machine_and_begun_image_sets_count(tmp_path: Path) -> None:
     scale = Scale(quick=False, runs=tmp_path, device="cpu")
     setting = replace(trials.digits("x", **TINY, strategies=("ldm-s", "random", "entropy")), name="openml-6")
@@ -149,6 +155,7 @@ def test_times_alone_are_of_one_kind_of_machine_and_begun_image_sets_count(tmp_p
     assert found.verdict != HOLDS
 
 
+@pytest.mark.slow
 def test_leads_must_be_significant() -> None:
     first = curve(0.9)
     runs = {"a": {"x": first, "y": curve(0.8), "z": first + 0.01 * RNG.standard_normal(first.shape)}}
@@ -159,6 +166,7 @@ def test_leads_must_be_significant() -> None:
     assert "significantly behind x on a" in found.reason
 
 
+@pytest.mark.slow
 def test_sizes_turn_with_the_numbers() -> None:
     good = {"ldm-s": curve(0.9), "random": curve(0.8), "badge": curve(0.85)}
     bad = {"ldm-s": curve(0.9), "random": curve(0.8), "badge": curve(0.95)}
@@ -168,6 +176,7 @@ def test_sizes_turn_with_the_numbers() -> None:
     assert judge_sizes({"1": bad, "10": like_random}).verdict == NOT
 
 
+@pytest.mark.slow
 def test_the_best_share_turns_with_the_numbers() -> None:
     low = {f"s{k}": curve(0.5) for k in range(8)}
     found = judge_best({"a": {"ldm-s": curve(0.9), **low}})
@@ -179,6 +188,7 @@ def test_the_best_share_turns_with_the_numbers() -> None:
     assert judge_best(mixed).verdict == IN_PART
 
 
+@pytest.mark.slow
 def test_badge_is_judged_against_its_larger_batches() -> None:
     first, rest = curve(0.9, 0.001), curve(0.8, 0.001)
 
@@ -199,6 +209,7 @@ def tiny(name: str, strategies: tuple[str, ...], **values: object) -> object:
     return digits(name, **{**TINY, "strategies": strategies, **values})
 
 
+@pytest.mark.slow
 def test_a_trial_is_run_once_and_shared(tmp_path: Path) -> None:
     scale, setting = Scale(runs=tmp_path, device="cpu"), tiny("trial", ("ldm-s", "random"))
     (first,) = run_trials(scale, [setting])  # type: ignore[list-item]
@@ -210,6 +221,7 @@ def test_a_trial_is_run_once_and_shared(tmp_path: Path) -> None:
     assert (tmp_path / "quick-trial-seed-3" / "run.json").exists()
 
 
+@pytest.mark.slow
 def test_a_finished_trial_is_read_without_its_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scale = Scale(runs=tmp_path, device="cpu")
     setting = tiny("trial", ("ldm-s", "random"))
@@ -226,6 +238,7 @@ def test_a_finished_trial_is_read_without_its_dataset(tmp_path: Path, monkeypatc
             run_trials(scale, [replace(setting, **more)])
 
 
+@pytest.mark.slow
 def test_a_trial_that_failed_is_told(tmp_path: Path) -> None:
     setting = tiny("broken", ("random", "probcover"), options={"probcover": {"radius": 1e-30, "purity": 2.0}})
     with pytest.raises(TeeterError):
@@ -244,6 +257,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "digits", smaller)
 
 
+@pytest.mark.slow
 def test_items_of_runs_on_tiny_sizes(tmp_path: Path, small: None) -> None:
     scale = Scale(runs=tmp_path, device="cpu")
     for item in (
@@ -283,6 +297,7 @@ def test_items_of_runs_on_tiny_sizes(tmp_path: Path, small: None) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_full_form_reads_finished_runs_and_names_the_missing(tmp_path: Path) -> None:
     scale = Scale(quick=False, runs=tmp_path, device="cpu")
     with pytest.raises(InputError, match="no finished run"):
@@ -297,6 +312,7 @@ def test_the_full_form_reads_finished_runs_and_names_the_missing(tmp_path: Path)
     assert "cifar10" in notes[1]
 
 
+@pytest.mark.slow
 def test_the_strategy_that_is_only_tried_here_keeps_the_contract() -> None:
     check_strategy(LdmSLaplace)
     for options in ({"rays": 0}, {"prior": -1.0}):
