@@ -12,7 +12,7 @@ import pytest
 from campaigns.fake_label_studio import LEGACY, FakeLabelStudio, waiting_tasks
 from campaigns.label_studio_backends import LabelStudioBackend, chosen, imaginary
 from campaigns.label_studio_scenarios import held, truth
-from campaigns.stores import STORES, new_place
+from campaigns.stores import POSTGRESQL_SLOW, new_place
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.ledger import Answer
 from teeter.campaigns.moving import move_campaign
@@ -248,7 +248,7 @@ def test_questions_run_low_before_others_are_picked(backend: LabelStudioBackend)
     assert (more.model, more.sent, more.waiting) == (1, 3, 6)
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=POSTGRESQL_SLOW)
 def places(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
     (tmp_path / "other").mkdir()
     return new_place(request.param, tmp_path), new_place(request.param, tmp_path / "other")

@@ -2,30 +2,12 @@
 
 from __future__ import annotations
 
-import re
-import xml.etree.ElementTree as ElementTree
-from typing import Any
-
 import httpx
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from campaigns.fake_label_studio import LEGACY, PERSONAL, FakeLabelStudio
-from campaigns.label_studio_backends import chosen
-from teeter.campaigns.items import require_plain
-from teeter.campaigns.label_studio.config import (
-    choice_of,
-    instructions_of,
-    made_config,
-    title_of,
-    with_classes,
-)
-from teeter.campaigns.label_studio.contents import in_parts, numbers_of
 from teeter.campaigns.label_studio.server import Server, address
 from teeter.campaigns.label_studio.tasks import Project
-from teeter.campaigns.records import Settings
 from teeter.errors import InputError, ServerAwayError, ServerError
 
 Answer = httpx.Response | Exception
@@ -198,94 +180,3 @@ def test_an_address_with_a_password_is_refused_without_telling_it() -> None:
     with pytest.raises(InputError, match="Leave name and password out") as raised:
         address("http://ann:secret@studio.example")
     assert "secret" not in str(raised.value)
-
-
-def plain(name: str) -> bool:
-    try:
-        require_plain(name, "class")
-    except InputError:
-        return False
-    return bool(name.strip()) and not any(sign in name for sign in "\ufffe\uffff")
-
-
-NAMES = st.lists(st.text(max_size=20).map(str.strip).filter(plain), min_size=2, max_size=40, unique=True)
-
-
-def names_in(config: str) -> list[str]:
-    """The classes as Label Studio's results would name them."""
-    return [one.get("alias") or one.attrib["value"] for one in ElementTree.fromstring(config).iter("Choice")]
-
-
-@given(names=NAMES)
-def test_classes_come_through_whatever_they_are_called(names: list[str]) -> None:
-    config = made_config(Settings(), names)
-    assert names_in(config) == names
-    values = [one.attrib["value"] for one in ElementTree.fromstring(config).iter("Choice")]
-    assert not any(re.search(r"\$[\w\[\].{}]", value) for value in values), "which stands for a task's data"
-    assert with_classes(config, names) is None
-    more = with_classes(made_config(Settings(), names[:2]), names)
-    assert names == (names_in(more) if more is not None else names[:2])
-    assert all(choice_of(chosen(name)) == name for name in names)
-
-
-@pytest.mark.parametrize(
-    ("kind", "count", "holds"),
-    [
-        ("text", 12, 'value="$text" valueType="text"'),
-        ("image", 3, 'value="$image"'),
-        ("features", 31, 'layout="select"'),
-    ],
-)
-def test_the_interface_shows_what_there_is(kind: str, count: int, holds: str) -> None:
-    config = made_config(Settings(kind=kind), [str(k) for k in range(count)])
-    assert holds in config
-    assert config.count("<Choice ") == count
-
-
-def test_keys_of_the_campaign_are_hotkeys() -> None:
-    config = made_config(Settings(keys=["s", "h"]), ["spam", "ham", "other"])
-    assert [one.get("hotkey") for one in ElementTree.fromstring(config).iter("Choice")] == ["s", "h", None]
-
-
-@pytest.mark.parametrize("config", ["<View>", "", "nonsense"])
-def test_an_interface_that_cannot_be_read_is_told(config: str) -> None:
-    with pytest.raises(ServerError, match="cannot be read"):
-        with_classes(config, ["a", "b"])
-
-
-@pytest.mark.parametrize(
-    "result",
-    [
-        [],
-        [None],
-        ["label"],
-        [{"from_name": "other", "value": {"choices": ["a"]}}],
-        [{"from_name": "label"}],
-        [{"from_name": "label", "value": ["a"]}],
-        [{"from_name": "label", "value": {"choices": "a"}}],
-        [{"from_name": "label", "value": {"choices": [1]}}],
-        [{"from_name": "label", "value": {"choices": ["a", "b"]}}],
-    ],
-)
-def test_what_is_not_one_choice_is_none(result: list[Any]) -> None:
-    assert choice_of(result) is None
-
-
-def test_titles_and_instructions_fit() -> None:
-    assert title_of("ab") == "teeter ab"
-    assert title_of("abc") == "abc"
-    assert len(title_of("x" * 60)) == 50
-    assert instructions_of(Settings(instructions="a < b\n& c")) == "a &lt; b<br>&amp; c"
-
-
-def test_numbers_are_readable() -> None:
-    assert numbers_of("n1", np.array([1.0, 2.5e-7, 3.14159], dtype=np.float32)) == "n1\n1, 2.5e-07, 3.142"
-    assert numbers_of("n1", np.zeros(500, dtype=np.float32)).endswith("0, … (500 numbers)")
-
-
-@given(sizes=st.lists(st.integers(0, 9_000_000), max_size=250))
-def test_parts_hold_everything_in_order(sizes: list[int]) -> None:
-    parts = list(in_parts(list(range(len(sizes))), sizes))
-    assert [one for part in parts for one in part] == list(range(len(sizes)))
-    assert all(len(part) <= 100 for part in parts)
-    assert all(len(part) == 1 or sum(sizes[k] for k in part) <= 8_000_000 for part in parts)

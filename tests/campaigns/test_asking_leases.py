@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from sqlalchemy import event
 
 from campaigns.fake_clock import FakeClock
-from campaigns.stores import STORES, new_place
+from campaigns.stores import POSTGRESQL_SLOW, new_place
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.ledger import live_answers
 from teeter.campaigns.turns import end_turn, take_turn
@@ -27,15 +28,15 @@ def watch() -> FakeClock:
     return FakeClock()
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=POSTGRESQL_SLOW)
 def made(request: pytest.FixtureRequest, tmp_path: Path, watch: FakeClock) -> Iterator[Made]:
     opened: list[Campaign] = []
 
-    def make(**settings: object) -> Campaign:
+    def make(items: int = 80, **settings: object) -> Campaign:
         where = new_place(request.param, tmp_path)
         own = Settings(**{"kind": "features", "strategy": "margin", "control": 0.2, **settings})
         campaign = Campaign.create(where, "points", ["left", "right"], own, clock=watch)
-        campaign.add({"id": f"p{k}", "features": row} for k, row in enumerate(VECTORS))
+        campaign.add({"id": f"p{k}", "features": row} for k, row in enumerate(VECTORS[:items]))
         opened.append(campaign)
         return campaign
 
@@ -204,14 +205,14 @@ def test_until_nothing_is_left(made: Made) -> None:
 
 @pytest.mark.parametrize("people", [2, 3])
 def test_all_are_answered_by_as_many_as_told_and_by_nobody_twice(made: Made, people: int) -> None:
-    campaign = made(overlap=1.0, people=people)
+    campaign = made(24, overlap=1.0, people=people)
     seen: list[tuple[str, str]] = []
-    for _ in range(40):
+    for _ in range(12):
         for who in ("ann", "bob", "cem", "dan"):
-            items = asked(campaign, 10, who)
+            items = asked(campaign, 5, who)
             seen += [(item, who) for item in items]
             answer(campaign, items, who)
-    assert len(seen) == len(set(seen)) == 80 * people
+    assert len(seen) == len(set(seen)) == 24 * people
     assert set(Counter(item for item, _ in seen).values()) == {people}
 
 
@@ -255,6 +256,34 @@ def test_a_skip_a_lease_that_ends_and_an_undo_leave_nobody_missing(made: Made, w
     campaign.bad(item, "ann")
     with campaign.store.reading() as connection:
         assert campaign.ledger.item(connection, item).missing == 0
+
+
+def test_several_at_once_share_the_items(tmp_path: Path) -> None:
+    path = tmp_path / "points.teeter"
+    campaign = Campaign.create(path, "points", ["left", "right"], Settings(kind="features", strategy="margin"))
+    campaign.add({"id": f"p{k}", "features": row} for k, row in enumerate(VECTORS[:40]))
+    campaign.store.close()
+
+    def label_until_nothing_is_left(who: str) -> list[str]:
+        own = Campaign.open(path)
+        answered: list[str] = []
+        while items := asked(own, 4, who):
+            answer(own, items, who)
+            answered += items
+        own.store.close()
+        return answered
+
+    names = ["ann", "bob", "cem", "dan"]
+    with ThreadPoolExecutor(len(names)) as people:
+        answered = dict(zip(names, people.map(label_until_nothing_is_left, names), strict=True))
+
+    given = [(item, who) for who, items in answered.items() for item in items]
+    assert max(Counter(item for item, _ in given).values()) == 1, "nobody is asked what another has"
+    campaign = Campaign.open(path)
+    with campaign.store.reading() as connection:
+        written = [(one.item, one.annotator) for one in campaign.ledger.answers(connection)]
+    campaign.store.close()
+    assert sorted(written) == sorted(given)
 
 
 def plans(campaign: Campaign, work: Callable[[], object]) -> list[str]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
 from sqlalchemy import text
 
+from campaigns.killed_process import Report, kill_after, needs_fork
 from campaigns.postgres_server import Server, running_server
 from campaigns.stores import begun, shared_server
 from teeter.campaigns.campaign import Campaign, Settings
@@ -74,48 +73,29 @@ def test_after_a_crash_of_the_server_what_was_acknowledged_is_there_and_the_stor
     store.close()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks")
-def test_killed_while_it_writes_a_process_loses_nothing_that_it_acknowledged(url: str) -> None:
-    with_items = Store(url, create=True)
-    ledger = begun(with_items, texts=2000)
-    with_items.close()
-    left, acknowledged, moments = [f"a{k}" for k in range(2000)], 0, random.Random(3)
-    for _ in range(10):
-        reads, writes = os.pipe()
-        child = os.fork()
-        if child == 0:
-            _label_on(url, ledger, left, writes)
-        os.close(writes)
-        os.read(reads, 6)
-        time.sleep(moments.uniform(0.0, 0.15))
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        told = _all_of(reads)
+@needs_fork
+@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.slow)])
+def test_killed_while_it_writes_a_process_loses_nothing_that_it_acknowledged(kills: int, url: str) -> None:
+    store = Store(url, create=True)
+    ledger = begun(store, texts=200 * kills)
+    store.close()
+    left, moments = [f"a{k}" for k in range(200 * kills)], random.Random(3)
+    for _ in range(kills):
+        pause = 0.0 if kills == 1 else moments.uniform(0.0, 0.15)
+        reported = kill_after(partial(_label_on, url, ledger, left), 3, pause)
         store = Store(url)
         found = labelled(store, ledger)
         store.close()
         assert len(found) == len(set(found))
-        assert set(told) <= set(found)
-        acknowledged += len(told)
+        assert set(reported) <= set(found)
         left = [item for item in left if item not in set(found)]
-    assert acknowledged > 20
 
 
-def _label_on(url: str, ledger: Ledger, items: list[str], told: int) -> None:
+def _label_on(url: str, ledger: Ledger, items: list[str], report: Report) -> None:
     store = Store(url)
-    os.write(told, b"ready\n")
     for item in items:
         label(store, ledger, item)
-        os.write(told, f"{item}\n".encode())
-    os._exit(0)
-
-
-def _all_of(reads: int) -> list[str]:
-    parts = []
-    while part := os.read(reads, 65536):
-        parts.append(part)
-    os.close(reads)
-    return [line for line in b"".join(parts).decode().split("\n") if line]
+        report(item)
 
 
 def test_many_write_at_once_and_nothing_is_lost(url: str) -> None:

@@ -10,16 +10,18 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from campaigns import annotator_process
+from campaigns.killed_process import Report, kill_after, needs_fork
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.ledger import live_answers
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks")
+pytestmark = needs_fork
 
 KNOWN = 20
 KILLS = 100
@@ -57,10 +59,29 @@ def check(path: Path, told: list[str], version: int, kills: int, items: int) -> 
     campaign.store.close()
 
 
-@pytest.mark.parametrize("kills", [20, pytest.param(KILLS, marks=pytest.mark.slow)])
+def _label_on(path: Path, report: Report) -> None:
+    campaign = Campaign.open(path)
+    while True:
+        for question in campaign.ask(annotator_process.BATCH, "ann"):
+            campaign.tell(question.item, annotator_process.truth(question.item), "ann")
+            report(question.item)
+
+
+def test_killed_in_the_first_and_in_the_second_batch(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.teeter"
+    items = 100
+    begin(path, items)
+    told: list[str] = []
+    for kills, answers in enumerate((3, annotator_process.BATCH + 2), start=1):
+        told += kill_after(partial(_label_on, path), answers)
+        check(path, told, 1, kills, items)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [20, KILLS])
 def test_killed_while_labelling(kills: int, tmp_path: Path) -> None:
     path = tmp_path / "numbers.teeter"
-    items = 30 * kills
+    items = 60 * kills
     begin(path, items)
     moments, told, version = random.Random(kills), [], 0
     command = [sys.executable, annotator_process.__file__ or "", str(path)]
@@ -72,9 +93,12 @@ def test_killed_while_labelling(kills: int, tmp_path: Path) -> None:
         for killed in range(1, kills + 1):
             people.stdin.write("go\n")
             _, number = people.stdout.readline().split()
-            time.sleep(moments.uniform(0, 0.4))
+            # However slow the machine is, the moment comes after so many reports, and somewhere in what comes next.
+            lines = [people.stdout.readline() for _ in range(moments.randrange(2 * annotator_process.BATCH))]
+            time.sleep(moments.uniform(0, 0.1))
             os.kill(int(number), signal.SIGKILL)
-            for line in iter(people.stdout.readline, "ended\n"):
+            lines += iter(people.stdout.readline, "ended\n")
+            for line in lines:
                 what, which = line.split()
                 if what == "told":
                     told.append(which)
