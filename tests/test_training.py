@@ -131,10 +131,11 @@ def test_small_networks_train_on_one_thread_and_the_number_is_put_back(
     seen: set[int] = set()
     network = mlp(4, 3)
     network.register_forward_hook(lambda *_: seen.add(torch.get_num_threads()))
-    trained(QUICK, network)
+    one_step = Training(epochs=1, batch_size=len(ROWS))
+    trained(one_step, network)
     assert seen == {1 if large > 1 else 2}
     with pytest.raises(TrainingError):
-        trained(QUICK, network, ROWS * float("nan"))
+        trained(one_step, network, ROWS * float("nan"))
     assert torch.get_num_threads() == 2
 
 

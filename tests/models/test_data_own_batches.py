@@ -87,7 +87,7 @@ def test_a_learner_trains_on_them_and_on_answers_that_are_mappings() -> None:
     learner = taught(training)
     assert learner.evaluate(Lines(LINES[:20]), CLASSES[:20]).accuracy > 0.7
     assert len(learner.ask(5)) == 5
-    judged = taught(training, validation=(Lines(LINES[20:]), CLASSES[20:]))
+    judged = taught(teeter.Training(epochs=3), validation=(Lines(LINES[20:]), CLASSES[20:]))
     assert judged.validated is not None
     with pytest.raises(InputError, match="cold start by features"):
         teeter.Learner(lambda seed: Reader(), Lines(LINES), classes=3, cold_start="coreset").ask(1)
