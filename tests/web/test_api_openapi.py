@@ -7,21 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis.errors import Unsatisfiable
 
 from teeter.campaigns.campaign import Campaign
 from teeter.web.app import make_app
 from teeter.web.security import Guard
-from web.servers import BASE, InlineWorker, begin
-
-EXAMPLES = 12
+from web.servers import InlineWorker, begin
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
-    "examples", [pytest.param(EXAMPLES, id="few"), pytest.param(300, marks=pytest.mark.slow, id="many")]
+    "examples",
+    [
+        pytest.param(2, id="few"),
+        pytest.param(12, marks=pytest.mark.slow, id="some"),
+        pytest.param(300, marks=pytest.mark.slow, id="many"),
+    ],
 )
 def test_no_request_breaks_the_server(examples: int, tmp_path: Path) -> None:
     schemathesis = pytest.importorskip("schemathesis")
@@ -39,9 +41,15 @@ def test_no_request_breaks_the_server(examples: int, tmp_path: Path) -> None:
     assert len(operations) > 30
     asked = 0
     for operation in operations:
-        for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
-            asked += fuzz(operation, mode, examples, headers)
+        asked += fuzz(operation, schemathesis.GenerationMode.POSITIVE, examples, headers)
+        if has_choices(operation):
+            asked += fuzz(operation, schemathesis.GenerationMode.NEGATIVE, examples, headers)
     assert asked > len(operations) * examples / 2
+
+
+def has_choices(operation: Any) -> bool:
+    """Return whether a request has a query or a body. Hypothesis searches a second for what is wrong with nothing."""
+    return bool(operation.query.items or operation.body.items)
 
 
 def fuzz(operation: Any, mode: Any, examples: int, headers: dict[str, str]) -> int:
@@ -59,13 +67,6 @@ def fuzz(operation: Any, mode: Any, examples: int, headers: dict[str, str]) -> i
         assert answer.status_code < 500, answer.text
         assert answer.status_code not in (401, 403), "an owner may do everything"
 
-    with suppress(Unsatisfiable):  # nothing can be wrong about what takes nothing
+    with suppress(Unsatisfiable):  # nothing can be wrong about a query that takes anything
         ask()
     return asked
-
-
-def test_the_description_is_there(tmp_path: Path) -> None:
-    with TestClient(make_app(guard=Guard(b"s"), folder=tmp_path, warm=False), base_url=BASE) as client:
-        told = client.get("/api/v1/openapi.json").json()
-    assert {path.split("/")[1] for path in told["paths"]} == {"api"}
-    assert all(one.get("summary") or one.get("description") for path in told["paths"].values() for one in path.values())
