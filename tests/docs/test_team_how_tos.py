@@ -7,19 +7,20 @@ import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.main import get_command
 
 from campaigns.stores import shared_server
-from cli.conftest import Teeter
+from cli.commands import build_command, run_teeter
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.people import RIGHTS
 from teeter.cli import app
 from teeter.errors import StoreError
-from web.servers import Server
+from web.servers import Server, served
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how_to"
 PAGES = {name: (HOW_TO / f"{name}.md").read_text(encoding="utf-8") for name in ("team_server", "postgresql")}
@@ -40,7 +41,7 @@ def lines(page: str) -> list[str]:
 
 def parsed(arguments: list[str]) -> Any:
     """Return what teeter's own parser makes of a command; what it does not know, it refuses."""
-    command: Any = get_command(app)
+    command: Any = build_command(app)
     while hasattr(command, "commands"):
         command, arguments = command.commands[arguments[0]], arguments[1:]
     return command.make_context(command.name, list(arguments))
@@ -64,6 +65,16 @@ def test_the_roles_are_those_there_are() -> None:
     assert rows == list(RIGHTS)
 
 
+@contextmanager
+def run_server(file: Path) -> Iterator[None]:
+    """Serve a campaign in a process of its own."""
+    server = Server(file.parent / "home", file).start()
+    try:
+        yield
+    finally:
+        server.stop()
+
+
 @pytest.fixture
 def messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -73,14 +84,14 @@ def messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "messages.teeter"
 
 
-def test_the_lines_do_what_they_say(teeter: Teeter, messages: Path) -> None:
+def test_the_lines_do_what_they_say(messages: Path) -> None:
     done = [line for line in lines("team_server") if line.startswith("teeter campaign")]
     for line in done:
         if " restore " in line:
             campaign = Campaign.open(messages)
             campaign.add_class("neither")
             campaign.store.close()
-        teeter(*shlex.split(line)[1:])
+        run_teeter(*shlex.split(line)[1:])
     campaign = Campaign.open(messages)
     assert [(one.name, one.role) for one in campaign.people.list()] == [
         ("olga", "owner"),
@@ -92,18 +103,17 @@ def test_the_lines_do_what_they_say(teeter: Teeter, messages: Path) -> None:
     campaign.store.close()
 
 
-@pytest.mark.xdist_group("servers")
-def test_what_is_served_is_not_replaced(teeter: Teeter, messages: Path) -> None:
-    teeter("campaign", "new", "messages.csv", "--classes", "ham,spam")
-    teeter("campaign", "backup", messages, "copy.teeter")
-    server = Server(messages.parent / "home", messages).start()
-    try:
-        assert "in use" in teeter("campaign", "restore", "copy.teeter", messages, "--overwrite", fails=2).stderr
-    finally:
-        server.stop()
+@pytest.mark.parametrize(
+    "serve", [pytest.param(served, id="here"), pytest.param(run_server, id="process", marks=pytest.mark.slow)]
+)
+def test_what_is_served_is_not_replaced(serve: Callable[[Path], Any], messages: Path) -> None:
+    run_teeter("campaign", "new", "messages.csv", "--classes", "ham,spam")
+    run_teeter("campaign", "backup", messages, "copy.teeter")
+    with serve(messages):
+        assert "in use" in run_teeter("campaign", "restore", "copy.teeter", messages, "--overwrite", fails=2).stderr
 
 
-def test_there_and_back_and_the_copies_of_a_database(teeter: Teeter, messages: Path, tmp_path: Path) -> None:
+def test_there_and_back_and_the_copies_of_a_database(messages: Path, tmp_path: Path) -> None:
     psycopg = pytest.importorskip("psycopg")
     database = shared_server()
     at, plain = f"127.0.0.1:{database.port}", f"host=127.0.0.1 port={database.port} user=teeter"
@@ -116,7 +126,7 @@ def test_there_and_back_and_the_copies_of_a_database(teeter: Teeter, messages: P
     with psycopg.connect(f"{plain} dbname=postgres", autocommit=True) as admin:
         admin.execute(made)
     try:
-        teeter("campaign", "new", "messages.csv", "--classes", "ham,spam")
+        run_teeter("campaign", "new", "messages.csv", "--classes", "ham,spam")
         first, _, back, *tools = (
             line.replace("db.example.org/", f"{at}/").replace(
                 "--host=db.example.org", f"--host=127.0.0.1 --port={database.port}"
@@ -124,7 +134,7 @@ def test_there_and_back_and_the_copies_of_a_database(teeter: Teeter, messages: P
             for line in lines("postgresql")
             if not line.startswith("chmod")
         )
-        teeter(*shlex.split(first)[1:])
+        run_teeter(*shlex.split(first)[1:])
         with psycopg.connect(f"{plain} dbname=campaigns", autocommit=True) as owner:
             for statement in granted:
                 owner.execute(statement)
@@ -134,7 +144,7 @@ def test_there_and_back_and_the_copies_of_a_database(teeter: Teeter, messages: P
         with pytest.raises(StoreError), working.store.writing() as connection:
             connection.exec_driver_sql("DROP TABLE history")
         working.store.close()
-        teeter(*shlex.split(back)[1:])
+        run_teeter(*shlex.split(back)[1:])
         again = Campaign.open(tmp_path / "messages-again.teeter")
         assert again.status().labelled == 1
         again.store.close()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
+
+from cli.commands import run_teeter
 
 PAGE = Path(__file__).parents[2] / "docs" / "how_to" / "select_from_a_file.md"
 BLOCK = re.compile(r'^```(\w+)(?: title="(.+)")?\n(.*?)^```$', flags=re.MULTILINE | re.DOTALL)
@@ -20,9 +20,7 @@ def same(shown: str, written: str) -> bool:
     return all(a == b or ("." in a and float(a) == pytest.approx(float(b), rel=1e-3)) for a, b in pairs)
 
 
-def test_every_command_answers_as_shown(
-    teeter: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_command_answers_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     ran = 0
     for kind, title, text in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
@@ -33,7 +31,7 @@ def test_every_command_answers_as_shown(
         else:
             for command, *shown in (part.splitlines() for part in text.split("$ teeter ")[1:]):
                 fails = 2 if shown and shown[0].startswith("Error: ") else 0
-                result = teeter(*shlex.split(command), "--device", "cpu", fails=fails)
+                result = run_teeter(*shlex.split(command), "--device", "cpu", fails=fails)
                 written = (result.stderr if fails else result.stdout).splitlines()
                 assert len(written) == len(shown)
                 assert [pair for pair in zip(shown, written, strict=True) if not same(*pair)] == []

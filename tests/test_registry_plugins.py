@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cli.conftest import Teeter
+from cli.commands import run_teeter
 from teeter import strategies
 from teeter.datasets import catalogue, load_dataset
 from teeter.errors import PluginError, UnknownNameError
@@ -24,7 +24,7 @@ from teeter.model_files import save_model
 from teeter.models import named_networks
 from teeter.strategies.base import registry
 
-PAGE = Path(__file__).parents[2] / "docs" / "how_to" / "write_a_strategy.md"
+PAGE = Path(__file__).parents[1] / "docs" / "how_to" / "write_a_strategy.md"
 
 BROKEN = {
     "teeter.strategies": {
@@ -103,21 +103,21 @@ def by_name(text: str) -> dict[str, Any]:
 
 
 def test_a_package_s_strategy_dataset_and_network_are_found_and_run(
-    teeter: Teeter, install: Install, built: Path, tmp_path: Path
+    install: Install, built: Path, tmp_path: Path
 ) -> None:
-    assert "even-margin" not in teeter("strategies").stdout
+    assert "even-margin" not in run_teeter("strategies").stdout
     install(built)
-    told = by_name(teeter("strategies", "--json").stdout)["even-margin"]
+    told = by_name(run_teeter("strategies", "--json").stdout)["even-margin"]
     assert told["about"] == "Rows of small margin, taken from the predicted classes in turn."
     assert told["needs"] == ["logits"]
-    found = by_name(teeter("datasets", "--json").stdout)["rings"]
+    found = by_name(run_teeter("datasets", "--json").stdout)["rings"]
     assert (found["train"], found["test"], found["classes"], found["shape"]) == (400, 200, 3, [2])
     assert found["found"] == "teeter-even"
-    assert "rings is there already: teeter-even." in teeter("datasets", "get", "rings").stdout
-    assert teeter("bench", "settings").stdout.splitlines()[-1].count("|tiny;") == 1
+    assert "rings is there already: teeter-even." in run_teeter("datasets", "get", "rings").stdout
+    assert run_teeter("bench", "settings").stdout.splitlines()[-1].count("|tiny;") == 1
     values = ("--set", "dataset=rings", "--set", "network=tiny", "--set", "epochs=2", "--set", "final=60")
     wanted = ("--strategies", "even-margin,random", "--repetitions", 2, "--out", tmp_path / "run", "--device", "cpu")
-    teeter("bench", "run", "digits", *values, *wanted)
+    run_teeter("bench", "run", "digits", *values, *wanted)
     run = read_run(tmp_path / "run")
     assert run.finished
     assert run.curves().accuracy["even-margin"].shape == (2, 3)
@@ -125,23 +125,23 @@ def test_a_package_s_strategy_dataset_and_network_are_found_and_run(
 
 
 def test_a_package_s_network_can_be_a_model_file(
-    teeter: Teeter, install: Install, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    install: Install, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(built)
     path = tmp_path / "model.safetensors"
     save_model(path, named_networks.network_for("tiny", (6,), 3), "tiny", shape=(6,), classes=3)
     np.save(tmp_path / "pool.npy", np.random.default_rng(0).standard_normal((50, 6)).astype(np.float32))
     arguments = ("select", tmp_path / "pool.npy", "-n", 3, "--model", path)
-    in_shards = teeter(*arguments, "--engine", "local", "--workers", 1, "--work", tmp_path / "work")
-    assert len(in_shards.stdout.splitlines()) == len(teeter(*arguments).stdout.splitlines()) == 4
+    in_shards = run_teeter(*arguments, "--engine", "local", "--workers", 1, "--work", tmp_path / "work")
+    assert len(in_shards.stdout.splitlines()) == len(run_teeter(*arguments).stdout.splitlines()) == 4
     monkeypatch.undo()  # where the package is not installed
     look_again(monkeypatch)
-    told = teeter(*arguments, fails=2).stderr
+    told = run_teeter(*arguments, fails=2).stderr
     assert "is of another package's network, or misspelt: No network is called 'tiny'." in told
     assert len(told.strip().splitlines()) == 1
 
 
-def test_nothing_is_imported_before_it_is_asked_for(teeter: Teeter, install: Install, built: Path) -> None:
+def test_nothing_is_imported_before_it_is_asked_for(install: Install, built: Path) -> None:
     install(built)
     assert "even-margin" in strategies.names()
     assert "rings" in catalogue.names()
@@ -149,23 +149,21 @@ def test_nothing_is_imported_before_it_is_asked_for(teeter: Teeter, install: Ins
     assert not any(name.startswith("teeter_even") for name in sys.modules)
 
 
-def test_broken_ones_are_listed_with_the_reason_and_all_else_works(
-    teeter: Teeter, install: Install, broken: Path
-) -> None:
+def test_broken_ones_are_listed_with_the_reason_and_all_else_works(install: Install, broken: Path) -> None:
     install(broken)
-    told = by_name(teeter("strategies", "--json").stdout)
+    told = by_name(run_teeter("strategies", "--json").stdout)
     assert told["absent"]["about"] == (
         "The strategy 'absent' of teeter-broken cannot be loaded: No module named 'no_such_module'."
     )
     assert told["leaves"]["about"] == "The strategy 'leaves' of teeter-broken cannot be loaded: no licence found."
     assert told["a-number"]["about"].endswith("is float math:pi: it must be a class of Strategy.")
     assert "margin" in told
-    found = by_name(teeter("datasets", "--json").stdout)
+    found = by_name(run_teeter("datasets", "--json").stdout)
     assert found["lost"]["get"].startswith("The dataset 'lost' of teeter-broken cannot be loaded")
     assert "it must be what teeter.datasets.dataset(...) gives" in found["a-function"]["get"]
     assert found["digits"]["found"] == "scikit-learn"
-    assert "cannot be loaded" in teeter("datasets").stdout
-    assert "gone|root" in teeter("bench", "settings").stdout
+    assert "cannot be loaded" in run_teeter("datasets").stdout
+    assert "gone|root" in run_teeter("bench", "settings").stdout
 
 
 @pytest.mark.parametrize(
@@ -180,10 +178,10 @@ def test_broken_ones_are_listed_with_the_reason_and_all_else_works(
     ],
 )
 def test_asking_for_a_broken_one_gives_a_sentence(
-    teeter: Teeter, install: Install, broken: Path, arguments: tuple[str, ...], sentence: str
+    install: Install, broken: Path, arguments: tuple[str, ...], sentence: str
 ) -> None:
     install(broken)
-    told = teeter("bench", "run", "digits", "--out", broken.parent / "run", *arguments, fails=2).stderr
+    told = run_teeter("bench", "run", "digits", "--out", broken.parent / "run", *arguments, fails=2).stderr
     assert sentence in told
     assert len(told.strip().splitlines()) == 1
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.main import get_command
 
+from cli.commands import build_command
 from teeter.cli import app
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +33,7 @@ def mentioned(page: Path) -> list[str]:
 
 def command_of(words: list[str]) -> tuple[Any, list[str]]:
     """The command that words begin with, and the words after it."""
-    command: Any = get_command(app)
+    command: Any = build_command(app)
     while words and words[0] in getattr(command, "commands", {}):
         command, words = command.commands[words[0]], words[1:]
     return command, words

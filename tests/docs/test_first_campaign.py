@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
+from cli.commands import CommandRunner
 from teeter.campaigns.campaign import Campaign
 from teeter.cli import app, labelling
 
@@ -46,7 +46,7 @@ def run_all(blocks: list[tuple[str, str]], keys: Callable[[list[str]], Iterator[
             typed = keys(words)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(labelling, "_key", lambda typed=typed: next(typed, "s"))
-                result = CliRunner().invoke(app, words)
+                result = CommandRunner().invoke(app, words)
             assert result.exit_code == 0, result.output
             written = iter(map(masked, result.output.splitlines()))
             for line in shown:
@@ -80,6 +80,7 @@ def test_texts(real_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert wrong == [], "the slip was found and mended"
 
 
+@pytest.mark.slow
 def test_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert run_all(part("From a folder of images"), lambda words: iter(())) == 6
