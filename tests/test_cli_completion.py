@@ -6,9 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from teeter.cli import app
 
 SHELLS = ("bash", "zsh", "fish")
 INSTALLED = {
@@ -49,15 +53,30 @@ def run(*command: str, environment: dict[str, str], **more: str) -> str:
     return done.stdout
 
 
+@pytest.fixture
+def teeter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Run ``teeter`` in this process, with a home of its own, and return what it prints."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
+
+    def run_here(*arguments: str, **environment: str) -> str:
+        # Not the cached commands: whether they detect the shell is settled when they are built.
+        result = CliRunner().invoke(app, arguments, env=environment, prog_name="teeter")
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    return run_here
+
+
 @pytest.mark.parametrize("shell", SHELLS)
-def test_it_is_installed_where_the_shell_looks(shell: str, tmp_path: Path, environment: dict[str, str]) -> None:
-    said = run("teeter", "--install-completion", shell, environment=environment)
+def test_it_is_installed_where_the_shell_looks(shell: str, tmp_path: Path, teeter: Callable[..., str]) -> None:
+    said = teeter("--install-completion", shell)
     script, finder = (tmp_path / name for name in INSTALLED[shell])
     assert str(script) in said
-    assert run("teeter", "--show-completion", shell, environment=environment).strip() == script.read_text().strip()
+    assert teeter("--show-completion", shell).strip() == script.read_text().strip()
     assert finder.exists()
     before = finder.read_text()
-    run("teeter", "--install-completion", shell, environment=environment)
+    teeter("--install-completion", shell)
     assert finder.read_text().count("_TEETER_COMPLETE") == before.count("_TEETER_COMPLETE"), "twice is as good as once"
 
 
@@ -74,10 +93,10 @@ def test_the_shell_completes(shell: str, tmp_path: Path, environment: dict[str, 
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_options_are_known_to_every_shell(shell: str, environment: dict[str, str]) -> None:
+def test_options_are_known_to_every_shell(shell: str, teeter: Callable[..., str]) -> None:
     """What the scripts call, for shells that are not here as well."""
     asked = {"COMP_WORDS": "teeter select --str", "COMP_CWORD": "2", "_TYPER_COMPLETE_ARGS": "teeter select --str"}
     more = {"_TEETER_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
-    answer = run("teeter", environment=environment, **asked, **more)
+    answer = teeter(**asked, **more)
     assert "--strategy" in answer
     assert "--seed" not in answer

@@ -20,6 +20,8 @@ from teeter.cli.report import report
 from teeter.experiments import results
 from teeter.experiments.results import Run
 
+pytestmark = pytest.mark.xdist_group("report")  # one worker, so one drawing
+
 RUN = fake_run(fake_accuracy(("ldm-s", "random"), repetitions=3, rounds=4))
 
 APP = typer.Typer(cls=Commands)
