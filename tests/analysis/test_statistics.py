@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import doctest
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from teeter.analysis import cross_dataset, paper_results, statistics, table_formats
 from teeter.analysis.statistics import (
     gain_over,
     labels_to_reach,
@@ -17,6 +20,13 @@ from teeter.analysis.statistics import (
     saving_over,
 )
 from teeter.errors import InputError
+
+
+@pytest.mark.parametrize("module", [cross_dataset, paper_results, statistics, table_formats])
+def test_the_examples_run(module: object) -> None:
+    result = doctest.testmod(module)
+    assert result.attempted > 0
+    assert result.failed == 0
 
 
 def test_the_gain_is_a_paired_difference_without_the_first_round() -> None:

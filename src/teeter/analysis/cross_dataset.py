@@ -53,6 +53,7 @@ class PerformanceProfile:
 
         The area is ``limit`` for a strategy that is the best in every case.
         """
+        # Each share holds from its step to the next one; steps beyond the limit have width 0.
         edges = np.minimum([*self.gaps, np.inf], limit)
         return float(self.shares @ np.diff(edges))
 
@@ -81,6 +82,7 @@ def performance_profile(datasets: Sequence[Dataset]) -> dict[str, PerformancePro
         accuracy = _stack_rounds(dataset, names)
         dataset_gaps = 100 * (accuracy.max(axis=0) - accuracy).reshape(len(names), -1)
         cases = dataset_gaps.shape[1]
+        # The weights of a dataset sum to 1, so that a long run does not outweigh a short one.
         gaps.append(dataset_gaps)
         weights.append(np.full(cases, 1 / cases))
 
@@ -147,8 +149,10 @@ def _t_scores(accuracy: FloatArray) -> FloatArray:
     if repetitions < 2:
         return np.zeros((strategies, strategies, rounds))
 
+    # (A, 1, R, T) - (1, A, R, T): every strategy minus every other one.
     differences = 100 * (accuracy[:, None] - accuracy[None])
     varies = np.ptp(differences, axis=2) >= NEGLIGIBLE
+    # The 1 only avoids a division by zero; its quotient is replaced below.
     deviation = np.where(varies, differences.std(axis=2, ddof=1), 1)
     t_scores = np.sqrt(repetitions) * differences.mean(axis=2) / deviation
     return np.asarray(np.where(varies, t_scores, 0))

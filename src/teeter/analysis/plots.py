@@ -51,6 +51,7 @@ _PICK_COLOUR = "#c02020"
 def pca_2d(features: FloatArray) -> FloatArray:
     """Project rows onto their first two principal components: (N, D) -> (N, 2)."""
     centred = features - features.mean(axis=0)
+    # The coordinates along the components are U S; the components themselves are not needed.
     left, singular_values, _ = np.linalg.svd(centred, full_matrices=False)
     return np.asarray((left * singular_values)[:, :2])
 
@@ -108,6 +109,7 @@ def plot_gains(
 
     axes.set(xlabel="labelled rows", ylabel="gain over random (points of accuracy)")
 
+    # Only if a curve leaves the picture; otherwise matplotlib finds the better limits.
     if any(low < bottom for low in lowest.values()):
         deviations = [
             float(mean_and_std(runs)[1].max())
@@ -135,6 +137,7 @@ def plot_profile(profiles: Mapping[str, PerformanceProfile], limit: float = 10.0
         profile = profiles[name]
         inner_gaps = profile.gaps[(profile.gaps > 0) & (profile.gaps < limit)]
         deltas = np.array([0.0, *inner_gaps, limit])
+        # Starting at delta = 0 and ending at the limit draws the line across the whole axes.
         heights = [100 * profile.at(delta) for delta in deltas]
 
         # Steps are dense, so that markers stand at a tenth of the line's length instead of each.
@@ -187,6 +190,7 @@ def plot_penalties(penalties: PenaltyMatrix) -> Figure:
             fontweight="bold" if row == count else "normal",
         )
 
+    # A white gap sets the row of means apart.
     axes.axhline(count - 0.5, color="white", linewidth=6)
     axes.set_xticks(range(count), names, rotation=45, ha="left", rotation_mode="anchor")
     axes.set_yticks(range(count + 1), [*names, "mean"])
@@ -211,6 +215,7 @@ def plot_runtime(times: Mapping[str, Mapping[str, float]], unit: str = "minutes"
     order = sorted(times, key=lambda name: sum(times[name].values()), reverse=True)
     used = {phase for phases in times.values() for phase, time in phases.items() if time > 0}
     phases = [phase for phase in _PHASE_COLOURS if phase in used]
+    # Phases that a plugin adds come last, by name.
     phases += sorted(used - set(_PHASE_COLOURS))
 
     figure = new_figure(8, 1.4 + 0.34 * len(order))
@@ -249,6 +254,7 @@ def plot_labels(savings: Mapping[str, LabelSaving]) -> Figure:
     """
     # Bars are drawn from the bottom up: the strategy that needs the fewest labels ends on top.
     order = sorted(savings, key=lambda name: -(savings[name].labels or math.inf))
+    # The baseline and its target are the same in all savings.
     baseline = savings[order[0]]
 
     dots = {}

@@ -187,6 +187,7 @@ def compare_strategies(run: Run, name: str | None = None) -> RunComparison:
         notes.append("No round can be compared.")
 
     accuracy = {strategy: curves.accuracy[strategy][repetitions] for strategy in strategies}
+    # All have the same number of repetitions and rounds, so sums order as means do.
     ranked = sorted(strategies, key=lambda strategy: -float(accuracy[strategy][:, 1:].sum()))
 
     minutes = {}
@@ -196,6 +197,7 @@ def compare_strategies(run: Run, name: str | None = None) -> RunComparison:
         minutes[strategy] = {
             phase: seconds[phase][repetitions].sum(axis=1) / 60 for phase in seconds
         }
+        # The peak counts even in repetitions that are left out: the memory was needed.
         memory[strategy] = float(np.max(curves.peak_memory[strategy], initial=0))
 
     return RunComparison(
@@ -213,8 +215,8 @@ def _select_finite(curves: Curves) -> tuple[list[str], list[int], list[str]]:
     """Choose the strategies and repetitions whose accuracies are all finite.
 
     Strategies without a complete repetition are dropped. Of the rest, the repetitions that are
-    complete for every strategy remain. If there is none, the strategies with the most complete
-    repetitions are kept, and if those share none either, the first of them.
+    complete for every strategy remain. If no repetition is, the strategies with the most complete
+    repetitions are kept. If those do not share one either, only the first of them is.
 
     Returns:
         The strategies, the repetitions, and notes on what was left out.
@@ -227,6 +229,7 @@ def _select_finite(curves: Curves) -> tuple[list[str], list[int], list[str]]:
     strategies = [name for name in complete if complete[name].any()]
     shared = _complete_in_all(complete, strategies)
 
+    # No repetition is complete for all: prefer the strategies that lose the least.
     if strategies and not shared.any():
         most = max(int(complete[name].sum()) for name in strategies)
         strategies = [name for name in strategies if complete[name].sum() == most]
@@ -299,6 +302,7 @@ def _notes_on_gaps(run: Run, curves: Curves) -> Iterator[str]:
                 f"Ours end at {last_compared:,.0f}, so the two are not quite comparable."
             )
 
+    # Curves have the same repetitions for every strategy: those that all have started.
     compared = len(next(iter(curves.accuracy.values()), ()))
     if compared < run.repetitions:
         yield (

@@ -80,6 +80,7 @@ def gain_over(accuracy: FloatArray, baseline: FloatArray) -> Gain:
             "both must be (repetitions, rounds), with at least two rounds."
         )
 
+    # One number per repetition: rounds of a repetition depend on each other and are no sample.
     differences = 100 * (accuracy[:, 1:].mean(axis=1) - baseline[:, 1:].mean(axis=1))
     mean, deviation = mean_and_std(differences)
     t, p = paired_t(differences)
@@ -98,6 +99,7 @@ def paired_t(differences: FloatArray) -> tuple[float, float]:
     """
     from scipy import stats
 
+    # Without this, differences of 0.1 and 0.1 + 1e-17 would have an enormous t.
     if len(differences) < 2 or np.ptp(differences) < NEGLIGIBLE:
         return 0.0, 1.0
 
@@ -162,6 +164,7 @@ def labels_to_reach(labelled: FloatArray, accuracy: FloatArray, target: float) -
     if first == 0:
         return float(labelled[0])
 
+    # Interpolate between the last round below the target and the first one at or above it.
     previous = first - 1
     share = (target - accuracy[previous]) / (accuracy[first] - accuracy[previous])
     return float(labelled[previous] + share * (labelled[first] - labelled[previous]))
@@ -307,6 +310,7 @@ def rank_correlation(
     our_values = [ours[name] for name in names]
     their_values = [theirs[name] for name in names]
 
+    # Two names correlate perfectly by construction, and equal values have no order.
     if len(names) < 3 or len(set(our_values)) < 2 or len(set(their_values)) < 2:
         return None
 

@@ -169,6 +169,7 @@ def to_latex(rows: Sequence[Mapping[str, str]], *, caption: str, label: str) -> 
     """Return rows as a LaTeX table with the rules of the booktabs package."""
     columns = list(rows[0])
     body = [_latex_line(list(row.values())) for row in rows]
+    # \label takes no spaces or brackets, which names of runs may have.
     safe_label = re.sub(r"[^A-Za-z0-9:.-]", "-", label)
 
     lines = [
@@ -193,6 +194,7 @@ def _csv_cell(value: Any) -> Any:
     if isinstance(value, float):
         if math.isnan(value):
             return ""
+        # Eight digits survive a change of platform; the last bits of a mean do not.
         return float(f"{value:.8g}")
 
     if isinstance(value, str):
@@ -207,6 +209,7 @@ def _markdown_line(cells: Sequence[str]) -> str:
 
 
 def _escape_markdown(cell: str) -> str:
+    # The backslash first, or it would escape the escapes that follow.
     for character, escaped in (
         ("\\", "\\\\"),
         ("|", "\\|"),

@@ -32,6 +32,7 @@ def run_findings(comparison: RunComparison) -> tuple[str, ...]:
 
 
 def _best_strategy(comparison: RunComparison) -> Iterator[str]:
+    # Strategies are sorted: the first is the most accurate.
     best = next(iter(comparison.accuracy))
     best_accuracy = comparison.mean_accuracy(best)
     count = len(comparison.accuracy)
@@ -71,6 +72,7 @@ def _ldm_s_beside_the_best(comparison: RunComparison) -> Iterator[str]:
         return
 
     best = next(iter(comparison.accuracy))
+    # The runner-up if LDM-S is the best, else the best itself.
     rival = next(name for name in comparison.accuracy if name != HIGHLIGHTED)
     difference = comparison.gains_over_ldm_s[rival]
     points = f"{abs(difference.mean):.2f} points behind{_verdict(difference, comparison)}"
@@ -184,6 +186,7 @@ def _closest_to_best(datasets: Sequence[Mapping[str, FloatArray]]) -> str:
 def _least_beaten(datasets: Sequence[Mapping[str, FloatArray]]) -> str:
     penalties = penalty_matrix(datasets)
     means = dict(zip(penalties.strategies, penalties.column_means.tolist(), strict=True))
+    # Strategies often tie, mostly at 0: name all of them.
     smallest = min(means.values())
     least_beaten = [name for name in means if means[name] == smallest]
     sentence = (

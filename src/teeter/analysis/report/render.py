@@ -184,6 +184,7 @@ def _load_template() -> Template:
 
     environment = Environment(
         loader=PackageLoader("teeter.analysis.report", "."),
+        # Names of strategies and runs come from users.
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -323,6 +324,7 @@ def _findings_and_notes(
     notes = []
 
     for comparison in comparisons:
+        # The first finding names the best strategy; the rest is in the sections of the run.
         findings += run_findings(comparison)[:1]
         notes += [f"{comparison.name}: {note}" for note in comparison.notes]
 
@@ -611,6 +613,7 @@ def _run_names(runs: Sequence[Run]) -> list[str]:
         if runs_of_setting[name] > 1:
             name = f"{name} ({run.folder.name})"
 
+        # Two folders of the same name, in different places.
         earlier = sum(other == name or other.startswith(f"{name} #") for other in names)
         if earlier:
             name = f"{name} #{earlier + 1}"
@@ -627,6 +630,7 @@ def _file_prefixes(names: Sequence[str]) -> list[str]:
     prefixes: list[str] = []
 
     for name in names:
+        # Names of runs may have any character; those of files must be safe everywhere.
         slug = re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.") or "run"
         prefix = f"{slug}-"
         number = 1

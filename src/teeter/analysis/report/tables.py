@@ -219,6 +219,7 @@ def _rounds_to_show(comparison: RunComparison) -> list[int]:
         eligible = list(rounds[1:]) or [0]
 
     count = min(ACCURACY_COLUMNS, len(eligible))
+    # Counted from the end, so that the last round is always among them.
     positions = np.linspace(len(eligible) - 1, 0, count).round().astype(int)
     return [eligible[position] for position in sorted(set(positions.tolist()))]
 
@@ -245,6 +246,7 @@ def labels_table(comparison: RunComparison) -> ReportTable:
         if saving.saved is not None:
             saved_share = saving.saved / saving.baseline
 
+        # No spread if a repetition missed the target: the cell then stays empty.
         mean_saved, deviation = saving.spread or (None, None)
         spread_cell = MISSING
         if saving.spread is not None:
@@ -321,6 +323,7 @@ def runtime_table(comparison: RunComparison) -> ReportTable:
             if phase in used_phases:
                 cells[phase] = format_duration(units_per_minute * minutes)
 
+        # Shown in the unit of the report; the data is in minutes always.
         cells["total"] = format_duration(units_per_minute * mean)
         if comparison.repetitions > 1:
             cells["total"] += f" ± {format_duration(units_per_minute * deviation)}"
