@@ -200,7 +200,7 @@ def test_what_needs_an_account_or_no_file_or_has_no_name(tmp_path: Path) -> None
 def test_every_dataset_can_be_fetched_or_says_why_not() -> None:
     from teeter.datasets import names
 
-    assert {*urls.REMOTES, *urls.OPENML, *urls.ACCOUNTS, "digits"} == set(names())
+    assert {*urls.REMOTES, *urls.OPENML_IDS, *urls.MANUAL_DOWNLOADS, "digits"} == set(names())
     for files in urls.REMOTES.values():
         assert all(remote.md5 is not None and len(remote.md5) == 32 for remote in files)
 

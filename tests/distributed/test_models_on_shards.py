@@ -89,7 +89,7 @@ def test_workers_shards_batches_and_threads_change_nothing(home: Path, monkeypat
     monkeypatch.setattr(fetch, "COMPUTED", 0)  # every row is fetched by workers
     fetched = chosen(home, "raw", work=home / "fetched")
     assert not list((home / "fetched").glob("rows-*"))
-    monkeypatch.setattr(shards_module, "BATCH", 77)
+    monkeypatch.setattr(shards_module, "BATCH_ROWS", 77)
     monkeypatch.setattr(from_shards, "open_shards", lambda pool, **options: open_shards(pool, rows=100, **options))
     threads = torch.get_num_threads()
     torch.set_num_threads(threads % 2 + 1)
@@ -171,7 +171,7 @@ def test_a_process_reads_the_model_once(home: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_wide_rows_are_read_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards_module, "BYTES", 64 * 50 * 4)
+    monkeypatch.setattr(shards_module, "SHARD_BYTES", 64 * 50 * 4)
     monkeypatch.setattr(shards_module, "BATCH_BYTES", 64 * 7 * 4)
     np.save(tmp_path / "raw.npy", IMAGES[:120])
     found = open_shards(tmp_path / "raw.npy", raw=True)

@@ -91,7 +91,7 @@ def test_picks_are_those_of_the_same_sampler_in_memory(pool: Path, tmp_path: Pat
 def test_workers_and_shards_change_nothing(pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = chosen(pool)
     two = chosen(pool, executor=LocalExecutor(2), work=tmp_path / "two")
-    monkeypatch.setattr(shards_module, "BATCH", 100)
+    monkeypatch.setattr(shards_module, "BATCH_ROWS", 100)
     monkeypatch.setattr(from_shards, "open_shards", lambda pool, **options: open_shards(pool, rows=100, **options))
     small = chosen(pool, work=tmp_path / "small")
     for other in (two, small):
