@@ -213,7 +213,7 @@ def test_bad_rows_and_models_get_one_sentence(home: Path) -> None:
         pick_from_file(home / "narrow.npy", n=1, model=model)
     with pytest.raises(InputError, match=r"does not hold rows of shape \(1, 8, 8\), as the pool does"):
         chosen(home, "raw", strategy="coreset", labelled=home / "narrow.npy")
-    with pytest.raises(FileError, match=r"\(rows, features\) is needed"):
+    with pytest.raises(FileError, match=r"numbers \(rows, features\) are needed"):
         select_from_shards(home / "raw.npy", 3, head=home / "head.npz", executor=LocalExecutor(1), work=home / "w")
     pq.write_table(pa.table({"inputs": [[1.0, 2.0, 3.0], [1.0]]}), home / "ragged.parquet")
     with pytest.raises(FileError, match="differ in length"):

@@ -24,7 +24,7 @@ pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
 
 
 def test_bad_pools_get_one_sentence(pool: Path, tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="No file is called like"):
+    with pytest.raises(FileError, match="No file matches"):
         chosen(f"{pool}/*.none", head=tmp_path / "head.npz")
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileError, match="no Parquet file"):
@@ -50,17 +50,17 @@ def test_bad_pools_get_one_sentence(pool: Path, tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"Row 150 of .*9\.parquet holds a feature that is missing"):
         chosen(pool)
     pq.write_table(pa.table({"id": np.arange(5), "features": lists(FEATURES[:5, :4])}), pool / "9.parquet")
-    with pytest.raises(FileError, match="has 4 features a row, and the files before it have 6"):
+    with pytest.raises(FileError, match="has 4 features per row, and the files before it have 6"):
         chosen(pool)
     (pool / "9.parquet").write_bytes(b"PAR1 and no more")
-    with pytest.raises(FileError, match="not a whole Parquet file"):
+    with pytest.raises(FileError, match="not a valid Parquet file"):
         chosen(pool)
 
 
 def test_a_file_that_changes_meanwhile_is_refused(pool: Path) -> None:
     found = open_shards(pool)
     pq.write_table(pa.table({"features": lists(FEATURES[:77])}), pool / "0.parquet")
-    with pytest.raises(FileError, match="has changed since this began"):
+    with pytest.raises(FileError, match="has changed since the pool was opened"):
         list(found.shards[0].batches())
 
 
@@ -74,7 +74,7 @@ def test_a_file_of_the_same_size_and_time_is_still_another(pool: Path, tmp_path:
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
         assert path.stat().st_mtime_ns == before.st_mtime_ns
         assert open_shards(path).shards[0].key() != found.shards[0].key()
-        with pytest.raises(FileError, match="has changed since this began"):
+        with pytest.raises(FileError, match="has changed since the pool was opened"):
             found.shards[0].take(np.array([0]))
         path.unlink()
         with pytest.raises(FileError, match="There is no file"):
@@ -91,7 +91,7 @@ def test_columns_are_read_by_their_names(pool: Path, tmp_path: Path) -> None:
     assert np.array_equal(open_shards(folder).take(np.arange(ROWS)), FEATURES)
     assert np.array_equal(chosen(folder).rows, chosen(pool).rows)
     pq.write_table(pa.table({f"y{k}": FEATURES[:5, k] for k in range(WIDTH)}), folder / "9.parquet")
-    with pytest.raises(FileError, match=r"9\.parquet has its rows in y0, .*, and the files before it in x0, x1"):
+    with pytest.raises(FileError, match=r"9\.parquet has its features in y0, .*, and the files before it in x0, x1"):
         open_shards(folder)
 
 
@@ -126,10 +126,10 @@ def test_lists_that_grow_longer_are_refused(tmp_path: Path) -> None:
     grown = [*FEATURES[:100].tolist(), *np.pad(FEATURES[:100], ((0, 0), (0, 1))).tolist()]
     pq.write_table(pa.table({"features": grown}), tmp_path / "grown.parquet", row_group_size=100)
     for strategy in ("ldm-s", "entropy", "seeding-l2"):
-        with pytest.raises(FileError, match=r"near row 100, are not as long as the first"):
+        with pytest.raises(FileError, match=r"near row 100, have another length than the first"):
             chosen(tmp_path / "grown.parquet", strategy=strategy)
     np.save(tmp_path / "narrow.npy", FEATURES[:, :0])
-    with pytest.raises(FileError, match=r"are of shape \(0,\): they hold no number"):
+    with pytest.raises(FileError, match=r"have the shape \(0,\): they hold no numbers"):
         chosen(tmp_path / "narrow.npy", strategy="seeding-l2", head=None)
 
 

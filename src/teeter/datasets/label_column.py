@@ -16,7 +16,7 @@ from teeter.errors import InputError
 
 __all__ = ["Labels", "read_labels"]
 
-_ONE_LABEL = "teeter works with one class per row, so keep one label in each cell"
+_ONE_LABEL = "teeter picks for one class per row, so keep one label in each cell"
 
 _MAX_NUMERIC_CLASSES = 20
 """More different numbers than this are a regression target, if most rows have a different one."""
@@ -146,7 +146,7 @@ def _refuse_regression_target(counts: Counter[str], source: str) -> None:
     if numbers is None:
         return
 
-    advice = "teeter works with classes, so group the numbers into a few."
+    advice = "teeter picks for classes, so group the numbers into a few."
     for text, number in zip(counts, numbers, strict=True):
         if not number.is_integer():
             raise InputError(f"It seems that {source} holds fractions such as {text}: {advice}")
