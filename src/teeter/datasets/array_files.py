@@ -120,13 +120,16 @@ def read_pool(path: str | Path, *, id_column: str | None = None, raw: bool = Fal
     features = _find_features(arrays, path)
     logits = arrays.get("logits")
 
+    # Outputs will check features and logits against each other, but it does not know the ids.
     rows = logits if features is None else features
     if ids is not None and rows is not None and rows.ndim > 0 and len(ids) != len(rows):
         raise FileError(
             f"{path} holds {len(rows)} rows and {len(ids)} ids: one id per row is needed."
         )
 
-    head = _make_head(arrays, "weight", "bias", path) if "weight" in arrays else None
+    head = None
+    if "weight" in arrays:
+        head = _make_head(arrays, "weight", "bias", path)
     if ids is not None:
         require_ids(ids, str(path))
     return PoolFile(features, logits, ids, head, _read_class_names(arrays, path))
@@ -151,9 +154,12 @@ def read_head(path: str | Path) -> Head:
         if weight_name in arrays:
             return _make_head(arrays, weight_name, bias_name, path)
 
-    layers = [
-        name for name, array in arrays.items() if name.endswith(".weight") and array.ndim == 2
-    ]
+    # The weight of a normalization layer has one axis, that of a convolution more than two.
+    layers = []
+    for name, array in arrays.items():
+        if name.endswith(".weight") and array.ndim == 2:
+            layers.append(name)
+
     if len(layers) == 1:
         bias_name = layers[0].removesuffix("weight") + "bias"
         return _make_head(arrays, layers[0], bias_name, path)
@@ -185,6 +191,7 @@ def read_arrays(path: Path, *, also: Collection[str] = ()) -> Arrays:
         if suffix == ".safetensors":
             return _read_safetensors(path, also)
 
+        # NumPy would take a file without the magic bytes for a pickle, and say so in its error.
         with path.open("rb") as stream:
             start = stream.read(6)
         if not start.startswith(_MAGIC_BYTES[suffix]):
@@ -213,6 +220,7 @@ def _read_npy(path: Path) -> Any:
 
 def _read_npz(path: Path, also: Collection[str]) -> Arrays:
     arrays = {}
+    # A stream of our own, because np.load leaves a file open if it is damaged.
     with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
         for name in _names_to_read(file.files, also):
             try:
@@ -351,6 +359,7 @@ def _find_id_name(names: Mapping[str, object], id_column: str | None, path: Path
 
 
 def _texts_from_array(array: Any, name: str, path: Path) -> list[str]:
+    # The values of an array have one type, so the first stands for all.
     values = array.tolist()
     if array.ndim != 1 or (values and not isinstance(values[0], str | bytes | int)):
         raise FileError(

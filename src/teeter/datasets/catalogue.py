@@ -104,12 +104,13 @@ def find_spec(name: str) -> DatasetSpec:
     """Return the dataset called ``name``. teeter's own datasets come before those of plugins.
 
     Raises:
-        UnknownNameError: If there is none.
+        UnknownNameError: If no dataset has that name.
         PluginError: If the plugin that names it cannot be loaded.
     """
     if name in _SPECS:
         return _SPECS[name]
     if name in plugins.names():
+        # The entry point names the dataset, whatever its own package calls it.
         return replace(plugins.get(name), name=name, package=plugins.package(name))
 
     raise UnknownNameError(f"No dataset is called {name!r}. {did_you_mean(name, names())}")
@@ -122,6 +123,7 @@ def names() -> list[str]:
         >>> names()[:4]
         ['openml-6', 'openml-156', 'openml-44135', 'mnist']
     """
+    # A plugin may have the name of one of our datasets. Each name is listed once.
     return list(dict.fromkeys([*_SPECS, *plugins.names()]))
 
 
@@ -177,6 +179,7 @@ def _read_digits(_: MatchedFiles) -> RawDataset:
     from sklearn.datasets import load_digits
 
     pixels, labels = load_digits(return_X_y=True)
+    # The pixels are whole numbers from 0 to 16.
     return RawDataset(LabelledRows(pixels / 16, labels.astype("int64")))
 
 
@@ -247,6 +250,7 @@ _MNIST = DatasetSpec(
         *image_table_layouts("test", classes.DIGITS, 1, Resize(28), stream=False),
     ),
     split=published_split,
+    # torchvision downloads to MNIST/raw.
     folder_names=("MNIST", "MNIST/raw"),
 )
 
@@ -314,6 +318,7 @@ _CIFAR100 = DatasetSpec(
     classes=classes.CIFAR100,
     layouts=(
         *_npz_layouts(classes.CIFAR100, "cifar100"),
+        # Any dataset may have a train.bin.
         Layout(CIFAR100_FILES, read_cifar100, identifies_dataset=False),
         *image_table_layouts("test", classes.CIFAR100, 3, Resize(32), stream=False),
     ),

@@ -75,7 +75,9 @@ def class_indices_from_text(
     labels = [label.strip() for label in labels]
     index_of = {name: index for index, name in enumerate(classes)}
 
-    if any(_parse_whole_number(label) == 0 for label in set(labels) - index_of.keys()):
+    # Names come first: "0" is the name of a digit's class and not a number.
+    numbers = {_parse_whole_number(label) for label in set(labels) - index_of.keys()}
+    if 0 in numbers:
         first = 0
 
     for row, label in enumerate(labels):
@@ -88,6 +90,7 @@ def class_indices_from_text(
                 f"Row {row + 1} of {path} has the unknown class {label!r}: "
                 f"the classes are {_summarize_names(classes)}."
             )
+        # Remembered, so that each distinct label is parsed once.
         index_of[label] = number - first
 
     return np.array([index_of[label] for label in labels], dtype=np.int64)
@@ -112,6 +115,7 @@ def class_indices_from_array(
     """
     labels = np.asarray(array)
 
+    # MATLAB saves a vector as a matrix of one column.
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
 
@@ -136,6 +140,7 @@ def class_indices_from_array(
 
 
 def _are_indices(labels: npt.NDArray[Any], class_count: int) -> bool:
+    # Floating-point labels are fine if they are whole. NaN fails every comparison.
     is_index = (labels >= 0) & (labels < class_count) & (labels % 1 == 0)
     return bool(is_index.all())
 

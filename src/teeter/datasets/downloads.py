@@ -68,6 +68,7 @@ def fetch_dataset(
     spec = find_spec(name)
     home = download_folder(name, folder)
 
+    # A folder that does not exist yet is created below. Searching it would be an error.
     can_be_searched = folder is None or Path(folder).is_dir()
     if can_be_searched and locate_dataset(spec, folder) is not None:
         return ()
@@ -126,6 +127,7 @@ def _receive(remote: Remote, part: Path, progress: Progress) -> None:
     received = part.stat().st_size if part.exists() else 0
 
     with _request(remote.url, received) as response:
+        # The server sends the whole file if it does not know ranges.
         if response.status != HTTPStatus.PARTIAL_CONTENT:
             received = 0
 
@@ -138,6 +140,7 @@ def _receive(remote: Remote, part: Path, progress: Progress) -> None:
                 received += len(chunk)
                 progress(remote.file, received, total)
 
+    # http.client ends a response that breaks off like one that is complete.
     if total and received != total:
         raise FileError(
             f"The connection to {remote.url} broke off after {received} of {total} bytes: "
@@ -162,6 +165,7 @@ def _request(url: str, start: int = 0) -> Any:
     if urlsplit(url).scheme not in ("http", "https"):
         raise FileError(f"{url} is not an HTTP address: nothing is downloaded from there.")
 
+    # Content that is compressed on the way could not be resumed at a byte of the file.
     headers = {"User-Agent": "teeter", "Accept-Encoding": "identity"}
     if start:
         headers["Range"] = f"bytes={start}-"

@@ -55,12 +55,14 @@ def with_embeddings(
     Raises:
         FileError: If arrays are missing or do not fit the dataset.
     """
-    arrays = read_arrays(require_file(path, _SUFFIXES, "a file of embeddings"))
+    path = require_file(path, _SUFFIXES, "a file of embeddings")
+    arrays = read_arrays(path)
     if not {"x_train", "x_test"} <= arrays.keys():
         raise FileError(
             f"{path} holds {', '.join(arrays) or 'nothing'}: x_train and x_test are needed."
         )
 
+    # With labels in the file, the dataset itself need not be there.
     if {"y_train", "y_test"} <= arrays.keys():
         names = spec.class_names
         train_labels = class_indices_from_array(arrays["y_train"], "y_train", spec.classes, path)

@@ -105,6 +105,7 @@ def open_image(path: Path, content: bytes | None = None) -> Any:
         if content is None:
             content = path.read_bytes()
         image = Image.open(io.BytesIO(content))
+        # Image.open reads only the header. Decode here, where errors are converted.
         image.load()
         return image
 

@@ -71,6 +71,7 @@ def read_labels(table: Table, column: str) -> Labels:
             text = ""
         texts.append(text)
 
+    # From here on, only the labels that are present count.
     counts = Counter(texts)
     del counts[""]
     _refuse_several_labels(counts, source)
@@ -91,6 +92,7 @@ def read_labels(table: Table, column: str) -> Labels:
 
 
 def _refuse_several_columns(table: Table, column: str) -> None:
+    # The name of a column may have a comma in it.
     names = [name.strip() for name in column.split(",")]
     if len(names) == 1 or column in table.columns:
         return
@@ -102,7 +104,10 @@ def _refuse_several_columns(table: Table, column: str) -> None:
 
 
 def _refuse_several_labels(counts: Counter[str], source: str) -> None:
-    text = next(filter(_is_list, counts), None) or _find_joined_labels(counts)
+    text = next((label for label in counts if _is_list(label)), None)
+    if text is None:
+        text = _find_joined_labels(counts)
+
     if text is not None:
         raise InputError(
             f"The cell {text!r} in {source} seems to hold several labels: {_ONE_LABEL}, "
@@ -116,9 +121,12 @@ def _is_list(text: str) -> bool:
         return False
 
     try:
-        return isinstance(json.loads(text.replace("'", '"')), list)
+        # Python writes single quotes, which are not JSON.
+        value = json.loads(text.replace("'", '"'))
     except ValueError:
         return False
+
+    return isinstance(value, list)
 
 
 def _find_joined_labels(counts: Counter[str]) -> str | None:
@@ -171,4 +179,5 @@ def _parse_numbers(texts: Iterable[str]) -> list[float] | None:
 def _sort_classes(counts: Counter[str]) -> tuple[str, ...]:
     if _parse_numbers(counts) is None:
         return tuple(sorted(counts))
+    # By value, so that 10 comes after 2. By text as well, because 1 and 1.0 are two classes.
     return tuple(sorted(counts, key=lambda text: (float(text), text)))

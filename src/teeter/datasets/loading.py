@@ -55,6 +55,7 @@ def load_dataset(
     """
     spec = find_spec(name)
 
+    # A function, because embeddings with labels do not need the dataset's files.
     def read_dataset() -> LabelledDataset:
         return _read_dataset(spec, _require_files(spec, folder))
 
@@ -102,6 +103,7 @@ def _read_dataset(spec: DatasetSpec, located: LocatedFiles) -> LabelledDataset:
     source = str(located.first.parent) if located.files else spec.name
     contents = located.layout.read(located.files)
 
+    # Tensors first: split functions sort and scale them.
     train_tensors = _to_tensors(spec, contents.train, source)
     test_tensors = None if contents.test is None else _to_tensors(spec, contents.test, source)
     train, test = spec.split(RawDataset(train_tensors, test_tensors, contents.classes))
@@ -109,6 +111,7 @@ def _read_dataset(spec: DatasetSpec, located: LocatedFiles) -> LabelledDataset:
     _require_shape(spec, train, source)
     _require_shape(spec, test, source)
 
+    # Users may load their own subset under the name of a dataset, so this is no error.
     if len(train) != spec.train or len(test) != spec.test:
         logger.warning(
             "%s has %d training and %d test rows here, but %d and %d are published.",
@@ -123,11 +126,12 @@ def _read_dataset(spec: DatasetSpec, located: LocatedFiles) -> LabelledDataset:
 
 
 def _to_tensors(spec: DatasetSpec, part: LabelledRows, source: str) -> LabelledRows:
-    described = f"{spec.name} in {source}"
+    description = f"{spec.name} in {source}"
     if len(spec.shape) == 1:
-        return LabelledRows(row_tensor(part.inputs, described), part.labels)
+        inputs = row_tensor(part.inputs, description)
+        return LabelledRows(inputs, part.labels)
 
-    images = image_tensor(part.inputs, spec.shape, described, keep_bytes=spec.keep_bytes)
+    images = image_tensor(part.inputs, spec.shape, description, keep_bytes=spec.keep_bytes)
     return LabelledRows(images, part.labels)
 
 

@@ -99,6 +99,7 @@ def search_folders(folder: str | Path | None = None) -> list[Path]:
 
 def download_folder(name: str, folder: str | Path | None = None) -> Path:
     """Return the folder that a download of the dataset ``name`` goes to."""
+    # Unlike a folder to search, the target need not exist yet.
     root = search_folders()[0] if folder is None else Path(folder).expanduser()
     return root if root.resolve().name == name else root / name
 
@@ -113,9 +114,11 @@ def candidate_folders(root: Path, names: Sequence[str]) -> list[Path]:
     name, *other_names = names
 
     folders = [root / name]
+    # An archive may be unpacked in the dataset's folder or beside it.
     for parent in (root / name, root):
         folders += [parent / other for other in other_names]
 
+    # The user may also have given the dataset's own folder. Resolved, because "." has no name.
     if root.resolve().name in names:
         folders.insert(0, root)
     return folders
@@ -124,7 +127,7 @@ def candidate_folders(root: Path, names: Sequence[str]) -> list[Path]:
 def locate_files(
     names: Sequence[str], layouts: Sequence[Layout], folder: str | Path | None = None
 ) -> LocatedFiles | None:
-    """Return the first layout whose files all exist, or None if there is none.
+    """Return the first layout whose files all exist, or None if no layout is complete.
 
     Args:
         names: The dataset's name, then other names of its folder.
@@ -136,7 +139,8 @@ def locate_files(
 
         for candidate in (*named_folders, root):
             for layout in layouts:
-                if candidate not in named_folders and not layout.identifies_dataset:
+                is_named = candidate in named_folders
+                if not is_named and not layout.identifies_dataset:
                     continue
 
                 files = _match_files(layout, candidate)

@@ -86,7 +86,7 @@ def _read_from_function(
         x_train, y_train, x_test, y_test = load()
     except TeeterError:
         raise
-    except Exception as error:
+    except Exception as error:  # Another package's code may raise anything.
         raise PluginError(
             f"{source} did not return x_train, y_train, x_test and y_test: {error}."
         ) from error

@@ -113,8 +113,8 @@ class Shard:
 
         pieces = []
         for start, batch in _read_row_groups(path, self, rows):
-            in_batch = rows[(rows >= start) & (rows < start + len(batch))]
-            pieces.append(batch[in_batch - start])
+            is_in_batch = (rows >= start) & (rows < start + len(batch))
+            pieces.append(batch[rows[is_in_batch] - start])
         return np.concatenate(pieces)
 
     def _map_rows(self) -> npt.NDArray[Any]:
@@ -146,6 +146,7 @@ class Shards:
         """Return the features of some rows of the pool, in any order: (k,) -> (k, D)."""
         features = np.empty((len(rows), self.width), dtype=np.float32)
         for shard, positions in self.group_by_shard(rows):
+            # A file is read from front to back, so a shard takes rows in ascending order.
             in_shard = rows[positions] - shard.first
             order = np.argsort(in_shard, kind="stable")
             features[positions[order]] = shard.take(in_shard[order])
@@ -153,6 +154,7 @@ class Shards:
 
     def group_by_shard(self, rows: Rows) -> Iterator[tuple[Shard, Rows]]:
         """Yield each shard that holds some of the rows, with their positions in ``rows``."""
+        # The shard of a row is the last one that starts at or before it.
         starts = np.array([shard.first for shard in self.shards])
         shard_of_row = np.searchsorted(starts, rows, side="right") - 1
         for index in np.unique(shard_of_row).tolist():
@@ -220,6 +222,7 @@ def open_shards(
                 f"{_describe_shape(shape, raw)}."
             )
 
+        # A .npy file has no column names, and fits any that came before.
         columns = columns or file_shards[0].columns
         if file_shards[0].columns not in ((), columns):
             file_shards = _reorder_columns(file_shards, columns, path)
@@ -239,10 +242,12 @@ def open_shards(
 def _find_files(pattern: str) -> list[Path]:
     location = Path(pattern)
     if location.is_dir():
+        # Not both: a folder may hold arrays beside a pool in Parquet.
         paths = sorted(location.glob("*.parquet")) or sorted(location.glob("*.npy"))
         if not paths:
             raise FileError(f"There is no Parquet file and no .npy file in {pattern}.")
     elif glob.has_magic(pattern) and not location.exists():
+        # A file may have a * or a [ in its name, so an existing one is no pattern.
         paths = sorted(Path(name) for name in glob.glob(pattern, recursive=True))
         if not paths:
             raise FileError(f"No file matches {pattern}.")
@@ -350,19 +355,19 @@ def _cut_parquet(
             )
 
         columns, shape = _find_feature_columns(file, path, id_column, raw)
-        metadata = file.metadata
-        group_sizes = [metadata.row_group(k).num_rows for k in range(metadata.num_row_groups)]
+        groups = range(file.metadata.num_row_groups)
+        group_sizes = [file.metadata.row_group(group).num_rows for group in groups]
 
     width = math.prod(shape)
     shards = []
     begin = 0
-    for groups in _combine_groups(group_sizes, _rows_per_shard(rows, width)):
+    for shard_groups in _combine_groups(group_sizes, _rows_per_shard(rows, width)):
         shard = Shard(
             path=str(path.resolve()),
             first=first + begin,
-            rows=sum(group_sizes[group] for group in groups),
+            rows=sum(group_sizes[group] for group in shard_groups),
             begin=begin,
-            groups=tuple(groups),
+            groups=tuple(shard_groups),
             columns=columns,
             fingerprint=fingerprint,
             width=width,
@@ -387,6 +392,7 @@ def _combine_groups(sizes: Sequence[int], rows: int) -> Iterator[list[int]]:
             groups = []
             count = 0
 
+        # Empty row groups are left out, because a shard without groups is one of an array.
         if size > 0:
             groups.append(group)
             count += size
@@ -405,7 +411,8 @@ def _fingerprint(path: Path) -> str:
         status = os.fstat(file.fileno())
         size = status.st_size
 
-        for start in range(0, size, max(FINGERPRINT_SAMPLE_BYTES, size // FINGERPRINT_SAMPLES)):
+        step = max(FINGERPRINT_SAMPLE_BYTES, size // FINGERPRINT_SAMPLES)
+        for start in range(0, size, step):
             file.seek(start)
             digest.update(file.read(FINGERPRINT_SAMPLE_BYTES))
 
@@ -434,6 +441,7 @@ def _map_array(path: Path, *, raw: bool) -> npt.NDArray[Any]:
 
 
 def _flatten_rows(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    # A copy in memory, because the rows are still mapped from the file.
     return np.array(rows).reshape(len(rows), -1)
 
 
@@ -492,6 +500,7 @@ def _read_row_shape(file: Any, path: Path, column: str) -> tuple[int, ...]:
         if batch.num_rows == 0:
             continue
 
+        # The type of a tensor column tells its shape. Lists must be measured.
         lists = batch.column(0)
         tensor_shape = tuple(getattr(lists.type, "shape", ()))
         if tensor_shape:
@@ -517,9 +526,11 @@ def _read_row_groups(
         start = 0
         for group in shard.groups:
             size = file.metadata.row_group(group).num_rows
-            if wanted is not None and not ((wanted >= start) & (wanted < start + size)).any():
-                start += size
-                continue
+            if wanted is not None:
+                in_group = (wanted >= start) & (wanted < start + size)
+                if not in_group.any():
+                    start += size
+                    continue
 
             batches = file.iter_batches(
                 batch_size=shard.batch_rows, row_groups=[group], columns=list(shard.columns)
@@ -590,7 +601,8 @@ def _require_finite(batch: npt.NDArray[Any], path: Path, rows: int | Rows) -> Fe
     if np.isfinite(features).all():
         return features
 
-    position = int(np.flatnonzero(~np.isfinite(features).all(axis=1))[0])
+    is_broken = ~np.isfinite(features).all(axis=1)
+    position = int(np.flatnonzero(is_broken)[0])
     row = rows + position if isinstance(rows, int) else int(rows[position])
     raise FileError(f"Row {row} of {path} holds a feature that is missing or not finite.")
 

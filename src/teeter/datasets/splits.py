@@ -109,6 +109,7 @@ def shuffle(part: LabelledRows, name: str) -> LabelledRows:
 
 def split_at(part: LabelledRows, first: int) -> tuple[LabelledRows, LabelledRows]:
     """Return the ``first`` rows and the remaining rows."""
+    # Rows and not slices, because inputs may be a torch Dataset.
     rows = np.arange(len(part))
     return take(part, rows[:first]), take(part, rows[first:])
 
@@ -139,6 +140,7 @@ def hold_out(
     if count == 0:
         return part, None
 
+    # Sorted, so that rows keep the published order whatever the seed.
     order = _permutation(len(part), seed, "validation", name)
     remaining = take(part, np.sort(order[count:]))
     validation = take(part, np.sort(order[:count]))
@@ -276,6 +278,7 @@ def make_long_tailed(
     drawn = []
     for label, size in enumerate(sizes):
         rows = np.flatnonzero(part.labels == label)
+        # A stream per class: the rows drawn from one do not depend on the sizes of the others.
         order = _permutation(len(rows), seed, "thinned", label)
         drawn.append(rows[order[:size]])
 
@@ -294,7 +297,8 @@ def _exponential_sizes(part: LabelledRows, imbalance: float | None) -> list[int]
 
     sizes = []
     for label in range(len(class_sizes)):
-        size = int(class_sizes.max() * imbalance ** (-label / steps))
+        share = imbalance ** (-label / steps)
+        size = int(class_sizes.max() * share)
         sizes.append(max(size, 1))
     return sizes
 

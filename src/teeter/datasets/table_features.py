@@ -52,6 +52,7 @@ def encode_table(table: Table, *, leave_out: Collection[str] = ()) -> TableFeatu
         >>> encode_table(Table(Path("pool.csv"), {"colour": colours})).features.tolist()
         [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
     """
+    # An empty block, so that a table without features still gives (N, 0).
     blocks = [np.empty((len(table), 0), dtype=np.float32)]
     free_text = []
     for name, column in table.columns.items():
@@ -88,10 +89,12 @@ def parse_numbers(column: Column) -> Numbers | None:
 def _encode_column(column: Column) -> Features | None:
     """Return the features of a column, (N, 0) or more, or None for free text."""
     if column.dtype.kind != "O":
-        vectors = column.reshape(len(column), -1)
-        return np.hstack([_scale(numbers.astype(np.float64)) for numbers in vectors.T])
+        # Each position of a vector is scaled on its own.
+        vectors = column.reshape(len(column), -1).astype(np.float64)
+        return np.hstack([_scale(numbers) for numbers in vectors.T])
 
     texts = _clean_texts(column)
+    # The first parser that understands every cell decides the type of the column.
     for parse in (_parse_numbers, _parse_booleans, _parse_dates):
         numbers = parse(texts)
         if numbers is not None:
@@ -161,7 +164,8 @@ def _scale(numbers: Numbers) -> Features:
         columns.append(missing)
     if values.max() > values.min():
         values -= values.mean()
-        columns.insert(0, values / values.std())
+        scaled = values / values.std()
+        columns.insert(0, scaled)
 
     if not columns:
         return nothing
@@ -187,7 +191,8 @@ def _one_hot(texts: list[str]) -> Features | None:
     code_of = {text: code for code, text in enumerate(categories)}
     codes = np.array([code_of.get(text, len(categories)) for text in texts])
 
-    features: Features = (codes[:, None] == np.arange(width)).astype(np.float32)
+    is_category = codes[:, None] == np.arange(width)
+    features: Features = is_category.astype(np.float32)
     return features
 
 
@@ -195,4 +200,8 @@ def _is_free_text(counts: Counter[str]) -> bool:
     """Return whether most texts differ from each other, so that none stands for a category."""
     present = counts.total() - counts[""]
     distinct = len(counts) - ("" in counts)
-    return distinct > present / 2 and (distinct > MAX_CATEGORIES or distinct == present)
+    if distinct <= present / 2:
+        return False
+
+    # A short column of categories may look like this too, unless no text is repeated.
+    return distinct > MAX_CATEGORIES or distinct == present

@@ -156,9 +156,11 @@ def text_column(texts: Iterable[str]) -> Column:
 
 def _read_csv(path: Path) -> Table:
     try:
+        # Excel writes a byte order mark, which utf-8-sig skips.
         with path.open(encoding="utf-8-sig", newline="") as stream:
             names, rows, delimiter = _parse_csv(stream, path)
     except UnicodeDecodeError as error:
+        # Most often a file in a Windows code page.
         byte = error.object[error.start]
         raise FileError(
             f"{path} is not UTF-8 text (it holds the byte 0x{byte:02x}): save it as UTF-8."
@@ -188,6 +190,7 @@ def _parse_csv(stream: TextIO, path: Path) -> tuple[list[str], list[list[str]], 
     """Return the names of the columns, the rows and the delimiter."""
     csv.field_size_limit(_MAX_CELL_LENGTH)
 
+    # Files exported from spreadsheets may begin with blank lines.
     header = next((line for line in stream if line.strip()), "")
     delimiter = _find_delimiter(header)
 
@@ -213,6 +216,7 @@ def _parse_csv(stream: TextIO, path: Path) -> tuple[list[str], list[list[str]], 
 
 
 def _find_delimiter(header: str) -> str:
+    # A quoted name may hold any of the delimiters.
     without_quoted = re.sub(r'"[^"]*"', "", header)
     return max(",;\t", key=without_quoted.count)
 
@@ -262,6 +266,7 @@ def _convert_column(column: Any) -> Column | None:
     """Return a pyarrow column as an array, or None if it is nested and no vector."""
     from pyarrow import types
 
+    # pandas writes categories as a dictionary of their values.
     if types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if types.is_decimal(column.type):
@@ -282,7 +287,8 @@ def _convert_lists(column: Any) -> Column | None:
     from pyarrow import compute, types
 
     value_type = column.type.value_type
-    if column.null_count or not (types.is_integer(value_type) or types.is_floating(value_type)):
+    holds_numbers = types.is_integer(value_type) or types.is_floating(value_type)
+    if column.null_count or not holds_numbers:
         return None
 
     lengths = compute.min_max(compute.list_value_length(column)).as_py()

@@ -13,7 +13,7 @@ class Remote:
 
     url: str
     md5: str | None
-    """Its published checksum, or None if there is none."""
+    """Its published checksum, or None if none is published."""
     name: str = ""
     """The name to save it under. By default it is the last part of the URL."""
 

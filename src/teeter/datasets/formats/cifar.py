@@ -34,6 +34,7 @@ _IMAGE_BYTES = 3 * 32 * 32
 def read_cifar10(files: MatchedFiles) -> RawDataset:
     """Read the five training batches and the test batch: (N, 3, 32, 32) uint8."""
     batches = [_read_records(paths[0], label_bytes=1, class_count=10) for paths in files]
+    # In the order of CIFAR10_FILES.
     *training, test = batches
 
     train = LabelledRows(

@@ -28,6 +28,7 @@ __all__ = [
     "TINY_IMAGENET_LAYOUTS",
 ]
 
+# Tiny ImageNet has its published size, FOOD101 that of the paper, ImageNet the usual crop.
 TINY_IMAGENET_FIT = Resize(64)
 FOOD101_FIT = Resize(75)
 IMAGENET_FIT = CentreCrop(256, 224)
@@ -151,6 +152,7 @@ def _read_imagenet_with_devkit(files: MatchedFiles) -> RawDataset:
 
 def _list_classes(folder: Path) -> tuple[str, ...]:
     """Return the names of the folders in ``folder``, sorted."""
+    # os.scandir, because Path.is_dir would ask the system about each entry again.
     with parse_errors(folder, "folder of classes"), os.scandir(folder) as entries:
         classes = tuple(sorted(entry.name for entry in entries if entry.is_dir()))
 

@@ -50,10 +50,10 @@ def image_table_layouts(
         class_names = None
         for paths in files:
             images = ParquetImages(paths, channels, fit)
-            labels = class_indices_from_array(
-                images.read_labels(), "labels", images.classes or classes, paths[0]
-            )
-            parts.append(LabelledRows(images if stream else images.decode_all(), labels))
+            allowed = images.classes or classes
+            labels = class_indices_from_array(images.read_labels(), "labels", allowed, paths[0])
+            inputs = images if stream else images.decode_all()
+            parts.append(LabelledRows(inputs, labels))
             class_names = class_names or images.classes
 
         train, test_rows = parts
@@ -95,6 +95,7 @@ class ParquetImages(Dataset[Tensor]):
 
         self.starts = [0, *accumulate(sizes)]
         """The first row of each row group, then the number of rows."""
+        # No group has the index -1, so the first row reads its group.
         self._cached_group = -1
         self._cached_images: list[bytes] = []
 
@@ -104,14 +105,17 @@ class ParquetImages(Dataset[Tensor]):
     def __getitem__(self, row: int) -> Tensor:
         # Indexing a range turns negative rows into positive ones and refuses others.
         row = range(len(self))[row]
-        return torch.from_numpy(self._decode(row).astype(np.float32) / 255)
+        pixels = self._decode(row).astype(np.float32)
+        return torch.from_numpy(pixels / 255)
 
     def read_labels(self) -> npt.NDArray[Any]:
         """Return the column of labels, (N,)."""
         parts: list[npt.NDArray[Any]] = [np.empty(0, dtype=np.int64)]
+        # Each file once, in order, although it has several row groups.
         for path in dict.fromkeys(path for path, _ in self.groups):
             with open_parquet(path) as file:
-                parts.append(file.read(columns=[self.label_column]).column(0).to_numpy())
+                table = file.read(columns=[self.label_column])
+                parts.append(table.column(0).to_numpy())
 
         return np.concatenate(parts)
 
@@ -163,7 +167,8 @@ def _find_columns(schema: Any, path: Path) -> tuple[str, str]:
 
 def _read_class_names(schema: Any, label_column: str) -> tuple[str, ...] | None:
     """Return the class names in the metadata that Hugging Face writes, or None."""
-    metadata = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+    schema_metadata = schema.metadata or {}
+    metadata = json.loads(schema_metadata.get(b"huggingface", b"{}"))
     features = metadata.get("info", {}).get("features", {})
     class_names = features.get(label_column, {}).get("names")
 

@@ -40,6 +40,7 @@ def _read_images_and_labels(path: Path) -> LabelledRows:
             "bytes (32, 32, 3, N) are needed."
         )
 
+    # Eleven classes, because the files call the digit 0 the class 10.
     digits = class_indices_from_array(labels, "y", 11, path)
     image_count = images.shape[3]
     if len(digits) != image_count:
@@ -48,5 +49,5 @@ def _read_images_and_labels(path: Path) -> LabelledRows:
             "needed."
         )
 
-    # The files call the digit 0 the class 10.
-    return LabelledRows(np.ascontiguousarray(images.transpose(3, 2, 0, 1)), digits % 10)
+    channels_first = np.ascontiguousarray(images.transpose(3, 2, 0, 1))
+    return LabelledRows(channels_first, digits % 10)

@@ -68,6 +68,7 @@ def table_reader(
 def read_letter_file(files: MatchedFiles) -> RawDataset:
     """Read UCI's letter-recognition.data: the letter and 16 numbers per line."""
     path = files[0][0]
+    # A line is T,2,8,3,5,1,8,13,0,6,6,10,8,0,8,0,8.
     lines = _read_lines(path)
     numbers = _parse_floats([line[1:] for line in lines], path)
     labels = class_indices_from_text([line[0] for line in lines], LETTERS, path)
@@ -79,13 +80,15 @@ def read_isolet_files(files: MatchedFiles) -> RawDataset:
 
     Each line has 617 numbers, then the letter as a number from 1 to 26.
     """
+    # The catalogue makes a split of its own, so that OpenML's file gives the same one.
     numbers = []
     labels = []
     for paths in files:
         path = paths[0]
         lines = _read_lines(path)
         numbers.append(_parse_floats([line[:-1] for line in lines], path))
-        labels.append(class_indices_from_text([line[-1] for line in lines], LETTERS, path, first=1))
+        letters = [line[-1] for line in lines]
+        labels.append(class_indices_from_text(letters, LETTERS, path, first=1))
 
     first_width, second_width = (part.shape[1] for part in numbers)
     if first_width != second_width:
@@ -102,6 +105,7 @@ def _find_class_column(table: Table) -> str:
         if name.lower() in _CLASS_COLUMNS:
             return name
 
+    # OpenML puts the target last, whatever it is called.
     return list(table.columns)[-1]
 
 
@@ -118,7 +122,8 @@ def _require_numbers(table: Table, name: str) -> npt.NDArray[np.float64]:
 def _read_lines(path: Path) -> list[list[str]]:
     """Return the comma-separated fields of each line. ISOLET's lines end in a full stop."""
     with parse_errors(path, "UCI data"), path.open(encoding="ascii") as stream:
-        lines = [line.rstrip(",. \n").split(",") for line in stream if line.strip()]
+        filled = [line.rstrip(",. \n") for line in stream if line.strip()]
+    lines = [line.split(",") for line in filled]
 
     if not lines:
         raise FileError(f"{path} has no rows.")
