@@ -42,10 +42,9 @@ __all__ = [
 class LabelledRows:
     """N rows with their class indices.
 
-    >>> import torch
-    >>> rows = LabelledRows(torch.zeros(3, 2), np.array([0, 1, 0]))
-    >>> len(rows)
-    3
+    Example:
+        >>> len(LabelledRows(torch.zeros(3, 2), np.array([0, 1, 0])))
+        3
     """
 
     inputs: Any
@@ -264,9 +263,10 @@ def make_long_tailed(
     Raises:
         InputError: If both or none are given, or if they do not fit the rows.
 
-    >>> rows = LabelledRows(torch.zeros(300, 2), np.arange(300) % 3)
-    >>> np.bincount(make_long_tailed(rows, imbalance=100).labels).tolist()
-    [100, 10, 1]
+    Example:
+        >>> rows = LabelledRows(torch.zeros(300, 2), np.arange(300) % 3)
+        >>> np.bincount(make_long_tailed(rows, imbalance=100).labels).tolist()
+        [100, 10, 1]
     """
     if counts is None:
         sizes = _exponential_sizes(part, imbalance)
