@@ -171,7 +171,7 @@ def test_broken_ones_are_listed_with_the_reason_and_all_else_works(install: Inst
     [
         (("--strategies", "absent"), "The strategy 'absent' of teeter-broken cannot be loaded"),
         (("--set", "dataset=lost"), "The dataset 'lost' of teeter-broken cannot be loaded"),
-        (("--set", "dataset=short"), "teeter_broken.short.short returns 1 rows and 2 labels in y_train: one a row is needed."),
+        (("--set", "dataset=short"), "teeter_broken.short.short returns 1 rows and 2 labels in y_train: they must have the same number."),
         (("--set", "network=gone"), "The network 'gone' of teeter-broken cannot be loaded"),
         (("--set", "network=a-word"), "it must be a function make(shape, classes, *, seed)"),
         (("--set", "network=root"), "'root' of teeter-broken cannot be made for rows of shape (64,) and 10 classes"),

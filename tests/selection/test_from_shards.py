@@ -225,6 +225,6 @@ def test_what_cannot_be_written_is_one_sentence(pool: Path, tmp_path: Path, monk
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         yield
 
-    monkeypatch.setattr(scoring, "whole_stream", full)
+    monkeypatch.setattr(scoring, "atomic_open", full)
     with pytest.raises(FileError, match=r"Cannot save to .*ranks\.npy: No space left on device"):
         select_rows(pool)
