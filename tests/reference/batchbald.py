@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
-from reference.disagreement import entropy
+from reference.bald import entropy
 
 Array = npt.NDArray[np.float64]
 

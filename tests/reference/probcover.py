@@ -30,7 +30,7 @@ def is_pure(row: int, radius: float, units: Array, labels: list[int]) -> bool:
     return all(labels[other] == labels[row] for other in ball)
 
 
-def pure_radius(features: Array, labels: list[int], purity: float) -> float:
+def purity_radius(features: Array, labels: list[int], purity: float) -> float:
     """The largest radius with enough pure balls. Balls change only beyond a distance, so it is one of those."""
     units, rows = directions(features), range(len(features))
     largest = 0.0
@@ -41,7 +41,7 @@ def pure_radius(features: Array, labels: list[int], purity: float) -> float:
     return largest
 
 
-def cover(features: Array, radius: float, n: int, centres: Array) -> list[int]:
+def probcover(features: Array, radius: float, n: int, centres: Array) -> list[int]:
     """Pick the row with most rows in its ball that nothing covers yet; the farthest row when no ball has any."""
     rows = range(len(features))
     everything = directions(np.vstack([features, centres]))
