@@ -2,11 +2,12 @@
 
 The gradient of the loss with respect to the last layer, if the predicted class were the true one,
 is the outer product of the error ``a = p - onehot(argmax p)`` and the features ``z``. It has C D
-entries per row. A squared distance between two of them needs only two inner products: ``|a|^2 |z|^2
-+ |a'|^2 |z'|^2 - 2 (a.a') (z.z')``.
+entries per row. A squared distance between two of them needs only two inner products:
 
-Reference: Ash et al., Deep Batch Active Learning by Diverse, Uncertain Gradient Lower Bounds, ICLR
-    2020.
+    |a|^2 |z|^2 + |a'|^2 |z'|^2 - 2 (a.a') (z.z')
+
+Reference: Ash et al., Deep Batch Active Learning by Diverse, Uncertain Gradient Lower Bounds,
+ICLR 2020.
 """
 
 from __future__ import annotations

@@ -11,9 +11,11 @@ pick. Here each row keeps two small (B, B) matrices instead:
 - ``G[a, b] = z' (M^-1)_ab z``, named ``inverse_forms``,
 - ``E[a, b] = z' (M^-1 F M^-1)_ab z``, named ``product_forms``,
 
-where ``_ab`` is the (D, D) block of classes a and b. A row's score follows from them, ``tr((I + s^2
-Q G Q')^-1 s^2 Q E Q')``, and the Woodbury identity updates them after a pick with thin matrix
-products.
+where ``_ab`` is the (D, D) block of classes a and b. A row's score follows from them:
+
+    tr((I + s^2 Q G Q')^-1 s^2 Q E Q')
+
+After a pick, the Woodbury identity updates them with thin matrix products.
 
 References: Ash et al., Gone Fishing: Neural Active Learning with Fisher Embeddings, NeurIPS 2021.
 The forms with fewer classes: Huseljic et al., Fast Fishing, 2024.
@@ -48,10 +50,12 @@ _REMOVE = -1
 def fisher_factors(logits: Tensor, form: Form, top: int) -> Tensor:
     """Return factors Q such that row i's Fisher information is ``Q_i' Q_i (x) z_i z_i'``.
 
-    Args: logits: (N, C). form: ``"exact"``: one factor per class, ``sqrt(p_c) (e_c - p)``, K = B =
-        C. ``"top"``: only those of the ``top`` most probable classes, K = top, B = C. ``"binary"``:
-        the most probable class against the rest, ``sqrt(p (1 - p))``, K = B = 1. top: number of
-        classes for the form ``"top"``.
+    Args:
+        logits: (N, C).
+        form: ``"exact"``: one factor per class, ``sqrt(p_c) (e_c - p)``, K = B = C. ``"top"``: only
+            those of the ``top`` most probable classes, K = top, B = C. ``"binary"``: the most
+            probable class against the rest, ``sqrt(p (1 - p))``, K = B = 1.
+        top: number of classes for the form ``"top"``.
 
     Returns:
         (N, K, B) float64.
@@ -102,14 +106,20 @@ def bait(
 ) -> Tensor:
     """Pick n rows by BAIT.
 
-    Args: logits: (N, C). features: (N, D). n: number of picks, 1 to N. labelled: logits (L, C) and
-        features (L, D) of the labelled rows, or None. regularisation: multiple of the identity that
-        is added to the labelled rows' information. form: which factors describe a row, see
-        ``fisher_factors``. ``"binary"`` needs the least memory. top: number of classes for the form
-        ``"top"``. pruned: whether to prune the forward picks to n.
+    Args:
+        logits: (N, C).
+        features: (N, D).
+        n: number of picks, 1 to N.
+        labelled: logits (L, C) and features (L, D) of the labelled rows, or None.
+        regularisation: multiple of the identity that is added to the labelled rows' information.
+        form: which factors describe a row, see ``fisher_factors``. ``"binary"`` needs the least
+            memory.
+        top: number of classes for the form ``"top"``.
+        pruned: whether to prune the forward picks to n.
 
-    Returns: (n,) int64 positions, in the order in which the forward pass picked them. Not pruned,
-        all that the forward pass picked: (min(2n, N),).
+    Returns:
+        (n,) int64 positions, in the order in which the forward pass picked them. Not pruned, all
+        that the forward pass picked: (min(2n, N),).
 
     Raises:
         InputError: if the matrices do not fit in the free memory.

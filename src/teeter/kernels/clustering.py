@@ -43,10 +43,13 @@ def average_linkage(
 
     The distance of two clusters is the mean Euclidean distance of their rows.
 
-    Args: features: (N, D). clusters: K, the number of clusters. sample: most rows to cluster. Of
-        more rows, this many are drawn and clustered, and the others go to the cluster with the
-        nearest mean; then K is at most ``sample``. Memory grows with its square. generator: source
-        of randomness for the sample.
+    Args:
+        features: (N, D).
+        clusters: K, the number of clusters.
+        sample: most rows to cluster. Of more rows, this many are drawn and clustered, and the
+            others go to the cluster with the nearest mean; then K is at most ``sample``. Memory
+            grows with its square.
+        generator: source of randomness for the sample.
 
     Returns:
         (N,) int64 cluster of each row, from 0 to K - 1.
@@ -115,8 +118,9 @@ def round_robin(clusters: Tensor, n: int) -> Tensor:
         clusters: (A,) cluster of each row, best row first.
         n: number of picks, 1 to A.
 
-    Returns: (n,) int64 positions in the order of picking. Among clusters of equal size, the cluster
-        of the best row comes first.
+    Returns:
+        (n,) int64 positions in the order of picking. Among clusters of equal size, the cluster of
+        the best row comes first.
 
     Example:
         >>> import torch

@@ -148,11 +148,11 @@ class _CosineCache:
         capacity = memory_budget(features.device) // 2 // (N * features.element_size())
 
         self.rows_per_product = max(1, min(TILE, capacity // 4))
-        self.cached = features.new_empty(
-            (min(N, capacity), N)
-        )  # cosines; the first `used` are valid
+        # Row slot[i] of `cached` has the cosines of row i to all rows; slot[i] is -1 if it is not
+        # cached. The first `used` rows of `cached` are filled.
+        self.cached = features.new_empty((min(N, capacity), N))
         self.used = 0
-        self.slot = torch.full((N,), -1, device=features.device)  # (N,) row of `cached`, -1 if none
+        self.slot = torch.full((N,), -1, device=features.device)
 
     def initial_bounds(self) -> Tensor:
         """Return each row's ``sum over i of (1 + cos)``, raised by more than its rounding: (N,)."""

@@ -210,8 +210,9 @@ def _greedy_picks(
         chances: (B,) uniform draws that decide whether a draw still counts.
         trials: draws per pick.
 
-    Returns: Positions in ``drawn``, at least one, and ``nearest`` after these picks. Draws left
-        over are too few for another pick.
+    Returns:
+        Positions in ``drawn``, at least one, and ``nearest`` after these picks. Draws left over are
+        too few for another pick.
     """
     pairs = (partial[:, drawn] + squares[drawn]).clamp_min_(0).cpu().numpy()
     when_drawn = (nearest[drawn] + squares[drawn]).cpu().numpy()
@@ -366,9 +367,8 @@ class _Centroids:
     def __init__(self, features: Tensor, centres: Tensor) -> None:
         self.features = features  # (N, D)
         self.centres = centres  # (K, D)
-        self.labels = torch.full(
-            (len(features),), -1, device=features.device
-        )  # (N,), -1: in no sum yet
+        # (N,) the labels that `sums` is made of; -1 before the first update.
+        self.labels = torch.full((len(features),), -1, device=features.device)
         self.sums = torch.zeros_like(centres, dtype=torch.float64)  # (K, D)
 
     def update(self, labels: Tensor) -> Tensor:
@@ -386,9 +386,8 @@ class _Centroids:
 
         counts = torch.bincount(labels, minlength=len(self.centres))[:, None]
         means = (self.sums / counts.clamp_min(1)).to(self.centres)
-        self.centres = torch.where(
-            counts > 0, means, self.centres
-        )  # an empty cluster keeps its centre
+        # An empty cluster keeps its centre.
+        self.centres = torch.where(counts > 0, means, self.centres)
         self.labels = labels
         return is_changed.nonzero().flatten()
 
@@ -398,8 +397,7 @@ def _add_by_cluster(sums: Tensor, clusters: Tensor, rows: Tensor, sign: int) -> 
     if not rows.is_cuda:
         sums.index_add_(0, clusters, rows, alpha=sign)
         return
-    # On a GPU index_add_ adds in any order. A product with indicators gives the same sum every
-    # time.
+    # On a GPU index_add_ adds in any order. A product with indicators is the same every time.
     indicators = rows.new_zeros((len(sums), len(rows))).scatter_(0, clusters[None], sign)
     sums += indicators @ rows
 

@@ -1,9 +1,9 @@
 """Directions from a Laplace posterior of the last layer, instead of isotropic noise.
 
 Around the trained head ``(W, b)`` the loss is curved like ``sum of (diag(p) - p p') (x) (z z')``
-over the labelled rows. Its Kronecker factors, ``A = sum of z z'`` and ``B = mean of diag(p) - p
-p'``, give the posterior's covariance ``(B + t I)^-1 (x) (A + t I)^-1``, with ``t`` the square root
-of the prior's precision.
+over the labelled rows. Its Kronecker factors are ``A = sum of z z'`` and
+``B = mean of diag(p) - p p'``. They give the posterior's covariance
+``(B + t I)^-1 (x) (A + t I)^-1``, with ``t`` the square root of the prior's precision.
 
 Reference: Ritter et al., A Scalable Laplace Approximation for Neural Networks, ICLR 2018.
 """
@@ -37,7 +37,8 @@ def laplace_factors(
         bias: whether the head has a bias; it is one more feature that is always 1.
         prior: precision of the Gaussian prior on the head.
 
-    Returns: Two lower triangular matrices in float64: (C, C) for the classes, and (D, D) for the
+    Returns:
+        Two lower triangular matrices in float64: (C, C) for the classes, and (D, D) for the
         features, or (D + 1, D + 1) with a bias.
     """
     rows = features.double()

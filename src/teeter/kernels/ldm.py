@@ -24,9 +24,10 @@ How it works
 1. ``ray_directions`` yields directions in blocks of 16, each from its own random stream. So the
    first directions are the same for any number of rays and any memory budget.
 2. ``_chunk_directions`` joins blocks on a GPU, as many as fit in memory.
-3. ``_FlipRates`` cuts the rows into tiles. Per tile it computes the predictions and ``1 / (l_y -
-   l_c)`` once, and for each chunk of directions the matrix product ``v``, the ratios, and both
-   extremes over c. On recent GPUs a fused kernel does this in one pass (``kernels.fused``).
+3. ``_FlipRates`` cuts the rows into tiles. Per tile it computes the predictions and
+   ``1 / (l_y - l_c)`` once, and for each chunk of directions the matrix product ``v``, the ratios,
+   and both extremes over c. On recent GPUs a fused kernel does this in one pass
+   (``kernels.fused``).
 4. ``kernels.ranks`` lowers the least count of each row by its ranks on these rays.
 
 The gaps ``l_y - l_c`` are always computed in full precision. ``v`` is noise, so bfloat16 is enough
@@ -105,8 +106,9 @@ def ray_directions(
         weight: (C, D) of the head, for the shape, the device and the precision.
         bias: (C,) of the head, or None.
 
-    Yields: Blocks of weight noise (B, C, D) and bias noise (B, C), drawn in float32, with B = 16
-        except in the last block.
+    Yields:
+        Blocks of weight noise (B, C, D) and bias noise (B, C), drawn in float32, with B = 16 except
+        in the last block.
     """
     for k, start in enumerate(range(0, count, BLOCK)):
         generator = stream(seed, "ray", k, device=weight.device)
@@ -229,8 +231,9 @@ def flip_rates(
         bias: (C,) or None.
         directions: directions to follow.
 
-    Returns: (R, N), rays in the order E1, -E1, E2, ... 0 if the row never flips on the ray,
-        infinite if it sits on a decision boundary and flips at once.
+    Returns:
+        (R, N), rays in the order E1, -E1, E2, ... 0 if the row never flips on the ray, infinite if
+        it sits on a decision boundary and flips at once.
     """
     rates = _FlipRates(features, weight, bias)
     return torch.cat([rates.compute(*noise) for noise in directions])
@@ -249,12 +252,17 @@ def ldm_by_gaussian(
 ) -> Tensor:
     """Return the LDM by the paper's Algorithm 1; all rows share the draws and the counter.
 
-    Args: features: (N, D). weight: (C, D). bias: (C,) or None. sigmas: strengths, ascending; the
-        paper's are ``paper_sigmas()``. patience: draws in a row that must lower no row's value
-        before the next strength (the paper's s). seed: seed of the random streams, one per
-        strength. reference: (M, D) rows to measure the disagreement on. None: the candidates
-        themselves. batch: hypotheses evaluated at once. It changes the speed, not the result. The
-        paper's authors use 1.
+    Args:
+        features: (N, D).
+        weight: (C, D).
+        bias: (C,) or None.
+        sigmas: strengths, ascending; the paper's are ``paper_sigmas()``.
+        patience: draws in a row that must lower no row's value before the next strength (the
+            paper's s).
+        seed: seed of the random streams, one per strength.
+        reference: (M, D) rows to measure the disagreement on. None: the candidates themselves.
+        batch: hypotheses evaluated at once. It changes the speed, not the result. The paper's
+            authors use 1.
 
     Returns:
         (N,) from 0 to 1.

@@ -74,9 +74,12 @@ def probcover(features: Tensor, radius: float, n: int, *, centres: Tensor | None
     lowest row. When no ball has an uncovered row, each next pick is the row farthest from the
     centres and picks.
 
-    Args: features: (N, D), not normalised. radius: of the balls, a distance between unit vectors (0
-        to 2). n: number of picks, 1 to N. centres: (L, D) rows whose balls are covered already, for
-        example the labelled ones, or None.
+    Args:
+        features: (N, D), not normalised.
+        radius: of the balls, a distance between unit vectors (0 to 2).
+        n: number of picks, 1 to N.
+        centres: (L, D) rows whose balls are covered already, for example the labelled ones, or
+            None.
 
     Returns:
         (n,) int64 positions in the order of picking.
@@ -271,8 +274,7 @@ def _append_members(lists: Tensor, ends: Tensor, start: int, rows: Tensor, membe
     """
     counts = torch.bincount(rows)
     ball_ends = ends[start : start + len(counts)]
-    # A member's place: the end of its ball's list, plus how many members of the ball come before
-    # it.
+    # A member's place: the end of its ball's list, plus the number of members before it.
     offsets = (ball_ends - counts.cumsum(dim=0) + counts)[rows]
     lists[torch.arange(len(rows), device=rows.device) + offsets] = members
     ball_ends += counts

@@ -17,10 +17,10 @@ A row is in one of four states, and only moves forward:
 4. **picked**.
 
 *Rejection sampling.* Distances only fall as picks are added, so every row counts with an upper
-bound on its true distance. A draw by these bounds is accepted with probability ``(distance now /
-bound)^2``. That is exact sampling from the sequential law, whatever the bounds are; better bounds
-only waste fewer draws. As in ``kernels.seeding``, a block of draws is made from one state of the
-weights, with replacement, and walked through in order.
+bound on its true distance. A draw by these bounds is accepted with probability
+``(distance now / bound)^2``. That is exact sampling from the sequential law, whatever the bounds
+are; better bounds only waste fewer draws. As in ``kernels.seeding``, a block of draws is made from
+one state of the weights, with replacement, and walked through in order.
 
 *The race.* Waiting and fetched rows all count with the same distance, so among them only the
 weights decide. The order in which such rows are drawn for the first time, successively and by
@@ -40,10 +40,15 @@ pick sequences with their exact law, from ``tests/reference/seeding.py``.
 
 State
 -----
-``_FetchedRows`` is the only object that changes. ``seed_streaming`` owns it and is the only caller
-of its three changing methods: ``append``, ``mark_drawn`` and ``record_distances``. It is changed in
-place because its arrays grow to many thousands of rows while a block touches 256. Drawing is pure,
-and picks are replaced, not changed.
+Two objects change. ``seed_streaming`` owns both and is the only caller of the methods that change
+them, so its loop shows every change:
+
+- ``_ExponentialRace.next_rows`` hands out rows, each once.
+- ``_FetchedRows`` grows by ``append``, and follows what happens to its rows by ``mark_drawn`` and
+  ``record_distances``. It is changed in place because it holds many thousands of rows, of which a
+  block touches at most 256.
+
+Drawing and deciding are pure, and picks are replaced, not changed.
 """
 
 from __future__ import annotations
@@ -166,23 +171,24 @@ class _Draws:
 class _FetchedRows:
     """Fetched rows in the order of arrival; the first ``drawn_count`` of them were drawn.
 
-    Places are positions in these arrays. All arrays have one entry per fetched row, K in all,
-    unless noted. Invariant: the bound of a row is at or above its distance to the nearest pick.
+    Places are positions in these arrays. K is the number of fetched rows. Invariant: the bound of
+    a row is at or above its distance to the nearest pick.
     """
 
     def __init__(self, farthest: float) -> None:
         self.farthest = farthest
         self.drawn_count = 0
+        # (K,) row numbers, and (K, D) unit vectors; (K, D + 1) once a zero row was fetched.
         self.rows: IntArray = np.empty(0, dtype=np.int64)
-        self.units = torch.empty(0, 0)  # (K, D), or (K, D + 1) once a zero row was fetched
-        self.log_squares: FloatArray = np.empty(0)  # logarithms of squared weights
-        # (K + 1,): entry k is the log of the squared weight of rows k, k + 1, ... and all waiting
-        # rows.
+        self.units = torch.empty(0, 0)
+        # (K,) logarithms of squared weights.
+        self.log_squares: FloatArray = np.empty(0)
+        # (K + 1,) entry k: log of the squared weight of rows k, k + 1, ... and all waiting rows.
         self.log_tails: FloatArray = np.full(1, -np.inf)
-        self.bounds: FloatArray = np.empty(
-            0
-        )  # distances rows count with; ``farthest`` if not drawn
-        self.picks_seen: IntArray = np.empty(0, dtype=np.int64)  # picks that the bound accounts for
+        # (K,) distances that rows count with; ``farthest`` for rows that were not drawn.
+        self.bounds: FloatArray = np.empty(0)
+        # (K,) number of picks that the bound accounts for: the first of them.
+        self.picks_seen: IntArray = np.empty(0, dtype=np.int64)
 
     def append(
         self,
@@ -316,8 +322,7 @@ def _distances_to_new_picks(places: IntArray, fetched: _FetchedRows, picks: _Pic
     distances = np.full(len(places), np.inf)
     never_seen = fetched.picks_seen[places] == 0
 
-    # Two products: rows drawn for the first time need all picks, the others usually only the last
-    # few.
+    # Two products: rows drawn for the first time need all picks, the others only the last few.
     for group in (never_seen, ~never_seen):
         if not group.any():
             continue

@@ -32,8 +32,9 @@ def margin(logits: Tensor) -> Tensor:
     Args:
         logits: (N, C) with C >= 2.
 
-    Returns: (N,) from 0 (a tie between two classes) to 1 (certain). The smallest values are the
-        least certain rows.
+    Returns:
+        (N,) from 0 (a tie between two classes) to 1 (certain). The smallest values are the least
+        certain rows.
 
     Example:
         >>> import torch

@@ -37,11 +37,15 @@ def fill_flip_rates(
 ) -> None:
     """Write the flip rates of n rows along B directions and their opposites into ``rates``.
 
-    Args: rates: (B, 2, n) output; may be a slice of a larger tensor. features: (n or more, D); rows
-        after the first n are padding. predicted: (n or more,) predicted class of each row.
+    Args:
+        rates: (B, 2, n) output; may be a slice of a larger tensor.
+        features: (n or more, D); rows after the first n are padding.
+        predicted: (n or more,) predicted class of each row.
         inverse_gaps: (n or more, C) ``1 / (l_y - l_c)``: 0 at the predicted class, infinite for
-        ties. weight_noise: (B, C, D) in the precision of ``features``. bias_noise: (B, C), or None
-        for a head without a bias. tied: whether any entry of ``inverse_gaps`` is infinite.
+            ties.
+        weight_noise: (B, C, D) in the precision of ``features``.
+        bias_noise: (B, C), or None for a head without a bias.
+        tied: whether any entry of ``inverse_gaps`` is infinite.
     """
     directions, classes, width = weight_noise.shape
     n = rates.shape[2]
@@ -137,8 +141,7 @@ def _flip_rates(
     own_noise = noise_pointer + (direction64 * classes + own_class)[:, None] * width
 
     # v_y, the change of the predicted class. If all classes fit in one tile and none is tied, it is
-    # found among them below. `reach` is the sum of the sizes of its terms, a scale for its
-    # rounding.
+    # found among them below. `reach`, the sum of the absolute terms, is the scale of its rounding.
     own_change = tl.zeros((ROWS,), tl.float32)
     reach = tl.zeros((ROWS,), tl.float32)
     if tied or not one_class_tile:
@@ -163,8 +166,8 @@ def _flip_rates(
 
         class_number = first + tl.arange(0, CLASSES)
         if has_bias:
-            last_class = tl.minimum(class_number, classes - 1)
-            change += tl.load(shifts + direction64 * classes + last_class)[None, :]
+            bias_noise = shifts + direction64 * classes + tl.minimum(class_number, classes - 1)
+            change += tl.load(bias_noise)[None, :]
         if one_class_tile and not tied:
             is_own = class_number[None, :] == own_class[:, None]
             own_change = tl.sum(tl.where(is_own, change, 0.0), axis=1)

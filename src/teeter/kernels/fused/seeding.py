@@ -57,8 +57,8 @@ def seed_on_gpu(
         generator: source of randomness.
         block: candidates drawn before the weights are updated, at most ``MAX_BLOCK``.
 
-    Returns: (at most n,) int64 positions in the order of picking: fewer if every weight that is
-        left is 0.
+    Returns:
+        (at most n,) int64 positions in the order of picking: fewer if all other weights are 0.
     """
     block = min(MAX_BLOCK, triton.next_power_of_2(min(block, max(16, n))))
     state = _GpuSeeding(distance, n, first, log_weights, block)
@@ -77,18 +77,16 @@ def seed_on_gpu(
 
         previous_count = pick_count
         pick_count = int(state.count)
-        if (
-            pick_count == previous_count
-        ):  # the first candidate is accepted if any weight is positive
-            break
+        if pick_count == previous_count:
+            break  # a first candidate of positive weight is always accepted, so nothing is left
     return state.picks[:pick_count]
 
 
 class _GpuSeeding:
     """The picks, every row's distance to them, and the weights in tiles and groups of tiles.
 
-    All tensors live on the GPU and are changed in place by the kernels, so that a step needs
-    neither an allocation nor an answer from the host.
+    All tensors live on the GPU and are changed in place by the kernels, so that a step needs no
+    answer from the host.
     """
 
     def __init__(
@@ -106,8 +104,7 @@ class _GpuSeeding:
         self.block = block
 
         # The first `count` of `picks` are valid. `fresh` has the picks of the last block in its
-        # first `fresh_count` entries, and the first pick in the others, which does no harm to
-        # distances.
+        # first `fresh_count` entries, and the first pick, which changes no distance, in the others.
         self.picks = torch.full((n,), first, dtype=torch.int64, device=device)
         self.count = torch.ones((), dtype=torch.int32, device=device)
         self.fresh = torch.full((block,), first, dtype=torch.int64, device=device)
