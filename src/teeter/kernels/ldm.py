@@ -149,12 +149,15 @@ def ldm_by_rays(
         (N,) from 0 to 1; 1 for rows that never flip.
 
     Example:
+        Four rows on a line with the decision boundary at 0. Moving the boundary flips an inner row
+        alone, and an outer row only together with its neighbour.
+
         >>> import torch
-        >>> features = torch.tensor([[3.0], [1.0], [-0.1]])
-        >>> weight = torch.tensor([[1.0], [-1.0]])
-        >>> directions = ray_directions(0, 64, weight, bias=torch.zeros(2))
-        >>> ldm_by_rays(features, weight, torch.zeros(2), directions=directions)
-        tensor([0.6667, 0.6667, 0.3333])
+        >>> features = torch.tensor([[3.0], [1.0], [-0.1], [-2.0]])
+        >>> weight, bias = torch.tensor([[1.0], [-1.0]]), torch.zeros(2)
+        >>> directions = ray_directions(0, 64, weight, bias)
+        >>> ldm_by_rays(features, weight, bias, directions=directions)
+        tensor([0.5000, 0.2500, 0.2500, 0.5000])
     """
     M = len(features) if reference is None else len(reference)
     candidate_rates = _FlipRates(features, weight, bias)

@@ -19,8 +19,8 @@ def entropy(logits: Tensor) -> Tensor:
 
     Example:
         >>> import torch
-        >>> entropy(torch.tensor([[0.0, 0.0], [50.0, 0.0]]))
-        tensor([0.6931, 0.0000])
+        >>> entropy(torch.tensor([[0.0, 0.0], [2.0, 0.0]]))
+        tensor([0.6931, 0.3653])
     """
     p = logits.softmax(dim=1)
     return -torch.xlogy(p, p).sum(dim=1)
