@@ -129,13 +129,20 @@ def test_numpy_goes_to_the_gpu_and_comes_back() -> None:
     ("options", "message"),
     [
         ({"labelled": np.ones((2, 4))}, "labelled is a ndarray"),
-        ({"labelled": Outputs(features=np.ones((2, 4)))}, "2 labelled rows and no labels"),
         ({"labelled": Outputs(features=np.ones((2, 3))), "labels": [0, 1]}, "have 4 columns and the labelled rows' 3"),
     ],
 )
 def test_labelled_rows_must_be_of_the_same_model(options: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         teeter.select("random", Outputs(features=np.ones((9, 4))), 3, **options)
+
+
+def test_labelled_rows_need_no_labels() -> None:
+    outputs, labelled = Outputs(features=FEATURES), Outputs(features=FEATURES[:3])
+    without = teeter.select("coreset", outputs, 3, labelled=labelled)
+    np.testing.assert_array_equal(
+        without, teeter.select("coreset", outputs, 3, labelled=labelled, labels=[0, 1, 0])
+    )
 
 
 def test_a_hint_does_not_mind_capitals() -> None:
