@@ -80,7 +80,7 @@ def test_select_answers_rows() -> None:
         ({"labels": [0, 1]}, "30 labelled rows and 2 labels"),
         ({"labels": np.full(30, 3)}, "labels range from 3 to 3: classes are 0 to 2"),
         ({"labels": np.full(30, -1)}, "labels range from -1"),
-        ({"labels": np.full(30, 0.5)}, "whole numbers are needed"),
+        ({"labels": np.full(30, 0.5)}, "pass whole numbers"),
         ({"labels": np.zeros((30, 2), int)}, r"labels has shape \(30, 2\)"),
         ({"colour": "red"}, "random has no option 'colour'. It has none."),
         ({"seed": "x", "labels": np.zeros(30, int)}, "seed is 'x'"),

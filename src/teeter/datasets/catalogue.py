@@ -79,8 +79,8 @@ def names() -> list[str]:
 plugins: Plugins[DatasetSpec] = Plugins(
     "dataset",
     "teeter.datasets",
-    fits=lambda loaded: isinstance(loaded, DatasetSpec),
-    wanted="what teeter.datasets.dataset_from_function(...) gives",
+    is_valid=lambda loaded: isinstance(loaded, DatasetSpec),
+    expected="what teeter.datasets.dataset_from_function(...) gives",
 )
 """Datasets of other packages, through the entry-point group ``teeter.datasets``."""
 

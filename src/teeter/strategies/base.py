@@ -228,7 +228,7 @@ def _usable_strategies(context: Context) -> list[str]:
     if context.labelled is not None:
         available.add("labelled")
 
-    return sorted(name for name, cls in registry.loaded().items() if cls.needs <= available)
+    return sorted(name for name, cls in registry.loaded_classes().items() if cls.needs <= available)
 
 
 def _validate_request(n: int, rows: int) -> None:
