@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import teeter
 from teeter.errors import InputError, TrainingError
 from teeter.models.inputs import BatchedInputs, as_one_batch, batches, count_rows, take_rows
-from teeter.training.config import FitJob, Trainer
+from teeter.training import FitJob, FitResult, Trainer
 
 RNG = np.random.default_rng(1)
 LINES = [RNG.integers(1, 9, size=RNG.integers(1, 6)).tolist() for _ in range(40)]
@@ -90,13 +90,13 @@ def test_a_learner_trains_on_them_and_on_answers_that_are_mappings() -> None:
     assert learner.evaluate(Lines(LINES[:20]), CLASSES[:20]).accuracy > 0.7
     assert len(learner.ask(5)) == 5
     judged = taught(training, validation=(Lines(LINES[20:]), CLASSES[20:]))
-    assert judged.validated is not None
+    assert judged.validation_accuracy is not None
     with pytest.raises(InputError, match="cold start by features"):
         teeter.Learner(lambda seed: Reader(), Lines(LINES), classes=3, cold_start="coreset").ask(1)
 
 
 def test_a_mapping_with_too_few_classes_is_told() -> None:
-    with pytest.raises(TrainingError, match="Reader answers with 2 classes, and the labels have 3"):
+    with pytest.raises(TrainingError, match="Reader returns 2 classes, and the labels have 3"):
         taught(teeter.TrainingConfig(epochs=1), lambda: Reader(2))
 
 
@@ -106,12 +106,13 @@ class Nudged(Trainer):
     def __init__(self) -> None:
         self.seen: list[FitJob] = []
 
-    def train(self, lesson: FitJob) -> None:
-        self.seen.append(lesson)
-        lesson.model.train()
+    def train(self, job: FitJob) -> FitResult:
+        self.seen.append(job)
+        job.model.train()
         with torch.no_grad():
-            for parameter in lesson.model.parameters():
+            for parameter in job.model.parameters():
                 parameter.add_(torch.randn_like(parameter))
+        return FitResult(job.model)
 
 
 def weights(learner: teeter.Learner) -> Tensor:
@@ -135,7 +136,7 @@ def test_a_training_of_one_s_own_gets_the_labelled_rows_and_draws_by_the_seed(tm
 
 def test_its_refusal_is_told() -> None:
     class Refusing(Trainer):
-        def train(self, lesson: FitJob) -> None:
+        def train(self, job: FitJob) -> FitResult:
             raise TrainingError("Not today.")
 
     with pytest.raises(TrainingError, match="Not today"):
