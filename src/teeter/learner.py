@@ -180,7 +180,7 @@ class Learner:
 
     @property
     def memory(self) -> dict[str, Any]:
-        """What the strategy remembers of earlier rounds, as the next ``ask`` shows it."""
+        """What the strategy remembers of earlier rounds. Every ask shows it a copy."""
         return dict(self._memory)
 
     @property
@@ -198,7 +198,7 @@ class Learner:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Wall-clock time since the last fit began, by phase.
+        """Wall-clock seconds of each phase since the last fit began.
 
         The phases are training, validation, evaluation, outputs and selection. A phase that has not
         run since is missing.

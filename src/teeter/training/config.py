@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -23,8 +23,6 @@ __all__ = [
     "training_threads",
 ]
 
-OptimizerName = Literal["adam", "rmsprop", "nesterov", "sgd"]
-
 _MIN_WORK_FOR_THREADS = 100_000_000
 """Parameters times rows of a training step from which a second thread makes it faster."""
 
@@ -39,7 +37,7 @@ class TrainingConfig:
         64
     """
 
-    optimizer: OptimizerName = "adam"
+    optimizer: Literal["adam", "rmsprop", "nesterov", "sgd"] = "adam"
     learning_rate: float = 1e-3
     epochs: int = 100
     batch_size: int = 64
@@ -57,7 +55,7 @@ class TrainingConfig:
         Raises:
             InputError: if a value is out of range, or no optimizer has that name.
         """
-        if self.optimizer not in get_args(OptimizerName):
+        if self.optimizer not in ("adam", "rmsprop", "nesterov", "sgd"):
             raise InputError(
                 f"No optimizer is called {self.optimizer!r}: choose adam, rmsprop, nesterov or sgd."
             )

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from teeter.errors import TrainingError
+from teeter.models.sklearn_model import split_pipeline
 from teeter.training.config import TrainingConfig
 
 __all__ = ["divergence_error", "explain_unusable_rows"]
@@ -54,7 +55,7 @@ def explain_unusable_rows(data: Any, model: Any) -> str | None:
 
     Args:
         data: the rows that it refused, in any form.
-        model: the estimator, whose name is part of the message.
+        model: the estimator, or a pipeline that ends in one. Its name is part of the message.
 
     Returns:
         One sentence if the rows contain text, missing or infinite values. None if they do not: the
@@ -67,7 +68,7 @@ def explain_unusable_rows(data: Any, model: Any) -> str | None:
         >>> explain_unusable_rows([[1.0], [float("nan")]], LogisticRegression())[:46]
         '1 of 2 rows contain missing or infinite values'
     """
-    name = type(model).__name__
+    name = type(split_pipeline(model)[1]).__name__
     array = _as_array(data)
     if array is None:
         return None

@@ -42,7 +42,7 @@ class FitResult:
     validation_accuracy: float | None = None
     """The share of validation rows that the model of the best epoch classifies correctly."""
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """Wall-clock time of ``"training"`` and ``"validation"``; a share of it in batched training."""
+    """Wall-clock time of ``"training"`` and ``"validation"``; a share in batched training."""
     error: TeeterError | None = None
     """Why the model could not be trained. The model is then of no use."""
 
