@@ -59,9 +59,9 @@ logger = logging.getLogger("teeter")
 class Learner:
     """A pool, a strategy and a model: ``ask``, ``tell``, ``fit``, ``predict``, ``evaluate``.
 
-    Labels come in through ``tell`` only, so no strategy can see a label before it is told. Nothing
-    is trained implicitly: ``ask`` uses the model of the last ``fit``, and asking twice gives the
-    same rows.
+    Labels come in through ``tell`` only, so a strategy can never see the label of a candidate.
+    Nothing is trained implicitly: ``ask`` uses the model of the last ``fit``, and asking twice
+    gives the same rows.
 
     Example:
         >>> from sklearn.datasets import load_iris
@@ -323,8 +323,8 @@ class Learner:
     ) -> None:
         """Continue an earlier run from what was recorded about it.
 
-        The labels are told as always. The next fit is then round ``rounds`` + 1, with the same
-        random numbers as if the learner had been fitted ``rounds`` times.
+        Tell the labels as usual. The next fit is then round ``rounds`` + 1, with the same random
+        numbers as if the learner had been fitted ``rounds`` times.
 
         Args:
             rounds: the number of fits so far.

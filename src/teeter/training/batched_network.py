@@ -245,7 +245,7 @@ class DropoutMasks:
             words = 0 if rows.is_cuda else _words_for(batch_size * shape.numel())
             self._random_words.append(torch.empty((len(networks), words), dtype=torch.int64))
 
-        # The step is a tensor, because a CUDA graph reads it anew at every replay.
+        # The step is a tensor, because a CUDA graph reads it again at every replay.
         self._step = torch.zeros(1, dtype=torch.int64, device=rows.device)
         self._steps_left = 0
 

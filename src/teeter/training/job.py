@@ -32,7 +32,7 @@ class FitJob:
 
 @dataclass(frozen=True, eq=False)
 class FitResult:
-    """What training a ``FitJob`` gave: a model, or the reason why there is none."""
+    """What training a ``FitJob`` gave: a trained model, or an error."""
 
     model: Any
     losses: list[float] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Trainer(ABC):
         ...         loss = nn.functional.cross_entropy(job.model(job.inputs), job.labels)
         ...         loss.backward()
         ...         optimizer.step()
-        ...         return FitResult(job.model, losses=[float(loss)])
+        ...         return FitResult(job.model, losses=[float(loss.detach())])
         >>> job = FitJob(nn.Linear(2, 3), torch.eye(2), torch.tensor([0, 2]), seed=0)
         >>> len(OneStep().train(job).losses)
         1
