@@ -24,7 +24,7 @@ CLASSES = np.arange(60) % 3
 ROWS = (RNG.normal(size=(60, 4)) + 3 * np.eye(3, 4)[CLASSES]).astype(np.float32)
 TRUTH = np.array(NAMES)[CLASSES]
 QUICK = TrainingConfig(epochs=5, batch_size=16, learning_rate=0.01)
-THOROUGH = TrainingConfig(epochs=60, batch_size=8, learning_rate=0.01)
+THOROUGH = TrainingConfig(epochs=25, batch_size=8, learning_rate=0.02)
 LOGISTIC = make_pipeline(StandardScaler(), LogisticRegression())
 
 

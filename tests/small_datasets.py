@@ -97,3 +97,10 @@ def write_picture_table(path: Path, pictures: list[Any], labels: list[int], **mo
         table = table.replace_schema_metadata({"huggingface": json.dumps(told)})
     path.parent.mkdir(parents=True, exist_ok=True)
     parquet.write_table(table, path, row_group_size=2)
+
+
+def as_fractions(pixels: Any) -> Any:
+    """Return bytes as a float32 tensor of fractions from 0 to 1."""
+    import torch
+
+    return torch.as_tensor(np.asarray(pixels), dtype=torch.float32) / 255

@@ -1,4 +1,4 @@
-"""A small pool in three Parquet files, its head, and picks from it."""
+"""A small pool of features in three Parquet files, its head, and picks from it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,34 @@ FEATURES = RNG.standard_normal((ROWS, WIDTH)).astype(np.float32)
 HEAD = {"weight": RNG.standard_normal((CLASSES, WIDTH)).astype(np.float32), "bias": np.zeros(CLASSES, np.float32)}
 
 
-def lists(features: np.ndarray) -> Any:
+def as_lists(rows: np.ndarray) -> Any:
+    """Return rows of any shape as a column of flat lists."""
     import pyarrow as pa
 
-    return pa.FixedSizeListArray.from_arrays(pa.array(features.ravel()), features.shape[1])
+    return pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), int(np.prod(rows.shape[1:])))
 
 
-def chosen(pool: Path | str, n: int = 30, **options: Any) -> ShardSelection:
+def write_shards(folder: Path, rows: np.ndarray, *, rows_per_file: int) -> None:
+    """Write rows and their ids into Parquet files of several row groups each."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder.mkdir()
+    for number, start in enumerate(range(0, len(rows), rows_per_file)):
+        part = rows[start : start + rows_per_file]
+        ids = [f"item {start + k}" for k in range(len(part))]
+        table = pa.table({"id": ids, "features": as_lists(part)})
+        pq.write_table(table, folder / f"{number}.parquet", row_group_size=128)
+
+
+def write_pool(home: Path) -> None:
+    """Write the pool into the folder ``pool``, and its head beside it."""
+    write_shards(home / "pool", FEATURES, rows_per_file=500)
+    np.savez(home / "head.npz", **HEAD)
+
+
+def select_rows(pool: Path | str, n: int = 30, **options: Any) -> ShardSelection:
+    """Select from a pool in this process, with the head beside the pool."""
     home = Path(pool).parent
     return select_from_shards(
         pool,

@@ -9,6 +9,7 @@ import sys
 import tomllib
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,18 @@ def snippets(page: Path) -> str:
     return "\n".join(one for one in found if not any(name in one for name in OPTIONAL))
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if snippets(page)], ids=lambda page: page.name)
+def pages_with_snippets() -> list[Any]:
+    """Return a case for each page; those that take seconds are slow."""
+    expensive = {"big_pools.md", "from_modal.md", "python.md", "run_the_benchmark.md", "when_to_stop.md"}
+    cases = []
+    for page in PAGES:
+        if snippets(page):
+            marks = [pytest.mark.slow] if page.name in expensive else []
+            cases.append(pytest.param(page, marks=marks, id=page.name))
+    return cases
+
+
+@pytest.mark.parametrize("page", pages_with_snippets())
 def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registry, "_classes", dict(registry._classes))
@@ -132,11 +144,17 @@ def test_the_page_of_speed_is_made_from_the_results() -> None:
     assert measured == set(strategies.names()), "every strategy has a row"
 
 
-def test_the_page_of_campaigns_is_made_from_the_results(tmp_path: Path) -> None:
+def test_the_page_of_campaigns_is_made_from_the_results() -> None:
     made = runpy.run_path(str(ROOT / "benchmarks" / "campaigns" / "simulate.py"))
     assert made["PAGE"].read_text() == made["page"](), "run python benchmarks/campaigns/simulate.py page"
     for name in made["TITLES"]:
         assert set(made["read"](name)["curves"]) == set(made["STRATEGIES"])
+
+
+@pytest.mark.slow
+def test_the_figures_of_campaigns_are_drawn_from_the_results(tmp_path: Path) -> None:
+    made = runpy.run_path(str(ROOT / "benchmarks" / "campaigns" / "simulate.py"))
+    for name in made["TITLES"]:
         drawn = made["draw"](name, tmp_path)
         shown, again = (
             [float(number) for number in re.findall(r"-?\d+\.\d+", path.read_text())]

@@ -23,7 +23,7 @@ NETWORKS = [
     ("mlp", (2, 5, 3), {"hidden": 17, "dropout": 0.5}),
     ("s-cnn", (1, 12, 12), {}),
     ("k-cnn", (3, 16, 16), {}),
-    ("resnet-18", (2, 16, 16), {}),
+    pytest.param("resnet-18", (2, 16, 16), {}, marks=pytest.mark.slow),
 ]
 
 

@@ -18,7 +18,11 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import teeter
+
 pytestmark = pytest.mark.xdist_group("packaging")  # one worker, so one wheel and one environment
+builds = pytest.mark.slow
+"""Builds the wheel, and most of these install it: half a minute each."""
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -95,9 +99,17 @@ def names(requirements: list[str]) -> list[str]:
 
 
 def imported_by_teeter(python: str | Path, cwd: Path) -> set[str]:
-    return set(run(python, "-c", "import sys, teeter; print(*sys.modules)", cwd=cwd).split())
+    code = "import sys, teeter; teeter.ldm, teeter.Learner; print(*{name.split('.')[0] for name in sys.modules})"
+    return set(run(python, "-c", code, cwd=cwd).split())
 
 
+@pytest.fixture(scope="module")
+def imported_here(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """The packages that `import teeter` loads here, where matplotlib and others are installed too."""
+    return imported_by_teeter(sys.executable, tmp_path_factory.mktemp("imported"))
+
+
+@builds
 def test_the_wheel_holds_the_typed_package_and_nothing_else(wheel: Path) -> None:
     files = zipfile.ZipFile(wheel).namelist()
     assert "teeter/py.typed" in files
@@ -105,10 +117,12 @@ def test_the_wheel_holds_the_typed_package_and_nothing_else(wheel: Path) -> None
     assert {file.split("/")[0] for file in files} == {"teeter", f"teeter-{version}.dist-info"}
 
 
+@builds
 def test_the_wheel_carries_its_licence(wheel: Path) -> None:
     assert any(file.endswith(".dist-info/licenses/LICENSE") for file in zipfile.ZipFile(wheel).namelist())
 
 
+@builds
 def test_the_source_archive_holds_what_the_wheel_is_made_of(built: tuple[Path, Path]) -> None:
     with tarfile.open(built[0]) as archive:
         files = {name.partition("/")[2] for name in archive.getnames()}
@@ -120,6 +134,7 @@ def test_the_source_archive_holds_what_the_wheel_is_made_of(built: tuple[Path, P
     assert {file.removeprefix("src/") for file in tracked if (ROOT / file).exists()} <= packed
 
 
+@builds
 def test_the_metadata_say_where_it_runs(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as file:
         (name,) = [name for name in file.namelist() if name.endswith(".dist-info/METADATA")]
@@ -132,17 +147,41 @@ def test_the_metadata_say_where_it_runs(wheel: Path) -> None:
     assert found["License-Expression"] == "Apache-2.0"
 
 
+@builds
 def test_importing_teeter_needs_the_core_dependencies_alone(installed: Path, tmp_path: Path) -> None:
     imported = imported_by_teeter(installed / "python", tmp_path)
     assert "teeter" in imported
     assert not imported & SLOW_TO_IMPORT
 
 
-def test_importing_teeter_leaves_slow_packages_alone(tmp_path: Path) -> None:
-    """Here, where matplotlib is installed too."""
-    assert not imported_by_teeter(sys.executable, tmp_path) & SLOW_TO_IMPORT
+def test_importing_teeter_leaves_slow_packages_alone(imported_here: set[str]) -> None:
+    assert not imported_here & SLOW_TO_IMPORT
 
 
+def test_importing_teeter_imports_no_more_than_torch_and_numpy(imported_here: set[str]) -> None:
+    assert {"torch", "numpy", "teeter"} <= imported_here
+    assert not imported_here & {"sklearn", "scipy", "matplotlib", "typer", "rich", "pandas", "pyarrow"}
+
+
+def test_the_public_names_stay() -> None:
+    assert {"Outputs", "ldm", "scores", "select", "strategies"} <= set(teeter.__all__)
+    assert all(hasattr(teeter, name) for name in teeter.__all__)
+
+
+def test_the_package_is_typed_and_carries_its_licence() -> None:
+    """What the build is told; that the wheel holds it is checked with the wheel."""
+    assert (ROOT / "src" / "teeter" / "py.typed").is_file()
+    assert (ROOT / "LICENSE").is_file()
+    assert PROJECT["license"] == "Apache-2.0"
+
+
+def test_the_project_says_where_it_runs() -> None:
+    assert PROJECT["requires-python"] == ">=3.11"
+    minor_versions = [line for line in PROJECT["classifiers"] if re.search(r"Python :: 3\.\d+$", line)]
+    assert [line.rpartition(" ")[2] for line in minor_versions] == ["3.11", "3.12", "3.13"]
+
+
+@builds
 @pytest.mark.parametrize("arguments", [["--help"], ["strategies"]], ids=" ".join)
 def test_the_command_line_needs_the_core_dependencies_alone(
     installed: Path, tmp_path: Path, arguments: list[str]
@@ -150,6 +189,7 @@ def test_the_command_line_needs_the_core_dependencies_alone(
     assert run(installed / "teeter", *arguments, cwd=tmp_path)
 
 
+@builds
 def test_selecting_needs_the_core_dependencies_alone(installed: Path, tmp_path: Path) -> None:
     rows = [f"{k},{k % 7},{k % 3 if k < 12 else ''}" for k in range(40)]
     (tmp_path / "pool.csv").write_text("\n".join(["a,b,class", *rows]), encoding="utf-8")
@@ -157,12 +197,13 @@ def test_selecting_needs_the_core_dependencies_alone(installed: Path, tmp_path: 
     assert len(said.splitlines()) == 6
 
 
+@builds
 def test_completion_is_part_of_the_wheel(installed: Path, tmp_path: Path) -> None:
     asked = {"_TEETER_COMPLETE": "complete_bash", "COMP_WORDS": "teeter se", "COMP_CWORD": "1"}
     assert run(installed / "teeter", cwd=tmp_path, **asked).split() == ["select", "serve"]
 
 
-@pytest.mark.slow
+@builds
 def test_the_demonstration_needs_the_report_alone(wheel: Path, tmp_path: Path) -> None:
     with empty_environment(f"{wheel}[report]") as scripts:
         run(scripts / "teeter", "demo", "--help", cwd=tmp_path)
@@ -172,7 +213,7 @@ def test_the_demonstration_needs_the_report_alone(wheel: Path, tmp_path: Path) -
     assert min(page.stat().st_size for page in pages) > 10_000
 
 
-@pytest.mark.slow
+@builds
 def test_all_extras_resolve_together_under_the_constraints(wheel: Path) -> None:
     with empty_environment(f"{wheel}[all]", "--dry-run"):
         pass

@@ -59,19 +59,19 @@ def begin(where: str, items: int) -> None:
     campaign.store.close()
 
 
-def annotate(where: str, name: str, until: float, out: str) -> None:
-    """Ask and answer until a time; write down how long each took, and what was acknowledged."""
+def annotate(where: str, name: str, until: float, answers: int | None, out: str) -> None:
+    """Ask and answer until a time or a number of answers; write how long each took, and what was acknowledged."""
     told: dict[str, Any] = {"answered": [], "asks": [], "answers": [], "errors": []}
     try:
         campaign = Campaign.open(where)
-        while time.time() < until:
+        while time.time() < until and not has_answered(told, answers):
             start = time.perf_counter()
             questions = campaign.ask(BATCH, name)
             told["asks"].append(time.perf_counter() - start)
             if not questions:
                 break
             for question in questions:
-                if time.time() >= until:
+                if time.time() >= until or has_answered(told, answers):
                     break
                 start = time.perf_counter()
                 campaign.tell(question.item, truth(question.item), name)
@@ -83,13 +83,18 @@ def annotate(where: str, name: str, until: float, out: str) -> None:
     Path(out).write_text(json.dumps(told))
 
 
-def annotate_on_page(address: str, token: str, until: float, out: str) -> None:
+def has_answered(told: dict[str, Any], answers: int | None) -> bool:
+    """Return whether somebody has given as many answers as they were to give; None is no limit."""
+    return answers is not None and len(told["answered"]) >= answers
+
+
+def annotate_on_page(address: str, token: str, until: float, answers: int | None, out: str) -> None:
     """Do the same through a server; a wait for questions that are still being picked counts as part of the ask."""
     told: dict[str, Any] = {"answered": [], "asks": [], "answers": [], "errors": []}
     at, headers = "/api/v1/campaigns/numbers", {"authorization": f"Bearer {token}"}
     with httpx.Client(base_url=address, headers=headers, timeout=60) as client:
         asked = time.perf_counter()
-        while time.time() < until:
+        while time.time() < until and not has_answered(told, answers):
             try:
                 found = client.get(f"{at}/questions", params={"n": BATCH})
                 found.raise_for_status()
@@ -99,7 +104,7 @@ def annotate_on_page(address: str, token: str, until: float, out: str) -> None:
                     continue
                 told["asks"].append(time.perf_counter() - asked)
                 for question in questions:
-                    if time.time() >= until:
+                    if time.time() >= until or has_answered(told, answers):
                         break
                     start = time.perf_counter()
                     body = {"item": question["item"], "label": truth(question["item"])}
@@ -138,8 +143,16 @@ def serving(where: str) -> Iterator[str]:
                 process.stdout.close()
 
 
-def load(where: str, people: int, seconds: float, items: int, *, through: str) -> dict[str, Any]:
-    """Let people answer at once for some seconds, and tell what came of it."""
+def load(
+    where: str,
+    people: int,
+    seconds: float,
+    items: int,
+    *,
+    through: str,
+    answers_each: int | None = None,
+) -> dict[str, Any]:
+    """Let people answer at once for some seconds, or until each has given some answers; tell what came of it."""
     begin(where, items)
     context: Any = multiprocessing.get_context("fork" if hasattr(os, "fork") else "spawn")
     names, models, picked = [f"person {k}" for k in range(people)], 0, 0.0
@@ -154,13 +167,13 @@ def load(where: str, people: int, seconds: float, items: int, *, through: str) -
         started = time.time()
         until = started + seconds
         workers = [
-            context.Process(target=act, args=(place, name, until, str(file)))
+            context.Process(target=act, args=(place, name, until, answers_each, str(file)))
             for name, file in zip(names, files, strict=True)
         ]
         for worker in workers:
             worker.start()
         if through == "store":
-            models = train_on(where, until)
+            models = train_while_alive(where, workers)
         for worker in workers:
             worker.join()
         lasted = time.time() - started
@@ -220,11 +233,15 @@ def count_models(where: str) -> int:
     return count
 
 
-def train_on(where: str, until: float) -> int:
-    """Train a model every few seconds until a time; return how many there were."""
+def train_while_alive(where: str, workers: list[Any]) -> int:
+    """Train a model every few seconds while somebody answers; return how many there were."""
     campaign, models = Campaign.open(where), 0
-    while time.time() + TRAINED_EVERY < until:
-        time.sleep(TRAINED_EVERY)
+    while True:
+        next_model = time.monotonic() + TRAINED_EVERY
+        for worker in workers:
+            worker.join(max(0.0, next_model - time.monotonic()))
+        if not any(worker.is_alive() for worker in workers):
+            break
         try:
             campaign.train()
             models += 1
@@ -260,6 +277,9 @@ def main() -> None:
     )
     parser.add_argument("--people", type=int, default=16)
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument(
+        "--answers-each", type=int, help="end sooner, when everybody has given so many answers"
+    )
     parser.add_argument("--items", type=int, default=100_000)
     parser.add_argument(
         "--url", help="a PostgreSQL database to use; without it, a server is started"
@@ -280,7 +300,14 @@ def main() -> None:
                 )
                 if kind == "postgresql":
                     where = options.url or new_database(stack)
-                told = load(where, options.people, options.seconds, options.items, through=through)
+                told = load(
+                    where,
+                    options.people,
+                    options.seconds,
+                    options.items,
+                    through=through,
+                    answers_each=options.answers_each,
+                )
                 lines.append({"store": kind, **told})
                 print(table([lines[-1]]), flush=True)
     save(options.out, {**facts(torch.device("cpu")), "teams": lines})

@@ -43,11 +43,20 @@ def draw_plane(axes: Axes, rows: Tensor, weight: Tensor, direction: Tensor, rate
     """Draw the rows by the strength at which they flip, over the regions of the head."""
     grid = torch.linspace(-1.15, 1.15, 240, dtype=torch.float64)
     plane = torch.cartesian_prod(grid, grid)
-    for strength, style in [(0.0, "solid"), *zip(STRENGTHS, ["dashed", "dashdot", "dotted"], strict=True)]:
-        regions = (plane @ (weight + strength * direction).T).argmax(dim=1).reshape(240, 240).T.numpy()
+    for strength, style in [
+        (0.0, "solid"),
+        *zip(STRENGTHS, ["dashed", "dashdot", "dotted"], strict=True),
+    ]:
+        regions = (
+            (plane @ (weight + strength * direction).T).argmax(dim=1).reshape(240, 240).T.numpy()
+        )
         if strength == 0:
-            axes.contourf(grid, grid, regions, levels=[-0.5, 0.5, 1.5, 2.5], colors=COLOURS, alpha=0.16)
-        axes.contour(grid, grid, regions, levels=[0.5, 1.5], colors="black", linewidths=0.8, linestyles=style)
+            axes.contourf(
+                grid, grid, regions, levels=[-0.5, 0.5, 1.5, 2.5], colors=COLOURS, alpha=0.16
+            )
+        axes.contour(
+            grid, grid, regions, levels=[0.5, 1.5], colors="black", linewidths=0.8, linestyles=style
+        )
     classes = (rows @ weight.T).argmax(dim=1)
     stays = rates < 1 / STRENGTHS[-1]
     for c in range(3):
@@ -61,12 +70,27 @@ def draw_plane(axes: Axes, rows: Tensor, weight: Tensor, direction: Tensor, rate
     axes.set(xticks=[], yticks=[], xlim=(-1.15, 1.15), ylim=(-1.15, 1.15), aspect="equal")
     axes.set_title("Rows flipped at rising strengths: nested sets", fontsize=10)
     handles = [
-        Line2D([], [], marker="o", linestyle=style, color="black", markerfacecolor=shade, label=f"by σ = {strength}")
-        for strength, shade, style in zip(STRENGTHS, SHADES, ["dashed", "dashdot", "dotted"], strict=True)
+        Line2D(
+            [],
+            [],
+            marker="o",
+            linestyle=style,
+            color="black",
+            markerfacecolor=shade,
+            label=f"by σ = {strength}",
+        )
+        for strength, shade, style in zip(
+            STRENGTHS, SHADES, ["dashed", "dashdot", "dotted"], strict=True
+        )
     ]
     unmoved = Line2D([], [], color="black", label="the head, σ = 0")
     axes.legend(
-        handles=[unmoved, *handles], frameon=False, fontsize=8, ncols=2, loc="upper center", bbox_to_anchor=(0.5, 0)
+        handles=[unmoved, *handles],
+        frameon=False,
+        fontsize=8,
+        ncols=2,
+        loc="upper center",
+        bbox_to_anchor=(0.5, 0),
     )
 
 
@@ -89,7 +113,12 @@ def draw_ranks(axes: Axes, rates: Tensor) -> None:
         color="#2166ac",
         bbox={"facecolor": "white", "edgecolor": "none"},
     )
-    axes.set(xlim=(0, 0.8), ylim=(0, 0.5), xlabel="strength σ along the ray", ylabel="share of rows that disagree, ρ")
+    axes.set(
+        xlim=(0, 0.8),
+        ylim=(0, 0.5),
+        xlabel="strength σ along the ray",
+        ylabel="share of rows that disagree, ρ",
+    )
     axes.set_title("A row's disagreement is its rank", fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
 

@@ -64,13 +64,22 @@ def imbalanced(repetitions: int = 10) -> dict[str, Any]:
                 rare = labels >= 10 - RARE
                 lines.append([*judged(learner), float((told >= 10 - RARE).sum() / rare.sum())])
             found[f"{name}, {'classes weighted' if weights else 'rows alike'}"] = lines
-    return {"rows": len(pool.labels), "labels": 120, "counts": np.bincount(labels).tolist(), "lines": found}
+    return {
+        "rows": len(pool.labels),
+        "labels": 120,
+        "counts": np.bincount(labels).tolist(),
+        "lines": found,
+    }
 
 
-def learned(pool: LabelledRows, made: LogisticRegression, strategy: str, seed: int, *, rounds: int) -> teeter.Learner:
+def learned(
+    pool: LabelledRows, made: LogisticRegression, strategy: str, seed: int, *, rounds: int
+) -> teeter.Learner:
     """Begin with 20 rows and add 20 a round."""
     labels = pool.labels
-    learner = teeter.Learner(made, pool.inputs.numpy(), strategy, classes=10, seed=seed, cold_start="typiclust")
+    learner = teeter.Learner(
+        made, pool.inputs.numpy(), strategy, classes=10, seed=seed, cold_start="typiclust"
+    )
     for _ in range(rounds + 1):
         rows = learner.ask(20)
         learner.tell(rows, labels[rows])
@@ -92,7 +101,12 @@ def cold_start(repetitions: int = 20) -> dict[str, Any]:
                 for repetition in range(repetitions):
                     pool = pool_of(repetition)
                     learner = teeter.Learner(
-                        model(), pool.inputs.numpy(), "ldm-s", classes=10, seed=repetition, cold_start=name
+                        model(),
+                        pool.inputs.numpy(),
+                        "ldm-s",
+                        classes=10,
+                        seed=repetition,
+                        cold_start=name,
                     )
                     rows = learner.ask(count)
                     told = pool.labels[rows]
@@ -113,11 +127,15 @@ def stopping(repetitions: int = 10, rounds: int = 25) -> dict[str, Any]:
     classes = tuple(map(str, range(10)))
     lines = []
     for repetition in range(repetitions):
-        data = made["Data"](classes, features, labels, np.arange(whole), np.arange(whole, len(labels)))
+        data = made["Data"](
+            classes, features, labels, np.arange(whole), np.arange(whole, len(labels))
+        )
         truth = np.array([classes.index(labels[row]) for row in data.test])
         with tempfile.TemporaryDirectory() as folder:
             settings = Settings(kind="features", seed=repetition, control=0.2)
-            campaign = teeter.Campaign.create(Path(folder) / "digits.teeter", "digits", classes, settings)
+            campaign = teeter.Campaign.create(
+                Path(folder) / "digits.teeter", "digits", classes, settings
+            )
             campaign.add({"id": str(row), "features": features[row]} for row in data.pool)
             rows = []
             for _ in range(rounds):
@@ -127,7 +145,16 @@ def stopping(repetitions: int = 10, rounds: int = 25) -> dict[str, Any]:
                 status = campaign.status()
                 told = status.accuracy
                 stop = any("consider stopping" in sentence for sentence in status.advice)
-                rows.append([status.labelled, right, told and told.share, told and told.low, told and told.high, stop])
+                rows.append(
+                    [
+                        status.labelled,
+                        right,
+                        told and told.share,
+                        told and told.low,
+                        told and told.high,
+                        stop,
+                    ]
+                )
             campaign.store.close()
         lines.append(rows)
         print(f"stopping {repetition}", flush=True)
@@ -157,10 +184,23 @@ def spread(values: Any) -> str:
 def imbalanced_table(kept: dict[str, Any]) -> str:
     """Return a row a strategy and way of counting: right over all classes, over the rare ones, and rare rows found."""
     rows = [
-        [f"`{name.split(', ')[0]}`", name.split(", ")[1], *(spread(part) for part in np.array(lines).T)]
+        [
+            f"`{name.split(', ')[0]}`",
+            name.split(", ")[1],
+            *(spread(part) for part in np.array(lines).T),
+        ]
         for name, lines in kept["imbalanced"]["lines"].items()
     ]
-    return table(["strategy", "the model counts", "right, all classes", "right, rare classes", "rare rows found"], rows)
+    return table(
+        [
+            "strategy",
+            "the model counts",
+            "right, all classes",
+            "right, rare classes",
+            "rare rows found",
+        ],
+        rows,
+    )
 
 
 def cold_start_table(kept: dict[str, Any], kind: str) -> str:
@@ -170,7 +210,9 @@ def cold_start_table(kept: dict[str, Any], kind: str) -> str:
     rows = []
     for name in names:
         parts = [np.array(lines[f"{kind}/{name}/{count}"]).T for count in (10, 20, 40)]
-        rows.append([f"`{name}`", *(f"{spread(right)}, {seen.mean():.1f}" for right, seen in parts)])
+        rows.append(
+            [f"`{name}`", *(f"{spread(right)}, {seen.mean():.1f}" for right, seen in parts)]
+        )
     return table(["first labels by", "10 labels", "20 labels", "40 labels"], rows)
 
 
@@ -183,19 +225,35 @@ def stopping_table(kept: dict[str, Any]) -> str:
     rows = []
     for name, part in (("first advice to stop", said), ("the end", end)):
         least, most = part[:, 0].min(), part[:, 0].max()
-        labels = f"{least:.0f} to {most:.0f}, {part[:, 0].mean():.0f} on average" if least < most else f"{most:.0f}"
+        labels = (
+            f"{least:.0f} to {most:.0f}, {part[:, 0].mean():.0f} on average"
+            if least < most
+            else f"{most:.0f}"
+        )
         rows.append([name, labels, spread(part[:, 1]), spread(part[:, 2])])
-    return table(["when", "labels", "right on rows held out", "right by the campaign's own estimate"], rows)
+    return table(
+        ["when", "labels", "right on rows held out", "right by the campaign's own estimate"], rows
+    )
 
 
 def stopping_facts(kept: dict[str, Any]) -> str:
     """Return what else there is to say of the campaigns, in sentences."""
     campaigns = kept["stopping"]["lines"]
-    lost = [100 * (max(row[1] for row in rows) - next(row[1] for row in rows if row[5])) for rows in campaigns]
-    taken_back = sum(any(not row[5] for row in rows[[row[5] for row in rows].index(True) :]) for rows in campaigns)
+    lost = [
+        100 * (max(row[1] for row in rows) - next(row[1] for row in rows if row[5]))
+        for rows in campaigns
+    ]
+    taken_back = sum(
+        any(not row[5] for row in rows[[row[5] for row in rows].index(True) :])
+        for rows in campaigns
+    )
     known = [row for rows in campaigns for row in rows if row[2] is not None]
     inside = [row[3] <= row[1] <= row[4] for row in known]
-    at_stop = [row[3] <= row[1] <= row[4] for rows in campaigns for row in [next(one for one in rows if one[5])]]
+    at_stop = [
+        row[3] <= row[1] <= row[4]
+        for rows in campaigns
+        for row in [next(one for one in rows if one[5])]
+    ]
 
     def behind(low: int, high: int) -> float:
         return 100 * float(np.mean([row[1] - row[2] for row in known if low < row[0] <= high]))
@@ -223,18 +281,25 @@ def runs_table(kept: dict[str, Any]) -> str:
         facts = json.loads(path.read_text(encoding="utf-8"))
         minutes = sum(sum(one.seconds.values()) for one in run.rounds) / 60
         size = f"{len(run.strategies)} × {facts['repetitions']} × {facts['rounds']}"
-        rows.append([f"`{path.parent.name}`", size, facts["hardware"].split(",")[0], f"{minutes:.0f}"])
+        rows.append(
+            [f"`{path.parent.name}`", size, facts["hardware"].split(",")[0], f"{minutes:.0f}"]
+        )
     return table(["setting", "strategies × repetitions × rounds", "on", "minutes"], rows)
 
 
 def verdicts(kept: dict[str, Any]) -> str:
     """Return how many of the paper's items hold, in a sentence."""
     found = [
-        json.loads(path.read_text(encoding="utf-8")) for path in (ROOT / "benchmarks" / "paper" / "page").glob("*.json")
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in (ROOT / "benchmarks" / "paper" / "page").glob("*.json")
     ]
     words = {"holds": "hold", "holds in part": "hold in part", "does not hold": "do not hold"}
     count = {words[name]: sum(one["verdict"] == name for one in found) for name in words}
-    return f"Of the {len(found)} items on it " + ", ".join(f"{number} {name}" for name, number in count.items()) + "."
+    return (
+        f"Of the {len(found)} items on it "
+        + ", ".join(f"{number} {name}" for name, number in count.items())
+        + "."
+    )
 
 
 BLOCKS: dict[str, Callable[[dict[str, Any]], str]] = {
@@ -246,14 +311,20 @@ BLOCKS: dict[str, Callable[[dict[str, Any]], str]] = {
     "runs": runs_table,
     "verdicts": verdicts,
 }
-PAGES = [HERE / f"{name}.md" for name in ("imbalanced_data", "cold_start", "when_to_stop", "reproduce_the_paper")]
+PAGES = [
+    HERE / f"{name}.md"
+    for name in ("imbalanced_data", "cold_start", "when_to_stop", "reproduce_the_paper")
+]
 
 
 def filled(text: str) -> str:
     """Return a page with its tables made anew."""
     kept = json.loads(KEPT.read_text(encoding="utf-8"))
     block = re.compile(r"<!-- measured: (.*?) -->\n.*?<!-- end -->", flags=re.DOTALL)
-    return block.sub(lambda found: f"<!-- measured: {found[1]} -->\n\n{BLOCKS[found[1]](kept)}\n\n<!-- end -->", text)
+    return block.sub(
+        lambda found: f"<!-- measured: {found[1]} -->\n\n{BLOCKS[found[1]](kept)}\n\n<!-- end -->",
+        text,
+    )
 
 
 if __name__ == "__main__":

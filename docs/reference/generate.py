@@ -28,7 +28,9 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 def filled(text: str) -> str:
     """Return a page with every block made anew."""
-    return BLOCK.sub(lambda found: f"<!-- {found[1]} -->\n\n{entry(found[1])}\n\n<!-- end -->", text)
+    return BLOCK.sub(
+        lambda found: f"<!-- {found[1]} -->\n\n{entry(found[1])}\n\n<!-- end -->", text
+    )
 
 
 def entry(name: str) -> str:
@@ -42,7 +44,9 @@ def entry(name: str) -> str:
 def python_entry(name: str) -> str:
     """Return the signature, the docstring, and of a class its values and members; or the tree of errors."""
     if name == "teeter.errors":
-        return f"```text\n{(import_module(name).__doc__ or '').partition(chr(10) * 2)[2].strip()}\n```"
+        return (
+            f"```text\n{(import_module(name).__doc__ or '').partition(chr(10) * 2)[2].strip()}\n```"
+        )
     node, home = node_of(name)
     short = name if name.count(".") == 1 else name.rpartition(".")[2]
     if isinstance(node, ast.ClassDef):
@@ -60,7 +64,13 @@ def with_constants(text: str, home: str) -> str:
 
     def value(found: re.Match[str]) -> str:
         held = getattr(module, found[2], None)
-        return f'{found[1]}"{held}"' if isinstance(held, str) else f"{found[1]}{held}" if held is not None else found[0]
+        return (
+            f'{found[1]}"{held}"'
+            if isinstance(held, str)
+            else f"{found[1]}{held}"
+            if held is not None
+            else found[0]
+        )
 
     return re.sub(r"(= ?)([A-Z][A-Z_]+)\b", value, text)
 
@@ -80,9 +90,17 @@ def class_parts(node: ast.ClassDef, name: str) -> Iterator[str]:
     told = [(one, doc) for one, _, doc in values if doc]
     if told:
         yield table("value", [(f"`{one.split(':')[0]}`", doc) for one, doc in told])
-    methods = [one for one in functions(node) if not one.name.startswith("_") and ast.get_docstring(one)]
+    methods = [
+        one for one in functions(node) if not one.name.startswith("_") and ast.get_docstring(one)
+    ]
     if methods:
-        yield table("member", [(f"`{method_name(one)}`", first_line(ast.get_docstring(one) or "")) for one in methods])
+        yield table(
+            "member",
+            [
+                (f"`{method_name(one)}`", first_line(ast.get_docstring(one) or ""))
+                for one in methods
+            ],
+        )
 
 
 def method_name(node: Function) -> str:
@@ -124,13 +142,25 @@ def attributes(node: ast.ClassDef) -> Iterator[tuple[str, str, str]]:
     for one, after in zip(node.body, [*node.body[1:], None], strict=True):
         if isinstance(one, ast.AnnAssign) and not ast.unparse(one.target).startswith("_"):
             default = "" if one.value is None else f" = {quoted(ast.unparse(one.value))}"
-            text = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else ""
-            yield f"{ast.unparse(one.target)}: {quoted(ast.unparse(one.annotation))}", default, plain(str(text))
+            text = (
+                after.value.value
+                if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+                else ""
+            )
+            yield (
+                f"{ast.unparse(one.target)}: {quoted(ast.unparse(one.annotation))}",
+                default,
+                plain(str(text)),
+            )
 
 
 def signature(node: Function, name: str) -> str:
     """Return a call as it is written, a line for each argument where one is too short."""
-    returns = f" -> {quoted(ast.unparse(node.returns))}" if node.returns and node.name != "__init__" else ""
+    returns = (
+        f" -> {quoted(ast.unparse(node.returns))}"
+        if node.returns and node.name != "__init__"
+        else ""
+    )
     return called(name, arguments(node)) + returns
 
 
@@ -146,13 +176,18 @@ def arguments(node: Function, *, typed: bool = True) -> list[str]:
     known = node.args
     positional = [*known.posonlyargs, *known.args]
     defaults = [None] * (len(positional) - len(known.defaults)) + list(known.defaults)
-    found = [written(one, default, typed) for one, default in zip(positional, defaults, strict=True)]
+    found = [
+        written(one, default, typed) for one, default in zip(positional, defaults, strict=True)
+    ]
     found = [one for one in found if one.split(":")[0] not in ("self", "cls")]
     if known.vararg:
         found.append(f"*{written(known.vararg, None, typed)}")
     elif known.kwonlyargs:
         found.append("*")
-    found += [written(one, default, typed) for one, default in zip(known.kwonlyargs, known.kw_defaults, strict=True)]
+    found += [
+        written(one, default, typed)
+        for one, default in zip(known.kwonlyargs, known.kw_defaults, strict=True)
+    ]
     return found + ([f"**{written(known.kwarg, None, typed)}"] if known.kwarg else [])
 
 
@@ -164,7 +199,9 @@ def written(one: ast.arg, default: ast.expr | None, typed: bool) -> str:
 
 def quoted(code: str) -> str:
     """Return code as we write it: double quotes, and defaults that are made anew as what they are."""
-    code = code.replace("field(default_factory=dict)", "{}").replace("field(default_factory=list)", "[]")
+    code = code.replace("field(default_factory=dict)", "{}").replace(
+        "field(default_factory=list)", "[]"
+    )
     return re.sub(r"'([^'\"]*)'", r'"\1"', code)
 
 
@@ -172,7 +209,11 @@ def prose(docstring: str) -> Iterator[str]:
     """Yield a docstring's paragraphs; arguments become a table."""
     for part in re.split(r"\n\n+", docstring):
         if part.startswith("Args:\n"):
-            told = re.findall(r"^(\*{0,2}\w+): (.*?)(?=^\S|\Z)", textwrap.dedent(part[6:]), re.MULTILINE | re.DOTALL)
+            told = re.findall(
+                r"^(\*{0,2}\w+): (.*?)(?=^\S|\Z)",
+                textwrap.dedent(part[6:]),
+                re.MULTILINE | re.DOTALL,
+            )
             yield table("argument", [(f"`{name}`", plain(text)) for name, text in told])
         elif part.startswith("Returns:\n"):
             yield f"Returns {plain(part[9:])}"
@@ -227,12 +268,20 @@ def command_entry(words: list[str]) -> str:
 
 
 def sign(argument: Any) -> str:
-    return argument.metavar if argument.required or argument.metavar.startswith("[") else f"[{argument.metavar}]"
+    return (
+        argument.metavar
+        if argument.required or argument.metavar.startswith("[")
+        else f"[{argument.metavar}]"
+    )
 
 
 def names(option: Any) -> list[str]:
     found = [*option.opts, *option.secondary_opts]
-    return found if option.is_flag or not option.metavar else [*found[:-1], f"{found[-1]} {option.metavar}"]
+    return (
+        found
+        if option.is_flag or not option.metavar
+        else [*found[:-1], f"{found[-1]} {option.metavar}"]
+    )
 
 
 def meaning(option: Any) -> str:

@@ -30,10 +30,38 @@ VIEW = {"width": 1080, "height": 760}
 BATCH = 20
 """Answers after which the server trains a model, and the person takes a breath."""
 
-WHO = ("The manager", "Our driver", "The night nurse", "My landlord", "The waiter", "Your plumber", "The clerk")
-HAM = ("thanked us warmly", "fixed it within the hour", "called back at once", "gave us a hand", "lost the papers")
-SPAM = ("wins a free prize", "claims 500 pounds", "calls now to win", "sends cash today", "texts to claim")
-WHEN = ("on Monday", "last week", "before lunch", "after the holidays", "this morning", "in the end", "again")
+WHO = (
+    "The manager",
+    "Our driver",
+    "The night nurse",
+    "My landlord",
+    "The waiter",
+    "Your plumber",
+    "The clerk",
+)
+HAM = (
+    "thanked us warmly",
+    "fixed it within the hour",
+    "called back at once",
+    "gave us a hand",
+    "lost the papers",
+)
+SPAM = (
+    "wins a free prize",
+    "claims 500 pounds",
+    "calls now to win",
+    "sends cash today",
+    "texts to claim",
+)
+WHEN = (
+    "on Monday",
+    "last week",
+    "before lunch",
+    "after the holidays",
+    "this morning",
+    "in the end",
+    "again",
+)
 
 
 def messages() -> dict[str, str]:
@@ -43,14 +71,19 @@ def messages() -> dict[str, str]:
         lines = lzma.decompress(source.read_bytes()).decode().split("\n")
         return {text: kind for kind, text in (line.split("\t", 1) for line in lines if line)}
     kinds = {what: kind for kind, said in (("ham", HAM), ("spam", SPAM)) for what in said}
-    return {f"{who} {what} {when}.": kinds[what] for who, what, when in itertools.product(WHO, kinds, WHEN)}
+    return {
+        f"{who} {what} {when}.": kinds[what]
+        for who, what, when in itertools.product(WHO, kinds, WHEN)
+    }
 
 
 def write_digits(folder: Path) -> None:
     """Write the digits as images that say what they are by their number alone."""
     folder.mkdir()
     for number, pixels in enumerate(DIGITS.images):
-        Image.fromarray((pixels * 15.9).astype("uint8")).resize((160, 160)).save(folder / f"{number:04}.png")
+        Image.fromarray((pixels * 15.9).astype("uint8")).resize((160, 160)).save(
+            folder / f"{number:04}.png"
+        )
 
 
 def digit_of(source: str) -> str:
@@ -87,7 +120,12 @@ def main(out: Path, answers: int = 160) -> None:
             csv.writer(file).writerows([["text"], *([text] for text in known)])
         write_digits(folder / "digits")
         new = [*TEETER, "campaign", "new"]
-        told = ["--instructions", "Which digit is it? Flag what is no digit at all.", "--cost", "0.04"]
+        told = [
+            "--instructions",
+            "Which digit is it? Flag what is no digit at all.",
+            "--cost",
+            "0.04",
+        ]
         told += [
             "--control",
             "0.2",
@@ -97,8 +135,15 @@ def main(out: Path, answers: int = 160) -> None:
             "one,two,three,four,five,six,seven,eight,nine,zero",
         ]
         subprocess.run([*new, str(folder / "digits"), *told], check=True)
-        told = ["--instructions", "Spam is what nobody asked for: prizes, offers, subscriptions.", "--keys", "h,s"]
-        subprocess.run([*new, str(folder / "messages.csv"), *told, "--classes", "ham,spam"], check=True)
+        told = [
+            "--instructions",
+            "Spam is what nobody asked for: prizes, offers, subscriptions.",
+            "--keys",
+            "h,s",
+        ]
+        subprocess.run(
+            [*new, str(folder / "messages.csv"), *told, "--classes", "ham,spam"], check=True
+        )
         environment = {**os.environ, "TEETER_HOME": str(folder / "home")}
         command = [*TEETER, "serve", "--folder", str(folder), "--no-open", "--batch", str(BATCH)]
         server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
@@ -117,7 +162,9 @@ def take(address: str, out: Path, known: dict[str, str], answers: int) -> None:
     out.mkdir(parents=True, exist_ok=True)
     squeezed = {" ".join(text.split()): kind for text, kind in known.items()}
     with sync_playwright() as player:
-        browser = player.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        browser = player.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
         page = browser.new_page(viewport=VIEW)
         page.set_default_timeout(120_000)
         page.goto(f"{address}/c/digits")
@@ -144,7 +191,9 @@ def take(address: str, out: Path, known: dict[str, str], answers: int) -> None:
 def telling(page: Any) -> bool:
     """Tell whether the page shows all that it can: a short message, of which the model is not sure, and why."""
     odds = page.locator("#why .odds")
-    likely = max(map(float, re.findall(r"([\d.]+)%", odds.first.inner_text()))) if odds.count() else 100
+    likely = (
+        max(map(float, re.findall(r"([\d.]+)%", odds.first.inner_text()))) if odds.count() else 100
+    )
     return likely < 90 and len(shown(page)) < 120
 
 

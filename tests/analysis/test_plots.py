@@ -98,9 +98,10 @@ def test_labels_not_reached_are_said_to_be() -> None:
 
 
 def test_files_are_the_same_each_time(tmp_path: Path) -> None:
+    few = {name: ACCURACY[name] for name in ("ldm-s", "random")}
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
-        save_figure(plot_curves(LABELLED, ACCURACY), tmp_path / folder / "openml-6.5")
+        save_figure(plot_curves(LABELLED, few), tmp_path / folder / "openml-6.5")
     assert sorted(path.name for path in (tmp_path / "one").iterdir()) == ["openml-6.5.png", "openml-6.5.svg"]
     for path in (tmp_path / "one").iterdir():
         assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()

@@ -29,7 +29,7 @@ from teeter.campaigns.rounds import State
 
 __all__ = ["LabelStudioBackend", "RealLabelStudio", "imaginary", "real", "recorded", "running_studio"]
 
-EXCHANGES = Path(__file__).parent / "label_studio"
+EXCHANGES = Path(__file__).parent / "label_studio" / "recordings"
 _FREE = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _UNUSED = ("permissions", "custom_hotkeys", "active_organization_meta", "control_weights", "parsed_label_config")
 

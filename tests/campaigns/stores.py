@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+import pytest
 from sqlalchemy import insert
 
 from campaigns.postgres_server import Server, running_server
@@ -17,6 +18,9 @@ from teeter.campaigns.ledger import Ledger
 from teeter.campaigns.store import Store, now
 
 STORES = ("sqlite", "postgresql")
+
+POSTGRESQL_SLOW = ("sqlite", pytest.param("postgresql", marks=pytest.mark.slow))
+"""Every store, where the contract of the stores already checks PostgreSQL in the fast tier."""
 
 
 @contextmanager
@@ -30,7 +34,7 @@ def new_store(kind: str, folder: Path) -> Iterator[Store]:
 @cache
 def shared_server() -> Server:
     """Return one server for all tests of a process, ended when it ends."""
-    held = running_server()
+    held = running_server(durable=False)
     server = held.__enter__()
     atexit.register(held.__exit__, None, None, None)
     return server

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import csv
-import os
 import signal
 import sqlite3
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from campaigns.killed_process import Report, kill_after, needs_fork
 from teeter.campaigns import adding
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.moving import move_campaign
@@ -196,21 +195,13 @@ def test_a_campaign_is_made_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir() if "d.teeter" in one.name] == []
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks")
+@needs_fork
 def test_killed_while_it_is_made_a_campaign_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    hear, told = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            monkeypatch.setattr(adding, "_set_apart", lambda *_: (os.write(told, b"now"), time.sleep(60)))
-            Campaign.make(tmp_path / "c.teeter", ("a", "b"), vectors(0, 5), PLAIN)
-        finally:
-            os._exit(1)
-    os.close(told)
-    with os.fdopen(hear, "rb") as pipe:
-        assert pipe.read(3) == b"now"
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+    def make(report: Report) -> None:
+        monkeypatch.setattr(adding, "_set_apart", lambda *_: (report("now"), signal.pause()))
+        Campaign.make(tmp_path / "c.teeter", ("a", "b"), vectors(0, 5), PLAIN)
+
+    assert kill_after(make, 1) == ["now"]
     assert not (tmp_path / "c.teeter").exists()
     assert Campaign.make(tmp_path / "c.teeter", ("a", "b"), vectors(0, 5), PLAIN).new == 5
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
@@ -54,7 +54,6 @@ RATINGS = st.integers(2, 4).flatmap(
 )
 
 
-@settings(max_examples=80, deadline=None)
 @given(RATINGS)
 def test_they_are_what_the_papers_write(ratings: np.ndarray) -> None:
     shared = ratings[(ratings >= 0).sum(axis=1) > 1]
@@ -76,7 +75,6 @@ def test_they_are_what_the_papers_write(ratings: np.ndarray) -> None:
         assert found.items == len(shared)
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.lists(st.tuples(st.integers(-1, 3), st.integers(-1, 3)), max_size=40))
 def test_kappa_is_what_the_paper_writes(pairs: list[tuple[int, int]]) -> None:
     first, second = (np.array([pair[k] for pair in pairs], dtype=np.int64) for k in (0, 1))

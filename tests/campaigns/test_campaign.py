@@ -100,6 +100,7 @@ def test_questions_tell_why(campaign: Campaign) -> None:
     assert [question.rank for question in questions] == list(range(1, 21))
 
 
+@pytest.mark.slow
 def test_controls_are_drawn_uniformly(tmp_path: Path) -> None:
     counts = np.zeros(120)
     for seed in range(60):
@@ -294,7 +295,7 @@ def test_any_strategy_by_name(strategy: str, tmp_path: Path) -> None:
 
 def test_a_network_as_the_head(tmp_path: Path) -> None:
     campaign = made(tmp_path, replace(PLAIN, head="mlp"))
-    answer_all(campaign, 40)
+    answer_all(campaign, 12)
     campaign.train()
     assert len(campaign.ask(5)) == 5
 

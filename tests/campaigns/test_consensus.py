@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reference.consensus import dawid_skene as transcribed
@@ -40,7 +40,6 @@ def erring(right: float, classes: int = 3) -> np.ndarray:
 VOTES = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=30)
 
 
-@settings(max_examples=60, deadline=None)
 @given(VOTES)
 def test_it_is_what_the_paper_writes(votes: list[tuple[int, int, int]]) -> None:
     found = dawid_skene(np.array(votes), (6, 4, 3), rounds=7, tolerance=0.0)

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Connection, Table, func, select
 from sqlalchemy.exc import OperationalError
 
-from campaigns.stores import STORES, begun, shared_server
+from campaigns.stores import POSTGRESQL_SLOW, begun, shared_server
 from teeter.campaigns import moving, tables
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.ledger import live_answers
@@ -70,8 +70,15 @@ def known(campaign: Campaign) -> dict[str, object]:
         }
 
 
-@pytest.mark.parametrize("there", STORES)
-@pytest.mark.parametrize("here", STORES)
+@pytest.mark.parametrize(
+    ("here", "there"),
+    [
+        ("sqlite", "postgresql"),
+        ("postgresql", "sqlite"),
+        pytest.param("sqlite", "sqlite", marks=pytest.mark.slow),
+        pytest.param("postgresql", "postgresql", marks=pytest.mark.slow),
+    ],
+)
 def test_it_is_the_same_there_and_goes_on(here: str, there: str, place: Place) -> None:
     campaign, target = lived(place(here)), place(there)
     before = known(campaign)
@@ -102,7 +109,7 @@ def test_what_cannot_be_moved_is_told_and_nothing_is_written(place: Place) -> No
     store.close()
 
 
-@pytest.mark.parametrize("kind", STORES)
+@pytest.mark.parametrize("kind", POSTGRESQL_SLOW)
 def test_the_history_has_the_numbers_that_rows_have_after_a_move(kind: str, place: Place, tmp_path: Path) -> None:
     before = Campaign.create(tmp_path / "before.teeter", "before", ["left", "right"], Settings(kind="features"))
     before.add([{"id": "q0", "features": np.ones(3, dtype=np.float32)}])

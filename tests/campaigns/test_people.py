@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from campaigns.fake_clock import FakeClock
-from campaigns.stores import STORES, new_place
+from campaigns.stores import POSTGRESQL_SLOW, new_place
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.moving import move_campaign
 from teeter.campaigns.people import ROLES, may, require_right
@@ -28,7 +28,7 @@ def watch() -> FakeClock:
     return FakeClock()
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=POSTGRESQL_SLOW)
 def campaign(request: pytest.FixtureRequest, tmp_path: Path, watch: FakeClock) -> Iterator[Campaign]:
     settings = Settings(kind="features", strategy="margin", control=0.5, consensus="dawid-skene")
     made = Campaign.create(new_place(request.param, tmp_path), "points", ["left", "right"], settings, clock=watch)

@@ -6,20 +6,19 @@ import os
 import random
 import signal
 import sqlite3
-import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, event
 
+from campaigns.killed_process import Report, kill_after, needs_fork
 from campaigns.stores import begun
 from teeter.campaigns import migrations
 from teeter.campaigns.ledger import Answer, Ledger
 from teeter.campaigns.store import Store
 from teeter.errors import FileError, StoreError
-
-needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks")
 
 
 @pytest.fixture
@@ -42,70 +41,60 @@ def labelled(path: Path, ledger: Ledger) -> list[str]:
     return found
 
 
-def _label_on(path: Path, ledger: Ledger, items: list[str], told: int) -> None:
-    """Label items one after the other, and tell of each through a pipe once it is written."""
+def _label_on(path: Path, ledger: Ledger, items: list[str], report: Report) -> None:
+    """Label items one after the other, and report each once it is written."""
     store = Store(path)
-    os.write(told, b"ready\n")
     for item in items:
         with store.writing() as connection:
             ledger.answer(connection, Answer(item, "ann", "label", "good"))
-        os.write(told, f"{item}\n".encode())
+        report(item)
 
 
-@needs_fork
-def test_killed_at_a_hundred_moments_every_answer_that_was_acknowledged_is_there(path: Path) -> None:
-    ledger = made(path, texts=3000)
-    moments, acknowledged = random.Random(5), 0
-    left = [f"a{k}" for k in range(3000)]
-    for _ in range(100):
-        hear, told = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.close(hear)
-            try:
-                _label_on(path, ledger, left, told)
-            finally:
-                os._exit(0)
-        os.close(told)
-        with os.fdopen(hear) as pipe:
-            # However slow the machine is, the moment comes after so many answers, and somewhere in the next one.
-            heard = [pipe.readline().strip() for _ in range(1 + moments.randrange(5))][1:]
-            time.sleep(moments.uniform(0.0, 0.02))
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            heard += pipe.read().split()
+def check_after_kills(path: Path, moments: list[tuple[int, float]]) -> None:
+    """Kill a process that labels, again and again: after so many answers and so many seconds more."""
+    items = 30 * len(moments)
+    ledger = made(path, texts=items)
+    left = [f"a{k}" for k in range(items)]
+    for answers, pause in moments:
+        reported = kill_after(partial(_label_on, path, ledger, left), answers, pause)
         found = labelled(path, ledger)
-        assert set(heard) <= set(found)
+        assert set(reported) <= set(found)
         assert max(Counter(found).values(), default=1) == 1
-        acknowledged += len(heard)
         left = [item for item in left if item not in set(found)]
-    assert acknowledged > 100
     store = Store(path)
     with store.reading() as connection:
-        assert len(ledger.items(connection)) == 3000
+        assert len(ledger.items(connection)) == items
     store.close()
 
 
 @needs_fork
+def test_killed_every_answer_that_was_acknowledged_is_there(path: Path) -> None:
+    check_after_kills(path, [(1, 0.0), (4, 0.0), (2, 0.0)])
+
+
+@needs_fork
+@pytest.mark.slow
+def test_killed_at_a_hundred_moments_every_answer_that_was_acknowledged_is_there(path: Path) -> None:
+    moments = random.Random(5)
+    check_after_kills(path, [(moments.randrange(5), moments.uniform(0.0, 0.02)) for _ in range(100)])
+
+
+@needs_fork
 def test_two_processes_write_in_turns(path: Path) -> None:
-    ledger = made(path, texts=200)
+    ledger = made(path, texts=60)
     children = []
     for part in range(2):
-        hear, told = os.pipe()
         child = os.fork()
         if child == 0:
             try:
-                _label_on(path, ledger, [f"a{k}" for k in range(part, 200, 2)], told)
+                _label_on(path, ledger, [f"a{k}" for k in range(part, 60, 2)], lambda _: None)
                 os._exit(0)
             finally:
                 os._exit(1)
-        os.close(told)
-        children.append((child, hear))
-    for child, hear in children:
-        with os.fdopen(hear) as pipe:
-            assert len(pipe.read().split()) == 101
+        children.append(child)
+    for child in children:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert sorted(labelled(path, ledger)) == sorted(f"a{k}" for k in range(200))
+    assert sorted(labelled(path, ledger)) == sorted(f"a{k}" for k in range(60))
 
 
 def test_a_full_disk_is_told_and_loses_nothing(path: Path) -> None:

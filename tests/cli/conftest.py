@@ -1,17 +1,17 @@
-"""The command line as a function."""
+"""The command line as a function, and a campaign to run it on."""
 
 from __future__ import annotations
 
 import csv
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from cli.commands import done
-from teeter.cli import app
+from cli.commands import done, run_teeter
 
 Teeter: TypeAlias = Callable[..., Result]
 
@@ -21,19 +21,11 @@ WORDS = {"fruit": ["apple", "pear", "plum", "cherry", "fig"], "tool": ["saw", "h
 @pytest.fixture
 def teeter() -> Teeter:
     """Run ``teeter`` with these arguments, exit code 0 expected unless ``fails`` says otherwise."""
-
-    def run(*arguments: object, fails: int = 0) -> Result:
-        result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-        assert result.exit_code == fails, result.output
-        assert "Traceback" not in result.output
-        return result
-
-    return run
+    return run_teeter
 
 
-@pytest.fixture
-def things(tmp_path: Path) -> Path:
-    path = tmp_path / "things.csv"
+def write_things(path: Path) -> None:
+    """Write a table of 60 texts, of which four have a label."""
     with path.open("w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["id", "text", "known"])
@@ -41,10 +33,24 @@ def things(tmp_path: Path) -> Path:
             kind = "fruit" if k % 2 else "tool"
             words = [WORDS[kind][(k + step) % 5] for step in range(3)]
             table.writerow([f"t{k}", f"{' '.join(words)} number {k}", kind if k < 4 else ""])
-    return path
 
 
 @pytest.fixture
-def made(things: Path) -> Path:
+def things(tmp_path: Path) -> Path:
+    path = tmp_path / "things.csv"
+    write_things(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def campaign_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of a campaign of ``things``, made once and copied for every test."""
+    things = tmp_path_factory.mktemp("template") / "things.csv"
+    write_things(things)
     done("new", things, "--classes", "fruit,tool")
     return things.with_suffix(".teeter")
+
+
+@pytest.fixture
+def made(things: Path, campaign_template: Path) -> Path:
+    return Path(shutil.copyfile(campaign_template, things.with_suffix(".teeter")))

@@ -9,11 +9,18 @@ import re
 import select
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import typer
 
-from cli.commands import done, refused, run, truth
+from cli.commands import build_command, done, refused, run, truth
+from teeter.campaigns.campaign import Campaign
+from teeter.cli import app, labelling
 
 
 def test_the_terminal_takes_one_key_a_class(made: Path) -> None:
@@ -33,9 +40,11 @@ def test_the_terminal_ends_where_the_input_ends(made: Path) -> None:
 @pytest.fixture
 def doubtful(made: Path) -> Path:
     """A campaign whose items are labelled, three of them wrongly."""
+    campaign = Campaign.open(made)
     for k in range(60):
         right = truth(f"t{k}")
-        done("tell", made, f"t{k}", {"fruit": "tool", "tool": "fruit"}[right] if k in (10, 21, 34) else right)
+        campaign.tell(f"t{k}", {"fruit": "tool", "tool": "fruit"}[right] if k in (10, 21, 34) else right)
+    campaign.store.close()
     return made
 
 
@@ -65,7 +74,7 @@ def test_undo_in_a_round_leaves_the_round_as_long_as_it_was(made: Path) -> None:
 
 def test_texts_cannot_steer_the_terminal_nor_flood_it(tmp_path: Path) -> None:
     path = tmp_path / "odd.csv"
-    path.write_text("text\nred \x1b[31m text\n" + "word " * 2_000_000 + "\nplain text\n")
+    path.write_text("text\nred \x1b[31m text\n" + "word " * 200_000 + "\nplain text\n")
     done("new", path, "--classes", "a,b")
     asked = done("ask", tmp_path / "odd.teeter")
     shown = done("label", tmp_path / "odd.teeter", typed="   ")
@@ -73,7 +82,7 @@ def test_texts_cannot_steer_the_terminal_nor_flood_it(tmp_path: Path) -> None:
         assert "\x1b" not in told
         assert "red \ufffd[31m text" in told
         assert len(told) < 6000
-    assert "… (10,000,000 characters)" in shown
+    assert "… (1,000,000 characters)" in shown
 
 
 def test_one_class_only_is_no_end(made: Path) -> None:
@@ -84,25 +93,90 @@ def test_one_class_only_is_no_end(made: Path) -> None:
     assert done("suspects", made) == "No label is suspected.\n"
 
 
-def test_a_terminal_is_read_key_by_key(made: Path) -> None:
+@contextmanager
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Make a real terminal the input of this process, and yield its other end."""
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "r") as stdin, monkeypatch.context() as changed:
+        changed.setattr(sys, "stdin", stdin)
+        yield ours
+    os.close(ours)
+
+
+def type_keys(terminal_end: int, keys: Sequence[bytes], is_asked: threading.Semaphore) -> None:
+    """Type keys into a terminal, each when it is waited for: what is typed before is forgotten."""
+    for key in keys:
+        is_asked.acquire()
+        while is_reading_lines(terminal_end):
+            time.sleep(0.001)
+        os.write(terminal_end, key)
+
+
+def is_reading_lines(terminal_end: int) -> bool:
+    """Return whether a terminal waits for whole lines, as it does unless somebody reads it key by key."""
+    termios = pytest.importorskip("termios")
+    return bool(termios.tcgetattr(terminal_end)[3] & termios.ICANON)
+
+
+def label_in_terminal(path: Path, *keys: bytes, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Run ``teeter campaign label`` with these keys typed one by one, and return its exit code."""
+    is_asked, read_key = threading.Semaphore(0), labelling._key
+
+    def ask_and_read_key() -> str:
+        is_asked.release()
+        return read_key()
+
+    monkeypatch.setattr(labelling, "_key", ask_and_read_key)
+    with terminal(monkeypatch) as terminal_end:
+        threading.Thread(target=type_keys, args=(terminal_end, keys, is_asked), daemon=True).start()
+        try:
+            return int(build_command(app).main(["campaign", "label", str(path), "-n", "3"], standalone_mode=False) or 0)
+        except typer.Exit as ended:
+            return ended.exit_code
+
+
+def test_a_terminal_is_read_key_by_key(
+    made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Through a real terminal, where keys come one by one and without Enter."""
+    assert label_in_terminal(made, b"1", b"2", b"s", monkeypatch=monkeypatch) == 0
+    assert "Everything is in" in capsys.readouterr().out
+    assert json.loads(done("status", made, "--json"))["labelled"] == 2
+    assert not made.with_name(f"{made.name}-wal").exists(), "nothing is left beside the file"
+
+
+@pytest.mark.parametrize(("key", "code"), [(b"\x03", 130), (b"\x04", 0)])
+def test_a_terminal_is_left_by_ctrl_c_and_ctrl_d(
+    key: bytes, code: int, made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert label_in_terminal(made, key, monkeypatch=monkeypatch) == code
+    assert "Everything is in" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("keys", "code", "labelled"), [(b"12s", 0, 2), (b"\x03", 130, 0), (b"\x04", 0, 0)])
+def test_a_process_reads_its_terminal_key_by_key(keys: bytes, code: int, labelled: int, made: Path) -> None:
     pty = pytest.importorskip("pty")
     ours, theirs = pty.openpty()
     command = [sys.executable, "-c", "from teeter.cli import main; main()", "campaign", "label", str(made), "-n", "3"]
-    said, keys, since = b"", iter((b"1", b"2", b"s")), 0
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+    said, waiting, since = b"", [keys[k : k + 1] for k in range(len(keys))], 0
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True) as process:
         os.close(theirs)
         with contextlib.suppress(OSError):  # a terminal whose other end is closed
-            for _ in range(1000):
+            ends = time.monotonic() + 240
+            while time.monotonic() < ends:
                 if select.select([ours], [], [], 0.3)[0]:
                     said += os.read(ours, 4096)
-                elif b"left;" in said[since:]:  # it waits for a key, and what came before it waited is forgotten
+                elif b"left;" in said[since:] and waiting and not is_reading_lines(ours):
                     since = len(said)
-                    os.write(ours, next(keys))
-        assert process.wait() == 0
+                    os.write(ours, waiting.pop(0))
+            process.kill()
+        assert process.wait() == code
     os.close(ours)
     assert b"Everything is in" in said
-    assert json.loads(done("status", made, "--json"))["labelled"] == 2
+    assert b"Traceback" not in said
+    assert json.loads(done("status", made, "--json"))["labelled"] == labelled
     assert not made.with_name(f"{made.name}-wal").exists(), "nothing is left beside the file"
 
 
@@ -135,27 +209,6 @@ def test_nothing_left_is_told_with_what_is_skipped(tmp_path: Path) -> None:
     for item in ("b", "c"):
         done("tell", campaign, item, "a")
     assert done("ask", campaign) == "Nothing is left to label: 2 of 3 items are labelled, 1 unsure.\n"
-
-
-@pytest.mark.parametrize(("key", "code"), [(b"\x03", 130), (b"\x04", 0)])
-def test_a_terminal_is_left_by_ctrl_c_and_ctrl_d(key: bytes, code: int, made: Path) -> None:
-    pty = pytest.importorskip("pty")
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-c", "from teeter.cli import main; main()", "campaign", "label", str(made), "-n", "3"]
-    said, sent = b"", False
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True) as process:
-        os.close(theirs)
-        with contextlib.suppress(OSError):
-            for _ in range(1000):
-                if select.select([ours], [], [], 0.3)[0]:
-                    said += os.read(ours, 4096)
-                elif b"left;" in said and not sent:
-                    sent = True
-                    os.write(ours, key)
-        assert process.wait() == code
-    os.close(ours)
-    assert b"Everything is in" in said
-    assert b"Traceback" not in said
 
 
 def test_too_many_classes_for_the_keyboard_are_told(things: Path) -> None:

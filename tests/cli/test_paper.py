@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
+from cli.commands import CommandRunner
 from paper_items import item
 from teeter.cli import app
 from teeter.studies import paper
@@ -24,7 +24,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(*words: str | Path) -> tuple[int, str, str]:
-    done = CliRunner().invoke(app, ["paper", *map(str, words)])
+    done = CommandRunner().invoke(app, ["paper", *map(str, words)])
     return done.exit_code, done.stdout, done.stderr
 
 

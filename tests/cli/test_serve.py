@@ -14,7 +14,7 @@ import pytest
 
 from cli.conftest import Teeter
 from teeter.cli.serve import _guard, _options
-from web.servers import Server, begin, client_of, text
+from web.servers import PATIENCE, Server, begin, client_of, free_port, text
 
 pytest.importorskip("fastapi")
 uvicorn = pytest.importorskip("uvicorn")
@@ -107,21 +107,76 @@ def test_a_taken_port_is_told(teeter: Teeter, tmp_path: Path) -> None:
     assert "Cannot listen" in said
 
 
+def start_and_stop(*arguments: object, teeter: Teeter, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Run ``teeter serve`` up to where the server would run, and return its site."""
+    apps: list[Any] = []
+    monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: apps.append(self.config.app))
+    teeter("serve", *arguments, "--no-open")
+    (app,) = apps
+    app.state.site.close()
+    return app.state.site
+
+
+def test_servers_of_one_machine_have_cookies_of_their_own(
+    teeter: Teeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A browser sends the cookies of all ports of a machine to each."""
+    file = begin(tmp_path / "texts.teeter", 10)
+    for port in (free_port(), free_port()):
+        site = start_and_stop(file, "--port", port, teeter=teeter, monkeypatch=monkeypatch)
+        assert site.guard.cookie_name == f"teeter_session_{port}"
+
+
+def test_a_campaign_is_made_of_things_with_classes(
+    teeter: Teeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mail.csv").write_text("text\n" + "".join(f'"{text(k)}"\n' for k in range(12)))
+    for _ in range(2):  # the second time it is there
+        site = start_and_stop(
+            tmp_path / "mail.csv",
+            "--classes",
+            "spam,ham",
+            "--port",
+            free_port(),
+            teeter=teeter,
+            monkeypatch=monkeypatch,
+        )
+        assert site.desks["mail"].campaign.classes == ("spam", "ham")
+
+
 @pytest.mark.xdist_group("servers")
 def test_one_command_from_a_table_to_a_question_and_back(tmp_path: Path, home: Path) -> None:
+    """In a process of its own, and with the trainer's beside it."""
     (tmp_path / "mail.csv").write_text("text\n" + "".join(f'"{text(k)}"\n' for k in range(40)))
     server = Server(home, tmp_path / "mail.csv", "--classes", "spam,ham").start()
     try:
         with closing(client_of(server.address)) as client:
-            ends = time.monotonic() + 60
+            assert {cookie.name for cookie in client.cookies.jar} == {f"teeter_session_{server.port}"}
+            ends = time.monotonic() + PATIENCE
             while not (found := client.get("/api/v1/campaigns/mail/questions").json()["questions"]):
                 assert time.monotonic() < ends
-                time.sleep(0.1)
+                time.sleep(0.5)
             told = client.post("/api/v1/campaigns/mail/answers", json={"item": found[0]["item"], "label": "ham"})
             assert told.json()["stored"]
         assert server.process is not None
         server.process.send_signal(signal.SIGINT)
-        assert server.process.wait(20) in (0, 130)
+        assert server.process.wait(PATIENCE) in (0, 130)
     finally:
         server.stop()
     assert [path.name for path in tmp_path.glob("mail.teeter*")] == ["mail.teeter"], "nothing is left beside it"
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("servers")
+def test_two_servers_on_one_machine_do_not_log_each_other_out(tmp_path: Path, home: Path) -> None:
+    file = begin(tmp_path / "texts.teeter", 30)
+    servers = [Server(home, file).start() for _ in range(2)]
+    try:
+        clients = [client_of(one.address) for one in servers]
+        names = [{cookie.name for cookie in client.cookies.jar} for client in clients]
+        assert names == [{f"teeter_session_{one.port}"} for one in servers]
+        for client in clients:
+            client.close()
+    finally:
+        for one in servers:
+            one.stop()

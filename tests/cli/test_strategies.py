@@ -1,4 +1,4 @@
-"""teeter strategies, and teeter itself."""
+"""teeter strategies."""
 
 from __future__ import annotations
 
@@ -39,11 +39,3 @@ def test_a_broken_plugin_does_not_hide_the_others(teeter: Teeter, monkeypatch: p
     told = {strategy["name"]: strategy for strategy in json.loads(teeter("strategies", "--json").stdout)}
     assert "cannot be loaded" in told["mine"]["about"]
     assert "margin" in told
-
-
-def test_the_version(teeter: Teeter) -> None:
-    assert teeter("--version").stdout == f"teeter {library.__version__}\n"
-
-
-def test_a_wrong_command_gets_a_hint(teeter: Teeter) -> None:
-    assert "Did you mean 'select'?" in teeter("selct", fails=2).stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -123,6 +125,39 @@ def test_the_address_may_be_in_the_environment(
     assert "20 tasks sent" in teeter("campaign", "sync", file, "--token", LEGACY).stdout
 
 
+def test_watching_goes_on_after_a_trouble_and_stops_at_ctrl_c(
+    teeter: Teeter, file: Path, studio: FakeLabelStudio, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pauses between two syncs are when things happen, and nobody waits for them."""
+
+    def go_away() -> None:
+        studio.before = lambda request: httpx.Response(502 if "refresh" in request.url.path else 401)
+
+    def come_back() -> None:
+        annotate(studio, 4)
+        studio.before = lambda _: None
+
+    def press_ctrl_c() -> None:
+        raise KeyboardInterrupt
+
+    def stay() -> None:
+        pass
+
+    pauses = iter([go_away, stay, come_back, stay, press_ctrl_c])
+    watched = importlib.import_module("teeter.cli.sync")
+    monkeypatch.setattr(watched, "time", SimpleNamespace(sleep=lambda _: next(pauses)()))
+    words = ("--url", url, "--token", PERSONAL, "-n", 4, "--watch", 1, "--json")
+    result = teeter("campaign", "sync", file, *words, fails=130)
+
+    first, second = map(json.loads, result.stdout.splitlines())
+    assert (first["sent"], second["labels"]) == (4, 4)
+    assert result.stderr.count("answers with 502") == 1, "the same trouble is told once"
+    assert result.stderr.endswith("Stopped; the same command goes on.\n")
+    campaign = Campaign.open(file)
+    assert campaign.status().labelled == 4
+    campaign.store.close()
+
+
 @contextmanager
 def ended(process: subprocess.Popen[str]) -> Iterator[None]:
     """Kill a process that is still there in the end, or leaving it would wait for ever."""
@@ -132,8 +167,9 @@ def ended(process: subprocess.Popen[str]) -> Iterator[None]:
         process.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs signals")
-def test_watching_goes_on_after_a_trouble_and_stops_at_ctrl_c(file: Path, studio: FakeLabelStudio, url: str) -> None:
+def test_a_process_watches_and_stops_at_ctrl_c(file: Path, studio: FakeLabelStudio, url: str) -> None:
     heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # in the background, too
     code = f"{heard}; from teeter.cli import main; main()"
     command = [sys.executable, "-c", code, "campaign", "sync", str(file), "--url", url, "-n", "4", "--watch", "1"]
@@ -146,14 +182,14 @@ def test_watching_goes_on_after_a_trouble_and_stops_at_ctrl_c(file: Path, studio
         assert watching.stdout is not None
         assert json.loads(watching.stdout.readline())["sent"] == 4
         studio.before = lambda request: httpx.Response(502 if "refresh" in request.url.path else 401)
-        until, begun = time.monotonic() + 60, len(studio.asked)
+        until, begun = time.monotonic() + 120, len(studio.asked)
         while len(studio.asked) < begun + 6 and time.monotonic() < until:
             time.sleep(0.1)
         annotate(studio, 4)  # before the trouble ends: a sync between two of them would tell of fewer
         studio.before = lambda _: None
         assert json.loads(watching.stdout.readline())["labels"] == 4
         watching.send_signal(signal.SIGINT)
-        out, told = watching.communicate(timeout=30)
+        out, told = watching.communicate(timeout=120)
         assert watching.returncode == 130
     assert out == ""
     assert told.count("answers with 502") == 1

@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
+from cli.commands import CommandRunner
 from teeter.campaigns.campaign import Campaign
 from teeter.cli import app
 
 
 def run(*words: Any, typed: str | None = None, code: int = 0) -> str:
-    result = CliRunner().invoke(app, ["campaign", *map(str, words)], input=typed)
+    result = CommandRunner().invoke(app, ["campaign", *map(str, words)], input=typed)
     assert result.exit_code == code, result.output
     assert "Traceback" not in result.output
     return result.stdout if code == 0 else result.stderr
 
 
-@pytest.fixture
-def made(tmp_path: Path) -> Path:
-    things = tmp_path / "things.csv"
+@pytest.fixture(scope="module")
+def team_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a campaign of several annotators, made once and copied for every test."""
+    things = tmp_path_factory.mktemp("team") / "things.csv"
     things.write_text("id,text\n" + "".join(f"t{k},a thing of number {k}\n" for k in range(30)))
     run("new", things, "--classes", "small,large", "--overlap", 0.5, "--lease", 15, "--consensus", "dawid-skene")
-    return things.with_suffix(".teeter")
+    return things.parent
+
+
+@pytest.fixture
+def made(tmp_path: Path, team_template: Path) -> Path:
+    shutil.copytree(team_template, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "things.teeter"
 
 
 def disagree(path: Path, count: int) -> None:
@@ -102,7 +110,7 @@ def test_people_are_named_shown_and_let_go(made: Path) -> None:
 def test_a_late_answer_is_told(made: Path) -> None:
     (asked,) = json.loads(run("ask", made, "-n", 1, "--as", "ann", "--json"))
     Campaign.open(made).give_back("ann")
-    result = CliRunner().invoke(app, ["campaign", "tell", str(made), asked["item"], "small", "--as", "ann"])
+    result = CommandRunner().invoke(app, ["campaign", "tell", str(made), asked["item"], "small", "--as", "ann"])
     assert result.exit_code == 0
     assert "The question had gone back, and nobody is asked now; your answer counts all the same." in result.stderr
     assert json.loads(run("status", made, "--json"))["labelled"] == 1

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.main import get_command
-from typer.testing import CliRunner
 
+from cli.commands import CommandRunner, build_command
 from teeter.cli import app
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "command_line.md"
@@ -25,12 +24,12 @@ def commands(command: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
         yield from commands(one, *path, name)
 
 
-COMMANDS = dict(commands(get_command(app)))
+COMMANDS = dict(commands(build_command(app)))
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_it_has_help_and_so_has_each_option(path: tuple[str, ...]) -> None:
-    result = CliRunner().invoke(app, [*path, "--help"])
+    result = CommandRunner().invoke(app, [*path, "--help"])
     assert result.exit_code == 0
     assert COMMANDS[path].help
     assert [parameter.name for parameter in COMMANDS[path].params if not parameter.help] == []
@@ -47,7 +46,7 @@ def test_the_documentation_names_it_and_its_options(path: tuple[str, ...]) -> No
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_a_wrong_option_is_no_traceback(path: tuple[str, ...]) -> None:
-    result = CliRunner().invoke(app, [*path, "--no-such-option"])
+    result = CommandRunner().invoke(app, [*path, "--no-such-option"])
     assert result.exit_code == 2
     assert "--no-such-option" in result.stderr
     assert "Traceback" not in result.output

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from campaigns.stores import STORES, begun, new_store
@@ -180,7 +180,6 @@ STEPS = st.lists(
 
 
 @pytest.mark.parametrize("kind", STORES)
-@settings(max_examples=25, deadline=None)
 @given(steps=STEPS)
 def test_history_tells_every_state(
     kind: str, steps: list[tuple[str, str, str, str]], tmp_path_factory: pytest.TempPathFactory

@@ -16,11 +16,20 @@ from teeter.seeds import stream
 from teeter.strategies import Context, Strategy, TopKStrategy
 
 CHECKS = {check.__name__: check for check in checks.CHECKS}
+CHEAP_OPTIONS: dict[str, dict[str, int]] = {"batchbald": {"configurations": 1000}}
+"""Options of strategies whose defaults make the contract take seconds; the slow tier checks the defaults."""
 
 
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize("name", strategies.names())
 def test_contract(name: str, check: str) -> None:
+    CHECKS[check](strategies.get(name)(**CHEAP_OPTIONS.get(name, {})))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("name", CHEAP_OPTIONS)
+def test_contract_with_default_options(name: str, check: str) -> None:
     CHECKS[check](strategies.get(name)())
 
 
@@ -31,7 +40,12 @@ NO_DRAWS = ["bait", "cluster-margin", "coreset", "dbal", "ensemble", "entropy", 
 @pytest.mark.parametrize("name", strategies.names())
 def test_the_seed_decides_what_is_drawn(name: str) -> None:
     contexts = [replace(checks.example_context(), generator=stream(seed, "select")) for seed in range(8)]
-    options = {"configurations": 100} if name == "batchbald" else {}
+    options = {}
+    if name == "batchbald":
+        options = {"configurations": 100}
+    if name.startswith("ldm"):
+        options = {"rays": 64}
+
     picks = {tuple(strategies.get(name)(**options).select(context, 9).tolist()) for context in contexts}
     assert len(picks) == 1 if name in NO_DRAWS else len(picks) > 2
 

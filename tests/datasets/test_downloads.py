@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import shutil
+import socket
 import tarfile
 import zipfile
 from collections.abc import Iterator
@@ -142,8 +143,11 @@ def test_too_much_that_is_there_is_started_again(site: Site, tmp_path: Path) -> 
 def test_what_cannot_be_reached_is_one_sentence(site: Site, tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"/none\.bin answered 404 Not Found: see teeter datasets"):
         fetch_file(Remote(f"{site.url}/none.bin", None), tmp_path)
-    with pytest.raises(FileError, match=r"Cannot reach 127\.0\.0\.1 \(Connection refused\): is there a network\?"):
-        fetch_file(Remote("http://127.0.0.1:9/a.bin", None), tmp_path)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # the port is ours, and nobody listens
+        port = silent.getsockname()[1]
+        with pytest.raises(FileError, match=r"Cannot reach 127\.0\.0\.1 \(Connection refused\): is there a network\?"):
+            fetch_file(Remote(f"http://127.0.0.1:{port}/a.bin", None), tmp_path)
     with pytest.raises(FileError, match="is no address of the web"):
         fetch_file(Remote("file:///etc/hostname", None), tmp_path)
 

@@ -1,23 +1,39 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from small_shards import FEATURES, HEAD, ROWS, lists
+from small_model_shards import write_model_pool
+from small_shards import write_pool
+
+
+@pytest.fixture(scope="session")
+def pool_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("pyarrow", reason="needs pyarrow")
+    home = tmp_path_factory.mktemp("pool")
+    write_pool(home)
+    return home
+
+
+@pytest.fixture(scope="session")
+def model_pool_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("pyarrow", reason="needs pyarrow")
+    home = tmp_path_factory.mktemp("model_pool")
+    write_model_pool(home)
+    return home
 
 
 @pytest.fixture
-def pool(tmp_path: Path) -> Path:
-    """Three files, of several row groups each, and a head."""
-    pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
-    pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
-    folder = tmp_path / "pool"
-    folder.mkdir()
-    for k, start in enumerate(range(0, ROWS, 500)):
-        part = FEATURES[start : start + 500]
-        ids = [f"item {start + i}" for i in range(len(part))]
-        pq.write_table(pa.table({"id": ids, "features": lists(part)}), folder / f"{k}.parquet", row_group_size=128)
-    np.savez(tmp_path / "head.npz", **HEAD)
-    return folder
+def pool(pool_template: Path, tmp_path: Path) -> Path:
+    """A folder of three files, of several row groups each; their head is beside it."""
+    shutil.copytree(pool_template, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "pool"
+
+
+@pytest.fixture
+def home(model_pool_template: Path, tmp_path: Path) -> Path:
+    """A folder with images and a model, and with the features that it makes of them and its head."""
+    shutil.copytree(model_pool_template, tmp_path, dirs_exist_ok=True)
+    return tmp_path

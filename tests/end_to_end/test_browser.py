@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from teeter.campaigns.campaign import Campaign
-from web.browsers import MARKS, PATIENCE, PHONE, for_all_eyes, sync_api, window
+from web.browsers import MARKS, PATIENCE, PHONE, for_all_eyes, page_server, sync_api, wait_until, window
 from web.servers import HARMFUL, Server, begin, begin_images
 
 pytestmark = MARKS
@@ -45,13 +45,13 @@ def label(page: Any, count: int) -> None:
         page.locator("#stage .words").wait_for()
         shown, key = page.locator("#stage").inner_text(), key_for(page)
         page.keyboard.press(key)
-        sync_api.expect(page.locator("#stage")).not_to_have_text(shown, timeout=PATIENCE)
+        sync_api.expect(page.locator("#stage")).not_to_have_text(shown)
         assert page.locator("#last li b").first.inner_text() == {"1": "spam", "2": "ham"}[key]
 
 
 def saved(page: Any, count: int) -> None:
-    sync_api.expect(page.locator("#saved")).to_have_text("All saved", timeout=PATIENCE)
-    sync_api.expect(page.locator("#count")).to_contain_text(f"{count} of", timeout=PATIENCE)
+    sync_api.expect(page.locator("#saved")).to_have_text("All saved")
+    sync_api.expect(page.locator("#count")).to_contain_text(f"{count} of")
 
 
 def held(path: Path) -> dict[str, str | None]:
@@ -66,6 +66,41 @@ def truth(item: str) -> str:
     return "ham" if item == "html" or int(item[1:]) % 2 else "spam"
 
 
+def test_items_are_labelled_corrected_and_undone_by_keyboard(browser: Any, tmp_path: Path) -> None:
+    file = begin(tmp_path / "texts.teeter", 40)
+    problems: list[str] = []
+    with page_server(file) as address:
+        page = opened(browser, address, problems)
+        label(page, 4)
+        saved(page, 4)
+        answers = held(file)
+        assert len(answers) == 4
+        assert all(said == truth(item) for item, said in answers.items())
+
+        # Correct the last answer, then take the correction back.
+        newest = page.locator("#last li button").first
+        item = newest.get_attribute("aria-label").removeprefix("Correct ")
+        newest.click()
+        sync_api.expect(page.locator("#mode")).to_contain_text("Correcting")
+        page.keyboard.press("2" if truth(item) == "spam" else "1")
+        wait_until(lambda: held(file)[item] != truth(item))
+        saved(page, 4)
+        page.keyboard.press("Backspace")
+        wait_until(lambda: held(file)[item] == truth(item))
+        saved(page, 4)
+
+        # After a reload the answers are listed, and undo still reaches the newest.
+        page.reload()
+        sync_api.expect(page.locator("#last li")).to_have_count(4)
+        page.locator("#stage .words").wait_for()
+        page.keyboard.press("Backspace")
+        sync_api.expect(page.locator("#count")).to_contain_text("3 of")
+        assert item not in held(file)
+        page.context.close()
+    assert problems == []
+
+
+@pytest.mark.slow
 def test_fifty_items_by_keyboard(server: Server, browser: Any, tmp_path: Path) -> None:
     problems: list[str] = []
     page = opened(browser, server.address, problems)
@@ -75,7 +110,7 @@ def test_fifty_items_by_keyboard(server: Server, browser: Any, tmp_path: Path) -
     answers = held(tmp_path / "texts.teeter")
     assert len(answers) == 50
     assert all(said == truth(item) for item, said in answers.items())
-    sync_api.expect(page.locator("#news")).to_contain_text("rained", timeout=PATIENCE)
+    sync_api.expect(page.locator("#news")).to_contain_text("rained")
 
     # Correct the third of the last ten, then take the correction back.
     third = page.locator("#last li").nth(2)
@@ -92,15 +127,15 @@ def test_fifty_items_by_keyboard(server: Server, browser: Any, tmp_path: Path) -
 
     # After a reload the same ten are there, and another undo reaches the answer before.
     page.reload()
-    sync_api.expect(page.locator("#last li")).to_have_count(10, timeout=PATIENCE)
+    sync_api.expect(page.locator("#last li")).to_have_count(10)
     newest = page.locator("#last li button").first.get_attribute("aria-label").removeprefix("Correct ")
     page.locator("#stage .words").wait_for()
     page.keyboard.press("Backspace")
-    sync_api.expect(page.locator("#count")).to_contain_text("49 of", timeout=PATIENCE)
+    sync_api.expect(page.locator("#count")).to_contain_text("49 of")
     assert newest not in held(tmp_path / "texts.teeter")
     sync_api.expect(page.locator("#why")).not_to_contain_text("undefined")
     page.keyboard.press("u")
-    sync_api.expect(page.locator("#saved")).to_have_text("All saved", timeout=PATIENCE)
+    sync_api.expect(page.locator("#saved")).to_have_text("All saved")
     assert held(tmp_path / "texts.teeter")[newest] == "unsure"
 
     # A comment goes with the answer, and keys typed into it are no answers.
@@ -108,7 +143,7 @@ def test_fifty_items_by_keyboard(server: Server, browser: Any, tmp_path: Path) -
     page.keyboard.type("12 f u")
     page.keyboard.press("Enter")
     page.keyboard.press("f")
-    sync_api.expect(page.locator("#saved")).to_have_text("All saved", timeout=PATIENCE)
+    sync_api.expect(page.locator("#saved")).to_have_text("All saved")
     campaign = Campaign.open(tmp_path / "texts.teeter")
     assert campaign.history()[-1]["comment"] == "12 f u"
     campaign.store.close()
@@ -124,13 +159,14 @@ def test_fifty_items_by_keyboard(server: Server, browser: Any, tmp_path: Path) -
     server.stop()
     server.start()
     page = opened(browser, server.address, problems)
-    sync_api.expect(page.locator("#count")).to_contain_text("49 of", timeout=PATIENCE)
+    sync_api.expect(page.locator("#count")).to_contain_text("49 of")
     label(page, 1)
     saved(page, 50)
     page.context.close()
     assert problems == []
 
 
+@pytest.mark.slow
 def test_html_is_text_and_an_export_has_it(server: Server, browser: Any, tmp_path: Path) -> None:
     problems: list[str] = []
     page = opened(browser, f"{server.address}/c/texts/items?search=alert", problems)
@@ -151,10 +187,11 @@ def test_html_is_text_and_an_export_has_it(server: Server, browser: Any, tmp_pat
     assert problems == []
 
 
+@pytest.mark.slow
 def test_the_map_opens_items(server: Server, browser: Any) -> None:
     problems: list[str] = []
     page = opened(browser, f"{server.address}/c/texts/map", problems)
-    sync_api.expect(page.locator("#told")).to_contain_text("201 items", timeout=PATIENCE)
+    sync_api.expect(page.locator("#told")).to_contain_text("201 items")
     drawn = "c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some(value => value > 0)"
     assert page.locator("#map").evaluate(drawn), "points are drawn"
     box = page.locator("#map").bounding_box()
@@ -171,13 +208,14 @@ def test_the_map_opens_items(server: Server, browser: Any) -> None:
     assert problems == []
 
 
+@pytest.mark.slow
 def test_an_answer_without_a_server_is_kept_and_sent_again(server: Server, browser: Any, tmp_path: Path) -> None:
     page = opened(browser, server.address, [])
     label(page, 2)
     saved(page, 2)
     server.kill()
     page.keyboard.press(key_for(page))
-    sync_api.expect(page.locator("#alarm")).to_contain_text("Not saved", timeout=PATIENCE)
+    sync_api.expect(page.locator("#alarm")).to_contain_text("Not saved")
     sync_api.expect(page.locator("#saved")).to_contain_text("NOT SAVED")
     assert len(held(tmp_path / "texts.teeter")) == 2
     server.start()
@@ -193,6 +231,7 @@ def unsent(page: Any) -> int:
     return count
 
 
+@pytest.mark.slow
 def test_two_tabs_lose_no_answer(server: Server, browser: Any, tmp_path: Path) -> None:
     first = opened(browser, server.address, [])
     first.locator("#stage .words").wait_for()
@@ -206,16 +245,16 @@ def test_two_tabs_lose_no_answer(server: Server, browser: Any, tmp_path: Path) -
         button.get_attribute("aria-label").removeprefix("Correct ") for button in first.locator("#last button").all()
     ]
     second.keyboard.press("u")
-    sync_api.expect(second.locator("#alarm")).to_contain_text("Not saved", timeout=PATIENCE)
+    sync_api.expect(second.locator("#alarm")).to_contain_text("Not saved")
     assert unsent(second) == 5
     first.close(run_before_unload=False)
     server.start()
-    sync_api.expect(second.locator("#saved")).to_have_text("All saved", timeout=PATIENCE)
+    sync_api.expect(second.locator("#saved")).to_have_text("All saved")
     assert unsent(second) == 4
     first = second.context.new_page()
     first.set_default_timeout(PATIENCE)
     first.goto(server.address)
-    sync_api.expect(first.locator("#saved")).to_have_text("All saved", timeout=PATIENCE)
+    sync_api.expect(first.locator("#saved")).to_have_text("All saved")
     assert unsent(first) == 0
     answers = held(tmp_path / "texts.teeter")
     assert len(mine) == 4
@@ -223,6 +262,7 @@ def test_two_tabs_lose_no_answer(server: Server, browser: Any, tmp_path: Path) -
     first.context.close()
 
 
+@pytest.mark.slow
 def test_what_was_taken_back_in_another_tab_is_told(server: Server, browser: Any, tmp_path: Path) -> None:
     problems: list[str] = []
     page = opened(browser, server.address, problems)
@@ -234,14 +274,15 @@ def test_what_was_taken_back_in_another_tab_is_told(server: Server, browser: Any
     other.keyboard.press("Backspace")
     saved(other, 1)
     page.keyboard.press("Backspace")
-    sync_api.expect(page.locator("#alarm")).to_contain_text("It was not taken back", timeout=PATIENCE)
+    sync_api.expect(page.locator("#alarm")).to_contain_text("It was not taken back")
     assert len(held(tmp_path / "texts.teeter")) == 1
     page.get_by_role("button", name="Load the page again").click()
-    sync_api.expect(page.locator("#last li b")).to_have_count(1, timeout=PATIENCE)
+    sync_api.expect(page.locator("#last li b")).to_have_count(1)
     sync_api.expect(page.locator("#alarm")).to_be_hidden()
     assert not problems
 
 
+@pytest.mark.slow
 def test_a_browser_that_keeps_nothing_sends_all_the_same(server: Server, browser: Any) -> None:
     context = browser.new_context()
     context.add_init_script(
@@ -255,6 +296,7 @@ def test_a_browser_that_keeps_nothing_sends_all_the_same(server: Server, browser
     context.close()
 
 
+@pytest.mark.slow
 def test_a_name_that_is_changed_in_another_tab_takes_no_answers(server: Server, browser: Any, tmp_path: Path) -> None:
     page = opened(browser, server.address, [])
     page.locator("#stage .words").wait_for()
@@ -264,17 +306,16 @@ def test_a_name_that_is_changed_in_another_tab_takes_no_answers(server: Server, 
     other.locator(".who summary").click()
     other.locator(".who input[name=annotator]").fill("zoe")
     other.get_by_role("button", name="Answer as this").click()
-    sync_api.expect(other.locator(".who summary")).to_have_text("zoe", timeout=PATIENCE)
+    sync_api.expect(other.locator(".who summary")).to_have_text("zoe")
     page.keyboard.press(key_for(page))
-    sync_api.expect(page.locator("#alarm")).to_contain_text(
-        "You are zoe in another tab: load this page again", timeout=PATIENCE
-    )
+    sync_api.expect(page.locator("#alarm")).to_contain_text("You are zoe in another tab: load this page again")
     page.wait_for_timeout(1500)
     assert held(tmp_path / "texts.teeter") == {}
     assert unsent(page) == 1
     page.context.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_phone_and_who_sees_little(server: Server, browser: Any, scheme: str) -> None:
     problems: list[str] = []
@@ -285,12 +326,13 @@ def test_a_phone_and_who_sees_little(server: Server, browser: Any, scheme: str) 
     saved(page, 2)
     for path in PAGES:
         page.goto(f"{server.address}/c/texts{path}")
-        page.wait_for_timeout(300)
+        page.wait_for_load_state("networkidle")
         for_all_eyes(page, path)
     page.context.close()
     assert problems == []
 
 
+@pytest.mark.slow
 def test_images_by_keyboard(browser: Any, tmp_path: Path) -> None:
     problems: list[str] = []
     file = begin_images(tmp_path / "digits.teeter", tmp_path / "digits", 60)

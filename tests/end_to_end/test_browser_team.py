@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from teeter.campaigns.campaign import Campaign
-from web.browsers import MARKS, PATIENCE, PHONE, for_all_eyes, sync_api, window
+from web.browsers import MARKS, PHONE, for_all_eyes, sync_api, window
 from web.servers import Server, begin
 
-pytestmark = MARKS
+pytestmark = [*MARKS, pytest.mark.slow]
 
 
 @pytest.fixture
@@ -61,8 +61,8 @@ def decided(file: Path) -> dict[str, str]:
 
 
 def shows(page: Any, count: int) -> None:
-    sync_api.expect(page.locator("#count")).to_have_text(f"{count} to decide", timeout=PATIENCE)
-    sync_api.expect(page.locator("#saved")).to_have_text("All saved", timeout=PATIENCE)
+    sync_api.expect(page.locator("#count")).to_have_text(f"{count} to decide")
+    sync_api.expect(page.locator("#saved")).to_have_text("All saved")
 
 
 def test_disagreements_are_decided_by_keyboard(
@@ -89,12 +89,12 @@ def test_disagreements_are_decided_by_keyboard(
     page.keyboard.press(" ")
     page.keyboard.press("1")
     shows(page, 1)
-    sync_api.expect(page.locator("#stage")).to_contain_text("put off", timeout=PATIENCE)
+    sync_api.expect(page.locator("#stage")).to_contain_text("put off")
     page.reload()
     shows(page, 1)
     sync_api.expect(page.locator("#last li")).to_have_count(3)
     page.keyboard.press("2")
-    sync_api.expect(page.locator("#stage")).to_contain_text("nothing to decide", timeout=PATIENCE)
+    sync_api.expect(page.locator("#stage")).to_contain_text("nothing to decide")
     shows(page, 0)
     assert sorted(decided(file).values()) == ["ham", "spam", "spam"]
     campaign = Campaign.open(file)
@@ -146,7 +146,7 @@ def test_a_phone_and_who_sees_little(server: Server, browser: Any, tokens: dict[
     page = entered(browser, server, tokens["olga"], problems, viewport=PHONE, color_scheme=scheme, has_touch=True)
     for path in ("disagreements", "team"):
         page.goto(f"{server.address}/c/texts/{path}")
-        page.wait_for_timeout(300)
+        page.wait_for_load_state("networkidle")
         if path == "team":
             page.locator(".change summary").first.click()
         for_all_eyes(page, path)

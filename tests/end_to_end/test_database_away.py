@@ -7,7 +7,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +18,14 @@ from campaigns.postgres_server import running_server
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.moving import move_campaign
 from teeter.campaigns.store import Store
-from web.servers import Server, begin, client_of
+from teeter.web import roster
+from web.servers import Server, begin, served
 
 pytestmark = pytest.mark.xdist_group("servers")
 
 AT = "/api/v1/campaigns/texts"
 PEOPLE = 6
-PATIENCE = 90_000
+PATIENCE = 120_000
 
 
 @pytest.fixture
@@ -36,8 +36,13 @@ def database() -> Iterator[Database]:
 
 @pytest.fixture
 def place(database: Database, tmp_path: Path) -> str:
-    """A campaign on the database's server, with a token for everybody."""
-    file = begin(tmp_path / "texts.teeter", 600)
+    """A campaign on the database's server."""
+    return begin_on(database, tmp_path, 600)
+
+
+def begin_on(database: Database, folder: Path, items: int) -> str:
+    """Make a campaign of texts in a new database, and return its URL."""
+    file = begin(folder / "texts.teeter", items)
     url = database.new_database()
     source, target = Store(file), Store(url, create=True)
     move_campaign(source, target, "texts")
@@ -66,7 +71,7 @@ class Annotator(threading.Thread):
 
     def run(self) -> None:
         headers = {"authorization": f"Bearer {self.token}"}
-        with httpx.Client(base_url=self.address, headers=headers, timeout=60) as client:
+        with httpx.Client(base_url=self.address, headers=headers, timeout=120) as client:
             while not self.stop.is_set():
                 found = self.noted(client.get(f"{AT}/questions?n=5"))
                 self.noted(client.get("/c/texts/progress"))
@@ -83,7 +88,8 @@ class Annotator(threading.Thread):
         return answer
 
 
-@pytest.mark.parametrize("restarts", [2, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("restarts", [2, 10])
 def test_the_page_goes_on_by_itself(restarts: int, database: Database, place: str, tmp_path: Path) -> None:
     campaign = Campaign.open(place)
     tokens = [campaign.people.add(f"person {k}", "owner" if k == 0 else "annotator") for k in range(PEOPLE)]
@@ -97,12 +103,12 @@ def test_the_page_goes_on_by_itself(restarts: int, database: Database, place: st
         for _ in range(restarts):
             wait_for_more(people)
             database.stop("immediate")
-            time.sleep(1.5)
+            wait_for_refusals(people)
             database.start()
         wait_for_more(people)
         stop.set()
         for person in people:
-            person.join(60)
+            person.join(120)
         assert not any(person.is_alive() for person in people)
     finally:
         stop.set()
@@ -120,15 +126,25 @@ def test_the_page_goes_on_by_itself(restarts: int, database: Database, place: st
 def wait_for_more(people: list[Annotator], count: int = 3) -> None:
     """Wait until everybody has had more answers acknowledged."""
     goals = [len(person.told) + count for person in people]
-    ends = time.monotonic() + 90
+    ends = time.monotonic() + 120
     while any(len(person.told) < goal for person, goal in zip(people, goals, strict=True)):
         assert time.monotonic() < ends, [person.sentences for person in people]
+        time.sleep(0.1)
+
+
+def wait_for_refusals(people: list[Annotator]) -> None:
+    """Wait until everybody has been told that the database is away."""
+    goals = [person.answers[503] + 1 for person in people]
+    ends = time.monotonic() + 120
+    while any(person.answers[503] < goal for person, goal in zip(people, goals, strict=True)):
+        assert time.monotonic() < ends, [person.answers for person in people]
         time.sleep(0.1)
 
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 def test_a_browser_keeps_answers_until_the_database_is_back(database: Database, place: str, tmp_path: Path) -> None:
     sync_api: Any = pytest.importorskip("playwright.sync_api", reason="needs playwright")
@@ -146,30 +162,29 @@ def test_a_browser_keeps_answers_until_the_database_is_back(database: Database, 
             for key in ("1", "2", "1"):
                 page.keyboard.press(key)
             sync_api.expect(page.locator("#alarm")).to_contain_text("does not answer", timeout=PATIENCE)
-            sync_api.expect(page.locator("#alarm")).to_contain_text("kept here and sent again")
-            sync_api.expect(page.locator("#saved")).to_contain_text("NOT SAVED")
+            sync_api.expect(page.locator("#alarm")).to_contain_text("kept here and sent again", timeout=PATIENCE)
+            sync_api.expect(page.locator("#saved")).to_contain_text("NOT SAVED", timeout=PATIENCE)
             database.start()
             sync_api.expect(page.locator("#saved")).to_have_text("All saved", timeout=PATIENCE)
-            sync_api.expect(page.locator("#alarm")).to_be_hidden()
+            sync_api.expect(page.locator("#alarm")).to_be_hidden(timeout=PATIENCE)
             browser.close()
     finally:
         server.stop()
     assert len(held(place)) == 4
 
 
-def test_every_page_says_that_the_database_is_away(place: str, database: Database, tmp_path: Path) -> None:
-    server = Server(tmp_path / "home", place).start()
-    try:
-        with closing(client_of(server.address)) as client:
-            assert client.get(AT).status_code == 200
-            database.stop()
-            time.sleep(1.2)  # until it is looked again whether people are named by now
-            for path in (AT, "/c/texts", "/"):
-                answer = client.get(path)
-                assert answer.status_code == 503
-                assert "does not answer" in answer.text
-            assert client.get("/static/label.js").status_code == 200
-            database.start()
-            assert client.get(AT).status_code == 200
-    finally:
-        server.stop()
+def test_every_page_says_that_the_database_is_away(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roster, "_LOOKED", 0.0)  # with every request, look whether people are named by now
+    place = begin_on(database, tmp_path, 20)
+    with served(place) as client:
+        assert client.get(AT).status_code == 200
+        database.stop("immediate")
+        for path in (AT, "/c/texts", "/"):
+            answer = client.get(path)
+            assert answer.status_code == 503
+            assert "does not answer" in answer.text
+        assert client.get("/static/label.js").status_code == 200
+        database.start()
+        assert client.get(AT).status_code == 200

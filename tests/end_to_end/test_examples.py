@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -16,17 +17,33 @@ LIBRARIES = {"hf": "sentence_transformers", "lightning": "lightning", "skactivem
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("[0-9]*.py"))
 
 
-@pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.stem)
-def test_example_runs(script: Path, tmp_path: Path) -> None:
+def require_libraries(script: Path) -> None:
+    """Skip an example whose extra is not installed."""
     for extra in re.findall(r"pip install 'teeter\[(\w+)\]'", script.read_text()):
         pytest.importorskip(LIBRARIES[extra], reason=f"{LIBRARIES[extra]} is not installed: the extra {extra}")
+
+
+@pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.stem)
+def test_example_runs(
+    script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    require_libraries(script)
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(script), run_name="__main__")
+    assert capsys.readouterr().out.strip()
+    assert len(script.read_text().splitlines()) <= 40
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.stem)
+def test_example_runs_in_a_process_of_its_own(script: Path, tmp_path: Path) -> None:
+    require_libraries(script)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, "-W", "error", str(script)], cwd=tmp_path, env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
-    assert len(script.read_text().splitlines()) <= 40
 
 
 def test_the_examples_are_numbered_without_gaps() -> None:

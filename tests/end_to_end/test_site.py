@@ -15,7 +15,11 @@ from web.browsers import MARKS, PHONE, window
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = [*MARKS, pytest.mark.skipif(find_spec("material") is None, reason="needs mkdocs-material: make docs")]
+pytestmark = [
+    *MARKS,
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("material") is None, reason="needs mkdocs-material: make docs"),
+]
 
 THEIRS = {"landmark-unique"}
 """What the theme's own buttons do wrong."""
@@ -52,7 +56,7 @@ def test_who_sees_little_can_read_it(site: Path, browser: Any, scheme: str) -> N
     page = window(browser, [], viewport={"width": 1280, "height": 900}, color_scheme=scheme)
     for name in ("index", "tutorial/first_campaign", "explanation/other_libraries", "reference/python"):
         page.goto((site / f"{name}.html").as_uri())
-        page.wait_for_timeout(300)
+        page.wait_for_load_state("networkidle")
         found = [one for one in axe.Axe().run(page).response["violations"] if one["id"] not in THEIRS]
         assert [(one["id"], [node["html"][:120] for node in one["nodes"]][:5]) for one in found] == [], name
     page.context.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import subprocess
@@ -13,47 +12,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
-from teeter.errors import FileError, InputError, UnknownNameError
+from experiments.killed_runs import run_until_killed
+from experiments.tiny_runs import TINY, results_without_times
+from teeter.errors import InputError, UnknownNameError
 from teeter.experiments import runner
 from teeter.experiments.results import Round, Run, by_cells, read_run
-from teeter.experiments.run_folder import RunFolder, run_lock
+from teeter.experiments.run_folder import RunFolder
 from teeter.experiments.runner import run_setting
-from teeter.experiments.settings import Setting, setting_named
+from teeter.experiments.settings import Setting
 from teeter.strategies.base import Context, Strategy, registry
-
-TINY = replace(
-    setting_named("digits"),
-    name="tiny",
-    train=300,
-    test=100,
-    final=80,
-    epochs=4,
-    repetitions=2,
-    strategies=("random", "ldm-s", "cluster-margin"),
-)
 
 
 @pytest.fixture(autouse=True)
 def _on_one_thread(one_thread: None) -> None:
     torch.set_num_threads(1)
-
-
-def told(run: Run) -> dict[Any, list[tuple[Any, ...]]]:
-    """What a run found, without the times."""
-    return {
-        cell: [(one.number, one.labelled, one.accuracy, one.loss, one.picks, one.vote) for one in rounds]
-        for cell, rounds in by_cells(run.rounds).items()
-    }
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    torch.set_num_threads(1)
-    return run_setting(TINY, tmp_path_factory.mktemp("runs") / "whole", device="cpu")
 
 
 def test_every_cell_goes_from_the_initial_labels_to_the_last(whole: Run) -> None:
@@ -80,22 +55,22 @@ def test_strategies_of_a_repetition_begin_alike_and_repetitions_do_not(whole: Ru
 
 
 def test_it_repeats_itself(whole: Run, tmp_path: Path) -> None:
-    assert told(run_setting(TINY, tmp_path, device="cpu")) == told(whole)
+    assert results_without_times(run_setting(TINY, tmp_path, device="cpu")) == results_without_times(whole)
 
 
-@pytest.mark.parametrize("rounds", [0, 2])
+@pytest.mark.parametrize("rounds", [pytest.param(0, marks=pytest.mark.slow), 2])
 def test_stopped_after_some_rounds_it_goes_on(rounds: int, whole: Run, tmp_path: Path) -> None:
     part = run_setting(TINY, tmp_path, rounds=rounds, device="cpu")
     assert {len(some) for some in by_cells(part.rounds).values()} == {rounds + 1}
     assert part.finished
-    assert told(run_setting(TINY, tmp_path, device="cpu")) == told(whole)
+    assert results_without_times(run_setting(TINY, tmp_path, device="cpu")) == results_without_times(whole)
 
 
 def test_running_again_what_is_done_changes_nothing(whole: Run) -> None:
     before = {path: path.read_bytes() for path in whole.folder.rglob("*") if path.is_file()}
     steps: list[tuple[int, int]] = []
     again = run_setting(TINY, whole.folder, device="cpu", on_step=lambda *step: steps.append(step))
-    assert told(again) == told(whole)
+    assert results_without_times(again) == results_without_times(whole)
     assert {path: path.read_bytes() for path in before} == before
     assert steps[-1] == (24, 24)
 
@@ -106,7 +81,9 @@ def test_strategies_and_repetitions_can_be_added(whole: Run, tmp_path: Path) -> 
     assert more.finished
     assert more.strategies == ("random", "margin")
     # Who else is in the stack changes no more than rounding does.
-    for ours, theirs in zip(told(more)["random", 0], told(whole)["random", 0], strict=True):
+    for ours, theirs in zip(
+        results_without_times(more)["random", 0], results_without_times(whole)["random", 0], strict=True
+    ):
         assert ours[2] == pytest.approx(theirs[2], abs=0.02)
 
 
@@ -116,7 +93,7 @@ from dataclasses import replace
 from pathlib import Path
 import torch
 sys.path.insert(0, {tests!r})
-from experiments.test_runner import TINY
+from experiments.tiny_runs import TINY
 from teeter.experiments.runner import run_setting
 torch.set_num_threads(1)
 print("ready", flush=True)
@@ -124,6 +101,13 @@ run_setting(TINY, Path(sys.argv[1]), device="cpu")
 """
 
 
+def test_killed_when_some_rounds_are_on_disk_it_goes_on(whole: Run, tmp_path: Path) -> None:
+    run_until_killed(TINY, tmp_path, rounds=9)
+    assert len(read_run(tmp_path).rounds) == 9
+    assert results_without_times(run_setting(TINY, tmp_path, device="cpu")) == results_without_times(whole)
+
+
+@pytest.mark.slow
 def test_killed_at_ten_moments_it_gives_what_an_unbroken_run_gives(whole: Run, tmp_path: Path) -> None:
     script = KILLED.format(tests=str(Path(__file__).parents[1]))
     moments = random.Random(3)
@@ -141,10 +125,10 @@ def test_killed_at_ten_moments_it_gives_what_an_unbroken_run_gives(whole: Run, t
         if child.wait() == 0:
             break
     assert kills == 10 or read_run(tmp_path).finished
-    assert told(read_run(tmp_path)) == told(whole)
+    assert results_without_times(read_run(tmp_path)) == results_without_times(whole)
 
 
-@pytest.mark.parametrize("cell", ["random-0", "ldm-s-1", "cluster-margin-0"])
+@pytest.mark.parametrize("cell", [pytest.param("random-0", marks=pytest.mark.slow), "ldm-s-1", "cluster-margin-0"])
 def test_a_line_cut_short_is_done_again(cell: str, whole: Run, tmp_path: Path) -> None:
     run_setting(TINY, tmp_path, rounds=2, device="cpu")
     path = tmp_path / "cells" / f"{cell}.jsonl"
@@ -153,7 +137,7 @@ def test_a_line_cut_short_is_done_again(cell: str, whole: Run, tmp_path: Path) -
     path.with_name(f"{cell}-memory-1.safetensors").unlink(missing_ok=True)
     if cell.startswith("cluster"):  # a crash comes before the older memory goes
         path.with_name(f"{cell}-memory-2.safetensors").rename(path.with_name(f"{cell}-memory-1.safetensors"))
-    assert told(run_setting(TINY, tmp_path, device="cpu")) == told(whole)
+    assert results_without_times(run_setting(TINY, tmp_path, device="cpu")) == results_without_times(whole)
 
 
 def test_every_other_cell_being_ahead_changes_nothing(whole: Run, tmp_path: Path) -> None:
@@ -161,7 +145,7 @@ def test_every_other_cell_being_ahead_changes_nothing(whole: Run, tmp_path: Path
     for name in ("random-0", "ldm-s-0"):
         path = tmp_path / "cells" / f"{name}.jsonl"
         path.write_text(path.read_text().splitlines(keepends=True)[0])
-    assert told(run_setting(TINY, tmp_path, device="cpu")) == told(whole)
+    assert results_without_times(run_setting(TINY, tmp_path, device="cpu")) == results_without_times(whole)
 
 
 @pytest.fixture
@@ -197,7 +181,7 @@ def test_a_failed_cell_is_told_and_the_others_go_on(moody: Any, whole: Run, tmp_
     again = run_setting(TINY, tmp_path, strategies=names, device="cpu")
     assert again.finished
     assert again.failures == {}
-    assert told(again)["random", 0] == told(run)["random", 0]
+    assert results_without_times(again)["random", 0] == results_without_times(run)["random", 0]
 
 
 class Killed(BaseException):
@@ -217,7 +201,7 @@ def killed_before(cell: tuple[str, int], number: int, monkeypatch: pytest.Monkey
     monkeypatch.setattr(RunFolder, "append", dying)
 
 
-@pytest.mark.parametrize("round_of_death", [1, 2])
+@pytest.mark.parametrize("round_of_death", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_killed_after_a_cell_failed_the_others_keep_their_company(
     round_of_death: int, moody: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,7 +223,7 @@ def test_killed_after_a_cell_failed_the_others_keep_their_company(
     again = run_setting(setting, tmp_path / "killed", device="cpu")
     assert companies[: 4 - round_of_death] == [2, 1, 1][round_of_death - 1 :]
     assert again.finished
-    assert told(again)["random", 0] == told(unbroken)["random", 0]
+    assert results_without_times(again)["random", 0] == results_without_times(unbroken)["random", 0]
 
 
 def test_killed_while_failed_cells_are_tried_again_changes_nothing(
@@ -255,7 +239,7 @@ def test_killed_while_failed_cells_are_tried_again_changes_nothing(
         run_setting(setting, tmp_path / "killed", device="cpu")
     again = run_setting(setting, tmp_path / "killed", device="cpu")
     assert again.finished
-    assert told(again) == told(unbroken)
+    assert results_without_times(again) == results_without_times(unbroken)
     groups = json.loads((tmp_path / "killed" / "run.json").read_text())["groups"]
     assert groups == [[["moody", 0], ["moody", 1], ["random", 0], ["random", 1]], [["moody", 0], ["moody", 1]]]
 
@@ -284,7 +268,7 @@ def test_what_a_strategy_remembers_is_alike_after_a_restart(noting: Any, tmp_pat
     unbroken = run_setting(TINY, tmp_path / "unbroken", strategies=names, device="cpu")
     for rounds in (0, 1, 2, 3):
         again = run_setting(TINY, tmp_path / "again", strategies=names, rounds=rounds, device="cpu")
-    assert told(again) == told(unbroken)
+    assert results_without_times(again) == results_without_times(unbroken)
 
 
 @pytest.mark.parametrize("kept", [object(), {(1, 2): 3}], ids=["an object", "a pair as a key"])
@@ -293,24 +277,6 @@ def test_a_memory_that_cannot_be_kept_fails_its_cell_alone(kept: Any, noting: An
     run = run_setting(TINY, tmp_path, strategies=["noting", "random"], device="cpu")
     assert set(run.failures) == {("noting", 0), ("noting", 1)}
     assert len(by_cells(run.rounds)["random", 1]) == 4
-
-
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are looked up there")
-def test_a_memory_is_on_disk_before_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[str] = []
-    fsync = os.fsync
-
-    def watched(handle: int) -> None:
-        synced.append(Path(os.readlink(f"/proc/self/fd/{handle}")).name)
-        fsync(handle)
-
-    monkeypatch.setattr(os, "fsync", watched)
-    records = RunFolder(tmp_path)
-    with run_lock(tmp_path):
-        for number in range(2):
-            records.append(Round("x", 0, number, 20, 0.5, 1.0, (), {}, 1), {"a": 1})
-    assert synced[-3:] == [synced[-3], "cells", "x-0.jsonl"]
-    assert "x-0-memory-1.safetensors" in synced[-3]
 
 
 def test_progress_ends_at_all_there_is_to_do(moody: Any, tmp_path: Path) -> None:
@@ -332,18 +298,7 @@ def test_ensembles_killed_in_a_judged_stack_go_on_alike(tmp_path: Path, monkeypa
             run_setting(setting, tmp_path / "killed", device="cpu")
     other_order = ["random", "ensemble", "dbal"]
     again = run_setting(setting, tmp_path / "killed", strategies=other_order, device="cpu")
-    assert told(again) == told(unbroken)
-
-
-def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(FileError, match=r"Cannot record a run in .*file: .*, or choose another folder"):
-        run_setting(TINY, tmp_path / "file", device="cpu")
-
-
-def test_a_second_process_is_refused(tmp_path: Path) -> None:
-    with run_lock(tmp_path), pytest.raises(InputError, match="Another process is running"):
-        run_setting(TINY, tmp_path, device="cpu")
+    assert results_without_times(again) == results_without_times(unbroken)
 
 
 def test_other_values_in_the_same_folder_are_refused(whole: Run) -> None:
@@ -387,87 +342,6 @@ def test_what_cannot_run_is_told_before_it_starts(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_folder_that_is_no_run_is_told(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="There is no run in"):
-        read_run(tmp_path)
-    (tmp_path / "run.json").write_text("{")
-    with pytest.raises(FileError, match="is damaged, or something else than a run"):
-        read_run(tmp_path)
-    (tmp_path / "run.json").write_text('{"format": 99}')
-    with pytest.raises(FileError, match="was written by a newer teeter"):
-        read_run(tmp_path)
-
-
-def test_a_damaged_line_in_the_middle_is_told(tmp_path: Path) -> None:
-    run_setting(TINY, tmp_path, strategies=["random"], rounds=1, device="cpu")
-    path = tmp_path / "cells" / "random-0.jsonl"
-    path.write_text("{}\n" + path.read_text())
-    with pytest.raises(FileError, match="is damaged: a line of it is not a round"):
-        run_setting(TINY, tmp_path, strategies=["random"], device="cpu")
-
-
-def test_damaged_facts_rounds_and_failures_are_told(tmp_path: Path) -> None:
-    run_setting(TINY, tmp_path, strategies=["random"], rounds=2, device="cpu")
-    cell, failures = tmp_path / "cells" / "random-0.jsonl", tmp_path / "failures.jsonl"
-    lines = cell.read_text()
-    cell.write_text("".join(lines.splitlines(keepends=True)[::2]))
-    with pytest.raises(FileError, match="is damaged: its rounds are not 0, 1, 2"):
-        read_run(tmp_path)
-    cell.write_text(lines)
-    for damaged in ("{}", "[]", "3", "not JSON"):
-        failures.write_text(damaged + "\n")
-        with pytest.raises(FileError, match="is damaged: a line of it is not a failure"):
-            run_setting(TINY, tmp_path, strategies=["random"], device="cpu")
-    failures.unlink()
-    facts = json.loads((tmp_path / "run.json").read_text())
-    for damage in ({"setting": {"name": "x"}}, {"setting": 3}, {"groups": None}, {"groups": [3]}, {"rounds": "two"}):
-        (tmp_path / "run.json").write_text(json.dumps({**facts, **damage}))
-        for read in (read_run, lambda folder: run_setting(TINY, folder, strategies=["random"], device="cpu")):
-            with pytest.raises(FileError, match="is damaged, or something else than a run"):
-                read(tmp_path)
-    for missing in ("setting", "strategies", "repetitions", "rounds", "groups"):
-        (tmp_path / "run.json").write_text(json.dumps({name: facts[name] for name in facts if name != missing}))
-        with pytest.raises(FileError, match="is damaged, or something else than a run"):
-            read_run(tmp_path)
-
-
-def test_lines_that_end_as_on_windows_are_kept(tmp_path: Path) -> None:
-    run_setting(TINY, tmp_path, strategies=["random"], repetitions=1, rounds=1, device="cpu")
-    path = tmp_path / "cells" / "random-0.jsonl"
-    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-    before = path.read_bytes()
-    assert len(RunFolder(tmp_path).rounds(("random", 0))) == 2
-    assert path.read_bytes() == before
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="limits need a system that has them")
-def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path) -> None:
-    records = RunFolder(tmp_path)
-    one = Round("random", 0, 0, 20, 0.5, 1.0, tuple(range(20)), {}, 1)
-    with run_lock(tmp_path):
-        records.append(one, {})
-        size = (tmp_path / "cells" / "random-0.jsonl").stat().st_size
-        child = os.fork()
-        if child == 0:
-            os._exit(_append_within(records, replace(one, number=1), size + 40))
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-        assert records.rounds(("random", 0)) == [one]
-        records.append(replace(one, number=1), {})
-        assert [some.number for some in records.rounds(("random", 0))] == [0, 1]
-
-
-def _append_within(records: RunFolder, one: Round, limit: int) -> int:
-    import resource
-
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-    try:
-        records.append(one, {})
-    except FileError as error:
-        return 7 if "What was recorded before is safe" in str(error) else 1
-    return 2
-
-
 @pytest.mark.parametrize(
     "values",
     [
@@ -499,21 +373,3 @@ def test_variants_of_one_strategy_run_side_by_side(tmp_path: Path) -> None:
     found = by_cells(run_setting(setting, tmp_path, repetitions=1, device="cpu").rounds)
     picks = {name: [one.picks for one in found[name, 0]] for name in setting.strategies}
     assert picks["same"] == picks["ldm-s"] != picks["rough"]
-
-
-def test_curves_keep_what_all_strategies_have(whole: Run) -> None:
-    curves = whole.curves()
-    assert list(curves.accuracy) == list(TINY.strategies)
-    assert curves.labelled.tolist() == [20, 40, 60, 80]
-    assert curves.accuracy["ldm-s"].shape == (2, 4)
-    cells = by_cells(whole.rounds)
-    assert curves.accuracy["ldm-s"][1, 2] == cells["ldm-s", 1][2].accuracy
-    assert curves.seconds["ldm-s"]["selection"][0, 3] == 0
-    shorter = replace(whole, rounds=tuple(one for one in whole.rounds if (one.strategy, one.number) != ("random", 3)))
-    assert shorter.curves().labelled.tolist() == [20, 40, 60]
-    fewer = replace(whole, rounds=tuple(one for one in whole.rounds if (one.strategy, one.repetition) != ("random", 0)))
-    assert np.array_equal(fewer.curves().accuracy["ldm-s"], curves.accuracy["ldm-s"][1:])
-    apart = [one for one in whole.rounds if (one.strategy, one.repetition) not in (("random", 0), ("ldm-s", 1))]
-    assert replace(whole, rounds=tuple(apart)).curves().accuracy["ldm-s"].shape == (0, 0)
-    none = replace(whole, rounds=())
-    assert none.curves().accuracy == {}

@@ -5,11 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import logging
-import os
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from importlib.metadata import EntryPoint
@@ -21,6 +17,7 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
 import teeter
+from experiments.killed_runs import run_until_killed
 from teeter.distributed.executors import make_executor
 from teeter.errors import FileError, InputError, MissingExtraError, PluginError, UnknownNameError
 from teeter.experiments.results import Run
@@ -150,9 +147,10 @@ def test_two_runs_share_a_file(tmp_path: Path) -> None:
     assert [row["setting"] for row in csv_rows(tmp_path / "rounds.csv")] == ["a"] * 4 + ["b"] * 4
 
 
-def test_rounds_of_workers_are_tracked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_rounds_of_workers_are_tracked(tmp_path: Path, workers: int) -> None:
     listener = Listener()
-    run(tmp_path / "run", listener, executor=make_executor("local", 2))
+    run(tmp_path / "run", listener, executor=make_executor("local", workers))
     assert sorted(cells(listener.rows)) == sorted(ALL)
 
 
@@ -184,18 +182,11 @@ def test_a_place_that_cannot_be_written_is_refused_before_any_work(tmp_path: Pat
     assert not list((tmp_path / "run").glob("cells/*.jsonl"))
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_without_doubles(tmp_path: Path) -> None:
-    code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; import test_tracking as t;"
-        "t.run(Path(sys.argv[2]) / 'run', t.CsvTracker(Path(sys.argv[2]) / 'rounds.csv'))"
-    )
-    folder = str(Path(__file__).parent)
-    process = subprocess.Popen([sys.executable, "-c", code, folder, str(tmp_path)])
-    path, until = tmp_path / "rounds.csv", time.monotonic() + 60
-    while time.monotonic() < until and not (path.exists() and path.read_bytes().count(b"\n") > 3):
-        time.sleep(0.01)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    path = tmp_path / "rounds.csv"
+    run_until_killed(TINY, tmp_path / "run", rounds=5, trackers=[CsvTracker(path)])
+    assert len(csv_rows(path)) == 4
     run(tmp_path / "run", CsvTracker(path))
     assert sorted(cells(csv_rows(path))) == sorted(ALL)
 

@@ -97,10 +97,10 @@ def test_what_does_not_fit_is_refused_before_it_starts(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("rows", "classes", "width", "known", "form"),
     [
-        (100, 10, 200, 50, "exact"),
-        (20_000, 10, 20, 50, "exact"),
+        pytest.param(100, 10, 200, 50, "exact", marks=pytest.mark.slow),
+        pytest.param(20_000, 10, 20, 50, "exact", marks=pytest.mark.slow),
         (1000, 10, 20, 20_000, "exact"),
-        (10_000, 40, 20, 0, "top"),
+        pytest.param(10_000, 40, 20, 0, "top", marks=pytest.mark.slow),
         (20_000, 20, 256, 50, "binary"),
     ],
 )

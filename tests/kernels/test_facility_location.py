@@ -73,13 +73,14 @@ def test_many_rows_are_plain_greedy_with_little_work(monkeypatch: pytest.MonkeyP
     assert sum(asked) < 900 * 40 / 4
 
 
+@pytest.mark.parametrize(("rows", "n"), [(250, 15), pytest.param(450, 60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("size", [1, 50_000, 1_000_000])
-def test_the_working_memory_changes_nothing(size: int, dtype: torch.dtype) -> None:
-    features = draw(450, 9, 3).to(dtype)
-    whole = facility_location(features, 60)
+def test_the_working_memory_changes_nothing(size: int, dtype: torch.dtype, rows: int, n: int) -> None:
+    features = draw(rows, 9, 3).to(dtype)
+    whole = facility_location(features, n)
     with working_memory(size):
-        assert torch.equal(facility_location(features, 60), whole)
+        assert torch.equal(facility_location(features, n), whole)
 
 
 def test_both_precisions_agree() -> None:

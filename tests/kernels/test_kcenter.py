@@ -25,12 +25,13 @@ def literally(features: Tensor, centres: Tensor, n: int) -> list[int]:
 
 
 @pytest.mark.checks("coreset", against="greedy k-center, one pick at a time in float64")
+@pytest.mark.parametrize("rows", [12, pytest.param(40, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("block", [1, 2, 7, 192])
 @pytest.mark.parametrize(("width", "centres"), [(1, 3), (2, 1), (16, 5), (3, 0)])
-def test_equals_one_at_a_time(dtype: torch.dtype, block: int, width: int, centres: int) -> None:
-    features, known = draw(40, width, 0).to(dtype), draw(centres, width, 1).to(dtype)
-    for n in (1, 9, 40):
+def test_equals_one_at_a_time(rows: int, dtype: torch.dtype, block: int, width: int, centres: int) -> None:
+    features, known = draw(rows, width, 0).to(dtype), draw(centres, width, 1).to(dtype)
+    for n in (1, min(9, rows // 2), rows):
         assert k_center(features, known, n, block=block).tolist() == literally(features, known, n)
 
 
@@ -46,18 +47,22 @@ def test_ties_and_copies_go_to_the_lowest_row(rows: int, width: int, centres: in
     known = draw(centres, width, seed, "centres").mul(2).round()
     features, known = torch.cat([half, -half]), torch.cat([known, -known])  # around 0, so that all sums are exact
     for n in {1, rows, len(features)}:
+        expected = literally(features, known, n)
         for block in (1 + seed % 7, 192):
-            assert k_center(features, known, n, block=block).tolist() == literally(features, known, n)
+            assert k_center(features, known, n, block=block).tolist() == expected
 
 
+@pytest.mark.parametrize(
+    ("rows", "centres", "n"), [(250, 200, 20), pytest.param(1500, 1300, 300, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("width", [2, 32])
-def test_blocks_change_nothing(width: int) -> None:
-    features, known = draw(1500, width, 0), draw(1300, width, 1) * 0.5
-    expected = k_center(features, known, 300, block=1).tolist()
+def test_blocks_change_nothing(width: int, rows: int, centres: int, n: int) -> None:
+    features, known = draw(rows, width, 0), draw(centres, width, 1) * 0.5
+    expected = k_center(features, known, n, block=1).tolist()
     for block in (10, 192, 5000):
-        assert k_center(features, known, 300, block=block).tolist() == expected
+        assert k_center(features, known, n, block=block).tolist() == expected
     with working_memory(1):
-        assert k_center(features, known, 300).tolist() == expected
+        assert k_center(features, known, n).tolist() == expected
 
 
 def test_a_block_gives_many_picks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,11 +72,11 @@ def test_one_row_and_as_many_clusters_as_rows() -> None:
 
 
 @pytest.mark.checks("typiclust", "probcover", against="the exact law of greedy k-means++ (chi-squared)")
-def test_the_start_follows_the_law_of_greedy_k_means() -> None:
+@pytest.mark.parametrize("draws", [250, pytest.param(2000, marks=pytest.mark.slow)])
+def test_the_start_follows_the_law_of_greedy_k_means(draws: int) -> None:
     features = draw(6, 2, 2)
     law = literal.start_law(features.numpy(), 3)
     assert sum(law.values()) == pytest.approx(1)
-    draws = 2000
     counts = Counter(tuple(greedy_start(features, 3, generator=stream(k, "start")).tolist()) for k in range(draws))
     assert set(counts) <= set(law)
     common = [sequence for sequence in law if law[sequence] * draws >= 5]
@@ -86,11 +86,12 @@ def test_the_start_follows_the_law_of_greedy_k_means() -> None:
     assert stats.chisquare(observed + rest[0], expected + rest[1]).pvalue > 0.001
 
 
+@pytest.mark.parametrize("seeds", [5, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["noise", "blobs"])
-def test_inertia_is_no_worse_than_scikit_learn_s(kind: str) -> None:
+def test_inertia_is_no_worse_than_scikit_learn_s(kind: str, seeds: int) -> None:
     features = draw(1000, 8, 0) if kind == "noise" else blobs(1000, 8, 12, 0)
-    ours = [k_means(features, 25, generator=stream(seed, "start"))[2] for seed in range(20)]
-    theirs = [KMeans(25, n_init=1, random_state=seed).fit(features.numpy()).inertia_ for seed in range(20)]
+    ours = [k_means(features, 25, generator=stream(seed, "start"))[2] for seed in range(seeds)]
+    theirs = [KMeans(25, n_init=1, random_state=seed).fit(features.numpy()).inertia_ for seed in range(seeds)]
     assert np.mean(ours) <= 1.01 * np.mean(theirs)
 
 

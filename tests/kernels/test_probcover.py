@@ -18,6 +18,8 @@ from teeter.kernels.distances import Cosine
 from teeter.kernels.probcover import _Balls, probcover, purity_radius
 from teeter.seeds import stream
 
+slow = pytest.mark.slow
+
 
 def draw(rows: int, width: int, seed: int, name: str = "features") -> Tensor:
     return torch.randn(rows, width, generator=stream(seed, name), dtype=torch.float64)
@@ -30,7 +32,10 @@ def literally(features: Tensor, radius: float, n: int, centres: Tensor) -> list[
 @pytest.mark.checks("probcover", against="greedy cover of balls that are written out, one pick at a time in float64")
 @pytest.mark.parametrize("memory", [1, 1 << 20])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize(("width", "radius"), [(2, 0.1), (2, 0.5), (5, 0.6), (5, 1.1), (5, 3.0), (20, 0.2)])
+@pytest.mark.parametrize(
+    ("width", "radius"),
+    [(2, 0.5), (5, 0.6), (5, 3.0), *(pytest.param(*case, marks=slow) for case in [(2, 0.1), (5, 1.1), (20, 0.2)])],
+)
 @pytest.mark.parametrize("centres", [0, 3])
 def test_picks_are_the_definition(memory: int, dtype: torch.dtype, width: int, radius: float, centres: int) -> None:
     features, known = draw(30, width, 0).to(dtype), draw(centres, width, 1).to(dtype)
@@ -72,7 +77,7 @@ def _picks_of_balls(features: Tensor, radius: float, n: int, known: Tensor) -> l
 
 @pytest.mark.checks("probcover", against="the largest radius of all, by the purity of every ball")
 @pytest.mark.parametrize("purity", [0.5, 0.9, 0.95, 1.0, 1e-6])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=slow), pytest.param(2, marks=slow)])
 def test_radius_is_the_largest_that_is_pure_enough(purity: float, seed: int) -> None:
     features = draw(20, 3, seed)
     labels = torch.arange(20) % 3 if seed else (features[:, 0] > 0).long()
@@ -138,7 +143,7 @@ def test_working_memory_changes_nothing() -> None:
 
 
 @pytest.mark.checks("probcover", against="the memory of the neighbours kept, beyond which it takes little")
-@pytest.mark.parametrize("radius", [0.01, 0.3, 2.5])
+@pytest.mark.parametrize("radius", [pytest.param(0.01, marks=slow), 0.3, pytest.param(2.5, marks=slow)])
 def test_memory_is_bounded_by_the_neighbours_kept(radius: float) -> None:
     features = draw(10_000, 3, 0).float()
     members = int(_Balls(Cosine(features).units, radius).sizes.sum())

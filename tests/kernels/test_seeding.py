@@ -17,6 +17,8 @@ from teeter.kernels.distances import Cosine, Distance, Euclidean
 from teeter.kernels.seeding import ldm_log_weights, seed_rows
 from teeter.seeds import stream
 
+few_or_many_draws = pytest.mark.parametrize("draws", [250, pytest.param(4000, marks=pytest.mark.slow)])
+
 
 def draw(rows: int, width: int, seed: int) -> Tensor:
     return torch.randn(rows, width, generator=stream(seed, "features"), dtype=torch.float64)
@@ -54,8 +56,16 @@ def chi_squared(counts: Counter[tuple[int, ...]], law: dict[tuple[int, ...], flo
 @pytest.mark.checks(
     "ldm-s", "entropy-s", "margin-s", "seeding-cosine", against="the exact sequential law of seeding (chi-squared)"
 )
-@pytest.mark.parametrize("block", [1, 2, 3, 8, 256])
-def test_blocks_follow_the_sequential_law(block: int) -> None:
+@pytest.mark.parametrize(
+    ("block", "draws"),
+    [
+        (1, 250),
+        (3, 250),
+        (256, 250),
+        *(pytest.param(block, 4000, marks=pytest.mark.slow) for block in (1, 2, 3, 8, 256)),
+    ],
+)
+def test_blocks_follow_the_sequential_law(block: int, draws: int) -> None:
     features = draw(5, 2, 3)
     ldm = torch.tensor([0.1, 0.15, 0.3, 0.35, 0.6], dtype=torch.float64)
     log_weights = ldm_log_weights(ldm, 3)
@@ -63,7 +73,6 @@ def test_blocks_follow_the_sequential_law(block: int) -> None:
     distances = distance.between(torch.arange(5), torch.arange(5)).numpy()
     law = literal.sequence_law(0, 4, log_weights.exp().numpy(), distances)
     assert len(law) == 24
-    draws = 4000
     counts = Counter(tuple(seed_by(distance, 4, log_weights, seed=k, block=block)) for k in range(draws))
     assert chi_squared(counts, law, draws) > 0.001
 
@@ -81,14 +90,15 @@ def test_one_at_a_time_follows_the_same_law() -> None:
     assert chi_squared(counts, literal.sequence_law(0, 3, gamma, distances), 4000) > 0.001
 
 
-def test_near_copies_follow_the_law_too() -> None:
+@few_or_many_draws
+def test_near_copies_follow_the_law_too(draws: int) -> None:
     features = torch.tensor([[1, 0], [0, 1], [0.02, 1], [-0.02, 1], [-1, 0.1]], dtype=torch.float64)
     distance = Cosine(features)
     even = torch.zeros(5, dtype=torch.float64)
     distances = distance.between(torch.arange(5), torch.arange(5)).numpy()
     law = literal.sequence_law(0, 4, even.exp().numpy(), distances)
-    counts = Counter(tuple(seed_by(distance, 4, even, seed=k)) for k in range(4000))
-    assert chi_squared(counts, law, 4000) > 0.001
+    counts = Counter(tuple(seed_by(distance, 4, even, seed=k)) for k in range(draws))
+    assert chi_squared(counts, law, draws) > 0.001
 
 
 @pytest.mark.checks("ldm-s", "entropy-s", "margin-s", against="the weights of equation 4")
@@ -147,37 +157,7 @@ def test_copies_are_picked_last_and_by_preference(make: type[Cosine] | type[Eucl
     assert bool((left.diff() >= 0).all()), "copies in the order of preference"
 
 
-def test_zero_rows_are_at_distance_1_from_others_and_0_from_each_other() -> None:
-    features = torch.tensor([[0.0, 0], [1, 1], [0, 0], [2, 2], [-1, 1]])
-    found = Cosine(features).between(torch.arange(5), torch.arange(5))
-    expected = [[literal.cosine_distance(a, b) for b in features.double().numpy()] for a in features.double().numpy()]
-    np.testing.assert_allclose(found, expected, atol=1e-6)
-    assert found[0].tolist() == [0, 1, 0, 1, 1]
-
-
-@pytest.mark.checks("seeding-cosine", "seeding-l2", against="distances pair by pair")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_distances_are_the_formulas(dtype: torch.dtype) -> None:
-    features = draw(300, 17, 5)
-    rows, others = torch.arange(0, 300, 7), torch.arange(0, 300, 11)
-    literal_cosine = [[literal.cosine_distance(a, b) for b in features[others].numpy()] for a in features[rows].numpy()]
-    tolerance = 1e-5 if dtype == torch.float32 else 1e-12
-    cosine, euclidean = Cosine(features.to(dtype)), Euclidean(features.to(dtype) + 3)
-    np.testing.assert_allclose(cosine.between(rows, others), literal_cosine, atol=tolerance)
-    direct = torch.cdist(features[rows], features[others], compute_mode="donot_use_mm_for_euclid_dist")
-    np.testing.assert_allclose(euclidean.between(rows, others), direct, atol=100 * tolerance)
-    for distance in (cosine, euclidean):
-        everything = distance.between(torch.arange(300), others).amin(dim=1)
-        np.testing.assert_allclose(distance.nearest(others), everything, atol=100 * tolerance)
-
-
-def test_a_far_away_pool_is_measured_from_its_centre() -> None:
-    features = (draw(100, 8, 0) + 1000).float()
-    found = Euclidean(features).between(torch.arange(100), torch.arange(100))
-    direct = torch.cdist(features.double(), features.double(), compute_mode="donot_use_mm_for_euclid_dist")
-    np.testing.assert_allclose(found, direct, atol=0.02)
-
-
+@pytest.mark.slow
 def test_draws_reach_beyond_the_limit_of_multinomial() -> None:
     from teeter.kernels.seeding import _draw
 
@@ -193,3 +173,13 @@ def test_gpu_equals_cpu_on_the_same_draws() -> None:
     log_weights = -torch.rand(5000, generator=stream(0, "ldm"), dtype=torch.float64) * 5
     cpu = seed_by(Cosine(features), 500, log_weights)
     assert seed_by(Cosine(features.cuda()), 500, log_weights.cuda()) == cpu
+
+
+def test_what_fills_up_is_least_preferred_last_and_lowest_first() -> None:
+    features = torch.ones(6, 2)
+    even = torch.zeros(6, dtype=torch.float64)
+    fill = lambda preference: seed_rows(  # noqa: E731
+        Cosine(features), 6, first=2, log_weights=even, preference=preference, generator=stream(0, "x")
+    ).tolist()
+    assert fill(even) == [2, 0, 1, 3, 4, 5]
+    assert fill(torch.tensor([5.0, 4, 3, 2, 1, 0])) == [2, 5, 4, 3, 1, 0]

@@ -104,3 +104,10 @@ def test_take_keeps_the_head() -> None:
     np.testing.assert_array_equal(some.weight, WEIGHT)
     assert some.posterior_logits is not None
     assert some.posterior_logits.shape == (2, 2, 3)
+
+
+@pytest.mark.parametrize("scale", [1e20, 1e-20])
+def test_features_that_cannot_be_multiplied_are_refused(scale: float) -> None:
+    rng = np.random.default_rng(0)
+    with pytest.raises(InputError, match=r"features has values up to .*scale them towards 1"):
+        Outputs(features=(rng.normal(size=(6, 5)) * scale).astype(np.float32))

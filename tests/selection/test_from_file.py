@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -19,7 +17,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import teeter
-from teeter import version
 from teeter.errors import InputError, MissingOutputError
 from teeter.models.linear_head import fit_head
 from teeter.selection import from_file
@@ -294,27 +291,6 @@ def test_the_facts_say_what_the_picks_depend_on(folder: Path, monkeypatch: pytes
     assert set(told["picks"][0]) == {"rank", "id", "row", "ldm", "predicted", "margin", "score"}
 
 
-def test_the_commit_is_that_of_teeter_s_own_repository(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def git(*arguments: str) -> None:
-        names = ["-c", "user.name=a", "-c", "user.email=a@b"]
-        subprocess.run(["git", *names, *arguments], check=True, capture_output=True)
-
-    (folder / "src" / "teeter").mkdir(parents=True)
-    monkeypatch.setattr(version, "__file__", str(folder / "src" / "teeter" / "version.py"))
-    monkeypatch.delenv("TEETER_COMMIT", raising=False)
-    assert version.commit() is None
-    git("init")
-    assert version.commit() is None
-    table("a\n")
-    git("add", ".")
-    git("commit", "-m", "first")
-    commit = version.commit()
-    assert commit is not None
-    assert re.fullmatch("[0-9a-f]{40}", commit)
-    table("b\n")
-    assert version.commit() == f"{commit}-dirty"
-
-
 @given(ids=st.lists(IDS, min_size=1, max_size=12, unique=True))
 def test_ids_come_back_as_they_were(tmp_path_factory: pytest.TempPathFactory, ids: list[str]) -> None:
     path = tmp_path_factory.mktemp("ids") / "pool.csv"
@@ -342,3 +318,21 @@ def test_a_real_table(folder: Path, real_data: Path) -> None:
     right = np.array([ord(p) - 65 for p in column(picks, "predicted")]) == labels[column(picks, "row")]
     assert right.mean() > 0.5
     assert right[-500:].mean() > right[:500].mean() + 0.3
+
+
+def test_words_that_mean_no_label_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "pool.csv"
+    path.write_text("x,y\n1,a\n2,b\n3,none\n4,None\n5,\n")
+    notes = pick_from_file(path, labels="y", n=1).facts.notes
+    assert any("1 cells 'none'" in note for note in notes)
+
+
+def test_the_ldm_beside_the_picks_is_the_strategy_s(tmp_path: Path) -> None:
+    path = tmp_path / "pool.csv"
+    lines = [f"{k * 37 % 101},{k * 53 % 97},{'ab'[k % 2] if k < 8 else ''}" for k in range(60)]
+    path.write_text("\n".join(["w,x,y", *lines]))
+    values = [
+        {pick.row: pick.ldm for pick in pick_from_file(path, labels="y", n=52, strategy=name, seed=3).picks}
+        for name in ("ldm", "random")
+    ]
+    assert values[0] == values[1]

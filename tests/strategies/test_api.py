@@ -9,6 +9,8 @@ import torch
 import teeter
 from teeter import Outputs
 from teeter.errors import InputError, UnknownNameError
+from teeter.strategies import get, names
+from teeter.strategies.api import strategy_options
 
 RNG = np.random.default_rng(0)
 FEATURES = RNG.normal(size=(30, 4)).astype(np.float32)
@@ -121,3 +123,49 @@ def test_numpy_goes_to_the_gpu_and_comes_back() -> None:
     assert isinstance(on_gpu, torch.Tensor)
     assert not on_gpu.is_cuda
     np.testing.assert_array_equal(found, on_gpu)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"labelled": np.ones((2, 4))}, "labelled is a ndarray"),
+        ({"labelled": Outputs(features=np.ones((2, 3))), "labels": [0, 1]}, "have 4 columns and the labelled rows' 3"),
+    ],
+)
+def test_labelled_rows_must_be_of_the_same_model(options: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        teeter.select("random", Outputs(features=np.ones((9, 4))), 3, **options)
+
+
+def test_labelled_rows_need_no_labels() -> None:
+    outputs, labelled = Outputs(features=FEATURES), Outputs(features=FEATURES[:3])
+    without = teeter.select("coreset", outputs, 3, labelled=labelled)
+    np.testing.assert_array_equal(
+        without, teeter.select("coreset", outputs, 3, labelled=labelled, labels=[0, 1, 0])
+    )
+
+
+def test_a_hint_does_not_mind_capitals() -> None:
+    with pytest.raises(InputError, match=r"Did you mean 'ldm-s'\?"):
+        teeter.select("LDM-S", Outputs(features=np.ones((3, 2))), 1)
+
+
+ESTIMATOR = {"method": "rays", "rays": None, "sigmas": None, "patience": 10, "sigma_max": None, "reference_rows": None}
+CLUSTERING = {"cluster_size": 10, "sample": 5000, "candidates_per_pick": 10}
+DEFAULTS: dict[str, dict[str, object]] = {
+    "bait": {"form": "exact", "top": 2, "regularisation": 1.0},
+    "batchbald": {"configurations": 100_000},
+    "cluster-margin": CLUSTERING,
+    "fass": {"candidates_per_pick": 5},
+    "ldm": ESTIMATOR,
+    "ldm-cluster-margin": {**ESTIMATOR, **CLUSTERING},
+    "ldm-fass": {**ESTIMATOR, "candidates_per_pick": 5},
+    "ldm-s": ESTIMATOR,
+    "probcover": {"radius": None, "purity": 0.95},
+    "typiclust": {"neighbours": 20, "max_clusters": 500},
+}
+
+
+@pytest.mark.parametrize("name", names())
+def test_defaults_are_those_of_the_papers(name: str) -> None:
+    assert strategy_options(get(name)()) == DEFAULTS.get(name, {})

@@ -9,10 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
+import teeter
 from teeter.checks import example_context
 from teeter.errors import InputError, MissingOutputError, StrategyError
 from teeter.models.outputs import Outputs
-from teeter.strategies import Context, Strategy, get
+from teeter.strategies import Context, Strategy, TopKStrategy, get
 
 
 class Fixed(Strategy):
@@ -82,3 +83,27 @@ def test_an_empty_pool_has_nothing_to_pick() -> None:
     context = replace(example_context(), candidates=np.arange(0), outputs=Outputs(logits=torch.zeros(0, 4)))
     with pytest.raises(InputError, match="empty pool"):
         get("random")().select(context, 1)
+
+
+class Undefined(TopKStrategy):
+    """Scores that are no numbers."""
+
+    needs = frozenset({"features"})
+    best = "largest"
+
+    def score(self, context: Context) -> torch.Tensor:
+        return context.features[:, 0] * torch.nan
+
+
+def test_scores_that_are_no_numbers_are_refused() -> None:
+    outputs = Outputs(features=np.ones((5, 2)))
+    with pytest.raises(StrategyError, match="Undefined scored 5 of 5 rows with NaN"):
+        teeter.select(Undefined(), outputs, 2)
+    with pytest.raises(StrategyError, match="NaN"):
+        teeter.scores(Undefined(), outputs)
+
+
+@pytest.mark.parametrize("wrong", [{"needs": "features"}, {"best": "Largest"}, {"needs": frozenset({"tea"})}])
+def test_a_strategy_that_is_declared_wrong_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(StrategyError):
+        type("Wrong", (TopKStrategy,), wrong)

@@ -82,7 +82,7 @@ def test_probcover_does_not_return_one_row_over_and_over() -> None:
 
 
 @pytest.mark.checks("probcover", against="the mistake of forgetting the rows after the last full block")
-@pytest.mark.parametrize("rows", [192 + 5, 1920 + 7, 2 * 1920 + 1])
+@pytest.mark.parametrize("rows", [192 + 5, 1920 + 7, pytest.param(2 * 1920 + 1, marks=pytest.mark.slow)])
 def test_probcover_does_not_forget_the_rows_after_the_last_full_block(rows: int) -> None:
     """The rows of the largest ball are the very last ones; every row is picked in the end."""
     bundle = torch.tensor([-50.0, 1, 0]) + 0.01 * draw(5, 3, 1)

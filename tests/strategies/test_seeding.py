@@ -1,4 +1,4 @@
-"""Seeding with another uncertainty in the place of LDM: entropy-s and margin-s."""
+"""Seeding by distance alone, and with another uncertainty instead of LDM: entropy-s and margin-s."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import teeter
 from reference import uncertainty as literal
 from teeter.checks import example_context
 from teeter.kernels.seeding import ldm_seeding
@@ -48,3 +49,14 @@ def test_scores_lie_between_0_and_1(name: str) -> None:
     scores = get(name)().scores(replace(context, outputs=Outputs(logits, np.eye(3, dtype=np.float32))))
     assert scores.tolist() == pytest.approx([0, 1, 0], abs=1e-6)
     assert float(scores.min()) >= 0
+
+
+def test_seeding_picks_far_rows() -> None:
+    angles = np.deg2rad([0, 1, 2, 90, 91, 180, 181])
+    features = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    groups = np.array([0, 0, 0, 1, 1, 2, 2])
+    for name in ("seeding-cosine", "seeding-l2"):
+        spread = [
+            len(set(groups[teeter.select(name, teeter.Outputs(features=features), 3, seed=s)])) for s in range(50)
+        ]
+        assert np.mean([groups == 3 for groups in spread]) > 0.9

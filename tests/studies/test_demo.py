@@ -11,17 +11,19 @@ from typer.testing import CliRunner
 
 from teeter import TrainingConfig
 from teeter.cli import app
+from teeter.studies import demo
 from teeter.studies.demo import run_demo
 
 
-def test_a_small_demonstration_has_all_its_parts(tmp_path: Path) -> None:
+def test_a_small_demonstration_has_all_its_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "POOL", 200)
     steps: list[tuple[int, int]] = []
     found = run_demo(
         tmp_path / "new" / "folder",
         strategies=("ldm-s", "random"),
         repetitions=2,
         rounds=2,
-        training=TrainingConfig(epochs=10),
+        training=TrainingConfig(epochs=2),
         workers=1,
         on_step=lambda done, whole: steps.append((done, whole)),
     )
@@ -37,6 +39,7 @@ def test_a_small_demonstration_has_all_its_parts(tmp_path: Path) -> None:
     assert found.picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_workers_change_nothing(tmp_path: Path) -> None:
     options = {"strategies": ("ldm-s", "random"), "repetitions": 1, "rounds": 1, "training": TrainingConfig(epochs=5)}
     alone = run_demo(tmp_path / "one", workers=1, **options)

@@ -241,6 +241,7 @@ def test_a_sentence_names_the_checks_that_failed() -> None:
     assert not_found({"a": True, "b": False, "c": False}) == " Not found: b, c."
 
 
+@pytest.mark.slow
 def test_computing_needs_no_matplotlib(tmp_path: Path) -> None:
     """Results are computed on machines that cannot draw."""
     code = (

@@ -26,6 +26,7 @@ def drawable(item: object, found: Measured) -> None:
     assert all(one.caption.endswith(".") for one in drawings)
 
 
+@pytest.mark.slow
 def test_a_line_is_what_scikit_learn_finds() -> None:
     from sklearn.linear_model import LogisticRegression
 
@@ -56,6 +57,7 @@ def runs(gain: float) -> np.ndarray:
     return 0.9 + gain + 0.001 * RNG.standard_normal((50, 4))
 
 
+@pytest.mark.slow
 def test_the_plane_turns_with_the_numbers() -> None:
     apart = {"ldm": RNG.uniform(0, 0.1, 50), "entropy": RNG.uniform(0, 0.1, 50), "random": RNG.uniform(0.9, 1.1, 50)}
     like = {"ldm": runs(0.02), "entropy": runs(0.02), "random": runs(0.0)}
@@ -65,6 +67,7 @@ def test_the_plane_turns_with_the_numbers() -> None:
     assert judge_plane({"ldm": runs(-0.02), "entropy": runs(0.0), "random": runs(0.0)}, far).verdict == NOT
 
 
+@pytest.mark.slow
 def test_the_plane_on_a_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(picking, "STEPS", 3)
     monkeypatch.setattr(picking, "REPETITIONS", 4)
@@ -74,6 +77,7 @@ def test_the_plane_on_a_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:
     drawable(picking.FIGURE_2AB, found)
 
 
+@pytest.mark.slow
 def test_the_distance_to_a_boundary_is_euclidean() -> None:
     """Two classes split at x = 0 in the plane, the weights two apart."""
     features, weight = torch.tensor([[0.5, 7.0], [-2.0, 0.0]]), torch.tensor([[1.0, 0.0], [-1.0, 0.0]])
@@ -85,6 +89,7 @@ def test_the_mean_distance_of_a_batch() -> None:
     assert mean_distance(np.array([[1.0, 0.0], [0.0, 2.0], [-1.0, 0.0]])) == pytest.approx((1 + 1 + 2) / 3)
 
 
+@pytest.mark.slow
 def test_batches_turn_with_the_numbers() -> None:
     low, high = RNG.uniform(0, 0.1, 9), RNG.uniform(0.5, 0.6, 9)
     near = {"ldm": low, "entropy": low, "coreset": high, "random": high}
@@ -101,6 +106,7 @@ def quickly_trained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(material, "setting_named", lambda name: material.replace(real(name), epochs=3))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quickly_trained")
 def test_batches_on_a_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches, "REPETITIONS", (2, 2))
@@ -112,6 +118,7 @@ def test_batches_on_a_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:
     drawable(batches.FIGURE_2C, found)
 
 
+@pytest.mark.slow
 def test_three_classes_are_numbered_anew() -> None:
     found = material.load_material(Scale(device="cpu"), "mnist", keep=(3, 5, 8), rows=100)
     assert found.classes == 3
@@ -123,6 +130,7 @@ def gains(first: float, rest: float) -> np.ndarray:
     return np.array([first] + 7 * [rest]) + 0.1 * RNG.standard_normal((10, 8))
 
 
+@pytest.mark.slow
 def test_figure_3_turns_with_the_numbers() -> None:
     close, wide = np.linspace(0.2, 0.5, 8) + 0.01 * RNG.standard_normal((10, 8)), RNG.uniform(0.4, 0.5, (10, 8))
     good = {100: gains(3, 2), 300: gains(1, 1.5)}
@@ -131,6 +139,7 @@ def test_figure_3_turns_with_the_numbers() -> None:
     assert judge_gains({100: gains(1, 2), 300: gains(3, 1)}, {100: wide, 300: close[:, ::-1]}).verdict == NOT
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quickly_trained")
 def test_figure_3_on_a_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diversity, "REPETITIONS", (2, 2))
@@ -144,6 +153,7 @@ def test_figure_3_on_a_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:
     drawable(diversity.FIGURE_3, found)
 
 
+@pytest.mark.slow
 def test_the_groups_lie_as_told_and_every_truth_has_them_right() -> None:
     pool, names, told, classes = draw_world(draws(0, "test"))
     line = fit_line(told, classes)
@@ -156,6 +166,7 @@ def test_the_groups_lie_as_told_and_every_truth_has_them_right() -> None:
     assert (pool[names == "C"] @ line < 0).all()
 
 
+@pytest.mark.slow
 def test_the_groups_turn_with_the_numbers() -> None:
     noise = RNG.uniform(0, 0.01, 40)
     angles = RNG.uniform(*TRUTHS, 40)
@@ -175,6 +186,7 @@ def test_the_groups_turn_with_the_numbers() -> None:
     assert judge_groups(worse, {"ldm": np.ones(40), "ldm-s": np.zeros(40)}, swapped, angles).verdict == NOT
 
 
+@pytest.mark.slow
 def test_the_groups_on_a_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(groups, "REPETITIONS", (5, 5))
     found = measure_groups(Scale())

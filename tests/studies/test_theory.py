@@ -45,6 +45,7 @@ def test_a_rows_tilt_and_its_ldm() -> None:
     assert exact_ldm(tilts(rows)) == pytest.approx([0, 0, 0.5, 0.25, 0.25])
 
 
+@pytest.mark.slow
 def test_least_of_is_what_counting_labels_gives() -> None:
     rows, reference = on_disc(40, RNG), on_disc(300, RNG)
     parameters = np.array([1.0, 0.0]) + 0.8 * RNG.standard_normal((25, 2))
@@ -56,6 +57,7 @@ def test_least_of_is_what_counting_labels_gives() -> None:
     assert least_of(tilts(rows), turns(parameters), ordered) == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_the_illustration_holds_for_the_truth_alone() -> None:
     rows, reference = on_disc(30, RNG), on_disc(1000, RNG)
     true = exact_ldm(tilts(rows))
@@ -65,6 +67,7 @@ def test_the_illustration_holds_for_the_truth_alone() -> None:
     assert judge_illustration(rows, reference, dict.fromkeys(right, 1 - true)).verdict == NOT
 
 
+@pytest.mark.slow
 def test_the_chance_of_a_flip_is_that_of_the_logit() -> None:
     """A row straight across: its logit is N(1, sigma^2), so at sigma 1 it flips with the chance of N(0, 1) < -1."""
     assert np.exp(flip_log_probability(np.array([0.0, 0.5]), [1.0])) == pytest.approx(
@@ -77,6 +80,7 @@ def judged_flips(chances: np.ndarray, counts: np.ndarray) -> str:
     return judge_flips(true, np.log(chances), counts, draws_count=1000, sigmas=[1.0], estimated=true).verdict
 
 
+@pytest.mark.slow
 def test_proposition_1_turns_with_the_numbers() -> None:
     falling, counts = np.array([[0.5, 0.3, 0.1]]), np.array([[500, 300, 100]])
     assert judged_flips(falling, counts) == HOLDS
@@ -84,6 +88,7 @@ def test_proposition_1_turns_with_the_numbers() -> None:
     assert judged_flips(falling[:, ::-1], counts) == NOT
 
 
+@pytest.mark.slow
 def test_the_mean_disagreement_has_its_known_limits() -> None:
     assert mean_disagreement(1e-3) == pytest.approx(1e-3 * np.sqrt(2 / np.pi) / np.pi, rel=1e-4)
     assert mean_disagreement(1e4) == pytest.approx(0.5, abs=1e-4)
@@ -91,6 +96,7 @@ def test_the_mean_disagreement_has_its_known_limits() -> None:
     assert mean_disagreement(0.7) == pytest.approx(np.abs(turns([1.0, 0.0] + 0.7 * noise)).mean() / np.pi, abs=2e-3)
 
 
+@pytest.mark.slow
 def test_proposition_2_turns_with_the_numbers() -> None:
     sigmas, rising = np.array([0.1, 1.0, 10.0]), np.array([0.1, 0.2, 0.3])
     errors = np.full(3, 0.01)
@@ -99,18 +105,21 @@ def test_proposition_2_turns_with_the_numbers() -> None:
     assert judge_disagreement(sigmas, rising[::-1], rising, errors).verdict == NOT
 
 
+@pytest.mark.slow
 def test_distances_to_the_wedge() -> None:
     """The row at 45 degrees, the wedge up to 90: inside, beside, behind, and one that does not flip the row."""
     places = np.array([[0.1, 1.0], [-0.3, 2.0], [-0.4, -0.3], [1.0, 0.0]])
     assert distances(places, angle=np.pi / 4, near=0.25) == pytest.approx([0, 0.3, 0.5, np.inf])
 
 
+@pytest.mark.slow
 def test_never_covered_is_what_simulation_finds() -> None:
     generator = draws(1, "test")
     near = distances(np.array([1.0, 0.0]) + 0.5 * generator.standard_normal((20_000, 8, 2))).min(axis=1)
     assert never_covered(8, 0.3) == pytest.approx((near > 0.3).mean(), abs=0.02)
 
 
+@pytest.mark.slow
 def test_proposition_3_turns_with_the_numbers() -> None:
     counts = [1, 4, 16]
     fast, slow = [0.5, 0.1, 0.01], [0.5, 0.45, 0.4]
@@ -119,6 +128,7 @@ def test_proposition_3_turns_with_the_numbers() -> None:
     assert judge_coverage(counts, slow, [900, 900, 900], 1000).verdict == NOT
 
 
+@pytest.mark.slow
 def test_the_theorem_asks_for_so_many_rows() -> None:
     assert needed_rows(16, delta=0.1) == int(800 * np.log(32)) + 1
 
@@ -127,6 +137,7 @@ def falling(sizes: tuple[int, ...], power: float) -> np.ndarray:
     return np.array(sizes, dtype=float)[:, None] ** power * RNG.uniform(0.9, 1.1, (len(sizes), 40))
 
 
+@pytest.mark.slow
 def test_theorem_1_turns_with_the_numbers() -> None:
     middle, lowest = slope(HYPOTHESES, falling(HYPOTHESES, -1.0))
     assert middle == pytest.approx(-1, abs=0.02)
@@ -152,6 +163,7 @@ def test_inverted_pairs_are_counted() -> None:
     assert inverted(true, np.array([0.1, 0.301, 0.3]), APART) == 0
 
 
+@pytest.mark.slow
 def test_corollary_1_turns_with_the_numbers() -> None:
     falls = np.linspace(0.2, 0, len(SIZES))[None, :, None].repeat(2, axis=0)
     assert judge_order({"a": falls, "b": falls}).verdict == HOLDS

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
+
+from teeter.web.app import make_app
+from teeter.web.security import Guard
+from web.servers import InlineWorker
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
 
@@ -18,8 +27,10 @@ MARKS = [
     pytest.mark.xdist_group("servers"),
 ]
 
-PATIENCE = 90_000
+PATIENCE = 120_000
 """Milliseconds; the machine may be busy."""
+
+sync_api.expect.set_options(timeout=PATIENCE)
 
 PHONE = {"width": 390, "height": 800}
 
@@ -33,6 +44,31 @@ def chromium() -> Iterator[Any]:
         launched.close()
 
 
+@contextmanager
+def page_server(campaign: Path) -> Iterator[str]:
+    """Serve a campaign from a thread of this process, which trains by itself, and yield the address.
+
+    Much cheaper than ``teeter serve``, which loads torch in two more processes.
+    """
+    app = make_app([campaign], guard=Guard(b"secret"), warm=False)
+    app.state.site.trainer, app.state.site.maker = InlineWorker(), InlineWorker()
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, ws="none"))
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread.start()
+        deadline = time.monotonic() + PATIENCE / 1000
+        while not server.started:
+            assert thread.is_alive(), "the server ended"
+            assert time.monotonic() < deadline, "the server did not start"
+            time.sleep(0.01)
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(PATIENCE / 1000)
+
+
 def window(browser: Any, problems: list[str], **options: Any) -> Any:
     """A new window; whatever goes wrong in it is noted."""
     page = browser.new_context(**options).new_page()
@@ -40,6 +76,14 @@ def window(browser: Any, problems: list[str], **options: Any) -> Any:
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
     return page
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait until something is so, which the page does not show."""
+    deadline = time.monotonic() + PATIENCE / 1000
+    while not condition():
+        assert time.monotonic() < deadline, "it did not become so"
+        time.sleep(0.05)
 
 
 def for_all_eyes(page: Any, path: str) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -21,14 +20,14 @@ class RestartableServer:
     """A server of one campaign, started and killed any number of times."""
 
     def __init__(self, campaign: str | Path, home: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
-        self.address = f"http://127.0.0.1:{self.port}"
+        from campaigns.ports import ReservedPort  # the script does not find it, nor need it
+
+        self.port = ReservedPort()
+        self.address = f"http://127.0.0.1:{self.port.number}"
         self.pid = 0
         one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # threads and fork do not mix
         self.parent = subprocess.Popen(
-            [sys.executable, __file__, str(self.port), str(campaign)],
+            [sys.executable, __file__, str(self.port.number), str(campaign)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, **one_thread, "TEETER_HOME": str(home)},
@@ -47,6 +46,7 @@ class RestartableServer:
         self.parent.stdin.close()
         self.parent.wait(120)
         self.parent.stdout.close()
+        self.port.release()
 
     def start(self) -> None:
         """Start a server. It may not answer yet when this returns."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import signal
@@ -12,7 +13,9 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
@@ -28,6 +31,9 @@ from teeter.web.worker import Trainer
 BASE = "http://127.0.0.1:8765"
 HARMFUL = "<script>alert('x')</script><img src=x onerror=alert(1)> & <b>bold</b>"
 
+PATIENCE = 120.0
+"""Seconds that a test waits for a process on a busy machine."""
+
 GOOD = ("The bread was warm", "A calm walk by the river", "She sang to the garden", "Apples ripened early")
 POOR = ("Win cash now", "Claim your free prize", "Urgent offer, reply today", "Cheap pills online")
 
@@ -39,26 +45,48 @@ def text(number: int) -> str:
 
 
 def begin(path: Path, items: int = 120, **settings: Any) -> Path:
-    """Make a campaign of texts t0, t1, …; the last one holds HTML."""
-    campaign = Campaign.create(path, path.stem, ("spam", "ham"), Settings(**settings))
-    campaign.add([*({"id": f"t{k}", "text": text(k)} for k in range(items)), {"id": "html", "text": HARMFUL}])
-    campaign.store.close()
+    """Make a campaign of texts t0, t1, …; the last one holds HTML.
+
+    A campaign of this name, size and settings is made once in a process, and copied.
+    """
+    path.write_bytes(_text_campaign(path.stem, items, tuple(sorted(settings.items()))))
     return path
+
+
+@cache
+def _text_campaign(name: str, items: int, settings: tuple[tuple[str, Any], ...]) -> bytes:
+    """Return the file of a campaign of texts."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / f"{name}.teeter"
+        campaign = Campaign.create(path, name, ("spam", "ham"), Settings(**dict(settings)))
+        campaign.add([*({"id": f"t{k}", "text": text(k)} for k in range(items)), {"id": "html", "text": HARMFUL}])
+        campaign.store.close()
+        assert list(Path(folder).iterdir()) == [path], "a campaign that is closed is one file"
+        return path.read_bytes()
 
 
 def begin_images(path: Path, folder: Path, count: int = 60) -> Path:
     """Make a campaign of handwritten digits, as images."""
-    from PIL import Image
-    from sklearn.datasets import load_digits
-
     folder.mkdir()
-    for number, pixels in enumerate(load_digits().images[:count]):
-        Image.fromarray((pixels * 15.9).astype("uint8")).resize((64, 64)).save(folder / f"{number:03}.png")
+    for number in range(count):
+        (folder / f"{number:03}.png").write_bytes(_digit_image(number))
     classes = ("even", "odd")
     campaign = Campaign.create(path, path.stem, classes, Settings(kind="image", folder=str(folder.resolve())))
     campaign.add({"image": f"{k:03}.png"} for k in range(count))
     campaign.store.close()
     return path
+
+
+@cache
+def _digit_image(number: int) -> bytes:
+    """Return one handwritten digit of scikit-learn's as a PNG file."""
+    from PIL import Image
+    from sklearn.datasets import load_digits
+
+    written = io.BytesIO()
+    pixels = load_digits().images[number] * 15.9
+    Image.fromarray(pixels.astype("uint8")).resize((64, 64)).save(written, "PNG")
+    return written.getvalue()
 
 
 class InlineWorker(Trainer):
@@ -83,6 +111,11 @@ class InlineWorker(Trainer):
         future.set_result(result)
         return future
 
+    def stop(self) -> None:
+        """Close the campaigns, so that each is one file again."""
+        for campaign, _ in self.bench._opened.values():
+            campaign.store.close()
+
 
 @contextmanager
 def served(*files: Path, folder: Path | None = None, guard: Guard | None = None) -> Iterator[TestClient]:
@@ -93,6 +126,11 @@ def served(*files: Path, folder: Path | None = None, guard: Guard | None = None)
         if guard is None or not guard.needs_token:
             client.headers["x-csrf-token"] = client.get("/api/v1/session").json()["csrf"]
         yield client
+
+
+def csrf_of(page: str) -> str:
+    """Return the CSRF token in the forms of a page."""
+    return page.split('name="csrf" value="')[1].split('"')[0]
 
 
 def free_port() -> int:
@@ -122,9 +160,10 @@ class Server:
                 self.address = found[0].rstrip("/")
                 break
         assert self.address, "the server did not start"
-        for _ in range(200):
+        ends = time.monotonic() + PATIENCE
+        while time.monotonic() < ends:
             try:
-                httpx.get(f"{self.address}/api/v1/session", timeout=5)
+                httpx.get(f"{self.address}/api/v1/session", timeout=PATIENCE)
                 return self
             except httpx.TransportError:
                 time.sleep(0.05)
@@ -139,7 +178,7 @@ class Server:
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(10)
+                self.process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 self.process.kill()
         if self.process is not None:
@@ -147,13 +186,13 @@ class Server:
 
     def _gone(self) -> None:
         assert self.process is not None
-        self.process.wait(10)
+        self.process.wait(PATIENCE)
         if self.process.stdout is not None:
             self.process.stdout.close()
 
 
 def client_of(address: str) -> httpx.Client:
     """A program's session with a running server."""
-    client = httpx.Client(base_url=address, timeout=30)
+    client = httpx.Client(base_url=address, timeout=PATIENCE)
     client.headers["x-csrf-token"] = client.get("/api/v1/session").json()["csrf"]
     return client

@@ -14,14 +14,13 @@ import pytest
 from fastapi.testclient import TestClient
 
 from teeter.campaigns.campaign import Campaign
-from teeter.errors import FileError, InputError, UnknownNameError
+from teeter.errors import InputError
 from teeter.web.app import make_app
-from teeter.web.desk import slug_of
 from teeter.web.security import COOKIE, Guard, is_loopback
-from teeter.web.tokens import Tokens, make_token, remove_token, server_secret
-from web.servers import BASE, HARMFUL, begin, begin_images, served
+from teeter.web.tokens import Tokens, make_token
+from web.labelled_campaigns import AT
+from web.servers import BASE, HARMFUL, begin, csrf_of, served
 
-AT = "/api/v1/campaigns/texts"
 TOKEN = "correct-horse-battery-staple"
 
 
@@ -142,17 +141,18 @@ def test_long_bodies_are_refused(client: TestClient) -> None:
     ],
 )
 def test_bodies_that_do_not_come_are_not_waited_for(tmp_path: Path, path: str, kind: str) -> None:
-    guard = Guard(b"secret", body_seconds=0.2, upload_seconds=0.4)
-    upload = path == "/api/v1/campaigns"
+    limits = {"body_seconds": 0.2, "upload_seconds": 3600.0}
+    if path == "/api/v1/campaigns":
+        limits = {"body_seconds": 3600.0, "upload_seconds": 0.2}
+    guard = Guard(b"secret", **limits)
     with served(begin(tmp_path / "texts.teeter", 30), guard=guard, folder=tmp_path) as client:
         cookie = f"{COOKIE}={client.cookies[COOKIE]}"
         told = {"host": "127.0.0.1", "content-type": kind, "cookie": cookie, "content-length": "100"}
         told["x-csrf-token"] = client.headers["x-csrf-token"]
-        began = time.monotonic()
         status, headers = asyncio.run(dripped(client.app, path, told))
         assert status == 408
         assert headers[b"connection"] == b"close"
-        assert time.monotonic() - began > (0.4 if upload else 0.2)
+        guard.body_seconds = 3600.0  # a busy machine may take longer than the fifth of a second above
         assert client.post("/name", data={"annotator": "Zoë"}).status_code == 200
 
 
@@ -171,60 +171,8 @@ async def dripped(app: Any, path: str, headers: dict[str, str]) -> tuple[int, di
     scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b""}
     scope |= {"headers": raw, "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80), "scheme": "http"}
     scope |= {"http_version": "1.1", "root_path": ""}
-    await asyncio.wait_for(app(scope, receive, send), 10)
+    await asyncio.wait_for(app(scope, receive, send), 120)
     return sent[0]["status"], dict(sent[0]["headers"])
-
-
-def test_an_oversized_upload_is_refused(tmp_path: Path) -> None:
-    with served(folder=tmp_path, guard=Guard(b"secret", upload_limit=10_000)) as client:
-        client.headers["x-csrf-token"] = client.get("/api/v1/session").json()["csrf"]
-        told = client.post(
-            "/api/v1/campaigns",
-            data={"name": "a", "classes": "a,b"},
-            files={"file": ("a.csv", "text\n" + "x\n" * 9000)},
-        )
-        assert told.status_code == 413
-        assert list(tmp_path.glob("*.teeter")) == []
-
-
-@pytest.mark.parametrize("name", ["../up", "a/b", "/etc/x", "..", "", "a\0b", "x" * 81, ".hidden"])
-def test_a_campaign_s_name_leads_nowhere_else(tmp_path: Path, name: str) -> None:
-    inside = tmp_path / "inside"
-    inside.mkdir()
-    with served(folder=inside) as client:
-        told = client.post(
-            "/api/v1/campaigns", data={"name": name, "classes": "a,b"}, files={"file": ("a.csv", "text\none\ntwo\n")}
-        )
-        assert told.status_code == 422
-    assert [path for path in tmp_path.rglob("*") if path != inside] == []
-
-
-@pytest.mark.parametrize("folder", ["..", "../other", "/etc", ".", "link", "nothing", "a\0"])
-def test_images_come_from_inside_the_folder_alone(tmp_path: Path, folder: str) -> None:
-    inside, other = tmp_path / "inside", tmp_path / "other"
-    inside.mkdir()
-    begin_images(tmp_path / "x.teeter", other, 4)
-    (inside / "link").symlink_to(other)
-    with served(folder=inside) as client:
-        told = client.post("/api/v1/campaigns", data={"name": "a", "classes": "a,b", "folder": folder})
-        assert told.status_code == 422
-
-
-def test_images_are_given_out_by_item_and_never_from_outside(tmp_path: Path) -> None:
-    file = begin_images(tmp_path / "digits.teeter", tmp_path / "digits", 6)
-    secret = tmp_path / "secret.png"
-    secret.write_bytes((tmp_path / "digits" / "000.png").read_bytes())
-    with served(file) as client:
-        at = "/api/v1/campaigns/digits/image"
-        for key in ("../secret.png", str(secret), "digits/000.png", "000.png/../../secret.png"):
-            assert client.get(at, params={"id": key}).status_code == 404
-        (tmp_path / "digits" / "001.png").unlink()
-        (tmp_path / "digits" / "001.png").symlink_to(secret)
-        assert client.get(at, params={"id": "001.png"}).status_code == 422, "a link that leads out"
-        (tmp_path / "digits" / "002.png").unlink()
-        assert client.get(at, params={"id": "002.png"}).status_code == 422
-        assert client.get("/static/../app.py").status_code == 404
-        assert client.get("/static/%2e%2e/app.py").status_code == 404
 
 
 def test_html_in_texts_is_text(client: TestClient) -> None:
@@ -252,10 +200,6 @@ def test_a_program_comes_in_by_its_token(strict: TestClient) -> None:
     said = strict.get(f"{AT}/item?id=t1", headers=headers).json()["answers"]
     assert [(one["annotator"], one["label"]) for one in said] == [("ann", "ham")]
     assert strict.post("/api/v1/session", json={"annotator": "boss"}, headers=headers).status_code == 422
-
-
-def csrf_of(page: str) -> str:
-    return page.split('name="csrf" value="')[1].split('"')[0]
 
 
 def test_people_log_in_and_out(strict: TestClient) -> None:
@@ -319,53 +263,6 @@ def test_a_cookie_of_fewer_fields_is_unknown(strict: TestClient) -> None:
     assert strict.get(AT, headers={"cookie": f"{COOKIE}={cookie}"}).status_code == 401
 
 
-def test_tokens_are_made_and_removed_while_the_server_runs(tmp_path: Path) -> None:
-    kept = tmp_path / "tokens.json"
-    token = make_token(kept, "ann")
-    guard = Guard(b"secret", Tokens.read(kept), None)
-    with served(begin(tmp_path / "texts.teeter", 30), guard=guard) as client:
-        client.post("/login", data={"csrf": csrf_of(client.get("/login").text), "token": token})
-        assert client.get(AT).status_code == 200
-        bob = {"authorization": f"Bearer {make_token(kept, 'bob')}"}
-        assert client.get(AT, headers=bob).status_code == 200
-        renewed = make_token(kept, "ann")
-        assert client.get(AT).status_code == 401, "the session of the token that was replaced"
-        client.post("/login", data={"csrf": csrf_of(client.get("/login").text), "token": renewed})
-        assert client.get(AT).status_code == 200
-        remove_token(kept, "ann")
-        remove_token(kept, "bob")
-        assert client.get(AT).status_code == 401
-        assert client.get(AT, headers=bob).status_code == 401
-        kept.write_text("broken")
-        assert client.get(AT).status_code == 401
-    with pytest.raises(UnknownNameError, match="nobody"):
-        remove_token(tmp_path / "none.json", "ann")
-
-
-def test_tokens_are_kept_as_hashes(tmp_path: Path) -> None:
-    path = tmp_path / "kept" / "tokens.json"
-    token = make_token(path, "ann")
-    assert token not in path.read_text()
-    assert path.stat().st_mode & 0o077 == 0
-    assert Tokens.read(path).name_of(token) == "ann"
-    renewed = make_token(path, "ann")
-    assert Tokens.read(path).name_of(token) is None
-    assert Tokens.read(path).name_of(renewed) == "ann"
-    path.write_text("[1]")
-    with pytest.raises(FileError, match="not a file of tokens"):
-        Tokens.read(path)
-
-
-def test_a_token_that_can_be_guessed_is_refused() -> None:
-    with pytest.raises(InputError, match="characters"):
-        Tokens().add("ann", "1234")
-
-
-def test_the_secret_outlives_a_restart(tmp_path: Path) -> None:
-    assert server_secret(tmp_path / "key") == server_secret(tmp_path / "key")
-    assert (tmp_path / "key").stat().st_mode & 0o077 == 0
-
-
 @pytest.mark.parametrize(
     ("host", "alone"), [("127.0.0.1", True), ("localhost", True), ("::1", True), ("0.0.0.0", False)]
 )
@@ -386,29 +283,6 @@ def test_a_name_that_cannot_be_printed_is_refused(client: TestClient, tmp_path: 
     assert client.post("/name", data={"annotator": name}).status_code == 422
     with pytest.raises(InputError, match="name of an annotator"):
         make_token(tmp_path / "tokens.json", name)
-
-
-def test_a_report_shows_its_images_and_runs_no_script(tmp_path: Path) -> None:
-    (tmp_path / "run" / "report").mkdir(parents=True)
-    (tmp_path / "run" / "report" / "index.html").write_text("<script>alert(1)</script><img src='curve.svg'>")
-    (tmp_path / "run" / "report" / "curve.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
-    with served(folder=tmp_path) as client:
-        for file in ("index.html", "curve.svg"):
-            headers = client.get(f"/reports/run/{file}").headers
-            policy = dict(one.strip().partition(" ")[::2] for one in headers["content-security-policy"].split(";"))
-            assert policy["sandbox"] == "allow-same-origin", "or images beside it would be another site's"
-            assert policy["default-src"] == "'none'"
-            assert not {one for one in policy if one.startswith("script-src")}
-            assert "'self'" in policy["img-src"]
-            assert headers["cross-origin-resource-policy"] == "same-origin"
-
-
-@pytest.mark.parametrize(
-    ("name", "slug"),
-    [("ünï", "uni"), ("Straße 1", "strasse-1"), ("ﬁne", "fine"), ("标注", "campaign"), ("uni", "uni-2")],
-)
-def test_names_in_addresses_are_plain_letters(name: str, slug: str) -> None:
-    assert slug_of(name, {"uni"} if slug == "uni-2" else set()) == slug
 
 
 def test_nothing_of_the_campaign_is_changed_by_reading(client: TestClient, tmp_path: Path) -> None:

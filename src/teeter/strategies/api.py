@@ -147,7 +147,7 @@ def select(
         outputs: what the model tells of the N candidates.
         n: how many rows, 1 to N.
         labelled: what the model tells of the L labelled rows, for strategies that ask.
-        labels: (L,) their classes, 0 to C - 1.
+        labels: (L,) their classes, 0 to C - 1; only for strategies that read ``Context.labels``.
         seed: same seed, same picks.
         device: where to compute; the outputs' own device, or a GPU if they came from NumPy and there is one.
         **options: the strategy's own.
@@ -224,7 +224,7 @@ def build_context(
         )
     where = choose_device(device, *(() if outputs.from_numpy else (outputs.any_tensor,)))
     n_classes = outputs.n_classes
-    _check_labelled(outputs, labelled, labels)
+    _check_labelled(outputs, labelled)
     known = None if labels is None else _labels(labels, labelled, n_classes, where)
     return Context(
         candidates=np.arange(len(outputs)),
@@ -236,17 +236,13 @@ def build_context(
     )
 
 
-def _check_labelled(outputs: Outputs, labelled: object, labels: object) -> None:
+def _check_labelled(outputs: Outputs, labelled: object) -> None:
     """Refuse labelled rows that are not of the model that the candidates are of."""
     if labelled is None:
         return
     if not isinstance(labelled, Outputs):
         raise InputError(
             f"labelled is a {type(labelled).__name__}: wrap what the model gives in teeter.Outputs."
-        )
-    if labels is None:
-        raise InputError(
-            f"There are {len(labelled)} labelled rows and no labels: pass labels= too."
         )
     for name, axis in (("features", 1), ("logits", 1), ("posterior_logits", 2)):
         ours, theirs = getattr(outputs, name), getattr(labelled, name)

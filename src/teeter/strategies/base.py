@@ -31,7 +31,7 @@ class Context:
     labelled: Outputs | None = None
     """What the model tells of the L labelled rows."""
     labels: Tensor | None = None
-    """(L,) the labelled rows' classes."""
+    """(L,) the labelled rows' classes, or None if the caller has not passed them; no built-in strategy reads them."""
     n_classes: int | None = None
     memory: dict[str, Any] = field(default_factory=dict)
     """A small dictionary that lasts from round to round and is saved with the learner."""
@@ -128,7 +128,7 @@ class Strategy(ABC):
                 )
         if "labelled" in self.needs and context.labelled is None:
             raise MissingOutputError(
-                f"{self.name} needs the outputs of the labelled rows: pass labelled= and labels=."
+                f"{self.name} needs the outputs of the labelled rows: pass labelled=."
             )
         return (
             replace(context, outputs=context.outputs.with_logits())

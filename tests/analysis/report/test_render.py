@@ -5,14 +5,18 @@ from __future__ import annotations
 import csv
 import json
 import re
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from fake_runs import NAMES, fake_accuracy, fake_run
+from teeter.analysis import plot_style
+from teeter.analysis.report import sections
 from teeter.analysis.report.render import Report, write_report
 from teeter.analysis.run_comparison import compare_runs
 from teeter.errors import InputError
@@ -56,6 +60,22 @@ class Words(HTMLParser):
 def rows(report: Report, name: str) -> list[dict[str, str]]:
     with (report.page.parent / "tables" / f"{name}.csv").open() as file:
         return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick_figures(request: pytest.FixtureRequest) -> Iterator[None]:
+    """In the fast tier write placeholders instead of drawing, which takes seconds a report."""
+
+    def write_placeholders(figure: Figure, stem: Path) -> tuple[Path, Path]:
+        svg, png = stem.with_name(f"{stem.name}.svg"), stem.with_name(f"{stem.name}.png")
+        for path in (svg, png):
+            path.write_text("not drawn")
+        return svg, png
+
+    with pytest.MonkeyPatch.context() as patch:
+        if "not slow" in request.config.option.markexpr:
+            patch.setattr(sections, "save", write_placeholders)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +136,16 @@ def test_the_tables_are_the_arrays(whole: Report) -> None:
     assert list(found) == sorted(NAMES, key=lambda name: -means[name]), "the most accurate first"
     assert json.loads(json.dumps(whole.tables, allow_nan=False))["deltas"][0]["strategy"] == "ldm-s"
     assert len(rows(whole, "rounds")) == 10 * 5 * 20
+
+
+def test_the_figures_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sections, "save", plot_style.save_figure)
+    report = write_report([fake_run(fake_accuracy(("ldm-s", "random"), repetitions=2, rounds=3))], tmp_path)
+    pictures = [path for path in report.files if path.suffix == ".png"]
+    assert len(pictures) == 6
+    for path in pictures:
+        assert path.read_bytes().startswith(b"\x89PNG")
+        assert "<svg" in path.with_suffix(".svg").read_text()
 
 
 def test_several_runs_are_set_side_by_side(tmp_path: Path) -> None:
@@ -203,6 +233,7 @@ def test_of_equal_strategies_none_is_called_the_best(tmp_path: Path) -> None:
     assert not any("most accurate" in sentence or "behind" in sentence for sentence in report.findings)
 
 
+@pytest.mark.slow
 def test_as_many_strategies_as_there_may_be_fit_into_the_figures(tmp_path: Path) -> None:
     one = small()["random"]
     report = write_report([fake_run({f"s{k}": one + k / 1000 for k in range(40)} | small(), paper=None)], tmp_path)

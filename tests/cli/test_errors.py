@@ -1,0 +1,80 @@
+"""Output that cannot be written: a reader that leaves, and a full disk. Only a process of its own can show that."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ENVIRONMENT = {"PYTHONPATH": os.pathsep.join(sys.path), "TERM": "dumb"}  # and no PYTHONUNBUFFERED
+
+LIGHT = """
+import typer
+from teeter.cli.errors import Commands
+
+app = typer.Typer(cls=Commands)
+
+@app.command()
+def count():
+    for k in range(100_000):
+        typer.echo(k)
+
+@app.command()
+def stop():
+    pass
+
+app()
+"""
+"""An app with the errors of ours that loads no library."""
+
+needs_full_device = pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+
+
+@pytest.fixture
+def selecting(tmp_path: Path) -> list[str]:
+    """The command that selects 30,000 rows."""
+    features = np.random.default_rng(0).normal(size=(30_000, 2)).astype(np.float32)
+    np.savez(tmp_path / "pool.npz", features=features, weight=np.eye(2))
+    command = [sys.executable, "-c", "from teeter.cli import main; main()", "select", str(tmp_path / "pool.npz")]
+    return [*command, "-n", "30000", "--strategy", "margin", "--rays", "2"]
+
+
+def check_that_a_reader_may_leave(command: list[str]) -> None:
+    with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1
+
+
+def check_that_a_full_disk_is_one_sentence(command: list[str]) -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run(command, env=ENVIRONMENT, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 2
+    assert done.stderr == b"Error: Cannot read or write the output: No space left on device.\n"
+
+
+def test_a_reader_that_leaves_is_no_error() -> None:
+    check_that_a_reader_may_leave([sys.executable, "-c", LIGHT, "count"])
+
+
+@needs_full_device
+def test_a_full_disk_is_one_sentence() -> None:
+    check_that_a_full_disk_is_one_sentence([sys.executable, "-c", LIGHT, "count"])
+
+
+@pytest.mark.slow
+def test_a_reader_that_leaves_select_is_no_error(selecting: list[str]) -> None:
+    check_that_a_reader_may_leave(selecting)
+
+
+@pytest.mark.slow
+@needs_full_device
+def test_a_full_disk_is_one_sentence_of_select(selecting: list[str]) -> None:
+    check_that_a_full_disk_is_one_sentence(selecting)

@@ -1,0 +1,149 @@
+"""Plans: what is done is not done again, workers that are lost are replaced, and what is missing is found."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from teeter.distributed import executors
+from teeter.distributed.executors import LocalExecutor, Task, make_executor, run_plan, run_task
+from teeter.errors import InputError, TeeterError
+
+TASKS = "distributed.worker_tasks"
+
+
+def make_tasks(function: str, folder: Path, count: int, **arguments: Any) -> list[Task]:
+    return [Task(f"{TASKS}:{function}", arguments, str(folder / f"{k}")) for k in range(count)]
+
+
+class InlinePool:
+    """Stands for a process pool: performs every task at once, in this process."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        self.submitted: list[Any] = []
+
+    def submit(self, function: Any, *arguments: Any) -> Future[Any]:
+        self.submitted.append(arguments)
+        future: Future[Any] = Future()
+        try:
+            future.set_result(function(*arguments))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def shutdown(self, **options: Any) -> None:
+        """Nothing to shut down."""
+
+
+def test_a_worker_that_is_killed_is_replaced(tmp_path: Path) -> None:
+    tasks = make_tasks("die_once", tmp_path, 6, marker=str(tmp_path / "killed"))
+    progress: list[tuple[int, int]] = []
+    run_plan(LocalExecutor(2), tasks, lambda done, whole: progress.append((done, whole)))
+    assert all(Path(task.output).read_text() == "done" for task in tasks)
+    assert progress[0] == (0, 6)
+    assert progress[-1] == (6, 6)
+
+
+def test_an_error_in_a_worker_is_raised_here(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"This shard is bad\."):
+        run_plan(LocalExecutor(2), make_tasks("fail", tmp_path, 2))
+
+
+def test_workers_have_the_environment_of_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for value in ("one", "two"):
+        monkeypatch.setenv("TEETER_TEST_VARIABLE", value)
+        (tmp_path / value).mkdir()
+        tasks = make_tasks("write_variable", tmp_path / value, 2, name="TEETER_TEST_VARIABLE")
+        run_plan(LocalExecutor(2), tasks)
+        assert [Path(task.output).read_text() for task in tasks] == [value, value]
+
+
+def test_workers_are_spawned_where_forking_may_be_unsafe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert executors.worker_context().get_start_method() == "spawn"
+
+
+def test_workers_that_are_always_lost_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class LosingPool(InlinePool):
+        def submit(self, function: Any, *arguments: Any) -> Future[Any]:
+            pools.append(self)
+            raise executors.BrokenProcessPool
+
+    pools: list[InlinePool] = []
+    monkeypatch.setattr(executors, "ProcessPoolExecutor", LosingPool)
+    with pytest.raises(TeeterError, match=rf"Workers were lost {executors.TRIES} times, by .*0 at last"):
+        run_plan(LocalExecutor(2), make_tasks("write_done", tmp_path, 2))
+    assert len(pools) == executors.TRIES
+
+
+@pytest.mark.slow
+def test_processes_that_are_always_killed_are_given_up(tmp_path: Path) -> None:
+    with pytest.raises(TeeterError, match=rf"Workers were lost {executors.TRIES} times"):
+        run_plan(LocalExecutor(2), make_tasks("die_always", tmp_path, 2))
+
+
+def test_a_worker_that_is_lost_before_all_is_handed_out_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class BreakingPool(InlinePool):
+        def submit(self, function: Any, *arguments: Any) -> Future[Any]:
+            submitted.append(arguments)
+            if len(submitted) == 2:
+                raise executors.BrokenProcessPool
+            return super().submit(function, *arguments)
+
+    submitted: list[Any] = []
+    monkeypatch.setattr(executors, "ProcessPoolExecutor", BreakingPool)
+    progress: list[int] = []
+    run_plan(LocalExecutor(2), make_tasks("write_done", tmp_path, 3), lambda done, whole: progress.append(done))
+    assert progress == [0, 1, 2, 3]
+
+
+def test_what_is_there_is_not_done_again(tmp_path: Path) -> None:
+    class Recorder:
+        def run(self, tasks: Sequence[Task], on_done: Any) -> None:
+            performed.extend(Path(task.output).name for task in tasks)
+            for task in tasks:
+                run_task(task)
+                on_done()
+
+    performed: list[str] = []
+    progress: list[tuple[int, int]] = []
+    (tmp_path / "1").touch()
+    tasks = make_tasks("write_done", tmp_path, 3)
+    run_plan(Recorder(), tasks, lambda done, whole: progress.append((done, whole)))
+    assert performed == ["0", "2"]
+    assert progress == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_a_file_that_is_seen_late_is_waited_for(tmp_path: Path) -> None:
+    class LateExecutor:
+        def run(self, tasks: Any, on_done: Any) -> None:
+            threading.Timer(0.1, Path(tasks[0].output).touch).start()
+
+    run_plan(LateExecutor(), [Task("x:y", {}, str(tmp_path / "late"))])
+    assert (tmp_path / "late").exists()
+
+
+def test_an_executor_that_leaves_something_out_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executors, "SETTLING", 0.3)
+
+    class LazyExecutor:
+        def run(self, tasks: Any, on_done: Any) -> None:
+            """Does nothing."""
+
+    with pytest.raises(TeeterError, match="1 of 1 shards are still not there"):
+        run_plan(LazyExecutor(), [Task("x:y", {}, str(tmp_path / "none"))])
+
+
+def test_engines_and_workers_that_cannot_be_are_refused() -> None:
+    with pytest.raises(InputError, match="No engine is called 'spark'"):
+        make_executor("spark")
+    with pytest.raises(InputError, match="Cannot work with 0 workers: give 1 or more"):
+        make_executor("local", 0)

@@ -1,0 +1,134 @@
+"""The same plan on Ray: the same picks as by local processes, also when a machine of the cluster is lost."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from teeter.distributed.executors import LocalExecutor, Task, make_executor, run_plan
+from teeter.errors import InputError
+from teeter.experiments.runner import run_setting
+from teeter.experiments.settings import setting_named
+from teeter.model_files import save_model
+from teeter.models.network_registry import build_network
+from teeter.selection.from_shards import select_from_shards
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
+ray: Any = pytest.importorskip("ray", reason="needs Ray")
+cluster_utils: Any = pytest.importorskip("ray.cluster_utils", reason="needs Ray")
+
+HERE = "distributed.test_ray_executor_cluster"
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A head that only talks, and two machines of two cores."""
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    found = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    found.machines = [found.add_node(num_cpus=2), found.add_node(num_cpus=2)]
+    paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    ray.init(address=found.address, log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": paths}})
+    yield found
+    ray.shutdown()
+    found.shutdown()
+
+
+def slow_square(output: Path, number: int) -> None:
+    time.sleep(0.5)
+    output.with_suffix(".part").write_text(str(number**2))
+    output.with_suffix(".part").rename(output)
+
+
+def bad(output: Path) -> None:
+    raise InputError("This shard is bad.")
+
+
+def test_a_machine_that_is_lost_is_made_up_for(cluster: Any, tmp_path: Path) -> None:
+    tasks = [Task(f"{HERE}:slow_square", {"number": k}, str(tmp_path / f"{k}")) for k in range(24)]
+    begun = threading.Event()
+
+    def lose_one() -> None:
+        begun.wait(60)
+        cluster.remove_node(cluster.machines[0], allow_graceful=False)
+
+    killer = threading.Thread(target=lose_one)
+    killer.start()
+    told: list[int] = []
+
+    def tell(done: int, whole: int) -> None:
+        told.append(done)
+        if done == 4:
+            begun.set()
+
+    run_plan(make_executor("ray"), tasks, tell)
+    killer.join()
+    assert [int(Path(task.output).read_text()) for task in tasks] == [k**2 for k in range(24)]
+    assert told[-1] == 24
+    with pytest.raises(InputError, match=r"This shard is bad\."):
+        run_plan(make_executor("ray"), [Task(f"{HERE}:bad", {}, str(tmp_path / "bad"))])
+
+
+def test_picks_are_those_of_local_processes(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    for k in range(6):
+        np.save(tmp_path / f"{k}.npy", rng.standard_normal((20_000, 32)).astype(np.float32))
+    np.savez(tmp_path / "head.npz", weight=rng.standard_normal((5, 32)).astype(np.float32))
+    options: dict[str, Any] = {"head": tmp_path / "head.npz", "reference": 2000, "rays": 64}
+    pool = str(tmp_path / "*.npy")
+    local = select_from_shards(pool, 200, executor=LocalExecutor(1), work=tmp_path / "local", **options)
+    lost = threading.Event()
+
+    def lose_one(what: str, done: int, whole: int) -> None:
+        if what == "Shards scored" and done == 1 and not lost.is_set():
+            lost.set()
+            cluster.remove_node(cluster.machines[1], allow_graceful=False)
+
+    on_ray = select_from_shards(
+        pool, 200, executor=make_executor("ray"), work=tmp_path / "ray", on_progress=lose_one, **options
+    )
+    assert lost.is_set()
+    assert np.array_equal(local.rows, on_ray.rows)
+    assert np.array_equal(local.ldm, on_ray.ldm)
+    assert os.listdir(tmp_path / "ray")
+
+
+def test_a_model_on_the_workers_picks_as_in_this_process(cluster: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for k in range(4):
+        np.save(tmp_path / f"{k}.npy", rng.standard_normal((3000, 2, 4)).astype(np.float32))
+    network = build_network("mlp", (2, 4), 3, seed=1)
+    save_model(tmp_path / "model.safetensors", network, "mlp", shape=(2, 4), classes=3)
+    options: dict[str, Any] = {"model": tmp_path / "model.safetensors", "reference": 500, "rays": 32}
+    pool = str(tmp_path / "*.npy")
+    local = select_from_shards(pool, 50, executor=LocalExecutor(1), work=tmp_path / "local", **options)
+    on_ray = select_from_shards(pool, 50, executor=make_executor("ray"), work=tmp_path / "ray", **options)
+    assert np.array_equal(local.rows, on_ray.rows)
+    assert np.array_equal(local.ldm, on_ray.ldm)
+
+
+def test_an_experiment_is_that_of_one_process(cluster: Any, tmp_path: Path) -> None:
+    setting = replace(
+        setting_named("digits"),
+        epochs=3,
+        repetitions=4,
+        final=60,
+        pool=100,
+        separate=True,
+        strategies=("random", "ldm-s"),
+    )
+    alone = run_setting(setting, tmp_path / "alone", device="cpu")
+    on_ray = run_setting(setting, tmp_path / "ray", device="cpu", executor=make_executor("ray"))
+    assert on_ray.finished
+    found = [
+        sorted((one.strategy, one.repetition, one.number, one.accuracy, one.loss, one.picks) for one in run.rounds)
+        for run in (alone, on_ray)
+    ]
+    assert found[0] == found[1]

@@ -1,0 +1,22 @@
+"""Scores of a shard: whole, or refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from small_shards import select_rows
+from teeter.datasets.shards import open_shards
+from teeter.distributed import scoring
+from teeter.errors import FileError
+
+
+def test_a_file_that_holds_less_than_it_tells_is_refused(pool: Path, tmp_path: Path) -> None:
+    select_rows(pool, strategy="entropy")
+    (folder,) = (tmp_path / "work").glob("entropy-*")
+    shard = open_shards(pool).shards[0]
+    with pytest.raises(FileError, match=r"holds 500 rows where it tells of 501: it is damaged"):
+        scoring.score_shard(tmp_path / "out", str(folder), replace(shard, rows=501))
+    assert not (tmp_path / "out").exists()

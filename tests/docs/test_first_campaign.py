@@ -1,0 +1,86 @@
+"""What the tutorial on campaigns shows is what comes out: every command, on real messages and real images."""
+
+from __future__ import annotations
+
+import lzma
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.commands import CommandRunner
+from teeter.campaigns.campaign import Campaign
+from teeter.cli import app, labelling
+
+PAGE = Path(__file__).parents[2] / "docs" / "tutorial" / "first_campaign.md"
+BLOCK = re.compile(r'^```(python title="[^"]+"|console)\n(.*?)^```$', flags=re.MULTILINE | re.DOTALL)
+SLIP = 33
+"""The answer, counted from 0, that is given wrongly."""
+
+
+def part(title: str) -> list[tuple[str, str]]:
+    """The blocks of the sections from one title to the next of those that begin another dataset."""
+    text = PAGE.read_text(encoding="utf-8").split(f"\n## {title}\n")[1]
+    ends = ("\n## From a folder of images\n", "\n## Better features for texts\n")
+    for end in ends:
+        text = text.split(end)[0]
+    return BLOCK.findall(text)
+
+
+def masked(line: str) -> str:
+    """A line without what may differ from machine to machine: its numbers."""
+    return re.sub(r"[-+]?\d[\d,.]*", "N", line)
+
+
+def run_all(blocks: list[tuple[str, str]], keys: Callable[[list[str]], Iterator[str]]) -> int:
+    """Run every command of the blocks; what is shown comes out, in its order, where … stands for more."""
+    ran = 0
+    for kind, text in blocks:
+        if kind != "console":
+            exec(compile(text, str(PAGE), "exec"), {})
+            continue
+        for command, *shown in (one.splitlines() for one in text.split("$ teeter ")[1:]):
+            words = shlex.split(command)
+            typed = keys(words)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(labelling, "_key", lambda typed=typed: next(typed, "s"))
+                result = CommandRunner().invoke(app, words)
+            assert result.exit_code == 0, result.output
+            written = iter(map(masked, result.output.splitlines()))
+            for line in shown:
+                assert line == "…" or masked(line) in written, f"{command} does not show {line!r}"
+            assert shown or result.output == ""
+            ran += 1
+    return ran
+
+
+@pytest.mark.slow
+def test_texts(real_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = lzma.decompress((real_data / "sms_spam.tsv.xz").read_bytes())
+    Path("SMSSpamCollection").write_bytes(source)
+    lines = [line.split("\t", 1) for line in source.decode().split("\n") if line]
+    truth = {text: label for label, text in lines}
+
+    def keys(words: list[str]) -> Iterator[str]:
+        if "--suspects" in words:
+            yield from "2="
+        elif words[1] == "label":
+            for number in range(100):
+                campaign = Campaign.open("messages.teeter")
+                spam = truth[campaign.ask(1)[0].content or ""] == "spam"
+                campaign.store.close()
+                yield "2" if spam != (number == SLIP) else "1"
+
+    assert run_all(part("From a file of texts"), keys) == 8
+    campaign = Campaign.open("messages.teeter")
+    wrong = [one for one in campaign.suspects(50, again=True) if truth[one.content or ""] != one.label]
+    assert wrong == [], "the slip was found and mended"
+
+
+@pytest.mark.slow
+def test_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_all(part("From a folder of images"), lambda words: iter(())) == 6

@@ -1,0 +1,88 @@
+"""Records: what is recorded is on disk, one process writes, and what cannot be written is told."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from experiments.tiny_runs import TINY
+from teeter.errors import FileError, InputError
+from teeter.experiments.results import Round
+from teeter.experiments.run_folder import RunFolder, run_lock
+from teeter.experiments.runner import run_setting
+
+
+@pytest.fixture(autouse=True)
+def _on_one_thread(one_thread: None) -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are looked up there")
+def test_a_memory_is_on_disk_before_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def watched(handle: int) -> None:
+        synced.append(Path(os.readlink(f"/proc/self/fd/{handle}")).name)
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    records = RunFolder(tmp_path)
+    with run_lock(tmp_path):
+        for number in range(2):
+            records.append(Round("x", 0, number, 20, 0.5, 1.0, (), {}, 1), {"a": 1})
+    assert synced[-3:] == [synced[-3], "cells", "x-0.jsonl"]
+    assert "x-0-memory-1.safetensors" in synced[-3]
+
+
+def test_a_second_process_is_refused(tmp_path: Path) -> None:
+    with run_lock(tmp_path), pytest.raises(InputError, match="Another process is running"):
+        run_setting(TINY, tmp_path, device="cpu")
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileError, match=r"Cannot record a run in .*file: .*, or choose another folder"):
+        run_setting(TINY, tmp_path / "file", device="cpu")
+
+
+def test_lines_that_end_as_on_windows_are_kept(tmp_path: Path) -> None:
+    run_setting(TINY, tmp_path, strategies=["random"], repetitions=1, rounds=1, device="cpu")
+    path = tmp_path / "cells" / "random-0.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    before = path.read_bytes()
+    assert len(RunFolder(tmp_path).rounds(("random", 0))) == 2
+    assert path.read_bytes() == before
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="limits need a system that has them")
+def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path) -> None:
+    records = RunFolder(tmp_path)
+    one = Round("random", 0, 0, 20, 0.5, 1.0, tuple(range(20)), {}, 1)
+    with run_lock(tmp_path):
+        records.append(one, {})
+        size = (tmp_path / "cells" / "random-0.jsonl").stat().st_size
+        child = os.fork()
+        if child == 0:
+            os._exit(_append_within(records, replace(one, number=1), size + 40))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        assert records.rounds(("random", 0)) == [one]
+        records.append(replace(one, number=1), {})
+        assert [some.number for some in records.rounds(("random", 0))] == [0, 1]
+
+
+def _append_within(records: RunFolder, one: Round, limit: int) -> int:
+    import resource
+
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    try:
+        records.append(one, {})
+    except FileError as error:
+        return 7 if "What was recorded before is safe" in str(error) else 1
+    return 2

@@ -1,0 +1,28 @@
+"""A tiny run of digits, and what it found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from teeter.experiments.results import Run, by_cells
+from teeter.experiments.settings import setting_named
+
+TINY = replace(
+    setting_named("digits"),
+    name="tiny",
+    train=300,
+    test=100,
+    final=80,
+    epochs=4,
+    repetitions=2,
+    strategies=("random", "ldm-s", "cluster-margin"),
+)
+
+
+def results_without_times(run: Run) -> dict[Any, list[tuple[Any, ...]]]:
+    """Return the rounds of every cell, without the seconds they took."""
+    return {
+        cell: [(one.number, one.labelled, one.accuracy, one.loss, one.picks, one.vote) for one in rounds]
+        for cell, rounds in by_cells(run.rounds).items()
+    }

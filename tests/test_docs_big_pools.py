@@ -1,0 +1,74 @@
+"""What the page on big pools shows runs, and what it says of a billion rows is reckoned from the committed result."""
+
+from __future__ import annotations
+
+import math
+import re
+import runpy
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from teeter.cli import app
+
+ROOT = Path(__file__).parents[1]
+SCRIPT = ROOT / "benchmarks" / "speed" / "shards_page.py"
+PAGE = ROOT / "docs" / "how_to" / "big_pools.md"
+
+
+@pytest.fixture
+def made() -> dict[str, Any]:
+    return runpy.run_path(str(SCRIPT))
+
+
+def test_a_billion_rows_are_reckoned_from_the_result(made: dict[str, Any]) -> None:
+    assert made["PAGE"] == PAGE
+    text = PAGE.read_text(encoding="utf-8")
+    assert text == made["filled"](text), "run python benchmarks/speed/shards_page.py"
+    assert "were the same by local processes and by Ray" in text
+
+
+def test_the_bill(made: dict[str, Any]) -> None:
+    engine = {
+        "rows a second and core": 10_000.0,
+        "fetches": 3,
+        "rows fetched": 8000,
+        "reference rows": 50_000,
+        "worker GB": 0.5,
+    }
+    result = {
+        "rows a group": 100_000,
+        "bytes a row": 1000.0,
+        "n": 1000,
+        "reading": {"rows a second": 100_000.0},
+        "drawing": {"rows": 10**6, "seconds": 3.6, "bytes a row": 40.0},
+        "engines": [{"engine": "local", "rows are": "features", **engine}],
+    }
+    told = made["bill"](result)
+    groups = 10_000
+    passes = 1 + sum(1 - math.exp(-rows / groups) for rows in (50_000, 4000, 4000, 1000))
+    assert told.passes == pytest.approx(passes)
+    assert told.stored == pytest.approx(1e12)
+    assert told.scoring == pytest.approx(1e5 / 3600)
+    assert told.fetching == pytest.approx((passes - 1) * 1e4 / 3600)
+    assert told.drawing == pytest.approx(1.0)
+    assert told.driver == pytest.approx(40e9)
+    assert told.rate == pytest.approx(10e6)
+    assert told.hours(100) == pytest.approx((told.scoring + told.fetching) / 100 + 1)
+
+
+def test_the_model_s_line_runs_after_the_snippet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = PAGE.read_text(encoding="utf-8")
+    first, second = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    (line,) = re.findall(r"^teeter (select images.npy .*)$", text, flags=re.MULTILINE)
+    space: dict[str, Any] = {}
+    exec(compile(first, str(PAGE), "exec"), space)
+    exec(compile(second, str(PAGE), "exec"), space)
+    result = CliRunner().invoke(app, [*shlex.split(line), "--workers", "1"])
+    assert result.exit_code == 0, result.output
+    picked = [int(row.split(",")[2]) for row in Path("picks.csv").read_text().splitlines()[1:]]
+    assert picked == space["chosen"].rows.tolist()

@@ -1,0 +1,90 @@
+"""Settings of training, batches in random order, and a way of training of one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from example_learners import CLASSES, ROWS, network, taught
+from teeter import Learner, TrainingConfig
+from teeter.errors import InputError, TrainingError
+from teeter.training import FitJob, FitResult, Trainer
+from teeter.training import config as rules
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"optimizer": "adamw"}, "No optimizer is called 'adamw': choose adam, rmsprop, nesterov or sgd"),
+        ({"learning_rate": 0}, "learning_rate is 0: it must be positive"),
+        ({"learning_rate": float("nan")}, "learning_rate is nan: it must be positive"),
+        ({"epochs": 0}, "epochs is 0: it must be positive"),
+        ({"epochs": 2.5}, "epochs is 2.5: it must be a whole number"),
+        ({"batch_size": -1}, "batch_size is -1: it must be positive"),
+        ({"decay": 0}, "decay is 0: it must be positive"),
+        ({"weight_decay": -0.1}, "weight_decay is -0.1: it must be 0 or more"),
+    ],
+)
+def test_settings_that_train_nothing_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        TrainingConfig(**settings)
+
+
+def test_milestones_are_the_same_from_a_list() -> None:
+    assert TrainingConfig(milestones=[3, 5]) == TrainingConfig(milestones=(3, 5))
+
+
+def test_every_row_is_seen_once_an_epoch() -> None:
+    for rows in (1, 2, 15, 16, 17, 33):
+        seen = list(rules.shuffled_batches(rows, 16, torch.Generator().manual_seed(0)))
+        assert sorted(torch.cat(seen).tolist()) == list(range(rows))
+        assert all(2 <= len(batch) <= 17 for batch in seen) or rows == 1
+
+
+class Nudged(Trainer):
+    """Moves every weight at random and notes what it was given."""
+
+    def __init__(self) -> None:
+        self.seen: list[FitJob] = []
+
+    def train(self, job: FitJob) -> FitResult:
+        self.seen.append(job)
+        job.model.train()
+        with torch.no_grad():
+            for parameter in job.model.parameters():
+                parameter.add_(torch.randn_like(parameter))
+        return FitResult(job.model)
+
+
+def weights(learner: Learner) -> Tensor:
+    return nn.utils.parameters_to_vector(learner.models[0].parameters()).detach()
+
+
+def test_a_training_of_one_s_own_gets_the_labelled_rows_and_draws_by_the_seed(tmp_path: Path) -> None:
+    training = Nudged()
+    learner = taught(training=training)
+    assert len(training.seen[0].inputs) == 12
+    assert training.seen[0].labels.tolist() == CLASSES[:12].tolist()
+    assert not learner.models[0].training
+    assert learner.seconds["training"] > 0
+
+    before = torch.get_rng_state()
+    assert torch.equal(weights(taught(training=Nudged())), weights(learner))
+    assert torch.equal(torch.get_rng_state(), before)
+
+    learner.save(tmp_path / "learner")
+    loaded = Learner.load(tmp_path / "learner", network, ROWS, training=training, device="cpu")
+    assert (loaded.ask(4) == learner.ask(4)).all()
+
+
+def test_the_refusal_of_a_training_of_one_s_own_is_passed_on() -> None:
+    class Refusing(Trainer):
+        def train(self, job: FitJob) -> FitResult:
+            raise TrainingError("Not today.")
+
+    with pytest.raises(TrainingError, match="Not today"):
+        taught(training=Refusing())
