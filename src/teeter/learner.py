@@ -227,6 +227,8 @@ class Learner:
             )
         strategy = self._current_strategy()
 
+        # Outputs and selection are timed apart: the first depends on the model, the second on the
+        # strategy.
         started = time.perf_counter()
         context = self._build_context(candidates, strategy)
         self._seconds["outputs"] = time.perf_counter() - started
@@ -398,13 +400,15 @@ class Learner:
             raise InputError("There is no model yet: tell labels of two classes or more, and fit.")
 
         model = self._models if len(self._models) > 1 else self._models[0]
+        dropout_seed = stream(self.seed, "dropout", self._rounds).initial_seed() % 2**32
+        model_needs = tuple(need for need in needs if need != "labelled")  # the pool's, not its own
         try:
             outputs = observe(
                 model,
                 data,
-                tuple(need for need in needs if need != "labelled"),
+                model_needs,
                 batch_size=self.batch_size,
-                seed=stream(self.seed, "dropout", self._rounds).initial_seed() % 2**32,
+                seed=dropout_seed,
                 head=self.head,
                 passes=self.passes,
             )
@@ -419,6 +423,8 @@ class Learner:
                 raise
             raise InputError(problem) from None
 
+        # Outputs of an estimator have a column per class it has seen, those of a network one per
+        # unit of its last layer.
         if is_network(self._models[0]) and outputs.n_classes != len(self.classes):
             raise InputError(
                 f"The network has {outputs.n_classes} outputs, and there are {len(self.classes)} "
@@ -442,6 +448,8 @@ class Learner:
             "fitted.rows": torch.from_numpy(self._training_rows),
             "fitted.classes": torch.from_numpy(self._training_classes),
         }
+        # The names of tensors and header entries are the file format: "fitted" are the training
+        # rows, "added" is the pending memory.
         for position, model in enumerate(self._models):
             if isinstance(model, nn.Module):
                 for name, value in model.state_dict().items():
@@ -554,6 +562,7 @@ class Learner:
 
     def _make_jobs(self, rows: RowArray, classes: RowArray, round_number: int) -> list[FitJob]:
         """Return a job per model of a round, none if the models cannot learn a single class."""
+        # NumPy and scikit-learn take seeds below 2^32 only.
         model_count = self.members if "ensemble_logits" in self.strategy.needs else 1
         seeds = []
         for member in range(model_count):
@@ -722,6 +731,7 @@ def fit_learners(learners: Sequence[Learner]) -> dict[int, TeeterError]:
         except TeeterError as error:
             errors[position] = error
 
+    # Jobs of different learners can be trained together if they are trained in the same way.
     jobs_by_training: dict[TrainingConfig | Trainer, list[FitJob]] = {}
     for position, jobs in jobs_by_learner.items():
         jobs_by_training.setdefault(learners[position].training, []).extend(jobs)

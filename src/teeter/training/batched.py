@@ -136,7 +136,14 @@ def _can_batch_job(job: FitJob) -> bool:
 def _group_key(job: FitJob) -> Hashable:
     """Return what the jobs of a group have in common."""
     parameter = next(job.model.parameters())
-    validation_inputs = None if job.validation is None else id(job.validation[0])
+
+    # Validation rows are compared by identity: all models of a learner share theirs, and
+    # comparing contents would take longer than it gains.
+    validation_inputs = None
+    if job.validation is not None:
+        validation_inputs = id(job.validation[0])
+
+    # The text of a chain names every layer with its sizes, so it is the architecture.
     return str(job.model), parameter.dtype, parameter.device, len(job.labels), validation_inputs
 
 
@@ -155,6 +162,7 @@ def _split_by_memory(jobs: list[FitJob]) -> list[list[FitJob]]:
     if device.type == "cpu" and has_convolutions:
         max_size = 1
 
+    # As few groups as possible, then as equal as possible: 7 jobs of at most 5 become 4 and 3.
     group_count = _ceil_divide(len(jobs), max_size)
     size = _ceil_divide(len(jobs), group_count)
     return [jobs[start : start + size] for start in range(0, len(jobs), size)]
@@ -197,22 +205,33 @@ def fit_batched(jobs: Sequence[FitJob], config: TrainingConfig) -> list[FitResul
             if best is not None:
                 best.update(epoch)
 
-    final_weights = trainer.networks.parameters if best is None else best.weights
+    # Until here the networks of the jobs still have their initial weights.
+    final_weights = trainer.networks.parameters
+    validation_seconds = 0.0
+    if best is not None:
+        final_weights = best.weights
+        validation_seconds = best.seconds
     trainer.networks.write_back(final_weights)
 
+    # Losses stay on the device until now: reading them after every epoch would make a GPU wait.
     losses_by_member = torch.stack(epoch_losses, dim=1).tolist()
-    validation_seconds = 0.0 if best is None else best.seconds
     training_seconds = time.perf_counter() - started - validation_seconds
 
     results = []
     for member, job in enumerate(jobs):
         job.model.eval()
         losses = losses_by_member[member]
+        best_epoch = None
+        validation_accuracy = None
+        if best is not None:
+            best_epoch = int(best.epochs[member])
+            validation_accuracy = best.accuracy(member)
+
         result = FitResult(
             job.model,
             losses,
-            best_epoch=None if best is None else int(best.epochs[member]),
-            validation_accuracy=None if best is None else best.accuracy(member),
+            best_epoch=best_epoch,
+            validation_accuracy=validation_accuracy,
             seconds={
                 "training": training_seconds / len(jobs),
                 "validation": validation_seconds / len(jobs),
@@ -252,6 +271,7 @@ class _BatchedTrainer:
         self._require_matching_shapes(jobs[0].model)
 
         self.row_count = self.labels.shape[1]
+        # All members have the same number of rows, so their batches have the same sizes.
         batches = shuffled_batches(self.row_count, config.batch_size, torch.Generator())
         self.batch_sizes = [len(batch) for batch in batches]
         self.max_batch_size = max(self.batch_sizes)
@@ -261,6 +281,7 @@ class _BatchedTrainer:
 
         on_gpu = self.device.type == "cuda"
         self.optimizer = make_optimizer(self.networks.parameters, config, fused=True, on_gpu=on_gpu)
+        # Stepped by train_epoch only if there are milestones.
         self.schedule = torch.optim.lr_scheduler.MultiStepLR(
             self.optimizer, list(config.milestones), gamma=config.decay
         )
@@ -325,6 +346,7 @@ class _BatchedTrainer:
             row_losses = row_losses * self.row_weights[self.members, rows]
         losses = (row_losses * shares).sum(dim=1)
 
+        # The gradient of the sum by a member's weights is the gradient of that member's loss.
         self.optimizer.zero_grad(set_to_none=True)
         losses.sum().backward()
         self.optimizer.step()
@@ -365,6 +387,7 @@ class _CudaGraphEpoch:
             nn.functional.pad(rows, (0, trainer.max_batch_size - rows.shape[1]))
             for rows in order.split(trainer.batch_sizes, dim=1)
         ]
+        # Pinned memory, so that the copy does not wait for the steps that are still running.
         self.order.copy_(torch.stack(padded).pin_memory(), non_blocking=True)
         self.step_number.zero_()
         self.total_losses.zero_()
@@ -439,6 +462,7 @@ class _BestWeights:
                 predictions = self.networks.shared_logits(rows).argmax(dim=2)
                 correct_rows += (predictions == labels).sum(dim=1)
 
+            # Of equally good epochs the first one stays.
             better = correct_rows > self.correct_rows
             for best, current in zip(self.weights, self.networks.parameters, strict=True):
                 best[better] = current[better]

@@ -112,6 +112,7 @@ class BatchedNetworks:
         """
         x = rows
         if self._takes_images:
+            # The channels of all members side by side: (B, M * channels, height, width).
             x = rows.transpose(0, 1).flatten(1, 2)
         return self._forward(x, masks, shared=False)
 
@@ -137,11 +138,15 @@ class BatchedNetworks:
             elif isinstance(layer, nn.Dropout):
                 if masks is not None:
                     mask = next(masks)
-                    x = x * (mask.transpose(0, 1).flatten(1, 2) if images else mask)
+                    if images:
+                        mask = mask.transpose(0, 1).flatten(1, 2)
+                    x = x * mask
             elif isinstance(layer, nn.Flatten):
+                # Images of members, (B, M * channels, ...), become rows of members, (M, B, ...).
                 if images and not shared:
                     x = x.unflatten(1, (len(self), -1)).transpose(0, 1)
-                x = x.flatten(1 if shared else 2)
+                first_dimension = 1 if shared else 2
+                x = x.flatten(first_dimension)
                 images = False
             else:
                 x = layer(x)
@@ -153,8 +158,11 @@ class BatchedNetworks:
 
         if shared:
             # One large product with the weights of all members side by side.
-            x = (x @ weight.flatten(0, 1).T).view(len(x), *weight.shape[:2]).transpose(0, 1)
-            return x if bias is None else x + bias[:, None]
+            product = x @ weight.flatten(0, 1).T  # (B, M * C)
+            logits = product.view(len(x), *weight.shape[:2]).transpose(0, 1)  # (M, B, C)
+            if bias is None:
+                return logits
+            return logits + bias[:, None]
         if bias is None:
             return x @ weight.mT
         return torch.baddbmm(bias[:, None], x, weight.mT)
@@ -162,14 +170,19 @@ class BatchedNetworks:
     def _convolution(self, name: str, layer: nn.Conv2d, x: Tensor, shared: bool) -> Tensor:
         weight = self._parameter_by_name[f"{name}.weight"]
         bias = self._parameter_by_name.get(f"{name}.bias")
+        if bias is not None:
+            bias = bias.flatten()
+
+        # In groups, each member sees its own channels only. Shared images have one set of them.
+        groups = 1 if shared else len(self)
         return nn.functional.conv2d(
             x,
             weight.flatten(0, 1),
-            None if bias is None else bias.flatten(),
+            bias,
             layer.stride,
             layer.padding,
             layer.dilation,
-            groups=1 if shared else len(self),
+            groups=groups,
         )
 
     def write_back(self, parameters: Sequence[Tensor]) -> None:
@@ -209,6 +222,7 @@ class DropoutMasks:
             batch_size: the largest number of rows in a batch.
             rows: (B, ...) some rows as the networks take them, for their shape and device.
         """
+        # One row through the network shows the shape at each dropout layer.
         self.rates: list[float] = []
         shapes: list[torch.Size] = []
         x = rows[:1]
@@ -284,6 +298,7 @@ class DropoutMasks:
         for member_words, generator in zip(words, self.generators, strict=True):
             member_words[: _words_for(size)].random_(-(2**63), None, generator=generator)
 
+        # A 16-bit number is uniform in -2^15 ... 2^15 - 1; the lowest (1 - rate) of them are kept.
         numbers = words.view(torch.int16)[:, :size].view_as(masks)
         highest_kept = round((1 - rate) * 2**16) - 2**15 - 1
         torch.le(numbers, highest_kept, out=masks).mul_(1 / (1 - rate))

@@ -94,7 +94,10 @@ def make_optimizer(
         on_gpu: whether the parameters are on a GPU. A fused optimizer is then made so that a CUDA
             graph can capture its steps.
     """
-    common: dict[str, Any] = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
+    common: dict[str, Any] = {
+        "lr": config.learning_rate,
+        "weight_decay": config.weight_decay,
+    }
     capturable = fused and on_gpu
 
     match config.optimizer:

@@ -35,6 +35,7 @@ def divergence_error(
         if np.isfinite(loss):
             continue
 
+        # Rows that encode their own batches (texts, images) have no numbers to look at.
         if isinstance(inputs, Tensor) and not bool(inputs.isfinite().all()):
             bad_rows = int((~inputs.isfinite()).flatten(1).any(dim=1).sum())
             return TrainingError(
@@ -73,6 +74,7 @@ def explain_unusable_rows(data: Any, model: Any) -> str | None:
     if array is None:
         return None
 
+    # Frames with several types of columns and arrays of texts come as arrays of objects.
     if array.dtype.kind not in "biufc":
         numbers = np.empty(array.shape)
         for position, value in np.ndenumerate(array):

@@ -36,12 +36,15 @@ def evaluate_logits(logits: Tensor, labels: Tensor, posterior: Tensor | None = N
         >>> evaluate_logits(torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 0])).accuracy
         0.5
     """
-    accuracy = (logits.argmax(dim=1) == labels).double().mean()
+    predictions = logits.argmax(dim=1)
+    accuracy = (predictions == labels).double().mean()
     loss = nn.functional.cross_entropy(logits.double(), labels)
 
     vote = None
     if posterior is not None:
+        # The mean of probabilities, not of logits: a member that is sure counts more.
         mean_probabilities = posterior.softmax(dim=2).mean(dim=0)
-        vote = float((mean_probabilities.argmax(dim=1) == labels).double().mean())
+        voted_classes = mean_probabilities.argmax(dim=1)
+        vote = float((voted_classes == labels).double().mean())
 
     return Evaluation(float(accuracy), float(loss), len(labels), vote)

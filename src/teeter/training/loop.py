@@ -125,6 +125,7 @@ def fit_estimator(job: FitJob) -> None:
 def _fit_with_trainer(job: FitJob, trainer: Trainer) -> FitResult:
     device = _device_of(job.model)
 
+    # Other libraries draw from torch's global generator.
     with seeded_global_rng(stream(job.seed, "dropout").initial_seed(), device):
         result = trainer.train(job)
 
@@ -156,11 +157,13 @@ def _fit_network(job: FitJob, config: TrainingConfig) -> FitResult:
     if job.validation is not None:
         best = _BestCheckpoint(network, *job.validation)
 
+    # Dropout layers draw from torch's global generator, which is therefore seeded for this job.
+    dropout_seed = stream(job.seed, "dropout").initial_seed()
     losses: list[float] = []
     parameter_count = sum(parameter.numel() for parameter in network.parameters())
     with (
         limit_threads(training_threads(parameter_count, config.batch_size)),
-        seeded_global_rng(stream(job.seed, "dropout").initial_seed(), device),
+        seeded_global_rng(dropout_seed, device),
     ):
         probe_rows = torch.arange(min(_SOFTMAX_PROBE_ROWS, len(labels)), device=device)
         _require_logits(network, _take_batch(network, inputs, probe_rows))
@@ -171,19 +174,20 @@ def _fit_network(job: FitJob, config: TrainingConfig) -> FitResult:
 
             for rows in shuffled_batches(len(labels), config.batch_size, row_order):
                 batch_rows = rows.to(device)
-                logits = _forward(network, _take_batch(network, inputs, batch_rows), len(rows))
+                batch = _take_batch(network, inputs, batch_rows)
+                logits = _forward(network, batch, len(rows))
                 _require_class_columns(network, logits, highest_label)
-                loss = _mean_loss(
-                    logits,
-                    labels[batch_rows],
-                    None if row_weights is None else row_weights[batch_rows],
-                )
+                batch_weights = None
+                if row_weights is not None:
+                    batch_weights = row_weights[batch_rows]
+                loss = _mean_loss(logits, labels[batch_rows], batch_weights)
 
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()
                 optimizer.step()
                 total_loss += loss.detach() * len(batch_rows)
 
+            # The mean over rows: the last batch may be smaller than the others.
             losses.append(float(total_loss) / len(labels))
             error = divergence_error(losses, config, inputs)
             if error is not None:
@@ -193,6 +197,7 @@ def _fit_network(job: FitJob, config: TrainingConfig) -> FitResult:
             if best is not None:
                 best.update(epoch)
 
+    # Without validation rows the weights of the last epoch stay.
     if best is None:
         network.eval()
         return FitResult(network, losses)
@@ -242,6 +247,7 @@ def _require_logits(network: nn.Module, batch: Any) -> None:
     if not isinstance(output, Tensor) or output.ndim != 2 or output.shape[1] < 2:
         return
 
+    # Logits sum to one in every row by a softmax only, not by chance.
     sums_to_one = torch.allclose(output.sum(dim=1), output.new_ones(()), atol=1e-4)
     if sums_to_one and bool((output >= 0).all()):
         raise TrainingError(
@@ -255,6 +261,7 @@ def _forward(network: nn.Module, batch: Any, rows: int) -> Any:
     try:
         return extract_logits(call_model(network, batch))
     except ValueError:
+        # shuffled_batches avoids batches of one row, unless there is only one row in all.
         if rows == 1 and _has_batch_norm(network):
             raise TrainingError(
                 "Batch normalization cannot train on a batch of one row: label more rows."
@@ -271,7 +278,9 @@ def _require_class_columns(network: nn.Module, logits: Any, highest_label: int) 
     """Refuse outputs that are not (rows, classes) with a column for every label."""
     name = type(network).__name__
     if not isinstance(logits, Tensor) or logits.ndim != 2 or logits.shape[1] < 2:
-        shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+        shape: Any = type(logits).__name__
+        if isinstance(logits, Tensor):
+            shape = tuple(logits.shape)
         raise TrainingError(
             f"{name} returns {shape}: to be trained, it must return (rows, classes)."
         )
@@ -317,6 +326,7 @@ class _BestCheckpoint:
                 predictions.append(logits.argmax(dim=1).cpu())
         self.network.train()
 
+        # Of equally good epochs the first one stays.
         accuracy = float((torch.cat(predictions) == self.labels).double().mean())
         if accuracy > self.accuracy:
             self.accuracy = accuracy
