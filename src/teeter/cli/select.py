@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from teeter.cli.output import progress, require_writable, spinner, whole_file
+from teeter.cli.output import atomic_text_file, progress, require_writable, spinner
 from teeter.errors import InputError
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ def _write(picks: Selection, out: Path | None, as_json: bool) -> None:
         _write_to(sys.stdout, picks, as_json)
         sys.stdout.flush()  # a full disk should be heard of before the summary
         return
-    with whole_file(out) as stream:
+    with atomic_text_file(out) as stream:
         _write_to(stream, picks, as_json or out.suffix.lower() == ".json")
 
 

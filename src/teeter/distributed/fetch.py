@@ -55,7 +55,7 @@ def _computed(opened: LoadedSource, shards: Shards, rows: Rows) -> Tensor:
 def _is_much(shards: Shards, rows: Rows, source: FeatureSource | None) -> bool:
     if source is not None and source.is_model and 4 * shards.width * len(rows) > COMPUTED:
         return True
-    read = sum(shard.rows for shard, _ in shards.parted(rows) if shard.groups)
+    read = sum(shard.rows for shard, _ in shards.group_by_shard(rows) if shard.groups)
     return 4 * shards.width * read > READ
 
 
@@ -63,7 +63,7 @@ def _by_workers(
     shards: Shards, rows: Rows, source: FeatureSource | None, executor: Executor, work: Path
 ) -> Tensor:
     """Return what a task a shard fetches; its files are kept only until all are there."""
-    parts = list(shards.parted(rows))
+    parts = list(shards.group_by_shard(rows))
     facts = [__version__, source, [shard.key() for shard, _ in parts]]
     name = hashlib.blake2b(repr(facts).encode() + rows.tobytes(), digest_size=10).hexdigest()
     folder = (work / f"rows-{name}").resolve()

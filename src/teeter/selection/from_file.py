@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from teeter.arrays import as_tensor, choose_device, describe_device, require_finite
-from teeter.datasets.array_files import PoolFile, has_vectors, pool_of_table, read_head, read_pool
+from teeter.datasets.array_files import PoolFile, has_vectors, pool_from_table, read_head, read_pool
 from teeter.datasets.label_column import Labels, read_labels
-from teeter.datasets.table_features import encode
-from teeter.datasets.table_files import TABLES, Table, read_table
+from teeter.datasets.table_features import encode_table
+from teeter.datasets.table_files import TABLE_SUFFIXES, Table, read_table
 from teeter.distributed.executors import make_executor
 from teeter.errors import InputError, MissingOutputError
 from teeter.kernels import uncertainty
@@ -286,10 +286,10 @@ def _task(
         raise InputError(
             "Give --head or --labels, not both: with --labels, the labelled rows train the head."
         )
-    if path.suffix.lower() in TABLES:
+    if path.suffix.lower() in TABLE_SUFFIXES:
         table = read_table(path)
         if labels is None and (head is not None or has_vectors(table)):
-            return _under_head(pool_of_table(table, id_column=id_column), head)
+            return _under_head(pool_from_table(table, id_column=id_column), head)
         return _of_table(table, labels, id_column, strategy)
     pool = read_pool(path, id_column=id_column)
     if labels is not None:
@@ -370,7 +370,7 @@ def _of_table(table: Table, column: str | None, id_column: str | None, strategy:
     )
     ids = None if id_name is None else table.ids(id_name)
     labels = _no_labels(table) if column is None else _usable_labels(table, column, strategy)
-    encoded = encode(table, leave_out={name for name in (column, id_name) if name is not None})
+    encoded = encode_table(table, leave_out={name for name in (column, id_name) if name is not None})
     features = encoded.features
     if not features.shape[1]:
         if strategy.needs:
@@ -424,7 +424,7 @@ def _fitted(
 def _require_outputs(strategy: Strategy, task: _Task, pool: str | Path) -> None:
     """Refuse a strategy that needs what the file does not hold, in words of the command line."""
     way = "give it with --head" + (
-        " or train it with --labels" if Path(pool).suffix.lower() in TABLES else ""
+        " or train it with --labels" if Path(pool).suffix.lower() in TABLE_SUFFIXES else ""
     )
     hints = {
         "features": f"features, and {pool} holds none",
