@@ -30,11 +30,10 @@ from reproduction.study_data import (
 from teeter.analysis.plot_style import new_figure, style_axes
 from teeter.analysis.statistics import paired_t
 from teeter.analysis.table_formats import ReportTable, format_number
-from teeter.learner import Learner
+from teeter.learner import Learner, fit_learners
 from teeter.models.inputs import take_rows
 from teeter.seeds import stream
 from teeter.strategies.api import ldm
-from teeter.training.loop import fit_learners
 
 __all__ = ["FIGURE_3"]
 

@@ -338,12 +338,12 @@ class _Assignments:
 
         leaving = []
         for tile in _score_tiles(self.points.features, len(moved_centres)):
-            own = position[self.labels[tile]]
+            own_position = position[self.labels[tile]]
             scores = self._tile_scores(moved_squares, moved_centres, tile)
 
-            own_score = scores.gather(0, own[None])[0]
-            least = torch.where(own < len(moved), own_score, self.least[tile])
-            bound = scores.scatter_(0, own[None], torch.inf).amin(dim=0)
+            own_score = scores.gather(0, own_position[None])[0]
+            least = torch.where(own_position < len(moved), own_score, self.least[tile])
+            bound = scores.scatter_(0, own_position[None], torch.inf).amin(dim=0)
             if len(moved) < len(centres):  # centres that did not move still have the old bound
                 bound = bound.minimum(self.bound[tile])
 

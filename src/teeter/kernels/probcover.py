@@ -123,7 +123,8 @@ def _add_farthest(units: Tensor, centre_units: Tensor, picks: Tensor, n: int) ->
     is_free = torch.ones(len(units), dtype=torch.bool, device=units.device)
     free_rows = is_free.index_fill_(0, picks, False).nonzero().flatten()
     covered = torch.cat([centre_units, units[picks]])
-    return torch.cat([picks, free_rows[k_center(units[free_rows], covered, n - len(picks))]])
+    farthest = k_center(units[free_rows], covered, n - len(picks))
+    return torch.cat([picks, free_rows[farthest]])
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,7 @@ def select_from_shards(
         task.require_source()
     if isinstance(chosen, (Ldm, LdmS)):
         return task.by_ldm(chosen, min(reference, len(shards)))
-    if isinstance(chosen, TopKStrategy) and chosen.alone:
+    if isinstance(chosen, TopKStrategy) and chosen.row_independent:
         return task.by_score(chosen)
     if not chosen.needs:
         return task.described(_uniform(len(shards), n, seed), None, None, len(shards))

@@ -1,4 +1,4 @@
-"""The process of a trainer that loads no library: it starts in a moment, and says what it was asked for."""
+"""What the process of a trainer runs in tests. This file loads no library, so that a process starts in a moment."""
 
 from __future__ import annotations
 
@@ -21,3 +21,11 @@ def answer_requests(end: Connection) -> None:
         else:
             end.send(("say", {"doing": what, "version": 1}))
             end.send(("done", {"finished": False, "why": {}, "process": os.getpid(), **told}))
+
+
+def work_at_full_priority(end: Connection) -> None:
+    """Work as a trainer does, but not after everybody else: on a busy machine that would take minutes."""
+    os.nice = lambda _: 0
+    from teeter.web.worker import work
+
+    work(end)
