@@ -49,7 +49,10 @@ def judge_best(datasets: Accuracies) -> Measurement:
         {"strategy": name, "best in (%)": format_number(100 * shares[name], ".1f")}
         for name in order
     ]
-    caption = "Cases, a dataset, a round and a repetition each, in which a strategy is the best, alone or with others."
+    caption = (
+        "Cases, a dataset, a round and a repetition each, in which a strategy is the best, alone "
+        "or with others."
+    )
     return Measurement(
         numbers={"shares": shares},
         verdict=decide_verdict(
@@ -88,9 +91,11 @@ BEST_SHARE = Item(
     name="claim-best-share",
     title="LDM-S is the best in 35 % of cases",
     location="section 4.3",
-    claim="LDM-S is the most accurate in 35 % of the cases, and every other strategy in less than 15 %.",
-    test=f"Two checks: LDM-S is the best in {OWN_SHARE:.0%} of the cases or more, and each other strategy in less than "
-    f"{OTHER_SHARE:.0%}; ties count for all. Holds if both pass, in part if one does.",
+    claim="LDM-S is the most accurate in 35 % of the cases, and every other strategy in less than "
+    "15 %.",
+    test=f"Two checks: LDM-S is the best in {OWN_SHARE:.0%} of the cases or more, and each other "
+    f"strategy in less than {OTHER_SHARE:.0%}; ties count for all. Holds if both pass, in part if "
+    "one does.",
     compute=measure_best,
     draw=draw_best,
     always_recompute=True,
@@ -145,10 +150,12 @@ BADGE_ONE = Item(
     name="claim-badge-one",
     title="BADGE is poor at one row at a time",
     location="appendix, effect of batch size",
-    claim="On MNIST BADGE does well with batches of 10 or 40 rows, but is poor with batches of one.",
-    test="Two checks by paired t-tests over repetitions (5 %): with batches of one, the mean accuracy of BADGE is "
-    "significantly below that of LDM-S; with batches of 10 and of 40 it is significantly above Random's and not "
-    "significantly below that of LDM-S. Holds if both pass, in part if one does.",
+    claim="On MNIST BADGE does well with batches of 10 or 40 rows, but is poor with batches of "
+    "one.",
+    test="Two checks by paired t-tests over repetitions (5 %): with batches of one, the mean "
+    "accuracy of BADGE is significantly below that of LDM-S; with batches of 10 and of 40 it is "
+    "significantly above Random's and not significantly below that of LDM-S. Holds if both pass, "
+    "in part if one does.",
     compute=measure_badge,
     draw=draw_runs,
 )
@@ -172,9 +179,11 @@ CLUSTER_MARGIN = Item(
     name="claim-cluster-margin",
     title="Cluster-Margin harms LDM",
     location="appendix, effectiveness of LDM",
-    claim="Spreading the rows of small LDM by Cluster-Margin makes accuracy worse than the smallest LDM alone.",
-    test="On each dataset the mean accuracy of the smallest LDM is significantly above that of LDM with Cluster-Margin "
-    "(paired t-test over repetitions, 5 %). Holds if so on all datasets, in part if on some.",
+    claim="Spreading the rows of small LDM by Cluster-Margin makes accuracy worse than the "
+    "smallest LDM alone.",
+    test="On each dataset the mean accuracy of the smallest LDM is significantly above that of "
+    "LDM with Cluster-Margin (paired t-test over repetitions, 5 %). Holds if so on all datasets, "
+    "in part if on some.",
     compute=measure_cluster_margin,
     draw=draw_runs,
 )
@@ -193,9 +202,11 @@ LDM_ALONE = Item(
     name="claim-ldm-alone",
     title="LDM alone beats seeding alone",
     location="appendix, effectiveness of LDM",
-    claim="Picking the smallest LDM, without any diversity, is already much better than seeding without LDM.",
-    test="On each dataset the mean accuracy of the smallest LDM is significantly above that of seeding by cosine and "
-    "by Euclidean distance (paired t-tests over repetitions, 5 %). Holds if so in all comparisons, in part if in some.",
+    claim="Picking the smallest LDM, without any diversity, is already much better than seeding "
+    "without LDM.",
+    test="On each dataset the mean accuracy of the smallest LDM is significantly above that of "
+    "seeding by cosine and by Euclidean distance (paired t-tests over repetitions, 5 %). Holds if "
+    "so in all comparisons, in part if in some.",
     compute=measure_ldm_alone,
     draw=draw_runs,
 )
@@ -209,8 +220,8 @@ def measure_question(config: StudyConfig) -> Measurement:
     runs = ablation_runs(config)
     found = judge_leads(accuracies_by_run(runs), LAPLACE, [FIRST])
     note = (
-        "The posterior is that of the last layer, with Kronecker factors and a prior precision of 1; only directions "
-        "matter to rays, not their length."
+        "The posterior is that of the last layer, with Kronecker factors and a prior precision of "
+        "1; only directions matter to rays, not their length."
     )
     return replace(found, numbers=only(runs, (FIRST, LAPLACE)), notes=(note, *describe_runs(runs)))
 
@@ -219,11 +230,11 @@ OPEN_QUESTION = Item(
     name="open-question",
     title="Directions from a Laplace posterior",
     location="conclusion",
-    claim="Drawing hypotheses from a posterior instead of isotropic noise could improve LDM-S, which the paper leaves "
-    "open.",
-    test="On each dataset the mean accuracy of LDM-S with directions from a Laplace posterior of the last layer is "
-    "significantly above that of LDM-S as it is (paired t-test over repetitions, 5 %). Holds if so on all datasets, in "
-    "part if on some.",
+    claim="Drawing hypotheses from a posterior instead of isotropic noise could improve LDM-S, "
+    "which the paper leaves open.",
+    test="On each dataset the mean accuracy of LDM-S with directions from a Laplace posterior of "
+    "the last layer is significantly above that of LDM-S as it is (paired t-test over "
+    "repetitions, 5 %). Holds if so on all datasets, in part if on some.",
     compute=measure_question,
     draw=draw_runs,
 )

@@ -77,9 +77,10 @@ def judge_illustration(rows: Array, reference: Array, estimates: dict[str, Array
         reason=f"Over {len(rows):,} rows, the largest error is {worst}, and {band:.4f} is allowed.",
         tables=(_table(data, len(reference)),),
         notes=(
-            f"Algorithm 1 with the paper's own s = 10 is not judged here: its largest error is "
-            f"{float(apart[SHORT].max()):.4f}, {'within' if (apart[SHORT] <= band).all() else 'beyond'} what is "
-            "allowed. It stops before the rows of large LDM are settled.",
+            "Algorithm 1 with the paper's own s = 10 is not judged here: its largest error is "
+            f"{float(apart[SHORT].max()):.4f}, "
+            f"{'within' if (apart[SHORT] <= band).all() else 'beyond'} what is allowed. It stops "
+            "before the rows of large LDM are settled.",
         ),
     )
 
@@ -116,8 +117,9 @@ def draw_illustration(measured: Measurement) -> list[Drawing]:
     estimates.legend(frameon=False)
     style_axes(estimates)
     caption = (
-        "Left: the boundary of g, and the one that first passes x₀; rows in the shaded wedge, a share of |θ₀| / π, "
-        "change label along with it. Right: estimates of the LDM against its true value."
+        "Left: the boundary of g, and the one that first passes x₀; rows in the shaded wedge, a "
+        "share of |θ₀| / π, change label along with it. Right: estimates of the LDM against its "
+        "true value."
     )
     return [Drawing(figure, caption)]
 
@@ -151,10 +153,11 @@ FIGURE_1 = Item(
     name="figure-1",
     title="The least disagree metric, illustrated",
     location="figure 1",
-    claim="For rows uniform on a disc and lines through its centre, the LDM of a row is |θ| / π, with θ the angle "
-    "between the row and the boundary.",
-    test="Holds if rays and Algorithm 1 with s = 100 come within the error that a random reference sample allows (a "
-    "Dvoretzky-Kiefer-Wolfowitz band of 99.9 %) of |θ| / π on every row; in part if one of them does.",
+    claim="For rows uniform on a disc and lines through its centre, the LDM of a row is |θ| / π, "
+    "with θ the angle between the row and the boundary.",
+    test="Holds if rays and Algorithm 1 with s = 100 come within the error that a random "
+    "reference sample allows (a Dvoretzky-Kiefer-Wolfowitz band of 99.9 %) of |θ| / π on every "
+    "row; in part if one of them does.",
     compute=measure_illustration,
     draw=draw_illustration,
 )

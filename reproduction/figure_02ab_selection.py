@@ -132,14 +132,15 @@ def judge_plane(accuracy: Mapping[str, Array], apart: Mapping[str, Array]) -> Me
         for name, runs in accuracy.items()
     ]
     caption = (
-        "Accuracy in percent over the queries and after the last, and the mean distance of picks to the boundary at "
-        "the time, as a share of the pool's mean."
+        "Accuracy in percent over the queries and after the last, and the mean distance of picks "
+        "to the boundary at the time, as a share of the pool's mean."
     )
     return Measurement(
         numbers={"accuracy": {name: runs.round(6) for name, runs in accuracy.items()}},
         verdict=decide_verdict(checks),
-        reason=f"Over Random, LDM gains {format_number(ldm.mean, '+.2f')} points ({format_p(ldm.p)}) and Entropy "
-        f"{format_number(entropy.mean, '+.2f')} ({format_p(entropy.p)}); LDM minus Entropy is {format_number(between.mean, '+.2f')} ± "
+        reason=f"Over Random, LDM gains {format_number(ldm.mean, '+.2f')} points "
+        f"({format_p(ldm.p)}) and Entropy {format_number(entropy.mean, '+.2f')} "
+        f"({format_p(entropy.p)}); LDM minus Entropy is {format_number(between.mean, '+.2f')} ± "
         f"{reach:.2f}, and {ALIKE} is the limit for being alike.{describe_failed_checks(checks)}",
         tables=(make_table("plane", caption, data),),
     )
@@ -175,7 +176,8 @@ def draw_plane(measured: Measurement) -> list[Drawing]:
     return [
         Drawing(
             figure,
-            "The rows picked in one repetition, by class; the true boundary dashed, the learned one solid.",
+            "The rows picked in one repetition, by class; the true boundary dashed, the learned "
+            "one solid.",
         ),
         Drawing(
             curves,
@@ -188,11 +190,12 @@ FIGURE_2AB = Item(
     name="figure-2ab",
     title="One query at a time in the plane",
     location="figure 2, a and b",
-    claim="In the plane, from three labels a class, LDM and Entropy both query rows near the boundary; LDM is as "
-    "accurate as Entropy, and both are more accurate than Random.",
-    test="Three checks over 100 repetitions: picks of LDM and of Entropy lie nearer to the boundary than Random's "
-    f"(paired t-tests, 5 %); both gain over Random (same); the 95 % interval of LDM minus Entropy lies within {ALIKE} "
-    "points. Holds if all pass, in part if some do.",
+    claim="In the plane, from three labels a class, LDM and Entropy both query rows near the "
+    "boundary; LDM is as accurate as Entropy, and both are more accurate than Random.",
+    test="Three checks over 100 repetitions: picks of LDM and of Entropy lie nearer to the "
+    "boundary than Random's (paired t-tests, 5 %); both gain over Random (same); the 95 % "
+    f"interval of LDM minus Entropy lies within {ALIKE} points. Holds if all pass, in part if "
+    "some do.",
     compute=measure_plane,
     draw=draw_plane,
 )

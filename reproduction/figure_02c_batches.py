@@ -129,8 +129,8 @@ def judge_batches(near: Mapping[str, Array], spread: Mapping[str, Array]) -> Mea
         for name in near
     ]
     caption = (
-        "Means over repetitions: how many rows of the pool lie nearer to a boundary than a pick, and the cosine "
-        "distance between picks of a batch."
+        "Means over repetitions: how many rows of the pool lie nearer to a boundary than a pick, "
+        "and the cosine distance between picks of a batch."
     )
     nearness = ", ".join(f"{name} {100 * float(near[name].mean()):.0f} %" for name in near)
     apart = ", ".join(f"{name} {float(spread[name].mean()):.2f}" for name in spread)
@@ -142,7 +142,8 @@ def judge_batches(near: Mapping[str, Array], spread: Mapping[str, Array]) -> Mea
                 **{f"{k} narrower": v for k, v in wider.items()},
             }
         ),
-        reason=f"Rows of the pool nearer to a boundary than a pick: {nearness}; mean distance between picks: {apart}.",
+        reason=f"Rows of the pool nearer to a boundary than a pick: {nearness}; mean distance "
+        f"between picks: {apart}.",
         tables=(make_table("batches", caption, data),),
     )
 
@@ -161,7 +162,10 @@ def draw_batches(measured: Measurement) -> list[Drawing]:
         axes.scatter(*places[rows].T, s=34, color=line_style(name).colour, label="picked", zorder=3)
         axes.set(title=name, xticks=[], yticks=[])
         axes.legend(frameon=False, loc="best", fontsize=8)
-    caption = f"A batch of {BATCH} picked by each strategy from digits {', '.join(map(str, DIGITS))}, laid out by t-SNE."
+    caption = (
+        f"A batch of {BATCH} picked by each strategy from digits {', '.join(map(str, DIGITS))}, "
+        "laid out by t-SNE."
+    )
     return [Drawing(figure, caption)]
 
 
@@ -169,11 +173,12 @@ FIGURE_2C = Item(
     name="figure-2c",
     title="A batch of digits by four strategies",
     location="figure 2, c",
-    claim="On three classes of MNIST with a deep network, LDM and Entropy pick rows near the boundaries, and Coreset "
-    "picks rows that are more diverse.",
-    test="Four checks by paired t-tests over repetitions (5 %): picks of LDM, and of Entropy, are nearer to a "
-    "boundary in the features than Random's; the cosine distance between Coreset's picks is larger than between "
-    "LDM's, and than between Entropy's. Holds if all pass, in part if some do.",
+    claim="On three classes of MNIST with a deep network, LDM and Entropy pick rows near the "
+    "boundaries, and Coreset picks rows that are more diverse.",
+    test="Four checks by paired t-tests over repetitions (5 %): picks of LDM, and of Entropy, are "
+    "nearer to a boundary in the features than Random's; the cosine distance between Coreset's "
+    "picks is larger than between LDM's, and than between Entropy's. Holds if all pass, in part "
+    "if some do.",
     compute=measure_batches,
     draw=draw_batches,
 )

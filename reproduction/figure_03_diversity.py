@@ -149,9 +149,10 @@ def judge_gains(gains: Mapping[int, Array], spread: Mapping[int, Array]) -> Meas
         and overlap[1] < 0.05,
     }
     told = "; ".join(
-        f"with {labels} labels the first batch is worth {format_number(float(ahead[labels].mean()), '+.2f')} points more than "
-        f"the others ({format_p(tests[labels][1])}), and its rows lie {float(narrower[labels].mean()):.2f} times as far "
-        "apart as the eighth's"
+        f"with {labels} labels the first batch is worth "
+        f"{format_number(float(ahead[labels].mean()), '+.2f')} points more than the others "
+        f"({format_p(tests[labels][1])}), and its rows lie {float(narrower[labels].mean()):.2f} "
+        "times as far apart as the eighth's"
         for labels in (few, many)
     )
     return Measurement(
@@ -163,7 +164,8 @@ def judge_gains(gains: Mapping[int, Array], spread: Mapping[int, Array]) -> Meas
         reason=f"{told[0].upper()}{told[1:]}.{describe_failed_checks(checks)}",
         tables=(_table(gains, spread),),
         notes=(
-            "The paper does not say how the first 100 or 300 labels were chosen; here they are drawn at random.",
+            "The paper does not say how the first 100 or 300 labels were chosen; here they are "
+            "drawn at random.",
         ),
     )
 
@@ -180,7 +182,10 @@ def _table(gains: Mapping[int, Array], spread: Mapping[int, Array]) -> ReportTab
         }
         for k in range(BATCHES)
     ]
-    caption = "Points of accuracy that the k-th batch adds, and the mean cosine distance between its rows."
+    caption = (
+        "Points of accuracy that the k-th batch adds, and the mean cosine distance between its "
+        "rows."
+    )
     return make_table("gains", caption, data, {"batch": "d"}, ".3f")
 
 
@@ -203,8 +208,9 @@ def draw_gains(measured: Measurement) -> list[Drawing]:
             axes.set(title=f"{name} batch, {labels} labels", xticks=[], yticks=[])
         line[1].legend(frameon=True, loc="best", fontsize=7)
     caption = (
-        f"Left: points of accuracy that the k-th batch of {BATCH} in the order of LDM adds, with one standard error. "
-        "Right: the first and the eighth batch in one repetition, laid out by t-SNE."
+        f"Left: points of accuracy that the k-th batch of {BATCH} in the order of LDM adds, with "
+        "one standard error. Right: the first and the eighth batch in one repetition, laid out by "
+        "t-SNE."
     )
     return [Drawing(figure, caption)]
 
@@ -222,11 +228,12 @@ FIGURE_3 = Item(
     name="figure-3",
     title="Batches in the order of LDM",
     location="figure 3",
-    claim="With 100 labels the batch of smallest LDM improves MNIST the most; with 300 later batches do better, for "
-    "the rows of the first overlap, while those of the eighth are spread.",
-    test="Three checks by paired t-tests over repetitions (5 %): with 100 labels the first batch of 20 adds more "
-    "accuracy than the seven after it on average; with 300 labels it adds less than they do; and there its rows lie "
-    "closer together in cosine distance than the eighth's. Holds if all pass, in part if some do.",
+    claim="With 100 labels the batch of smallest LDM improves MNIST the most; with 300 later "
+    "batches do better, for the rows of the first overlap, while those of the eighth are spread.",
+    test="Three checks by paired t-tests over repetitions (5 %): with 100 labels the first batch "
+    "of 20 adds more accuracy than the seven after it on average; with 300 labels it adds less "
+    "than they do; and there its rows lie closer together in cosine distance than the eighth's. "
+    "Holds if all pass, in part if some do.",
     compute=measure_gains,
     draw=draw_gains,
 )

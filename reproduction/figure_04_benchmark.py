@@ -80,7 +80,8 @@ def benchmark_runs(config: StudyConfig) -> tuple[list[RunComparison], tuple[str,
             missing.append(name if run is None else f"{name} (begun)")
     if not found:
         raise InputError(
-            f"There is no finished run of the paper's settings in {config.runs}: make one, or name --runs."
+            f"There is no finished run of the paper's settings in {config.runs}: make one, or "
+            "name --runs."
         )
     machines = ", ".join(dict.fromkeys(str(one.run.facts["hardware"]) for one in found))
     note = f"From the finished runs of {', '.join(one.name for one in found)}, on {machines}."
@@ -154,11 +155,11 @@ def judge_across(datasets: Accuracies) -> Measurement:
             "penalties": penalties.matrix,
         },
         verdict=decide_verdict(checks),
-        reason=f"Over {len(every)} dataset{'s' * (len(every) > 1)}, LDM-S has the highest share at {highest.sum()} of "
-        f"{len(DELTAS)} values of delta; the largest areas are "
-        f"{', '.join(f'{name} {profiles[name].area():.2f}' for name in areas[:3])}; the least beaten are "
-        f"{', '.join(f'{name} {beaten[name]:.2f}' for name in least[:3])}; LDM-S beats {len(ahead)} of {others} others "
-        "more often than they beat it.",
+        reason=f"Over {len(every)} dataset{'s' * (len(every) > 1)}, LDM-S has the highest share "
+        f"at {highest.sum()} of {len(DELTAS)} values of delta; the largest areas are "
+        f"{', '.join(f'{name} {profiles[name].area():.2f}' for name in areas[:3])}; the least "
+        f"beaten are {', '.join(f'{name} {beaten[name]:.2f}' for name in least[:3])}; LDM-S beats "
+        f"{len(ahead)} of {others} others more often than they beat it.",
         tables=(
             cross_dataset_table(
                 every, tested=min(len(next(iter(one.values()))) for one in every) > 1
@@ -189,16 +190,17 @@ def draw_across(measured: Measurement) -> list[Drawing]:
 
 
 _ACROSS_TEST = (
-    "Three checks: its profile is the highest at each delta from 0 to 10 in steps of 0.1; its column mean in the "
-    "penalty matrix is the least; and it beats every other strategy more often than it is beaten by it. Holds if all "
-    "pass, in part if some do."
+    "Three checks: its profile is the highest at each delta from 0 to 10 in steps of 0.1; its "
+    "column mean in the penalty matrix is the least; and it beats every other strategy more often "
+    "than it is beaten by it. Holds if all pass, in part if some do."
 )
 
 FIGURE_4 = Item(
     name="figure-4",
     title="LDM-S across datasets",
     location="figure 4",
-    claim="Over all datasets LDM-S is within any delta of the best strategy most often, and is beaten the least.",
+    claim="Over all datasets LDM-S is within any delta of the best strategy most often, and is "
+    "beaten the least.",
     test=_ACROSS_TEST,
     compute=measure_across,
     draw=draw_across,
@@ -209,7 +211,8 @@ FIGURE_17 = Item(
     name="figure-17",
     title="LDM-S across datasets, with BAIT",
     location="appendix, figure 17",
-    claim="Where BAIT could be run LDM-S is still the most often near the best, and outdoes BAIT as well.",
+    claim="Where BAIT could be run LDM-S is still the most often near the best, and outdoes BAIT "
+    "as well.",
     test=_ACROSS_TEST,
     compute=measure_with_bait,
     draw=draw_across,
@@ -224,7 +227,8 @@ def measure_deltas(config: StudyConfig) -> Measurement:
     """Compute the gains over Random on each dataset, beside the paper's."""
     runs, notes = benchmark_runs(config)
     agreements = [
-        f"{one.name}: the paper and we order the strategies with a rank correlation of {one.paper_rank_correlation.rho:.2f}."
+        f"{one.name}: the paper and we order the strategies with a rank correlation of "
+        f"{one.paper_rank_correlation.rho:.2f}."
         for one in runs
         if one.paper_rank_correlation is not None
     ]
@@ -239,7 +243,8 @@ def judge_deltas(datasets: Accuracies) -> Measurement:
     for run, gains in found.items():
         nearest = min(gains, key=lambda name: gains[name].mean)
         told.append(
-            f"{run} {format_number(gains[nearest].mean, '+.2f')} over {nearest} ({format_p(gains[nearest].p)})"
+            f"{run} {format_number(gains[nearest].mean, '+.2f')} over {nearest} "
+            f"({format_p(gains[nearest].p)})"
         )
     beaten = [run for run, passed in unbeaten.items() if not passed]
     return Measurement(
@@ -249,9 +254,9 @@ def judge_deltas(datasets: Accuracies) -> Measurement:
             }
         },
         verdict=decide_verdict(unbeaten),
-        reason=f"LDM-S is best or not significantly below the best on {sum(unbeaten.values())} of {len(unbeaten)} "
-        f"datasets; its lead over the best of the others, in points: {'; '.join(told)}."
-        + (f" It is beaten on {', '.join(beaten)}." if beaten else ""),
+        reason=f"LDM-S is best or not significantly below the best on {sum(unbeaten.values())} of "
+        f"{len(unbeaten)} datasets; its lead over the best of the others, in points: "
+        f"{'; '.join(told)}." + (f" It is beaten on {', '.join(beaten)}." if beaten else ""),
     )
 
 
@@ -286,7 +291,10 @@ def deltas_beside(runs: Sequence[RunComparison]) -> ReportTable:
                 )
         data.append(row)
         shown.append(cells)
-    caption = "Gains over Random in points, over the rounds after the first; * where it differs from LDM-S, p < 0.05."
+    caption = (
+        "Gains over Random in points, over the rounds after the first; * where it differs from "
+        "LDM-S, p < 0.05."
+    )
     return ReportTable("deltas", caption, data, shown)
 
 
@@ -309,9 +317,10 @@ TABLE_1 = Item(
     name="table-1",
     title="Gains over Random on each dataset",
     location="table 1",
-    claim="On every dataset LDM-S has the largest mean gain over Random, or one comparable to the largest.",
-    test="On each dataset no strategy has a mean accuracy significantly above that of LDM-S (paired t-test over "
-    "repetitions, 5 %). Holds if so on all datasets, in part if on some.",
+    claim="On every dataset LDM-S has the largest mean gain over Random, or one comparable to the "
+    "largest.",
+    test="On each dataset no strategy has a mean accuracy significantly above that of LDM-S "
+    "(paired t-test over repetitions, 5 %). Holds if so on all datasets, in part if on some.",
     compute=measure_deltas,
     draw=draw_deltas,
     always_recompute=True,
@@ -344,7 +353,8 @@ def judge_accuracy(datasets: Accuracies) -> Measurement:
     return Measurement(
         numbers={"shares": shares},
         verdict=decide_verdict({run: share > 0.5 for run, share in shares.items()}),
-        reason=f"Numbers of labels at which the mean accuracy of LDM-S is the best or the second: {told}.",
+        reason="Numbers of labels at which the mean accuracy of LDM-S is the best or the second: "
+        f"{told}.",
     )
 
 
@@ -352,10 +362,11 @@ TABLE_5 = Item(
     name="table-5",
     title="Accuracy by number of labels",
     location="appendix, table 5",
-    claim="On all datasets LDM-S is consistently the best or on a par with others, while those vary; in the paper's "
-    "table it is the first or the second at most numbers of labels of each dataset.",
-    test="On each dataset the mean accuracy of LDM-S is among the two best at more than half of the rounds after the "
-    "first. Holds if so on all datasets, in part if on some.",
+    claim="On all datasets LDM-S is consistently the best or on a par with others, while those "
+    "vary; in the paper's table it is the first or the second at most numbers of labels of each "
+    "dataset.",
+    test="On each dataset the mean accuracy of LDM-S is among the two best at more than half of "
+    "the rounds after the first. Holds if so on all datasets, in part if on some.",
     compute=measure_accuracy,
     always_recompute=True,
 )

@@ -155,7 +155,10 @@ def judge_orders(found: Mapping[str, Mapping[str, Any]]) -> Measurement:
         for name, one in found.items()
     ]
     forms = {"rank correlation": ".3f", "σ": ".3g"}
-    caption = "Spearman's rank correlation of the LDM and the frequency of flips under a small perturbation."
+    caption = (
+        "Spearman's rank correlation of the LDM and the frequency of flips under a small "
+        "perturbation."
+    )
     told = ", ".join(f"{name} {format_number(value, '.3f')}" for name, value in rho.items())
     return Measurement(
         numbers={"datasets": dict(found), "rank correlation": rho},
@@ -190,8 +193,8 @@ def draw_orders(measured: Measurement) -> list[Drawing]:
     for axes in grid.flat[len(found) :]:
         axes.axis("off")
     caption = (
-        "Rows ranked by their LDM, and by how often they flip: high is often. Rows that never flip share a rank, the "
-        "line at the bottom."
+        "Rows ranked by their LDM, and by how often they flip: high is often. Rows that never "
+        "flip share a rank, the line at the bottom."
     )
     return [Drawing(figure, caption)]
 
@@ -200,11 +203,11 @@ FIGURE_5 = Item(
     name="figure-5",
     title="Rows of small LDM flip often",
     location="appendix, figure 5",
-    claim="On each dataset the order of LDM and the order of uncertainty, how often a label flips when the network is "
-    "perturbed a little, have a strong negative rank correlation.",
-    test=f"Holds if Spearman's correlation of LDM and the frequency of flips is {format_number(STRONG, '.1f')} or less, which "
-    "is commonly called strong, on every dataset, in part if on some; the perturbation is such that about "
-    f"{WANTED:.0%} of the rows flip.",
+    claim="On each dataset the order of LDM and the order of uncertainty, how often a label flips "
+    "when the network is perturbed a little, have a strong negative rank correlation.",
+    test="Holds if Spearman's correlation of LDM and the frequency of flips is "
+    f"{format_number(STRONG, '.1f')} or less, which is commonly called strong, on every dataset, "
+    f"in part if on some; the perturbation is such that about {WANTED:.0%} of the rows flip.",
     compute=measure_orders,
     draw=draw_orders,
 )
@@ -247,7 +250,8 @@ def judge_strengths(
         rises = int((np.diff(mean) > 0).sum())
         checks[name] = falls == 0 and mean[-1] > mean[0]
         told.append(
-            f"{name} from {mean[0]:.4f} to {mean[-1]:.2f}, {rises} steps up and {falls} down beyond chance"
+            f"{name} from {mean[0]:.4f} to {mean[-1]:.2f}, {rises} steps up and {falls} down "
+            "beyond chance"
         )
     return Measurement(
         numbers={"sigmas": sigmas, "means": dict(means)},
@@ -283,9 +287,11 @@ FIGURE_7 = Item(
     name="figure-7",
     title="Stronger noise, more disagreement, on trained networks",
     location="appendix, figure 7",
-    claim="On each dataset and network the mean disagreement rises steadily with the logarithm of the noise.",
-    test="Holds if on every dataset no step of a grid of strengths, drawn independently, falls by more than chance "
-    "(99.9 % for all together) and the last mean is above the first; in part if on some.",
+    claim="On each dataset and network the mean disagreement rises steadily with the logarithm of "
+    "the noise.",
+    test="Holds if on every dataset no step of a grid of strengths, drawn independently, falls by "
+    "more than chance (99.9 % for all together) and the last mean is above the first; in part if "
+    "on some.",
     compute=measure_strengths,
     draw=draw_strengths,
 )

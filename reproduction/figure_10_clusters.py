@@ -139,18 +139,19 @@ def judge_groups(
     return Measurement(
         numbers={"accuracy": dict(accuracy), "picked in C or D": dict(far), "angles": angles},
         verdict=decide_verdict(checks),
-        reason=f"LDM alone stays in A and B in {alone:.0%} of {len(far['ldm'])} draws, and LDM-S reaches C or D in "
-        f"{reached:.0%}; the accuracy goes from {means['before']:.1f} % to {means['ldm']:.1f} % by LDM alone and to "
-        f"{means['ldm-s']:.1f} % by LDM-S ({format_p(seeded[1])})."
-        + describe_failed_checks(checks),
+        reason=f"LDM alone stays in A and B in {alone:.0%} of {len(far['ldm'])} draws, and LDM-S "
+        f"reaches C or D in {reached:.0%}; the accuracy goes from {means['before']:.1f} % to "
+        f"{means['ldm']:.1f} % by LDM alone and to {means['ldm-s']:.1f} % by LDM-S "
+        f"({format_p(seeded[1])})." + describe_failed_checks(checks),
         tables=(_table(accuracy, far, angles),),
         notes=(
-            "The paper tells of its example in words, so where the groups lie is our choice; the true boundary is "
-            "drawn from all that fit, and the verdict is on their average.",
-            "The layout was not the first we tried: with labelled rows placed at random instead of mirrored, and the "
-            "truth at 40 degrees, three of the five checks failed.",
-            "Which labels tell more depends on the truth, as the table shows: where the true boundary is just past C "
-            "and D, labels of A and B may do better, for the line that is learned overshoots.",
+            "The paper tells of its example in words, so where the groups lie is our choice; the "
+            "true boundary is drawn from all that fit, and the verdict is on their average.",
+            "The layout was not the first we tried: with labelled rows placed at random instead "
+            "of mirrored, and the truth at 40 degrees, three of the five checks failed.",
+            "Which labels tell more depends on the truth, as the table shows: where the true "
+            "boundary is just past C and D, labels of A and B may do better, for the line that is "
+            "learned overshoots.",
         ),
     )
 
@@ -180,7 +181,10 @@ def _table(accuracy: Mapping[str, Array], far: Mapping[str, Array], angles: Arra
         }
         for name, runs in accuracy.items()
     ]
-    caption = f"The accuracy after {PICKS} more labels, by the angle of the truth, and how many labels were of C or D."
+    caption = (
+        f"The accuracy after {PICKS} more labels, by the angle of the truth, and how many labels "
+        "were of C or D."
+    )
     return make_table("groups", caption, data)
 
 
@@ -243,12 +247,12 @@ FIGURE_10 = Item(
     name="figure-10",
     title="Groups that the smallest LDM never reaches",
     location="appendix, figure 10",
-    claim="By LDM alone only rows of groups A and B at the boundary are picked; with seeding rows of C and D are "
-    "picked, too, which tell more.",
-    test="Five checks over draws of the example and of truths that fit it: the mean LDM is smaller in A and B; LDM "
-    "alone always picks in A and B only; LDM-S picks in C or D in 95 % of draws or more; ten random rows of C and D "
-    "make a better line than ten of A and B, and LDM-S a better one than LDM alone (paired t-tests, 5 %). Holds if "
-    "all pass, in part if some do.",
+    claim="By LDM alone only rows of groups A and B at the boundary are picked; with seeding rows "
+    "of C and D are picked, too, which tell more.",
+    test="Five checks over draws of the example and of truths that fit it: the mean LDM is "
+    "smaller in A and B; LDM alone always picks in A and B only; LDM-S picks in C or D in 95 % of "
+    "draws or more; ten random rows of C and D make a better line than ten of A and B, and LDM-S "
+    "a better one than LDM alone (paired t-tests, 5 %). Holds if all pass, in part if some do.",
     compute=measure_groups,
     draw=draw_groups,
 )

@@ -79,8 +79,8 @@ def _values(config: StudyConfig, sizes: Sequence[int], search: Any) -> dict[str,
         taken.append(count)
     setting = data.setting
     told = (
-        f"Computed on {len(found[0]):,} rows of the dataset {setting.dataset}, by the network {setting.network} that "
-        f"learned from {labels} others."
+        f"Computed on {len(found[0]):,} rows of the dataset {setting.dataset}, by the network "
+        f"{setting.network} that learned from {labels} others."
     )
     return {"values": np.array(found), "taken": taken, "seconds": seconds, "told": told}
 
@@ -110,7 +110,10 @@ def _table(
     }
     forms = {first: ",d", "hypotheses": ",d", "rank correlation": ".4f", "seconds": ".3f"}
     data = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    caption = "Values, order against the longest search (drawn apart from it), what was looked at, and time."
+    caption = (
+        "Values, order against the longest search (drawn apart from it), what was looked at, and "
+        "time."
+    )
     return make_table(name, caption, data, forms, ".5f")
 
 
@@ -166,9 +169,10 @@ def judge_stops(
     return Measurement(
         numbers={**_drawn(sizes, found), "gaps": list(gaps)},
         verdict=decide_verdict(checks),
-        reason=f"In the plane the mean gap to the true {TRUE:g} is {_gap(sizes, gaps, CHOSEN)} at s = 10 and "
-        f"{max(late):.2g} at most from s = 20 on; on a network the rank correlation of s = 10 to s = {sizes[-1]:,} is "
-        f"{at_ten:.4f}, and hypotheses and time are linear in s with correlations of {lines['taken']:.4f} and "
+        reason=f"In the plane the mean gap to the true {TRUE:g} is {_gap(sizes, gaps, CHOSEN)} at "
+        f"s = 10 and {max(late):.2g} at most from s = 20 on; on a network the rank correlation of "
+        f"s = 10 to s = {sizes[-1]:,} is {at_ten:.4f}, and hypotheses and time are linear in s "
+        f"with correlations of {lines['taken']:.4f} and "
         f"{lines['seconds']:.4f}.{describe_failed_checks(checks)}",
         tables=(_table("stops", "s", sizes, found, {"gap in the plane": list(gaps)}),),
         notes=(
@@ -214,8 +218,9 @@ def draw_stops(measured: Measurement) -> list[Drawing]:
     style_axes(axes)
     _draw_search(grid.flat[1:], numbers, "stop condition s")
     caption = (
-        "Gap to the true LDM in the plane (dashed: what the test lets pass); then, on a network, the LDM of some rows, "
-        "the rank correlation to the longest search, the hypotheses drawn and the time, against s."
+        "Gap to the true LDM in the plane (dashed: what the test lets pass); then, on a network, "
+        "the LDM of some rows, the rank correlation to the longest search, the hypotheses drawn "
+        "and the time, against s."
     )
     return [Drawing(figure, caption)]
 
@@ -242,12 +247,13 @@ FIGURE_11 = Item(
     name="figure-11",
     title="A small stop condition is enough",
     location="appendix, figure 11",
-    claim="In the plane the estimated LDM reaches the true one from s = 20 on; on a network values still fall as s "
-    "grows, but s = 10 orders rows as the longest search does, with a correlation of 0.998; hypotheses and time are "
-    "nearly linear in s.",
-    test=f"Five checks: in the plane the mean gap is at most {NEAR:g} at every s from {ENOUGH} on; on a network the "
-    f"mean LDM falls at every step of s; the rank correlation of s = {CHOSEN} to the longest search is {ALIKE:g} or "
-    f"more; hypotheses, and time, are correlated to s by {LINEAR:g} or more. Holds if all pass, in part if some do.",
+    claim="In the plane the estimated LDM reaches the true one from s = 20 on; on a network "
+    "values still fall as s grows, but s = 10 orders rows as the longest search does, with a "
+    "correlation of 0.998; hypotheses and time are nearly linear in s.",
+    test=f"Five checks: in the plane the mean gap is at most {NEAR:g} at every s from {ENOUGH} "
+    "on; on a network the mean LDM falls at every step of s; the rank correlation of s = "
+    f"{CHOSEN} to the longest search is {ALIKE:g} or more; hypotheses, and time, are correlated "
+    f"to s by {LINEAR:g} or more. Holds if all pass, in part if some do.",
     compute=measure_stops,
     draw=draw_stops,
 )
@@ -284,9 +290,9 @@ def judge_rays(sizes: Sequence[int], chosen: int, found: Mapping[str, Any]) -> M
     return Measurement(
         numbers=_drawn(sizes, found),
         verdict=decide_verdict(checks),
-        reason=f"The rank correlation of {chosen} rays to {sizes[-1]:,} is {at_default:.4f}, the mean LDM falls from "
-        f"{means[0]:.4f} to {means[-1]:.4f}, and time is linear in the rays with a correlation of {line:.4f}."
-        + describe_failed_checks(checks),
+        reason=f"The rank correlation of {chosen} rays to {sizes[-1]:,} is {at_default:.4f}, the "
+        f"mean LDM falls from {means[0]:.4f} to {means[-1]:.4f}, and time is linear in the rays "
+        f"with a correlation of {line:.4f}." + describe_failed_checks(checks),
         tables=(_table("rays", "rays", sizes, found, {}),),
         notes=(
             str(found["told"]),
@@ -300,8 +306,8 @@ def draw_rays(measured: Measurement) -> list[Drawing]:
     figure = new_figure(9.5, 6.2)
     _draw_search(figure.subplots(2, 2).flat, measured.numbers, "rays")
     caption = (
-        "On a network: the LDM of some rows, the rank correlation to the longest search, the rays and the time, "
-        "against the number of rays."
+        "On a network: the LDM of some rows, the rank correlation to the longest search, the rays "
+        "and the time, against the number of rays."
     )
     return [Drawing(figure, caption)]
 
@@ -310,11 +316,11 @@ FIGURE_11_RAYS = Item(
     name="figure-11-rays",
     title="The same for rays",
     location="ours, beside figure 11",
-    claim="The 512 rays that stand in for the paper's draws by default order rows as many more would, and time is "
-    "linear in their number.",
-    test=f"Three checks: the mean LDM falls each time the rays double; the rank correlation of 512 rays to the longest "
-    f"search is {ALIKE:g} or more; time is correlated to the number of rays by {LINEAR:g} or more. Holds if all pass, "
-    "in part if some do.",
+    claim="The 512 rays that stand in for the paper's draws by default order rows as many more "
+    "would, and time is linear in their number.",
+    test="Three checks: the mean LDM falls each time the rays double; the rank correlation of 512 "
+    f"rays to the longest search is {ALIKE:g} or more; time is correlated to the number of rays "
+    f"by {LINEAR:g} or more. Holds if all pass, in part if some do.",
     compute=measure_rays,
     draw=draw_rays,
 )

@@ -180,8 +180,8 @@ def judge_leads(runs: Accuracies, first: str, others: Sequence[str]) -> Measurem
     return Measurement(
         numbers={},
         verdict=decide_verdict(checks),
-        reason=f"{first} is significantly ahead in {sum(checks.values())} of {len(checks)} comparisons; its lead in "
-        f"points over the others, {told}."
+        reason=f"{first} is significantly ahead in {sum(checks.values())} of {len(checks)} "
+        f"comparisons; its lead in points over the others, {told}."
         + (f" It is significantly behind {'; '.join(behind)}." if behind else ""),
         tables=(leads_table("leads", first, found),),
     )
@@ -191,10 +191,11 @@ FIGURE_12 = Item(
     name="figure-12",
     title="Both LDM and seeding are needed",
     location="appendix, figure 12",
-    claim="LDM-S is more accurate than the smallest LDM alone, than seeding alone by cosine or Euclidean distance, and "
-    "than LDM spread by FASS or by Cluster-Margin.",
-    test="On each dataset the mean accuracy of LDM-S is significantly above that of each of the five (paired t-test "
-    "over repetitions, 5 %). Holds if so in all comparisons, in part if in some.",
+    claim="LDM-S is more accurate than the smallest LDM alone, than seeding alone by cosine or "
+    "Euclidean distance, and than LDM spread by FASS or by Cluster-Margin.",
+    test="On each dataset the mean accuracy of LDM-S is significantly above that of each of the "
+    "five (paired t-test over repetitions, 5 %). Holds if so in all comparisons, in part if in "
+    "some.",
     compute=measure_parts,
     draw=draw_runs,
 )
@@ -203,9 +204,11 @@ FIGURE_16 = Item(
     name="figure-16",
     title="LDM against entropy and margin with the same seeding",
     location="appendix, figure 16",
-    claim="Even when Entropy and Margin are given the same weighted seeding, LDM-S is more accurate.",
-    test="On each dataset the mean accuracy of LDM-S is significantly above that of each of the two (paired t-test "
-    "over repetitions, 5 %). Holds if so in all comparisons, in part if in some.",
+    claim="Even when Entropy and Margin are given the same weighted seeding, LDM-S is more "
+    "accurate.",
+    test="On each dataset the mean accuracy of LDM-S is significantly above that of each of the "
+    "two (paired t-test over repetitions, 5 %). Holds if so in all comparisons, in part if in "
+    "some.",
     compute=measure_seeded,
     draw=draw_runs,
 )
@@ -222,7 +225,10 @@ def measure_small(config: StudyConfig) -> Measurement:
 def measure_large(config: StudyConfig) -> Measurement:
     """Compare strategies at large batch sizes."""
     found = _by_size(run_settings(config, large_settings(config)))
-    note = "The paper's batches are 5,000 rows of CIFAR10, SVHN and CIFAR100; these are other datasets."
+    note = (
+        "The paper's batches are 5,000 rows of CIFAR10, SVHN and CIFAR100; these are other "
+        "datasets."
+    )
     return replace(found, notes=(*found.notes, note))
 
 
@@ -246,7 +252,8 @@ def judge_sizes(runs: Accuracies) -> Measurement:
         nearest = min(gains, key=lambda name: gains[name].mean)
         told.append(
             f"{run} {format_number(gains['random'].mean, '+.2f')} over Random and "
-            f"{format_number(gains[nearest].mean, '+.2f')} over the best of the others, {nearest} ({format_p(gains[nearest].p)})"
+            f"{format_number(gains[nearest].mean, '+.2f')} over the best of the others, {nearest} "
+            f"({format_p(gains[nearest].p)})"
         )
     return Measurement(
         numbers={},
@@ -257,15 +264,17 @@ def judge_sizes(runs: Accuracies) -> Measurement:
 
 
 _SIZES_TEST = (
-    "At each size the mean accuracy of LDM-S is significantly above Random's, and no strategy is significantly above "
-    "it (paired t-tests over repetitions, 5 %). Holds if so at all sizes, in part if at some."
+    "At each size the mean accuracy of LDM-S is significantly above Random's, and no strategy is "
+    "significantly above it (paired t-tests over repetitions, 5 %). Holds if so at all sizes, in "
+    "part if at some."
 )
 
 FIGURE_13 = Item(
     name="figure-13",
     title="Small batches: 1, 10 and 40",
     location="appendix, figure 13",
-    claim="LDM-S does well whether labels are asked for one, ten or forty at a time, BatchBALD being among the others.",
+    claim="LDM-S does well whether labels are asked for one, ten or forty at a time, BatchBALD "
+    "being among the others.",
     test=_SIZES_TEST,
     compute=measure_small,
     draw=draw_runs,
@@ -275,7 +284,8 @@ FIGURE_14 = Item(
     name="figure-14",
     title="Large batches",
     location="appendix, figure 14",
-    claim="LDM-S also does well with batches of thousands of rows, Cluster-Margin being among the others.",
+    claim="LDM-S also does well with batches of thousands of rows, Cluster-Margin being among the "
+    "others.",
     test=_SIZES_TEST,
     compute=measure_large,
     draw=draw_runs,

@@ -93,8 +93,9 @@ def measure_choices(config: StudyConfig) -> Measurement:
     )
     notes = [
         *(
-            f"{one.name}: {one.run.setting.dataset}, {one.labelled[0]:,.0f} to {one.labelled[-1]:,.0f} labels, "
-            f"{one.run.setting.pool or 0:,} candidates a round, {one.repetitions} repetitions."
+            f"{one.name}: {one.run.setting.dataset}, {one.labelled[0]:,.0f} to "
+            f"{one.labelled[-1]:,.0f} labels, {one.run.setting.pool or 0:,} candidates a round, "
+            f"{one.repetitions} repetitions."
             for one in runs
         ),
         "No significant difference is no proof of none: the table has what the runs leave open.",
@@ -122,8 +123,9 @@ def judge_choices(runs: Accuracies) -> Measurement:
     return Measurement(
         numbers={"choices": data},
         verdict=decide_verdict(checks),
-        reason=f"Against the paper's choice, in points: significantly different {told or 'none'}, of {len(others)}; "
-        f"the largest difference is {format_number(others[widest]['difference'], '+.2f')} at {widest}{small}.",
+        reason=f"Against the paper's choice, in points: significantly different {told or 'none'}, "
+        f"of {len(others)}; the largest difference is "
+        f"{format_number(others[widest]['difference'], '+.2f')} at {widest}{small}.",
         tables=(_table(data),),
     )
 
@@ -163,8 +165,8 @@ def _family(name: str) -> str:
 def _table(data: list[dict[str, Any]]) -> ReportTable:
     forms = {"difference": "+.2f"}
     caption = (
-        "Mean accuracy over the rounds after the first, its difference to the paper's choice in points with half of "
-        "its 95 % interval, and p of a paired t-test."
+        "Mean accuracy over the rounds after the first, its difference to the paper's choice in "
+        "points with half of its 95 % interval, and p of a paired t-test."
     )
     return make_table("choices", caption, data, forms)
 
@@ -204,11 +206,11 @@ FIGURE_15 = Item(
     name="figure-15",
     title="Accuracy hardly depends on the choices",
     location="appendix, figure 15",
-    claim="Accuracy does not differ significantly with s from 1 to 1,000, with M unless it is as small as 10, or with "
-    "the spacing of the strengths.",
-    test="Five checks by paired t-tests over repetitions against s = 10, all rows and β = 0.1: no s, no M above 10, no "
-    "β, and no number of rays (which are ours) differs, at 5 % shared among all comparisons; and M = 10 is worse (5 %)."
-    " Holds if all pass, in part if some do.",
+    claim="Accuracy does not differ significantly with s from 1 to 1,000, with M unless it is as "
+    "small as 10, or with the spacing of the strengths.",
+    test="Five checks by paired t-tests over repetitions against s = 10, all rows and β = 0.1: no "
+    "s, no M above 10, no β, and no number of rays (which are ours) differs, at 5 % shared among "
+    "all comparisons; and M = 10 is worse (5 %). Holds if all pass, in part if some do.",
     compute=measure_choices,
     draw=draw_choices,
 )

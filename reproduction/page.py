@@ -90,10 +90,10 @@ def _summary_section(results: Sequence[ItemResult], missing: Sequence[str]) -> S
         )
 
     text = (
-        "Each verdict is decided by the test given with its item, on fixed seeds. Figures 6, 8 and "
-        "9 of the paper illustrate proofs, and tables 3 and 4 are settings: they claim nothing that "
-        "could be computed. Commands look for runs of the benchmark in the folder runs; use --runs "
-        "for another folder."
+        "Each verdict is decided by the test given with its item, on fixed seeds. Figures 6, 8 "
+        "and 9 of the paper illustrate proofs, and tables 3 and 4 are settings: they claim "
+        "nothing that could be computed. Commands look for runs of the benchmark in the folder "
+        "runs; use --runs for another folder."
     )
     if missing:
         text += f" Not computed yet: {', '.join(missing)}."

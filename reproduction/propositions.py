@@ -100,8 +100,9 @@ def judge_flips(
             "rank correlation": alike,
         },
         verdict=decide_verdict({"exact": bool(falls.all()), "simulated": outside == 0}),
-        reason=f"Over {pairs:,} pairs of rows and {len(sigmas)} strengths the exact chance {said} as the LDM rises; "
-        f"{outside} of {counts.size:,} simulated frequencies leave the bounds of chance.",
+        reason=f"Over {pairs:,} pairs of rows and {len(sigmas)} strengths the exact chance {said} "
+        f"as the LDM rises; {outside} of {counts.size:,} simulated frequencies leave the bounds "
+        "of chance.",
         tables=(_flips_table(sigmas, alike, counts / draws_count, chance),),
     )
 
@@ -114,8 +115,9 @@ def _flips_table(
         for sigma, rho, f, p in zip(sigmas, alike, frequency, chance, strict=True)
     ]
     caption = (
-        "Rank correlation of the LDM estimated by rays and the simulated frequency of flips, and how far the frequency "
-        "lies from the exact chance at the most; under weak noise many rows tie, for they never flip."
+        "Rank correlation of the LDM estimated by rays and the simulated frequency of flips, and "
+        "how far the frequency lies from the exact chance at the most; under weak noise many rows "
+        "tie, for they never flip."
     )
     return make_table("flips", caption, data, {"σ": "g"}, ".4f")
 
@@ -146,10 +148,11 @@ PROPOSITION_1 = Item(
     name="proposition-1",
     title="A smaller LDM is a larger chance of flipping",
     location="proposition 1",
-    claim="In the plane, one row has a smaller LDM than another exactly if its label flips more often when Gaussian "
-    "noise is added to the parameters.",
-    test="Holds if the exact chance falls strictly as the LDM rises, over all pairs of rows at every strength, and no "
-    "simulated frequency leaves its binomial bounds (99.9 % for all together); in part if one of the two is so.",
+    claim="In the plane, one row has a smaller LDM than another exactly if its label flips more "
+    "often when Gaussian noise is added to the parameters.",
+    test="Holds if the exact chance falls strictly as the LDM rises, over all pairs of rows at "
+    "every strength, and no simulated frequency leaves its binomial bounds (99.9 % for all "
+    "together); in part if one of the two is so.",
     compute=measure_flips,
     draw=draw_flips,
 )
@@ -211,8 +214,9 @@ def judge_disagreement(sigmas: Array, exact: Array, simulated: Array, errors: Ar
     return Measurement(
         numbers={"sigmas": sigmas, "exact": exact, "simulated": simulated},
         verdict=decide_verdict({"exact": bool(rises.all()), "simulated": outside == 0}),
-        reason=f"From σ = {sigmas[0]:g} to {sigmas[-1]:g} the exact mean {said}, from {exact[0]:.5f} to "
-        f"{exact[-1]:.5f}; {outside} of {len(exact)} simulated means leave the bounds of chance.",
+        reason=f"From σ = {sigmas[0]:g} to {sigmas[-1]:g} the exact mean {said}, from "
+        f"{exact[0]:.5f} to {exact[-1]:.5f}; {outside} of {len(exact)} simulated means leave the "
+        "bounds of chance.",
     )
 
 
@@ -248,10 +252,11 @@ PROPOSITION_2 = Item(
     name="proposition-2",
     title="Stronger noise, more disagreement",
     location="proposition 2",
-    claim="In the plane, the mean disagreement with a hypothesis drawn around g rises strictly with the strength of "
-    "the noise.",
-    test="Holds if the exact mean rises at every step of a fine grid of strengths, and every simulated mean lies "
-    "within its normal bounds (99.9 % for all together); in part if one of the two is so.",
+    claim="In the plane, the mean disagreement with a hypothesis drawn around g rises strictly "
+    "with the strength of the noise.",
+    test="Holds if the exact mean rises at every step of a fine grid of strengths, and every "
+    "simulated mean lies within its normal bounds (99.9 % for all together); in part if one of "
+    "the two is so.",
     compute=measure_disagreement,
     draw=draw_disagreement,
 )
@@ -330,7 +335,10 @@ def judge_coverage(
         }
         for n, p, m, rate in zip(counts, exact, missed, rates.tolist(), strict=True)
     ]
-    caption = f"The chance that no hypothesis comes within α of those wanted, and its share of {repetitions:,} repetitions."
+    caption = (
+        "The chance that no hypothesis comes within α of those wanted, and its share of "
+        f"{repetitions:,} repetitions."
+    )
     return Measurement(
         numbers={
             "counts": list(counts),
@@ -338,12 +346,13 @@ def judge_coverage(
             "missed": [m / repetitions for m in missed],
         },
         verdict=decide_verdict({"rate": fast, "simulated": above == 0}),
-        reason=f"With α = 1 / √N the chance of a miss is at most exp(−c √N), c from {rates.min():.2f} to "
-        f"{rates.max():.2f} for N from {counts[0]} to {counts[-1]:,}; {above} of {len(counts)} simulated shares are "
-        "above it.",
+        reason="With α = 1 / √N the chance of a miss is at most exp(−c √N), c from "
+        f"{rates.min():.2f} to {rates.max():.2f} for N from {counts[0]} to {counts[-1]:,}; "
+        f"{above} of {len(counts)} simulated shares are above it.",
         tables=(make_table("coverage", caption, data, {"N": ",d"}, ".3g"),),
         notes=(
-            "The chance falls even as exp(−c N): the wedge of wanted hypotheses has a probability of its own.",
+            "The chance falls even as exp(−c N): the wedge of wanted hypotheses has a probability "
+            "of its own.",
         ),
     )
 
@@ -388,11 +397,11 @@ PROPOSITION_3 = Item(
     name="proposition-3",
     title="Gaussian draws cover the hypotheses that matter",
     location="proposition 3",
-    claim="In the plane, N hypotheses drawn from one Gaussian around g come within O(1 / √N) of those that attain the "
-    "LDM, but for a chance of O(exp(−√N)).",
-    test="Holds if, with α = 1 / √N, the bound computed for the chance of a miss falls at least as fast as exp(−c √N) "
-    "from its first value on, and simulated misses are no more frequent than it (binomial, 99.9 % for all together); "
-    "in part if one of the two is so.",
+    claim="In the plane, N hypotheses drawn from one Gaussian around g come within O(1 / √N) of "
+    "those that attain the LDM, but for a chance of O(exp(−√N)).",
+    test="Holds if, with α = 1 / √N, the bound computed for the chance of a miss falls at least "
+    "as fast as exp(−c √N) from its first value on, and simulated misses are no more frequent "
+    "than it (binomial, 99.9 % for all together); in part if one of the two is so.",
     compute=measure_coverage,
     draw=draw_coverage,
 )

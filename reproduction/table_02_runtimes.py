@@ -125,7 +125,10 @@ def _other(name: str) -> str:
     return f"{OTHER} alone" if name.endswith(" alone") else OTHER
 
 
-_TOGETHER = "Networks of all strategies train together, and a strategy's training time is its networks' share of that"
+_TOGETHER = (
+    "Networks of all strategies train together, and a strategy's training time is its networks' "
+    "share of that"
+)
 
 
 def _with_times(
@@ -143,7 +146,8 @@ def _on_sharing(times: Times) -> str:
         name for name, of_it in times.items() if {f"{FIRST} alone", f"{OTHER} alone"} <= set(of_it)
     ]
     said = (
-        f"; on {', '.join(both)} LDM-S and Entropy were also run alone, and those times are compared"
+        f"; on {', '.join(both)} LDM-S and Entropy were also run alone, and those times are "
+        "compared"
         if both
         else ""
     )
@@ -169,8 +173,8 @@ def judge_runtime(times: Times) -> Measurement:
         verdict=decide_verdict(
             {"almost all": len(near) >= max(1, MOST * len(found)), "some": bool(near)}
         ),
-        reason=f"LDM-S takes as many times as long as Entropy: {told(found)}; at most {LONGER:g} on {len(near)} of "
-        f"{len(found)} datasets.",
+        reason=f"LDM-S takes as many times as long as Entropy: {told(found)}; at most {LONGER:g} "
+        f"on {len(near)} of {len(found)} datasets.",
     )
 
 
@@ -178,9 +182,11 @@ TABLE_2 = Item(
     name="table-2",
     title="Runtime on each dataset",
     location="table 2",
-    claim="LDM-S takes about as long as Entropy, one of the fastest strategies, on almost all datasets.",
-    test=f"Holds if a run with LDM-S takes at most {100 * (LONGER - 1):.0f} % longer than one with Entropy on three "
-    "datasets of four or more (in the paper's own table, on 7 of 9); in part if it does so on some.",
+    claim="LDM-S takes about as long as Entropy, one of the fastest strategies, on almost all "
+    "datasets.",
+    test=f"Holds if a run with LDM-S takes at most {100 * (LONGER - 1):.0f} % longer than one "
+    "with Entropy on three datasets of four or more (in the paper's own table, on 7 of 9); in "
+    "part if it does so on some.",
     compute=measure_runtime,
     draw=draw_times,
     always_recompute=True,
@@ -240,11 +246,11 @@ LDM_TIME = Item(
     name="claim-runtime",
     title="LDM-S costs 3 to 6 % more time than Entropy on image sets",
     location="section 4.3",
-    claim="On CIFAR10, SVHN, CIFAR100, Tiny ImageNet and FOOD101 a run with LDM-S takes 3 to 6 % longer than one with "
-    "Entropy.",
-    test=f"Holds if LDM-S takes at most {100 * (SLIGHT - 1):.1f} % longer (6 % if rounded) than Entropy on these "
-    "five; in part if it does so on some of them, while it takes longer on others or they were not run. Less than 3 % "
-    "is as good.",
+    claim="On CIFAR10, SVHN, CIFAR100, Tiny ImageNet and FOOD101 a run with LDM-S takes 3 to 6 % "
+    "longer than one with Entropy.",
+    test=f"Holds if LDM-S takes at most {100 * (SLIGHT - 1):.1f} % longer (6 % if rounded) than "
+    "Entropy on these five; in part if it does so on some of them, while it takes longer on "
+    "others or they were not run. Less than 3 % is as good.",
     compute=measure_ldm_time,
     always_recompute=True,
 )
@@ -280,8 +286,9 @@ def judge_ensemble_time(times: Times, machines: Mapping[str, str] | None = None)
     found = ratios(times, ENSEMBLE)
     if not found:
         raise InputError(
-            "On no dataset were the ensemble and Entropy each run alone, on one kind of machine: teeter bench run "
-            "openml-6 --strategies ensemble --out runs/openml-6-ensemble-alone, and the same with entropy."
+            "On no dataset were the ensemble and Entropy each run alone, on one kind of machine: "
+            "teeter bench run openml-6 --strategies ensemble --out runs/openml-6-ensemble-alone, "
+            "and the same with entropy."
         )
     data = [
         {
@@ -302,9 +309,11 @@ def judge_ensemble_time(times: Times, machines: Mapping[str, str] | None = None)
         reason=f"An ensemble alone takes as many times as long as Entropy alone: {told(found)}.",
         tables=(make_table("alone", caption, data),),
         notes=(
-            "Small networks train as one stack here, which takes less time than one network after the other.",
-            "In a run of many strategies all networks train together and have equal shares of the time, so that an "
-            "ensemble takes five times as long by construction: only runs of one strategy tell.",
+            "Small networks train as one stack here, which takes less time than one network after "
+            "the other.",
+            "In a run of many strategies all networks train together and have equal shares of the "
+            "time, so that an ensemble takes five times as long by construction: only runs of one "
+            "strategy tell.",
         ),
     )
 
@@ -314,8 +323,8 @@ ENSEMBLE_TIME = Item(
     title="An ensemble takes about five times as long",
     location="section 4.3",
     claim="Since all its five networks are trained, ENS takes about five times as long as Entropy.",
-    test=f"Holds if the ratio of the times is from {FIVE[0]:g} to {FIVE[1]:g} on every dataset where ENS and Entropy "
-    "were each run alone, in part if on some.",
+    test=f"Holds if the ratio of the times is from {FIVE[0]:g} to {FIVE[1]:g} on every dataset "
+    "where ENS and Entropy were each run alone, in part if on some.",
     compute=measure_ensemble_time,
     always_recompute=True,
 )

@@ -150,13 +150,15 @@ def judge_errors(
             "slopes": {name: found[0] for name, found in slopes.items()},
         },
         verdict=decide_verdict({"bound": bool(enough.all()), **steep}),
-        reason=f"With M as the theorem asks, {within.min() / repetitions:.1%} or more of {repetitions:,} errors stay "
-        f"within its bound; on a double logarithmic scale the mean error falls with a slope of {told}.",
+        reason=f"With M as the theorem asks, {within.min() / repetitions:.1%} or more of "
+        f"{repetitions:,} errors stay within its bound; on a double logarithmic scale the mean "
+        f"error falls with a slope of {told}.",
         tables=(_bound_table(data), *([_budget_table(budgets)] if budgets else [])),
         notes=(
-            "The Lipschitz constant of the theorem's second assumption is taken as 1, so that α(N) = 1 / √N.",
-            "The bound is far from sharp here: with one Gaussian in the plane the error falls as 1 / N, and the "
-            "bound's 1 / √N is an upper limit.",
+            "The Lipschitz constant of the theorem's second assumption is taken as 1, so that "
+            "α(N) = 1 / √N.",
+            "The bound is far from sharp here: with one Gaussian in the plane the error falls as "
+            "1 / N, and the bound's 1 / √N is an upper limit.",
         ),
     )
 
@@ -183,14 +185,17 @@ def slope(sizes: Sequence[int], errors: Array, groups: int = 10) -> tuple[float,
 
 def _bound_table(data: list[dict[str, Any]]) -> ReportTable:
     caption = (
-        f"How often the error stays within 2δ + α + ε, with α = 1 / √N, δ = {DELTA} and ε = {NEAR}, as promised and "
-        "as found; M is the least above 8 log(CN) / δ²."
+        f"How often the error stays within 2δ + α + ε, with α = 1 / √N, δ = {DELTA} and ε = "
+        f"{NEAR}, as promised and as found; M is the least above 8 log(CN) / δ²."
     )
     return make_table("bound", caption, data, _COUNTS, ".4f")
 
 
 def _budget_table(data: Sequence[Mapping[str, Any]]) -> ReportTable:
-    caption = "Mean error of this package's estimators over 50 rows, by what they may spend, on one reference sample."
+    caption = (
+        "Mean error of this package's estimators over 50 rows, by what they may spend, on one "
+        "reference sample."
+    )
     return make_table("estimators", caption, data, default_format=".5f")
 
 
@@ -219,7 +224,8 @@ def draw_errors(measured: Measurement) -> list[Drawing]:
     return [
         Drawing(
             figure,
-            f"The estimator's mean error for a row of LDM {TRUE}, with the rates of the bound dashed.",
+            f"The estimator's mean error for a row of LDM {TRUE}, with the rates of the bound "
+            "dashed.",
         )
     ]
 
@@ -228,11 +234,12 @@ THEOREM_1 = Item(
     name="theorem-1",
     title="The estimator tends to the LDM",
     location="theorem 1",
-    claim="With N hypotheses and M > 8 log(CN) / δ² rows the estimate is within 2δ + α(N) + ε of the LDM, but for a "
-    "chance of 1 / (CN) + β(N).",
-    test="Holds if, with M at the theorem's limit and α and β of proposition 3, the error stays within the bound as "
-    "often as promised (binomial, 99.9 % for all N together), and the mean error falls no slower than 1 / √N and 1 / "
-    "√M (slopes of ten groups of repetitions, one-sided t-test, 99.9 %); in part if some of the three are so.",
+    claim="With N hypotheses and M > 8 log(CN) / δ² rows the estimate is within 2δ + α(N) + ε of "
+    "the LDM, but for a chance of 1 / (CN) + β(N).",
+    test="Holds if, with M at the theorem's limit and α and β of proposition 3, the error stays "
+    "within the bound as often as promised (binomial, 99.9 % for all N together), and the mean "
+    "error falls no slower than 1 / √N and 1 / √M (slopes of ten groups of repetitions, one-sided "
+    "t-test, 99.9 %); in part if some of the three are so.",
     compute=measure_errors,
     draw=draw_errors,
 )
@@ -326,11 +333,13 @@ def judge_order(found: Mapping[str, Array]) -> Measurement:
     return Measurement(
         numbers={"sizes": SIZES, "inverted": means},
         verdict=decide_verdict(vanishing),
-        reason=f"From the smallest size to the largest, pairs inverted by more than {APART:g} fall from {told}.",
+        reason=f"From the smallest size to the largest, pairs inverted by more than {APART:g} "
+        f"fall from {told}.",
         tables=(make_table("order", caption, data, _COUNTS, ".3%"),),
         notes=(
-            "N counts the plain draws; in their places Algorithm 1 has "
-            f"s = {', '.join(map(str, PATIENCE))}, and rays are {', '.join(map(str, RAYS))}. M is that of all three.",
+            "N counts the plain draws; in their places Algorithm 1 has s = "
+            f"{', '.join(map(str, PATIENCE))}, and rays are {', '.join(map(str, RAYS))}. M is "
+            "that of all three.",
         ),
     )
 
@@ -371,8 +380,9 @@ def draw_order(measured: Measurement) -> list[Drawing]:
     axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=9)
     style_axes(axes)
     caption = (
-        "How many pairs of 60 rows the estimates put in the wrong order, by more than ε; Algorithm 1 and rays may "
-        f"spend s = {PATIENCE[0]} to {PATIENCE[-1]} and {RAYS[0]} to {RAYS[-1]} rays from left to right."
+        "How many pairs of 60 rows the estimates put in the wrong order, by more than ε; "
+        f"Algorithm 1 and rays may spend s = {PATIENCE[0]} to {PATIENCE[-1]} and {RAYS[0]} to "
+        f"{RAYS[-1]} rays from left to right."
     )
     return [Drawing(figure, caption)]
 
@@ -381,11 +391,11 @@ COROLLARY_1 = Item(
     name="corollary-1",
     title="The order of rows is kept",
     location="corollary 1",
-    claim="As N and M grow, the chance that two rows are estimated in the wrong order, by more than any ε, goes to "
-    "zero.",
-    test=f"For ε = {APART:g}: an estimator passes if the share of inverted pairs never rises from one size to the "
-    f"next, and is at most {RARE:.1%} at the largest; holds if drawn hypotheses, Algorithm 1 and rays all pass, in "
-    "part if some do.",
+    claim="As N and M grow, the chance that two rows are estimated in the wrong order, by more "
+    "than any ε, goes to zero.",
+    test=f"For ε = {APART:g}: an estimator passes if the share of inverted pairs never rises from "
+    f"one size to the next, and is at most {RARE:.1%} at the largest; holds if drawn hypotheses, "
+    "Algorithm 1 and rays all pass, in part if some do.",
     compute=measure_order,
     draw=draw_order,
 )
