@@ -1,4 +1,4 @@
-"""What the paper says in words, and the question it leaves open: each a claim with a test."""
+"""Claims of the paper's text, and the question that it leaves open."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ def judge_best(datasets: Accuracies) -> Measurement:
     )
 
 
-def draw_best(measured: Measurement) -> list[Drawing]:
+def draw_best(measurement: Measurement) -> list[Drawing]:
     """Draw the shares as bars."""
     from teeter.analysis.plot_style import line_style, new_figure, style_axes
 
-    shares: Mapping[str, float] = measured.numbers["shares"]
+    shares: Mapping[str, float] = measurement.numbers["shares"]
     order = sorted(shares, key=lambda name: shares[name])
     figure = new_figure(7, 1.3 + 0.32 * len(order))
     axes = figure.subplots()
@@ -115,7 +115,7 @@ def measure_badge(config: StudyConfig) -> Measurement:
 
 
 def judge_badge(by_size: Accuracies) -> Measurement:
-    """Check that BADGE is behind LDM-S at size 1; and not behind it, and ahead of Random, at larger sizes."""
+    """Check that BADGE is behind LDM-S at size 1 only, and ahead of Random at larger sizes."""
     found = {
         f"batches of {size}": compute_leads(of_size, "badge", [FIRST, "random"])
         for size, of_size in by_size.items()

@@ -54,7 +54,7 @@ def sample_disc(count: int, generator: np.random.Generator) -> Array:
 
 
 def row_angles(rows: Array) -> Array:
-    """Return the angle from g's boundary to the line through each row: (N, 2) -> (N,), in [0, pi)."""
+    """Return the angle (N,), in [0, pi), from g's boundary to the line through each row (N, 2)."""
     angles: Array = np.mod(np.arctan2(rows[:, 1], rows[:, 0]) - np.pi / 2, np.pi)
     return angles
 

@@ -1,8 +1,9 @@
-"""What LDM picks in the plane, one row at a time, beside Entropy and Random."""
+"""Figures 2a and 2b: what LDM, Entropy and Random pick in the plane, one row at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,13 @@ from teeter.strategies.api import select
 __all__ = ["FIGURE_2AB"]
 
 STRATEGIES = ("ldm", "entropy", "random")
-POOL, INITIAL, STEPS, REPETITIONS = 500, 3, 30, 100
-"""Rows to pick from, labels of each class to begin with, queries, and how often."""
+
+POOL = 500
+INITIAL = 3
+"""Labels of each class to begin with."""
+STEPS = 30
+"""Queries if quick, one row each; twice as many otherwise."""
+REPETITIONS = 100
 
 RAYS = 32
 """In the plane one ray to either side is exact, if it turns far enough."""
@@ -41,93 +47,108 @@ ALIKE = 0.5
 
 def measure_plane(config: StudyConfig) -> Measurement:
     """Learn a line by one query at a time, 100 times with each strategy."""
-    repetitions, steps = REPETITIONS, STEPS if config.quick else 2 * STEPS
-    accuracy = {name: np.zeros((repetitions, steps + 1)) for name in STRATEGIES}
-    apart = {name: np.zeros(repetitions) for name in STRATEGIES}
-    shown: dict[str, Any] = {}
-    for repetition in range(repetitions):
+    steps = STEPS if config.quick else 2 * STEPS
+    accuracy = {name: np.zeros((REPETITIONS, steps + 1)) for name in STRATEGIES}
+    distance = {name: np.zeros(REPETITIONS) for name in STRATEGIES}
+    example: dict[str, Any] = {}
+
+    for repetition in range(REPETITIONS):
         generator = rng(config.seed, "figure 2", repetition)
-        pool, truth = sample_disc(POOL, generator), _direction(generator)
-        first = _initial(pool @ truth > 0, generator)
+        pool = sample_disc(POOL, generator)
+        truth = _sample_direction(generator)
+        initial = _sample_initial(pool @ truth > 0, generator)
+        if repetition == 0:
+            example = {"pool": pool.round(4), "truth": truth, "shown": {}}
+
         for name in STRATEGIES:
-            picks, lines, near = learn_line(pool, truth, first, name, steps, seed=repetition)
+            picks, lines, distances = learn_line(pool, truth, initial, name, steps, seed=repetition)
             accuracy[name][repetition] = [line_accuracy(line, truth) for line in lines]
-            apart[name][repetition] = float(np.mean(near))
+            distance[name][repetition] = float(np.mean(distances))
             if repetition == 0:
-                shown[name] = {"picks": picks, "line": lines[-1]}
-    found = judge_plane(accuracy, apart)
-    world = {"pool": _first_pool(config), "truth": _first_truth(config), "shown": shown}
-    return Measurement(
-        {**found.numbers, **world}, found.verdict, found.reason, found.tables, found.notes
-    )
+                example["shown"][name] = {"picks": picks, "line": lines[-1]}
+
+    measurement = judge_plane(accuracy, distance)
+    return replace(measurement, numbers={**measurement.numbers, **example})
 
 
-def _direction(generator: np.random.Generator) -> Array:
+def _sample_direction(generator: np.random.Generator) -> Array:
     angle = 2 * np.pi * generator.random()
     return np.array([np.cos(angle), np.sin(angle)])
 
 
-def _first_pool(config: StudyConfig) -> Array:
-    return sample_disc(POOL, rng(config.seed, "figure 2", 0)).round(4)
-
-
-def _first_truth(config: StudyConfig) -> Array:
-    generator = rng(config.seed, "figure 2", 0)
-    sample_disc(POOL, generator)
-    return _direction(generator)
-
-
-def _initial(labels: npt.NDArray[np.bool_], generator: np.random.Generator) -> list[int]:
-    """Return three rows of each class."""
-    sides = [np.flatnonzero(labels == side) for side in (False, True)]
-    return [int(row) for side in sides for row in generator.choice(side, INITIAL, replace=False)]
+def _sample_initial(labels: npt.NDArray[np.bool_], generator: np.random.Generator) -> list[int]:
+    """Return ``INITIAL`` rows of each class."""
+    rows: list[int] = []
+    for label in (False, True):
+        of_class = np.flatnonzero(labels == label)
+        rows += generator.choice(of_class, INITIAL, replace=False).tolist()
+    return rows
 
 
 def learn_line(
-    pool: Array, truth: Array, first: Sequence[int], strategy: str, steps: int, *, seed: int
+    pool: Array, truth: Array, initial: Sequence[int], strategy: str, steps: int, *, seed: int
 ) -> tuple[list[int], list[Array], list[float]]:
-    """Return the rows asked for after the ``first``, the line after each number of labels, and how near picks were.
+    """Learn a line by active learning, one query at a time.
 
-    pool (N, 2), truth (2,). Near is a pick's distance to the boundary at the time, as a share of the pool's mean.
+    Args:
+        pool: The rows to pick from: (N, 2).
+        truth: The weight of the true line: (2,).
+        initial: The rows that are labelled at the beginning.
+        strategy: The name of a strategy.
+        steps: How many rows to query.
+        seed: The seed of the strategy.
+
+    Returns:
+        The picks; the lines learned before the first query and after each; and the distance of each
+        pick to the boundary of its time, as a share of the pool's mean distance.
     """
     labels = (pool @ truth > 0).astype(float)
-    told = list(first)
-    lines = [fit_line(pool[told], labels[told])]
-    near = []
+    labelled = list(initial)
+    lines = [fit_line(pool[labelled], labels[labelled])]
+    distances = []
+
     for step in range(steps):
-        free = np.setdiff1d(np.arange(len(pool)), told)
+        candidates = np.setdiff1d(np.arange(len(pool)), labelled)
         options: dict[str, Any] = {"rays": RAYS} if strategy == "ldm" else {}
-        outputs = line_outputs(pool[free], lines[-1])
+        outputs = line_outputs(pool[candidates], lines[-1])
         (pick,) = select(strategy, outputs, 1, seed=seed * 1000 + step, device="cpu", **options)
-        distance = np.abs(pool[free] @ lines[-1])
-        near.append(float(distance[pick] / distance.mean()))
-        told.append(int(free[pick]))
-        lines.append(fit_line(pool[told], labels[told]))
-    return told[len(first) :], lines, near
+
+        distance = np.abs(pool[candidates] @ lines[-1])
+        distances.append(float(distance[pick] / distance.mean()))
+        labelled.append(int(candidates[pick]))
+        lines.append(fit_line(pool[labelled], labels[labelled]))
+    return labelled[len(initial) :], lines, distances
 
 
-def judge_plane(accuracy: Mapping[str, Array], apart: Mapping[str, Array]) -> Measurement:
-    """Check who is more accurate, (R, T) each, and who picks near the boundary, (R,) each."""
-    ldm, entropy = (gain_over(accuracy[name], accuracy["random"]) for name in ("ldm", "entropy"))
-    between = gain_over(accuracy["ldm"], accuracy["entropy"])
-    reach = 1.96 * between.deviation / np.sqrt(len(accuracy["ldm"]))
-    nearer = {
-        name: significantly_below(apart[name], apart["random"]) for name in ("ldm", "entropy")
-    }
+def judge_plane(accuracy: Mapping[str, Array], distance: Mapping[str, Array]) -> Measurement:
+    """Check which strategies are accurate, and which ones pick near the boundary.
+
+    Args:
+        accuracy: The accuracies by strategy, each (R, T): repetitions by queries.
+        distance: The mean distance of picks to the boundary by strategy, each (R,).
+    """
+    ldm = gain_over(accuracy["ldm"], accuracy["random"])
+    entropy = gain_over(accuracy["entropy"], accuracy["random"])
+    difference = gain_over(accuracy["ldm"], accuracy["entropy"])
+    # Half of the 95 % interval of the mean difference.
+    half_interval = 1.96 * difference.deviation / np.sqrt(len(accuracy["ldm"]))
+
+    ldm_is_better = ldm.mean > 0 and ldm.significant
+    entropy_is_better = entropy.mean > 0 and entropy.significant
+    ldm_is_nearer = significantly_below(distance["ldm"], distance["random"])
+    entropy_is_nearer = significantly_below(distance["entropy"], distance["random"])
     checks = {
-        "both pick near the boundary": all(nearer.values()),
-        "both beat Random": ldm.mean > 0
-        and ldm.significant
-        and entropy.mean > 0
-        and entropy.significant,
-        "LDM is like Entropy": abs(between.mean) + reach < ALIKE,
+        "both pick near the boundary": ldm_is_nearer and entropy_is_nearer,
+        "both beat Random": ldm_is_better and entropy_is_better,
+        "LDM is like Entropy": abs(difference.mean) + half_interval < ALIKE,
     }
+
     data = [
         {
             "strategy": name,
             "mean accuracy": 100 * float(runs[:, 1:].mean()),
             "last accuracy": 100 * float(runs[:, -1].mean()),
-            "distance of picks": float(apart[name].mean()),
+            "distance of picks": float(distance[name].mean()),
         }
         for name, runs in accuracy.items()
     ]
@@ -140,26 +161,32 @@ def judge_plane(accuracy: Mapping[str, Array], apart: Mapping[str, Array]) -> Me
         verdict=decide_verdict(checks),
         reason=f"Over Random, LDM gains {format_number(ldm.mean, '+.2f')} points "
         f"({format_p(ldm.p)}) and Entropy {format_number(entropy.mean, '+.2f')} "
-        f"({format_p(entropy.p)}); LDM minus Entropy is {format_number(between.mean, '+.2f')} ± "
-        f"{reach:.2f}, and {ALIKE} is the limit for being alike.{describe_failed_checks(checks)}",
+        f"({format_p(entropy.p)}); LDM minus Entropy is {format_number(difference.mean, '+.2f')} "
+        f"± {half_interval:.2f}, and {ALIKE} is the limit for being "
+        f"alike.{describe_failed_checks(checks)}",
         tables=(make_table("plane", caption, data),),
     )
 
 
-def draw_plane(measured: Measurement) -> list[Drawing]:
+def draw_plane(measurement: Measurement) -> list[Drawing]:
     """Draw the picks of each strategy, and learning curves."""
-    numbers, figure = measured.numbers, new_figure(9.5, 3.6)
-    pool, truth = np.array(numbers["pool"]), np.array(numbers["truth"])
-    for axes, (name, one) in zip(
-        figure.subplots(1, len(numbers["shown"])), numbers["shown"].items(), strict=True
-    ):
-        picks, line = pool[one["picks"]], np.array(one["line"])
+    numbers = measurement.numbers
+    pool = np.array(numbers["pool"])
+    truth = np.array(numbers["truth"])
+
+    figure = new_figure(9.5, 3.6)
+    panels = figure.subplots(1, len(numbers["shown"]))
+    for axes, (name, shown) in zip(panels, numbers["shown"].items(), strict=True):
+        picks = pool[shown["picks"]]
+        line = np.array(shown["line"])
+
         axes.scatter(*pool.T, s=4, color="#bbbbbb", linewidths=0)
         for weight, colour, style in ((truth, "#555555", "--"), (line, "#222222", "-")):
             along = np.array([-weight[1], weight[0]]) / np.linalg.norm(weight)
             axes.plot(*np.outer(along, [-1, 1]), color=colour, linestyle=style, linewidth=1.2)
-        side = picks @ truth > 0
-        for chosen, marker in ((side, "o"), (~side, "x")):
+
+        is_positive = picks @ truth > 0
+        for chosen, marker in ((is_positive, "o"), (~is_positive, "x")):
             axes.scatter(
                 *picks[chosen].T,
                 s=26,
@@ -169,10 +196,10 @@ def draw_plane(measured: Measurement) -> list[Drawing]:
                 zorder=3,
             )
         axes.set(title=name, aspect="equal", xticks=[], yticks=[])
-    curves = plot_curves(
-        2 * INITIAL + np.arange(len(next(iter(numbers["accuracy"].values()))[0]), dtype=float),
-        {name: np.array(runs) for name, runs in numbers["accuracy"].items()},
-    )
+
+    accuracy = {name: np.array(runs) for name, runs in numbers["accuracy"].items()}
+    query_count = next(iter(accuracy.values())).shape[1]
+    curves = plot_curves(2 * INITIAL + np.arange(query_count, dtype=float), accuracy)
     return [
         Drawing(
             figure,

@@ -1,8 +1,9 @@
-"""Batches that strategies pick from three classes of digits: near boundaries, or far from each other."""
+"""Figure 2c: batches from three classes of digits, near boundaries or far from each other."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,136 +37,153 @@ __all__ = ["FIGURE_2C", "mean_distance"]
 
 BATCH_STRATEGIES = ("ldm", "entropy", "coreset", "random")
 DIGITS = (3, 5, 8)
-LABELS, BATCH = 30, 20
+LABELS = 30
+BATCH = 20
 REPETITIONS = (8, 20)
-"""Where it must be quick, and else."""
+"""Of a quick computation, and of a full one."""
 
 
 def measure_batches(config: StudyConfig) -> Measurement:
-    """Pick a batch from three classes of digits with each strategy, and see where it lies."""
-    repetitions = REPETITIONS[not config.quick]
+    """Pick a batch from three classes of digits with each strategy, and measure where it lies."""
+    repetitions = REPETITIONS[0] if config.quick else REPETITIONS[1]
     data = load_study_data(config, "mnist", classes=DIGITS, rows=2000)
-    near = {name: np.zeros(repetitions) for name in BATCH_STRATEGIES}
+    nearer_share = {name: np.zeros(repetitions) for name in BATCH_STRATEGIES}
     spread = {name: np.zeros(repetitions) for name in BATCH_STRATEGIES}
-    world: dict[str, Any] = {}
+    example: dict[str, Any] = {}
+
     for repetition in range(repetitions):
-        outputs, others, labels = _trained(data, config.seed, repetition)
-        distance = boundary_distance(outputs)
-        picks = {
-            name: select(
+        pool, labelled, labels = _train_and_observe(data, config.seed, repetition)
+        features = last_layer_features(pool)
+        distance = boundary_distance(pool)
+
+        picks = {}
+        for name in BATCH_STRATEGIES:
+            rows = select(
                 name,
-                outputs,
+                pool,
                 BATCH,
-                labelled=others,
+                labelled=labelled,
                 labels=labels,
                 seed=repetition,
                 device=config.device,
             )
-            for name in BATCH_STRATEGIES
-        }
-        for name, rows in picks.items():
-            near[name][repetition] = float((distance[:, None] < distance[rows]).mean())
-            spread[name][repetition] = mean_distance(last_layer_features(outputs)[rows])
+            picks[name] = rows
+            nearer_share[name][repetition] = float((distance[:, None] < distance[rows]).mean())
+            spread[name][repetition] = mean_distance(features[rows])
+
         if repetition == 0:
-            every = np.concatenate([last_layer_features(outputs), last_layer_features(others)])
-            world = {"map": tsne_2d(every, config.seed), "pool": len(outputs), "picks": picks}
-    found = judge_batches(near, spread)
-    return Measurement(
-        {**found.numbers, **world}, found.verdict, found.reason, found.tables, (data.description,)
+            all_features = np.concatenate([features, last_layer_features(labelled)])
+            positions = tsne_2d(all_features, config.seed)
+            example = {"map": positions, "pool": len(pool), "picks": picks}
+
+    measurement = judge_batches(nearer_share, spread)
+    return replace(
+        measurement, numbers={**measurement.numbers, **example}, notes=(data.description,)
     )
 
 
-def _trained(
+def _train_and_observe(
     data: StudyData, seed: int, repetition: int
 ) -> tuple[Outputs, Outputs, npt.NDArray[np.int64]]:
-    """Return what a network trained on a few rows tells of the other rows, and of those it was trained on."""
-    start = stream(seed, "figure 2c", repetition)
-    rows = torch.randperm(len(data.train), generator=start).numpy()[:LABELS]
-    learner = data.make_learner("random", start.initial_seed() % 2**31)
-    learner.tell(rows, data.train.labels[rows])
+    """Train a network on a few rows.
+
+    Returns:
+        Its outputs on the other rows, its outputs on the labelled rows, and their labels.
+    """
+    generator = stream(seed, "figure 2c", repetition)
+    rows = torch.randperm(len(data.train), generator=generator).numpy()[:LABELS]
+    labels = data.train.labels[rows]
+
+    learner = data.make_learner("random", generator.initial_seed() % 2**31)
+    learner.tell(rows, labels)
     learner.fit()
-    free = learner.pool.candidates()
+
     needs = {"logits", "features", "head"}
     inputs = data.train.inputs
-    return (
-        learner.observe(take_rows(inputs, free), needs),
-        learner.observe(take_rows(inputs, rows), needs),
-        data.train.labels[rows],
-    )
+    pool = learner.observe(take_rows(inputs, learner.pool.candidates()), needs)
+    labelled = learner.observe(take_rows(inputs, rows), needs)
+    return pool, labelled, labels
 
 
 def boundary_distance(outputs: Outputs) -> Array:
-    """Return the distance of each row's features to the nearest boundary of its predicted class: (N,)."""
+    """Return the distance (N,) of features to the nearest boundary of their predicted class."""
     _, weight, _ = last_layer(outputs)
     if outputs.logits is None:
         raise TypeError("There are no logits.")
-    logits, weight = outputs.logits.cpu().double(), weight.cpu().double()
+    logits = outputs.logits.cpu().double()
+    weight = weight.cpu().double()
+
+    # The boundary to class c is where the logits are equal: at gap / |w_predicted - w_c|.
     predicted = logits.argmax(dim=1)
     gaps = logits.gather(1, predicted[:, None]) - logits
-    widths = torch.cdist(weight, weight)[predicted]
-    ways = (gaps / widths).masked_fill(widths == 0, torch.inf)
-    return np.asarray(ways.amin(dim=1).numpy())
+    weight_distances = torch.cdist(weight, weight)[predicted]
+    distances = (gaps / weight_distances).masked_fill(weight_distances == 0, torch.inf)
+    return np.asarray(distances.amin(dim=1).numpy())
 
 
 def mean_distance(features: Array) -> float:
-    """Return the mean cosine distance between rows of a batch: (n, D)."""
+    """Return the mean cosine distance between the rows of a batch: (n, D)."""
     unit = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
     count = len(unit)
     return float((1 - unit @ unit.T).sum() / (count * (count - 1)))
 
 
-def judge_batches(near: Mapping[str, Array], spread: Mapping[str, Array]) -> Measurement:
-    """Check who picks near boundaries and who far apart; both (R,) by strategy."""
-    nearer = {name: significantly_below(near[name], near["random"]) for name in ("ldm", "entropy")}
-    wider = {
-        name: significantly_below(spread[name], spread["coreset"]) for name in ("ldm", "entropy")
-    }
+def judge_batches(nearer_share: Mapping[str, Array], spread: Mapping[str, Array]) -> Measurement:
+    """Check which strategies pick near boundaries, and which ones pick rows far from each other.
+
+    Args:
+        nearer_share: The share of the pool nearer to a boundary than a pick, by strategy: (R,).
+        spread: The mean distance between picks, by strategy: (R,).
+    """
+    checks = {}
+    for name in ("ldm", "entropy"):
+        checks[f"{name} near"] = significantly_below(nearer_share[name], nearer_share["random"])
+        checks[f"{name} narrower"] = significantly_below(spread[name], spread["coreset"])
+
     data = [
         {
             "strategy": name,
-            "rows nearer to a boundary (%)": 100 * float(near[name].mean()),
+            "rows nearer to a boundary (%)": 100 * float(nearer_share[name].mean()),
             "distance between picks": float(spread[name].mean()),
         }
-        for name in near
+        for name in nearer_share
     ]
     caption = (
         "Means over repetitions: how many rows of the pool lie nearer to a boundary than a pick, "
         "and the cosine distance between picks of a batch."
     )
-    nearness = ", ".join(f"{name} {100 * float(near[name].mean()):.0f} %" for name in near)
-    apart = ", ".join(f"{name} {float(spread[name].mean()):.2f}" for name in spread)
+
+    nearer = ", ".join(f"{name} {100 * float(v.mean()):.0f} %" for name, v in nearer_share.items())
+    distances = ", ".join(f"{name} {float(v.mean()):.2f}" for name, v in spread.items())
     return Measurement(
-        numbers={"near": dict(near), "spread": dict(spread)},
-        verdict=decide_verdict(
-            {
-                **{f"{k} near": v for k, v in nearer.items()},
-                **{f"{k} narrower": v for k, v in wider.items()},
-            }
-        ),
-        reason=f"Rows of the pool nearer to a boundary than a pick: {nearness}; mean distance "
-        f"between picks: {apart}.",
+        numbers={"near": dict(nearer_share), "spread": dict(spread)},
+        verdict=decide_verdict(checks),
+        reason=f"Rows of the pool nearer to a boundary than a pick: {nearer}; mean distance "
+        f"between picks: {distances}.",
         tables=(make_table("batches", caption, data),),
     )
 
 
-def draw_batches(measured: Measurement) -> list[Drawing]:
-    """Draw the batch of each strategy on the map of the pool."""
-    numbers, figure = measured.numbers, new_figure(9.5, 9.0)
-    places, size = np.array(numbers["map"]), numbers["pool"]
-    for axes, (name, rows) in zip(
-        figure.subplots(2, 2).flat, numbers["picks"].items(), strict=True
-    ):
-        axes.scatter(*places[:size].T, s=5, color="#c4c4c4", linewidths=0, rasterized=True)
+def draw_batches(measurement: Measurement) -> list[Drawing]:
+    """Draw the batch of each strategy on a map of the pool."""
+    numbers = measurement.numbers
+    positions = np.array(numbers["map"])
+    pool = positions[: numbers["pool"]]
+    labelled = positions[numbers["pool"] :]
+
+    figure = new_figure(9.5, 9.0)
+    panels = figure.subplots(2, 2).flat
+    for axes, (name, rows) in zip(panels, numbers["picks"].items(), strict=True):
+        axes.scatter(*pool.T, s=5, color="#c4c4c4", linewidths=0, rasterized=True)
+        axes.scatter(*labelled.T, s=16, color="#222222", marker="s", linewidths=0, label="labelled")
         axes.scatter(
-            *places[size:].T, s=16, color="#222222", marker="s", linewidths=0, label="labelled"
+            *positions[rows].T, s=34, color=line_style(name).colour, label="picked", zorder=3
         )
-        axes.scatter(*places[rows].T, s=34, color=line_style(name).colour, label="picked", zorder=3)
         axes.set(title=name, xticks=[], yticks=[])
         axes.legend(frameon=False, loc="best", fontsize=8)
-    caption = (
-        f"A batch of {BATCH} picked by each strategy from digits {', '.join(map(str, DIGITS))}, "
-        "laid out by t-SNE."
-    )
+
+    digits = ", ".join(map(str, DIGITS))
+    caption = f"A batch of {BATCH} picked by each strategy from digits {digits}, laid out by t-SNE."
     return [Drawing(figure, caption)]
 
 

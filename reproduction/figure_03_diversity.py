@@ -1,8 +1,9 @@
-"""Why the smallest LDM is not enough: batches further down the order, on digits as their labels grow in number."""
+"""Figure 3: why the smallest LDM is not enough, shown by batches further down its order."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 
 from reproduction.figure_02c_batches import mean_distance
 from reproduction.item import (
+    SIGNIFICANCE,
     Array,
     Drawing,
     Item,
@@ -19,6 +21,7 @@ from reproduction.item import (
     describe_failed_checks,
     format_p,
     make_table,
+    significantly_below,
 )
 from reproduction.study_data import (
     StudyData,
@@ -37,132 +40,164 @@ from teeter.strategies.api import ldm
 
 __all__ = ["FIGURE_3"]
 
-LABELS, BATCH, BATCHES = (100, 300), 20, 8
+LABELS = (100, 300)
+BATCH = 20
+BATCHES = 8
+"""How many batches of the order are tried, each alone."""
 REPETITIONS = (8, 20)
-"""Where it must be quick, and else."""
+"""Of a quick computation, and of a full one."""
 
 
 def measure_gains(config: StudyConfig) -> Measurement:
-    """Label the k-th batch of rows in the order of their LDM, for each k alone, and see what it is worth."""
-    repetitions = REPETITIONS[not config.quick]
+    """Sort rows by LDM, label the k-th batch for each k alone, and measure what it is worth."""
+    repetitions = REPETITIONS[0] if config.quick else REPETITIONS[1]
     data = load_study_data(config, "mnist", rows=None if config.quick else 10_000)
     gains: dict[int, Array] = {}
     spread: dict[int, Array] = {}
     maps: dict[str, Any] = {}
-    for labels in LABELS:
-        began = [_begun(data, labels, config.seed, repetition) for repetition in range(repetitions)]
-        _fit(began)
-        batches = [_batches(learner, data, config.seed) for learner in began]
-        spread[labels] = np.array([[mean_distance(of_row) for of_row in one] for _, one in batches])
-        gains[labels] = _gains(data, began, [rows for rows, _ in batches])
-        maps[str(labels)] = _map(began[0], data, batches[0][0], config.seed)
-    found = judge_gains(gains, spread)
-    notes = (data.description, *found.notes)
-    return Measurement(
-        {**found.numbers, "maps": maps}, found.verdict, found.reason, found.tables, notes
+
+    for label_count in LABELS:
+        learners = [
+            _make_initial_learner(data, label_count, config.seed, repetition)
+            for repetition in range(repetitions)
+        ]
+        _fit(learners)
+
+        batches = []
+        distances = []
+        for learner in learners:
+            rows, features = _first_batches(learner, data, config.seed)
+            batches.append(rows)
+            distances.append([mean_distance(batch) for batch in features])
+
+        spread[label_count] = np.array(distances)
+        gains[label_count] = _measure_batch_gains(data, learners, batches)
+        maps[str(label_count)] = _make_map(learners[0], data, batches[0], config.seed)
+
+    measurement = judge_gains(gains, spread)
+    return replace(
+        measurement,
+        numbers={**measurement.numbers, "maps": maps},
+        notes=(data.description, *measurement.notes),
     )
 
 
-def _begun(data: StudyData, labels: int, seed: int, repetition: int) -> Learner:
-    start = stream(seed, "figure 3", labels, repetition)
-    rows = torch.randperm(len(data.train), generator=start).numpy()[:labels]
-    learner = data.make_learner("random", start.initial_seed() % 2**31)
+def _make_initial_learner(data: StudyData, label_count: int, seed: int, repetition: int) -> Learner:
+    """Return an untrained learner with random labelled rows."""
+    generator = stream(seed, "figure 3", label_count, repetition)
+    rows = torch.randperm(len(data.train), generator=generator).numpy()[:label_count]
+    learner = data.make_learner("random", generator.initial_seed() % 2**31)
     learner.tell(rows, data.train.labels[rows])
     return learner
 
 
 def _fit(learners: list[Learner]) -> None:
+    """Train learners together; raise the first error."""
     for error in fit_learners(learners).values():
         raise error
 
 
-def _pool(learner: Learner, data: StudyData) -> Any:
-    """Return the rows that batches are taken from: as many unlabelled ones as the setting draws, or all."""
-    free = learner.pool.candidates()
-    wanted = data.setting.pool
-    if wanted is None or wanted >= len(free):
-        return free
-    order = torch.randperm(len(free), generator=stream(learner.seed, "figure 3", "pool")).numpy()
-    return np.sort(free[order[:wanted]])
+def _sample_pool(learner: Learner, data: StudyData) -> Any:
+    """Return the unlabelled rows that batches are taken from: as many as the setting draws."""
+    candidates = learner.pool.candidates()
+    count = data.setting.pool
+    if count is None or count >= len(candidates):
+        return candidates
+
+    generator = stream(learner.seed, "figure 3", "pool")
+    order = torch.randperm(len(candidates), generator=generator).numpy()
+    return np.sort(candidates[order[:count]])
 
 
-def _batches(learner: Learner, data: StudyData, seed: int) -> tuple[Any, list[Array]]:
-    """Return the first batches in the order of LDM, (BATCHES, BATCH) rows, and their features."""
-    free = _pool(learner, data)
-    outputs = learner.observe(take_rows(data.train.inputs, free), {"features", "head"})
+def _first_batches(learner: Learner, data: StudyData, seed: int) -> tuple[Any, list[Array]]:
+    """Return the rows (BATCHES, BATCH) of smallest LDM in order, and the features of each batch."""
+    pool = _sample_pool(learner, data)
+    outputs = learner.observe(take_rows(data.train.inputs, pool), {"features", "head"})
     values = ldm(*last_layer(outputs), seed=seed).cpu().numpy()
+
     order = np.argsort(values, kind="stable")[: BATCH * BATCHES].reshape(BATCHES, BATCH)
-    return free[order], list(last_layer_features(outputs)[order])
+    return pool[order], list(last_layer_features(outputs)[order])
 
 
-def _gains(data: StudyData, began: list[Learner], batches: list[Any]) -> Array:
+def _measure_batch_gains(data: StudyData, learners: list[Learner], batches: list[Any]) -> Array:
     """Return the points of accuracy that each batch adds: (repetitions, BATCHES)."""
     test = (data.test.inputs, data.test.labels)
-    before = np.array([learner.evaluate(*test).accuracy for learner in began])
-    after = np.zeros((len(began), BATCHES))
+    before = np.array([learner.evaluate(*test).accuracy for learner in learners])
+
+    after = np.zeros((len(learners), BATCHES))
     for k in range(BATCHES):
-        learners = [
-            _with(data, learner, rows[k]) for learner, rows in zip(began, batches, strict=True)
+        extended = [
+            _extend(learner, rows[k], data) for learner, rows in zip(learners, batches, strict=True)
         ]
-        _fit(learners)
-        after[:, k] = [learner.evaluate(*test).accuracy for learner in learners]
-    answer: Array = 100 * (after - before[:, None])
-    return answer
+        _fit(extended)
+        after[:, k] = [learner.evaluate(*test).accuracy for learner in extended]
+
+    gains: Array = 100 * (after - before[:, None])
+    return gains
 
 
-def _with(data: StudyData, learner: Learner, rows: Any) -> Learner:
-    """Return a learner that knows the same labels and these, and starts as the other did."""
-    more = data.make_learner("random", learner.seed)
-    every = np.concatenate([learner.pool.labelled, rows])
-    more.tell(every, data.train.labels[every])
-    return more
+def _extend(learner: Learner, rows: Any, data: StudyData) -> Learner:
+    """Return a new learner with the same seed, the same labels and those of further rows."""
+    extended = data.make_learner("random", learner.seed)
+    labelled = np.concatenate([learner.pool.labelled, rows])
+    extended.tell(labelled, data.train.labels[labelled])
+    return extended
 
 
-def _map(learner: Learner, data: StudyData, batches: Any, seed: int) -> dict[str, Any]:
-    """Return a map of the first repetition's pool, with the places of the first and the eighth batch in it."""
-    free, labelled = _pool(learner, data), learner.pool.labelled
-    every = np.concatenate([free, labelled])
-    features = last_layer_features(
-        learner.observe(take_rows(data.train.inputs, every), {"features"})
-    )
-    places = {
-        "first": np.searchsorted(free, batches[0]),
-        "eighth": np.searchsorted(free, batches[-1]),
+def _make_map(learner: Learner, data: StudyData, batches: Any, seed: int) -> dict[str, Any]:
+    """Return t-SNE positions of the pool, with the places of the first and the last batch."""
+    pool = _sample_pool(learner, data)
+    rows = np.concatenate([pool, learner.pool.labelled])
+    outputs = learner.observe(take_rows(data.train.inputs, rows), {"features"})
+    return {
+        "places": tsne_2d(last_layer_features(outputs), seed),
+        "pool": len(pool),
+        "first": np.searchsorted(pool, batches[0]),
+        "eighth": np.searchsorted(pool, batches[-1]),
     }
-    return {"places": tsne_2d(features, seed), "pool": len(free), **places}
 
 
 def judge_gains(gains: Mapping[int, Array], spread: Mapping[int, Array]) -> Measurement:
-    """Check what the first batch is worth beside the others, (R, BATCHES) points, and how far its rows lie apart."""
+    """Check what the first batch is worth beside the others, and how far apart its rows lie.
+
+    Args:
+        gains: The points that each batch adds, by the number of labels: (R, BATCHES).
+        spread: The mean distance within each batch, by the number of labels: (R, BATCHES).
+    """
     few, many = sorted(gains)
-    ahead = {
-        labels: gains[labels][:, 0] - gains[labels][:, 1:].mean(axis=1) for labels in (few, many)
-    }
-    tests = {labels: paired_t(values) for labels, values in ahead.items()}
-    narrower = {labels: spread[labels][:, 0] / spread[labels][:, -1] for labels in (few, many)}
-    overlap = paired_t(spread[many][:, 0] - spread[many][:, -1])
+    lead = {}
+    test = {}
+    sentences = []
+    for count in (few, many):
+        lead[count] = gains[count][:, 0] - gains[count][:, 1:].mean(axis=1)
+        test[count] = paired_t(lead[count])
+        ratio = spread[count][:, 0] / spread[count][:, -1]
+        sentences.append(
+            f"with {count} labels the first batch is worth "
+            f"{format_number(float(lead[count].mean()), '+.2f')} points more than the others "
+            f"({format_p(test[count][1])}), and its rows lie {float(ratio.mean()):.2f} times as "
+            "far apart as the eighth's"
+        )
+
+    few_t, few_p = test[few]
+    many_t, many_p = test[many]
     checks = {
-        f"with {few} labels the first batch is worth more than the others": tests[few][0] > 0
-        and tests[few][1] < 0.05,
-        f"with {many} labels it is worth less": tests[many][0] < 0 and tests[many][1] < 0.05,
-        f"with {many} labels its rows lie closer together than the eighth's": overlap[0] < 0
-        and overlap[1] < 0.05,
+        f"with {few} labels the first batch is worth more than the others": few_t > 0
+        and few_p < SIGNIFICANCE,
+        f"with {many} labels it is worth less": many_t < 0 and many_p < SIGNIFICANCE,
+        f"with {many} labels its rows lie closer together than the eighth's": significantly_below(
+            spread[many][:, 0], spread[many][:, -1]
+        ),
     }
-    told = "; ".join(
-        f"with {labels} labels the first batch is worth "
-        f"{format_number(float(ahead[labels].mean()), '+.2f')} points more than the others "
-        f"({format_p(tests[labels][1])}), and its rows lie {float(narrower[labels].mean()):.2f} "
-        "times as far apart as the eighth's"
-        for labels in (few, many)
-    )
+    reason = "; ".join(sentences)
     return Measurement(
         numbers={
-            "gains": {str(labels): values for labels, values in gains.items()},
-            "spread": {str(labels): values for labels, values in spread.items()},
+            "gains": {str(count): values for count, values in gains.items()},
+            "spread": {str(count): values for count, values in spread.items()},
         },
         verdict=decide_verdict(checks),
-        reason=f"{told[0].upper()}{told[1:]}.{describe_failed_checks(checks)}",
-        tables=(_table(gains, spread),),
+        reason=f"{reason[0].upper()}{reason[1:]}.{describe_failed_checks(checks)}",
+        tables=(_gains_table(gains, spread),),
         notes=(
             "The paper does not say how the first 100 or 300 labels were chosen; here they are "
             "drawn at random.",
@@ -170,18 +205,16 @@ def judge_gains(gains: Mapping[int, Array], spread: Mapping[int, Array]) -> Meas
     )
 
 
-def _table(gains: Mapping[int, Array], spread: Mapping[int, Array]) -> ReportTable:
-    data: list[dict[str, Any]] = [
-        {
-            "batch": k + 1,
-            **{f"gain, {labels} labels": float(gains[labels][:, k].mean()) for labels in gains},
-            **{
-                f"distance, {labels} labels": float(spread[labels][:, k].mean())
-                for labels in spread
-            },
-        }
-        for k in range(BATCHES)
-    ]
+def _gains_table(gains: Mapping[int, Array], spread: Mapping[int, Array]) -> ReportTable:
+    data = []
+    for k in range(BATCHES):
+        row: dict[str, Any] = {"batch": k + 1}
+        for count, values in gains.items():
+            row[f"gain, {count} labels"] = float(values[:, k].mean())
+        for count, values in spread.items():
+            row[f"distance, {count} labels"] = float(values[:, k].mean())
+        data.append(row)
+
     caption = (
         "Points of accuracy that the k-th batch adds, and the mean cosine distance between its "
         "rows."
@@ -189,24 +222,27 @@ def _table(gains: Mapping[int, Array], spread: Mapping[int, Array]) -> ReportTab
     return make_table("gains", caption, data, {"batch": "d"}, ".3f")
 
 
-def draw_gains(measured: Measurement) -> list[Drawing]:
+def draw_gains(measurement: Measurement) -> list[Drawing]:
     """Draw the gain of each batch, and the first and the eighth on a map."""
-    numbers, figure = measured.numbers, new_figure(9.5, 6.6)
+    numbers = measurement.numbers
+    figure = new_figure(9.5, 6.6)
     grid = figure.subplots(len(LABELS), 3, width_ratios=[1.1, 1, 1])
-    for line, labels in zip(grid, LABELS, strict=True):
-        _draw_line(line[0], np.array(numbers["gains"][str(labels)]), labels)
-        world = numbers["maps"][str(labels)]
-        places = np.array(world["places"])
-        for axes, name in zip(line[1:], ("first", "eighth"), strict=True):
-            axes.scatter(
-                *places[: world["pool"]].T, s=3, color="#c4c4c4", linewidths=0, rasterized=True
-            )
-            axes.scatter(
-                *places[world["pool"] :].T, s=6, color="#222222", linewidths=0, label="labelled"
-            )
-            axes.scatter(*places[world[name]].T, s=26, color="#d55e00", zorder=3, label="batch")
-            axes.set(title=f"{name} batch, {labels} labels", xticks=[], yticks=[])
-        line[1].legend(frameon=True, loc="best", fontsize=7)
+
+    for panels, count in zip(grid, LABELS, strict=True):
+        _draw_curve(panels[0], np.array(numbers["gains"][str(count)]), count)
+
+        example = numbers["maps"][str(count)]
+        positions = np.array(example["places"])
+        pool = positions[: example["pool"]]
+        labelled = positions[example["pool"] :]
+        for axes, name in zip(panels[1:], ("first", "eighth"), strict=True):
+            batch = positions[example[name]]
+            axes.scatter(*pool.T, s=3, color="#c4c4c4", linewidths=0, rasterized=True)
+            axes.scatter(*labelled.T, s=6, color="#222222", linewidths=0, label="labelled")
+            axes.scatter(*batch.T, s=26, color="#d55e00", zorder=3, label="batch")
+            axes.set(title=f"{name} batch, {count} labels", xticks=[], yticks=[])
+        panels[1].legend(frameon=True, loc="best", fontsize=7)
+
     caption = (
         f"Left: points of accuracy that the k-th batch of {BATCH} in the order of LDM adds, with "
         "one standard error. Right: the first and the eighth batch in one repetition, laid out by "
@@ -215,12 +251,12 @@ def draw_gains(measured: Measurement) -> list[Drawing]:
     return [Drawing(figure, caption)]
 
 
-def _draw_line(axes: Any, gains: Array, labels: int) -> None:
-    mean, error = gains.mean(axis=0), gains.std(axis=0, ddof=1) / np.sqrt(len(gains))
-    axes.errorbar(
-        np.arange(1, len(mean) + 1), mean, yerr=error, fmt="o-", color="#d55e00", capsize=2
-    )
-    axes.set(xlabel="batch k", ylabel="gain (points)", title=f"{labels} labels")
+def _draw_curve(axes: Any, gains: Array, label_count: int) -> None:
+    mean = gains.mean(axis=0)
+    standard_error = gains.std(axis=0, ddof=1) / np.sqrt(len(gains))
+    batch_numbers = np.arange(1, len(mean) + 1)
+    axes.errorbar(batch_numbers, mean, yerr=standard_error, fmt="o-", color="#d55e00", capsize=2)
+    axes.set(xlabel="batch k", ylabel="gain (points)", title=f"{label_count} labels")
     style_axes(axes)
 
 

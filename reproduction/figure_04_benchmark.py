@@ -1,4 +1,4 @@
-"""Strategies across datasets: the performance profile, the penalty matrix, and the tables of the main comparison."""
+"""Figures 4 and 17, tables 1 and 5: strategies compared across the benchmark's datasets."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def benchmark_runs(config: StudyConfig) -> tuple[list[RunComparison], tuple[str,
     """Return the finished runs of the paper's settings, and a note on those that are missing."""
     if config.quick:
         runs = run_settings(config, quick_settings())
-        said = "Quick: digits of scikit-learn and few rounds in the place of the paper's datasets."
+        said = "Quick: digits of scikit-learn and few rounds instead of the paper's datasets."
         return runs, (said, "BAIT is in a cheaper form, by a binary likelihood.")
     found, missing = [], []
     for name in paper_settings():
@@ -169,11 +169,11 @@ def judge_across(datasets: Accuracies) -> Measurement:
     )
 
 
-def draw_across(measured: Measurement) -> list[Drawing]:
+def draw_across(measurement: Measurement) -> list[Drawing]:
     """Draw the profile and the penalties."""
     from teeter.analysis.plots import plot_penalties, plot_profile
 
-    numbers = measured.numbers
+    numbers = measurement.numbers
     profiles = {
         name: PerformanceProfile(np.array(one["gaps"]), np.array(one["shares"]))
         for name, one in numbers["profiles"].items()
@@ -298,11 +298,11 @@ def deltas_beside(runs: Sequence[RunComparison]) -> ReportTable:
     return ReportTable("deltas", caption, data, shown)
 
 
-def draw_deltas(measured: Measurement) -> list[Drawing]:
+def draw_deltas(measurement: Measurement) -> list[Drawing]:
     """Draw what LDM-S leads the others by, a dot for each dataset."""
     from reproduction.dot_plot import describe_clipped, plot_dots
 
-    found: Mapping[str, Mapping[str, float]] = measured.numbers["leads"]
+    found: Mapping[str, Mapping[str, float]] = measurement.numbers["leads"]
     figure = plot_dots(
         found, label="LDM-S leads by (points of accuracy)", reference=0, maximum=MOST_LEAD
     )

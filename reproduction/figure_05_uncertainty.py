@@ -1,4 +1,4 @@
-"""LDM as a measure of uncertainty on trained networks: how often rows flip, and how disagreement grows with noise."""
+"""Figures 5 and 7: LDM and the frequency of flips, and disagreement as noise grows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DATASETS = {"openml-6": 1000, "openml-156": 500, "openml-44135": 500, "mnist": 3
 FEW, MANY = 100, 400
 """The same for digits, where it must be quick: two networks stand for two datasets."""
 STRONG, VERY_STRONG, WANTED = -0.7, -0.9, 0.05
-"""What is called a strong and a very strong correlation [Schober et al. 2018]; how much a small perturbation flips."""
+"""Strong and very strong correlations [Schober et al. 2018]; what a small perturbation flips."""
 SURE = 0.001
 
 
@@ -68,7 +68,7 @@ def networks(config: StudyConfig) -> Iterator[tuple[str, Outputs]]:
 
 
 def flip_counts(outputs: Outputs, sigma: float, count: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Return how often each row flips when the head is moved by Gaussian noise, and what share of rows each draw flips.
+    """Return how often noise on the head flips each row, and the share of rows each draw flips.
 
     -> (N,) counts, (count,) shares.
     """
@@ -114,7 +114,7 @@ def measure_orders(config: StudyConfig) -> Measurement:
 
 
 def notes_on(found: Iterable[str], *, quick: bool) -> tuple[str, ...]:
-    """Return what the networks learned from, and which of the paper's datasets are not among them."""
+    """Return sentences on the datasets that were used, and on those of the paper that were not."""
     theirs = "The paper shows MNIST, CIFAR10, SVHN, CIFAR100, Tiny ImageNet and FOOD101."
     if quick:
         return (theirs,)
@@ -137,7 +137,7 @@ def small_strength(outputs: Outputs, seed: int) -> float:
 
 
 def judge_orders(found: Mapping[str, Mapping[str, Any]]) -> Measurement:
-    """Check that LDM and the frequency of flips are in strongly opposite orders; both (N,) by dataset."""
+    """Check that LDM and the frequency of flips have opposite orders; both (N,) by dataset."""
     from scipy.stats import spearmanr
 
     rho = {
@@ -173,11 +173,11 @@ def judge_orders(found: Mapping[str, Mapping[str, Any]]) -> Measurement:
     )
 
 
-def draw_orders(measured: Measurement) -> list[Drawing]:
+def draw_orders(measurement: Measurement) -> list[Drawing]:
     """Draw the rank by frequency against the rank by LDM."""
     from scipy.stats import rankdata
 
-    found, rho = measured.numbers["datasets"], measured.numbers["rank correlation"]
+    found, rho = measurement.numbers["datasets"], measurement.numbers["rank correlation"]
     columns = 2 if len(found) == 4 else min(3, len(found))
     lines = -(-len(found) // columns)
     figure = new_figure(3.3 * columns, 3.2 * lines)
@@ -240,7 +240,7 @@ def measure_strengths(config: StudyConfig) -> Measurement:
 def judge_strengths(
     sigmas: Array, means: Mapping[str, Array], errors: Mapping[str, Array]
 ) -> Measurement:
-    """Check that no step of the mean falls beyond chance, and that it rises as a whole; all (S,) by dataset."""
+    """Check that the mean rises, and that no step falls beyond chance; all (S,) by dataset."""
     steps = len(sigmas) - 1
     limit = NormalDist().inv_cdf(1 - SURE / steps / len(means))
     checks, told = {}, []
@@ -260,16 +260,21 @@ def judge_strengths(
     )
 
 
-def draw_strengths(measured: Measurement) -> list[Drawing]:
+def draw_strengths(measurement: Measurement) -> list[Drawing]:
     """Draw the mean disagreement against the strength."""
     figure = new_figure(7.5, 4.2)
     axes = figure.subplots()
     colours: Sequence[str] = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#332288", "#999933")
     for colour, marker, (name, mean) in zip(
-        colours, "osD^vP", measured.numbers["means"].items(), strict=False
+        colours, "osD^vP", measurement.numbers["means"].items(), strict=False
     ):
         axes.plot(
-            measured.numbers["sigmas"], mean, f"{marker}-", color=colour, markersize=3.5, label=name
+            measurement.numbers["sigmas"],
+            mean,
+            (f"{marker}-"),
+            color=colour,
+            markersize=3.5,
+            label=name,
         )
     axes.set(
         xscale="log", xlabel="strength σ of the noise", ylabel="mean disagreement ρ", ylim=(0, 1)

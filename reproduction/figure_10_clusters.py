@@ -1,8 +1,9 @@
-"""The paper's geometric example: groups A and B at the boundary, and C and D further out, which tell more."""
+"""Figure 10: groups A and B at the boundary, and C and D further out, which tell more."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy.typing as npt
 
 from reproduction.disc import Array, fit_line, line_accuracy, line_outputs, rng
 from reproduction.item import (
+    SIGNIFICANCE,
     Drawing,
     Item,
     Measurement,
@@ -28,122 +30,155 @@ from teeter.strategies.api import ldm, select
 __all__ = ["FIGURE_10"]
 
 GROUPS = {"A": (90.0, 10.0), "B": (270.0, 10.0), "C": (122.0, 8.0), "D": (302.0, 8.0)}
-"""Where each group lies, in degrees, and how far it reaches to either side."""
+"""The middle of each group, in degrees, and how far it reaches to either side."""
 
 LABELLED = (-30.0, 30.0)
-"""Where the labelled rows of class 1 lie; those of class 0 are their mirror images, so that g is upright."""
+"""The range of the labelled rows of class 1; those of class 0 mirror them, so g is vertical."""
 
 TRUTHS = (40.0, 60.0)
-"""Angles of true parameters that fit the example: past C and D, which g gets wrong, and before the labelled rows."""
+"""Angles of true parameters that fit the example.
 
-ROWS, PICKS = 25, 10
-"""Rows of a group, and of a batch."""
+The true boundary is past C and D, which g gets wrong, and before the labelled rows.
+"""
 
+ROWS = 25
+"""Rows of each group."""
+PICKS = 10
 REPETITIONS = (300, 3000)
-"""Where it must be quick, and else."""
+"""Of a quick computation, and of a full one."""
+
+BATCH_NAMES = {
+    "before": "no more labels",
+    "ldm": "LDM alone",
+    "ldm-s": "LDM-S",
+    "A and B": "rows of A and B at random",
+    "C and D": "rows of C and D at random",
+}
 
 
 def draw_world(generator: np.random.Generator) -> tuple[Array, npt.NDArray[np.str_], Array, Array]:
-    """Return the pool (N, 2) with the group of each row, and labelled rows (L, 2) with their classes."""
-    places = [
-        _around(middle - reach, middle + reach, ROWS, generator)
-        for middle, reach in GROUPS.values()
-    ]
-    names = np.repeat(list(GROUPS), ROWS)
-    right = _around(*LABELLED, 5, generator)
-    told = np.concatenate([right, right * [-1, 1]])
-    return np.concatenate(places), names, told, np.repeat([1.0, 0.0], 5)
+    """Sample the rows of the example.
+
+    Returns:
+        The pool (N, 2), the group of each of its rows (N,), the labelled rows (L, 2) and their
+        classes (L,).
+    """
+    groups = []
+    for middle, reach in GROUPS.values():
+        groups.append(_sample_arc(middle - reach, middle + reach, ROWS, generator))
+    pool = np.concatenate(groups)
+    group_names = np.repeat(list(GROUPS), ROWS)
+
+    positive = _sample_arc(*LABELLED, 5, generator)
+    labelled = np.concatenate([positive, positive * [-1, 1]])
+    classes = np.repeat([1.0, 0.0], 5)
+    return pool, group_names, labelled, classes
 
 
-def _around(start: float, end: float, count: int, generator: np.random.Generator) -> Array:
+def _sample_arc(start: float, end: float, count: int, generator: np.random.Generator) -> Array:
+    """Return rows (count, 2) between two angles in degrees, away from the origin."""
     angle = np.radians(generator.uniform(start, end, count))
     radius = generator.uniform(0.6, 1.0, count)
     return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
 
 
-def _parameter(angle: float) -> Array:
-    return np.array([np.cos(np.radians(angle)), np.sin(np.radians(angle))])
+def _unit_vector(degrees: float) -> Array:
+    return np.array([np.cos(np.radians(degrees)), np.sin(np.radians(degrees))])
 
 
 def measure_groups(config: StudyConfig) -> Measurement:
-    """Let LDM and LDM-S pick in many draws of the example, and see how right the next line is."""
-    repetitions = REPETITIONS[not config.quick]
+    """Let LDM and LDM-S pick in many draws of the example, and measure the line learned next."""
+    repetitions = REPETITIONS[0] if config.quick else REPETITIONS[1]
     angles = rng(config.seed, "groups", "truth").uniform(*TRUTHS, repetitions)
-    ways = ("ldm", "ldm-s", "A and B", "C and D")
-    accuracy = {name: np.zeros(repetitions) for name in ("before", *ways)}
-    far = {name: np.zeros(repetitions) for name in ("ldm", "ldm-s")}
-    values = {name: np.zeros(repetitions) for name in GROUPS}
-    shown: dict[str, Any] = {}
+    accuracy = {name: np.zeros(repetitions) for name in BATCH_NAMES}
+    outer_picks = {name: np.zeros(repetitions) for name in ("ldm", "ldm-s")}
+    mean_ldm = {name: np.zeros(repetitions) for name in GROUPS}
+    example: dict[str, Any] = {}
+
     for repetition in range(repetitions):
         generator = rng(config.seed, "groups", repetition)
-        pool, names, told, classes = draw_world(generator)
-        line, truth = fit_line(told, classes), _parameter(float(angles[repetition]))
-        outputs = line_outputs(pool, line)
-        metric = ldm(pool, np.stack([np.zeros(2), line]), rays=64, seed=repetition, device="cpu")
-        picks = {
-            name: select(name, outputs, PICKS, seed=repetition, device="cpu", rays=64)
-            for name in ("ldm", "ldm-s")
-        }
-        for name, rows in picks.items():
-            far[name][repetition] = float(np.isin(names[rows], ["C", "D"]).sum())
-        for pair in (("A", "B"), ("C", "D")):
-            picks[" and ".join(pair)] = generator.choice(
-                np.flatnonzero(np.isin(names, pair)), PICKS, replace=False
-            )
+        pool, groups, labelled, classes = draw_world(generator)
+        truth = _unit_vector(float(angles[repetition]))
+        line = fit_line(labelled, classes)
         accuracy["before"][repetition] = line_accuracy(line, truth)
-        for name in ways:
-            more = np.concatenate([told, pool[picks[name]]])
-            learned = fit_line(more, np.concatenate([classes, pool[picks[name]] @ truth > 0]))
-            accuracy[name][repetition] = line_accuracy(learned, truth)
-        for name in GROUPS:
-            values[name][repetition] = float(metric[names == name].mean())
+
+        weight = np.stack([np.zeros(2), line])
+        values = ldm(pool, weight, rays=64, seed=repetition, device="cpu")
+        for group in GROUPS:
+            mean_ldm[group][repetition] = float(values[groups == group].mean())
+
+        picks = {}
+        for name in ("ldm", "ldm-s"):
+            outputs = line_outputs(pool, line)
+            picks[name] = select(name, outputs, PICKS, seed=repetition, device="cpu", rays=64)
+            is_outer = np.isin(groups[picks[name]], ["C", "D"])
+            outer_picks[name][repetition] = float(is_outer.sum())
         if repetition == 0:
-            shown = {
+            example = {
                 "pool": pool,
-                "names": names.tolist(),
-                "told": told,
+                "names": groups.tolist(),
+                "told": labelled,
                 "classes": classes,
                 "line": line,
+                "truth": truth,
+                "picks": dict(picks),
             }
-            shown["truth"] = truth
-            shown["picks"] = {name: picks[name] for name in ("ldm", "ldm-s")}
-    found = judge_groups(accuracy, far, values, angles)
-    return Measurement(
-        {**found.numbers, "shown": shown}, found.verdict, found.reason, found.tables, found.notes
-    )
+
+        for pair in (("A", "B"), ("C", "D")):
+            rows = np.flatnonzero(np.isin(groups, pair))
+            picks[" and ".join(pair)] = generator.choice(rows, PICKS, replace=False)
+
+        for name, rows in picks.items():
+            more_rows = np.concatenate([labelled, pool[rows]])
+            more_classes = np.concatenate([classes, pool[rows] @ truth > 0])
+            accuracy[name][repetition] = line_accuracy(fit_line(more_rows, more_classes), truth)
+
+    measurement = judge_groups(accuracy, outer_picks, mean_ldm, angles)
+    return replace(measurement, numbers={**measurement.numbers, "shown": example})
 
 
 def judge_groups(
     accuracy: Mapping[str, Array],
-    far: Mapping[str, Array],
-    values: Mapping[str, Array],
+    outer_picks: Mapping[str, Array],
+    mean_ldm: Mapping[str, Array],
     angles: Array,
 ) -> Measurement:
-    """Check where picks lie, (R,) counts in C or D, and who is more accurate after, (R,); angles (R,) of the truths."""
-    informed = paired_t(accuracy["C and D"] - accuracy["A and B"])
-    seeded = paired_t(accuracy["ldm-s"] - accuracy["ldm"])
-    near, wide = (
-        max(float(values[name].mean()) for name in "AB"),
-        min(float(values[name].mean()) for name in "CD"),
-    )
-    reached = float((far["ldm-s"] > 0).mean())
-    alone = float((far["ldm"] == 0).mean())
+    """Check where picks lie, and which picks make the line more accurate.
+
+    Args:
+        accuracy: The accuracy after labelling, by the name of the batch: (R,).
+        outer_picks: How many picks lie in C or D, by strategy: (R,).
+        mean_ldm: The mean LDM, by group: (R,).
+        angles: The angles of the true parameters: (R,).
+    """
+    outer_t, outer_p = paired_t(accuracy["C and D"] - accuracy["A and B"])
+    seeding_t, seeding_p = paired_t(accuracy["ldm-s"] - accuracy["ldm"])
+    largest_inner_ldm = max(float(mean_ldm[name].mean()) for name in "AB")
+    smallest_outer_ldm = min(float(mean_ldm[name].mean()) for name in "CD")
+    reached_share = float((outer_picks["ldm-s"] > 0).mean())
+    inner_only_share = float((outer_picks["ldm"] == 0).mean())
+
     checks = {
-        "LDM is smaller in A and B": near < wide,
-        "LDM alone picks in A and B only": alone == 1,
-        "LDM-S picks in C or D, too": reached >= 0.95,
-        "C and D tell more than A and B": informed[0] > 0 and informed[1] < 0.05,
-        "LDM-S is more accurate than LDM alone": seeded[0] > 0 and seeded[1] < 0.05,
+        "LDM is smaller in A and B": largest_inner_ldm < smallest_outer_ldm,
+        "LDM alone picks in A and B only": inner_only_share == 1,
+        "LDM-S picks in C or D, too": reached_share >= 0.95,
+        "C and D tell more than A and B": outer_t > 0 and outer_p < SIGNIFICANCE,
+        "LDM-S is more accurate than LDM alone": seeding_t > 0 and seeding_p < SIGNIFICANCE,
     }
-    means = {name: 100 * float(runs.mean()) for name, runs in accuracy.items()}
+    percent = {name: 100 * float(values.mean()) for name, values in accuracy.items()}
     return Measurement(
-        numbers={"accuracy": dict(accuracy), "picked in C or D": dict(far), "angles": angles},
+        numbers={
+            "accuracy": dict(accuracy),
+            "picked in C or D": dict(outer_picks),
+            "angles": angles,
+        },
         verdict=decide_verdict(checks),
-        reason=f"LDM alone stays in A and B in {alone:.0%} of {len(far['ldm'])} draws, and LDM-S "
-        f"reaches C or D in {reached:.0%}; the accuracy goes from {means['before']:.1f} % to "
-        f"{means['ldm']:.1f} % by LDM alone and to {means['ldm-s']:.1f} % by LDM-S "
-        f"({format_p(seeded[1])})." + describe_failed_checks(checks),
-        tables=(_table(accuracy, far, angles),),
+        reason=f"LDM alone stays in A and B in {inner_only_share:.0%} of "
+        f"{len(outer_picks['ldm'])} draws, and LDM-S reaches C or D in {reached_share:.0%}; the "
+        f"accuracy goes from {percent['before']:.1f} % to {percent['ldm']:.1f} % by LDM alone and "
+        f"to {percent['ldm-s']:.1f} % by LDM-S ({format_p(seeding_p)})."
+        + describe_failed_checks(checks),
+        tables=(_groups_table(accuracy, outer_picks, angles),),
         notes=(
             "The paper tells of its example in words, so where the groups lie is our choice; the "
             "true boundary is drawn from all that fit, and the verdict is on their average.",
@@ -156,31 +191,22 @@ def judge_groups(
     )
 
 
-_WAYS = {
-    "before": "no more labels",
-    "ldm": "LDM alone",
-    "ldm-s": "LDM-S",
-    "A and B": "rows of A and B at random",
-    "C and D": "rows of C and D at random",
-}
-
-
-def _table(accuracy: Mapping[str, Array], far: Mapping[str, Array], angles: Array) -> ReportTable:
-    edges = np.linspace(*TRUTHS, 5)
-    data: list[dict[str, Any]] = [
-        {
-            "labels": _WAYS[name],
-            "accuracy (%)": 100 * float(runs.mean()),
-            **{
-                f"truth at {low:g}° to {high:g}°": _mean(
-                    100 * runs[(angles >= low) & (angles <= high)]
-                )
-                for low, high in pairwise(edges)
-            },
-            "picks in C or D": float(far[name].mean()) if name in far else None,
+def _groups_table(
+    accuracy: Mapping[str, Array], outer_picks: Mapping[str, Array], angles: Array
+) -> ReportTable:
+    data = []
+    for name, values in accuracy.items():
+        row: dict[str, Any] = {
+            "labels": BATCH_NAMES[name],
+            "accuracy (%)": 100 * float(values.mean()),
         }
-        for name, runs in accuracy.items()
-    ]
+        for low, high in pairwise(np.linspace(*TRUTHS, 5)):
+            in_range = values[(angles >= low) & (angles <= high)]
+            mean = 100 * float(in_range.mean()) if len(in_range) else None
+            row[f"truth at {low:g}° to {high:g}°"] = mean
+        row["picks in C or D"] = float(outer_picks[name].mean()) if name in outer_picks else None
+        data.append(row)
+
     caption = (
         f"The accuracy after {PICKS} more labels, by the angle of the truth, and how many labels "
         "were of C or D."
@@ -188,19 +214,21 @@ def _table(accuracy: Mapping[str, Array], far: Mapping[str, Array], angles: Arra
     return make_table("groups", caption, data)
 
 
-def _mean(values: Array) -> float | None:
-    return float(values.mean()) if len(values) else None
-
-
-def draw_groups(measured: Measurement) -> list[Drawing]:
+def draw_groups(measurement: Measurement) -> list[Drawing]:
     """Draw the groups with the picks of LDM alone and of LDM-S."""
-    shown, figure = measured.numbers["shown"], new_figure(9.5, 4.9)
-    pool, told, classes = (np.array(shown[name]) for name in ("pool", "told", "classes"))
-    for axes, (name, rows) in zip(figure.subplots(1, 2), shown["picks"].items(), strict=True):
-        for weight, colour, style, label in (
-            (np.array(shown["line"]), "#222222", "-", "boundary of g"),
-            (np.array(shown["truth"]), "#888888", "--", "true boundary"),
-        ):
+    example = measurement.numbers["shown"]
+    pool = np.array(example["pool"])
+    labelled = np.array(example["told"])
+    classes = np.array(example["classes"])
+    boundaries = (
+        (np.array(example["line"]), "#222222", "-", "boundary of g"),
+        (np.array(example["truth"]), "#888888", "--", "true boundary"),
+    )
+
+    figure = new_figure(9.5, 4.9)
+    panels = figure.subplots(1, 2)
+    for axes, (name, rows) in zip(panels, example["picks"].items(), strict=True):
+        for weight, colour, style, label in boundaries:
             along = np.array([-weight[1], weight[0]]) / np.linalg.norm(weight)
             axes.plot(
                 *np.outer(along, [-1.15, 1.15]),
@@ -209,12 +237,15 @@ def draw_groups(measured: Measurement) -> list[Drawing]:
                 linewidth=1.3,
                 label=label,
             )
-        axes.scatter(
-            *told[classes == 1].T, marker="o", color="#0072b2", s=30, label="labelled, class 1"
-        )
-        axes.scatter(
-            *told[classes == 0].T, marker="x", color="#0072b2", s=30, label="labelled, class 0"
-        )
+        for class_number, marker in ((1, "o"), (0, "x")):
+            of_class = labelled[classes == class_number]
+            axes.scatter(
+                *of_class.T,
+                marker=marker,
+                color="#0072b2",
+                s=30,
+                label=f"labelled, class {class_number}",
+            )
         axes.scatter(*pool.T, s=10, color="#b0b0b0", linewidths=0, label="not labelled")
         axes.scatter(
             *pool[rows].T,
@@ -225,22 +256,19 @@ def draw_groups(measured: Measurement) -> list[Drawing]:
             label="picked",
         )
         for group, (middle, _) in GROUPS.items():
-            axes.annotate(group, 1.22 * _parameter(middle + 7), ha="center", va="center")
-        axes.set(title=_WAYS[name], aspect="equal", xlim=(-1.3, 1.3), ylim=(-1.3, 1.35))
+            axes.annotate(group, 1.22 * _unit_vector(middle + 7), ha="center", va="center")
+        axes.set(title=BATCH_NAMES[name], aspect="equal", xlim=(-1.3, 1.3), ylim=(-1.3, 1.35))
         axes.axis("off")
+
     figure.legend(
-        *axes.get_legend_handles_labels(),
+        *panels[-1].get_legend_handles_labels(),
         loc="outside lower center",
         ncols=3,
         frameon=False,
         fontsize=9,
     )
-    return [
-        Drawing(
-            figure,
-            f"The groups in one draw, with the {PICKS} rows picked by LDM alone and by LDM-S.",
-        )
-    ]
+    caption = f"The groups in one draw, with the {PICKS} rows picked by LDM alone and by LDM-S."
+    return [Drawing(figure, caption)]
 
 
 FIGURE_10 = Item(

@@ -1,4 +1,4 @@
-"""How long to look for the LDM: the stop condition s of the paper's algorithm, and the number of rays of ours."""
+"""Figure 11: the stop condition s of the paper's algorithm, and the number of our rays."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = ["FIGURE_11", "FIGURE_11_RAYS", "plane_search"]
 TRUE, NEAR = 0.01, 2e-4
 """The LDM of the row in the plane; the paper's gap is roughly 1e-4, and twice that is let pass."""
 CHOSEN, ENOUGH, ALIKE, LINEAR = 10, 20, 0.99, 0.99
-"""The paper's s; where it says the truth is reached; a correlation of ranks like its 0.998; that of a straight line."""
+"""The paper's s; the s at which it is exact; its rank correlation; that of a straight line."""
 SHOWN = 8
 """Rows whose values are drawn."""
 
@@ -44,9 +44,10 @@ SHOWN = 8
 def plane_search(
     patience: int, repetitions: int, generator: np.random.Generator
 ) -> tuple[Array, Array]:
-    """Return Algorithm 1's LDM of a row at an angle of 0.01 pi, many times at once, and the hypotheses it took.
+    """Return the LDM of a row at 0.01 pi by Algorithm 1, many times, and the hypotheses it took.
 
-    The disagreement is the exact share of the disc, as with infinitely many reference rows -> (R,), (R,).
+    The disagreement is the exact share of the disc, as with infinitely many reference rows:
+    (R,), (R,).
     """
     angle = np.pi * TRUE
     least, taken = np.ones(repetitions), np.zeros(repetitions)
@@ -65,7 +66,7 @@ def plane_search(
 
 
 def _values(config: StudyConfig, sizes: Sequence[int], search: Any) -> dict[str, Any]:
-    """Return the LDM of a trained network's rows for each size, (S, N), what was drawn, and the seconds."""
+    """Return the LDM of a network's rows for each size, (S, N), the draws and the seconds."""
     data = load_study_data(config, "mnist")
     labels, rows = (200, 600) if config.quick else (300, 10_000)
     outputs = trained_outputs(data, labels, config.seed, rows)
@@ -196,9 +197,9 @@ def _drawn(sizes: Sequence[int], found: Mapping[str, Any]) -> dict[str, Any]:
     return {"sizes": list(sizes), "values": values[:, rows], **{name: found[name] for name in kept}}
 
 
-def draw_stops(measured: Measurement) -> list[Drawing]:
+def draw_stops(measurement: Measurement) -> list[Drawing]:
     """Draw the gap, values, order, hypotheses and time against s."""
-    numbers, figure = measured.numbers, new_figure(9.5, 6.2)
+    numbers, figure = measurement.numbers, new_figure(9.5, 6.2)
     grid = figure.subplots(2, 3)
     known = [
         (size, gap)
@@ -301,10 +302,10 @@ def judge_rays(sizes: Sequence[int], chosen: int, found: Mapping[str, Any]) -> M
     )
 
 
-def draw_rays(measured: Measurement) -> list[Drawing]:
+def draw_rays(measurement: Measurement) -> list[Drawing]:
     """Draw values, order, hypotheses and time against the number of rays."""
     figure = new_figure(9.5, 6.2)
-    _draw_search(figure.subplots(2, 2).flat, measured.numbers, "rays")
+    _draw_search(figure.subplots(2, 2).flat, measurement.numbers, "rays")
     caption = (
         "On a network: the LDM of some rows, the rank correlation to the longest search, the rays "
         "and the time, against the number of rays."

@@ -241,7 +241,7 @@ def _by_size(runs: Sequence[RunComparison]) -> Measurement:
 
 
 def judge_sizes(runs: Accuracies) -> Measurement:
-    """Check at each size that LDM-S is above Random, and that none is significantly more accurate."""
+    """Check at each size that LDM-S is above Random, and none is significantly above LDM-S."""
     unbeaten, found = find_unbeaten(runs)
     above = {
         run: gains["random"].mean > 0 and gains["random"].significant

@@ -1,4 +1,4 @@
-"""What the choices of LDM-S are worth in accuracy: the stop condition, the reference rows, the grid, and the rays."""
+"""Figure 15: what the stop condition, the reference rows, the grid and the rays are worth."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def variants(*, quick: bool) -> dict[str, dict[str, Any]]:
 def settings_of(config: StudyConfig) -> list[Setting]:
     """Return the settings that variants run in, side by side; the base is in each.
 
-    A search that ends late takes minutes where the candidates are many, and 10,000 reference rows are drawn from the
-    candidates: so these two have a run each.
+    A search that ends late takes minutes if there are many candidates, and 10,000 reference rows
+    are drawn from the candidates: so these two have a run each.
     """
     options = variants(quick=config.quick)
     if config.quick:
@@ -104,7 +104,7 @@ def measure_choices(config: StudyConfig) -> Measurement:
 
 
 def judge_choices(runs: Accuracies) -> Measurement:
-    """Check that no choice but ten reference rows differs from the base of its run; accuracies (R, T) by variant."""
+    """Check that only ten reference rows differ from the base; accuracies (R, T) by variant."""
     rows = [{"run": name, **row} for name, accuracy in runs.items() for row in _rows(accuracy)]
     others = {row["choice"]: row for row in rows if row["choice"] != BASE}
     level = 0.05 / len(others)
@@ -171,7 +171,7 @@ def _table(data: list[dict[str, Any]]) -> ReportTable:
     return make_table("choices", caption, data, forms)
 
 
-def draw_choices(measured: Measurement) -> list[Drawing]:
+def draw_choices(measurement: Measurement) -> list[Drawing]:
     """Draw the difference to the paper's choice for each value of each choice."""
     from teeter.analysis.plot_style import new_figure, style_axes
 
@@ -179,7 +179,9 @@ def draw_choices(measured: Measurement) -> list[Drawing]:
     for axes, (family, label) in zip(
         figure.subplots(1, len(FAMILIES), sharey=True), FAMILIES.items(), strict=True
     ):
-        of_family = [row for row in measured.numbers["choices"] if _family(row["choice"]) == family]
+        of_family = [
+            row for row in measurement.numbers["choices"] if _family(row[("choice")]) == family
+        ]
         rows = list({row["choice"]: row for row in of_family}.values())  # the base is in each run
         places = range(len(rows))
         axes.axhline(0, color="#555555", linewidth=1)

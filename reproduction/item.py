@@ -22,6 +22,7 @@ __all__ = [
     "HOLDS",
     "IN_PART",
     "NOT",
+    "SIGNIFICANCE",
     "VERDICTS",
     "Array",
     "Drawing",
@@ -69,7 +70,7 @@ class Measurement:
     """The numbers that were measured, and the verdict that the item's test gives on them."""
 
     numbers: Mapping[str, Any]
-    """What the figures are drawn from: nested dictionaries and lists of numbers, strings, arrays."""
+    """What figures are drawn from: nested dictionaries and lists of numbers, strings, arrays."""
     verdict: Verdict
     reason: str
     """One sentence with the numbers that decided."""
@@ -112,7 +113,7 @@ class Item:
 
 
 def decide_verdict(checks: Mapping[str, bool]) -> Verdict:
-    """Return the verdict of named checks: ``HOLDS`` if all pass, ``IN_PART`` if some do, else ``NOT``.
+    """Return the verdict of named checks: holds if all pass, in part if some do.
 
     Raises:
         ValueError: There is no check.

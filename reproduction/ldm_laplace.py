@@ -73,7 +73,7 @@ class LdmSLaplace(ScoringStrategy):
         return ldm
 
     def choose(self, context: Context, n: int) -> Tensor:
-        """Return the row of least LDM, then rows drawn by weight and distance to the earlier picks."""
+        """Return the row of least LDM, then rows drawn by weight and distance to earlier picks."""
         return ldm_seeding(self.score(context), context.features, n, generator=context.generator)
 
 

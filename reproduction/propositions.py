@@ -1,4 +1,4 @@
-"""The paper's three propositions, in the plane where every probability they speak of is known exactly."""
+"""Propositions 1 to 3, on the disc, where their probabilities are known exactly."""
 
 from __future__ import annotations
 
@@ -32,42 +32,48 @@ SURE = 0.001
 
 
 def measure_flips(config: StudyConfig) -> Measurement:
-    """Compute how often rows on the disc flip under Gaussian noise, by the formula and by simulation."""
+    """Compute how often rows flip under Gaussian noise, by the formula and by simulation."""
     from teeter.strategies.api import ldm
 
-    rows_count, draws_count = (200, 100_000) if config.quick else (1000, 1_000_000)
+    row_count = 200 if config.quick else 1000
+    draws_count = 100_000 if config.quick else 1_000_000
     sigmas = (0.1, 0.3, 1.0, 3.0)
-    rows = sample_disc(rows_count, rng(config.seed, "proposition 1", "rows"))
-    counts = np.stack([_flips(rows, sigma, draws_count, config.seed) for sigma in sigmas])
-    estimated = ldm(rows, WEIGHT, seed=config.seed, device=config.device)
+
+    rows = sample_disc(row_count, rng(config.seed, "proposition 1", "rows"))
+    counts = np.stack([_count_flips(rows, sigma, draws_count, config.seed) for sigma in sigmas])
     true = exact_ldm(row_angles(rows))
-    chances = flip_log_probability(true, sigmas)
     return judge_flips(
-        true, chances, counts, draws_count=draws_count, sigmas=sigmas, estimated=estimated
+        true,
+        flip_log_probability(true, sigmas),
+        counts,
+        draws_count=draws_count,
+        sigmas=sigmas,
+        estimated=ldm(rows, WEIGHT, seed=config.seed, device=config.device),
     )
 
 
 def flip_log_probability(true: Array, sigmas: Sequence[float]) -> Array:
-    """Return the logarithm of the chance that a row of this LDM flips under N(v, sigma^2): (N,) -> (S, N).
+    """Return the log probability (S, N) that rows of a true LDM (N,) flip under N(v, sigma^2).
 
     The noise moves the row's logit by N(0, sigma^2 |x|^2), and its logit is |x| sin(pi LDM).
     """
     from scipy.special import log_ndtr
 
-    answer: Array = log_ndtr(-np.sin(np.pi * true)[None, :] / np.array(sigmas)[:, None])
-    return answer
+    log_probability: Array = log_ndtr(-np.sin(np.pi * true)[None, :] / np.array(sigmas)[:, None])
+    return log_probability
 
 
-def _flips(rows: Array, sigma: float, count: int, seed: int) -> npt.NDArray[np.int64]:
+def _count_flips(rows: Array, sigma: float, count: int, seed: int) -> npt.NDArray[np.int64]:
     """Return how many of so many drawn hypotheses flip each row: (N,)."""
     generator = rng(seed, "proposition 1", str(sigma))
-    side, flipped = rows[:, 0] > 0, np.zeros(len(rows), dtype=np.int64)
+    is_positive = rows[:, 0] > 0
+    flips = np.zeros(len(rows), dtype=np.int64)
     for start in range(0, count, 10_000):
         noise = generator.standard_normal((min(10_000, count - start), 2))
-        flipped += ((rows @ (np.array([1.0, 0.0]) + sigma * noise).T > 0) != side[:, None]).sum(
-            axis=1
-        )
-    return flipped
+        parameters = np.array([1.0, 0.0]) + sigma * noise
+        is_flipped = (rows @ parameters.T > 0) != is_positive[:, None]
+        flips += is_flipped.sum(axis=1)
+    return flips
 
 
 def judge_flips(
@@ -79,17 +85,32 @@ def judge_flips(
     sigmas: Sequence[float],
     estimated: Array,
 ) -> Measurement:
-    """Check that the chance falls as the LDM rises, and that counts of flips (S, N) agree with the chances (S, N)."""
+    """Check that the probability falls as the LDM rises, and that counts of flips agree with it.
+
+    Args:
+        true: The exact LDM of the rows: (N,).
+        log_probability: The log probability of a flip: (S, N).
+        counts: How many of the drawn hypotheses flip each row: (S, N).
+        draws_count: How many hypotheses were drawn.
+        sigmas: The strengths of the noise: (S,).
+        estimated: The LDM by rays: (N,).
+    """
     from scipy.stats import binom, spearmanr
 
     order = np.argsort(true)
-    falls = (np.diff(log_probability[:, order], axis=1) < 0) | (np.diff(true[order]) == 0)
-    chance, each = np.exp(log_probability), SURE / counts.size / 2
-    low, high = (binom.ppf(tail, draws_count, chance) for tail in (each, 1 - each))
+    is_tie = np.diff(true[order]) == 0
+    falls = (np.diff(log_probability[:, order], axis=1) < 0) | is_tie
+
+    # Bonferroni: all counts together leave their bounds with the probability SURE.
+    chance = np.exp(log_probability)
+    tail = SURE / counts.size / 2
+    low = binom.ppf(tail, draws_count, chance)
+    high = binom.ppf(1 - tail, draws_count, chance)
     outside = int(((counts < low) | (counts > high)).sum())
-    alike = [float(spearmanr(estimated, one).statistic) for one in counts]
+
+    rank_correlations = [float(spearmanr(estimated, row).statistic) for row in counts]
     pairs = len(true) * (len(true) - 1) // 2
-    said = "falls" if falls.all() else "does not always fall"
+    trend = "falls" if falls.all() else "does not always fall"
     return Measurement(
         numbers={
             "sigmas": list(sigmas),
@@ -97,22 +118,22 @@ def judge_flips(
             "probability": chance,
             "frequency": counts / draws_count,
             "estimated": estimated,
-            "rank correlation": alike,
+            "rank correlation": rank_correlations,
         },
         verdict=decide_verdict({"exact": bool(falls.all()), "simulated": outside == 0}),
-        reason=f"Over {pairs:,} pairs of rows and {len(sigmas)} strengths the exact chance {said} "
+        reason=f"Over {pairs:,} pairs of rows and {len(sigmas)} strengths the exact chance {trend} "
         f"as the LDM rises; {outside} of {counts.size:,} simulated frequencies leave the bounds "
         "of chance.",
-        tables=(_flips_table(sigmas, alike, counts / draws_count, chance),),
+        tables=(_flips_table(sigmas, rank_correlations, counts / draws_count, chance),),
     )
 
 
 def _flips_table(
-    sigmas: Sequence[float], alike: Sequence[float], frequency: Array, chance: Array
+    sigmas: Sequence[float], rank_correlations: Sequence[float], frequency: Array, chance: Array
 ) -> ReportTable:
     data = [
         {"σ": sigma, "rank correlation": rho, "largest error": float(np.abs(f - p).max())}
-        for sigma, rho, f, p in zip(sigmas, alike, frequency, chance, strict=True)
+        for sigma, rho, f, p in zip(sigmas, rank_correlations, frequency, chance, strict=True)
     ]
     caption = (
         "Rank correlation of the LDM estimated by rays and the simulated frequency of flips, and "
@@ -122,10 +143,10 @@ def _flips_table(
     return make_table("flips", caption, data, {"σ": "g"}, ".4f")
 
 
-def draw_flips(measured: Measurement) -> list[Drawing]:
+def draw_flips(measurement: Measurement) -> list[Drawing]:
     """Draw the chance of flipping against the LDM."""
-    numbers, figure = measured.numbers, new_figure(7.5, 4.2)
-    axes, true = figure.subplots(), np.asarray(measured.numbers["ldm"])
+    numbers, figure = measurement.numbers, new_figure(7.5, 4.2)
+    axes, true = figure.subplots(), np.asarray(measurement.numbers["ldm"])
     order = np.argsort(true)
     for k, sigma in enumerate(numbers["sigmas"]):
         exact, simulated = (
@@ -162,7 +183,7 @@ PROPOSITION_1 = Item(
 
 
 def measure_disagreement(config: StudyConfig) -> Measurement:
-    """Compute the mean disagreement against the strength of the noise, exactly and by simulation."""
+    """Compute the mean disagreement by the strength of the noise, exactly and by simulation."""
     count = 20_000 if config.quick else 200_000
     sigmas = np.logspace(-3, 2, 41)
     simulated, errors = np.zeros(len(sigmas)), np.zeros(len(sigmas))
@@ -176,27 +197,34 @@ def measure_disagreement(config: StudyConfig) -> Measurement:
 
 def mean_disagreement(sigma: float) -> float:
     """Return E rho for a parameter drawn from N((1, 0), sigma^2), by quadrature over the angle."""
+
+    def integrand(angle: Array) -> Array:
+        return 2 * angle * angle_density(angle, sigma)
+
+    # Weak noise has almost all its mass at small angles: they get a quadrature of their own.
     end = min(np.pi, 12 * sigma)
-    answer = _integral(lambda angle: 2 * angle * turn_density(angle, sigma), 0.0, end)
+    integral = _integrate(integrand, 0.0, end)
     if end < np.pi:
-        answer += _integral(lambda angle: 2 * angle * turn_density(angle, sigma), end, np.pi)
-    return answer / np.pi
+        integral += _integrate(integrand, end, np.pi)
+    return integral / np.pi
 
 
-def turn_density(angle: Array, sigma: float) -> Array:
+def angle_density(angle: Array, sigma: float) -> Array:
     """Return the density of the angle of N((1, 0), sigma^2)."""
     from scipy.special import ndtr
 
     along = np.cos(angle) / sigma
     bump = along * ndtr(along) * np.exp(-((np.sin(angle) / sigma) ** 2) / 2) / np.sqrt(2 * np.pi)
-    answer: Array = np.exp(-1 / (2 * sigma**2)) / (2 * np.pi) + bump
-    return answer
+    density: Array = np.exp(-1 / (2 * sigma**2)) / (2 * np.pi) + bump
+    return density
 
 
-def _integral(function: Any, start: float, end: float, nodes: int = 200) -> float:
-    places, weights = np.polynomial.legendre.leggauss(nodes)
-    middle, half = (start + end) / 2, (end - start) / 2
-    return float(half * (weights * function(middle + half * places)).sum())
+def _integrate(function: Any, start: float, end: float, nodes: int = 200) -> float:
+    """Integrate a function by Gauss-Legendre quadrature."""
+    positions, weights = np.polynomial.legendre.leggauss(nodes)
+    middle = (start + end) / 2
+    half = (end - start) / 2
+    return float(half * (weights * function(middle + half * positions)).sum())
 
 
 def judge_disagreement(sigmas: Array, exact: Array, simulated: Array, errors: Array) -> Measurement:
@@ -220,9 +248,9 @@ def judge_disagreement(sigmas: Array, exact: Array, simulated: Array, errors: Ar
     )
 
 
-def draw_disagreement(measured: Measurement) -> list[Drawing]:
+def draw_disagreement(measurement: Measurement) -> list[Drawing]:
     """Draw the mean disagreement against the strength."""
-    numbers, figure = measured.numbers, new_figure(6.5, 3.8)
+    numbers, figure = measurement.numbers, new_figure(6.5, 3.8)
     axes = figure.subplots()
     axes.plot(numbers["sigmas"], numbers["exact"], color=COLOURS[0], linewidth=1.5, label="exact")
     axes.plot(
@@ -264,36 +292,45 @@ PROPOSITION_2 = Item(
 
 # Proposition 3
 
-ANGLE, NEAR, SIGMA = 0.2 * np.pi, 0.05, 0.5
-"""The row's angle, the proposition's epsilon, and the strength of its one Gaussian."""
+ANGLE = 0.2 * np.pi
+"""The angle of the row."""
+NEAR = 0.05
+"""The epsilon of the proposition."""
+SIGMA = 0.5
+"""The strength of its one Gaussian."""
 
 
 def never_covered(
     count: int, within: float, *, angle: float = ANGLE, near: float = NEAR, sigma: float = SIGMA
 ) -> float:
-    """Return an upper bound, near the exact value, of the chance that none of ``count`` hypotheses comes so near.
+    """Return a tight upper bound of the probability that no hypothesis comes near enough.
 
-    Near means within a distance of one that flips the row and has at most ``near`` more disagreement than its LDM:
-    inside that wedge of parameters, or beside it on the far side; the half-disc around the origin is left out.
+    The wanted hypotheses flip the row and have at most ``near`` more disagreement than its LDM:
+    they form a wedge of parameters. One of ``count`` draws is near enough if it is in the wedge,
+    or at most ``within`` beside it on the far side. The half-disc around the origin is left out,
+    which is why this is a bound.
     """
     from scipy.special import ndtr
 
     end = angle + np.pi * near
-    wedge = _integral(lambda place: turn_density(place, sigma), angle, end)
+    wedge = _integrate(lambda place: angle_density(place, sigma), angle, end)
     beside = ndtr((within + np.sin(end)) / sigma) - ndtr(np.sin(end) / sigma)
     return float((1 - wedge - ndtr(np.cos(end) / sigma) * beside) ** count)
 
 
 def distances(parameters: Array, *, angle: float = ANGLE, near: float = NEAR) -> Array:
-    """Return how far parameters that flip the row are from the wedge: (..., 2) -> (...), infinite for the others."""
-    past, length = (
-        np.mod(rotation_angles(parameters) - angle, 2 * np.pi),
-        np.linalg.norm(parameters, axis=-1),
-    )
-    beyond = past - np.pi * near
-    beside = np.where(beyond < np.pi / 2, length * np.sin(np.clip(beyond, 0, np.pi / 2)), length)
-    answer: Array = np.where(past >= np.pi, np.inf, np.where(beyond <= 0, 0, beside))
-    return answer
+    """Return the distance (...) of parameters (..., 2) to the wedge; infinite if none flips."""
+    # The angle past the near edge of the wedge, and past its far edge.
+    past_near = np.mod(rotation_angles(parameters) - angle, 2 * np.pi)
+    past_far = past_near - np.pi * near
+    length = np.linalg.norm(parameters, axis=-1)
+
+    # Up to a right angle past it, the nearest point is on the far edge; then it is the origin.
+    to_edge = length * np.sin(np.clip(past_far, 0, np.pi / 2))
+    outside = np.where(past_far < np.pi / 2, to_edge, length)
+    inside_or_outside = np.where(past_far <= 0, 0, outside)
+    values: Array = np.where(past_near >= np.pi, np.inf, inside_or_outside)
+    return values
 
 
 def measure_coverage(config: StudyConfig) -> Measurement:
@@ -317,7 +354,7 @@ def measure_coverage(config: StudyConfig) -> Measurement:
 def judge_coverage(
     counts: Sequence[int], exact: Sequence[float], missed: Sequence[int], repetitions: int
 ) -> Measurement:
-    """Check that the chance of a miss falls as fast as exp(-c sqrt(N)), and that it was missed no more often."""
+    """Check that misses are as rare as exp(-c sqrt(N)), by the bound and by simulation."""
     from scipy.stats import binom
 
     roots = np.sqrt(np.array(counts, dtype=float))
@@ -357,9 +394,9 @@ def judge_coverage(
     )
 
 
-def draw_coverage(measured: Measurement) -> list[Drawing]:
+def draw_coverage(measurement: Measurement) -> list[Drawing]:
     """Draw the chance of a miss against the square root of N."""
-    numbers, figure = measured.numbers, new_figure(6.5, 3.8)
+    numbers, figure = measurement.numbers, new_figure(6.5, 3.8)
     axes, roots = figure.subplots(), np.sqrt(np.array(numbers["counts"], dtype=float))
     exact, missed = np.array(numbers["exact"]), np.array(numbers["missed"])
     axes.plot(roots, exact, "o-", color=COLOURS[0], label="bound by the formula")

@@ -60,7 +60,8 @@ def compute_items(
 ) -> list[ItemResult]:
     """Compute items into result files, and return all results.
 
-    An item that fails does not stop the others, and its error never replaces an earlier measurement.
+    An item that fails does not stop the others, and its error never replaces an earlier
+    measurement.
 
     Args:
         items: What to compute, in this order.
@@ -211,7 +212,7 @@ def read_results(items: Sequence[Item], out: Path) -> list[ItemResult]:
 
 
 def _parse_result(item: Item, content: Any) -> ItemResult:
-    """Return the result that a file describes; raise KeyError, TypeError or ValueError otherwise."""
+    """Return the result that a file describes; otherwise raise Key-, Type- or ValueError."""
     facts = content["facts"]
     if content["item"] != item.name or not isinstance(facts, dict):
         raise ValueError(item.name)

@@ -1,4 +1,4 @@
-"""What strategies cost: the runtime table, and what the paper says about it in words."""
+"""Table 2: what strategies cost in time, and what the paper's text says about it."""
 
 from __future__ import annotations
 
@@ -14,19 +14,27 @@ from teeter.analysis.table_formats import MISSING, ReportTable, format_duration,
 from teeter.errors import InputError
 from teeter.experiments.results import FACTS, read_run
 
-__all__ = ["ENSEMBLE_TIME", "LDM_TIME", "TABLE_2", "times_of"]
+__all__ = ["ENSEMBLE_TIME", "LDM_TIME", "TABLE_2", "measure_times"]
 
-FIRST, OTHER, ENSEMBLE = "ldm-s", "entropy", "ensemble"
+FIRST = "ldm-s"
+BASELINE = "entropy"
+ENSEMBLE = "ensemble"
 IMAGES = ("cifar10", "svhn", "cifar100", "tiny-imagenet", "food101")
 """The image sets that the paper gives its 3 to 6 % for."""
-LONGER, MOST, SLIGHT, FIVE = 1.25, 0.75, 1.065, (4.0, 6.0)
-"""At most so much longer is as fast; almost all datasets; the paper's 6 %, rounded; and what is about five times."""
+LONGER = 1.25
+"""A strategy that takes at most so many times as long is as fast."""
+MOST = 0.75
+"""The share of datasets that counts as almost all."""
+SLIGHT = 1.065
+"""The paper's 6 % more, rounded."""
+FIVE = (4.0, 6.0)
+"""What counts as about five times."""
 
 Times = Mapping[str, Mapping[str, float]]
 """Minutes of a run, by dataset and strategy."""
 
 
-def minutes_of(one: RunComparison) -> dict[str, float]:
+def total_minutes(one: RunComparison) -> dict[str, float]:
     """Return the minutes of one repetition by strategy."""
     return {
         name: sum(float(part.mean()) for part in kinds.values())
@@ -34,22 +42,25 @@ def minutes_of(one: RunComparison) -> dict[str, float]:
     }
 
 
-def times_of(
+def measure_times(
     config: StudyConfig,
 ) -> tuple[list[RunComparison], dict[str, dict[str, float]], tuple[str, ...]]:
-    """Return the runs, their minutes by strategy, those of a strategy that was also run alone, and notes."""
+    """Return the runs, their minutes by strategy (also of strategies run alone), and notes."""
     runs, notes = benchmark_runs(config)
-    times = {one.name: minutes_of(one) for one in runs}
+    times = {one.name: total_minutes(one) for one in runs}
     if not config.quick:
         for one in runs:
-            found, machine = alone(config, one.name, FIRST)
+            found, machine = solo_minutes(config, one.name, FIRST)
             times[one.name] |= found if machine == one.run.facts["hardware"] else {}
     return runs, times, notes
 
 
-def alone(config: StudyConfig, dataset: str, name: str) -> tuple[dict[str, float], str]:
-    """Return the minutes of a strategy and of Entropy, each run alone on one kind of machine, if both were; and it."""
-    folders = {one: config.runs / f"{dataset}-{one}-alone" for one in (name, OTHER)}
+def solo_minutes(config: StudyConfig, dataset: str, name: str) -> tuple[dict[str, float], str]:
+    """Return the minutes of a strategy and of Entropy, each run alone, and their machine.
+
+    Returns ({}, "") unless both were run to the end, on one kind of machine.
+    """
+    folders = {one: config.runs / f"{dataset}-{one}-alone" for one in (name, BASELINE)}
     runs = {one: read_run(folder) for one, folder in folders.items() if (folder / FACTS).exists()}
     machines = {str(run.facts["hardware"]) for run in runs.values() if run.finished}
     if (
@@ -59,12 +70,15 @@ def alone(config: StudyConfig, dataset: str, name: str) -> tuple[dict[str, float
     ):
         return {}, ""
     return {
-        f"{one} alone": minutes_of(compare_strategies(run))[one] for one, run in runs.items()
+        f"{one} alone": total_minutes(compare_strategies(run))[one] for one, run in runs.items()
     }, machines.pop()
 
 
-def ratios(times: Times, first: str = FIRST, other: str = OTHER) -> dict[str, float]:
-    """Return how many times as long as ``other`` each dataset takes with ``first``; alone where both were."""
+def time_ratios(times: Times, first: str = FIRST, other: str = BASELINE) -> dict[str, float]:
+    """Return how many times as long as ``other`` a run with ``first`` takes, by dataset.
+
+    The runs of one strategy alone are compared where both strategies have one.
+    """
     answer = {}
     for dataset, of_it in times.items():
         pair = (f"{first} alone", f"{other} alone")
@@ -74,7 +88,7 @@ def ratios(times: Times, first: str = FIRST, other: str = OTHER) -> dict[str, fl
     return answer
 
 
-def told(found: Mapping[str, float]) -> str:
+def format_ratios(found: Mapping[str, float]) -> str:
     """Return ratios as they stand in a sentence."""
     return ", ".join(f"{dataset} {format_number(ratio)}" for dataset, ratio in found.items())
 
@@ -101,13 +115,17 @@ def times_table(runs: Sequence[RunComparison], times: Times) -> ReportTable:
     return ReportTable("runtime", "Seconds of one repetition; the data has minutes.", data, shown)
 
 
-def draw_times(measured: Measurement) -> list[Drawing]:
-    """Draw the time of each strategy against Entropy's; of those that were run alone, against Entropy alone."""
+def draw_times(measurement: Measurement) -> list[Drawing]:
+    """Draw the time of each strategy as a multiple of Entropy's, and of solo runs likewise."""
     from reproduction.dot_plot import plot_dots
 
-    times: Times = measured.numbers["minutes"]
+    times: Times = measurement.numbers["minutes"]
     others = {
-        dataset: {name: of_it[name] / of_it[_other(name)] for name in of_it if name != _other(name)}
+        dataset: {
+            name: of_it[name] / of_it[_baseline_of(name)]
+            for name in of_it
+            if name != _baseline_of(name)
+        }
         for dataset, of_it in times.items()
     }
     figure = plot_dots(
@@ -121,17 +139,17 @@ def draw_times(measured: Measurement) -> list[Drawing]:
     ]
 
 
-def _other(name: str) -> str:
-    return f"{OTHER} alone" if name.endswith(" alone") else OTHER
+def _baseline_of(name: str) -> str:
+    return f"{BASELINE} alone" if name.endswith(" alone") else BASELINE
 
 
-_TOGETHER = (
+SHARED_TIME = (
     "Networks of all strategies train together, and a strategy's training time is its networks' "
     "share of that"
 )
 
 
-def _with_times(
+def _add_times(
     found: Measurement, runs: Sequence[RunComparison], times: Times, notes: Sequence[str]
 ) -> Measurement:
     numbers = {**found.numbers, "minutes": times}
@@ -140,10 +158,12 @@ def _with_times(
     )
 
 
-def _on_sharing(times: Times) -> str:
+def _describe_sharing(times: Times) -> str:
     """Return what is compared, in a sentence."""
     both = [
-        name for name, of_it in times.items() if {f"{FIRST} alone", f"{OTHER} alone"} <= set(of_it)
+        name
+        for name, of_it in times.items()
+        if {f"{FIRST} alone", f"{BASELINE} alone"} <= set(of_it)
     ]
     said = (
         f"; on {', '.join(both)} LDM-S and Entropy were also run alone, and those times are "
@@ -152,7 +172,7 @@ def _on_sharing(times: Times) -> str:
         else ""
     )
     five = "; an ensemble has five" if any(ENSEMBLE in of_it for of_it in times.values()) else ""
-    return f"{_TOGETHER}{five}{said}."
+    return f"{SHARED_TIME}{five}{said}."
 
 
 # Table 2
@@ -160,21 +180,21 @@ def _on_sharing(times: Times) -> str:
 
 def measure_runtime(config: StudyConfig) -> Measurement:
     """Set the times of all strategies beside the paper's."""
-    runs, times, notes = times_of(config)
-    return _with_times(judge_runtime(times), runs, times, (_on_sharing(times), *notes))
+    runs, times, notes = measure_times(config)
+    return _add_times(judge_runtime(times), runs, times, (_describe_sharing(times), *notes))
 
 
 def judge_runtime(times: Times) -> Measurement:
     """Check that LDM-S takes about as long as Entropy on almost all datasets."""
-    found = ratios(times)
+    found = time_ratios(times)
     near = [dataset for dataset, ratio in found.items() if ratio <= LONGER]
     return Measurement(
         numbers={"ratios": found},
         verdict=decide_verdict(
             {"almost all": len(near) >= max(1, MOST * len(found)), "some": bool(near)}
         ),
-        reason=f"LDM-S takes as many times as long as Entropy: {told(found)}; at most {LONGER:g} "
-        f"on {len(near)} of {len(found)} datasets.",
+        reason=f"LDM-S takes as many times as long as Entropy: {format_ratios(found)}; at most "
+        f"{LONGER:g} on {len(near)} of {len(found)} datasets.",
     )
 
 
@@ -198,9 +218,9 @@ TABLE_2 = Item(
 
 def measure_ldm_time(config: StudyConfig) -> Measurement:
     """Compute how much longer than Entropy LDM-S takes on image sets, finished or begun."""
-    runs, times, notes = times_of(config)
-    begun = [] if config.quick else _begun(config, list(times))
-    times |= {one.name: minutes_of(one) for one in begun}
+    runs, times, notes = measure_times(config)
+    begun = [] if config.quick else _unfinished_runs(config, list(times))
+    times |= {one.name: total_minutes(one) for one in begun}
     found = judge_ldm_time(times, tuple(times) if config.quick else IMAGES)
     judged_on = {name: times[name] for name in found.numbers["ratios"]}
     said = [
@@ -209,19 +229,19 @@ def measure_ldm_time(config: StudyConfig) -> Measurement:
         for one in begun
     ]
     there = [one for one in [*runs, *begun] if one.name in judged_on]
-    return _with_times(found, there, judged_on, (_on_sharing(judged_on), *said, *notes))
+    return _add_times(found, there, judged_on, (_describe_sharing(judged_on), *said, *notes))
 
 
-def _begun(config: StudyConfig, known: Sequence[str]) -> list[RunComparison]:
+def _unfinished_runs(config: StudyConfig, known: Sequence[str]) -> list[RunComparison]:
     """Return runs of image sets that are not finished, as far as all their strategies went."""
     folders = [config.runs / name for name in IMAGES if name not in known]
     runs = [compare_strategies(read_run(folder)) for folder in folders if (folder / FACTS).exists()]
-    return [one for one in runs if one.comparable and {FIRST, OTHER} <= set(one.minutes)]
+    return [one for one in runs if one.comparable and {FIRST, BASELINE} <= set(one.minutes)]
 
 
 def judge_ldm_time(times: Times, images: Sequence[str] = IMAGES) -> Measurement:
     """Check that LDM-S takes at most 6 % longer than Entropy on the image sets."""
-    found = {dataset: ratio for dataset, ratio in ratios(times).items() if dataset in images}
+    found = {dataset: ratio for dataset, ratio in time_ratios(times).items() if dataset in images}
     if not found:
         raise InputError(
             f"None of {', '.join(images)} was run with LDM-S and Entropy: run one, or name --runs."
@@ -264,26 +284,26 @@ def measure_ensemble_time(config: StudyConfig) -> Measurement:
         base = quick_settings()[0]
         wanted = [
             replace(base, name=f"{base.name}-{one}-alone", strategies=(one,))
-            for one in (ENSEMBLE, OTHER)
+            for one in (ENSEMBLE, BASELINE)
         ]
         runs = run_settings(config, wanted)
         times[base.name] = {
-            f"{name} alone": t for one in runs for name, t in minutes_of(one).items()
+            f"{name} alone": t for one in runs for name, t in total_minutes(one).items()
         }
         machines[base.name] = ", ".join(
             dict.fromkeys(str(one.run.facts["hardware"]) for one in runs)
         )
     else:
         for name in paper_settings():
-            found, machine = alone(config, name, ENSEMBLE)
+            found, machine = solo_minutes(config, name, ENSEMBLE)
             if found:
                 times[name], machines[name] = found, machine
     return judge_ensemble_time(times, machines)
 
 
 def judge_ensemble_time(times: Times, machines: Mapping[str, str] | None = None) -> Measurement:
-    """Check that an ensemble takes about five times as long as Entropy, on the datasets where each was run alone."""
-    found = ratios(times, ENSEMBLE)
+    """Check that an ensemble alone takes about five times as long as Entropy alone."""
+    found = time_ratios(times, ENSEMBLE)
     if not found:
         raise InputError(
             "On no dataset were the ensemble and Entropy each run alone, on one kind of machine: "
@@ -294,7 +314,7 @@ def judge_ensemble_time(times: Times, machines: Mapping[str, str] | None = None)
         {
             "dataset": dataset,
             "ensemble (s)": 60 * times[dataset][f"{ENSEMBLE} alone"],
-            "entropy (s)": 60 * times[dataset][f"{OTHER} alone"],
+            "entropy (s)": 60 * times[dataset][f"{BASELINE} alone"],
             "ratio": ratio,
             "machine": (machines or {}).get(dataset, ""),
         }
@@ -306,7 +326,8 @@ def judge_ensemble_time(times: Times, machines: Mapping[str, str] | None = None)
         verdict=decide_verdict(
             {dataset: FIVE[0] <= ratio <= FIVE[1] for dataset, ratio in found.items()}
         ),
-        reason=f"An ensemble alone takes as many times as long as Entropy alone: {told(found)}.",
+        reason="An ensemble alone takes as many times as long as Entropy alone: "
+        f"{format_ratios(found)}.",
         tables=(make_table("alone", caption, data),),
         notes=(
             "Small networks train as one stack here, which takes less time than one network after "

@@ -1,4 +1,4 @@
-"""The estimator tends to the LDM: the paper's theorem and its corollary, in the plane where the LDM is known."""
+"""Theorem 1 and corollary 1: the estimator tends to the LDM, on the disc where it is known."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _error(hypotheses: int | None, rows: int | None, generator: np.random.Genera
 
 
 def measure_errors(config: StudyConfig) -> Measurement:
-    """Compute the estimator's error against N alone, against M alone, and with both as the theorem pairs them."""
+    """Measure the estimator's error against N, against M, and with both paired."""
     repetitions = 200 if config.quick else 2000
 
     def errors(name: str, pairs: Sequence[tuple[int | None, int | None]]) -> Array:
@@ -76,7 +76,7 @@ def measure_errors(config: StudyConfig) -> Measurement:
 
 
 def _budgets(config: StudyConfig) -> list[dict[str, Any]]:
-    """Return the mean error of the two estimators of this package by what they may spend, over rows of the disc."""
+    """Return the mean errors of rays and of Algorithm 1 by their budget, over rows of the disc."""
     rows = sample_disc(50, rng(config.seed, "theorem 1", "rows"))
     reference = sample_disc(
         5000 if config.quick else 50_000, rng(config.seed, "theorem 1", "reference")
@@ -115,7 +115,7 @@ def judge_errors(
     few_rows: Array,
     budgets: Sequence[Mapping[str, Any]] = (),
 ) -> Measurement:
-    """Check the theorem's bound on paired errors, and the rates against N and M; all (sizes, repetitions)."""
+    """Check the theorem's bound, and the rates against N and M; errors (sizes, repetitions)."""
     from scipy.stats import binom
 
     repetitions = paired.shape[1]
@@ -169,9 +169,10 @@ def _promised(hypotheses: int) -> float:
 
 
 def slope(sizes: Sequence[int], errors: Array, groups: int = 10) -> tuple[float, float]:
-    """Return the slope of log mean error against log size, and the least it could be, but for a chance of 1 in 1,000.
+    """Return the slope of log mean error against log size, and a lower bound of it at 99.9 %.
 
-    errors (sizes, repetitions): the repetitions are fitted in groups, and the groups' slopes are as many draws.
+    The repetitions of errors, (sizes, repetitions), are fitted in groups, and the slopes of the
+    groups are independent draws.
     """
     from scipy.stats import t
 
@@ -199,9 +200,9 @@ def _budget_table(data: Sequence[Mapping[str, Any]]) -> ReportTable:
     return make_table("estimators", caption, data, default_format=".5f")
 
 
-def draw_errors(measured: Measurement) -> list[Drawing]:
+def draw_errors(measurement: Measurement) -> list[Drawing]:
     """Draw the mean error against N and against M."""
-    numbers, figure = measured.numbers, new_figure(9.5, 4.2)
+    numbers, figure = measurement.numbers, new_figure(9.5, 4.2)
     left, right = figure.subplots(1, 2, sharey=True)
     n, m = (np.array(numbers[name], dtype=float) for name in ("N", "M"))
     left.plot(n, numbers["error by N"], "o-", color="#d55e00", label="all rows (M → ∞)")
@@ -254,7 +255,7 @@ PATIENCE, RAYS = (1, 2, 5, 10, 20), (2, 4, 8, 16, 32)
 """What this package's estimators may spend at each size."""
 
 APART, RARE = 0.01, 0.001
-"""The corollary's epsilon, and the share of pairs that may still be inverted by more at the largest size."""
+"""The corollary's epsilon, and the share of pairs that may be inverted by more at the end."""
 
 
 def measure_order(config: StudyConfig) -> Measurement:
@@ -301,14 +302,14 @@ def measure_order(config: StudyConfig) -> Measurement:
 
 
 def inverted(true: Array, estimate: Array, apart: float) -> float:
-    """Return the share of pairs with L_i < L_j whose estimates are the other way round, by more than ``apart``."""
+    """Return the share of pairs with L_i < L_j whose estimates are inverted by over ``apart``."""
     smaller = true[:, None] < true[None, :]
     wrong = estimate[:, None] > estimate[None, :] + apart
     return float((smaller & wrong).sum() / smaller.sum())
 
 
 def judge_order(found: Mapping[str, Array]) -> Measurement:
-    """Check that inverted pairs vanish: by estimator, (2, sizes, repetitions) for epsilon 0 and ``APART``."""
+    """Check that inverted pairs vanish: (2, sizes, repetitions), for epsilon 0 and ``APART``."""
     means = {name: values.mean(axis=2) for name, values in found.items()}
     vanishing = {
         name: bool((np.diff(mean[1]) <= 0).all() and mean[1, -1] <= RARE)
@@ -347,9 +348,9 @@ def judge_order(found: Mapping[str, Array]) -> Measurement:
 _EPSILONS = ((0, 0.0), (1, APART))
 
 
-def draw_order(measured: Measurement) -> list[Drawing]:
+def draw_order(measurement: Measurement) -> list[Drawing]:
     """Draw the share of inverted pairs against the size."""
-    numbers, figure = measured.numbers, new_figure(7.5, 4)
+    numbers, figure = measurement.numbers, new_figure(7.5, 4)
     axes = figure.subplots()
     for (name, mean), colour in zip(
         numbers["inverted"].items(), ("#009e73", "#0072b2", "#d55e00"), strict=False

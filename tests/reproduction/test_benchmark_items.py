@@ -31,7 +31,7 @@ from reproduction.table_02_runtimes import (
     judge_ensemble_time,
     judge_ldm_time,
     judge_runtime,
-    ratios,
+    time_ratios,
 )
 from teeter.analysis import paper_results
 from teeter.checks import check_strategy
@@ -93,7 +93,7 @@ def test_accuracy_counts_the_rounds_among_the_two_best() -> None:
 @pytest.mark.slow
 def test_times_are_those_alone_where_there_are_any() -> None:
     times = {"a": {"ldm-s": 2.0, "entropy": 1.0, "ldm-s alone": 1.1, "entropy alone": 1.0}, "b": {"ldm-s": 3.0}}
-    assert ratios(times) == {"a": pytest.approx(1.1)}
+    assert time_ratios(times) == {"a": pytest.approx(1.1)}
 
 
 SETS = ("cifar10", "svhn", "cifar100", "tiny-imagenet", "food101")
@@ -153,9 +153,9 @@ def test_times_alone_are_of_one_kind_of_machine_and_begun_image_sets_count(tmp_p
     facts = tmp_path / "openml-6-ldm-s-alone" / "run.json"
     content = json.loads(facts.read_text())
     facts.write_text(json.dumps({**content, "hardware": "another"}))
-    assert not any(name.endswith("alone") for name in table_02_runtimes.times_of(config)[1]["openml-6"])
+    assert not any(name.endswith("alone") for name in table_02_runtimes.measure_times(config)[1]["openml-6"])
     facts.write_text(json.dumps(content))
-    assert {"ldm-s alone", "entropy alone"} < set(table_02_runtimes.times_of(config)[1]["openml-6"])
+    assert {"ldm-s alone", "entropy alone"} < set(table_02_runtimes.measure_times(config)[1]["openml-6"])
     found = table_02_runtimes.ENSEMBLE_TIME.compute(config)
     assert found.reason.startswith("An ensemble alone takes as many times as long as Entropy alone: openml-6 ")
     assert found.tables[0].data[0]["machine"] == content["hardware"]
