@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -18,6 +17,7 @@ from teeter.datasets.shards import Shards
 from teeter.errors import FileError, InputError
 from teeter.model_files import SavedModel, file_digest, read_model
 from teeter.models.outputs import Outputs
+from teeter.threads import limit_threads
 
 __all__ = ["FeatureSource", "LoadedSource", "make_feature_source"]
 
@@ -57,7 +57,8 @@ class LoadedSource:
         stored = torch.from_numpy(rows)
         if self.model is None:
             return stored
-        with _one_thread():
+        # As many threads as workers have: how a sum is split among threads changes its rounding.
+        with limit_threads(1):
             found = self.model.features(stored)
         bad = (~torch.isfinite(found)).any(dim=1)
         if bad.any():
@@ -115,14 +116,3 @@ def _require_head(opened: LoadedSource, path: str | Path) -> None:
         raise InputError(
             f"The head in {path} names {len(names)} classes, and has weights for {len(opened.weight)}."
         )
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Within it, torch works in one thread, as workers do: how a sum is shared among threads may round it otherwise."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

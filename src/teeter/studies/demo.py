@@ -26,7 +26,7 @@ from teeter.learner import Learner
 from teeter.models.networks import mlp
 from teeter.models.outputs import Outputs
 from teeter.strategies.api import ldm
-from teeter.training.loop import TrainingConfig
+from teeter.training import TrainingConfig
 from teeter.version import __version__, commit
 
 __all__ = ["Demo", "Line", "run_demo"]
