@@ -215,7 +215,7 @@ def parts(outputs: Outputs) -> dict[str, Tensor]:
 
 def contents(data: Any) -> list[bytes]:
     if isinstance(data, BatchedInputs):
-        return contents({name: part.numpy() for name, part in data.together().items()})
+        return contents({name: part.numpy() for name, part in data.as_one_batch().items()})
     if isinstance(data, dict):
         return [content for part in data.values() for content in contents(part)]
     if isinstance(data, DataLoader):

@@ -64,7 +64,7 @@ class LoadedSource:
         if bad.any():
             which = named(int(bad.nonzero()[0]))
             raise InputError(
-                f"{self.model.told} makes NaN or infinity of {which}: scale the rows as it was trained."
+                f"{self.model.description} makes NaN or infinity of {which}: scale the rows as it was trained."
             )
         return found
 

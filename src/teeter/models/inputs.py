@@ -34,9 +34,10 @@ _MATERIALIZE_BATCH_SIZE = 1024
 
 
 class BatchedInputs(ABC):
-    """Rows that become a network's inputs batch by batch: texts by a tokenizer, images by a processor.
+    """Rows that become a network's inputs batch by batch.
 
-    Instances are immutable: ``take`` and ``adapt_to`` return new ones.
+    Texts need a tokenizer for that, and images a processor. Instances are immutable: ``take`` and
+    ``adapt_to`` return new ones.
     """
 
     @abstractmethod

@@ -105,10 +105,11 @@ def build_network(
 
 
 def _require_known_options(name: str, build: NetworkBuilder, options: dict[str, Any]) -> None:
-    option_names = []
-    for parameter in inspect.signature(build).parameters.values():
-        if parameter.kind is parameter.KEYWORD_ONLY and parameter.name != "seed":
-            option_names.append(parameter.name)
+    option_names = [
+        parameter.name
+        for parameter in inspect.signature(build).parameters.values()
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.name != "seed"
+    ]
 
     for option in options:
         if option not in option_names:

@@ -67,7 +67,9 @@ def linear(inputs: int, classes: int, *, seed: int = 0) -> nn.Sequential:
 
 @_preserve_global_rng
 def s_cnn(channels: int, side: int, classes: int, *, seed: int = 0) -> nn.Sequential:
-    """Build S-CNN: [3x3x32 - 3x3x64 - pool - dropout - 128 - dropout - classes], without padding.
+    """Build S-CNN, without padding.
+
+    Its layers are [3x3x32 - 3x3x64 - pool - dropout - 128 - dropout - classes].
 
     Args:
         channels: channels of the square images.
@@ -96,8 +98,10 @@ def s_cnn(channels: int, side: int, classes: int, *, seed: int = 0) -> nn.Sequen
 
 @_preserve_global_rng
 def k_cnn(channels: int, side: int, classes: int, *, seed: int = 0) -> nn.Sequential:
-    """Build K-CNN: [two 3x3x32 - pool - dropout - two 3x3x64 - pool - dropout - 512 - dropout -
-    classes], with padding.
+    """Build K-CNN, with padding.
+
+    Its layers are [two 3x3x32 - pool - dropout - two 3x3x64 - pool - dropout - 512 - dropout -
+    classes].
 
     Args:
         channels: channels of the square images.
@@ -184,9 +188,8 @@ class WideResNet(nn.Module):
         self.first = nn.Conv2d(channels, 16, 3, padding=1, bias=False)
 
         blocks = []
-        for group, (in_channels, out_channels) in enumerate(
-            zip(widths[:-1], widths[1:], strict=True)
-        ):
+        in_channels = widths[0]
+        for group, out_channels in enumerate(widths[1:]):
             for block in range(blocks_per_group):
                 # The first group keeps the size of the image, the others halve it once.
                 stride = 2 if block == 0 and group > 0 else 1

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from teeter.errors import InputError
 from teeter.models.inputs import BatchedInputs, adapt_to, batches
 from teeter.models.outputs import Outputs
-from teeter.models.torch_model import evaluation_mode, find_head, forward_with_features, probe_batch
+from teeter.models.torch_model import evaluation_mode, find_head, forward_logits, probe_batch
 from teeter.seeds import seeded_global_rng, stream
 
 __all__ = ["PASSES", "dropout_logits", "stacked_logits"]
@@ -134,7 +134,7 @@ def _block_logits(
     with seeded_global_rng(seed, device):
         for start in range(0, passes, repeats):
             count = min(repeats, passes - start)
-            logits, _ = forward_with_features(model, _repeat_rows(batch, count), device, head)
+            logits = forward_logits(model, _repeat_rows(batch, count), device, head)
             pieces.append(logits.reshape(count, rows, -1))
     return torch.cat(pieces)
 

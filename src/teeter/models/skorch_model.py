@@ -14,7 +14,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from teeter.errors import InputError
-from teeter.models.inputs import count_rows, take_rows
+from teeter.models.inputs import take_rows
 from teeter.models.sklearn_model import split_pipeline
 from teeter.models.torch_model import call_model, evaluation_mode, prepare_batch
 
@@ -130,12 +130,13 @@ def _explain_split(net: Any, classes: npt.NDArray[np.int64]) -> str | None:
 
 def _explain_outputs(net: Any, data: Any, classes: npt.NDArray[np.int64]) -> str | None:
     """Return what to do if the network has fewer outputs than there are classes."""
-    if not count_rows(data):
+    try:
+        with evaluation_mode(net.module_, None) as device:
+            row = prepare_batch(net.module_, take_rows(data, np.arange(1)), device)
+            result = call_model(net.module_, row)
+    except (IndexError, RuntimeError, TypeError, ValueError):
+        # The network fails on the rows themselves: its own error says more.
         return None
-
-    with evaluation_mode(net.module_, None) as device:
-        row = prepare_batch(net.module_, take_rows(data, np.arange(1)), device)
-        result = call_model(net.module_, row)
     if not isinstance(result, Tensor) or result.ndim != 2:
         return None
 

@@ -232,9 +232,7 @@ def forward_with_features(
     return logits, features
 
 
-def forward_logits(
-    model: nn.Module, batch: Any, device: torch.device, head: str | None
-) -> Tensor:
+def forward_logits(model: nn.Module, batch: Any, device: torch.device, head: str | None) -> Tensor:
     """Run a batch and return its logits (B, C).
 
     Without a head they are what the module returns. Probabilities are turned into their logarithms.
@@ -269,7 +267,7 @@ def call_model(model: nn.Module, batch: Any) -> Any:
 
 
 def extract_logits(result: Any) -> Any:
-    """Return the value called ``logits`` of a mapping, as Hugging Face's models return; else all."""
+    """Return ``logits`` of a mapping, as Hugging Face's models return, and other values as is."""
     if isinstance(result, Mapping):
         return result.get("logits", result)
     return result
