@@ -363,6 +363,7 @@ def _refuse_pickle(path: Path) -> None:
 
     if start.startswith(_PICKLE_STARTS) and start[8:] != b"{":
         raise FileError(
-            f"{path} is a pickle, which can run code and which teeter never loads: load it yourself "
-            "by torch.load(..., weights_only=True), and write the network by teeter.save_model."
+            f"{path} is a pickle, which can run code and which teeter never loads: load it "
+            "yourself by torch.load(..., weights_only=True), and write the network by "
+            "teeter.save_model."
         )
