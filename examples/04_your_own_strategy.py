@@ -5,7 +5,7 @@ from torch import Tensor
 
 import teeter
 from teeter.checks import check_strategy, example_context
-from teeter.kernels.uncertainty import margin
+from teeter.kernels import margin
 from teeter.strategies import Context, Strategy, register
 
 

@@ -99,7 +99,7 @@ def test_numbers_of_numpy_are_written_as_pythons_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [object(), {1, 2}, nn.Linear(1, 1)])
 def test_what_cannot_be_written_as_text_is_refused_and_the_old_file_stays(tmp_path: Path, value: object) -> None:
     write_state(tmp_path / "state", {"version": 1}, {})
-    with pytest.raises(InputError, match=f"Cannot save a {type(value).__name__}: numbers, words, lists"):
+    with pytest.raises(InputError, match=f"Cannot save a {type(value).__name__}: numbers, texts, lists"):
         write_state(tmp_path / "state", {"memory": {"deep": [value]}}, {})
     assert read_state(tmp_path / "state")[0]["version"] == 1
 
@@ -213,6 +213,14 @@ def test_weights_go_to_the_network_they_came_from() -> None:
     assert not other.training
     with pytest.raises(InputError, match=r"The saved weights do not fit this Linear: give the make_model"):
         load_weights(nn.Linear(3, 4), held, "model.1.")
+
+
+def test_text_is_written_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "text.csv"
+    with atomic_open(path, "w") as file:
+        file.write("é\n1\r\n")
+        assert not path.exists()
+    assert path.read_bytes() == b"\xc3\xa9\n1\r\n"
 
 
 def test_two_who_write_the_same_file_do_not_meet(tmp_path: Path) -> None:

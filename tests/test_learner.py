@@ -28,6 +28,7 @@ from example_learners import (
 )
 from teeter import Learner, TrainingConfig
 from teeter.errors import InputError, MissingOutputError, TrainingError
+from teeter.learner import fit_learners
 from teeter.models.networks import mlp
 
 
@@ -42,7 +43,7 @@ def test_a_learner_learns_by_asking(model: Any) -> None:
     assert learner.evaluate(ROWS, TRUTH).accuracy > 0.8
     assert (learner.predict() == TRUTH).mean() > 0.8
     learner.ask(1)
-    assert set(learner.seconds) == {"training", "validation", "outputs", "selection"}
+    assert set(learner.seconds) == {"training", "validation", "evaluation", "outputs", "selection"}
 
 
 @both
@@ -127,8 +128,8 @@ def test_excluded_rows_are_passed_over(exclude: Any) -> None:
     [
         ([60], "The pool has no row 60: its rows are 0 to 59"),
         ([-1], "The pool has no row -1"),
-        ([1.5], "Rows are whole numbers, and these are float64"),
-        (np.zeros(60, dtype=bool), "Rows are whole numbers, and these are bool"),
+        ([1.5], "Rows must be whole numbers, and these are float64"),
+        (np.zeros(60, dtype=bool), "Rows must be whole numbers, and these are bool"),
     ],
 )
 def test_what_cannot_be_excluded_is_refused(exclude: Any, message: str) -> None:
@@ -188,15 +189,15 @@ def test_telling_again_changes_the_label() -> None:
         ([1], [None], "No class is called None"),
         ([1, 2], np.eye(2), "No class is called array"),
         ([1], [["cat"]], r"No class is called \['cat'\]"),
-        ([1, 2], ["cat"], "There are 2 rows and 1 labels: tell one label a row"),
+        ([1, 2], ["cat"], "There are 2 rows and 1 labels: give one label per row"),
         ([1], "cats", "Did you mean 'cat'"),
-        ([1, 2, 1], ["cat", "cat", "dog"], "A row is told twice in one call"),
+        ([1, 2, 1], ["cat", "cat", "dog"], "A row occurs twice in one call"),
         ([60], ["cat"], "The pool has no row 60: its rows are 0 to 59"),
         ([-1], ["cat"], "The pool has no row -1"),
-        ([1.0], ["cat"], "Rows are whole numbers, and these are float64"),
-        (["1"], ["cat"], "Rows are whole numbers, and these are <U1"),
-        ([True], ["cat"], "Rows are whole numbers, and these are bool"),
-        ([[1, 2]], ["cat"], "Rows are whole numbers"),
+        ([1.0], ["cat"], "Rows must be whole numbers, and these are float64"),
+        (["1"], ["cat"], "Rows must be whole numbers, and these are <U1"),
+        ([True], ["cat"], "Rows must be whole numbers, and these are bool"),
+        ([[1, 2]], ["cat"], "Rows must be whole numbers"),
     ],
 )
 def test_what_cannot_be_told_is_refused_and_nothing_is_recorded(rows: Any, labels: Any, message: str) -> None:
@@ -217,7 +218,7 @@ def test_one_class_alone_leaves_an_estimator_to_the_cold_start_until_there_are_t
     caplog.set_level("INFO", "teeter")
     learner = taught(LOGISTIC, rows=range(0, 12, 3), cold_start="seeding-cosine")
     assert learner.models == []
-    assert "Only one class is labelled: seeding-cosine picks until there are two" in caplog.text
+    assert "Only one class is labelled: seeding-cosine chooses rows until there are two" in caplog.text
     with pytest.raises(InputError, match="There is no model yet"):
         learner.predict()
     answer(learner, 9)
@@ -269,8 +270,8 @@ def test_one_row_is_predicted_alone() -> None:
 @pytest.mark.parametrize(
     ("data", "labels", "message"),
     [
-        (ROWS, TRUTH[:9], "There are 60 rows and 9 labels: one a row is needed"),
-        (ROWS[:0], [], "Cannot evaluate on no rows"),
+        (ROWS, TRUTH[:9], "There are 60 rows and 9 labels: give one label per row"),
+        (ROWS[:0], [], "Cannot evaluate a model on 0 rows"),
         (ROWS[:1], ["oowl"], "Did you mean 'owl'"),
     ],
 )
@@ -310,8 +311,8 @@ def test_settings_that_make_no_sense_are_refused(options: dict[str, Any], messag
     [
         (network(0), "make_model is a Sequential: give a function from a seed to a new model"),
         (None, "make_model is a NoneType"),
-        (lambda seed: None, "make_model made a NoneType: a torch module or a classifier is needed"),
-        (lambda seed: 3, "make_model made a int"),
+        (lambda seed: None, "make_model returned a NoneType: return a torch module or a scikit-learn classifier"),
+        (lambda seed: 3, "make_model returned a int"),
     ],
 )
 def test_what_makes_no_model_is_refused(model: Any, message: str) -> None:
@@ -320,10 +321,10 @@ def test_what_makes_no_model_is_refused(model: Any, message: str) -> None:
 
 
 def test_a_network_with_too_few_or_too_many_classes_is_refused() -> None:
-    with pytest.raises(TrainingError, match="answers with 2 classes, and the labels have 3"):
+    with pytest.raises(TrainingError, match="returns 2 classes, and the labels have 3"):
         taught(lambda seed: mlp(4, 2))
     learner = taught(lambda seed: mlp(4, 5))
-    with pytest.raises(InputError, match="The network tells of 5 classes, and there are 3"):
+    with pytest.raises(InputError, match="The network has 5 outputs, and there are 3 classes"):
         learner.predict()
 
 
@@ -335,10 +336,40 @@ def test_a_failed_fit_leaves_the_last_model_and_round() -> None:
     with pytest.raises(TrainingError, match="The loss became"):
         learner.fit()
     assert learner.rounds == 1
-    assert learner.fitted[0].tolist() == list(range(12))
+    assert learner.training_rows.tolist() == list(range(12))
     assert learner.predict().tolist() == before[0]
     learner.pool = taught().pool
     assert learner.ask(5).tolist() == before[1]
+
+
+def test_learners_are_fitted_together_and_one_that_fails_leaves_the_others_be() -> None:
+    learners = [make(seed=0), make(seed=1), make(seed=2), make(LOGISTIC)]
+    for learner in (learners[0], learners[2], learners[3]):
+        learner.tell(range(12), TRUTH[:12])
+    errors = fit_learners(learners)
+    assert list(errors) == [1]
+    assert "There is nothing to fit" in str(errors[1])
+    assert [learner.rounds for learner in learners] == [1, 0, 1, 1]
+    assert learners[2].predict().tolist() == taught(seed=2).predict().tolist()
+
+
+@pytest.mark.parametrize("name", ["models", "rounds", "memory", "seconds", "training_rows", "validation_accuracy"])
+def test_the_state_of_a_learner_is_only_read(name: str) -> None:
+    learner = taught()
+    with pytest.raises(AttributeError):
+        setattr(learner, name, None)
+    learner.models.clear()
+    assert len(learner.models) == 1
+
+
+def test_a_learner_resumes_with_models_of_an_earlier_one() -> None:
+    learner = taught()
+    learner.fit()
+    again = make()
+    again.tell(range(12), TRUTH[:12])
+    again.resume(2, {}, models=learner.models)
+    assert again.predict().tolist() == learner.predict().tolist()
+    assert again.ask(5).tolist() == learner.ask(5).tolist()
 
 
 def test_every_fit_starts_from_a_new_model_of_another_seed() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import sparse
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -54,6 +55,56 @@ def test_a_cold_start_by_features_sees_the_raw_data(data: Any) -> None:
 def test_words_have_no_features_for_a_cold_start() -> None:
     with pytest.raises(InputError, match="cannot see them: use random"):
         make(data=["a"] * 9, cold_start="seeding-l2").ask(3)
+
+
+MISSING = ROWS.copy()
+MISSING[[3, 40, 41], 1] = [np.nan, np.inf, np.nan]
+MIXED = ROWS.astype(object)
+MIXED[3, 1] = "red"
+GAPS = ROWS.astype(object)
+GAPS[3, 1] = None
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (MISSING, "1 of 12 rows contain missing or infinite values, which LogisticRegression does not take: fix"),
+        (sparse.csr_matrix(MISSING), "1 of 12 rows contain missing or infinite values"),
+        (GAPS, "1 of 12 rows contain missing or infinite values"),
+        (MIXED, "The data contain 'red', and LogisticRegression takes numbers only: encode texts"),
+        (["it purrs"] * 60, "The data contain 'it purrs', and LogisticRegression takes numbers only"),
+    ],
+    ids=["NaN", "sparse NaN", "None", "a word", "texts"],
+)
+def test_rows_that_an_estimator_cannot_learn_from_are_explained(data: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        taught(LogisticRegression(), data=data)
+
+
+def test_rows_that_an_estimator_cannot_predict_are_explained() -> None:
+    learner = taught(LOGISTIC, data=MISSING, rows=[0, 1, 2, 4, 5, 6, 7, 8])
+    assert len(learner.predict([0, 1, 2])) == 3
+    for rows, message in (([3], "1 of 1 rows"), (None, "3 of 60 rows")):
+        with pytest.raises(InputError, match=f"{message} contain missing or infinite values, which LogisticRegression"):
+            learner.predict(rows)
+    with pytest.raises(InputError, match="3 of 52 rows contain missing"):
+        learner.ask(3)
+    with pytest.raises(InputError, match="The data contain 'red'"):
+        learner.evaluate(MIXED, TRUTH)
+
+
+def test_an_error_that_the_rows_do_not_explain_is_passed_on() -> None:
+    class Broken(LogisticRegression):
+        def fit(self, rows: Any, labels: Any) -> Any:
+            raise ValueError("not today")
+
+    with pytest.raises(ValueError, match="not today"):
+        taught(Broken())
+
+
+def test_missing_values_are_left_to_an_estimator_that_takes_them() -> None:
+    learner = taught(HistGradientBoostingClassifier(max_iter=3, min_samples_leaf=2), "margin", data=MISSING)
+    assert len(learner.ask(3)) == 3
 
 
 def test_text_is_learned_through_a_pipeline() -> None:
@@ -129,9 +180,9 @@ def test_validation_rows_choose_the_epoch() -> None:
         training=TrainingConfig(epochs=8, batch_size=4, optimizer="sgd", learning_rate=0.5), validation=(ROWS, TRUTH)
     )
     learner.tell(range(12), TRUTH[:12])
-    (lesson,) = learner.begin_round()
-    assert lesson.validation is not None
-    assert lesson.validation[1].tolist() == CLASSES.tolist()
+    (job,) = learner.prepare_fit()
+    assert job.validation is not None
+    assert job.validation[1].tolist() == CLASSES.tolist()
     with_rows = taught(training=learner.training, validation=(ROWS, TRUTH))
     without = taught(training=learner.training)
     assert with_rows.evaluate(ROWS, TRUTH).accuracy >= without.evaluate(ROWS, TRUTH).accuracy

@@ -121,7 +121,7 @@ def test_what_is_remembered_of_a_round_under_way_comes_back(tmp_path: Path) -> N
 
 def test_a_memory_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     learner = make()
-    learner.memory["model"] = nn.Linear(1, 1)
+    learner.resume(0, {"model": nn.Linear(1, 1)})
     with pytest.raises(InputError, match="Cannot save a Linear"):
         learner.save(tmp_path / "learner")
     assert list(tmp_path.iterdir()) == []
@@ -160,7 +160,7 @@ def test_a_saved_learner_knows_its_labels_and_settings(tmp_path: Path) -> None:
 
 def test_a_strategy_that_has_no_name_is_refused_when_saved(tmp_path: Path) -> None:
     learner = make(strategy=Remembering())
-    with pytest.raises(InputError, match=r"Remembering could not be found again.*teeter.strategies.register"):
+    with pytest.raises(InputError, match=r"Remembering has no registered name.*teeter.strategies.register"):
         learner.save(tmp_path / "learner")
 
 
@@ -203,7 +203,7 @@ def test_a_file_that_is_no_learner_is_said_to_be_so(kind: str, tmp_path: Path) -
 
 
 def test_other_data_than_were_saved_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="was saved with 60 rows, and the data has 59"):
+    with pytest.raises(InputError, match="was saved with 60 rows, and the data have 59"):
         Learner.load(saved(tmp_path / "learner"), network, ROWS[:59])
 
 

@@ -34,6 +34,7 @@ FOR_USERS = {
     "parquet",
     "images",
     "store",
+    "templates",
     "report",
     "web",
     "postgres",

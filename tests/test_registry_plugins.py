@@ -86,9 +86,9 @@ def broken(tmp_path: Path) -> Path:
     (site / "teeter_broken" / "__init__.py").touch()
     (site / "teeter_broken" / "leaves.py").write_text("import sys\nsys.exit('no licence found')\n")
     (site / "teeter_broken" / "short.py").write_text(
-        "from teeter.datasets import dataset\nWORD = 'tiny'\n"
+        "from teeter.datasets import dataset_from_function\nWORD = 'tiny'\n"
         "def short():\n    return [[1.0]], [0, 1], [[2.0]], [0]\n"
-        "SHORT = dataset(short, about='', train=1, test=1, shape=(1,), classes=2)\n"
+        "SHORT = dataset_from_function(short, about='', train=1, test=1, shape=(1,), classes=2)\n"
     )
     info = site / "teeter_broken-1.dist-info"
     info.mkdir()
@@ -113,7 +113,7 @@ def test_a_package_s_strategy_dataset_and_network_are_found_and_run(
     found = by_name(run_teeter("datasets", "--json").stdout)["rings"]
     assert (found["train"], found["test"], found["classes"], found["shape"]) == (400, 200, 3, [2])
     assert found["found"] == "teeter-even"
-    assert "rings is there already: teeter-even." in run_teeter("datasets", "get", "rings").stdout
+    assert "rings is already there: teeter-even." in run_teeter("datasets", "get", "rings").stdout
     assert run_teeter("bench", "settings").stdout.splitlines()[-1].count("|tiny;") == 1
     values = ("--set", "dataset=rings", "--set", "network=tiny", "--set", "epochs=2", "--set", "final=60")
     wanted = ("--strategies", "even-margin,random", "--repetitions", 2, "--out", tmp_path / "run", "--device", "cpu")
@@ -160,7 +160,7 @@ def test_broken_ones_are_listed_with_the_reason_and_all_else_works(install: Inst
     assert "margin" in told
     found = by_name(run_teeter("datasets", "--json").stdout)
     assert found["lost"]["get"].startswith("The dataset 'lost' of teeter-broken cannot be loaded")
-    assert "it must be what teeter.datasets.dataset_from_function(...) gives" in found["a-function"]["get"]
+    assert "it must be what teeter.datasets.dataset_from_function(...) returns" in found["a-function"]["get"]
     assert found["digits"]["found"] == "scikit-learn"
     assert "cannot be loaded" in run_teeter("datasets").stdout
     assert "gone|root" in run_teeter("bench", "settings").stdout
@@ -171,7 +171,7 @@ def test_broken_ones_are_listed_with_the_reason_and_all_else_works(install: Inst
     [
         (("--strategies", "absent"), "The strategy 'absent' of teeter-broken cannot be loaded"),
         (("--set", "dataset=lost"), "The dataset 'lost' of teeter-broken cannot be loaded"),
-        (("--set", "dataset=short"), "teeter_broken.short.short gives 1 rows and 2 labels: one a row is needed."),
+        (("--set", "dataset=short"), "teeter_broken.short.short returns 1 rows and 2 labels in y_train: they must have the same number."),
         (("--set", "network=gone"), "The network 'gone' of teeter-broken cannot be loaded"),
         (("--set", "network=a-word"), "it must be a function make(shape, classes, *, seed)"),
         (("--set", "network=root"), "'root' of teeter-broken cannot be made for rows of shape (64,) and 10 classes"),

@@ -12,7 +12,7 @@ import numpy as np
 
 from teeter.analysis import paper_results
 from teeter.analysis.plots import plot_gains
-from teeter.analysis.run_comparison import RunComparison, compare_runs
+from teeter.analysis.run_comparison import RunComparison, compare_strategies
 from teeter.analysis.statistics import gain_over
 from teeter.experiments.results import read_run
 
@@ -38,7 +38,7 @@ TRIES = {
 def finished() -> list[RunComparison]:
     """Return what the runs of the paper's settings say, those that are complete."""
     names = [name for name in paper_results.datasets() if (RUNS / name / "run.json").exists()]
-    return [compare_runs(run) for run in (read_run(RUNS / name) for name in names) if run.finished]
+    return [compare_strategies(run) for run in (read_run(RUNS / name) for name in names) if run.finished]
 
 
 def table_of_runs() -> str:
@@ -49,7 +49,7 @@ def table_of_runs() -> str:
         theirs, saving, agreement = (
             paper_results.deltas(found.name)["ldm-s"],
             found.savings["ldm-s"],
-            found.agreement,
+            found.paper_rank_correlation,
         )
         assert saving.saved is not None
         assert agreement is not None

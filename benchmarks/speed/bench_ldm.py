@@ -59,7 +59,7 @@ def compare(
     for seed in range(repeats):
         start = time.perf_counter()
         found, taken = search_by_gaussian(
-            *arrays, sigmas=paper_sigmas(), patience=10, seed=seed, together=1
+            *arrays, sigmas=paper_sigmas(), patience=10, seed=seed, batch=1
         )
         by_paper.append(float(found.mean()))  # waits for a GPU, too
         paper_times.append(time.perf_counter() - start)

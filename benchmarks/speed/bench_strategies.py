@@ -154,7 +154,7 @@ def papers(cell: Cell, device: torch.device) -> Callable[[], object]:
     def run() -> object:
         seed = next(seeds)
         values = ldm_by_gaussian(
-            features, weight, bias, sigmas=paper_sigmas(), patience=10, seed=seed, together=1
+            features, weight, bias, sigmas=paper_sigmas(), patience=10, seed=seed, batch=1
         )
         return one_at_a_time(values, features, cell.n, seed)
 

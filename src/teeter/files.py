@@ -1,4 +1,8 @@
-"""Named tensors and a small header as one file, whole or not at all; no code is ever loaded from it."""
+"""Write files atomically, and store named tensors with a JSON header in one file.
+
+State files are safetensors files whose metadata has a JSON header under the key ``teeter``. Reading
+one never runs code from it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal, TextIO, overload
 
 import numpy as np
 import torch
@@ -32,42 +36,57 @@ __all__ = [
 ]
 
 FORMAT = 1
-"""Raised when older versions could no longer read what is written."""
-
-
-def write_state(path: Path, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    """Write a header and tensors to one file, whole or not at all."""
-    alone = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
-    content = save(
-        alone, metadata={"teeter": json.dumps({"format": FORMAT, **header}, default=_plain)}
-    )
-    with write_errors(path):
-        atomic_write(path, content)
-
-
-@contextlib.contextmanager
-def write_errors(path: Path) -> Iterator[None]:
-    """Turn what the system refuses over a file that is written into one sentence."""
-    try:
-        yield
-    except OSError as error:
-        raise FileError(f"Cannot save to {path}: {error.strerror or error}.") from None
+"""The version of the file format. It is increased when older versions of teeter cannot read it."""
 
 
 def atomic_write(path: Path, content: bytes) -> None:
-    """Write to a temporary name, make sure it is on disk, and rename: a crash leaves the old file or the new one."""
+    """Write a file that a crash leaves either as it was or complete. See ``atomic_open``."""
     with atomic_open(path) as file:
         file.write(content)
 
 
+@overload
+def atomic_open(
+    path: Path, mode: Literal["wb"] = "wb"
+) -> contextlib.AbstractContextManager[BinaryIO]: ...
+
+
+@overload
+def atomic_open(path: Path, mode: Literal["w"]) -> contextlib.AbstractContextManager[TextIO]: ...
+
+
 @contextlib.contextmanager
-def atomic_open(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that appears under its name when all of it is on disk, whoever else writes the same one meanwhile."""
-    part = path.with_name(
-        f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part"
-    )  # machines share folders, not pids
+def atomic_open(path: Path, mode: Literal["wb", "w"] = "wb") -> Iterator[Any]:
+    """Open a file for writing that appears under its name only when it is complete and on disk.
+
+    The content goes to a temporary file in the same folder, which is synced and then renamed. If
+    the block raises, the temporary file is removed and an existing file stays as it was. Several
+    processes may write the same path: the last one to finish wins.
+
+    Args:
+        path: the file. A symbolic link is replaced; pass ``path.resolve()`` to write through it.
+        mode: ``"wb"`` for bytes, or ``"w"`` for UTF-8 text with line ends as they are written.
+
+    Raises:
+        OSError: if the file cannot be written. ``write_errors`` turns it into a ``FileError``.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "picks.csv"
+        ...     with atomic_open(path, "w") as file:
+        ...         _ = file.write("row,label")
+        ...         path.exists()
+        ...     path.read_text()
+        False
+        'row,label'
+    """
+    # Machines that share a folder may have the same process ids, hence the random part.
+    part = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+    text_options: dict[str, Any] = {"encoding": "utf-8", "newline": ""} if mode == "w" else {}
+
     try:
-        with part.open("wb") as file:
+        with part.open(mode, **text_options) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -78,93 +97,164 @@ def atomic_open(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
+@contextlib.contextmanager
+def write_errors(path: Path) -> Iterator[None]:
+    """Turn an ``OSError`` inside the block into a ``FileError`` that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise FileError(f"Cannot save to {path}: {error.strerror or error}.") from None
+
+
+def write_state(path: Path, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """Write a header and tensors to one file, atomically.
+
+    Args:
+        path: the file.
+        header: values that JSON can hold; NumPy numbers are allowed.
+        tensors: tensors by name, on any device. They may share memory.
+
+    Raises:
+        FileError: if the file cannot be written.
+        InputError: if the header contains something that JSON cannot hold.
+    """
+    # Copies, because safetensors refuses tensors that share memory.
+    copies = {}
+    for name, value in tensors.items():
+        copies[name] = value.detach().cpu().contiguous().clone()
+
+    header_text = json.dumps({"format": FORMAT, **header}, default=_to_json)
+    content = save(copies, metadata={"teeter": header_text})
+    with write_errors(path):
+        atomic_write(path, content)
+
+
 def read_state(
     path: Path, what: str = "a saved learner"
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return the header and the tensors that ``write_state`` wrote; ``what`` they should be is for sentences alone."""
+    """Return the header and the tensors that ``write_state`` wrote.
+
+    Args:
+        path: the file.
+        what: what it should contain, for error messages.
+
+    Raises:
+        FileError: if the file does not exist, is damaged, or was written by something else.
+    """
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
-            names = list(file.keys())
-            tensors = {name: file.get_tensor(name) for name in names}
+            tensors = {name: file.get_tensor(name) for name in list(file.keys())}
     except FileNotFoundError:
         raise FileError(f"There is no file {path}.") from None
     except (SafetensorError, OSError) as error:
         raise FileError(f"{path} is not {what}, or it is damaged: {error}") from None
+
     if "teeter" not in metadata:
         raise FileError(f"{path} is not {what}: it has no teeter header.")
     try:
         header: dict[str, Any] = json.loads(metadata["teeter"])
-        newer = header["format"] > FORMAT
+        is_newer = header["format"] > FORMAT
     except (ValueError, KeyError, TypeError, RecursionError):
         raise FileError(
             f"{path} is not {what}, or it is damaged: its header cannot be read."
         ) from None
-    if newer:
+
+    if is_newer:
         raise FileError(
-            f"{path} was saved by a newer teeter (format {header['format']}): upgrade teeter to read it."
+            f"{path} was saved by a newer teeter (format {header['format']}): upgrade teeter to "
+            "read it."
         )
     return header, tensors
 
 
 def split_arrays(values: dict[str, Any], prefix: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return a dictionary as a part of the header and tensors whose names start with ``prefix``."""
-    arrays = {
-        name: value for name, value in values.items() if isinstance(value, Tensor | np.ndarray)
-    }
-    numpy = {name: value for name, value in arrays.items() if isinstance(value, np.ndarray)}
-    for name, value in numpy.items():
-        if value.dtype.kind not in "biufc":
-            raise InputError(
-                f"Cannot save {name!r}: it is an array of {value.dtype}, not of numbers."
-            )
-    plain = {name: value for name, value in values.items() if name not in arrays}
-    return {"plain": plain, "numpy": list(numpy)}, {
-        prefix + name: torch.as_tensor(value) for name, value in arrays.items()
-    }
+    """Split a dictionary into a part for the header and tensors for ``write_state``.
+
+    Args:
+        values: tensors, NumPy arrays and values that JSON can hold.
+        prefix: what the tensors' names start with, to keep several dictionaries apart.
+
+    Returns:
+        The part for the header, and the tensors. ``merge_arrays`` puts them together again.
+
+    Raises:
+        InputError: if a NumPy array does not contain numbers.
+    """
+    plain_values: dict[str, Any] = {}
+    numpy_names: list[str] = []
+    tensors: dict[str, Tensor] = {}
+
+    for name, value in values.items():
+        if isinstance(value, np.ndarray):
+            if value.dtype.kind not in "biufc":
+                raise InputError(
+                    f"Cannot save {name!r}: it is an array of {value.dtype}, not of numbers."
+                )
+            numpy_names.append(name)
+            tensors[prefix + name] = torch.as_tensor(value)
+        elif isinstance(value, Tensor):
+            tensors[prefix + name] = value
+        else:
+            plain_values[name] = value
+
+    return {"plain": plain_values, "numpy": numpy_names}, tensors
 
 
 def merge_arrays(header: dict[str, Any], tensors: dict[str, Tensor], prefix: str) -> dict[str, Any]:
-    """Return the dictionary that ``apart`` took apart."""
-    kept = _under(prefix, tensors)
-    arrays = {
-        name: value.numpy() if name in header["numpy"] else value for name, value in kept.items()
-    }
-    return {**header["plain"], **arrays}
+    """Return the dictionary that ``split_arrays`` took apart."""
+    values: dict[str, Any] = dict(header["plain"])
+    for name, value in _with_prefix(prefix, tensors).items():
+        values[name] = value.numpy() if name in header["numpy"] else value
+    return values
 
 
 def round_trip(values: dict[str, Any]) -> dict[str, Any]:
-    """Return a dictionary as it would come back from a file: tuples as lists, keys as words, tensors on the CPU."""
+    """Return a dictionary as it would be read back from a file.
+
+    Tuples become lists, keys of inner dictionaries become texts, tensors move to the CPU.
+    """
     header, tensors = split_arrays(values, "")
-    read = json.loads(json.dumps(header, default=_plain))
-    return merge_arrays(
-        read, {name: value.detach().cpu().clone() for name, value in tensors.items()}, ""
-    )
+    header = json.loads(json.dumps(header, default=_to_json))
+    copies = {name: value.detach().cpu().clone() for name, value in tensors.items()}
+    return merge_arrays(header, copies, "")
 
 
 def load_weights(network: nn.Module, tensors: dict[str, Tensor], prefix: str) -> None:
-    """Give a network the saved weights whose names start with ``prefix``."""
+    """Load saved weights into a network and put it into evaluation mode.
+
+    Args:
+        network: the network, which changes in place.
+        tensors: tensors of a file; those whose names start with ``prefix`` are the weights.
+        prefix: it is removed from the names.
+
+    Raises:
+        InputError: if the weights are those of another architecture.
+    """
     try:
-        network.load_state_dict(_under(prefix, tensors))
+        network.load_state_dict(_with_prefix(prefix, tensors))
     except RuntimeError:
         raise InputError(
-            f"The saved weights do not fit this {type(network).__name__}: give the make_model that was saved with them."
+            f"The saved weights do not fit this {type(network).__name__}: give the make_model that "
+            "was saved with them."
         ) from None
     network.eval()
 
 
-def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {
-        name.removeprefix(prefix): value
-        for name, value in tensors.items()
-        if name.startswith(prefix)
-    }
+def _with_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors whose names start with ``prefix``, named by the rest."""
+    selected = {}
+    for name, value in tensors.items():
+        if name.startswith(prefix):
+            selected[name.removeprefix(prefix)] = value
+    return selected
 
 
-def _plain(value: object) -> Any:
-    """Return NumPy's numbers as Python's, for JSON."""
+def _to_json(value: object) -> Any:
+    """Return a NumPy number as a Python one, for ``json.dumps``."""
     if isinstance(value, np.generic):
         return value.item()
     raise InputError(
-        f"Cannot save a {type(value).__name__}: numbers, words, lists, dictionaries and arrays can be saved."
+        f"Cannot save a {type(value).__name__}: numbers, texts, lists, dictionaries and arrays can "
+        "be saved."
     )

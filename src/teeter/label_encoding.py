@@ -1,4 +1,4 @@
-"""What people hand a learner, as numbers: rows, classes and labels."""
+"""Encode what users pass to a learner: class names and labels as class numbers, rows as indices."""
 
 from __future__ import annotations
 
@@ -14,14 +14,23 @@ from teeter.registry import did_you_mean
 
 __all__ = ["as_list", "as_row_indices", "class_array", "class_names", "encode_labels"]
 
-Rows = npt.NDArray[np.int64]
+IntegerArray = npt.NDArray[np.int64]
 
 
 def class_names(classes: int | Sequence[Any]) -> tuple[Any, ...]:
-    """Return the names of classes, from their names or their number."""
+    """Return the names of classes; C classes given by their number are called 0 to C - 1.
+
+    Raises:
+        InputError: if there are fewer than two classes, or two have the same name.
+
+    Example:
+        >>> class_names(3), class_names(["cat", "dog"])
+        ((0, 1, 2), ('cat', 'dog'))
+    """
     if isinstance(classes, int | np.integer):
         classes = range(classes)
-    names = tuple(map(_plain, classes))
+
+    names = tuple(_as_python_scalar(name) for name in classes)
     if len(names) < 2 or len(set(names)) < len(names):
         raise InputError(
             f"The classes are {list(names)}: give two or more different names, or their number."
@@ -30,52 +39,82 @@ def class_names(classes: int | Sequence[Any]) -> tuple[Any, ...]:
 
 
 def class_array(names: tuple[Any, ...]) -> npt.NDArray[Any]:
-    """Return class names as an array, which keeps numbers and words apart where there are both."""
-    return np.asarray(names, dtype=None if len(set(map(type, names))) == 1 else object)
+    """Return class names as an array (C,), of objects if their types differ.
+
+    NumPy would turn numbers into texts where there are both.
+    """
+    types = {type(name) for name in names}
+    if len(types) > 1:
+        return np.asarray(names, dtype=object)
+    return np.asarray(names)
 
 
-def encode_labels(labels: Iterable[Any], classes: tuple[Any, ...]) -> Rows:
-    """Return the numbers of the classes that labels name."""
+def encode_labels(labels: Iterable[Any], classes: tuple[Any, ...]) -> IntegerArray:
+    """Return the class number of each label.
+
+    Args:
+        labels: N class names.
+        classes: the names of all classes; their positions are the class numbers.
+
+    Returns:
+        (N,) class numbers.
+
+    Raises:
+        InputError: if no class has that name.
+
+    Example:
+        >>> encode_labels(["dog", "cat", "dog"], ("cat", "dog")).tolist()
+        [1, 0, 1]
+    """
+    # The short way for large arrays of class numbers.
     if (
         isinstance(labels, np.ndarray)
         and labels.dtype.kind in "iu"
-        and _are_numbers(labels, classes)
+        and _are_class_numbers(labels, classes)
     ):
         return labels.astype(np.int64)
+
     labels = list(labels)
-    numbers = {name: number for number, name in enumerate(classes)}
-    answer = np.empty(len(labels), dtype=np.int64)
-    for k, label in enumerate(map(_plain, labels)):
+    number_of = {name: number for number, name in enumerate(classes)}
+    numbers = np.empty(len(labels), dtype=np.int64)
+    for position, label in enumerate(labels):
+        name = _as_python_scalar(label)
         try:
-            answer[k] = numbers[label]
-        except (KeyError, TypeError):
-            hint = did_you_mean(str(label), [str(name) for name in classes])
-            raise InputError(f"No class is called {label!r}. {hint}") from None
-    return answer
+            numbers[position] = number_of[name]
+        except (KeyError, TypeError):  # TypeError: a list, which cannot be looked up
+            hint = did_you_mean(str(name), [str(known_name) for known_name in classes])
+            raise InputError(f"No class is called {name!r}. {hint}") from None
+    return numbers
 
 
-def _are_numbers(labels: npt.NDArray[Any], classes: tuple[Any, ...]) -> bool:
-    """Tell whether labels are the numbers of classes that are called by their numbers."""
-    inside = labels.size == 0 or 0 <= labels.min() <= labels.max() < len(classes)
-    return bool(inside) and classes == tuple(range(len(classes)))
+def _are_class_numbers(labels: npt.NDArray[Any], classes: tuple[Any, ...]) -> bool:
+    """Return whether the classes are called 0 to C - 1 and all labels are among them."""
+    if classes != tuple(range(len(classes))):
+        return False
+    return labels.size == 0 or bool(labels.min() >= 0 and labels.max() < len(classes))
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return a list of what may be one thing or several; a text is one."""
-    alone = (
-        isinstance(value, str) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0
-    )
-    return [value] if alone else list(value)
+    """Return one value or several as a list; a text is one value."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        return [value]
+    if getattr(value, "ndim", 1) == 0:  # an array or tensor of a single number
+        return [value]
+    return list(value)
 
 
-def as_row_indices(values: list[Any]) -> Rows:
-    """Return rows as numbers, refusing what is not whole."""
+def as_row_indices(values: list[Any]) -> IntegerArray:
+    """Return row numbers as an array (N,).
+
+    Raises:
+        InputError: if they are not whole numbers.
+    """
     rows = np.asarray(values)
-    if (rows.dtype.kind not in "iu" or rows.ndim != 1) and len(rows):
-        raise InputError(f"Rows are whole numbers, and these are {rows.dtype}.")
+    if len(rows) and (rows.dtype.kind not in "iu" or rows.ndim != 1):
+        raise InputError(f"Rows must be whole numbers, and these are {rows.dtype}.")
     return rows.astype(np.int64)
 
 
-def _plain(label: Any) -> Any:
-    """Return a NumPy or torch number as Python's own, so that labels can be looked up."""
+def _as_python_scalar(label: Any) -> Any:
+    """Return a NumPy or torch scalar as a Python one, so that it can be looked up by value."""
     return label.item() if isinstance(label, np.generic | Tensor) else label

@@ -1,4 +1,8 @@
-"""The learner: ask for rows, tell their labels, fit, and ask again. Every loop in teeter is this one."""
+"""The learner: ask for rows, tell their labels, fit a model, and ask again.
+
+Every active-learning loop in teeter is this one: an experiment is a learner with an oracle, a
+campaign is a learner with a database.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import copy
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +21,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from teeter.arrays import choose_device
-from teeter.errors import FileError, InputError
+from teeter.errors import FileError, InputError, TeeterError
 from teeter.files import load_weights, merge_arrays, read_state, split_arrays, write_state
 from teeter.label_encoding import as_list, as_row_indices, class_array, class_names, encode_labels
 from teeter.models.inputs import count_rows, flat_rows, take_rows
@@ -30,21 +34,48 @@ from teeter.pool import Pool
 from teeter.seeds import seeded_global_rng, stream
 from teeter.strategies.api import make_strategy, strategy_options
 from teeter.strategies.base import Context, Strategy, registry
-from teeter.training.config import FitJob, Trainer, TrainingConfig
-from teeter.training.loop import Evaluation, evaluate_logits, fit_estimator, fit_learners
+from teeter.training import (
+    Evaluation,
+    FitJob,
+    FitResult,
+    Trainer,
+    TrainingConfig,
+    evaluate_logits,
+    explain_unusable_rows,
+    fit_estimator,
+    fit_jobs,
+)
 
-__all__ = ["Learner"]
+__all__ = ["Learner", "fit_learners"]
 
-Rows = npt.NDArray[np.int64]
+RowArray = npt.NDArray[np.int64]
+
+_UNSEEN_CLASS_MARGIN = 50
+"""How far the logit of a class that an estimator has not seen lies below all others."""
 
 logger = logging.getLogger("teeter")
 
 
 class Learner:
-    """A model, a pool and a strategy: ``ask``, ``tell``, ``fit``, ``predict``, ``evaluate``, ``save`` and ``load``.
+    """A pool, a strategy and a model: ``ask``, ``tell``, ``fit``, ``predict``, ``evaluate``.
 
-    Labels come in through ``tell`` alone, so no strategy can see one that was not told. Nothing is trained behind the
-    caller's back: ``ask`` uses the model of the last ``fit``, and asked twice it answers the same.
+    Labels come in through ``tell`` only, so a strategy can never see the label of a candidate.
+    Nothing is trained implicitly: ``ask`` uses the model of the last ``fit``, and asking twice
+    gives the same rows.
+
+    Example:
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> rows, classes = load_iris(return_X_y=True)
+        >>> learner = Learner(LogisticRegression(max_iter=1000), rows, "margin", classes=3)
+        >>> for _ in range(3):
+        ...     picks = learner.ask(10)
+        ...     learner.tell(picks, classes[picks])  # an annotator would answer here
+        ...     learner.fit()
+        >>> len(learner.pool.labelled)
+        30
+        >>> learner.evaluate(rows, classes).accuracy > 0.8
+        True
     """
 
     def __init__(
@@ -65,24 +96,29 @@ class Learner:
         device: torch.device | str | None = None,
         head: str | None = None,
     ) -> None:
-        """Set up a learner that knows no label yet.
+        """Create a learner without labels.
 
         Args:
-            make_model: a callable from a seed to a new torch module or scikit-learn classifier; or a classifier to
-                clone. It is called anew at every fit.
-            data: the pool; anything that ``teeter.observe`` takes, but a data loader.
-            strategy: a name or a strategy.
-            classes: their names, or how many there are.
-            seed: decides starts, training orders, pool draws and picks.
-            training: how torch modules are trained: by our loop, or in a way of your own (``CustomTraining``).
-            validation: data and labels; the epoch that is right on most of them is kept.
-            pool_size: draw that many candidates at every ask, as the paper does; all of them if left out.
-            cold_start: the strategy while there is no model; it sees the raw data as features.
-            members: networks of an ensemble, trained only for a strategy that needs them.
-            passes: dropout passes, made only for a strategy that needs them.
-            batch_size: rows at a time when a torch module is observed.
-            device: where torch modules live; a GPU if there is one.
-            head: the name of the module's last linear layer, where it cannot be found by itself.
+            make_model: a function from a seed to a new torch module or scikit-learn classifier, or
+                a classifier to clone. Every fit starts from a new model.
+            data: the pool: anything that ``teeter.observe`` takes, except a data loader.
+            strategy: the name of a strategy, or a strategy.
+            classes: the names of the classes, or their number.
+            seed: decides initial weights, training order, pool subsets and picks.
+            training: how torch modules are trained: a configuration of the built-in loop, or a
+                ``Trainer``.
+            validation: data and labels that choose the epoch whose weights are kept.
+            pool_size: the number of candidates drawn at random for each ask, as in the LDM paper.
+                Default: all candidates.
+            cold_start: the strategy used while there is no model. It sees the raw data as features.
+            members: networks in an ensemble, trained only if the strategy needs one.
+            passes: dropout passes, computed only if the strategy needs them.
+            batch_size: rows per batch when outputs of a torch module are computed.
+            device: where torch modules are trained. Default: a GPU if there is one.
+            head: the name of the module's last linear layer, if it cannot be found automatically.
+
+        Raises:
+            InputError: if an argument is out of range, or the pool cannot be indexed by row.
         """
         self.make_model = make_model
         self.data = data
@@ -92,181 +128,344 @@ class Learner:
         self.seed = seed
         self.training = training or TrainingConfig()
         self.pool_size = pool_size
-        self.members, self.passes, self.batch_size = members, passes, batch_size
+        self.members = members
+        self.passes = passes
+        self.batch_size = batch_size
         self.device = choose_device(device)
         self.head = head
-        self._check_settings()
-        self.pool = Pool(count_rows(data))
-        self.models: list[Any] = []
-        self.rounds = 0
-        """How often the learner was fitted."""
-        self.memory: dict[str, Any] = {}
-        """What the strategy remembers of the rounds before; what it adds at an ask is kept from the next fit on."""
-        self._added: dict[str, Any] = {}
-        self.notes: dict[int, dict[str, float]] = {}
-        """For each row of the last ask, what the strategy found out about it."""
-        self.seconds: dict[str, float] = {}
-        """How long the last training, validation, outputs and selection took."""
-        self.fitted: tuple[Rows, Rows] = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
-        """The rows and classes of the last fit."""
-        self._begun = self.fitted
-        self.validated: float | None = None
-        """The best share of validation rows that the model of the last fit was right on."""
-        self.validation = None if validation is None else self._encoded(*validation)
+        self._require_valid_settings()
 
-    def ask(self, n: int, *, exclude: Iterable[int] = ()) -> Rows:
-        """Return the n rows to label next, best first; rows in ``exclude`` are passed over."""
-        candidates = self._drawn(self.pool.candidates(as_row_indices(as_list(exclude)).tolist()))
+        self.pool = Pool(count_rows(data))
+        self.validation = None if validation is None else self._encode_validation(*validation)
+
+        self._models: list[Any] = []
+        self._rounds = 0
+        self._memory: dict[str, Any] = {}
+        self._pending_memory: dict[str, Any] = {}
+        self._notes: dict[int, dict[str, float]] = {}
+        self._seconds: dict[str, float] = {}
+        self._validation_accuracy: float | None = None
+
+        no_rows: RowArray = np.zeros(0, dtype=np.int64)
+        self._training_rows = no_rows
+        self._training_classes = no_rows
+        # What prepare_fit took from the pool; finish_fit makes them the training rows.
+        self._prepared_rows = no_rows
+        self._prepared_classes = no_rows
+
+    @property
+    def models(self) -> list[Any]:
+        """The models of the last fit: one, an ensemble, or none before the first fit."""
+        return list(self._models)
+
+    @property
+    def rounds(self) -> int:
+        """How many times the learner was fitted."""
+        return self._rounds
+
+    @property
+    def training_rows(self) -> RowArray:
+        """(L,) the rows of the pool that the last fit used."""
+        return self._training_rows
+
+    @property
+    def training_classes(self) -> RowArray:
+        """(L,) the class numbers of ``training_rows`` at the last fit."""
+        return self._training_classes
+
+    @property
+    def validation_accuracy(self) -> float | None:
+        """The accuracy of the last fit's best epoch on the validation rows, if there are any."""
+        return self._validation_accuracy
+
+    @property
+    def memory(self) -> dict[str, Any]:
+        """What the strategy remembers of earlier rounds. Every ask shows it a copy."""
+        return dict(self._memory)
+
+    @property
+    def pending_memory(self) -> dict[str, Any]:
+        """The memory that the strategy left at the last ask. It becomes ``memory`` at the next fit.
+
+        It is kept apart until then, so that asking twice gives the same rows.
+        """
+        return dict(self._pending_memory)
+
+    @property
+    def notes(self) -> dict[int, dict[str, float]]:
+        """For each row of the last ask, values that the strategy reported about it, by name."""
+        return self._notes
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Wall-clock seconds of each phase since the last fit began.
+
+        The phases are training, validation, evaluation, outputs and selection. A phase that has not
+        run since is missing.
+        """
+        return dict(self._seconds)
+
+    def ask(self, n: int, *, exclude: Iterable[int] = ()) -> RowArray:
+        """Choose the rows to label next.
+
+        Args:
+            n: the number of rows.
+            exclude: rows that must not be chosen, for example because they wait for an answer.
+
+        Returns:
+            (n,) rows of the pool, best first.
+
+        Raises:
+            InputError: if fewer than n candidates are left, or there are labels but no model yet.
+        """
+        excluded_rows = as_row_indices(as_list(exclude)).tolist()
+        candidates = self._draw_candidates(self.pool.candidates(excluded_rows))
         if len(candidates) == 0:
             raise InputError(
-                f"No row is left to ask about: {len(self.pool.labelled)} of {len(self.pool)} are labelled."
+                f"No row is left to ask about: {len(self.pool.labelled)} of {len(self.pool)} are "
+                "labelled."
             )
-        strategy = self._strategy_now()
+        strategy = self._current_strategy()
+
+        # Outputs and selection are timed apart: the first depends on the model, the second on the
+        # strategy.
         started = time.perf_counter()
-        context = self._context(candidates, strategy)
-        self.seconds["outputs"] = time.perf_counter() - started
+        context = self._build_context(candidates, strategy)
+        self._seconds["outputs"] = time.perf_counter() - started
+
         started = time.perf_counter()
         rows = strategy.select(context, n)
-        self.seconds["selection"] = time.perf_counter() - started
-        self.notes, self._added = _notes_by_row(context, rows), context.memory
+        self._seconds["selection"] = time.perf_counter() - started
+
+        self._notes = _notes_by_row(context, rows)
+        self._pending_memory = context.memory
         return rows
 
     def tell(self, rows: Iterable[int] | int, labels: Iterable[Any] | Any) -> None:
-        """Record the labels of rows, by class name; a row that has one gets the new one."""
-        told, classes = as_row_indices(as_list(rows)), encode_labels(as_list(labels), self.classes)
-        if len(told) != len(classes):
+        """Record the labels of rows. A label told again replaces the old one.
+
+        Args:
+            rows: rows of the pool, or one row.
+            labels: a class name for each row.
+
+        Raises:
+            InputError: if a row or class does not exist, or their numbers differ. Nothing is
+                recorded then.
+        """
+        row_indices = as_row_indices(as_list(rows))
+        classes = encode_labels(as_list(labels), self.classes)
+
+        if len(row_indices) != len(classes):
             raise InputError(
-                f"There are {len(told)} rows and {len(classes)} labels: tell one label a row."
+                f"There are {len(row_indices)} rows and {len(classes)} labels: give one label per "
+                "row."
             )
-        if len(np.unique(told)) < len(told):
-            raise InputError("A row is told twice in one call: tell each row once.")
-        self.pool.label(told, classes)
+        if len(np.unique(row_indices)) < len(row_indices):
+            raise InputError("A row occurs twice in one call: tell each row once.")
+
+        self.pool.label(row_indices, classes)
 
     def fit(self) -> None:
-        """Train a new model on all labelled rows."""
-        for error in fit_learners([self]).values():
-            raise error
+        """Train a new model on all labelled rows.
 
-    def begin_round(self) -> list[FitJob]:
-        """Return a lesson for each model of the next round: none where no model can learn from a single class."""
-        rows, classes = self.pool.labelled, self.pool.labels
+        If only one class is labelled, a scikit-learn classifier cannot be trained: there is then no
+        model, and the cold start continues to choose rows.
+
+        Raises:
+            InputError: if no row is labelled, or the data contain values the model cannot take.
+            TrainingError: if the model cannot be trained. The last model and round are kept.
+        """
+        jobs = self.prepare_fit()
+        results = fit_jobs(jobs, self.training)
+        self.finish_fit(results)
+
+    def prepare_fit(self) -> list[FitJob]:
+        """Return a job for each model of the next round.
+
+        ``fit`` is this, then ``teeter.training.fit_jobs``, then ``finish_fit``. Call the three
+        yourself to train the models of several learners at once, as ``fit_learners`` does.
+
+        Raises:
+            InputError: if no row is labelled.
+        """
+        rows = self.pool.labelled
+        classes = self.pool.labels
         if len(rows) == 0:
             raise InputError("There is nothing to fit: tell some labels first.")
-        self._begun = rows, classes
-        return self._lessons(rows, classes, self.rounds + 1)
 
-    def _lessons(self, rows: Rows, classes: Rows, number: int) -> list[FitJob]:
-        count = self.members if "ensemble_logits" in self.strategy.needs else 1
-        seeds = [
-            stream(self.seed, "model", number, member).initial_seed() % 2**32
-            for member in range(count)
-        ]
-        models = [self._new_model(seed) for seed in seeds]
-        if not is_network(models[0]) and len(np.unique(classes)) < 2:
-            logger.info(
-                "Only one class is labelled: %s picks until there are two.", self.cold_start.name
-            )
-            return []
-        inputs, labels = take_rows(self.data, rows), torch.from_numpy(classes)
-        return [
-            FitJob(m, inputs, labels, seed, self.validation)
-            for m, seed in zip(models, seeds, strict=True)
-        ]
+        jobs = self._make_jobs(rows, classes, self._rounds + 1)
+        self._prepared_rows = rows
+        self._prepared_classes = classes
+        return jobs
 
-    def end_round(self, lessons: list[FitJob]) -> None:
-        """Take over the trained models, and with them the next round begins."""
-        self.models = [lesson.model for lesson in lessons]
-        self.fitted, self.memory = self._begun, copy.deepcopy(self._added)
-        self.rounds += 1
-        self.validated = lessons[0].validated if lessons else None
-        kinds = ("training", "validation")
-        self.seconds = {
-            kind: sum(lesson.seconds.get(kind, 0.0) for lesson in lessons) for kind in kinds
-        }
+    def finish_fit(self, results: Sequence[FitResult]) -> None:
+        """Adopt the models that training the jobs of ``prepare_fit`` gave, and begin a new round.
 
-    @property
-    def remembered(self) -> dict[str, Any]:
-        """What the strategy will remember from the next fit on."""
-        return self._added
+        Raises:
+            TeeterError: the error of the first result that has one. Nothing changes then.
+        """
+        for result in results:
+            if result.error is not None:
+                raise result.error
 
-    def go_on(self, rounds: int, remembered: dict[str, Any]) -> None:
-        """Continue as if fitted so many times, with what the strategy remembered; the next fit is the next round."""
-        self.rounds, self._added = rounds, remembered
+        self._models = [result.model for result in results]
+        self._rounds += 1
+        self._training_rows = self._prepared_rows
+        self._training_classes = self._prepared_classes
+        # A copy: what the strategy remembers must not change if it is asked again.
+        self._memory = copy.deepcopy(self._pending_memory)
+        self._validation_accuracy = results[0].validation_accuracy if results else None
+
+        self._seconds = {}
+        for phase in ("training", "validation"):
+            self._seconds[phase] = sum(result.seconds.get(phase, 0.0) for result in results)
+
+    def resume(
+        self, rounds: int, memory: dict[str, Any], models: Sequence[Any] | None = None
+    ) -> None:
+        """Continue an earlier run from what was recorded about it.
+
+        Tell the labels as usual. The next fit is then round ``rounds`` + 1, with the same random
+        numbers as if the learner had been fitted ``rounds`` times.
+
+        Args:
+            rounds: the number of fits so far.
+            memory: the ``pending_memory`` of the strategy after the last ask.
+            models: trained models to continue with. Default: those the learner has.
+        """
+        self._rounds = rounds
+        self._pending_memory = memory
+        if models is not None:
+            self._models = list(models)
 
     def predict(self, rows: Iterable[int] | None = None) -> npt.NDArray[Any]:
-        """Return the predicted class names of rows of the pool; of all of them if left out."""
-        wanted = (
-            np.arange(len(self.pool))
-            if rows is None
-            else self.pool.checked(as_row_indices(as_list(rows)))
-        )
-        logits = self._all_classes(
-            _logits_of(self.observe(take_rows(self.data, wanted), ("logits",)))
-        )
-        predicted: npt.NDArray[Any] = class_array(self.classes)[logits.argmax(dim=1).numpy()]
-        return predicted
+        """Return the predicted class names of rows of the pool; of all rows by default.
+
+        Raises:
+            InputError: if there is no model yet, or the data contain values it cannot take.
+        """
+        if rows is None:
+            row_indices = np.arange(len(self.pool))
+        else:
+            row_indices = self.pool.require_rows(as_row_indices(as_list(rows)))
+
+        outputs = self.observe(take_rows(self.data, row_indices), ("logits",))
+        columns = self._with_all_classes(_require_logits(outputs)).argmax(dim=1)
+        predictions: npt.NDArray[Any] = class_array(self.classes)[columns.numpy()]
+        return predictions
 
     def evaluate(self, data: Any, labels: Iterable[Any]) -> Evaluation:
-        """Return how right the model is on rows of its own, which are not of the pool."""
+        """Measure the model on labelled rows that are not in the pool.
+
+        Args:
+            data: the rows, in the same form as the pool.
+            labels: a class name for each row.
+
+        Raises:
+            InputError: if there is no model yet, or rows and labels differ in number.
+        """
+        started = time.perf_counter()
         classes = torch.from_numpy(encode_labels(labels, self.classes))
-        if count_rows(data) != len(classes):
+        row_count = count_rows(data)
+        if row_count != len(classes):
             raise InputError(
-                f"There are {count_rows(data)} rows and {len(classes)} labels: one a row is needed."
+                f"There are {row_count} rows and {len(classes)} labels: give one label per row."
             )
-        if len(classes) == 0:
-            raise InputError("Cannot evaluate on no rows.")
+        if row_count == 0:
+            raise InputError("Cannot evaluate a model on 0 rows.")
+
         outputs = self.observe(data, ("logits",))
-        posterior = outputs.posterior_logits if len(self.models) > 1 else None
-        spread = (
-            None
-            if posterior is None
-            else torch.stack([self._all_classes(one.cpu()) for one in posterior])
-        )
-        return evaluate_logits(self._all_classes(_logits_of(outputs)), classes, spread)
+        logits = self._with_all_classes(_require_logits(outputs))
+        posterior = None
+        if len(self._models) > 1 and outputs.posterior_logits is not None:
+            posterior = torch.stack(
+                [self._with_all_classes(member.cpu()) for member in outputs.posterior_logits]
+            )
+
+        evaluation = evaluate_logits(logits, classes, posterior)
+        self._seconds["evaluation"] = time.perf_counter() - started
+        return evaluation
 
     def observe(self, data: Any, needs: Iterable[str]) -> Outputs:
-        """Return what the model of the last fit tells of ``data``."""
-        if not self.models:
+        """Return the outputs of the last fit's model for ``data``.
+
+        Args:
+            data: rows in the same form as the pool.
+            needs: the outputs wanted, as in ``teeter.observe``.
+
+        Raises:
+            InputError: if there is no model yet, or the data contain values it cannot take.
+        """
+        if not self._models:
             raise InputError("There is no model yet: tell labels of two classes or more, and fit.")
-        outputs = observe(
-            self.models if len(self.models) > 1 else self.models[0],
-            data,
-            tuple(need for need in needs if need != "labelled"),
-            batch_size=self.batch_size,
-            seed=stream(self.seed, "dropout", self.rounds).initial_seed() % 2**32,
-            head=self.head,
-            passes=self.passes,
-        )
-        if is_network(self.models[0]) and outputs.n_classes != len(self.classes):
+
+        model = self._models if len(self._models) > 1 else self._models[0]
+        dropout_seed = stream(self.seed, "dropout", self._rounds).initial_seed() % 2**32
+        model_needs = tuple(need for need in needs if need != "labelled")  # the pool's, not its own
+        try:
+            outputs = observe(
+                model,
+                data,
+                model_needs,
+                batch_size=self.batch_size,
+                seed=dropout_seed,
+                head=self.head,
+                passes=self.passes,
+            )
+        except TeeterError:
+            raise
+        except (TypeError, ValueError):
+            # scikit-learn raises these for NaN and text, in words that do not name the rows.
+            problem = None
+            if is_estimator(self._models[0]):
+                problem = explain_unusable_rows(data, self._models[0])
+            if problem is None:
+                raise
+            raise InputError(problem) from None
+
+        # Outputs of an estimator have a column per class it has seen, those of a network one per
+        # unit of its last layer.
+        if is_network(self._models[0]) and outputs.n_classes != len(self.classes):
             raise InputError(
-                f"The network tells of {outputs.n_classes} classes, and there are {len(self.classes)}."
+                f"The network has {outputs.n_classes} outputs, and there are {len(self.classes)} "
+                "classes: change its last layer."
             )
         return outputs
 
     def save(self, path: str | Path) -> None:
-        """Write settings, labels, networks and memory to one file, whole or not at all."""
+        """Write settings, labels, networks and memory to one file.
+
+        The file is replaced only when it is complete. Estimators are not written: ``load`` fits
+        them again.
+
+        Raises:
+            FileError: if the file cannot be written.
+            InputError: if the strategy is not registered, or its memory cannot be written.
+        """
         tensors = {
             "labelled.rows": torch.from_numpy(self.pool.labelled),
             "labelled.classes": torch.from_numpy(self.pool.labels),
-            "fitted.rows": torch.from_numpy(self.fitted[0]),
-            "fitted.classes": torch.from_numpy(self.fitted[1]),
+            "fitted.rows": torch.from_numpy(self._training_rows),
+            "fitted.classes": torch.from_numpy(self._training_classes),
         }
-        for k, model in enumerate(self.models):
+        # The names of tensors and header entries are the file format: "fitted" are the training
+        # rows, "added" is the pending memory.
+        for position, model in enumerate(self._models):
             if isinstance(model, nn.Module):
-                tensors |= {
-                    f"model.{k}.{name}": value for name, value in model.state_dict().items()
-                }
-        memory, kept = split_arrays(self.memory, "memory.")
-        added, new = split_arrays(self._added, "added.")
+                for name, value in model.state_dict().items():
+                    tensors[f"model.{position}.{name}"] = value
+
+        memory, memory_tensors = split_arrays(self._memory, "memory.")
+        pending_memory, pending_tensors = split_arrays(self._pending_memory, "added.")
         header = {
             "settings": self._settings(),
             "size": len(self.pool),
-            "rounds": self.rounds,
-            "models": len(self.models),
+            "rounds": self._rounds,
+            "models": len(self._models),
             "memory": memory,
-            "added": added,
+            "added": pending_memory,
         }
-        write_state(Path(path), header, tensors | kept | new)
+        write_state(Path(path), header, tensors | memory_tensors | pending_tensors)
 
     @classmethod
     def load(
@@ -279,48 +478,72 @@ class Learner:
         training: Trainer | None = None,
         device: torch.device | str | None = None,
     ) -> Learner:
-        """Return a saved learner, which goes on with the same picks.
+        """Return a learner that ``save`` wrote. It continues with the same picks.
 
-        Models, data and a training of one's own are the caller's to give again. Networks get their saved weights;
-        estimators, which cannot be written without running code on reading, are fitted again to the same rows with the
-        same seed.
+        Networks get their saved weights. Estimators are fitted again to the same rows with the same
+        seed, because a file that restores them could run any code.
+
+        Args:
+            path: the file.
+            make_model: as when the learner was created.
+            data: the same pool.
+            validation: the same validation rows, if there were any.
+            training: the same ``Trainer``, if there was one. A ``TrainingConfig`` is in the file.
+            device: where torch modules are trained. Default: a GPU if there is one.
+
+        Raises:
+            FileError: if the file cannot be read, or is not a saved learner.
+            InputError: if the data, the model or the training do not match the file.
         """
         header, tensors = read_state(Path(path))
         if "settings" not in header:
             raise FileError(f"{path} is not a saved learner: it has no settings.")
+
         settings: dict[str, Any] = header["settings"]
-        kept = settings["training"]
-        if (kept is None) != (training is not None):
+        saved_training = settings["training"]
+        if saved_training is None and training is None:
             raise InputError(
-                f"{path} was saved with {'a training of its own' if kept is None else 'our training'}: "
-                f"{'give it again by' if kept is None else 'leave out'} training=."
+                f"{path} was saved with a trainer of its own: pass it again as training=."
             )
-        settings["training"] = training if kept is None else TrainingConfig(**kept)
+        if saved_training is not None and training is not None:
+            raise InputError(
+                f"{path} was saved with the built-in training loop: leave out training=."
+            )
+        if saved_training is not None:
+            settings["training"] = TrainingConfig(**saved_training)
+        else:
+            settings["training"] = training
+
         for name in ("strategy", "cold_start"):
             settings[name] = make_strategy(*settings[name])
         learner = cls(make_model, data, validation=validation, device=device, **settings)
         if len(learner.pool) != header["size"]:
             raise InputError(
-                f"{path} was saved with {header['size']} rows, and the data has {len(learner.pool)}."
+                f"{path} was saved with {header['size']} rows, and the data have "
+                f"{len(learner.pool)}: load it with the same pool."
             )
+
         learner.pool.label(tensors["labelled.rows"].numpy(), tensors["labelled.classes"].numpy())
-        learner.fitted = tensors["fitted.rows"].numpy(), tensors["fitted.classes"].numpy()
-        learner.rounds = header["rounds"]
-        learner.memory = merge_arrays(header["memory"], tensors, "memory.")
-        learner._added = merge_arrays(header["added"], tensors, "added.")
+        learner._training_rows = tensors["fitted.rows"].numpy()
+        learner._training_classes = tensors["fitted.classes"].numpy()
+        learner._rounds = header["rounds"]
+        learner._memory = merge_arrays(header["memory"], tensors, "memory.")
+        learner._pending_memory = merge_arrays(header["added"], tensors, "added.")
         if header["models"]:
-            learner._restore(tensors)
+            learner._restore_models(tensors)
         return learner
 
     def _settings(self) -> dict[str, Any]:
+        """Return the arguments of the constructor that a file can hold."""
+        training = None
+        if isinstance(self.training, TrainingConfig):
+            training = asdict(self.training)
         return {
             "strategy": (_registered_name(self.strategy), strategy_options(self.strategy)),
             "cold_start": (_registered_name(self.cold_start), strategy_options(self.cold_start)),
             "classes": self.classes,
             "seed": self.seed,
-            "training": asdict(self.training)
-            if isinstance(self.training, TrainingConfig)
-            else None,
+            "training": training,
             "pool_size": self.pool_size,
             "members": self.members,
             "passes": self.passes,
@@ -328,163 +551,227 @@ class Learner:
             "head": self.head,
         }
 
-    def _restore(self, tensors: dict[str, Tensor]) -> None:
-        lessons = self._lessons(*self.fitted, self.rounds)
-        for k, lesson in enumerate(lessons):
-            if isinstance(lesson.model, nn.Module):
-                load_weights(lesson.model, tensors, f"model.{k}.")
+    def _restore_models(self, tensors: dict[str, Tensor]) -> None:
+        jobs = self._make_jobs(self._training_rows, self._training_classes, self._rounds)
+        for position, job in enumerate(jobs):
+            if isinstance(job.model, nn.Module):
+                load_weights(job.model, tensors, f"model.{position}.")
             else:
-                fit_estimator(lesson)
-        self.models = [lesson.model for lesson in lessons]
+                fit_estimator(job)
+        self._models = [job.model for job in jobs]
 
-    def _strategy_now(self) -> Strategy:
-        if self.models or not self.strategy.needs:
+    def _make_jobs(self, rows: RowArray, classes: RowArray, round_number: int) -> list[FitJob]:
+        """Return a job per model of a round, none if the models cannot learn a single class."""
+        # NumPy and scikit-learn take seeds below 2^32 only.
+        model_count = self.members if "ensemble_logits" in self.strategy.needs else 1
+        seeds = []
+        for member in range(model_count):
+            model_stream = stream(self.seed, "model", round_number, member)
+            seeds.append(model_stream.initial_seed() % 2**32)
+        models = [self._new_model(seed) for seed in seeds]
+
+        if not is_network(models[0]) and len(np.unique(classes)) < 2:
+            logger.info(
+                "Only one class is labelled: %s chooses rows until there are two.",
+                self.cold_start.name,
+            )
+            return []
+
+        inputs = take_rows(self.data, rows)
+        labels = torch.from_numpy(classes)
+        jobs = []
+        for model, seed in zip(models, seeds, strict=True):
+            jobs.append(FitJob(model, inputs, labels, seed, self.validation))
+        return jobs
+
+    def _new_model(self, seed: int) -> Any:
+        if is_estimator(self.make_model):
+            model = clone_with_seed(self.make_model, seed)
+        elif isinstance(self.make_model, nn.Module) or not callable(self.make_model):
+            raise InputError(
+                f"make_model is a {type(self.make_model).__name__}: give a function from a seed to "
+                "a new model (lambda seed: mlp(64, 10, seed=seed)), or a scikit-learn classifier."
+            )
+        else:
+            # A function that ignores its argument still gets reproducible weights.
+            with seeded_global_rng(seed, self.device):
+                model = self.make_model(seed)
+
+        if isinstance(model, nn.Module):
+            return model.to(self.device)
+        if not is_estimator(model):
+            raise InputError(
+                f"make_model returned a {type(model).__name__}: return a torch module or a "
+                "scikit-learn classifier."
+            )
+        if disable_train_split(model) and self._rounds == 0:
+            logger.info(
+                "skorch would hold back every fifth labelled row: train_split=None is set, "
+                "so that it learns from all."
+            )
+        return model
+
+    def _current_strategy(self) -> Strategy:
+        if self._models or not self.strategy.needs:
             return self.strategy
-        if len(self.pool.labelled) and not self.rounds:
+        if len(self.pool.labelled) and not self._rounds:
             raise InputError(
                 f"There are {len(self.pool.labelled)} labels and no model yet: call fit before ask."
             )
         return self.cold_start
 
-    def _drawn(self, candidates: Rows) -> Rows:
-        """Return ``pool_size`` of the candidates, drawn anew each round; all where that is not set."""
+    def _draw_candidates(self, candidates: RowArray) -> RowArray:
+        """Return ``pool_size`` random candidates, or all if that is not set."""
         if self.pool_size is None or self.pool_size >= len(candidates):
             return candidates
-        # Learners of one seed draw alike, as far as the same rows are free.
-        order = torch.randperm(
-            len(self.pool), generator=stream(self.seed, "pool", self.rounds)
-        ).numpy()
-        free = np.zeros(len(self.pool), dtype=bool)
-        free[candidates] = True
-        return np.sort(order[free[order]][: self.pool_size])
 
-    def _context(self, candidates: Rows, strategy: Strategy) -> Context:
-        generator, memory = stream(self.seed, "select", self.rounds), copy.deepcopy(self.memory)
-        if not self.models:
-            outputs = (
-                Outputs(features=flat_rows(take_rows(self.data, candidates)))
-                if strategy.needs
-                else _blank(candidates)
-            )
-            classes = len(self.classes)
-            return Context(
-                candidates=candidates,
-                outputs=outputs,
-                generator=generator,
-                n_classes=classes,
-                memory=memory,
-            )
-        outputs = (
-            self.observe(take_rows(self.data, candidates), strategy.needs)
-            if strategy.needs
-            else _blank(candidates)
-        )
-        context = Context(
+        # The whole pool is permuted, so that learners with the same seed draw the same rows as far
+        # as these are still candidates.
+        pool_order = stream(self.seed, "pool", self._rounds)
+        order = torch.randperm(len(self.pool), generator=pool_order).numpy()
+        is_candidate = np.zeros(len(self.pool), dtype=bool)
+        is_candidate[candidates] = True
+        return np.sort(order[is_candidate[order]][: self.pool_size])
+
+    def _build_context(self, candidates: RowArray, strategy: Strategy) -> Context:
+        """Return what the strategy may see: outputs of candidates and, if it uses them, labels."""
+        labelled = None
+        labels = None
+        if not strategy.needs:
+            outputs = Outputs(features=torch.zeros(len(candidates), 1))  # nothing but their number
+        elif not self._models:
+            outputs = Outputs(features=flat_rows(take_rows(self.data, candidates)))
+        else:
+            outputs = self.observe(take_rows(self.data, candidates), strategy.needs)
+
+        if self._models and "labelled" in strategy.needs | strategy.uses:
+            rows, columns = self._rows_of_seen_classes()
+            labelled = self.observe(take_rows(self.data, rows), strategy.needs).with_logits()
+            labels = columns.to(outputs.device)
+
+        class_count = len(self.classes)
+        if self._models and outputs.n_classes:
+            class_count = outputs.n_classes  # an estimator knows only the classes it has seen
+        return Context(
             candidates=candidates,
             outputs=outputs,
-            generator=generator,
-            n_classes=outputs.n_classes or len(self.classes),
-            memory=memory,
-        )
-        if "labelled" not in strategy.needs | strategy.uses:
-            return context
-        rows, columns = self._known_to_model(self.pool.labelled, self.pool.labels)
-        labelled = self.observe(take_rows(self.data, rows), strategy.needs).with_logits()
-        return replace(context, labelled=labelled, labels=columns.to(outputs.device))
-
-    def _new_model(self, seed: int) -> Any:
-        if is_estimator(self.make_model):
-            return self._to_learn_from_all(clone_with_seed(self.make_model, seed))
-        if isinstance(self.make_model, nn.Module) or not callable(self.make_model):
-            raise InputError(
-                f"make_model is a {type(self.make_model).__name__}: give a function from a seed to a new model "
-                "(lambda seed: mlp(64, 10, seed=seed)), or a scikit-learn classifier."
-            )
-        with seeded_global_rng(
-            seed, self.device
-        ):  # so that a model that ignores its seed follows the learner's all the same
-            model = self.make_model(seed)
-        if not isinstance(model, nn.Module) and not is_estimator(model):
-            raise InputError(
-                f"make_model made a {type(model).__name__}: a torch module or a classifier is needed."
-            )
-        return (
-            model.to(self.device)
-            if isinstance(model, nn.Module)
-            else self._to_learn_from_all(model)
+            generator=stream(self.seed, "select", self._rounds),
+            labelled=labelled,
+            labels=labels,
+            n_classes=class_count,
+            memory=copy.deepcopy(self._memory),
         )
 
-    def _to_learn_from_all(self, estimator: Any) -> Any:
-        if disable_train_split(estimator) and not self.rounds:
-            logger.info(
-                "skorch would hold back every fifth labelled row: train_split=None is set, to learn from all."
-            )
-        return estimator
-
-    def _all_classes(self, logits: Tensor) -> Tensor:
-        """Return logits with a column for every class; those that an estimator has not seen are never the largest."""
-        if is_network(self.models[0]):
-            return logits
-        columns = torch.from_numpy(classes_of(self.models[0]).astype(np.int64))
-        spread = torch.full(
-            (len(logits), len(self.classes)), float(logits.min()) - 50, dtype=logits.dtype
-        )
-        spread[:, columns] = logits
-        return spread
-
-    def _known_to_model(self, rows: Rows, classes: Rows) -> tuple[Rows, Tensor]:
-        """Return the rows whose class the model has seen, and those classes as columns of its outputs."""
-        if is_network(self.models[0]):
+    def _rows_of_seen_classes(self) -> tuple[RowArray, Tensor]:
+        """Return the labelled rows whose class the model has seen, and its column for each."""
+        rows = self.pool.labelled
+        classes = self.pool.labels
+        if is_network(self._models[0]):
             return rows, torch.from_numpy(classes)
-        seen = classes_of(self.models[0])
-        known = np.isin(classes, seen)
-        return rows[known], torch.from_numpy(np.searchsorted(seen, classes[known]))
 
-    def _encoded(self, data: Any, labels: Iterable[Any]) -> tuple[Any, Tensor]:
-        rows, classes = count_rows(data), encode_labels(labels, self.classes)
-        if rows != len(classes) or not rows:
+        seen_classes = classes_of(self._models[0])
+        is_seen = np.isin(classes, seen_classes)
+        columns = np.searchsorted(seen_classes, classes[is_seen])
+        return rows[is_seen], torch.from_numpy(columns)
+
+    def _with_all_classes(self, logits: Tensor) -> Tensor:
+        """Return logits with a column for every class, also those an estimator has not seen."""
+        if is_network(self._models[0]):
+            return logits
+
+        seen_columns = torch.from_numpy(classes_of(self._models[0]).astype(np.int64))
+        all_logits = torch.full(
+            (len(logits), len(self.classes)),
+            float(logits.min()) - _UNSEEN_CLASS_MARGIN,
+            dtype=logits.dtype,
+        )
+        all_logits[:, seen_columns] = logits
+        return all_logits
+
+    def _encode_validation(self, data: Any, labels: Iterable[Any]) -> tuple[Any, Tensor]:
+        classes = encode_labels(labels, self.classes)
+        row_count = count_rows(data)
+        if row_count != len(classes) or row_count == 0:
             raise InputError(
-                f"There are {rows} validation rows and {len(classes)} labels: one a row is needed."
+                f"There are {row_count} validation rows and {len(classes)} labels: give one or "
+                "more rows, and one label per row."
             )
         return data, torch.from_numpy(classes)
 
-    def _check_settings(self) -> None:
+    def _require_valid_settings(self) -> None:
         if isinstance(self.data, DataLoader):
             raise InputError(
                 "The pool is a data loader, whose rows cannot be picked out: give its dataset."
             )
         if isinstance(self.seed, bool) or not isinstance(self.seed, int | np.integer):
             raise InputError(f"The seed is {self.seed!r}: give a whole number.")
-        for name, least in (("pool_size", 1), ("members", 2), ("passes", 1), ("batch_size", 1)):
-            if getattr(self, name) is not None and getattr(self, name) < least:
-                raise InputError(f"{name} is {getattr(self, name)}: it must be {least} or more.")
+
+        minimum_values = {"pool_size": 1, "members": 2, "passes": 1, "batch_size": 1}
+        for name, minimum in minimum_values.items():
+            value = getattr(self, name)
+            if value is not None and value < minimum:
+                raise InputError(f"{name} is {value}: it must be {minimum} or more.")
+
+
+def fit_learners(learners: Sequence[Learner]) -> dict[int, TeeterError]:
+    """Fit several learners at once.
+
+    Small networks of one architecture with equally many labels are trained together, which takes
+    much less time than one fit after the other and gives the same models up to rounding.
+
+    Returns:
+        The errors of learners that could not be fitted, by their position. They keep their last
+        model.
+    """
+    errors: dict[int, TeeterError] = {}
+    jobs_by_learner: dict[int, list[FitJob]] = {}
+    for position, learner in enumerate(learners):
+        try:
+            jobs_by_learner[position] = learner.prepare_fit()
+        except TeeterError as error:
+            errors[position] = error
+
+    # Jobs of different learners can be trained together if they are trained in the same way.
+    jobs_by_training: dict[TrainingConfig | Trainer, list[FitJob]] = {}
+    for position, jobs in jobs_by_learner.items():
+        jobs_by_training.setdefault(learners[position].training, []).extend(jobs)
+
+    results: dict[FitJob, FitResult] = {}
+    for training, jobs in jobs_by_training.items():
+        results.update(zip(jobs, fit_jobs(jobs, training), strict=True))
+
+    for position, jobs in jobs_by_learner.items():
+        try:
+            learners[position].finish_fit([results[job] for job in jobs])
+        except TeeterError as error:
+            errors[position] = error
+    return errors
 
 
 def _registered_name(strategy: Strategy) -> str:
     name = registry.name_of(type(strategy))
     if name is None:
         raise InputError(
-            f"{strategy.name} could not be found again by its name: file it with teeter.strategies.register to save it."
+            f"{strategy.name} has no registered name to be loaded by: register it with "
+            "teeter.strategies.register before saving."
         )
     return name
 
 
-def _logits_of(outputs: Outputs) -> Tensor:
+def _require_logits(outputs: Outputs) -> Tensor:
     logits = outputs.with_logits().logits
     if logits is None:
-        raise InputError("This model gives no logits, so it predicts nothing.")
+        raise InputError("This model gives no logits, so it cannot predict classes.")
     return logits.cpu()
 
 
-def _blank(candidates: Rows) -> Outputs:
-    """Return outputs that tell nothing, for a strategy that needs nothing."""
-    return Outputs(features=torch.zeros(len(candidates), 1))
+def _notes_by_row(context: Context, rows: RowArray) -> dict[int, dict[str, float]]:
+    """Return what the strategy noted about the picked rows."""
+    position_of = {row: position for position, row in enumerate(context.candidates.tolist())}
+    values_by_name = {name: values.cpu() for name, values in context.notes.items()}
 
-
-def _notes_by_row(context: Context, rows: Rows) -> dict[int, dict[str, float]]:
-    places = {row: place for place, row in enumerate(context.candidates.tolist())}
-    notes = {name: values.cpu() for name, values in context.notes.items()}
-    return {
-        row: {name: float(values[places[row]]) for name, values in notes.items()}
-        for row in rows.tolist()
-    }
+    notes = {}
+    for row in rows.tolist():
+        position = position_of[row]
+        notes[row] = {name: float(values[position]) for name, values in values_by_name.items()}
+    return notes

@@ -11,41 +11,65 @@ from teeter.errors import InputError
 
 __all__ = ["Pool"]
 
-Rows = npt.NDArray[np.int64]
+RowArray = npt.NDArray[np.int64]
+
+_UNLABELLED = -1
 
 
 class Pool:
-    """N rows, each with its class or none."""
+    """N rows, each of which has a class number or no label yet.
+
+    Example:
+        >>> import numpy as np
+        >>> pool = Pool(5)
+        >>> pool.label(np.array([3, 1]), np.array([0, 2]))
+        >>> pool.labelled.tolist(), pool.labels.tolist()
+        ([1, 3], [2, 0])
+        >>> pool.candidates(exclude=[4]).tolist()
+        [0, 2]
+    """
 
     def __init__(self, size: int) -> None:
-        self._classes: Rows = np.full(size, -1)
+        self._classes: RowArray = np.full(size, _UNLABELLED)
 
     def __len__(self) -> int:
-        """Return N."""
+        """Return the number of rows, N."""
         return len(self._classes)
 
     @property
-    def labelled(self) -> Rows:
-        """(L,) the labelled rows, in rising order."""
-        return np.flatnonzero(self._classes >= 0)
+    def labelled(self) -> RowArray:
+        """(L,) the labelled rows in ascending order."""
+        return np.flatnonzero(self._classes != _UNLABELLED)
 
     @property
-    def labels(self) -> Rows:
-        """(L,) the labelled rows' classes."""
+    def labels(self) -> RowArray:
+        """(L,) the class numbers of the labelled rows."""
         return self._classes[self.labelled]
 
-    def label(self, rows: Rows, classes: Rows) -> None:
-        """Give rows their classes; a row that has one gets the new one."""
-        self._classes[self.checked(rows)] = classes
+    def label(self, rows: RowArray, classes: RowArray) -> None:
+        """Set the classes of rows, replacing those they had.
 
-    def candidates(self, exclude: Iterable[int] = ()) -> Rows:
-        """Return the rows that have no label and are not excluded, in rising order."""
-        free = self._classes < 0
-        free[self.checked(np.fromiter(exclude, dtype=np.int64))] = False
-        return np.flatnonzero(free)
+        Raises:
+            InputError: if the pool does not have one of the rows. None is labelled then.
+        """
+        self._classes[self.require_rows(rows)] = classes
 
-    def checked(self, rows: Rows) -> Rows:
-        """Return ``rows``, refusing any that the pool does not have."""
+    def candidates(self, exclude: Iterable[int] = ()) -> RowArray:
+        """Return the rows without a label, except those in ``exclude``, in ascending order.
+
+        Raises:
+            InputError: if the pool does not have one of the excluded rows.
+        """
+        is_candidate = self._classes == _UNLABELLED
+        is_candidate[self.require_rows(np.fromiter(exclude, dtype=np.int64))] = False
+        return np.flatnonzero(is_candidate)
+
+    def require_rows(self, rows: RowArray) -> RowArray:
+        """Return ``rows`` unchanged.
+
+        Raises:
+            InputError: if the pool does not have one of them.
+        """
         outside = rows[(rows < 0) | (rows >= len(self))]
         if len(outside):
             raise InputError(

@@ -1,4 +1,8 @@
-"""Named random streams: what is drawn depends on the seed and the stream's name, never on what was drawn before."""
+"""Named random streams.
+
+What is drawn from a stream depends on the seed and the stream's name only, never on what was drawn
+elsewhere before. Adding a random choice to one part of a program therefore changes no other part.
+"""
 
 from __future__ import annotations
 
@@ -24,42 +28,55 @@ _portable: ContextVar[bool] = ContextVar("teeter_portable", default=False)
 
 
 def stream(seed: int, *name: str | int, device: torch.device | str = "cpu") -> Generator:
-    """Return the random stream called ``name``: same seed and name, same draws, whatever else was drawn.
+    """Return the random stream called ``name``.
 
-    Each kind of device has numbers of its own, except inside ``portable()``.
+    Args:
+        seed: the seed of the whole computation.
+        *name: the parts of the stream's name, such as ``"pool", 3`` for the pool of round 3.
+        device: where to draw. Each type of device draws different numbers, except inside
+            ``portable()``, where all streams draw on the CPU.
+
+    Example:
+        >>> a, b = stream(0, "order"), stream(0, "order")
+        >>> bool((torch.rand(3, generator=a) == torch.rand(3, generator=b)).all())
+        True
     """
     digest = hashlib.blake2b(repr((int(seed), *name)).encode(), digest_size=8).digest()
-    home = "cpu" if is_portable() else device
-    return Generator(home).manual_seed(int.from_bytes(digest, "big"))
+    generator_device = "cpu" if is_portable() else device
+    return Generator(generator_device).manual_seed(int.from_bytes(digest, "big"))
 
 
 def derive_seed(generator: Generator) -> int:
-    """Return a seed drawn from ``generator``, for a kernel that names streams of its own."""
+    """Return a seed drawn from ``generator``, for a kernel that names its own streams."""
     return int(torch.randint(2**62, (), generator=generator, device=generator.device))
 
 
 def normal(shape: tuple[int, ...], generator: Generator, device: torch.device) -> Tensor:
-    """Return float32 draws from N(0, 1), made where the generator lives and moved to ``device``."""
-    return torch.randn(shape, generator=generator, device=generator.device, dtype=torch.float32).to(
-        device
-    )
+    """Return float32 draws from N(0, 1) on ``device``, drawn on the generator's own device."""
+    draws = torch.randn(shape, generator=generator, device=generator.device, dtype=torch.float32)
+    return draws.to(device)
 
 
 def uniform(shape: tuple[int, ...], generator: Generator, device: torch.device) -> Tensor:
-    """Return float64 draws from [0, 1), made where the generator lives and moved to ``device``."""
-    return torch.rand(shape, generator=generator, device=generator.device, dtype=torch.float64).to(
-        device
-    )
+    """Return float64 draws from [0, 1) on ``device``, drawn on the generator's own device."""
+    draws = torch.rand(shape, generator=generator, device=generator.device, dtype=torch.float64)
+    return draws.to(device)
 
 
 @contextmanager
 def seeded_global_rng(seed: int, device: torch.device) -> Iterator[None]:
-    """Within it, torch's global draws on the CPU and ``device`` follow ``seed``; their state is put back after."""
+    """Seed torch's global random numbers inside the block and restore their state afterwards.
+
+    Use it around code that takes no generator, such as ``nn.Linear`` or another library.
+
+    Args:
+        seed: the seed inside the block.
+        device: a GPU whose global generator is seeded too; the CPU's always is.
+    """
     on_gpu = device.type == "cuda"
     with torch.random.fork_rng(devices=[device] if on_gpu else []):
-        torch.default_generator.manual_seed(
-            seed
-        )  # torch.manual_seed would seed every GPU, and they are not put back
+        # torch.manual_seed would seed all GPUs, and only this one is restored.
+        torch.default_generator.manual_seed(seed)
         if on_gpu:
             with torch.cuda.device(device):
                 torch.cuda.manual_seed(seed)
@@ -68,7 +85,11 @@ def seeded_global_rng(seed: int, device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def portable() -> Iterator[None]:
-    """Within it, draw on the CPU and multiply in full precision: slower, and alike on every device."""
+    """Make results the same on every device inside the block.
+
+    Random numbers are drawn on the CPU and products are computed in full precision, which is slower
+    on a GPU.
+    """
     token = _portable.set(True)
     try:
         yield
@@ -77,5 +98,5 @@ def portable() -> Iterator[None]:
 
 
 def is_portable() -> bool:
-    """Tell whether the code runs inside ``portable()``."""
+    """Return whether the code runs inside ``portable()``."""
     return _portable.get()

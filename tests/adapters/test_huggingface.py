@@ -286,7 +286,7 @@ def test_a_learner_trains_it_and_asks(name: str) -> None:
         return learner
 
     learner = taught()
-    assert learner.evaluate(pool.take(LABELLED), CLASSES[LABELLED]).accuracy > 0.7 or learner.validated is not None
+    assert learner.evaluate(pool.take(LABELLED), CLASSES[LABELLED]).accuracy > 0.7 or learner.validation_accuracy is not None
     picks = learner.ask(5)
     assert len(set(picks.tolist()) - set(LABELLED.tolist())) == 5
     torch.rand(3)

@@ -87,11 +87,11 @@ def test_a_saved_learner_goes_on_when_given_its_training_again(tmp_path: Path) -
     again = teeter.Learner.load(file, make, ROWS, training=QUICK, device="cpu")
     assert torch.equal(weights(learner), weights(again))
     assert (learner.ask(4) == again.ask(4)).all()
-    with pytest.raises(InputError, match=r"was saved with a training of its own: give it again by training="):
+    with pytest.raises(InputError, match=r"was saved with a trainer of its own: pass it again as training="):
         teeter.Learner.load(file, make, ROWS)
     plain = teeter.Learner(lambda seed: mlp(6, 4, seed=seed), ROWS, classes=4)
     plain.save(file)
-    with pytest.raises(InputError, match=r"was saved with our training: leave out training="):
+    with pytest.raises(InputError, match=r"was saved with the built-in training loop: leave out training="):
         teeter.Learner.load(file, lambda seed: mlp(6, 4, seed=seed), ROWS, training=QUICK)
 
 
@@ -207,7 +207,7 @@ def test_mistakes_are_told_in_a_sentence() -> None:
     for size in (0, 2.5):
         with pytest.raises(InputError, match=f"batch size is {size}: it must be a whole number, 1 or more"):
             LightningTraining(batch_size=size)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match=r"Sequential is not a LightningModule: train it by teeter\.Training"):
+    with pytest.raises(InputError, match=r"Sequential is not a LightningModule: train it with teeter\.TrainingConfig"):
         taught(lambda seed: mlp(6, 4, seed=seed))
     rows = ROWS.copy()
     rows[3] = np.inf

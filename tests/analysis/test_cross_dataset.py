@@ -120,9 +120,9 @@ def test_what_cannot_be_compared_is_refused() -> None:
         performance_profile([])
     with pytest.raises(InputError, match="not all have b"):
         penalty_matrix([{"a": runs}, {"a": runs, "b": runs}])
-    with pytest.raises(InputError, match="two rounds or more"):
+    with pytest.raises(InputError, match="at least two rounds"):
         mean_ranks([{"a": runs[:, :1]}])
-    with pytest.raises(InputError, match="have one shape"):
+    with pytest.raises(InputError, match="all have one shape"):
         performance_profile([{"a": runs, "b": runs[:, :2]}])
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from fake_runs import fake_accuracy, fake_run
-from teeter.analysis.export import frame, write_frame
+from teeter.analysis.export import round_rows, write_rounds
 from teeter.errors import InputError, MissingExtraError
 
 RUN = fake_run(fake_accuracy(("ensemble", "random"), repetitions=2, rounds=3))
 
 
 def test_a_frame_has_a_row_a_round() -> None:
-    rows = frame(RUN)
+    rows = round_rows(RUN)
     assert len(rows) == 2 * 2 * 3
     first = rows[0]
     assert (first["setting"], first["strategy"], first["repetition"], first["round"]) == ("openml-6", "ensemble", 0, 0)
@@ -28,10 +28,10 @@ def test_a_frame_has_a_row_a_round() -> None:
 def test_csv_and_parquet_hold_the_frame(tmp_path: Path) -> None:
     from pyarrow import parquet
 
-    rows = frame(RUN)
-    write_frame(RUN, tmp_path / "rounds.parquet")
+    rows = round_rows(RUN)
+    write_rounds(RUN, tmp_path / "rounds.parquet")
     assert parquet.read_table(tmp_path / "rounds.parquet").to_pylist() == rows
-    write_frame(RUN, tmp_path / "rounds.csv")
+    write_rounds(RUN, tmp_path / "rounds.csv")
     with (tmp_path / "rounds.csv").open() as file:
         read = list(csv.DictReader(file))
     assert [row["picks"] for row in read] == [" ".join(map(str, row["picks"])) for row in rows]
@@ -42,16 +42,16 @@ def test_csv_and_parquet_hold_the_frame(tmp_path: Path) -> None:
 def test_a_run_without_rounds_is_an_empty_frame(tmp_path: Path) -> None:
     empty = fake_run({})
     for name in ("rounds.csv", "rounds.parquet"):
-        write_frame(empty, tmp_path / name)
+        write_rounds(empty, tmp_path / name)
         assert (tmp_path / name).exists()
 
 
 def test_other_formats_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"as \.csv or \.parquet"):
-        write_frame(RUN, tmp_path / "rounds.xlsx")
+        write_rounds(RUN, tmp_path / "rounds.xlsx")
 
 
 def test_parquet_without_pyarrow_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'teeter\[parquet\]'"):
-        write_frame(RUN, tmp_path / "rounds.parquet")
+        write_rounds(RUN, tmp_path / "rounds.parquet")

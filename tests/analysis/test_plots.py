@@ -10,10 +10,18 @@ import pytest
 
 from fake_runs import NAMES, fake_accuracy
 from teeter import strategies
-from teeter.analysis.bars import plot_labels, plot_penalties, plot_runtime
 from teeter.analysis.cross_dataset import penalty_matrix, performance_profile
 from teeter.analysis.plot_style import line_style, new_figure, save_figure
-from teeter.analysis.plots import plot_curves, plot_gains, plot_profile
+from teeter.analysis.plots import (
+    pca_2d,
+    plot_curves,
+    plot_gains,
+    plot_labels,
+    plot_penalties,
+    plot_picks,
+    plot_profile,
+    plot_runtime,
+)
 from teeter.analysis.statistics import saving_over
 from teeter.errors import MissingExtraError
 
@@ -111,3 +119,20 @@ def test_drawing_without_matplotlib_is_one_sentence(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'teeter\[report\]'"):
         new_figure(1, 1)
+
+
+def test_the_plane_keeps_the_largest_variances() -> None:
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(200, 6)) * [1, 5, 1, 1, 10, 1] + 3
+    flat = pca_2d(features)
+    np.testing.assert_allclose(flat.mean(axis=0), 0, atol=1e-9)
+    assert abs(np.corrcoef(flat[:, 0], features[:, 4])[0, 1]) > 0.99
+    assert abs(np.corrcoef(flat[:, 1], features[:, 1])[0, 1]) > 0.99
+
+
+def test_pictures_show_every_pick() -> None:
+    rng = np.random.default_rng(0)
+    figure = plot_picks(rng.normal(size=(50, 2)), rng.uniform(0.01, 1, 50), np.arange(7), rng.normal(size=(7, 8, 8)))
+    whole, side = figure.subfigs
+    assert len(whole.axes[0].collections[1].get_offsets()) == 7
+    assert sum(bool(cell.images) for cell in side.axes) == 7

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import doctest
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from teeter.analysis import cross_dataset, paper_results, statistics, table_formats
 from teeter.analysis.statistics import (
     gain_over,
     labels_to_reach,
@@ -17,6 +20,13 @@ from teeter.analysis.statistics import (
     saving_over,
 )
 from teeter.errors import InputError
+
+
+@pytest.mark.parametrize("module", [cross_dataset, paper_results, statistics, table_formats])
+def test_the_examples_run(module: object) -> None:
+    result = doctest.testmod(module)
+    assert result.attempted > 0
+    assert result.failed == 0
 
 
 def test_the_gain_is_a_paired_difference_without_the_first_round() -> None:
@@ -76,8 +86,8 @@ def test_labels_saved_by_hand() -> None:
     found = saving_over(labelled, ours, random)
     assert (found.target, found.labels, found.baseline) == pytest.approx((0.75, 20, 30))
     assert found.saved == pytest.approx(10)
-    assert found.needed == ((20, pytest.approx(30)), (20, pytest.approx(30)))
-    assert found.each == pytest.approx((10, 10))
+    assert found.needed_by_repetition == ((20, pytest.approx(30)), (20, pytest.approx(30)))
+    assert found.saved_by_repetition == pytest.approx((10, 10))
     assert found.spread == pytest.approx((10, 0))
     assert found.p == 1, "what does not vary is no win"
 
@@ -86,8 +96,8 @@ def test_a_target_that_is_never_reached_saves_nothing_and_has_no_spread() -> Non
     labelled = np.array([10.0, 20.0])
     found = saving_over(labelled, np.array([[0.5, 0.6], [0.5, 0.9]]), np.array([[0.5, 0.9], [0.5, 0.8]]))
     assert (found.labels, found.saved, found.spread, found.p) == (None, None, None, None)
-    assert found.each[0] is None
-    assert found.each[1] == pytest.approx(2.5)
+    assert found.saved_by_repetition[0] is None
+    assert found.saved_by_repetition[1] == pytest.approx(2.5)
 
 
 def test_random_saves_nothing_against_itself() -> None:

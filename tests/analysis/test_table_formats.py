@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teeter.analysis.table_formats import ReportTable, format_number, latex, markdown, to_csv
+from teeter.analysis.table_formats import ReportTable, format_number, format_p_value, to_csv, to_latex, to_markdown
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,16 @@ from teeter.analysis.table_formats import ReportTable, format_number, latex, mar
 )
 def test_numbers_as_shown(value: float | None, form: str, shown: str) -> None:
     assert format_number(value, form) == shown
+
+
+@pytest.mark.parametrize(
+    ("p", "cell", "in_sentence"),
+    [(0.0312, "0.031", "p = 0.031"), (0.0009, "< 0.001", "p < 0.001"), (0.001, "0.001", "p = 0.001")],
+)
+def test_p_values_as_shown(p: float, cell: str, in_sentence: str) -> None:
+    assert format_p_value(p) == cell
+    assert format_p_value(p, in_sentence=True) == in_sentence
+    assert format_p_value(None) == "–"
 
 
 @given(st.lists(st.fixed_dictionaries({"a": st.text(), "b": st.floats(-1e6, 1e6) | st.none()}), min_size=1))
@@ -35,12 +45,12 @@ def test_csv_has_every_column_of_every_row() -> None:
 
 
 def test_markdown() -> None:
-    text = markdown([{"strategy": "a|b", "p": "< 0.001*"}])
+    text = to_markdown([{"strategy": "a|b", "p": "< 0.001*"}])
     assert text == "| strategy | p |\n| --- | ---: |\n| a\\|b | &lt; 0.001\\* |\n"
 
 
 def test_latex() -> None:
-    text = latex([{"strategy_name": "50 % & more", "gain": "−1.2 ± 0.1"}], caption="A_b", label="tab:x y")
+    text = to_latex([{"strategy_name": "50 % & more", "gain": "−1.2 ± 0.1"}], caption="A_b", label="tab:x y")
     assert r"strategy\_name & gain \\" in text
     assert r"50 \% \& more & $-$1.2 $\pm$ 0.1 \\" in text
     assert r"\caption{A\_b}" in text

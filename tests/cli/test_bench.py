@@ -84,7 +84,7 @@ def test_stopped_by_hand_it_says_that_it_goes_on(teeter: Teeter, monkeypatch: py
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(runner, "fit_stack", stopped)
+        patch.setattr(runner, "fit_learners", stopped)
         said = teeter("bench", "run", "digits", *SHORT, "--strategies", "random", fails=130).stderr
     assert said == "Stopped. What is done is in runs/digits; the same command goes on.\n"
     teeter("bench", "run", "digits", *SHORT, "--strategies", "random")

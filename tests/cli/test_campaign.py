@@ -174,7 +174,7 @@ def test_mistakes_are_told_in_a_sentence(made: Path, things: Path, tmp_path: Pat
         ("open.csv", b'text,other\n"unclosed,1\n', r"open\.csv"),
         ("ragged.csv", b"text,other\nhello,1,2\n", "Line 2 of .* has 3 fields and the header has 2"),
         ("zeros.csv", b"\x00" * 200, r"zeros\.csv"),
-        ("twice.csv", b"id,text\na,one\na,two\n", "stands in rows 0 and 1: ids must differ"),
+        ("twice.csv", b"id,text\na,one\na,two\n", "is used in rows 0 and 1: ids must differ"),
         ("bad.jsonl", b"{not json}\n", "Line 1 of .* is not a JSON object"),
         ("list.jsonl", b"[1]\n", "Line 1 of .* is not a JSON object"),
         ("none.jsonl", b'{"other": 1}\n', "has no 'text' that is a text"),

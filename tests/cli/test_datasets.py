@@ -32,7 +32,7 @@ def test_every_dataset_is_listed_with_where_it_is_or_how_to_get_it(teeter: Teete
     assert told["openml-6"]["get"] is None
     assert told["cifar10"] == {
         "name": "cifar10",
-        "about": "small photographs of 10 kinds of things",
+        "about": "small photographs of 10 kinds of animals and vehicles",
         "train": 50_000,
         "test": 10_000,
         "classes": 10,
@@ -69,7 +69,7 @@ def test_getting_one_tells_checksums_and_where_it_is(
     assert result.stdout == f"svhn is in {tmp_path / 'svhn'}.\n"
     assert result.stderr.splitlines() == [
         f"a.gz: MD5 {'d' * 32}, as published.",
-        f"b.gz: MD5 {'e' * 32}, none is published; the file could be read.",
+        f"b.gz: MD5 {'e' * 32}, no checksum is published; the file can be read.",
     ]
 
 
@@ -84,7 +84,7 @@ def test_the_folder_may_come_before_the_command_or_after_it(
 
 
 def test_one_that_is_there_is_not_fetched(teeter: Teeter) -> None:
-    assert teeter("datasets", "get", "digits").stdout == "digits is there already: scikit-learn.\n"
+    assert teeter("datasets", "get", "digits").stdout == "digits is already there: scikit-learn.\n"
 
 
 @pytest.mark.parametrize(

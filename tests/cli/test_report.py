@@ -13,8 +13,8 @@ import typer
 
 from cli.commands import CommandRunner
 from fake_runs import fake_accuracy, fake_run
-from teeter.analysis.report import render as reports
-from teeter.analysis.report.render import Report
+from teeter.analysis import report as reports
+from teeter.analysis.report import Report
 from teeter.cli.errors import Commands
 from teeter.cli.report import report
 from teeter.experiments import results

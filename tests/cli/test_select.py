@@ -159,7 +159,7 @@ def test_options_are_numbers_truths_lists_or_texts(teeter: Teeter, arrays: Path)
         (["-n", "1", "--labels", "kind"], "--labels names a column of a table, and POOL holds arrays: pass --head instead."),
         (["-n", "1", "--head", "POOL", "--labels", "y"], "Give only one of --head and --labels: each of them provides the head."),
         (["-n", "1", "--head", "none.npz"], "There is no file none.npz."),
-        (["-n", "1", "--out", "POOL"], "Cannot write POOL: it is read from. Name another file."),
+        (["-n", "1", "--out", "POOL"], "Cannot write POOL: it is an input file. Name another file."),
         (["-n", "1", "--out", "/"], "Cannot write /: it is not a plain file."),
         (["-n", "1", "--out", "no/where.csv"], "Cannot write no/where.csv: there is no folder no."),
     ],
@@ -214,7 +214,7 @@ def test_a_model_makes_the_features(teeter: Teeter, tmp_path: Path, engine: list
     both = teeter("select", tmp_path / "raw.npy", "-n", 1, "--model", model, "--head", head, *engine, *work, fails=2)
     assert refusal(both) == "Give only one of --head and --model: each of them provides the head."
     written = teeter("select", tmp_path / "raw.npy", "-n", 1, "--model", model, "--out", model, *engine, fails=2)
-    assert refusal(written).endswith("it is read from. Name another file.")
+    assert refusal(written).endswith("it is an input file. Name another file.")
     torch.save(network.state_dict(), tmp_path / "model.pt")
     pickled = teeter("select", tmp_path / "raw.npy", "-n", 1, "--model", tmp_path / "model.pt", *engine, fails=2)
     assert "is a pickle, which can run code and which teeter never loads: load it yourself" in refusal(pickled)

@@ -128,7 +128,7 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path: Path, arrays: dict[str, An
 
 
 def test_ids_that_repeat_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"The id '2' in .* stands in rows 1 and 3"):
+    with pytest.raises(InputError, match=r"The id '2' in .* is used in rows 1 and 3"):
         read_pool(npz(tmp_path, features=X, ids=[1, 2, 3, 2]))
 
 
@@ -147,7 +147,7 @@ def test_a_damaged_file_is_refused_wherever_it_is_cut(tmp_path: Path, suffix: st
     whole = path.read_bytes()
     for length in [*range(1, len(whole), 7), len(whole) - 1]:
         path.write_bytes(whole[:length])
-        with pytest.raises(FileError, match=rf"is not a (whole )?\{suffix} file"):
+        with pytest.raises(FileError, match=rf"is not a (valid )?\{suffix} file"):
             read_pool(path)
     path.write_bytes(b"")
     with pytest.raises(FileError, match="is empty: it has 0 bytes"):
@@ -158,7 +158,7 @@ def test_a_damaged_file_is_refused_wherever_it_is_cut(tmp_path: Path, suffix: st
 def test_a_pickle_under_another_name_is_refused(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"file{suffix}"
     path.write_bytes(b"\x80\x04]\x94(K\x01K\x02e.")  # the list [1, 2]
-    with pytest.raises(FileError, match=f"is not a {suffix} file: it is pickled, damaged or something else"):
+    with pytest.raises(FileError, match=f"is not a {suffix} file: it is pickled, damaged or of another type"):
         read_pool(path)
 
 
@@ -201,7 +201,7 @@ def test_one_row_is_a_binary_head(tmp_path: Path) -> None:
 
 
 def test_two_layers_and_none_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match=r"holds 2 layers \(a.weight, b.weight\): save the last one alone"):
+    with pytest.raises(FileError, match=r"holds 2 layers \(a.weight, b.weight\): save only the last one"):
         read_head(safetensors(tmp_path, a__weight=W, b__weight=W + 1))
     with pytest.raises(FileError, match=r"holds no weight, only w \(2, 3\) float32"):
         read_head(npz(tmp_path, w=W))

@@ -99,7 +99,7 @@ def test_food101(tmp_path: Path) -> None:
     assert split.train.labels.tolist() == [0, 1, 1]
     assert split.test.inputs[0].shape == (3, 75, 75)
     (home / "meta" / "test.txt").write_text("soup/4\n")
-    with pytest.raises(FileError, match="has the class 'soup'"):
+    with pytest.raises(FileError, match="has the unknown class 'soup'"):
         load_dataset("food101", folder=tmp_path)
     (home / "meta" / "test.txt").write_text("")
     with pytest.raises(FileError, match="is empty"):
@@ -129,7 +129,7 @@ def test_imagenet_with_its_development_kit(tmp_path: Path) -> None:
     middle = bytes_of(256, 256, 3, seed=2)[16:240, 16:240]
     torch.testing.assert_close(split.test.inputs[1], fractions(middle))
     (kit / "ILSVRC2012_validation_ground_truth.txt").write_text("1\n2\n")
-    with pytest.raises(FileError, match=r"has 3 pictures and .* 2 classes"):
+    with pytest.raises(FileError, match=r"has 3 images and .* has 2 classes"):
         load_dataset("imagenet", folder=tmp_path)
 
 
@@ -153,10 +153,10 @@ def test_folders_without_classes_or_pictures(tmp_path: Path) -> None:
     home = tmp_path / "imagenet"
     (home / "train").mkdir(parents=True)
     (home / "val" / "a").mkdir(parents=True)
-    with pytest.raises(FileError, match="has no folders in it: one for each class is needed"):
+    with pytest.raises(FileError, match="has no folders in it: one per class is needed"):
         load_dataset("imagenet", folder=tmp_path)
     (home / "train" / "a").mkdir()
-    with pytest.raises(FileError, match="has 1 classes and no picture in"):
+    with pytest.raises(FileError, match="has 1 class folders and no image in"):
         load_dataset("imagenet", folder=tmp_path)
 
 
@@ -165,7 +165,7 @@ def test_a_broken_picture_is_one_sentence_when_it_is_asked_for(tmp_path: Path) -
     path = tmp_path / "tiny-imagenet" / "val" / "images" / "val_0.JPEG"
     path.write_bytes(path.read_bytes()[:-200])
     test = load_dataset("tiny-imagenet", folder=tmp_path).test
-    with pytest.raises(FileError, match=r"val_0\.JPEG is not a whole picture file"):
+    with pytest.raises(FileError, match=r"val_0\.JPEG is not a valid image file"):
         test.inputs[0]
     path.unlink()
     with pytest.raises(FileError, match=r"There is no file .*val_0\.JPEG"):
@@ -187,7 +187,7 @@ def test_every_kind_of_picture_has_the_channels_asked_for(mode: str, channels: i
 def test_a_picture_too_large_to_be_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 40)
     write_picture(tmp_path / "a.png", 10, 10, 3)
-    with pytest.raises(FileError, match="is not a whole picture file"):
+    with pytest.raises(FileError, match="is not a valid image file"):
         open_image(tmp_path / "a.png")
 
 
@@ -241,14 +241,14 @@ def test_parquet_of_another_kind(tmp_path: Path) -> None:
     home = tmp_path / "mnist"
     write_picture_table(home / "test-0.parquet", [picture(bytes_of(28, 28))], [7])
     parquet.write_table(pyarrow.table({"pixels": [1], "label": [2]}), home / "train-0.parquet")
-    with pytest.raises(FileError, match="has the columns pixels, label: pictures as structures with bytes, and label"):
+    with pytest.raises(FileError, match="has the columns pixels, label: a column of images"):
         load_dataset("mnist", folder=tmp_path)
     write_picture_table(home / "train-0.parquet", [b"no picture"], [7])
-    with pytest.raises(FileError, match="is not a whole picture file"):
+    with pytest.raises(FileError, match="is not a valid image file"):
         load_dataset("mnist", folder=tmp_path)
     write_picture_table(home / "train-0.parquet", [picture(bytes_of(28, 28))], [10])
-    with pytest.raises(FileError, match="must hold class numbers from 0 to 9"):
+    with pytest.raises(FileError, match="must hold class indices from 0 to 9"):
         load_dataset("mnist", folder=tmp_path)
     (home / "train-0.parquet").write_bytes(b"PAR1 and no more")
-    with pytest.raises(FileError, match="is not a whole Parquet file"):
+    with pytest.raises(FileError, match="is not a valid Parquet file"):
         load_dataset("mnist", folder=tmp_path)

@@ -88,12 +88,12 @@ def test_few_different_numbers_are_classes(labels: list[str]) -> None:
 def test_columns_of_lists_are_refused() -> None:
     nested = Table(Path("pool.parquet"), {"v": np.ones((2, 3))}, nested=("tags",))
     for column in ("tags", "v"):
-        with pytest.raises(InputError, match=r"The cells of column .* are lists: teeter picks for one class a row"):
+        with pytest.raises(InputError, match=r"The cells of column .* are lists: teeter picks for one class per row"):
             read_labels(nested, column)
 
 
 def test_two_columns_are_refused_and_a_wrong_name_gets_a_hint() -> None:
-    with pytest.raises(InputError, match=r"--labels names 2 columns \(y, x\): teeter picks for one class a row"):
+    with pytest.raises(InputError, match=r"labels names 2 columns \(y, x\): teeter picks for one class per row"):
         read_labels(table_of("a", "b"), "y, x")
     with pytest.raises(UnknownNameError, match=r"No column of pool.csv is called 'labels'"):
         read_labels(table_of("a", "b"), "labels")

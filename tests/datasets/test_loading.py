@@ -110,7 +110,7 @@ def test_other_sizes_than_the_published_are_said(tmp_path: Path, caplog: pytest.
     load_dataset("mnist", folder=tmp_path)
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
-    assert record.getMessage() == "mnist has 12 training and 5 test rows here, and 60000 and 10000 are published."
+    assert record.getMessage() == "mnist has 12 training and 5 test rows here, but 60000 and 10000 are published."
 
 
 EMBEDDED: dict[str, Any] = {"x_train": torch.arange(36.0).reshape(12, 3), "x_test": torch.arange(15.0).reshape(5, 3)}
@@ -152,8 +152,8 @@ def test_embeddings_with_labels_need_no_dataset(tmp_path: Path) -> None:
             {"x_train": np.zeros((11, 3)), "x_test": np.zeros((5, 3))},
             "x_train in .* has 11 rows, and the dataset has 12",
         ),
-        ({"x_train": np.zeros((12, 3)), "x_test": np.zeros((5, 2))}, "differ in features"),
-        ({"x_train": np.full((12, 3), np.nan), "x_test": np.zeros((5, 3))}, "x_train in .* has gaps"),
+        ({"x_train": np.zeros((12, 3)), "x_test": np.zeros((5, 2))}, "x_train in .* has 3 features and x_test has 2"),
+        ({"x_train": np.full((12, 3), np.nan), "x_test": np.zeros((5, 3))}, "x_train in .* has missing values"),
         ({"x_train": np.zeros(12), "x_test": np.zeros((5, 3))}, r"numbers \(N, D\) are needed"),
         ({"x_train": np.array([["a"]] * 12), "x_test": np.zeros((5, 3))}, r"numbers \(N, D\) are needed"),
     ],
@@ -167,7 +167,7 @@ def test_embeddings_that_do_not_fit(tmp_path: Path, arrays: dict[str, Any], said
 
 def test_embeddings_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(
-        FileError, match=r"There is no embeddings\.npz or embeddings\.safetensors in .*mnist: name a file"
+        FileError, match=r"There is no embeddings\.npz or embeddings\.safetensors in .*mnist: give the path of a file"
     ):
         load_dataset("mnist", folder=tmp_path, embeddings=True)
     with pytest.raises(FileError, match=r"There is no file .*none\.npz"):

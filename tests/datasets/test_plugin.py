@@ -17,7 +17,7 @@ def loaded(
     monkeypatch: pytest.MonkeyPatch, load: Callable[[], Any], shape: tuple[int, ...] = (2,), classes: Any = ("a", "b")
 ) -> DatasetSplit:
     made = dataset_from_function(load, about="for a test", train=3, test=2, shape=shape, classes=classes)
-    monkeypatch.setitem(catalogue._ENTRIES, "made", made)
+    monkeypatch.setitem(catalogue._SPECS, "made", made)
     return load_dataset("made")
 
 
@@ -45,9 +45,9 @@ def test_images(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("answer", "error", "sentence"),
     [
-        ((1, 2), PluginError, "did not give x_train, y_train, x_test and y_test"),
-        (([[0, 0]], [0, 1], [[0, 0]], [0]), PluginError, "gives 1 rows and 2 labels"),
-        (([[0, 0]], [7], [[0, 0]], [0]), FileError, "class numbers from 0 to 1"),
+        ((1, 2), PluginError, "did not return x_train, y_train, x_test and y_test"),
+        (([[0, 0]], [0, 1], [[0, 0]], [0]), PluginError, "returns 1 rows and 2 labels in y_train"),
+        (([[0, 0]], [7], [[0, 0]], [0]), FileError, "class indices from 0 to 1"),
         (([[0, 0, 0]], [0], [[0, 0, 0]], [0]), FileError, r"rows of shape \(3,\)"),
     ],
 )
@@ -59,5 +59,5 @@ def test_what_does_not_fit_is_told(
 
 
 def test_rows_are_vectors_or_images() -> None:
-    with pytest.raises(InputError, match="neither"):
+    with pytest.raises(InputError, match=r"shape is \(2, 2\): give \(features,\) or"):
         dataset_from_function(lambda: (), about="", train=1, test=1, shape=(2, 2), classes=2)

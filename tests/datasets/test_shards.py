@@ -34,7 +34,7 @@ def test_shards_hold_every_row_once(pool: Path) -> None:
 def test_a_file_that_changes_meanwhile_is_refused(pool: Path) -> None:
     found = open_shards(pool)
     pq.write_table(pa.table({"features": as_lists(FEATURES[:77])}), pool / "0.parquet")
-    with pytest.raises(FileError, match="has changed since this began"):
+    with pytest.raises(FileError, match="has changed since the pool was opened"):
         list(found.shards[0].batches())
 
 
@@ -48,7 +48,7 @@ def test_a_file_of_the_same_size_and_time_is_still_another(pool: Path, tmp_path:
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
         assert path.stat().st_mtime_ns == before.st_mtime_ns
         assert open_shards(path).shards[0].key() != found.shards[0].key()
-        with pytest.raises(FileError, match="has changed since this began"):
+        with pytest.raises(FileError, match="has changed since the pool was opened"):
             found.shards[0].take(np.array([0]))
         path.unlink()
         with pytest.raises(FileError, match="There is no file"):
@@ -65,12 +65,12 @@ def test_columns_are_read_by_their_names(pool: Path, tmp_path: Path) -> None:
     assert np.array_equal(open_shards(folder).take(np.arange(ROWS)), FEATURES)
     assert np.array_equal(select_rows(folder).rows, select_rows(pool).rows)
     pq.write_table(pa.table({f"y{k}": FEATURES[:5, k] for k in range(WIDTH)}), folder / "9.parquet")
-    with pytest.raises(FileError, match=r"9\.parquet has its rows in y0, .*, and the files before it in x0, x1"):
+    with pytest.raises(FileError, match=r"9\.parquet has its features in y0, .*, and the files before it in x0, x1"):
         open_shards(folder)
 
 
 def test_wide_rows_are_read_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards_module, "BYTES", 64 * 50 * 4)
+    monkeypatch.setattr(shards_module, "SHARD_BYTES", 64 * 50 * 4)
     monkeypatch.setattr(shards_module, "BATCH_BYTES", 64 * 7 * 4)
     np.save(tmp_path / "raw.npy", IMAGES[:120])
     found = open_shards(tmp_path / "raw.npy", raw=True)

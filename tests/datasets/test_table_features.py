@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teeter.datasets.table_features import Encoded, encode, numbers_in
+from teeter.datasets.table_features import TableFeatures, encode_table, parse_numbers
 from teeter.datasets.table_files import Table
 
 CELLS = st.one_of(
@@ -25,8 +25,8 @@ def texts(*values: str) -> npt.NDArray[np.object_]:
     return np.array(values, dtype=object)
 
 
-def encoded(**columns: npt.NDArray[np.generic]) -> Encoded:
-    return encode(Table(Path("pool.csv"), columns))
+def encoded(**columns: npt.NDArray[np.generic]) -> TableFeatures:
+    return encode_table(Table(Path("pool.csv"), columns))
 
 
 def features(*values: str) -> npt.NDArray[np.float32]:
@@ -89,7 +89,7 @@ def test_texts_that_all_differ_are_free_text_however_few() -> None:
 
 def test_columns_left_out_and_nested_columns() -> None:
     table = Table(Path("p"), {"a": texts("1", "2"), "b": texts("1", "2")}, nested=("tags", "label"))
-    told = encode(table, leave_out={"b", "label"})
+    told = encode_table(table, leave_out={"b", "label"})
     assert told.features.shape == (2, 1)
     assert told.notes == ("Left out as nested: tags.",)
 
@@ -113,7 +113,7 @@ def test_features_are_always_finite_and_vary(rows: list[tuple[str, str, float]])
 
 
 def test_numbers_as_they_stand() -> None:
-    numbers = numbers_in(texts("1", "NA", "-2.5"))
+    numbers = parse_numbers(texts("1", "NA", "-2.5"))
     assert numbers is not None
     assert np.array_equal(numbers, [1, np.nan, -2.5], equal_nan=True)
-    assert numbers_in(texts("1", "x")) is None
+    assert parse_numbers(texts("1", "x")) is None

@@ -80,7 +80,7 @@ def test_a_broken_csv_file_is_refused(tmp_path: Path, content: str | bytes, said
 def test_a_missing_file_a_folder_and_another_suffix_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"There is no file .*none\.csv\."):
         read_table(tmp_path / "none.csv")
-    with pytest.raises(FileError, match=r"is a folder: give one file\."):
+    with pytest.raises(FileError, match=r"is a folder: give a file\."):
         read_table(tmp_path)
     with pytest.raises(FileError, match=r"ends in '.xlsx': a table is a file in .csv, "):
         read_table(csv_of(tmp_path, "a\n1\n", "pool.xlsx"))
@@ -94,7 +94,7 @@ def test_an_unknown_column_is_refused_with_a_hint(tmp_path: Path) -> None:
 
 def test_ids_must_differ_and_none_may_be_blank() -> None:
     assert require_ids(["a", "b", " a"], "here") == ["a", "b", " a"]
-    with pytest.raises(InputError, match="The id 'b' in here stands in rows 1 and 3: ids must differ"):
+    with pytest.raises(InputError, match="The id 'b' in here is used in rows 1 and 3: ids must differ"):
         require_ids(["a", "b", "c", "b", "a"], "here")
     with pytest.raises(InputError, match="The id of row 1 in here is blank"):
         require_ids(["a", " ", "b", " "], "here")
@@ -167,7 +167,7 @@ def test_a_broken_parquet_file_is_refused(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for broken in (b"PAR1", whole[:-20], whole[:50] + whole[-50:], b"a,b\n1,2\n"):
         path.write_bytes(broken)
-        with pytest.raises(FileError, match="is not a whole Parquet file"):
+        with pytest.raises(FileError, match="is not a valid Parquet file"):
             read_table(path)
 
 

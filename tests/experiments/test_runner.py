@@ -212,13 +212,13 @@ def test_killed_after_a_cell_failed_the_others_keep_their_company(
     with pytest.raises(Killed):
         run_setting(setting, tmp_path / "killed", device="cpu")
     companies: list[int] = []
-    fit = runner.fit_stack
+    fit = runner.fit_learners
 
     def watched(learners: list[Any]) -> Any:
         companies.append(len(learners))
         return fit(learners)
 
-    monkeypatch.setattr(runner, "fit_stack", watched)
+    monkeypatch.setattr(runner, "fit_learners", watched)
     moody.angry = False
     again = run_setting(setting, tmp_path / "killed", device="cpu")
     assert companies[: 4 - round_of_death] == [2, 1, 1][round_of_death - 1 :]

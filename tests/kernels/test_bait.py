@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from peak_memory import taken
-from reference import fisher as literal
+from reference import bait as literal
 from teeter.errors import InputError
 from teeter.kernels import bait as bait_module
 from teeter.kernels.bait import Form, bait, fisher_factors, peak_memory
@@ -74,21 +74,21 @@ def test_factors_are_the_fisher_information() -> None:
 @pytest.mark.checks("bait", against="the state computed from scratch after 300 updates")
 def test_hundreds_of_updates_do_not_drift() -> None:
     logits, features = make(400, 4, 6)
-    rows = bait_module._Rows(fisher_factors(logits, "exact", 2), features)
-    pool = rows.fisher() / 400
-    state = bait_module._State(torch.eye(24, dtype=torch.float64), pool.clone(), scale=0.5)
-    picks = bait._forward(rows, state, 300)
-    chosen = rows.take(picks).fisher()
+    rows = bait_module._FisherRows(fisher_factors(logits, "exact", 2), features)
+    pool = rows.total_fisher() / 400
+    state = bait_module._BaitState(torch.eye(24, dtype=torch.float64), pool.clone(), scale=0.5)
+    picks = bait_module._pick_forward(rows, state, 300)
+    chosen = rows.take(picks).total_fisher()
     inverse = torch.linalg.inv(torch.eye(24, dtype=torch.float64) + 0.5 * chosen)
     np.testing.assert_allclose(state.inverse, inverse, atol=1e-10)
-    np.testing.assert_allclose(state.spread, inverse @ pool @ inverse, atol=1e-10)
-    np.testing.assert_allclose(rows.inner, rows.forms(inverse), atol=1e-9)
+    np.testing.assert_allclose(state.product, inverse @ pool @ inverse, atol=1e-10)
+    np.testing.assert_allclose(rows.inverse_forms, rows.quadratic_forms(inverse), atol=1e-9)
 
 
 def test_what_does_not_fit_is_refused_before_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     logits, features = make(50, 10, 8)
     monkeypatch.setattr(bait_module, "available_memory", lambda device: 100_000)
-    with pytest.raises(InputError, match=r"80 x 80 matrices\) and 0.0 GB are free: use form='binary'"):
+    with pytest.raises(InputError, match=r"80 x 80 matrices\), but only 0.0 GB are free: use form='binary'"):
         bait(logits, features, 5, labelled=None)
     assert len(bait(logits, features, 5, labelled=None, form="binary")) == 5
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from reference import disagreement as literal
+from reference import bald as literal
 from teeter.arrays import working_memory
 from teeter.kernels.bald import mutual_information, p_log_p, variation_ratio
 from teeter.seeds import stream

@@ -39,14 +39,14 @@ def picked(logits: Tensor, n: int, *, seed: int = 0, **options: int) -> list[int
 
 
 def enumerated(logits: Tensor, batch: list[int]) -> Configurations:
-    outcomes = batchbald._one_outcome(1, logits)
+    outcomes = batchbald._no_labels(1, logits)
     for row in batch:
-        outcomes = batchbald._every_label(outcomes, logits[:, [row]])
+        outcomes = batchbald._enumerate_labels(outcomes, logits[:, [row]])
     return outcomes
 
 
 def sampled(logits: Tensor, batch: list[int], count: int, seed: int) -> Configurations:
-    return batchbald._draw_labels(batchbald._one_outcome(count, logits), logits[:, batch], stream(seed, "draws"))
+    return batchbald._sample_labels(batchbald._no_labels(count, logits), logits[:, batch], stream(seed, "draws"))
 
 
 def told(logits: Tensor, rows: list[int]) -> float:
@@ -187,14 +187,14 @@ def test_the_estimate_is_the_papers_less_an_error_of_mean_0() -> None:
     of_batch = -np.log(likelihood.mean(axis=1)).mean()
     entropies = -(p * np.log(p)).sum(axis=2)
     for row in range(9):
-        within = float(outcomes.average.numpy() @ entropies[:, row])
+        within = float(outcomes.mean_posterior.numpy() @ entropies[:, row])
         paper = literal.sampled_joint_entropy(p, batch, labels, row) - of_batch - within
         assert float(gain(logits, outcomes)[row]) == pytest.approx(paper, abs=1e-12)
 
 
 def test_labels_are_drawn_by_every_sample_in_turn() -> None:
     p = torch.tensor([[0.0, 0.25], [0.7, 0.25], [0.3, 0.5], [0.0, 0.0]], dtype=FLOAT64)
-    labels = batchbald._drawn(p, 20_000, stream(0, "labels")).view(-1, 2)
+    labels = batchbald._draw_labels(p, 20_000, stream(0, "labels")).view(-1, 2)
     for s in range(2):
         counts = np.bincount(labels[:, s], minlength=4)
         possible = p[:, s] > 0

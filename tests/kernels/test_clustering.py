@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.cluster.hierarchy import fcluster, linkage
 from torch import Tensor
 
-from reference import clusters as literal
+from reference import clustering as literal
 from teeter.arrays import working_memory
 from teeter.kernels.clustering import average_linkage, round_robin, typical_rows
 from teeter.kernels.kmeans import k_means

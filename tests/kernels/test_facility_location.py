@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from reference import facility as literal
+from reference import facility_location as literal
 from teeter.arrays import working_memory
 from teeter.kernels import facility_location as facility_location_module
 from teeter.kernels.facility_location import facility_location, refresh_bounds, top_rows
@@ -55,10 +55,10 @@ def test_many_rows_are_plain_greedy_with_little_work(monkeypatch: pytest.MonkeyP
     centres = draw(12, 8, 1)
     features = centres[torch.arange(900) % 12] + 0.5 * draw(900, 8, 2)
     asked = []
-    counted = facility_location_module._Cosines.excess
+    counted = facility_location_module._CosineCache.gains
     monkeypatch.setattr(
-        facility_location_module._Cosines,
-        "excess",
+        facility_location_module._CosineCache,
+        "gains",
         lambda self, rows, covered: asked.append(len(rows)) or counted(self, rows, covered),
     )
     picks = facility_location(features, 40).tolist()

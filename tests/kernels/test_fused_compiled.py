@@ -14,7 +14,7 @@ HOPPER = """
 from triton import compile
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from teeter.kernels.fused import flips, seeding
+from teeter.kernels.fused import flip_rates, seeding
 
 
 def assembly(kernel, kinds, fixed, **options):
@@ -27,24 +27,24 @@ def assembly(kernel, kinds, fixed, **options):
 
 
 for classes, width, tied in ((10, 20, False), (200, 512, False), (1000, 512, True), (1000, 512, False)):
-    sizes = flips._sizes(classes, width)
+    sizes = flip_rates._tile_sizes(classes, width)
     options = {name: sizes.pop(name) for name in ("num_warps", "num_stages")}
     rows, some, deep = sizes["ROWS"], sizes["CLASSES"], sizes["WIDTH"]
     kinds = (
         f"*fp32;tensordesc<bf16[{rows}, {deep}]>;*i64;tensordesc<fp32[{rows}, {some}]>;"
         f"tensordesc<bf16[{some}, {deep}]>;*bf16;*fp32;i32;i32;i32;i32;i64;i64"
     )
-    told = {"shifted": True, "tied": tied, "whole": classes <= some, "NEIGHBOURS": 8, "ROUNDING": 1e-5}
-    assert "wgmma" in assembly(flips._flip_rates, kinds, told | sizes, **options)
-tile = {name: seeding.TILE[name] for name in ("PICKS", "WIDTH")} | {"ROWS": seeding.ROWS}
-told = {"negligible": 1e-5, "scale": seeding.SCALE} | tile
+    told = {"has_bias": True, "tied": tied, "one_class_tile": classes <= some, "NEIGHBOURS": 8, "ROUNDING": 1e-5}
+    assert "wgmma" in assembly(flip_rates._flip_rates, kinds, told | sizes, **options)
+tile = {name: seeding.PRODUCT_TILE[name] for name in ("PICKS", "WIDTH")} | {"ROWS": seeding.ROWS}
+told = {"negligible": 1e-5, "scale": seeding.LOWER_SCALE} | tile
 kinds = "*fp64;*fp16;*fp16;*i64;*i32;i32;i32"
-assert "wgmma" in assembly(seeding._lower_nearest, kinds, told, num_warps=seeding.TILE["num_warps"])
-assembly(seeding._weigh, "*fp64;*fp64;*fp64;*fp64;*fp64;i32", {"ROWS": 128})
+assert "wgmma" in assembly(seeding._lower_nearest, kinds, told, num_warps=seeding.PRODUCT_TILE["num_warps"])
+assembly(seeding._weigh_tiles, "*fp64;*fp64;*fp64;*fp64;*fp64;i32", {"ROWS": 128})
 for groups, draws in ((16, 16), (8192, 2)):  # the second for 100 million rows
     told = {"GROUPS": groups, "ROWS": 128, "DRAWS": draws}
     assembly(seeding._draw_rows, "*i64;*fp64;*fp64;*fp64;*fp64;*fp64;i32;i32", told)
-assembly(seeding._walk, "*i64;*i32;*i64;*i32;*i64;*fp32;*fp64;*fp64;i32", {"BLOCK": 256}, num_warps=16)
+assembly(seeding._accept_candidates, "*i64;*i32;*i64;*i32;*i64;*fp32;*fp64;*fp64;i32", {"BLOCK": 256}, num_warps=16)
 print("compiled")
 """
 

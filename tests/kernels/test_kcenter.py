@@ -67,14 +67,14 @@ def test_blocks_change_nothing(width: int, rows: int, centres: int, n: int) -> N
 
 def test_a_block_gives_many_picks(monkeypatch: pytest.MonkeyPatch) -> None:
     blocks: list[int] = []
-    farthest = kcenter._farthest
+    farthest = kcenter._pick_farthest
 
     def counted(*given: object) -> Tensor:
         fresh = farthest(*given)
         blocks.append(len(fresh))
         return fresh
 
-    monkeypatch.setattr(kcenter, "_farthest", counted)
+    monkeypatch.setattr(kcenter, "_pick_farthest", counted)
     k_center(draw(2000, 64, 0), draw(10, 64, 1), 100)
     assert sum(blocks) == 100
     assert len(blocks) <= 3

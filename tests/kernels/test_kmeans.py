@@ -9,12 +9,22 @@ import pytest
 import torch
 from scipy import stats
 from sklearn.cluster import KMeans
-from torch import Tensor
+from torch import Generator, Tensor
 
-from reference import clusters as literal
+from reference import clustering as literal
 from teeter.arrays import working_memory
-from teeter.kernels.kmeans import assign_to_nearest, greedy_start, k_means, lloyd
+from teeter.kernels import kmeans
+from teeter.kernels.kmeans import assign_to_nearest, k_means
 from teeter.seeds import stream
+
+
+def greedy_start(features: Tensor, clusters: int, *, generator: Generator) -> Tensor:
+    return kmeans._greedy_start(kmeans._centre_points(features), clusters, generator)
+
+
+def lloyd(features: Tensor, centres: Tensor) -> tuple[Tensor, Tensor, float]:
+    offset = features.mean(dim=0)
+    return kmeans._lloyd(kmeans._centre_points(features), centres - offset, offset)
 
 
 def draw(rows: int, width: int, seed: int, name: str = "features") -> Tensor:

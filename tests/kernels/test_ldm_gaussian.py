@@ -107,7 +107,7 @@ def test_how_many_hypotheses_are_looked_at_together_changes_nothing(bias: bool) 
     for patience in (3, 16, 50):
         found = [
             search_by_gaussian(
-                case.features, *case.head(), sigmas=[0.01, 0.1, 1.0], patience=patience, seed=2, together=together
+                case.features, *case.head(), sigmas=[0.01, 0.1, 1.0], patience=patience, seed=2, batch=together
             )
             for together in (None, 1, 5)
         ]

@@ -15,7 +15,7 @@ from peak_memory import taken
 from reference import probcover as literal
 from teeter.arrays import working_memory
 from teeter.kernels.distances import Cosine
-from teeter.kernels.probcover import _Balls, probcover, purity_radius
+from teeter.kernels.probcover import _Neighbourhoods, probcover, purity_radius
 from teeter.seeds import stream
 
 slow = pytest.mark.slow
@@ -26,7 +26,7 @@ def draw(rows: int, width: int, seed: int, name: str = "features") -> Tensor:
 
 
 def literally(features: Tensor, radius: float, n: int, centres: Tensor) -> list[int]:
-    return literal.cover(features.double().numpy(), radius, n, centres.double().numpy())
+    return literal.probcover(features.double().numpy(), radius, n, centres.double().numpy())
 
 
 @pytest.mark.checks("probcover", against="greedy cover of balls that are written out, one pick at a time in float64")
@@ -81,7 +81,7 @@ def _picks_of_balls(features: Tensor, radius: float, n: int, known: Tensor) -> l
 def test_radius_is_the_largest_that_is_pure_enough(purity: float, seed: int) -> None:
     features = draw(20, 3, seed)
     labels = torch.arange(20) % 3 if seed else (features[:, 0] > 0).long()
-    expected = literal.pure_radius(features.numpy(), labels.tolist(), purity)
+    expected = literal.purity_radius(features.numpy(), labels.tolist(), purity)
     assert purity_radius(features, labels, purity) == pytest.approx(expected, rel=1e-9)
     assert purity_radius(features.float(), labels, purity) == pytest.approx(expected, rel=1e-4)
 
@@ -91,7 +91,7 @@ def test_the_row_that_bounds_the_radius_is_outside_whatever_the_rounding(dtype: 
     for seed in range(100):
         features = draw(4, 3, seed).to(dtype)
         labels = torch.arange(4) % 2
-        balls = _Balls(Cosine(features).units, purity_radius(features, labels, 1.0))
+        balls = _Neighbourhoods(Cosine(features).units, purity_radius(features, labels, 1.0))
         for row in range(4):
             assert set(labels[balls.members(row)].tolist()) == {row % 2}
 
@@ -101,7 +101,7 @@ def test_nine_tenths_of_ten_balls_are_nine() -> None:
     features = draw(10, 3, 0)
     labels = torch.arange(10) % 2
     assert purity_radius(features, labels, 0.9) == pytest.approx(
-        literal.pure_radius(features.numpy(), labels.tolist(), 0.9)
+        literal.purity_radius(features.numpy(), labels.tolist(), 0.9)
     )
 
 
@@ -146,7 +146,7 @@ def test_working_memory_changes_nothing() -> None:
 @pytest.mark.parametrize("radius", [pytest.param(0.01, marks=slow), 0.3, pytest.param(2.5, marks=slow)])
 def test_memory_is_bounded_by_the_neighbours_kept(radius: float) -> None:
     features = draw(10_000, 3, 0).float()
-    members = int(_Balls(Cosine(features).units, radius).sizes.sum())
+    members = int(_Neighbourhoods(Cosine(features).units, radius).sizes.sum())
     size = 40 << 20  # beyond it nothing is kept, and balls are found each time
     with working_memory(size):
         peak = taken(lambda: probcover(features, radius, 20))

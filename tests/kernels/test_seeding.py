@@ -159,11 +159,11 @@ def test_copies_are_picked_last_and_by_preference(make: type[Cosine] | type[Eucl
 
 @pytest.mark.slow
 def test_draws_reach_beyond_the_limit_of_multinomial() -> None:
-    from teeter.kernels.seeding import _draw
+    from teeter.kernels.seeding import _draw_with_replacement
 
     weights = torch.zeros(2**24 + 10, dtype=torch.float64)
     weights[[3, 2**24 + 5]] = 1
-    drawn = _draw(weights, 64, stream(0, "draw"))
+    drawn = _draw_with_replacement(weights, 64, stream(0, "draw"))
     assert set(drawn.tolist()) == {3, 2**24 + 5}
 
 

@@ -1,1 +1,1 @@
-"""Slow, literal transcriptions of the papers' formulas, in float64: what the kernels are held against."""
+"""Slow, literal transcriptions of the papers' formulas in float64, to test the kernels with."""

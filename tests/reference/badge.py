@@ -1,4 +1,4 @@
-"""BADGE on the embedding itself: the gradient of the last layer's loss at the predicted class, row by row."""
+"""BADGE on the embedding itself: the last layer's gradient at the predicted class, row by row."""
 
 from __future__ import annotations
 

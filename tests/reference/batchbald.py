@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
-from reference.disagreement import entropy
+from reference.bald import entropy
 
 Array = npt.NDArray[np.float64]
 
@@ -20,7 +20,11 @@ def joint_entropy(p: Array, batch: Sequence[int]) -> float:
     total = 0.0
     for labels in product(range(classes), repeat=len(batch)):
         chance = (
-            sum(math.prod(p[s, i, y] for i, y in zip(batch, labels, strict=True)) for s in range(samples)) / samples
+            sum(
+                math.prod(p[s, i, y] for i, y in zip(batch, labels, strict=True))
+                for s in range(samples)
+            )
+            / samples
         )
         if chance > 0:
             total -= chance * math.log(chance)
@@ -44,16 +48,22 @@ def greedy(p: Array, n: int) -> list[int]:
     while len(batch) < n:
         rows = [row for row in range(p.shape[1]) if row not in batch]
         added = gains(p, batch, rows)
-        batch.append(next(row for row, gain in zip(rows, added, strict=True) if gain >= max(added) - 1e-13))
+        batch.append(
+            next(row for row, gain in zip(rows, added, strict=True) if gain >= max(added) - 1e-13)
+        )
     return batch
 
 
-def sampled_joint_entropy(p: Array, batch: Sequence[int], labels: npt.NDArray[np.int64], row: int) -> float:
-    """The paper's estimate of H(batch, row) from drawn labels of the batch, weighted by importance: labels (M, k)."""
+def sampled_joint_entropy(
+    p: Array, batch: Sequence[int], labels: npt.NDArray[np.int64], row: int
+) -> float:
+    """The paper's importance-weighted estimate of H(batch, row) from drawn labels (M, k)."""
     samples, _, classes = p.shape
     total = 0.0
     for drawn in labels:
-        likelihood = [math.prod(p[s, i, y] for i, y in zip(batch, drawn, strict=True)) for s in range(samples)]
+        likelihood = [
+            math.prod(p[s, i, y] for i, y in zip(batch, drawn, strict=True)) for s in range(samples)
+        ]
         proposal = sum(likelihood) / samples
         for y in range(classes):
             chance = sum(likelihood[s] * p[s, row, y] for s in range(samples)) / samples

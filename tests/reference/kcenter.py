@@ -1,4 +1,4 @@
-"""Greedy k-center as its definition says it: one pick at a time, all distances anew."""
+"""Greedy k-center by its definition: one pick at a time, all distances computed again."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ Array = npt.NDArray[np.float64]
 
 
 def k_center(features: Array, centres: Array, n: int) -> list[int]:
-    """Pick the row whose nearest centre or pick is the farthest, the lowest row of several; without centres, the row
-    farthest from the mean first."""
+    """Pick the row whose nearest centre or pick is the farthest; the lowest row of several.
+
+    Without centres the first pick is the row farthest from the mean.
+    """
     picks: list[int] = []
     while len(picks) < n:
         best, farthest = -1, -1.0

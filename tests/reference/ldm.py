@@ -32,16 +32,19 @@ def along_directions(
     reference: Array,
     sigma_max: float = np.inf,
 ) -> Array:
-    """inf of rho(h, g) over every h = g + sigma * direction, 0 < sigma <= sigma_max, with h(x) != g(x).
+    """inf of rho(h, g) over h = g + sigma * direction with sigma <= sigma_max and h(x) != g(x).
 
-    Along a direction the classifier's answers change only where two classes' logits cross for some row, so between two
-    neighbouring crossings rho is constant: trying one strength in every gap tries them all.
+    Along a direction the classifier's answers change only where two classes' logits cross for some
+    row, so between two neighbouring crossings rho is constant: trying one strength in every gap
+    tries them all.
     """
     g_candidates, g_reference = classify(features, weight, bias), classify(reference, weight, bias)
     rows = np.concatenate([features, reference])
     least = np.ones(len(features))
     for move, shift in directions:
-        for sigma in strengths_between_crossings(rows, weight, bias, move, shift, sigma_max=sigma_max):
+        for sigma in strengths_between_crossings(
+            rows, weight, bias, move, shift, sigma_max=sigma_max
+        ):
             moved, shifted = weight + sigma * move, bias + sigma * shift
             rho = disagreement(classify(reference, moved, shifted), g_reference)
             flipped = classify(features, moved, shifted) != g_candidates
@@ -66,9 +69,13 @@ def strengths_between_crossings(
 
 
 def on_a_grid(
-    features: Array, weight: Array, bias: Array, directions: Iterable[Direction], sigmas: Sequence[float]
+    features: Array,
+    weight: Array,
+    bias: Array,
+    directions: Iterable[Direction],
+    sigmas: Sequence[float],
 ) -> Array:
-    """The least rho that flips each row among the hypotheses g + sigma * direction; the rows are the reference."""
+    """The least rho that flips each row among the hypotheses g + sigma * direction."""
     g = classify(features, weight, bias)
     least = np.ones(len(features))
     for move, shift in directions:
@@ -88,7 +95,7 @@ def algorithm_1(
     sigmas: Sequence[float],
     patience: int,
 ) -> float:
-    """Algorithm 1 for one target row: ``draws`` holds, for every sigma, as many directions as may be asked for."""
+    """Algorithm 1 for one target row; ``draws`` has enough directions for every sigma."""
     g_x = classify(x[None], weight, bias)[0]
     g = classify(reference, weight, bias)
     least = 1.0

@@ -26,12 +26,16 @@ def distance(a: Array, b: Array) -> float:
 
 
 def is_pure(row: int, radius: float, units: Array, labels: list[int]) -> bool:
-    ball = [other for other in range(len(units)) if distance(units[row], units[other]) < radius - ROUNDING]
+    ball = [
+        other
+        for other in range(len(units))
+        if distance(units[row], units[other]) < radius - ROUNDING
+    ]
     return all(labels[other] == labels[row] for other in ball)
 
 
-def pure_radius(features: Array, labels: list[int], purity: float) -> float:
-    """The largest radius with enough pure balls. Balls change only beyond a distance, so it is one of those."""
+def purity_radius(features: Array, labels: list[int], purity: float) -> float:
+    """The largest radius with enough pure balls: one of the distances between rows."""
     units, rows = directions(features), range(len(features))
     largest = 0.0
     for radius in {*(distance(units[a], units[b]) for a in rows for b in rows), np.inf}:
@@ -41,8 +45,8 @@ def pure_radius(features: Array, labels: list[int], purity: float) -> float:
     return largest
 
 
-def cover(features: Array, radius: float, n: int, centres: Array) -> list[int]:
-    """Pick the row with most rows in its ball that nothing covers yet; the farthest row when no ball has any."""
+def probcover(features: Array, radius: float, n: int, centres: Array) -> list[int]:
+    """Pick the row that covers most uncovered rows; the farthest row if no ball has any."""
     rows = range(len(features))
     everything = directions(np.vstack([features, centres]))
     units, known = everything[: len(features)], everything[len(features) :]

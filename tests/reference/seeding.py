@@ -1,4 +1,4 @@
-"""LDM-Seeding as equations 4 and 5 write it, one pick at a time, and the exact law of what it picks."""
+"""LDM-Seeding by equations 4 and 5, one pick at a time, and the exact law of its picks."""
 
 from __future__ import annotations
 
@@ -33,15 +33,20 @@ def cosine_distance(a: Array, b: Array) -> float:
 
 
 def next_law(picked: tuple[int, ...], gamma: Array, distances: Array) -> Array:
-    """Equation 5: the probability of every row to be the next pick; all zero when nothing has weight."""
+    """Equation 5: the probability of every row to be picked next; all zero without weights."""
     p = np.array(
-        [0.0 if x in picked else gamma[x] * min(distances[x, other] for other in picked) for x in range(len(gamma))]
+        [
+            0.0 if x in picked else gamma[x] * min(distances[x, other] for other in picked)
+            for x in range(len(gamma))
+        ]
     )
     squared = p**2
     return squared / squared.sum() if squared.sum() > 0 else squared
 
 
-def sequence_law(first: int, n: int, gamma: Array, distances: Array) -> dict[tuple[int, ...], float]:
+def sequence_law(
+    first: int, n: int, gamma: Array, distances: Array
+) -> dict[tuple[int, ...], float]:
     """The exact probability of every sequence of n picks."""
     return dict(_sequences((first,), 1.0, n, gamma, distances))
 
@@ -57,7 +62,9 @@ def _sequences(
             yield from _sequences((*picked, x), probability * chance, n, gamma, distances)
 
 
-def one_at_a_time(first: int, n: int, gamma: Array, distances: Array, rng: np.random.Generator) -> tuple[int, ...]:
+def one_at_a_time(
+    first: int, n: int, gamma: Array, distances: Array, rng: np.random.Generator
+) -> tuple[int, ...]:
     """Draw n picks by equation 5, one after the other."""
     picked: tuple[int, ...] = (first,)
     while len(picked) < n:

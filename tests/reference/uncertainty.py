@@ -12,7 +12,10 @@ Array = npt.NDArray[np.float64]
 
 def probabilities(logits: Array) -> Array:
     return np.array(
-        [[math.exp(value - max(row)) / sum(math.exp(v - max(row)) for v in row) for value in row] for row in logits]
+        [
+            [math.exp(value - max(row)) / sum(math.exp(v - max(row)) for v in row) for value in row]
+            for row in logits
+        ]
     )
 
 

@@ -208,7 +208,7 @@ def test_logits_alone_are_enough_for_strategies_of_logits(folder: Path) -> None:
     [
         (LABELLED, {}, r"ldm-s needs a head, and pool.csv holds none: pass head= .* with labels=. Or use random, seeding-l2"),
         (LABELLED, {"labels": "kinds"}, "No column of pool.csv is called 'kinds'. Did you mean 'kind'?"),
-        (LABELLED, {"labels": "kind,size"}, "--labels names 2 columns"),
+        (LABELLED, {"labels": "kind,size"}, "labels= names 2 columns"),
         (LABELLED, {"labels": "size"}, "holds fractions such as 0.1"),
         (LABELLED, {"labels": "kind", "id_column": "kind"}, "cannot hold both the labels and the ids"),
         (LABELLED, {"labels": "kind", "id_column": "name"}, "No column of pool.csv is called 'name'"),
@@ -220,7 +220,7 @@ def test_logits_alone_are_enough_for_strategies_of_logits(folder: Path) -> None:
         (
             "id,x,y\nk,1,a\nk,2,b\n,3,\n",
             {"labels": "y"},
-            "The id 'k' in column 'id' of pool.csv stands in rows 0 and 1",
+            "The id 'k' in column 'id' of pool.csv is used in rows 0 and 1",
         ),
         ("id,x,y\nk,1,a\n,2,b\nl,3,\n", {"labels": "y"}, "The id of row 1 in column 'id' of pool.csv is blank"),
         ("x,y\n1,a\n1,b\n1,\n", {"labels": "y"}, "No column of pool.csv can be used as a feature"),

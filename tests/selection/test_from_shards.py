@@ -74,7 +74,7 @@ def test_picks_are_those_of_the_same_sampler_in_memory(pool: Path, tmp_path: Pat
 def test_workers_and_shards_change_nothing(pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = select_rows(pool)
     two = select_rows(pool, executor=LocalExecutor(2), work=tmp_path / "two")
-    monkeypatch.setattr(shards_module, "BATCH", 100)
+    monkeypatch.setattr(shards_module, "BATCH_ROWS", 100)
     monkeypatch.setattr(from_shards, "open_shards", lambda pool, **options: open_shards(pool, rows=100, **options))
     small = select_rows(pool, work=tmp_path / "small")
     for other in (two, small):
@@ -142,7 +142,7 @@ def test_picks_are_told_as_from_a_file(pool: Path, tmp_path: Path) -> None:
 
 
 def test_bad_pools_get_one_sentence(pool: Path, tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="No file is called like"):
+    with pytest.raises(FileError, match="No file matches"):
         select_rows(f"{pool}/*.none", head=tmp_path / "head.npz")
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileError, match="no Parquet file"):
@@ -168,10 +168,10 @@ def test_bad_pools_get_one_sentence(pool: Path, tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"Row 150 of .*9\.parquet holds a feature that is missing"):
         select_rows(pool)
     pq.write_table(pa.table({"id": np.arange(5), "features": as_lists(FEATURES[:5, :4])}), pool / "9.parquet")
-    with pytest.raises(FileError, match="has 4 features a row, and the files before it have 6"):
+    with pytest.raises(FileError, match="has 4 features per row, and the files before it have 6"):
         select_rows(pool)
     (pool / "9.parquet").write_bytes(b"PAR1 and no more")
-    with pytest.raises(FileError, match="not a whole Parquet file"):
+    with pytest.raises(FileError, match="not a valid Parquet file"):
         select_rows(pool)
 
 
@@ -206,10 +206,10 @@ def test_lists_that_grow_longer_are_refused(tmp_path: Path) -> None:
     grown = [*FEATURES[:100].tolist(), *np.pad(FEATURES[:100], ((0, 0), (0, 1))).tolist()]
     pq.write_table(pa.table({"features": grown}), tmp_path / "grown.parquet", row_group_size=100)
     for strategy in ("ldm-s", "entropy", "seeding-l2"):
-        with pytest.raises(FileError, match=r"near row 100, are not as long as the first"):
+        with pytest.raises(FileError, match=r"near row 100, have another length than the first"):
             select_rows(tmp_path / "grown.parquet", strategy=strategy)
     np.save(tmp_path / "narrow.npy", FEATURES[:, :0])
-    with pytest.raises(FileError, match=r"are of shape \(0,\): they hold no number"):
+    with pytest.raises(FileError, match=r"have the shape \(0,\): they hold no numbers"):
         select_rows(tmp_path / "narrow.npy", strategy="seeding-l2", head=None)
 
 

@@ -58,7 +58,7 @@ def test_shards_batches_and_threads_change_nothing(home: Path, monkeypatch: pyte
     monkeypatch.setattr(fetch, "MAX_LOCAL_INPUTS", 0)  # every row is fetched by workers
     fetched = select_from(home, "raw", work=home / "fetched")
     assert not list((home / "fetched").glob("rows-*"))
-    monkeypatch.setattr(shards_module, "BATCH", 77)
+    monkeypatch.setattr(shards_module, "BATCH_ROWS", 77)
     monkeypatch.setattr(from_shards, "open_shards", lambda pool, **options: open_shards(pool, rows=100, **options))
     threads = torch.get_num_threads()
     torch.set_num_threads(threads % 2 + 1)
@@ -132,7 +132,7 @@ def test_bad_rows_and_models_get_one_sentence(home: Path) -> None:
         select_from_file(home / "narrow.npy", n=1, model=model)
     with pytest.raises(InputError, match=r"does not hold rows of shape \(1, 8, 8\), as the pool does"):
         select_from(home, "raw", strategy="coreset", labelled=home / "narrow.npy")
-    with pytest.raises(FileError, match=r"\(rows, features\) is needed"):
+    with pytest.raises(FileError, match=r"numbers \(rows, features\) are needed"):
         select_from_shards(home / "raw.npy", 3, head=home / "head.npz", executor=LocalExecutor(1), work=home / "w")
     pq.write_table(pa.table({"inputs": [[1.0, 2.0, 3.0], [1.0]]}), home / "ragged.parquet")
     with pytest.raises(FileError, match="differ in length"):

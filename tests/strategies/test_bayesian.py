@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import teeter
-from reference import disagreement as literal
+from reference import bald as literal
 from teeter.checks import example_context
 from teeter.errors import InputError, MissingOutputError
 from teeter.strategies import get

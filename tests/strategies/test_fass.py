@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import teeter
-from reference import facility as literal
+from reference import facility_location as literal
 from teeter.checks import example_context
 from teeter.errors import InputError
 from teeter.models.outputs import Outputs

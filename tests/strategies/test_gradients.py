@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from reference import fisher as literal
+from reference import bait as literal
 from teeter.checks import example_context
 from teeter.errors import InputError, MissingOutputError
 from teeter.kernels.badge import seed_gradients

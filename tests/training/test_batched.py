@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,10 +14,10 @@ from teeter import TrainingConfig
 from teeter.errors import TrainingError
 from teeter.models.networks import mlp, s_cnn
 from teeter.seeds import stream
+from teeter.training import FitJob, FitResult, fit_jobs
 from teeter.training.batched import fit_batched, group_jobs
 from teeter.training.batched_network import BatchedNetworks, DropoutMasks
-from teeter.training.config import FitJob, balanced_row_weights
-from teeter.training.loop import fit_learners
+from teeter.training.config import balanced_row_weights
 
 gpu = pytest.mark.gpu
 DEVICES = ["cpu", pytest.param("cuda", marks=gpu)]
@@ -35,7 +36,7 @@ def lesson(kind: str, seed: int, device: str = "cpu", dtype: torch.dtype = torch
     return FitJob(make(seed).to(device=device, dtype=dtype), inputs.to(dtype), labels, seed)
 
 
-def weights(one: FitJob) -> Tensor:
+def weights(one: FitJob | FitResult) -> Tensor:
     return nn.utils.parameters_to_vector(one.model.parameters()).detach().cpu()
 
 
@@ -50,7 +51,7 @@ def plainly(one: FitJob, training: TrainingConfig, optimizer: Any) -> None:
     for _ in range(training.epochs):
         for rows in torch.randperm(len(one.labels), generator=order).split(training.batch_size):
             masks.advance(len(rows))
-            kept, x = masks.now(len(rows)), one.inputs[rows]
+            kept, x = masks.current(len(rows)), one.inputs[rows]
             for layer in network:
                 x = x * next(kept)[0] if isinstance(layer, nn.Dropout) else layer(x)
             made.zero_grad()
@@ -82,12 +83,11 @@ def test_a_member_learns_what_it_would_learn_alone(kind: str, device: str) -> No
     training = TrainingConfig(epochs=7, batch_size=32, optimizer="adam")  # 21 steps, the last of each epoch a small one
     dtype = torch.float32 if kind == "mlp" else torch.float64  # where gradients are all rounding, Adam makes much of it
     together = [lesson(kind, seed, device, dtype) for seed in range(5)]
-    fit_batched(together, training)
+    results = fit_batched(together, training)
     for seed in (0, 3):
-        alone = lesson(kind, seed, device, dtype)
-        fit_batched([alone], training)
-        torch.testing.assert_close(weights(together[seed]), weights(alone), rtol=0, atol=1e-5)
-        assert together[seed].losses == pytest.approx(alone.losses, abs=1e-5)
+        (alone,) = fit_batched([lesson(kind, seed, device, dtype)], training)
+        torch.testing.assert_close(weights(results[seed]), weights(alone), rtol=0, atol=1e-5)
+        assert results[seed].losses == pytest.approx(alone.losses, abs=1e-5)
     assert not torch.allclose(weights(together[0]), weights(together[1]))
 
 
@@ -97,7 +97,7 @@ def test_a_captured_stack_learns_what_a_plain_one_learns(kind: str, monkeypatch:
     training = TrainingConfig(epochs=12, batch_size=32)
     captured, plain = ([lesson(kind, seed, "cuda", torch.float64) for seed in range(3)] for _ in range(2))
     fit_batched(captured, training)
-    monkeypatch.setattr("teeter.training.batched._WORTH_CAPTURING", 10**9)
+    monkeypatch.setattr("teeter.training.batched._MIN_STEPS_TO_CAPTURE", 10**9)
     fit_batched(plain, training)
     for one, other in zip(captured, plain, strict=True):
         torch.testing.assert_close(weights(one), weights(other), rtol=0, atol=1e-6)
@@ -118,35 +118,32 @@ def test_a_captured_stack_repeats_itself(kind: str) -> None:
 def test_the_best_epoch_of_each_member_is_kept(device: str) -> None:
     training = TrainingConfig(epochs=12, batch_size=32, learning_rate=0.03)
     held = lesson("mlp", 99, rows=60)
-    together = [lesson("mlp", seed, device) for seed in range(4)]
-    for one in together:
-        one.validation = (held.inputs, held.labels)
-    fit_batched(together, training)
-    for one in together:
+    together = [replace(lesson("mlp", seed, device), validation=(held.inputs, held.labels)) for seed in range(4)]
+    results = fit_batched(together, training)
+    for job, one in zip(together, results, strict=True):
         right = float((one.model(held.inputs.to(device)).argmax(dim=1).cpu() == held.labels).double().mean())
-        assert one.validated == pytest.approx(right)
+        assert one.validation_accuracy == pytest.approx(right)
         assert one.best_epoch is not None
-        again = lesson("mlp", one.seed, device)
+        again = lesson("mlp", job.seed, device)
         fit_batched([again], TrainingConfig(epochs=one.best_epoch + 1, batch_size=32, learning_rate=0.03))
         torch.testing.assert_close(weights(one), weights(again), rtol=0, atol=1e-4)
-    assert len({one.best_epoch for one in together}) > 1
-    assert together[0].seconds["validation"] > 0
+    assert len({one.best_epoch for one in results}) > 1
+    assert results[0].seconds["validation"] > 0
 
 
 @pytest.mark.parametrize("hooked", [False, True], ids=["stack", "plain"])
 def test_classes_count_alike_if_told(hooked: bool) -> None:
     labels = torch.tensor([0] * 60 + [1] * 6 + [2] * 4)
     assert balanced_row_weights(labels).mean().item() == pytest.approx(1)
-    one = lesson("mlp", 0, dtype=torch.float64)
-    one.labels = labels
+    one = replace(lesson("mlp", 0, dtype=torch.float64), labels=labels)
     if hooked:  # such a network is no chain that can be stacked
         one.model[1].register_forward_hook(lambda *_: None)
     network, inputs = copy.deepcopy(one.model), one.inputs
     training = TrainingConfig(epochs=1, batch_size=70, optimizer="sgd", learning_rate=0.1, class_weighted=True)
     for module in (one.model, network):
         module[3].p = module[6].p = 0.0
-    failed = fit_learners([Pupil(one, training)])
-    assert failed == {}
+    (result,) = fit_jobs([one], training)
+    assert result.error is None
     by_class = [nn.functional.cross_entropy(network(inputs[labels == k]), labels[labels == k]) for k in range(3)]
     (sum(by_class) / 3).backward()
     for ours, start in zip(one.model.parameters(), network.parameters(), strict=True):
@@ -170,41 +167,27 @@ def test_convolutions_go_one_by_one_on_a_cpu() -> None:
 def test_a_stack_is_cut_into_even_parts_where_it_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     lessons = [lesson("mlp", seed) for seed in range(7)]
     each = 4 * sum(one.nbytes for one in lessons[0].model.parameters()) + lessons[0].inputs.nbytes
-    monkeypatch.setattr("teeter.training.batched._ROOM", {"cpu": 5 * each})
+    monkeypatch.setattr("teeter.training.batched._MEMORY_LIMIT", {"cpu": 5 * each})
     assert [len(stack) for stack in group_jobs(lessons)[0]] == [4, 3]
-
-
-class Pupil:
-    """The least that can be trained."""
-
-    def __init__(self, one: FitJob, training: TrainingConfig) -> None:
-        self.training, self.lesson, self.ended = training, one, False
-
-    def begin_round(self) -> list[FitJob]:
-        return [self.lesson]
-
-    def end_round(self, lessons: list[FitJob]) -> None:
-        self.ended = True
 
 
 def test_one_that_diverges_leaves_the_others_be() -> None:
     training = TrainingConfig(epochs=3, batch_size=32)
-    pupils = [Pupil(lesson("mlp", seed), training) for seed in range(3)]
-    pupils[1].lesson.inputs[4, 2] = torch.nan
-    failed = fit_learners(pupils)
-    assert list(failed) == [1]
-    assert str(failed[1]) == "1 of 70 labelled rows hold NaN or infinite numbers: mend the data."
-    assert [pupil.ended for pupil in pupils] == [True, False, True]
+    jobs = [lesson("mlp", seed) for seed in range(3)]
+    jobs[1].inputs[4, 2] = torch.nan
+    results = fit_jobs(jobs, training)
+    assert [result.error is None for result in results] == [True, False, True]
+    assert str(results[1].error) == "1 of 70 labelled rows contain NaN or infinite numbers: fix or remove them."
     alone = lesson("mlp", 2)
     fit_batched([alone], training)
-    torch.testing.assert_close(weights(pupils[2].lesson), weights(alone), rtol=0, atol=1e-5)
+    torch.testing.assert_close(weights(results[2]), weights(alone), rtol=0, atol=1e-5)
 
 
 def test_labels_beyond_the_last_layer_are_told() -> None:
     one = lesson("mlp", 0)
     one.labels[3] = 3
-    failed = fit_learners([Pupil(one, TrainingConfig(epochs=1))])
-    assert "answers with 3 classes, and the labels have 4" in str(failed[0])
+    (result,) = fit_jobs([one], TrainingConfig(epochs=1))
+    assert "returns 3 classes, and the labels have 4" in str(result.error)
 
 
 def test_the_global_stream_is_left_alone() -> None:
@@ -222,5 +205,5 @@ def test_networks_of_different_precision_are_stacks_of_their_own() -> None:
 
 def test_rows_that_a_chain_does_not_answer_one_by_one_are_told() -> None:
     inputs, labels = torch.zeros(20, 5, 4), torch.arange(20) % 3
-    with pytest.raises(TrainingError, match=r"Sequential answers \(20, 5, 3\): to be trained, it must answer"):
+    with pytest.raises(TrainingError, match=r"Sequential returns \(20, 5, 3\): to be trained, it must return"):
         fit_batched([FitJob(nn.Sequential(nn.Linear(4, 3)), inputs, labels, 0)], TrainingConfig())

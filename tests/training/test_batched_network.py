@@ -38,10 +38,10 @@ def test_each_member_answers_as_alone(chain: tuple[list[Any], tuple[int, ...]]) 
     expected = torch.stack([network(own) for network, own in zip(networks, rows, strict=True)])
     torch.testing.assert_close(stack.logits(rows), expected)
     shared = torch.stack([network(rows[0]) for network in networks])
-    torch.testing.assert_close(stack.logits_of_all(rows[0]), shared)
+    torch.testing.assert_close(stack.shared_logits(rows[0]), shared)
     one = BatchedNetworks(networks[:1])
     torch.testing.assert_close(one.logits(rows[:1]), expected[:1])
-    torch.testing.assert_close(one.logits_of_all(rows[0]), shared[:1])
+    torch.testing.assert_close(one.shared_logits(rows[0]), shared[:1])
 
 
 def test_weights_go_back_where_they_came_from(chain: tuple[list[Any], tuple[int, ...]]) -> None:
@@ -59,7 +59,7 @@ def drawn(seeds: list[int], batch: int = 64, steps: int = 3, rate: float = 0.3) 
     found = []
     for _ in range(steps):
         masks.advance(batch)
-        found.append([mask.clone() for mask in masks.now(batch)])
+        found.append([mask.clone() for mask in masks.current(batch)])
     return found
 
 

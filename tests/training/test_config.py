@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from example_learners import CLASSES, ROWS, network, taught
 from teeter import Learner, TrainingConfig
 from teeter.errors import InputError, TrainingError
+from teeter.training import FitJob, FitResult, Trainer
 from teeter.training import config as rules
-from teeter.training.config import FitJob, Trainer
 
 
 @pytest.mark.parametrize(
@@ -51,12 +51,13 @@ class Nudged(Trainer):
     def __init__(self) -> None:
         self.seen: list[FitJob] = []
 
-    def train(self, lesson: FitJob) -> None:
-        self.seen.append(lesson)
-        lesson.model.train()
+    def train(self, job: FitJob) -> FitResult:
+        self.seen.append(job)
+        job.model.train()
         with torch.no_grad():
-            for parameter in lesson.model.parameters():
+            for parameter in job.model.parameters():
                 parameter.add_(torch.randn_like(parameter))
+        return FitResult(job.model)
 
 
 def weights(learner: Learner) -> Tensor:
@@ -82,7 +83,7 @@ def test_a_training_of_one_s_own_gets_the_labelled_rows_and_draws_by_the_seed(tm
 
 def test_the_refusal_of_a_training_of_one_s_own_is_passed_on() -> None:
     class Refusing(Trainer):
-        def train(self, lesson: FitJob) -> None:
+        def train(self, job: FitJob) -> FitResult:
             raise TrainingError("Not today.")
 
     with pytest.raises(TrainingError, match="Not today"):

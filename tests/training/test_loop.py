@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError
 from typing import Any
 
 import numpy as np
@@ -16,53 +17,39 @@ from teeter import Learner, TrainingConfig
 from teeter.errors import TrainingError
 from teeter.models.networks import mlp
 from teeter.seeds import seeded_global_rng
+from teeter.training import FitJob, FitResult, evaluate_logits, fit_jobs
 from teeter.training import config as rules
-from teeter.training.loop import FitJob, evaluate_logits, fit_learners
 
 ROWS = torch.randn(90, 4, generator=torch.Generator().manual_seed(0)) + 4 * torch.eye(3, 4).repeat(30, 1)
 LABELS = torch.arange(3).repeat(30)
 QUICK = TrainingConfig(epochs=4, batch_size=16)
 
 
-class Pupil:
-    """The least that can be trained: a few lessons."""
-
-    def __init__(self, setting: TrainingConfig, *lessons: FitJob) -> None:
-        self.training, self.lessons = setting, list(lessons)
-        self.ended: list[FitJob] = []
-
-    def begin_round(self) -> list[FitJob]:
-        return self.lessons
-
-    def end_round(self, lessons: list[FitJob]) -> None:
-        self.ended = lessons
-
-
 def trained(
     setting: TrainingConfig = QUICK, network: Any = None, inputs: Any = ROWS, labels: Tensor = LABELS, **options: Any
-) -> FitJob:
+) -> FitResult:
     network = mlp(4, 3, seed=0, hidden=16) if network is None else network
-    pupil = Pupil(setting, FitJob(network, inputs, labels, **{"seed": 0, **options}))
-    for error in fit_learners([pupil]).values():
-        raise error
-    return pupil.ended[0]
+    (result,) = fit_jobs([FitJob(network, inputs, labels, **{"seed": 0, **options})], setting)
+    if result.error is not None:
+        raise result.error
+    return result
 
 
-def weights(lesson: FitJob) -> Tensor:
-    return nn.utils.parameters_to_vector(lesson.model.parameters()).detach()
+def weights(result: FitResult) -> Tensor:
+    return nn.utils.parameters_to_vector(result.model.parameters()).detach()
 
 
-def accuracy(lesson: FitJob) -> float:
-    return evaluate_logits(lesson.model(ROWS).detach(), LABELS).accuracy
+def accuracy(result: FitResult) -> float:
+    return evaluate_logits(result.model(ROWS).detach(), LABELS).accuracy
 
 
 @pytest.mark.parametrize(("optimizer", "rate"), [("adam", 1e-2), ("rmsprop", 1e-2), ("nesterov", 1e-2), ("sgd", 1e-1)])
 def test_every_optimizer_learns(optimizer: Any, rate: float) -> None:
-    lesson = trained(TrainingConfig(optimizer=optimizer, learning_rate=rate, epochs=30, batch_size=16))
-    assert accuracy(lesson) > 0.95
-    assert lesson.losses[-1] < lesson.losses[0] / 2
-    assert len(lesson.losses) == 30
-    assert not lesson.model.training
+    result = trained(TrainingConfig(optimizer=optimizer, learning_rate=rate, epochs=30, batch_size=16))
+    assert accuracy(result) > 0.95
+    assert result.losses[-1] < result.losses[0] / 2
+    assert len(result.losses) == 30
+    assert not result.model.training
 
 
 def test_optimizers_are_different() -> None:
@@ -80,14 +67,14 @@ def test_training_is_the_textbooks(rows: int, milestones: tuple[int, ...]) -> No
         network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)).double()
     start = [parameter.detach().numpy().copy() for parameter in network.parameters()]
     setting = TrainingConfig(epochs=8, batch_size=16, learning_rate=0.01, decay=0.1, milestones=milestones)
-    lesson = trained(setting, network, ROWS[:rows], LABELS[:rows], seed=11)
+    result = trained(setting, network, ROWS[:rows], LABELS[:rows], seed=11)
     rates = [0.01 * 0.1 ** sum(epoch >= milestone for milestone in milestones) for epoch in range(8)]
     expected, losses = adam(
         start, ROWS[:rows].double().numpy(), LABELS[:rows].numpy(), seed=11, epochs=8, batch_size=16, rates=rates
     )
     for parameter, value in zip(network.parameters(), expected, strict=True):
         np.testing.assert_allclose(parameter.detach(), value, atol=1e-6)
-    np.testing.assert_allclose(lesson.losses, losses, atol=1e-6)
+    np.testing.assert_allclose(result.losses, losses, atol=1e-6)
 
 
 def test_milestones_change_what_follows_them_and_nothing_before() -> None:
@@ -130,7 +117,7 @@ def test_the_global_stream_goes_on_undisturbed() -> None:
 def test_small_networks_train_on_one_thread_and_the_number_is_put_back(
     large: int, monkeypatch: pytest.MonkeyPatch, one_thread: None
 ) -> None:
-    monkeypatch.setattr(rules, "_WORTH_TWO_THREADS", large)
+    monkeypatch.setattr(rules, "_MIN_WORK_FOR_THREADS", large)
     torch.set_num_threads(2)
     seen: set[int] = set()
     network = mlp(4, 3)
@@ -154,12 +141,12 @@ def test_the_best_epoch_on_the_validation_rows_is_kept() -> None:
 
     network.register_forward_hook(look)
     wild = TrainingConfig(epochs=12, batch_size=16, learning_rate=0.5, optimizer="sgd")
-    lesson = trained(wild, network, validation=(ROWS, LABELS))
+    result = trained(wild, network, validation=(ROWS, LABELS))
     scores = [right for right, _ in seen]
     assert len(scores) == 12
-    assert lesson.best_epoch == scores.index(max(scores)) != 11
-    assert torch.equal(weights(lesson), seen[lesson.best_epoch][1])
-    assert not lesson.model.training
+    assert result.best_epoch == scores.index(max(scores)) != 11
+    assert torch.equal(weights(result), seen[result.best_epoch][1])
+    assert not result.model.training
 
 
 def test_looking_at_validation_rows_changes_no_step() -> None:
@@ -184,15 +171,15 @@ class TwoInputs(nn.Module):
     ids=["array", "float64", "list", "dataset"],
 )
 def test_data_of_every_kind_train_the_same_network(inputs: Any) -> None:
-    lesson = trained(inputs=inputs, validation=(inputs, LABELS))
-    assert torch.equal(weights(lesson), weights(trained(validation=(ROWS, LABELS))))
+    result = trained(inputs=inputs, validation=(inputs, LABELS))
+    assert torch.equal(weights(result), weights(trained(validation=(ROWS, LABELS))))
 
 
 def test_data_of_several_parts_are_learned_together() -> None:
     inputs = {"left": ROWS.numpy(), "right": torch.zeros_like(ROWS)}
     setting = TrainingConfig(epochs=20, batch_size=16, learning_rate=0.05)
-    lesson = trained(setting, TwoInputs(), inputs, validation=(inputs, LABELS))
-    assert evaluate_logits(lesson.model(ROWS, torch.zeros_like(ROWS)).detach(), LABELS).accuracy > 0.9
+    result = trained(setting, TwoInputs(), inputs, validation=(inputs, LABELS))
+    assert evaluate_logits(result.model(ROWS, torch.zeros_like(ROWS)).detach(), LABELS).accuracy > 0.9
 
 
 def normalised() -> nn.Sequential:
@@ -202,8 +189,8 @@ def normalised() -> nn.Sequential:
 
 @pytest.mark.parametrize("rows", [17, 33, 2])
 def test_a_single_row_left_over_does_not_trouble_batch_norm(rows: int) -> None:
-    lesson = trained(QUICK, normalised(), ROWS[:rows], LABELS[:rows])
-    assert torch.isfinite(weights(lesson)).all()
+    result = trained(QUICK, normalised(), ROWS[:rows], LABELS[:rows])
+    assert torch.isfinite(weights(result)).all()
 
 
 class Pair(nn.Linear):
@@ -214,19 +201,19 @@ class Pair(nn.Linear):
 @pytest.mark.parametrize(
     ("network", "rows", "labels", "message"),
     [
-        (None, ROWS * float("nan"), LABELS, "90 of 90 labelled rows hold NaN or infinite numbers"),
-        (normalised(), ROWS[:1], LABELS[:1], "Batch norm cannot train on a batch of one row: label more rows"),
+        (None, ROWS * float("nan"), LABELS, "90 of 90 labelled rows contain NaN or infinite numbers"),
+        (normalised(), ROWS[:1], LABELS[:1], "Batch normalization cannot train on a batch of one row: label more rows"),
         (
             mlp(4, 2),
             ROWS,
             LABELS,
-            "Sequential answers with 2 classes, and the labels have 3: make its last layer wider",
+            "Sequential returns 2 classes, and the labels have 3: make its last layer wider",
         ),
-        (nn.Linear(4, 1), ROWS, LABELS, r"Linear answers \(16, 1\): to be trained, it must answer \(rows, classes\)"),
-        (nn.Linear(4, 3), ROWS[:, None], LABELS, r"Linear answers \(16, 1, 3\): to be trained"),
-        (Pair(4, 3), ROWS, LABELS, "Pair answers tuple: to be trained"),
+        (nn.Linear(4, 1), ROWS, LABELS, r"Linear returns \(16, 1\): to be trained, it must return \(rows, classes\)"),
+        (nn.Linear(4, 3), ROWS[:, None], LABELS, r"Linear returns \(16, 1, 3\): to be trained"),
+        (Pair(4, 3), ROWS, LABELS, "Pair returns tuple: to be trained"),
         (nn.Flatten(), ROWS, LABELS, "Flatten has no parameters, so there is nothing to train"),
-        (nn.Linear(4, 3).requires_grad_(False), ROWS, LABELS, "All of Linear is frozen, so there is nothing to train"),
+        (nn.Linear(4, 3).requires_grad_(False), ROWS, LABELS, "All parameters of Linear are frozen, so there is nothing to train"),
     ],
 )
 def test_what_cannot_be_trained_is_told_why(network: Any, rows: Any, labels: Tensor, message: str) -> None:
@@ -246,44 +233,36 @@ def test_an_error_of_the_network_itself_is_passed_on() -> None:
         trained(QUICK, mlp(5, 3))
 
 
-def test_several_trainees_and_lessons_are_trained_apart() -> None:
-    lessons = [FitJob(mlp(4, 3, seed=k, hidden=16), ROWS, LABELS, seed=k) for k in range(3)]
-    pupils = [Pupil(QUICK, *lessons[:2]), Pupil(TrainingConfig(epochs=2), lessons[2])]
-    fit_learners(pupils)
-    assert [len(lesson.losses) for lesson in lessons] == [4, 4, 2]
+def test_results_are_in_the_order_of_the_jobs() -> None:
+    batched = [FitJob(mlp(4, 3, seed=k, hidden=16), ROWS, LABELS, seed=k) for k in range(2)]
+    single = FitJob(TwoInputs(), {"left": ROWS, "right": ROWS}, LABELS, seed=2)
+    jobs = [batched[0], single, batched[1]]
+    results = fit_jobs(jobs, QUICK)
+    assert [result.model for result in results] == [job.model for job in jobs]
+    assert [len(result.losses) for result in results] == [4, 4, 4]
+    assert all(result.seconds["training"] > 0 for result in results)
     alone = trained(QUICK, mlp(4, 3, seed=1, hidden=16), seed=1)
-    torch.testing.assert_close(weights(lessons[1]), weights(alone), rtol=0, atol=1e-6)
-    assert [pupil.ended for pupil in pupils] == [lessons[:2], lessons[2:]]
+    torch.testing.assert_close(weights(results[2]), weights(alone), rtol=0, atol=1e-6)
+
+
+def test_a_job_is_not_changed_by_training_it() -> None:
+    job = FitJob(mlp(4, 3, seed=0, hidden=16), ROWS, LABELS, seed=0)
+    with pytest.raises(FrozenInstanceError):
+        job.seed = 1  # type: ignore[misc]
+    assert fit_jobs([], QUICK) == []
 
 
 def test_estimators_are_fitted() -> None:
-    lesson = trained(QUICK, LogisticRegression(), ROWS.numpy())
-    assert lesson.model.score(ROWS.numpy(), LABELS.numpy()) > 0.9
-    assert lesson.losses == []
-
-
-def test_evaluation_compares_logits_with_classes() -> None:
-    logits = torch.tensor([[2.0, 0.0], [0.0, 1.0], [3.0, 0.0]])
-    labels = torch.tensor([0, 1, 1])
-    found = evaluate_logits(logits, labels)
-    assert found.accuracy == pytest.approx(2 / 3)
-    assert found.loss == pytest.approx(np.mean([np.log1p(np.exp(-2)), np.log1p(np.exp(-1)), np.log1p(np.exp(3))]))
-    assert (found.rows, found.vote) == (3, None)
-
-
-def test_the_vote_of_an_ensemble_is_of_its_mean_probabilities() -> None:
-    logits = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
-    sure, unsure = torch.tensor([[0.0, 9.0], [0.0, 9.0]]), torch.tensor([[1.0, 0.0], [1.0, 0.0]])
-    found = evaluate_logits(logits, torch.tensor([0, 1]), torch.stack([sure, unsure, unsure]))
-    assert found.accuracy == 1
-    assert found.vote == 0.5
+    result = trained(QUICK, LogisticRegression(), ROWS.numpy())
+    assert result.model.score(ROWS.numpy(), LABELS.numpy()) > 0.9
+    assert result.losses == []
 
 
 def test_a_network_that_ends_in_a_softmax_is_told_to_leave_it_out() -> None:
     network = nn.Sequential(nn.Linear(4, 3), nn.Softmax(dim=1))
     learner = Learner(lambda seed: network, np.zeros((6, 4), dtype=np.float32), classes=3)
     learner.tell([0, 1, 2], [0, 1, 2])
-    with pytest.raises(TrainingError, match="Sequential answers probabilities, and training needs logits"):
+    with pytest.raises(TrainingError, match="Sequential returns probabilities, and training needs logits"):
         learner.fit()
 
 
@@ -295,5 +274,5 @@ def test_rows_that_are_not_numbers_are_told_and_counted(wrap: Any) -> None:
     rows[[3, 7], 1] = torch.tensor([float("nan"), float("inf")])
     learner = Learner(lambda seed: wrap(nn.Linear(4, 3)), rows, "random", classes=3, device="cpu")
     learner.tell(range(10), [k % 3 for k in range(10)])
-    with pytest.raises(TrainingError, match="2 of 10 labelled rows hold NaN or infinite numbers: mend the data"):
+    with pytest.raises(TrainingError, match="2 of 10 labelled rows contain NaN or infinite numbers: fix or remove them"):
         learner.fit()

@@ -22,7 +22,8 @@ from teeter.models.inputs import adapt_to, as_one_batch, count_rows, take_rows
 from teeter.models.torch_model import prepare_batch
 from teeter.registry import did_you_mean
 from teeter.seeds import stream
-from teeter.training.config import FitJob, Trainer, shuffled_batches
+from teeter.training import FitJob, FitResult, Trainer
+from teeter.training.config import shuffled_batches
 
 try:
     import lightning.pytorch as lightning
@@ -74,9 +75,9 @@ class LightningTraining(Trainer):
         self.batch_size = batch_size
         self.trainer = trainer
 
-    def train(self, lesson: FitJob) -> None:
+    def train(self, job: FitJob) -> FitResult:
         """Train a module on its labelled rows."""
-        module = lesson.model
+        module = job.model
         library = _library_of(module)
         device = next(module.parameters()).device
         where = {
@@ -95,20 +96,21 @@ class LightningTraining(Trainer):
                 "callbacks": listed,
             }
             trainer = library.Trainer(**options)
-            trainer.fit(module, self._loader(lesson), self._validation(lesson, library))
+            trainer.fit(module, self._loader(job), self._validation(job, library))
         module.trainer = None  # which would hold on to the labelled rows
         _require_finite(module)
+        return FitResult(module)
 
-    def _loader(self, lesson: FitJob) -> DataLoader[Any]:
-        held = _Held(lesson.model, lesson.inputs, lesson.labels)
-        order = _Shuffled(len(held), self.batch_size, lesson.seed)
+    def _loader(self, job: FitJob) -> DataLoader[Any]:
+        held = _Held(job.model, job.inputs, job.labels)
+        order = _Shuffled(len(held), self.batch_size, job.seed)
         return DataLoader(held, batch_size=None, sampler=order)  # of whole batches
 
-    def _validation(self, lesson: FitJob, library: Any) -> DataLoader[Any] | None:
-        skipped = type(lesson.model).validation_step is library.LightningModule.validation_step
-        if lesson.validation is None or skipped:
+    def _validation(self, job: FitJob, library: Any) -> DataLoader[Any] | None:
+        skipped = type(job.model).validation_step is library.LightningModule.validation_step
+        if job.validation is None or skipped:
             return None
-        held = _Held(lesson.model, *lesson.validation)
+        held = _Held(job.model, *job.validation)
         parts = [part.tolist() for part in torch.arange(len(held)).split(self.batch_size)]
         return DataLoader(held, batch_size=None, sampler=parts)
 
@@ -148,7 +150,7 @@ def _library_of(module: nn.Module) -> Any:
             twin = cls.__module__.startswith("pytorch_lightning.")
             return import_module("pytorch_lightning") if twin else lightning
     raise InputError(
-        f"{type(module).__name__} is not a LightningModule: train it by teeter.Training instead."
+        f"{type(module).__name__} is not a LightningModule: train it with teeter.TrainingConfig instead."
     )
 
 

@@ -1,19 +1,18 @@
-"""Comparing strategies across datasets: the performance profile, the penalty matrix and mean ranks.
+"""Compare strategies across datasets: performance profiles, the penalty matrix and mean ranks.
 
-A dataset is given as its strategies' accuracies (R, T), in shares. The first round is left out everywhere: it is the
-initial set's, and the same for all.
+A dataset is a mapping from strategy names to accuracies of shape (R, T), as shares of correct rows.
+The first round is left out: it is trained on the initial labels, which all strategies share. Every
+dataset has the same weight, whatever its number of repetitions and rounds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from teeter.analysis.statistics import EQUAL, critical_value
+from teeter.analysis.statistics import NEGLIGIBLE, FloatArray, critical_value
 from teeter.errors import InputError
 
 __all__ = [
@@ -24,114 +23,196 @@ __all__ = [
     "performance_profile",
 ]
 
-Array = npt.NDArray[np.floating[Any]]
-Dataset = Mapping[str, Array]
+Dataset = Mapping[str, FloatArray]
+"""Accuracies of one dataset by strategy, each of shape (R, T)."""
 
 
 @dataclass(frozen=True)
 class PerformanceProfile:
-    """How often a strategy is within delta points of the best: a step function R_A(delta) [Dolan and Moré 2002]."""
+    """How often a strategy is within delta points of the best one [Dolan and Moré 2002].
 
-    gaps: Array
-    """(K,) where it steps up, in points, in increasing order."""
-    shares: Array
-    """(K,) its value from each of them on; the last is 1."""
+    A case is one repetition and round of a dataset. The profile is a step function of delta, and
+    is stored as its steps.
+    """
+
+    gaps: FloatArray
+    """Percentage points at which the function steps up, increasing, shape (K,)."""
+    shares: FloatArray
+    """Share of cases with at most that gap, shape (K,); the last one is 1."""
 
     def at(self, delta: float) -> float:
-        """Return the share of cases with a gap of at most ``delta`` points."""
+        """Return the share of cases that are at most ``delta`` points below the best."""
         steps = int(np.searchsorted(self.gaps, delta, side="right"))
-        return float(self.shares[steps - 1]) if steps else 0.0
+        if steps == 0:
+            return 0.0
+
+        return float(self.shares[steps - 1])
 
     def area(self, limit: float = 10.0) -> float:
-        """Return the exact integral from 0 to ``limit`` points: ``limit`` for a strategy that is always the best."""
+        """Return the exact integral from 0 to ``limit`` points.
+
+        The area is ``limit`` for a strategy that is the best in every case.
+        """
+        # Each share holds from its step to the next one; steps beyond the limit have width 0.
         edges = np.minimum([*self.gaps, np.inf], limit)
         return float(self.shares @ np.diff(edges))
 
 
 def performance_profile(datasets: Sequence[Dataset]) -> dict[str, PerformanceProfile]:
-    """Return each strategy's profile; every dataset weighs the same, and so does every case within it."""
-    names = _names(datasets)
-    steps = [_steps(dataset, names) for dataset in datasets]
-    gaps = [100 * (one.max(axis=0) - one).reshape(len(names), -1) for one in steps]
-    weights = np.concatenate([np.full(one.shape[1], 1 / one.shape[1]) for one in gaps])
-    pooled = np.round(np.concatenate(gaps, axis=1), 9)  # a gap of 1 point is 1, not 1 + 2e-16
-    return {name: _profile(row, weights) for name, row in zip(names, pooled, strict=True)}
+    """Return the performance profile of each strategy.
 
+    Args:
+        datasets: One or more datasets with the same strategies.
 
-def _profile(gaps: Array, weights: Array) -> PerformanceProfile:
-    places, which = np.unique(gaps, return_inverse=True)
-    grown = np.cumsum(np.bincount(which, weights=weights))
-    return PerformanceProfile(places, grown / grown[-1])
+    Raises:
+        InputError: If the strategies of the datasets differ, or accuracies cannot be compared.
+
+    Example:
+        >>> import numpy as np
+        >>> accuracy = {"a": np.array([[0.5, 0.90, 0.80]]), "b": np.array([[0.5, 0.88, 0.85]])}
+        >>> profiles = performance_profile([accuracy])
+        >>> profiles["a"].at(0), profiles["b"].at(2)
+        (0.5, 1.0)
+    """
+    names = _common_names(datasets)
+    gaps = []
+    weights = []
+
+    for dataset in datasets:
+        accuracy = _stack_rounds(dataset, names)
+        dataset_gaps = 100 * (accuracy.max(axis=0) - accuracy).reshape(len(names), -1)
+        cases = dataset_gaps.shape[1]
+        # The weights of a dataset sum to 1, so that a long run does not outweigh a short one.
+        gaps.append(dataset_gaps)
+        weights.append(np.full(cases, 1 / cases))
+
+    # Without rounding, a gap of 1 point may come out as 1 + 2e-16 and miss delta = 1.
+    all_gaps = np.round(np.concatenate(gaps, axis=1), 9)
+    all_weights = np.concatenate(weights)
+
+    profiles = {}
+    for name, strategy_gaps in zip(names, all_gaps, strict=True):
+        steps, step_of_case = np.unique(strategy_gaps, return_inverse=True)
+        heights = np.cumsum(np.bincount(step_of_case, weights=all_weights))
+        profiles[name] = PerformanceProfile(steps, heights / heights[-1])
+
+    return profiles
 
 
 @dataclass(frozen=True)
 class PenaltyMatrix:
-    """How often the strategy of a row beats that of a column, summed over datasets [Ash et al. 2020]."""
+    """How often one strategy beats another, summed over datasets [Ash et al. 2020]."""
 
     strategies: tuple[str, ...]
-    matrix: Array
-    """(A, A); an entry is at most the number of datasets."""
+    matrix: FloatArray
+    """Shape (A, A): entry (i, j) counts wins of i over j, at most the number of datasets."""
 
     @property
-    def column_means(self) -> Array:
-        """(A,) how often a strategy is beaten, over the others; lower is better. The diagonal is left out."""
-        means: Array = self.matrix.sum(axis=0) / max(1, len(self.strategies) - 1)
-        return means
+    def column_means(self) -> FloatArray:
+        """How often each strategy is beaten by another one, shape (A,); lower is better."""
+        # The diagonal is zero, so that a column sums over the A - 1 other strategies.
+        opponents = max(1, len(self.strategies) - 1)
+        return np.asarray(self.matrix.sum(axis=0) / opponents)
 
 
 def penalty_matrix(datasets: Sequence[Dataset]) -> PenaltyMatrix:
-    """Return the penalties: 1/T for each of a dataset's T steps in which a paired t-test says that i beats j."""
-    names = _names(datasets)
+    """Return the pairwise penalty matrix.
+
+    For every round in which a paired t-test at 5 % says that strategy i is more accurate than j,
+    entry (i, j) grows by one over the number of rounds of that dataset.
+
+    Args:
+        datasets: One or more datasets with the same strategies.
+
+    Raises:
+        InputError: If the strategies of the datasets differ, or accuracies cannot be compared.
+    """
+    names = _common_names(datasets)
     matrix = np.zeros((len(names), len(names)))
+
     for dataset in datasets:
-        steps = _steps(dataset, names)
-        matrix += (_t_scores(steps) > critical_value(steps.shape[1])).mean(axis=2)
+        accuracy = _stack_rounds(dataset, names)
+        repetitions = accuracy.shape[1]
+        wins = _t_scores(accuracy) > critical_value(repetitions)
+        matrix += wins.mean(axis=2)
+
     return PenaltyMatrix(names, matrix)
 
 
-def _t_scores(steps: Array) -> Array:
-    """Return t of every pair at every step, (A, R, T) -> (A, A, T); 0 where the differences do not vary."""
-    repetitions = steps.shape[1]
+def _t_scores(accuracy: FloatArray) -> FloatArray:
+    """Return the paired t statistic of each pair and round: (A, R, T) -> (A, A, T).
+
+    It is 0 where the differences do not vary. ``scipy.stats.ttest_1samp`` warns about those, and
+    every strategy compared with itself is one.
+    """
+    strategies, repetitions, rounds = accuracy.shape
     if repetitions < 2:
-        return np.zeros((len(steps), len(steps), steps.shape[2]))
-    differences = 100 * (steps[:, None] - steps[None])
-    varies = np.ptp(differences, axis=2) >= EQUAL
-    spread = np.where(varies, differences.std(axis=2, ddof=1), 1)
-    scores: Array = np.where(varies, np.sqrt(repetitions) * differences.mean(axis=2) / spread, 0)
-    return scores
+        return np.zeros((strategies, strategies, rounds))
+
+    # (A, 1, R, T) - (1, A, R, T): every strategy minus every other one.
+    differences = 100 * (accuracy[:, None] - accuracy[None])
+    varies = np.ptp(differences, axis=2) >= NEGLIGIBLE
+    # The 1 only avoids a division by zero; its quotient is replaced below.
+    deviation = np.where(varies, differences.std(axis=2, ddof=1), 1)
+    t_scores = np.sqrt(repetitions) * differences.mean(axis=2) / deviation
+    return np.asarray(np.where(varies, t_scores, 0))
 
 
 def mean_ranks(datasets: Sequence[Dataset]) -> dict[str, float]:
-    """Return each strategy's rank by its mean accuracy over rounds, 1 the best, over repetitions and then datasets."""
+    """Return the mean rank of each strategy; 1 is the best.
+
+    Strategies are ranked by their mean accuracy over rounds in every repetition. Ties share a
+    rank. Ranks are averaged over repetitions, then over datasets.
+
+    Args:
+        datasets: One or more datasets with the same strategies.
+
+    Raises:
+        InputError: If the strategies of the datasets differ, or accuracies cannot be compared.
+    """
     from scipy import stats
 
-    names = _names(datasets)
-    means = [np.round(_steps(dataset, names).mean(axis=2), 12) for dataset in datasets]
-    ranks = np.mean([stats.rankdata(-one, axis=0).mean(axis=1) for one in means], axis=0)
-    return dict(zip(names, ranks.tolist(), strict=True))
+    names = _common_names(datasets)
+    ranks = []
+
+    for dataset in datasets:
+        # Rounding makes means that differ by the order of summation alone tie.
+        means = np.round(_stack_rounds(dataset, names).mean(axis=2), 12)
+        ranks.append(stats.rankdata(-means, axis=0).mean(axis=1))
+
+    return dict(zip(names, np.mean(ranks, axis=0).tolist(), strict=True))
 
 
-def _names(datasets: Sequence[Dataset]) -> tuple[str, ...]:
+def _common_names(datasets: Sequence[Dataset]) -> tuple[str, ...]:
+    """Return the strategies of all datasets, in the order of the first one."""
     if not datasets or not datasets[0]:
         raise InputError(
-            "There is nothing to compare: give one dataset or more, with one strategy or more."
+            "There is nothing to compare: give at least one dataset with at least one strategy."
         )
+
     names = tuple(datasets[0])
+
     for dataset in datasets[1:]:
         if set(dataset) != set(names):
-            odd = ", ".join(sorted(set(dataset) ^ set(names)))
+            unshared = ", ".join(sorted(set(dataset) ^ set(names)))
             raise InputError(
-                f"Across datasets, strategies are compared that all datasets have; not all have {odd}."
+                f"All datasets must have the same strategies, but not all have {unshared}: "
+                "leave those out."
             )
+
     return names
 
 
-def _steps(dataset: Dataset, names: tuple[str, ...]) -> Array:
-    """Return a dataset's accuracies after the first round as one array, strategies in this order: (A, R, T - 1)."""
+def _stack_rounds(dataset: Dataset, names: tuple[str, ...]) -> FloatArray:
+    """Return the accuracies after the first round as one array of shape (A, R, T - 1)."""
     shapes = {runs.shape for runs in dataset.values()}
-    if len(shapes) != 1 or len(shape := shapes.pop()) != 2 or shape[0] < 1 or shape[1] < 2:
+    shape = next(iter(shapes))
+
+    if len(shapes) > 1 or len(shape) != 2 or shape[0] < 1 or shape[1] < 2:
+        all_shapes = ", ".join(str(runs.shape) for runs in dataset.values())
         raise InputError(
-            "Accuracies of one dataset have one shape, (repetitions, rounds), with two rounds or more: "
-            f"these have {', '.join(str(runs.shape) for runs in dataset.values())}."
+            "The accuracies of a dataset must all have one shape, (repetitions, rounds), with at "
+            f"least two rounds: these have {all_shapes}."
         )
+
     return np.array([dataset[name][:, 1:] for name in names])

@@ -1,4 +1,4 @@
-"""Every round of a run as a plain row, for those who want to compute something else."""
+"""Export every round of a run as a flat table, for analyses of your own."""
 
 from __future__ import annotations
 
@@ -12,34 +12,45 @@ from teeter.experiments.results import round_to_row
 if TYPE_CHECKING:
     from teeter.experiments.results import Run
 
-__all__ = ["csv_of", "frame", "write_csv", "write_frame", "write_parquet"]
+__all__ = ["round_rows", "rounds_to_csv", "write_rounds"]
 
 
-def frame(run: Run) -> list[dict[str, Any]]:
-    """Return one row a round: what was run, how good it was, what it took, and the rows that were picked."""
-    return [round_to_row(run.setting, one) for one in run.rounds]
+def round_rows(run: Run) -> list[dict[str, Any]]:
+    """Return one row per round: what was run, its accuracy, its cost and the rows it picked."""
+    return [round_to_row(run.setting, entry) for entry in run.rounds]
 
 
-def write_frame(run: Run, path: Path) -> None:
-    """Write the frame of a run as CSV or Parquet, by the ending of the path."""
-    writers = {".csv": write_csv, ".parquet": write_parquet}
-    if path.suffix not in writers:
-        raise InputError(f"Cannot write {path.name}: a frame is written as .csv or .parquet.")
-    writers[path.suffix](run, path)
+def rounds_to_csv(run: Run) -> str:
+    """Return the rounds of a run as CSV. Picks are one cell, separated by spaces."""
+    rows = round_rows(run)
+
+    for row in rows:
+        row["picks"] = " ".join(str(pick) for pick in row["picks"])
+
+    return to_csv(rows)
 
 
-def write_csv(run: Run, path: Path) -> None:
-    """Write the frame as CSV."""
-    path.write_text(csv_of(run), encoding="utf-8", newline="")
+def write_rounds(run: Run, path: Path) -> None:
+    """Write the rounds of a run to a CSV or Parquet file.
+
+    Args:
+        run: The run to export.
+        path: Where to write; its extension, ``.csv`` or ``.parquet``, chooses the format.
+
+    Raises:
+        InputError: If the path has another extension.
+        MissingExtraError: If Parquet is asked for and pyarrow is not installed.
+    """
+    if path.suffix == ".csv":
+        path.write_text(rounds_to_csv(run), encoding="utf-8", newline="")
+    elif path.suffix == ".parquet":
+        _write_parquet(run, path)
+    else:
+        raise InputError(f"Cannot write {path.name}: rounds are exported as .csv or .parquet.")
 
 
-def csv_of(run: Run) -> str:
-    """Return the frame as CSV, the picks as numbers with spaces between."""
-    return to_csv([{**row, "picks": " ".join(map(str, row["picks"]))} for row in frame(run)])
-
-
-def write_parquet(run: Run, path: Path) -> None:
-    """Write the frame as Parquet, the picks as lists."""
+def _write_parquet(run: Run, path: Path) -> None:
+    """Write the rounds as Parquet, with picks as lists of integers."""
     try:
         import pyarrow
         from pyarrow import parquet
@@ -47,15 +58,19 @@ def write_parquet(run: Run, path: Path) -> None:
         raise MissingExtraError(
             "Writing Parquet needs pyarrow: pip install 'teeter[parquet]'."
         ) from None
-    rows = frame(run)
-    names = dict.fromkeys(name for row in rows for name in row)
-    columns = {name: [row.get(name) for row in rows] for name in names}
+
+    # pyarrow would infer "null" for a column that is None in every row.
     types = {
         "picks": pyarrow.list_(pyarrow.int64()),
         "validation": pyarrow.float64(),
         "vote": pyarrow.float64(),
     }
-    parquet.write_table(
-        pyarrow.table({name: pyarrow.array(c, types.get(name)) for name, c in columns.items()}),
-        path,
-    )
+    rows = round_rows(run)
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = {}
+
+    for name in names:
+        values = [row.get(name) for row in rows]
+        columns[name] = pyarrow.array(values, types.get(name))
+
+    parquet.write_table(pyarrow.table(columns), path)

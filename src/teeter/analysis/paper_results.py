@@ -1,16 +1,19 @@
-"""The paper's tables [Cho, Kim, Lee, Shin and Yoo 2024], to stand beside ours: in percent, points and minutes."""
+"""The tables of the LDM paper [Cho, Kim, Lee, Shin and Yoo 2024], to compare our runs with.
+
+Accuracies are in percent, gains in percentage points, runtimes in minutes. The numbers are CSV
+files in ``paper_tables/``, as the paper prints them.
+"""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
 import numpy as np
 
-from teeter.analysis.statistics import gain_over
+from teeter.analysis.statistics import FloatArray, gain_over
 from teeter.errors import UnknownNameError
 
 __all__ = [
@@ -36,36 +39,39 @@ NAMES = {
     "BADGE": "badge",
     "BAIT": "bait",
 }
-"""What the paper calls a strategy, and what we do."""
+"""Our strategy names by the paper's."""
 
 ROUNDING = 0.015
-"""How far a delta and the mean of differences may be apart by rounding: 0.005 for itself, 0.01 for a difference."""
+"""Points by which rounding alone can separate a printed delta from a recomputed one.
+
+A printed delta is off by up to 0.005, and the difference of two printed accuracies by up to 0.01.
+"""
 
 
 @dataclass(frozen=True)
 class PaperDelta:
-    """A strategy's mean gain over Random, in points, as the paper prints it."""
+    """A strategy's mean gain over Random in percentage points, as the paper prints it."""
 
     mean: float
     deviation: float
     beaten: bool
-    """Whether LDM-S is significantly different, p < 0.05 in the paper's paired t-test."""
+    """Whether LDM-S differs significantly, p < 0.05 in the paper's paired t-test."""
 
 
 @dataclass(frozen=True)
 class RecomputedDelta:
-    """A delta of the paper beside the one that follows from its own accuracy table."""
+    """A printed delta beside the one that follows from the paper's own accuracy table."""
 
     dataset: str
     strategy: str
     printed: float
     recomputed: float
     complete: bool
-    """Whether the accuracy table has every step after the first, so that the two must agree."""
+    """Whether the accuracy table has every round after the first, so that the two must agree."""
 
     @property
     def difference(self) -> float:
-        """Recomputed minus printed, in points."""
+        """Recomputed minus printed, in percentage points."""
         return self.recomputed - self.printed
 
     @property
@@ -75,74 +81,90 @@ class RecomputedDelta:
 
 
 def datasets() -> list[str]:
-    """Return the datasets of the paper's tables."""
-    return [row["dataset"] for row in _rows("settings")]
+    """Return the names of the paper's datasets."""
+    return [row["dataset"] for row in _read_table("settings")]
 
 
 def deltas(dataset: str) -> dict[str, PaperDelta]:
-    """Return the gains over Random by strategy."""
-    return {
-        NAMES[row["strategy"]]: PaperDelta(
-            float(row["delta_vs_random_percent"]),
-            float(row["std"]),
-            row["significant_vs_ldm_s"] == "yes",
+    """Return the printed gain over Random of each strategy.
+
+    Example:
+        >>> deltas("openml-6")["ldm-s"].mean
+        4.76
+    """
+    gains = {}
+
+    for row in _rows_of(dataset, "deltas"):
+        gains[NAMES[row["strategy"]]] = PaperDelta(
+            mean=float(row["delta_vs_random_percent"]),
+            deviation=float(row["std"]),
+            beaten=row["significant_vs_ldm_s"] == "yes",
         )
-        for row in _of("deltas", dataset)
-    }
+
+    return gains
 
 
 def accuracy(dataset: str) -> dict[str, dict[int, float]]:
-    """Return the mean test accuracy in percent by strategy and number of labels."""
-    found: dict[str, dict[int, float]] = {}
-    for row in _of("accuracy", dataset):
-        found.setdefault(NAMES[row["strategy"]], {})[int(row["labelled"])] = float(
-            row["accuracy_percent"]
-        )
-    return found
+    """Return the mean test accuracy in percent, by strategy and number of labels."""
+    curves: dict[str, dict[int, float]] = {}
+
+    for row in _rows_of(dataset, "accuracy"):
+        curve = curves.setdefault(NAMES[row["strategy"]], {})
+        curve[int(row["labelled"])] = float(row["accuracy_percent"])
+
+    return curves
 
 
 def minutes(dataset: str) -> dict[str, float]:
-    """Return the minutes of a run by strategy, on the authors' machine; Random and ImageNet are not in the table."""
-    return {NAMES[row["strategy"]]: float(row["minutes"]) for row in _of("runtime", dataset)}
+    """Return the minutes of a run on the authors' machine, by strategy.
+
+    The paper does not time Random, nor any strategy on ImageNet.
+    """
+    rows = _rows_of(dataset, "runtime")
+    return {NAMES[row["strategy"]]: float(row["minutes"]) for row in rows}
 
 
 def recomputed_deltas(dataset: str) -> list[RecomputedDelta]:
-    """Return each delta of the paper beside the one recomputed from its accuracy table."""
-    (setting,) = _of("settings", dataset)
-    steps = (int(setting["final"]) - int(setting["initial"])) // int(setting["query"])
-    shown = accuracy(dataset)
+    """Return each printed delta beside the one recomputed from the paper's accuracy table."""
+    (setting,) = _rows_of(dataset, "settings")
+    rounds = (int(setting["final"]) - int(setting["initial"])) // int(setting["query"])
+    curves = accuracy(dataset)
+    random = _as_repetition(curves["random"])
+    compared = []
 
-    def curve(strategy: str) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-        return (
-            np.array([[0.0, *shown[strategy].values()]]) / 100
-        )  # the initial step, which no table shows, is left out
-
-    return [
-        RecomputedDelta(
-            dataset,
-            strategy,
-            printed.mean,
-            gain_over(curve(strategy), curve("random")).mean,
-            complete=len(shown[strategy]) == steps,
+    for strategy, printed in deltas(dataset).items():
+        curve = curves[strategy]
+        gain = gain_over(_as_repetition(curve), random)
+        compared.append(
+            RecomputedDelta(
+                dataset,
+                strategy,
+                printed=printed.mean,
+                recomputed=gain.mean,
+                complete=len(curve) == rounds,
+            )
         )
-        for strategy, printed in deltas(dataset).items()
-    ]
+
+    return compared
 
 
-def _of(table: str, dataset: str) -> Iterator[dict[str, str]]:
-    known = datasets()
-    if dataset not in known:
+def _as_repetition(curve: dict[int, float]) -> FloatArray:
+    """Return a printed curve as the accuracies of one repetition, shape (1, 1 + rounds)."""
+    # No table shows the initial round. Gains leave it out, so any number does.
+    return np.array([[0.0, *curve.values()]]) / 100
+
+
+def _rows_of(dataset: str, table: str) -> list[dict[str, str]]:
+    names = datasets()
+    if dataset not in names:
         raise UnknownNameError(
-            f"The paper has no dataset called {dataset!r}: it has {', '.join(known)}."
+            f"The paper has no dataset called {dataset!r}. Choose from {', '.join(names)}."
         )
-    return (row for row in _rows(table) if row["dataset"] == dataset)
+
+    return [row for row in _read_table(table) if row["dataset"] == dataset]
 
 
 @cache
-def _rows(table: str) -> tuple[dict[str, str], ...]:
-    text = (
-        files("teeter.analysis")
-        .joinpath("paper_tables", f"{table}.csv")
-        .read_text(encoding="utf-8")
-    )
-    return tuple(csv.DictReader(text.splitlines()))
+def _read_table(table: str) -> tuple[dict[str, str], ...]:
+    path = files("teeter.analysis").joinpath("paper_tables", f"{table}.csv")
+    return tuple(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))

@@ -1,4 +1,4 @@
-"""How figures look: a colour and a marker for every strategy, whichever others are drawn, and files of both kinds."""
+"""The style of all figures: one colour and marker per strategy, clean axes, SVG and PNG files."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ __all__ = [
 ]
 
 HIGHLIGHTED = "ldm-s"
-"""The strategy that is drawn boldest, over the others."""
+"""The strategy that figures draw boldest and on top of the others."""
 
-# Told apart by people who see few colours [Okabe and Ito 2008; Tol 2021]; near ones differ by marker.
-_LOOKS = {
+# Colours that readers with colour vision deficiency can tell apart [Okabe and Ito 2008; Tol 2021].
+# Where two are close, the markers differ.
+_STYLES = {
     "ldm-s": ("#d55e00", "o"),
     "random": ("#555555", "x"),
     "entropy": ("#56b4e9", "v"),
@@ -53,8 +54,8 @@ _LOOKS = {
     "margin-s": ("#0072b2", "2"),
     "ldm-s-laplace": ("#882255", "P"),
 }
-_OTHERS = ("#661100", "#6699cc", "#888888", "#117733", "#aa4466", "#4477aa")
-_MARKERS = "2348+"
+_PLUGIN_COLOURS = ("#661100", "#6699cc", "#888888", "#117733", "#aa4466", "#4477aa")
+_PLUGIN_MARKERS = "2348+"
 
 
 @dataclass(frozen=True)
@@ -64,13 +65,14 @@ class LineStyle:
     colour: str
     marker: str
     dashes: str
+    """A line style of matplotlib: "-", "--" or "-."."""
     width: float
     order: float
-    """Larger is drawn over smaller."""
+    """Lines of a larger order are drawn on top."""
 
     @property
     def line(self) -> dict[str, Any]:
-        """Options of a line in matplotlib."""
+        """Keyword arguments for ``Axes.plot``."""
         return {
             "color": self.colour,
             "marker": self.marker,
@@ -83,54 +85,89 @@ class LineStyle:
 
 
 def line_style(strategy: str) -> LineStyle:
-    """Return the look of a strategy: by its name alone, so that it is the same in every figure."""
-    first = strategy == HIGHLIGHTED
-    dashes = "--" if strategy == "random" else "-"
-    if strategy in _LOOKS:
-        colour, marker = _LOOKS[strategy]
+    """Return the style of a strategy.
+
+    It depends on the name alone, so that a strategy looks the same in every figure, whatever else
+    is drawn. Strategies of plugins get a colour and a marker from a hash of their name.
+    """
+    if strategy in _STYLES:
+        colour, marker = _STYLES[strategy]
+        dashes = "--" if strategy == "random" else "-"
     else:
-        number = zlib.crc32(strategy.encode())
-        colour, marker, dashes = (
-            _OTHERS[number % len(_OTHERS)],
-            _MARKERS[number % len(_MARKERS)],
-            "-.",
-        )
-    return LineStyle(colour, marker, dashes, width=3.0 if first else 1.5, order=5 if first else 3)
+        name_hash = zlib.crc32(strategy.encode())
+        colour = _PLUGIN_COLOURS[name_hash % len(_PLUGIN_COLOURS)]
+        marker = _PLUGIN_MARKERS[name_hash % len(_PLUGIN_MARKERS)]
+        dashes = "-."
+
+    if strategy == HIGHLIGHTED:
+        return LineStyle(colour, marker, dashes, width=3.0, order=5)
+
+    return LineStyle(colour, marker, dashes, width=1.5, order=3)
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure of so many inches."""
+    """Return an empty figure.
+
+    Args:
+        width: In inches.
+        height: In inches.
+
+    Raises:
+        MissingExtraError: If matplotlib is not installed.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingExtraError("Drawing needs matplotlib: pip install 'teeter[report]'.") from None
+
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def style_axes(axes: Axes, *, grid: str = "both") -> None:
-    """Leave out the lines that say nothing; ``grid`` is along x, y or both."""
+    """Draw a faint grid and remove the top and right borders.
+
+    Args:
+        axes: The axes to change.
+        grid: Direction of the grid: "x", "y" or "both".
+    """
     axes.grid(axis=grid, alpha=0.25)  # type: ignore[arg-type]
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
 
 
 def save_figure(figure: Figure, stem: Path) -> tuple[Path, Path]:
-    """Write a figure as SVG and PNG, the same bytes each time, and return the two paths."""
+    """Write a figure as SVG and PNG.
+
+    The same figure gives the same bytes each time, so that reports can be compared and committed.
+
+    Args:
+        figure: The figure to write.
+        stem: Path of the files without an extension; ``.svg`` and ``.png`` are added.
+
+    Returns:
+        The paths of the two files.
+    """
     from matplotlib import rc_context
 
-    svg, png = (stem.with_name(f"{stem.name}.{ending}") for ending in ("svg", "png"))
+    svg = stem.with_name(f"{stem.name}.svg")
+    png = stem.with_name(f"{stem.name}.png")
+
+    # By default, ids in an SVG are random and its metadata has the date.
     with rc_context({"svg.hashsalt": "teeter"}):
         figure.savefig(svg, metadata={"Date": None})
+
     png.write_bytes(figure_png(figure))
     return svg, png
 
 
 def figure_png(figure: Figure) -> bytes:
-    """Return a figure as a PNG of 256 colours, which shows as much as one of all colours in a third of its size."""
+    """Return a figure as a PNG of 256 colours, a third of the size of one in full colour."""
     from PIL import Image
 
-    whole, small = io.BytesIO(), io.BytesIO()
-    figure.savefig(whole, format="png", dpi=120)
-    picture = Image.open(whole).convert("RGB").quantize(256, dither=Image.Dither.NONE)
-    picture.save(small, format="png", optimize=True)
-    return small.getvalue()
+    full_colour = io.BytesIO()
+    figure.savefig(full_colour, format="png", dpi=120)
+    image = Image.open(full_colour).convert("RGB").quantize(256, dither=Image.Dither.NONE)
+
+    palette = io.BytesIO()
+    image.save(palette, format="png", optimize=True)
+    return palette.getvalue()

@@ -1,147 +1,321 @@
-"""Figures of lines and dots, from arrays: compute first, then draw."""
+"""Figures of a report, from arrays: learning curves, gains, profiles, penalties, costs and picks.
+
+Nothing here reads a run or computes a statistic beyond a mean and its spread: compute first, then
+draw. Matplotlib is imported when the first figure is made.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from teeter.analysis.cross_dataset import PerformanceProfile
+from teeter.analysis.cross_dataset import PenaltyMatrix, PerformanceProfile
 from teeter.analysis.plot_style import HIGHLIGHTED, line_style, new_figure, style_axes
-from teeter.analysis.statistics import mean_and_std
+from teeter.analysis.statistics import FloatArray, LabelSaving, mean_and_std
+from teeter.analysis.table_formats import format_duration
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.text import Text
 
-__all__ = ["pca_2d", "plot_curves", "plot_gains", "plot_picks", "plot_profile"]
+__all__ = [
+    "pca_2d",
+    "plot_curves",
+    "plot_gains",
+    "plot_labels",
+    "plot_penalties",
+    "plot_picks",
+    "plot_profile",
+    "plot_runtime",
+]
 
-Array = npt.NDArray[np.floating[Any]]
+_PHASE_COLOURS = {
+    "training": "#44546a",
+    "validation": "#6d8764",
+    "outputs": "#8ea9c1",
+    "selection": "#e3a23c",
+    "evaluation": "#cfcfcf",
+}
+_OTHER_PHASE_COLOUR = "#8073ac"
+
+_INK = "#1c2430"
+_PALE_INK = "#5a6675"
+_PICK_COLOUR = "#c02020"
 
 
-def pca_2d(features: Array) -> Array:
-    """Return the two principal components: (N, D) -> (N, 2)."""
+def pca_2d(features: FloatArray) -> FloatArray:
+    """Project rows onto their first two principal components: (N, D) -> (N, 2)."""
     centred = features - features.mean(axis=0)
-    left, values, _ = np.linalg.svd(centred, full_matrices=False)
-    answer: Array = (left * values)[:, :2]
-    return answer
+    # The coordinates along the components are U S; the components themselves are not needed.
+    left, singular_values, _ = np.linalg.svd(centred, full_matrices=False)
+    return np.asarray((left * singular_values)[:, :2])
 
 
-def plot_curves(labelled: Array, accuracy: Mapping[str, Array]) -> Figure:
-    """Return learning curves: the mean over repetitions, and a band of one standard deviation.
+def plot_curves(labelled: FloatArray, accuracy: Mapping[str, FloatArray]) -> Figure:
+    """Draw learning curves: the mean over repetitions, with a band of one standard deviation.
 
-    labelled (T,), accuracy by strategy (R, T); LDM-S is drawn boldest.
+    Args:
+        labelled: Labels at each round, shape (T,).
+        accuracy: Accuracies by strategy, each of shape (R, T).
     """
-    figure = _with_legend_of(len(accuracy))
+    figure = _figure_with_legend(len(accuracy))
     axes = figure.subplots()
-    for place, name in enumerate(_best_first(accuracy)):
-        _draw_line(axes, name, labelled, 100 * accuracy[name], place=place)
+
+    for position, name in enumerate(_by_final_mean(accuracy)):
+        _draw_curve(axes, name, labelled, 100 * accuracy[name], position=position)
+
     axes.set(xlabel="labelled rows", ylabel="test accuracy (%)")
-    _finish(axes, labelled)
+    _finish_curves(axes, labelled)
     return figure
 
 
-def plot_gains(labelled: Array, accuracy: Mapping[str, Array], baseline: Array) -> Figure:
-    """Return the gain over a baseline at each round: the mean of paired differences, and one standard deviation.
+def plot_gains(
+    labelled: FloatArray, accuracy: Mapping[str, FloatArray], baseline: FloatArray
+) -> Figure:
+    """Draw the gain over a baseline at each round, with a band of one standard deviation.
 
-    labelled (T,), accuracy by strategy (R, T), baseline (R, T). A strategy that falls far below the others leaves the
-    picture, and the legend says so.
+    A strategy that falls far below the others is cut off at the bottom, so that it does not flatten
+    them. The legend then says how far it falls.
+
+    Args:
+        labelled: Labels at each round, shape (T,).
+        accuracy: Accuracies by strategy, each of shape (R, T).
+        baseline: Accuracies of the baseline in the same repetitions, shape (R, T).
     """
     gains = {name: 100 * (runs - baseline) for name, runs in accuracy.items()}
     lowest = {name: float(runs.mean(axis=0).min()) for name, runs in gains.items()}
+
+    # A strategy stays in the picture if it falls at most twice as far as the best one rises.
     top = max(1.0, *(float(runs.mean(axis=0).max()) for runs in gains.values()))
-    floor = min((low for low in lowest.values() if low >= -2 * top), default=min(lowest.values()))
-    figure = _with_legend_of(len(gains) + 1)
+    visible = [low for low in lowest.values() if low >= -2 * top]
+    bottom = min(visible, default=min(lowest.values()))
+
+    figure = _figure_with_legend(len(gains) + 1)
     axes = figure.subplots()
     axes.axhline(
         0, color=line_style("random").colour, linestyle="--", linewidth=1.5, label="random"
     )
-    for place, name in enumerate(_best_first(gains)):
-        label = f"{name} (falls to −{-lowest[name]:.0f})" if lowest[name] < floor else name
-        _draw_line(axes, name, labelled, gains[name], place=place, label=label)
+
+    for position, name in enumerate(_by_final_mean(gains)):
+        label = name
+        if lowest[name] < bottom:
+            label = f"{name} (falls to −{-lowest[name]:.0f})"
+        _draw_curve(axes, name, labelled, gains[name], position=position, label=label)
+
     axes.set(xlabel="labelled rows", ylabel="gain over random (points of accuracy)")
-    spread = max(
-        float(mean_and_std(runs)[1].max()) for name, runs in gains.items() if lowest[name] >= floor
-    )
-    if any(low < floor for low in lowest.values()):
-        axes.set_ylim(floor - spread - 0.05 * (top - floor), top + spread + 0.05 * (top - floor))
-    _finish(axes, labelled)
+
+    # Only if a curve leaves the picture; otherwise matplotlib finds the better limits.
+    if any(low < bottom for low in lowest.values()):
+        deviations = [
+            float(mean_and_std(runs)[1].max())
+            for name, runs in gains.items()
+            if lowest[name] >= bottom
+        ]
+        margin = max(deviations) + 0.05 * (top - bottom)
+        axes.set_ylim(bottom - margin, top + margin)
+
+    _finish_curves(axes, labelled)
     return figure
 
 
 def plot_profile(profiles: Mapping[str, PerformanceProfile], limit: float = 10.0) -> Figure:
-    """Return the performance profiles, each a step function of delta; the legend has their areas."""
-    figure = _with_legend_of(len(profiles) + 1)
+    """Draw performance profiles as step functions; the legend has the area under each.
+
+    Args:
+        profiles: Profiles by strategy.
+        limit: Largest delta drawn, in percentage points.
+    """
+    figure = _figure_with_legend(len(profiles) + 1)
     axes = figure.subplots()
+
     for name in sorted(profiles, key=lambda name: -profiles[name].area(limit)):
-        profile, look = profiles[name], line_style(name)
-        places = np.array([0.0, *profile.gaps[(profile.gaps > 0) & (profile.gaps < limit)], limit])
-        heights = [100 * profile.at(place) for place in places]
-        options = {**look.line, "markevery": 0.1}
-        axes.plot(
-            places,
-            heights,
-            drawstyle="steps-post",
-            label=f"{name}  {profile.area(limit):.2f}",
-            **options,
-        )
+        profile = profiles[name]
+        inner_gaps = profile.gaps[(profile.gaps > 0) & (profile.gaps < limit)]
+        deltas = np.array([0.0, *inner_gaps, limit])
+        # Starting at delta = 0 and ending at the limit draws the line across the whole axes.
+        heights = [100 * profile.at(delta) for delta in deltas]
+
+        # Steps are dense, so that markers stand at a tenth of the line's length instead of each.
+        options = {**line_style(name).line, "markevery": 0.1}
+        label = f"{name}  {profile.area(limit):.2f}"
+        axes.plot(deltas, heights, drawstyle="steps-post", label=label, **options)
+
     axes.set(
         xlabel="delta (points of accuracy below the best)",
         ylabel="cases within delta of the best (%)",
+        xlim=(0, limit),
+        ylim=(0, 102),
     )
-    axes.set(xlim=(0, limit), ylim=(0, 102))
     style_axes(axes)
-    axes.legend(
+    _place_legend(axes, title=f"area (of {limit:.0f})")
+    return figure
+
+
+def plot_penalties(penalties: PenaltyMatrix) -> Figure:
+    """Draw the penalty matrix with its numbers, the least beaten strategy first.
+
+    The last row has the column means: how often each strategy is beaten.
+    """
+    order = np.argsort(penalties.column_means, kind="stable")
+    names = [penalties.strategies[index] for index in order]
+    count = len(names)
+    cells = np.vstack([penalties.matrix[np.ix_(order, order)], penalties.column_means[order]])
+    largest = max(float(penalties.matrix.max()), 1e-9)
+
+    figure = new_figure(2.6 + 0.62 * count, 2.0 + 0.5 * count)
+    axes = figure.subplots()
+
+    # No strategy plays against itself: the diagonal shows the grey background.
+    axes.set_facecolor("#e9ecef")
+    without_diagonal = np.ma.masked_array(cells, mask=np.eye(count + 1, count, dtype=bool))
+    axes.imshow(without_diagonal, cmap="Blues", vmin=0, vmax=largest, aspect="auto")
+
+    for (row, column), value in np.ndenumerate(cells):
+        if row == column:
+            continue
+
+        axes.text(
+            column,
+            row,
+            f"{value:.2f}",
+            ha="center",
+            va="center",
+            color="white" if value > 0.6 * largest else _INK,
+            fontsize=9,
+            fontweight="bold" if row == count else "normal",
+        )
+
+    # A white gap sets the row of means apart.
+    axes.axhline(count - 0.5, color="white", linewidth=6)
+    axes.set_xticks(range(count), names, rotation=45, ha="left", rotation_mode="anchor")
+    axes.set_yticks(range(count + 1), [*names, "mean"])
+    axes.tick_params(length=0, top=False, bottom=False, labeltop=True, labelbottom=False)
+    axes.spines[:].set_visible(False)
+    _highlight([*axes.get_xticklabels(), *axes.get_yticklabels()])
+
+    axes.set_ylabel("this one beats …")
+    axes.set_xlabel("… this one", labelpad=8)
+    axes.xaxis.set_label_position("top")
+    return figure
+
+
+def plot_runtime(times: Mapping[str, Mapping[str, float]], unit: str = "minutes") -> Figure:
+    """Draw stacked bars of the time of a run, the fastest strategy on top.
+
+    Args:
+        times: Time by strategy and phase, such as "training" and "selection".
+        unit: Unit of the times, for the axis.
+    """
+    # Bars are drawn from the bottom up.
+    order = sorted(times, key=lambda name: sum(times[name].values()), reverse=True)
+    used = {phase for phases in times.values() for phase, time in phases.items() if time > 0}
+    phases = [phase for phase in _PHASE_COLOURS if phase in used]
+    # Phases that a plugin adds come last, by name.
+    phases += sorted(used - set(_PHASE_COLOURS))
+
+    figure = new_figure(8, 1.4 + 0.34 * len(order))
+    axes = figure.subplots()
+    ends = np.zeros(len(order))
+
+    for phase in phases:
+        widths = np.array([times[name].get(phase, 0.0) for name in order])
+        colour = _PHASE_COLOURS.get(phase, _OTHER_PHASE_COLOUR)
+        axes.barh(order, widths, left=ends, color=colour, label=phase, height=0.7)
+        ends += widths
+
+    for position, total in enumerate(ends):
+        axes.text(total, position, f" {format_duration(float(total))}", va="center", fontsize=9)
+
+    axes.set(xlabel=f"{unit} per run", xlim=(0, max(float(ends.max()), 1e-9) * 1.1))
+    style_axes(axes, grid="x")
+    _highlight(axes.get_yticklabels())
+    figure.legend(
+        *axes.get_legend_handles_labels(),
+        loc="outside upper center",
+        ncols=max(1, len(phases)),
         frameon=False,
-        loc="center left",
-        bbox_to_anchor=(1.01, 0.5),
-        title="area (of 10)",
         fontsize=9,
     )
     return figure
 
 
-def _with_legend_of(lines: int) -> Figure:
-    """Return an empty figure, high enough for the names of so many lines beside it."""
-    return new_figure(8, max(4.8, 0.21 * lines))
+def plot_labels(savings: Mapping[str, LabelSaving]) -> Figure:
+    """Draw bars of the labels each strategy needs to reach the baseline's final accuracy.
 
+    A dot is one repetition. The dashed line is the baseline itself.
 
-def _best_first(curves: Mapping[str, Array]) -> list[str]:
-    """Return the names in the order of the curves' last means, so that the legend reads as the curves end."""
-    return sorted(curves, key=lambda name: -float(curves[name][:, -1].mean()))
+    Args:
+        savings: Savings by strategy, all over the same baseline.
+    """
+    # Bars are drawn from the bottom up: the strategy that needs the fewest labels ends on top.
+    order = sorted(savings, key=lambda name: -(savings[name].labels or math.inf))
+    # The baseline and its target are the same in all savings.
+    baseline = savings[order[0]]
 
+    dots = {}
+    rightmost = baseline.baseline
+    for name in order:
+        needed = savings[name].needed_by_repetition
+        dots[name] = [labels for labels, _ in needed if labels is not None]
+        rightmost = max(rightmost, savings[name].labels or 0, *dots[name], 0)
 
-def _draw_line(
-    axes: Axes, name: str, labelled: Array, runs: Array, *, place: int, label: str | None = None
-) -> None:
-    mean, spread = mean_and_std(runs)
-    look, every = line_style(name), max(1, len(labelled) // 8)
-    axes.plot(labelled, mean, label=label or name, markevery=(place % every, every), **look.line)
-    alpha = 0.2 if name == HIGHLIGHTED else 0.07
-    axes.fill_between(
-        labelled, mean - spread, mean + spread, color=look.colour, alpha=alpha, linewidth=0
+    figure = new_figure(8, 1.3 + 0.34 * len(order))
+    axes = figure.subplots()
+
+    for position, name in enumerate(order):
+        labels = savings[name].labels
+        if labels is None:
+            axes.text(
+                0.01 * rightmost, position, "not reached", va="center", fontsize=9, color=_PALE_INK
+            )
+            continue
+
+        axes.barh(
+            position,
+            labels,
+            color=line_style(name).colour,
+            alpha=1 if name == HIGHLIGHTED else 0.55,
+            height=0.7,
+        )
+        heights = [position] * len(dots[name])
+        axes.plot(dots[name], heights, "o", color=_INK, markersize=2.6, zorder=4)
+        axes.text(rightmost * 1.03, position, f"{labels:,.0f}", va="center", fontsize=9)
+
+    axes.axvline(baseline.baseline, color=line_style("random").colour, linestyle="--", linewidth=1)
+    axes.set_yticks(range(len(order)), order)
+    axes.set(
+        xlabel=f"labels needed for {baseline.target:.1%}, random's final accuracy (dashed: random)",
+        xlim=(0, rightmost * 1.12),
+        ylim=(-0.6, len(order) - 0.4),
     )
-
-
-def _finish(axes: Axes, labelled: Array) -> None:
-    if len(labelled) > 1:
-        axes.set_xlim(float(labelled[0]), float(labelled[-1]))
     axes.xaxis.set_major_formatter("{x:,.0f}")
-    style_axes(axes)
-    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=9)
+    style_axes(axes, grid="x")
+    _highlight(axes.get_yticklabels())
+    return figure
 
 
-def plot_picks(points: Array, ldm: Array, picks: npt.NDArray[np.int64], images: Array) -> Figure:
-    """Return a map of the pool coloured by LDM, with the picks marked and shown as images beside it.
+def plot_picks(
+    points: FloatArray, ldm: FloatArray, picks: npt.NDArray[np.int64], images: FloatArray
+) -> Figure:
+    """Draw a map of the pool coloured by LDM with the picks marked, and the picks as images.
 
-    points (N, 2), ldm (N,), picks (n,), images (n, height, width).
+    Args:
+        points: Positions of the pool's rows on the map, shape (N, 2).
+        ldm: The least disagree metric of each row, positive, shape (N,).
+        picks: Indices of the picked rows, best first, shape (n,).
+        images: Images of the picked rows in the same order, shape (n, height, width).
     """
     figure = new_figure(9.5, 4.8)
-    halves: Any = figure.subfigures(1, 2, width_ratios=[3, 2])
-    whole, side = halves
-    axes = whole.subplots()
+    subfigures: Any = figure.subfigures(1, 2, width_ratios=[3, 2])
+    pool_side, image_side = subfigures
+
+    axes = pool_side.subplots()
+    # Rows of a small LDM are drawn last, on top: they are the ones to see.
     order = np.argsort(-ldm)
     dots = axes.scatter(
         *points[order].T, c=np.log10(ldm[order]), s=12, cmap="viridis", linewidths=0
@@ -150,19 +324,82 @@ def plot_picks(points: Array, ldm: Array, picks: npt.NDArray[np.int64], images: 
         *points[picks].T,
         s=70,
         facecolors="none",
-        edgecolors="#c02020",
+        edgecolors=_PICK_COLOUR,
         linewidths=1.4,
         label="picked",
     )
-    axes.set(xticks=[], yticks=[], title="The pool in the plane: dark rows flip easily")
+    axes.set(xticks=[], yticks=[], title="The pool in two dimensions: dark rows flip easily")
     axes.legend(loc="upper right", frameon=False)
-    whole.colorbar(dots, ax=axes, label="log10 of the LDM", shrink=0.8)
-    columns = max(1, int(np.ceil(np.sqrt(len(images)))))
-    grid = side.subplots(-(-len(images) // columns), columns, squeeze=False)
+    pool_side.colorbar(dots, ax=axes, label="log10 of the LDM", shrink=0.8)
+
+    columns = max(1, math.ceil(math.sqrt(len(images))))
+    rows = math.ceil(len(images) / columns)
+    grid = image_side.subplots(rows, columns, squeeze=False)
+
     for rank, cell in enumerate(grid.flat, start=1):
         cell.axis("off")
         if rank <= len(images):
             cell.imshow(images[rank - 1], cmap="gray_r")
             cell.set_title(str(rank), fontsize=7, pad=1)
-    side.suptitle("The picks, best first", fontsize=11)
+
+    image_side.suptitle("The picks, best first", fontsize=11)
     return figure
+
+
+def _figure_with_legend(entries: int) -> Figure:
+    """Return an empty figure, high enough for a legend of this many entries beside the axes."""
+    return new_figure(8, max(4.8, 0.21 * entries))
+
+
+def _by_final_mean(curves: Mapping[str, FloatArray]) -> list[str]:
+    """Return the names by the mean of their last round, so that the legend reads as curves end."""
+    return sorted(curves, key=lambda name: -float(curves[name][:, -1].mean()))
+
+
+def _draw_curve(
+    axes: Axes,
+    name: str,
+    labelled: FloatArray,
+    runs: FloatArray,
+    *,
+    position: int,
+    label: str | None = None,
+) -> None:
+    mean, deviation = mean_and_std(runs)
+    style = line_style(name)
+
+    # About eight markers a curve, shifted from curve to curve so that they do not hide each other.
+    every = max(1, len(labelled) // 8)
+    markers = (position % every, every)
+    axes.plot(labelled, mean, label=label or name, markevery=markers, **style.line)
+
+    axes.fill_between(
+        labelled,
+        mean - deviation,
+        mean + deviation,
+        color=style.colour,
+        alpha=0.2 if name == HIGHLIGHTED else 0.07,
+        linewidth=0,
+    )
+
+
+def _finish_curves(axes: Axes, labelled: FloatArray) -> None:
+    if len(labelled) > 1:
+        axes.set_xlim(float(labelled[0]), float(labelled[-1]))
+
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    style_axes(axes)
+    _place_legend(axes)
+
+
+def _place_legend(axes: Axes, title: str | None = None) -> None:
+    """Put the legend to the right of the axes."""
+    axes.legend(
+        frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), title=title, fontsize=9
+    )
+
+
+def _highlight(labels: Sequence[Text]) -> None:
+    """Print the name of the highlighted strategy in bold."""
+    for label in labels:
+        label.set_fontweight("bold" if label.get_text() == HIGHLIGHTED else "normal")

@@ -1,11 +1,15 @@
-"""One run, compared: its curves without what cannot be compared, the paper's numbers, and what a reader must know."""
+"""Compare the strategies of one run, with each other and with the paper.
+
+``compare_strategies`` reads the curves of a run and leaves out what cannot be compared. Its notes
+say what, for the readers of a report.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +17,7 @@ import numpy.typing as npt
 from teeter.analysis import paper_results
 from teeter.analysis.plot_style import HIGHLIGHTED
 from teeter.analysis.statistics import (
+    FloatArray,
     Gain,
     LabelSaving,
     RankCorrelation,
@@ -24,218 +29,289 @@ from teeter.analysis.statistics import (
 if TYPE_CHECKING:
     from teeter.experiments.results import Curves, Run
 
-__all__ = ["BASELINE", "RunComparison", "compare_runs"]
+__all__ = ["BASELINE", "RunComparison", "compare_strategies"]
 
-Array = npt.NDArray[np.floating[Any]]
+BoolArray = npt.NDArray[np.bool_]
 
 BASELINE = "random"
+"""The strategy that gains and savings are measured against."""
+
+_FAILURES_NAMED = 4
+"""Failed repetitions that a note names; it counts the rest."""
 
 
 @dataclass(frozen=True)
 class RunComparison:
-    """What a run says about its strategies; the most accurate over the rounds comes first."""
+    """What a run says about its strategies, the most accurate over the rounds first."""
 
     run: Run
     name: str
-    """What the run is called in a report."""
-    labelled: Array
-    """(T,)"""
-    accuracy: dict[str, Array]
-    """By strategy, (R, T)."""
-    minutes: dict[str, dict[str, Array]]
-    """By strategy and kind of work, (R,): of a whole repetition."""
+    """Name of the run in a report."""
+    labelled: FloatArray
+    """Labels at each round, shape (T,)."""
+    accuracy: dict[str, FloatArray]
+    """Accuracies by strategy, shape (R, T)."""
+    minutes: dict[str, dict[str, FloatArray]]
+    """Minutes of each repetition by strategy and phase, summed over rounds, shape (R,)."""
     memory: dict[str, float]
-    """By strategy: the largest peak, in bytes."""
+    """Peak memory by strategy, in bytes."""
     notes: tuple[str, ...]
-    """Sentences on what is missing, or not as it should be."""
+    """What readers must know: what is missing, unfinished or left out. One sentence each."""
 
     @property
     def repetitions(self) -> int:
-        """How many repetitions are compared."""
-        return len(next(iter(self.accuracy.values()))) if self.accuracy else 0
+        """Number of repetitions compared."""
+        if not self.accuracy:
+            return 0
+
+        return len(next(iter(self.accuracy.values())))
 
     @property
     def comparable(self) -> bool:
-        """Whether there is a round after the first, without which nothing was picked."""
+        """Whether there is a round after the first; before it, no strategy has picked anything."""
         return self.repetitions > 0 and len(self.labelled) > 1
 
     @cached_property
-    def unit(self) -> tuple[str, float]:
-        """What times are shown in, and how many of it make a minute: seconds for runs of less than two minutes."""
-        whole = [
-            sum(float(part.mean()) for part in kinds.values()) for kinds in self.minutes.values()
-        ]
-        return (
-            ("minutes", 1.0)
-            if self.paper_minutes or max(whole, default=0) >= 2
-            else ("seconds", 60.0)
-        )
+    def time_unit(self) -> tuple[str, float]:
+        """Unit of times in a report, and how many of it make a minute.
 
-    def mean(self, strategy: str) -> float:
-        """Return the mean accuracy in percent over repetitions and rounds but the first."""
+        Runs of less than two minutes are shown in seconds, unless the paper's minutes stand beside
+        them.
+        """
+        totals = [
+            sum(float(minutes.mean()) for minutes in phases.values())
+            for phases in self.minutes.values()
+        ]
+        if self.paper_minutes or max(totals, default=0) >= 2:
+            return "minutes", 1.0
+
+        return "seconds", 60.0
+
+    def mean_accuracy(self, strategy: str) -> float:
+        """Return the mean accuracy in percent over repetitions and all rounds but the first."""
         return 100 * float(self.accuracy[strategy][:, 1:].mean())
 
     @cached_property
     def gains(self) -> dict[str, Gain]:
-        """Over Random, by every other strategy; empty where there is no Random."""
+        """Gain over Random of every other strategy; empty without Random."""
         return self._gains_over(BASELINE)
 
     @cached_property
-    def losses(self) -> dict[str, Gain]:
-        """What every other strategy gains over LDM-S."""
+    def gains_over_ldm_s(self) -> dict[str, Gain]:
+        """Gain over LDM-S of every other strategy; empty without LDM-S."""
         return self._gains_over(HIGHLIGHTED)
 
-    def _gains_over(self, other: str) -> dict[str, Gain]:
-        if not self.comparable or other not in self.accuracy:
+    def _gains_over(self, baseline: str) -> dict[str, Gain]:
+        if not self.comparable or baseline not in self.accuracy:
             return {}
-        base = self.accuracy[other]
-        return {
-            name: gain_over(runs, base) for name, runs in self.accuracy.items() if name != other
-        }
+
+        gains = {}
+        for name, runs in self.accuracy.items():
+            if name != baseline:
+                gains[name] = gain_over(runs, self.accuracy[baseline])
+
+        return gains
 
     @cached_property
     def savings(self) -> dict[str, LabelSaving]:
-        """Labels needed to be as accurate as Random at its end, by every other strategy."""
+        """Labels that every other strategy needs to reach Random's final accuracy."""
         if not self.comparable or BASELINE not in self.accuracy:
             return {}
-        base = self.accuracy[BASELINE]
-        return {
-            name: saving_over(self.labelled, runs, base)
-            for name, runs in self.accuracy.items()
-            if name != BASELINE
-        }
+
+        savings = {}
+        for name, runs in self.accuracy.items():
+            if name != BASELINE:
+                savings[name] = saving_over(self.labelled, runs, self.accuracy[BASELINE])
+
+        return savings
 
     @cached_property
-    def paper(self) -> dict[str, paper_results.PaperDelta]:
-        """The paper's gains, where the run is comparable to it."""
-        return paper_results.deltas(self.run.setting.paper) if self.run.setting.paper else {}
+    def paper_deltas(self) -> dict[str, paper_results.PaperDelta]:
+        """The paper's gains over Random; empty if it does not have this setting."""
+        if not self.run.setting.paper:
+            return {}
+
+        return paper_results.deltas(self.run.setting.paper)
 
     @cached_property
     def paper_accuracy(self) -> dict[str, dict[int, float]]:
-        """The paper's accuracies in percent, by number of labels."""
-        return paper_results.accuracy(self.run.setting.paper) if self.run.setting.paper else {}
+        """The paper's accuracies in percent, by strategy and number of labels."""
+        if not self.run.setting.paper:
+            return {}
+
+        return paper_results.accuracy(self.run.setting.paper)
 
     @cached_property
     def paper_minutes(self) -> dict[str, float]:
-        """The paper's minutes a run, where ours has as many rounds."""
-        if (
-            not self.run.setting.paper
-            or not len(self.labelled)
-            or self.labelled[-1] < _last_labels(self.run)
-        ):
+        """The paper's minutes per run; empty if this run has fewer rounds than the paper's."""
+        dataset = self.run.setting.paper
+        if not dataset or len(self.labelled) == 0:
             return {}
-        return paper_results.minutes(self.run.setting.paper)
+        if self.labelled[-1] < _final_labels(self.run):
+            return {}
+
+        return paper_results.minutes(dataset)
 
     @cached_property
-    def agreement(self) -> RankCorrelation | None:
-        """How alike the paper and we order the strategies by their gains."""
+    def paper_rank_correlation(self) -> RankCorrelation | None:
+        """How similarly this run and the paper order the strategies by their gains."""
         ours = {name: gain.mean for name, gain in self.gains.items()}
-        return rank_correlation(ours, {name: delta.mean for name, delta in self.paper.items()})
+        theirs = {name: delta.mean for name, delta in self.paper_deltas.items()}
+        return rank_correlation(ours, theirs)
 
 
-def compare_runs(run: Run, name: str | None = None) -> RunComparison:
-    """Return what a run says, however much of it there is."""
-    curves = run.curves()
-    keep, repetitions, left_out = _finite(curves)
-    accuracy = {name: curves.accuracy[name][repetitions] for name in keep}
-    order = sorted(keep, key=lambda name: -float(accuracy[name][:, 1:].sum()))
-    notes = [*_notes_on_run(run), *_notes_on_gaps(run, curves), *left_out]
-    if len(repetitions) == 1:
-        notes.append(
-            "With one repetition there is no spread and no test: any difference may be chance."
-        )
-    if keep and len(curves.labelled) < 2:
-        notes.append(
-            "Only the initial round is there: nothing was picked yet, and nothing can be compared."
-        )
-    if keep and BASELINE not in keep:
-        notes.append(
-            "Random is not among the strategies: there are no gains over it, and no labels saved."
-        )
-    if not keep:
-        notes.append("There is no round that can be compared.")
-    minutes = {
-        name: {
-            kind: seconds[repetitions].sum(axis=1) / 60
-            for kind, seconds in curves.seconds[name].items()
-        }
-        for name in order
-    }
-    memory = {name: float(np.max(curves.peak_memory[name], initial=0)) for name in order}
-    return RunComparison(
-        run,
-        name or run.setting.name,
-        curves.labelled,
-        {name: accuracy[name] for name in order},
-        minutes,
-        memory,
-        tuple(notes),
-    )
+def compare_strategies(run: Run, name: str | None = None) -> RunComparison:
+    """Compare the strategies of a run, finished or not.
 
+    Rounds and repetitions that not all strategies have, and accuracies that are not numbers, are
+    left out. The notes of the result say which.
 
-def _finite(curves: Curves) -> tuple[list[str], list[int], list[str]]:
-    """Return strategies and repetitions whose accuracies are numbers, and sentences on those left out.
-
-    A strategy without a whole repetition goes; of the others, the repetitions that all have stay.
+    Args:
+        run: The run, as ``read_run`` returns it.
+        name: Name of the run in a report; that of its setting by default.
     """
-    whole = {
-        name: np.isfinite(runs).all(axis=1) for name, runs in curves.accuracy.items() if runs.size
-    }
-    keep = [name for name in whole if whole[name].any()]
-    shared = (
-        np.logical_and.reduce([whole[name] for name in keep]) if keep else np.zeros(0, dtype=bool)
+    curves = run.curves()
+    strategies, repetitions, notes_on_values = _select_finite(curves)
+    notes = [*_notes_on_run(run), *_notes_on_gaps(run, curves), *notes_on_values]
+
+    if len(repetitions) == 1:
+        notes.append("A single repetition has no spread and no test: any difference may be chance.")
+    if strategies and len(curves.labelled) < 2:
+        notes.append(
+            "Only the initial round is finished: nothing was picked yet, so there is nothing to "
+            "compare."
+        )
+    if strategies and BASELINE not in strategies:
+        notes.append("Random was not run, so there are no gains over it and no labels saved.")
+    if not strategies:
+        notes.append("No round can be compared.")
+
+    accuracy = {strategy: curves.accuracy[strategy][repetitions] for strategy in strategies}
+    # All have the same number of repetitions and rounds, so sums order as means do.
+    ranked = sorted(strategies, key=lambda strategy: -float(accuracy[strategy][:, 1:].sum()))
+
+    minutes = {}
+    memory = {}
+    for strategy in ranked:
+        seconds = curves.seconds[strategy]
+        minutes[strategy] = {
+            phase: seconds[phase][repetitions].sum(axis=1) / 60 for phase in seconds
+        }
+        # The peak counts even in repetitions that are left out: the memory was needed.
+        memory[strategy] = float(np.max(curves.peak_memory[strategy], initial=0))
+
+    return RunComparison(
+        run=run,
+        name=name or run.setting.name,
+        labelled=curves.labelled,
+        accuracy={strategy: accuracy[strategy] for strategy in ranked},
+        minutes=minutes,
+        memory=memory,
+        notes=tuple(notes),
     )
-    if keep and not shared.any():
-        most = max(int(whole[name].sum()) for name in keep)
-        keep = [name for name in keep if whole[name].sum() == most]
-        shared = np.logical_and.reduce([whole[name] for name in keep])
+
+
+def _select_finite(curves: Curves) -> tuple[list[str], list[int], list[str]]:
+    """Choose the strategies and repetitions whose accuracies are all finite.
+
+    Strategies without a complete repetition are dropped. Of the rest, the repetitions that are
+    complete for every strategy remain. If no repetition is, the strategies with the most complete
+    repetitions are kept. If those do not share one either, only the first of them is.
+
+    Returns:
+        The strategies, the repetitions, and notes on what was left out.
+    """
+    complete: dict[str, BoolArray] = {}
+    for name, runs in curves.accuracy.items():
+        if runs.size > 0:
+            complete[name] = np.asarray(np.isfinite(runs).all(axis=1))
+
+    strategies = [name for name in complete if complete[name].any()]
+    shared = _complete_in_all(complete, strategies)
+
+    # No repetition is complete for all: prefer the strategies that lose the least.
+    if strategies and not shared.any():
+        most = max(int(complete[name].sum()) for name in strategies)
+        strategies = [name for name in strategies if complete[name].sum() == most]
+        shared = _complete_in_all(complete, strategies)
+
         if not shared.any():
-            keep, shared = keep[:1], whole[keep[0]]
-    said = [
+            strategies = strategies[:1]
+            shared = complete[strategies[0]]
+
+    notes = [
         f"{name} is left out: accuracies of its runs are not numbers."
-        for name, runs in curves.accuracy.items()
-        if runs.size and name not in keep
+        for name in complete
+        if name not in strategies
     ]
     if not shared.all():
-        told = ", ".join(f"repetition {r}" for r in np.flatnonzero(~shared))
-        said.append(f"Left out for accuracies that are not numbers: {told}.")
-    return keep, np.flatnonzero(shared).tolist(), said
+        dropped = ", ".join(f"repetition {index}" for index in np.flatnonzero(~shared))
+        notes.append(f"Left out because accuracies are not numbers: {dropped}.")
+
+    return strategies, np.flatnonzero(shared).tolist(), notes
+
+
+def _complete_in_all(complete: dict[str, BoolArray], strategies: list[str]) -> BoolArray:
+    """Return, for each repetition, whether it is complete for all these strategies."""
+    if not strategies:
+        return np.zeros(0, dtype=bool)
+
+    return np.asarray(np.logical_and.reduce([complete[name] for name in strategies]))
 
 
 def _notes_on_run(run: Run) -> Iterator[str]:
     if run.setting.quick:
-        yield "This is a quick setting, made to try things out: its numbers are not to be set beside the paper's."
+        yield (
+            "This is a quick setting for trying things out: its numbers are not comparable to the "
+            "paper's."
+        )
     elif run.setting.paper is None:
         yield "The paper has no numbers for this setting."
+
     if not run.finished:
-        yield "The run is not finished: what is here may change."
+        yield "The run is not finished: results may change."
+
     if run.failures:
-        told = [f"{name}, repetition {repetition}" for name, repetition in run.failures]
-        more = f" and {len(told) - 4} more" if len(told) > 4 else ""
-        yield f"Failed before the end: {'; '.join(told[:4])}{more}."
-
-
-def _last_labels(run: Run) -> int:
-    """Return how many labels there are at the end of a setting."""
-    return run.setting.initial + run.setting.query * run.setting.rounds
+        failed = [f"{strategy}, repetition {repetition}" for strategy, repetition in run.failures]
+        listed = "; ".join(failed[:_FAILURES_NAMED])
+        if len(failed) > _FAILURES_NAMED:
+            listed += f" and {len(failed) - _FAILURES_NAMED} more"
+        yield f"Failed before the end: {listed}."
 
 
 def _notes_on_gaps(run: Run, curves: Curves) -> Iterator[str]:
-    absent = [name for name in run.strategies if name not in curves.accuracy]
-    if absent:
-        yield f"Without a round: {', '.join(absent)}."
-    last = max((one.labelled for one in run.rounds), default=0)
-    if len(curves.labelled) and last > curves.labelled[-1]:
+    """Say which strategies, rounds and repetitions are missing from the curves."""
+    missing = [name for name in run.strategies if name not in curves.accuracy]
+    if missing:
+        yield f"Without a finished round: {', '.join(missing)}."
+
+    if len(curves.labelled) > 0:
+        last_compared = float(curves.labelled[-1])
+
+        last_finished = max((entry.labelled for entry in run.rounds), default=0)
+        if last_finished > last_compared:
+            yield (
+                f"Some strategies have reached {last_finished:,} labels. Compared are the rounds "
+                f"that all have, up to {last_compared:,.0f}."
+            )
+
+        final = _final_labels(run)
+        if run.setting.paper and last_compared < final:
+            yield (
+                f"The paper's runs go to {final:,} labels and its gains are means over all rounds. "
+                f"Ours end at {last_compared:,.0f}, so the two are not quite comparable."
+            )
+
+    # Curves have the same repetitions for every strategy: those that all have started.
+    compared = len(next(iter(curves.accuracy.values()), ()))
+    if compared < run.repetitions:
         yield (
-            f"Some runs go on to {last:,} labels; compared are the rounds that all strategies have, "
-            f"up to {curves.labelled[-1]:,.0f}."
+            f"{compared} of {run.repetitions} repetitions can be compared: those that every "
+            "strategy has started."
         )
-    end = _last_labels(run)
-    if run.setting.paper and len(curves.labelled) and curves.labelled[-1] < end:
-        yield (
-            f"The paper's runs go on to {end:,} labels, and its gains are means over all rounds: "
-            f"ours, up to {curves.labelled[-1]:,.0f}, are not quite the same thing."
-        )
-    shared = len(next(iter(curves.accuracy.values()), ()))
-    if shared < run.repetitions:
-        yield f"Of {run.repetitions} repetitions, {shared} can be compared: those of which all strategies have a part."
+
+
+def _final_labels(run: Run) -> int:
+    """Return the number of labels in the last round of a run's setting."""
+    setting = run.setting
+    return setting.initial + setting.query * setting.rounds

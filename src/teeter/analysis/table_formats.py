@@ -1,4 +1,4 @@
-"""Tables as data and as people read them: CSV, Markdown and LaTeX."""
+"""Format numbers for readers, and write tables as CSV, Markdown and LaTeX."""
 
 from __future__ import annotations
 
@@ -11,11 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ReportTable", "format_duration", "format_number", "latex", "markdown", "to_csv"]
+__all__ = [
+    "ReportTable",
+    "format_duration",
+    "format_mean_and_std",
+    "format_number",
+    "format_p_value",
+    "to_csv",
+    "to_latex",
+    "to_markdown",
+]
 
 MISSING = "–"
+"""Shown instead of a number that does not exist."""
 
-_LATEX = {
+_LATEX_ESCAPES = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
     "%": r"\%",
@@ -37,103 +47,185 @@ _LATEX = {
 
 @dataclass(frozen=True)
 class ReportTable:
-    """A table twice: its numbers in full, and what is shown of them."""
+    """A table in two forms: its numbers in full precision, and the same as readers see them."""
 
     name: str
-    """What its files are called."""
+    """Name of the table's files, without an extension."""
     caption: str
     data: Sequence[Mapping[str, Any]]
+    """Rows in full precision, for the CSV file."""
     shown: Sequence[Mapping[str, str]]
+    """Formatted rows, for people. All rows have the columns of the first one."""
 
     def write(self, stem: Path) -> list[Path]:
-        """Write ``stem`` with the endings .csv (the data), .md and .tex (what is shown), and return the paths."""
+        """Write the table as CSV (the data), Markdown and LaTeX (the formatted rows).
+
+        Args:
+            stem: Path of the files without an extension; ``.csv``, ``.md`` and ``.tex`` are added.
+
+        Returns:
+            The paths written, in that order.
+        """
         texts = {
             "csv": to_csv(self.data),
-            "md": f"{self.caption}\n\n{markdown(self.shown)}",
-            "tex": latex(self.shown, caption=self.caption, label=f"tab:{stem.name}"),
+            "md": f"{self.caption}\n\n{to_markdown(self.shown)}",
+            "tex": to_latex(self.shown, caption=self.caption, label=f"tab:{stem.name}"),
         }
         paths = []
-        for ending, text in texts.items():
-            path = stem.with_name(f"{stem.name}.{ending}")
+
+        for extension, text in texts.items():
+            # Not with_suffix, which would cut "openml-6.5" at its dot.
+            path = stem.with_name(f"{stem.name}.{extension}")
             path.write_text(text, encoding="utf-8", newline="")
             paths.append(path)
+
         return paths
 
 
-def format_number(value: float | None, form: str = ".2f") -> str:
-    """Return a number as it is shown, a dash for what is not there, and a minus that is one."""
+def format_number(value: float | None, spec: str = ".2f") -> str:
+    """Format a number; use an en dash for a missing one and a real minus sign.
+
+    Args:
+        value: The number; None and NaN are missing.
+        spec: A format specification, as for ``format``.
+
+    Example:
+        >>> format_number(-1.234, "+.1f"), format_number(None)
+        ('−1.2', '–')
+    """
     if value is None or math.isnan(value):
         return MISSING
-    return format(value, form).replace("-", "−")
+
+    return format(value, spec).replace("-", "−")
 
 
 def format_duration(value: float) -> str:
-    """Return minutes or seconds with as many digits as they are worth."""
-    return format_number(value, ",.1f" if value >= 10 else ".2f")
+    """Format minutes or seconds with the digits that matter: 12.3, but 1.23."""
+    if value >= 10:
+        return format_number(value, ",.1f")
+
+    return format_number(value, ".2f")
+
+
+def format_mean_and_std(mean: float, deviation: float, repetitions: int, spec: str = ".2f") -> str:
+    """Format a mean with its standard deviation, or alone if there is a single repetition.
+
+    Example:
+        >>> format_mean_and_std(1.5, 0.25, 5, "+.2f"), format_mean_and_std(1.5, 0.0, 1)
+        ('+1.50 ± 0.25', '1.50')
+    """
+    if repetitions < 2:
+        return format_number(mean, spec)
+
+    # A deviation has no sign, even where the mean shows one.
+    return f"{format_number(mean, spec)} ± {format_number(deviation, spec.lstrip('+'))}"
+
+
+def format_p_value(p: float | None, *, in_sentence: bool = False) -> str:
+    """Format a p-value with three decimals.
+
+    Args:
+        p: The p-value, or None if there was no test.
+        in_sentence: Begin with "p =" or "p <" instead of leaving that to a column's header.
+
+    Example:
+        >>> format_p_value(0.0312), format_p_value(0.0002), format_p_value(None)
+        ('0.031', '< 0.001', '–')
+        >>> format_p_value(0.0312, in_sentence=True), format_p_value(0.0002, in_sentence=True)
+        ('p = 0.031', 'p < 0.001')
+    """
+    if p is not None and p < 0.001:
+        return "p < 0.001" if in_sentence else "< 0.001"
+
+    formatted = format_number(p, ".3f")
+    return f"p = {formatted}" if in_sentence else formatted
 
 
 def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows as CSV; the names of all cells are the header, and what is not there is left empty."""
+    """Return rows as CSV. The header has the columns of all rows; missing cells stay empty."""
+    columns = list(dict.fromkeys(name for row in rows for name in row))
     stream = io.StringIO()
-    writer = csv.DictWriter(
-        stream, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n"
-    )
+    writer = csv.DictWriter(stream, columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerows({name: _plain(value) for name, value in row.items()} for row in rows)
+
+    for row in rows:
+        writer.writerow({name: _csv_cell(value) for name, value in row.items()})
+
     return stream.getvalue()
 
 
-def markdown(rows: Sequence[Mapping[str, str]]) -> str:
-    """Return rows as a Markdown table; the first column is text, the others are numbers."""
-    heads = list(rows[0])
-    lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *(list(row.values()) for row in rows)]
-    return "".join(
-        "| " + " | ".join(_in_markdown(cell) for cell in line) + " |\n" for line in lines
-    )
+def to_markdown(rows: Sequence[Mapping[str, str]]) -> str:
+    """Return rows as a Markdown table: the first column is text, the others are numbers."""
+    columns = list(rows[0])
+    alignment = ["---"] + ["---:"] * (len(columns) - 1)
+
+    header = _markdown_line([_escape_markdown(name) for name in columns])
+    body = [_markdown_line([_escape_markdown(cell) for cell in row.values()]) for row in rows]
+
+    return header + _markdown_line(alignment) + "".join(body)
 
 
-def latex(rows: Sequence[Mapping[str, str]], *, caption: str, label: str) -> str:
-    """Return rows as a LaTeX table with the rules of booktabs."""
-    heads = list(rows[0])
+def to_latex(rows: Sequence[Mapping[str, str]], *, caption: str, label: str) -> str:
+    """Return rows as a LaTeX table with the rules of the booktabs package."""
+    columns = list(rows[0])
+    body = [_latex_line(list(row.values())) for row in rows]
+    # \label takes no spaces or brackets, which names of runs may have.
+    safe_label = re.sub(r"[^A-Za-z0-9:.-]", "-", label)
+
     lines = [
-        " & ".join(_in_latex(cell) for cell in row) + r" \\"
-        for row in (heads, *(row.values() for row in rows))
+        r"% needs \usepackage{booktabs}",
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{_escape_latex(caption)}}}",
+        rf"\label{{{safe_label}}}",
+        rf"\begin{{tabular}}{{l{'r' * (len(columns) - 1)}}}",
+        r"\toprule",
+        _latex_line(columns),
+        r"\midrule",
+        *body,
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
     ]
-    return "\n".join(
-        [
-            r"% needs \usepackage{booktabs}",
-            r"\begin{table}",
-            r"\centering",
-            rf"\caption{{{_in_latex(caption)}}}",
-            rf"\label{{{re.sub(r'[^A-Za-z0-9:.-]', '-', label)}}}",
-            rf"\begin{{tabular}}{{l{'r' * (len(heads) - 1)}}}",
-            r"\toprule",
-            lines[0],
-            r"\midrule",
-            *lines[1:],
-            r"\bottomrule",
-            r"\end{tabular}",
-            r"\end{table}",
-            "",
-        ]
-    )
+    return "\n".join(lines) + "\n"
 
 
-def _plain(value: Any) -> Any:
+def _csv_cell(value: Any) -> Any:
     if isinstance(value, float):
-        return "" if math.isnan(value) else float(f"{value:.8g}")
-    return value.replace("\r", " ") if isinstance(value, str) else value
+        if math.isnan(value):
+            return ""
+        # Eight digits survive a change of platform; the last bits of a mean do not.
+        return float(f"{value:.8g}")
+
+    if isinstance(value, str):
+        # Spreadsheets take a lone carriage return for the end of a row.
+        return value.replace("\r", " ")
+
+    return value
 
 
-def _in_markdown(cell: str) -> str:
-    return (
-        cell.replace("\\", "\\\\")
-        .replace("|", "\\|")
-        .replace("*", "\\*")
-        .replace("<", "&lt;")
-        .replace("\n", " ")
-    )
+def _markdown_line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |\n"
 
 
-def _in_latex(text: str) -> str:
-    return "".join(_LATEX.get(letter, letter) for letter in text.replace("\n", " "))
+def _escape_markdown(cell: str) -> str:
+    # The backslash first, or it would escape the escapes that follow.
+    for character, escaped in (
+        ("\\", "\\\\"),
+        ("|", "\\|"),
+        ("*", "\\*"),
+        ("<", "&lt;"),
+        ("\n", " "),
+    ):
+        cell = cell.replace(character, escaped)
+
+    return cell
+
+
+def _latex_line(cells: Sequence[str]) -> str:
+    return " & ".join(_escape_latex(cell) for cell in cells) + r" \\"
+
+
+def _escape_latex(text: str) -> str:
+    text = text.replace("\n", " ")
+    return "".join(_LATEX_ESCAPES.get(character, character) for character in text)

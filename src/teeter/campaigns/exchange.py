@@ -15,7 +15,7 @@ import numpy as np
 from teeter.campaigns.items import Item, image_items, items_of
 from teeter.datasets.array_files import read_pool
 from teeter.datasets.file_checks import require_file
-from teeter.datasets.table_files import TABLES, Table, read_table
+from teeter.datasets.table_files import TABLE_SUFFIXES, Table, read_table
 from teeter.errors import FileError, InputError, MissingExtraError, UnknownNameError
 from teeter.files import atomic_write
 from teeter.registry import did_you_mean
@@ -67,7 +67,7 @@ def read_items(
         return _from_arrays(path, first)
     if path.suffix.lower() in LINES:
         return _from_lines(path, text=text, key=key, label=label)
-    table = read_table(require_file(path, (*TABLES, *LINES), "a file of items"))
+    table = read_table(require_file(path, (*TABLE_SUFFIXES, *LINES), "a file of items"))
     return _from_table(table, text=text, key=key, label=label)
 
 

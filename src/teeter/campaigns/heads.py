@@ -11,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from teeter.learner import Learner
+from teeter.learner import Learner, fit_learners
 from teeter.models.networks import mlp
-from teeter.training.config import TrainingConfig
-from teeter.training.loop import fit_learners
+from teeter.training import TrainingConfig
 
 __all__ = ["GIVES", "HEADS", "TRAINING", "few_labels", "head_maker", "out_of_fold", "scaled"]
 

@@ -207,8 +207,7 @@ def _with_newest_model(state: State, plan: Plan, n: int = 1) -> Learner:
     """Return a learner that has the newest model and knows all labels of today."""
     learner = _learner(state, plan, n)
     if state.weights is not None:
-        learner.models = _newest_models(state, plan)
-        learner.go_on(state.version, {})
+        learner.resume(state.version, {}, models=_newest_models(state, plan))
         learner.tell(list(state.labels), list(state.labels.values()))
     return learner
 
@@ -225,7 +224,7 @@ def _newest_models(state: State, plan: Plan) -> list[Any]:
     )
     learner = _learner(state, plan)
     learner.tell(kept["places"], [state.classes[k] for k in kept["labels"]])
-    learner.go_on(state.version - 1, {})
+    learner.resume(state.version - 1, {})
     with few_labels():
         learner.fit()
     return learner.models
@@ -240,7 +239,7 @@ def trained(state: State, plan: Plan) -> tuple[bytes, dict[str, Any]]:
         )
     learner = _learner(state, plan)
     learner.tell(list(state.labels), list(state.labels.values()))
-    learner.go_on(state.version, {})
+    learner.resume(state.version, {})
     with few_labels():
         learner.fit()
     places, labels = _labelled(state)

@@ -182,14 +182,14 @@ def rounds(
 ) -> None:
     """Write all rounds of a run, with their picks, as one table."""
     with spinner("Reading"):
-        from teeter.analysis.export import csv_of, write_frame
+        from teeter.analysis.export import rounds_to_csv, write_rounds
         from teeter.experiments.results import read_run
 
         found = read_run(run)
         if out is not None:
-            write_frame(found, out)
+            write_rounds(found, out)
     if out is None:
-        typer.echo(csv_of(found), nl=False)
+        typer.echo(rounds_to_csv(found), nl=False)
 
 
 def _setting(name: str) -> Setting:

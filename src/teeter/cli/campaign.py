@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from teeter.cli.errors import Commands
-from teeter.cli.output import counted, printable, require_writable, spinner
+from teeter.cli.output import pluralize, printable, require_writable, spinner
 from teeter.errors import InputError
 
 if TYPE_CHECKING:
@@ -160,10 +160,10 @@ def new(
             consensus=consensus,
         )
         added = Campaign.make(path, names, items, settings)
-    typer.echo(f"{path}: {counted(added.new, 'item')} to label, {added.labelled} with a label.")
+    typer.echo(f"{path}: {pluralize(added.new, 'item')} to label, {added.labelled} with a label.")
     if added.duplicates:
         example = shown_id(added.duplicates[0][0])
-        typer.echo(f"{counted(len(added.duplicates), 'duplicate')} left out, such as {example}.")
+        typer.echo(f"{pluralize(len(added.duplicates), 'duplicate')} left out, such as {example}.")
     _tell_conflicts(added)
     if added.audit < audit:
         typer.echo(
@@ -189,7 +189,7 @@ def add(
         where = None if folder is None else Path(folder)
         added = opened.add(read_items(things, **columns, folder=where, first=first))
     typer.echo(
-        f"{counted(added.new, 'item')} added, {counted(added.labelled, 'label')} taken over."
+        f"{pluralize(added.new, 'item')} added, {pluralize(added.labelled, 'label')} taken over."
     )
     for ours, theirs in added.duplicates[:5]:
         typer.echo(f"{shown_id(ours)} was left out: it is the same as {shown_id(theirs)}.")
@@ -307,12 +307,12 @@ def status(file: File, as_json: Json = False) -> None:
         typer.echo(json.dumps(asdict(found), ensure_ascii=False, indent=2))
         return
     typer.echo(
-        f"{found.labelled} of {counted(found.items, 'item')} labelled, {found.open} open, model {found.version}."
+        f"{found.labelled} of {pluralize(found.items, 'item')} labelled, {found.open} open, model {found.version}."
     )
     typer.echo(", ".join(f"{name} {count}" for name, count in found.by_class.items()))
     if found.disagreements:
         typer.echo(
-            f"{counted(found.disagreements, 'item')} on which people disagree: teeter campaign decide {file}"
+            f"{pluralize(found.disagreements, 'item')} on which people disagree: teeter campaign decide {file}"
         )
     for sentence in found.advice:
         typer.echo(sentence)
@@ -377,7 +377,7 @@ def export(
                 "".join(json.dumps(line) + "\n" for line in opened.history()), encoding="utf-8"
             )
         about = opened.about_predictions()
-    typer.echo(f"{out}: {counted(count, 'label')}.")
+    typer.echo(f"{out}: {pluralize(count, 'label')}.")
     if about is not None:
         typer.echo(about)
 
@@ -468,8 +468,8 @@ def move(
 
     with opened_campaign(file) as opened, spinner("Moving"):
         where, counts = move_to(opened.store, opened.name, to)
-    answers = counted(counts["answers"], "answer")
-    typer.echo(f"{where}: {opened.name} with {counted(counts['items'], 'item')}, {answers}.")
+    answers = pluralize(counts["answers"], "answer")
+    typer.echo(f"{where}: {opened.name} with {pluralize(counts['items'], 'item')}, {answers}.")
     typer.echo(f"{opened.store.said} is as it was: go on in one of them, not in both.")
 
 

@@ -1,8 +1,8 @@
-"""Where commands write: whole files, and a spinner for those who watch."""
+"""What commands show and write: spinners, progress bars, safe terminal text and output files."""
 
 from __future__ import annotations
 
-import os
+import io
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator
@@ -12,63 +12,96 @@ from typing import Any, TextIO
 
 from teeter.errors import FileError
 
-__all__ = ["counted", "printable", "progress", "require_writable", "spinner", "whole_file"]
+__all__ = [
+    "atomic_text_file",
+    "pluralize",
+    "printable",
+    "progress",
+    "require_writable",
+    "spinner",
+]
+
+# Rich estimates the remaining time from the steps of the last 30 seconds by default, so it could
+# not estimate any if a step takes longer.
+_SPEED_ESTIMATE_SECONDS = 86_400.0
 
 
-_DAY = 86_400.0
-"""Seconds that the time left is told from; of Rich's own 30 nothing could be told where a step takes longer."""
+def pluralize(count: int, noun: str) -> str:
+    """Return a number with a noun in the singular or the plural.
 
-
-def counted(count: int, thing: str) -> str:
-    """Return how many things there are, in words."""
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+    Example:
+        >>> pluralize(1, "item"), pluralize(2500, "item")
+        ('1 item', '2,500 items')
+    """
+    ending = "" if count == 1 else "s"
+    return f"{count:,} {noun}{ending}"
 
 
 def require_writable(path: Path, *sources: Path) -> None:
-    """Refuse, before any work, a path that cannot be written or that is one of the ``sources``."""
+    """Check, before any work is done, that a file can be written to ``path``.
+
+    Raises:
+        FileError: If the path is no plain file, its folder is missing, or it is one of ``sources``.
+    """
     if path.exists() and not path.is_file():
         raise FileError(f"Cannot write {path}: it is not a plain file.")
     if not path.parent.is_dir():
         raise FileError(f"Cannot write {path}: there is no folder {path.parent}.")
+
     for source in sources:
         if path.exists() and source.exists() and path.samefile(source):
-            raise FileError(f"Cannot write {path}: it is read from. Name another file.")
+            raise FileError(f"Cannot write {path}: it is an input file. Name another file.")
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[TextIO]:
-    """Open a file that appears under its name only when all of it is written."""
-    target = path.resolve()
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+def atomic_text_file(path: Path) -> Iterator[TextIO]:
+    """Open a text file that replaces ``path`` only once all of it is written.
+
+    Raises:
+        FileError: If it cannot be written.
+    """
+    from teeter.files import atomic_open
+
     try:
-        try:
-            with part.open("w", encoding="utf-8", newline="") as stream:
+        # Resolved, so that a link stays a link and the file it points to is replaced.
+        with atomic_open(path.resolve()) as file:
+            stream = io.TextIOWrapper(file, encoding="utf-8", newline="")
+            try:
                 yield stream
-            part.replace(target)
-        finally:
-            part.unlink(missing_ok=True)
+            finally:
+                stream.detach()  # Flushes the text and leaves the file open.
     except OSError as error:
         raise FileError(f"Cannot write {path}: {error.strerror or error}.") from None
 
 
 def printable(text: str) -> str:
-    """Return a text that a terminal shows as it is: signs that would steer it are shown as a mark."""
-    steers = {sign for sign in set(text) - {"\n", "\t"} if unicodedata.category(sign) == "Cc"}
-    return text.translate({ord(sign): "\N{REPLACEMENT CHARACTER}" for sign in steers})
+    """Replace control characters, which could change the state of a terminal."""
+    kept_controls = {"\n", "\t"}
+    replacements = {}
+    for character in set(text) - kept_controls:
+        if unicodedata.category(character) == "Cc":
+            replacements[ord(character)] = "\N{REPLACEMENT CHARACTER}"
+
+    return text.translate(replacements)
 
 
-def spinner(text: str) -> AbstractContextManager[Any]:
-    """Show that something is going on, if stderr is a terminal."""
+def spinner(description: str) -> AbstractContextManager[Any]:
+    """Show a spinner for the length of the block, if stderr is a terminal."""
     if not sys.stderr.isatty():
         return nullcontext()
+
     from rich.console import Console
 
-    return Console(stderr=True).status(text)
+    return Console(stderr=True).status(description)
 
 
 @contextmanager
-def progress(text: str) -> Iterator[Callable[[int, int], None]]:
-    """Yield a function that is told how much is done of how much; it draws a bar if stderr is a terminal."""
+def progress(description: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar for the length of the block, if stderr is a terminal.
+
+    Yields:
+        A function to call with the number of steps done and the number of steps in all.
+    """
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -78,15 +111,20 @@ def progress(text: str) -> Iterator[Callable[[int, int], None]]:
         TimeRemainingColumn,
     )
 
-    columns = (
+    bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not sys.stderr.isatty(),
+        transient=True,
+        speed_estimate_period=_SPEED_ESTIMATE_SECONDS,
     )
-    console, disable = Console(stderr=True), not sys.stderr.isatty()
-    with Progress(
-        *columns, console=console, disable=disable, transient=True, speed_estimate_period=_DAY
-    ) as bar:
-        task = bar.add_task(text, total=None)
-        yield lambda done, whole: bar.update(task, completed=done, total=whole)
+    with bar:
+        task = bar.add_task(description, total=None)
+
+        def update(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield update

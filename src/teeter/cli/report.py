@@ -1,4 +1,4 @@
-"""teeter bench report: what runs found, as a page, figures and tables."""
+"""teeter bench report: compare the strategies of runs on an HTML page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from teeter.cli.output import spinner
 
 if TYPE_CHECKING:
-    from teeter.analysis.report.render import Report
+    from teeter.analysis.report import Report
 
 __all__ = ["report"]
 
@@ -25,38 +25,45 @@ def report(
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            help="Where the report goes; RUN/report, or teeter-report for several runs, if left out.",
+            help="Folder of the report. Default: RUN/report, or teeter-report for several runs.",
         ),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Write what was found and all tables as JSON.")
+        bool, typer.Option("--json", help="Print the findings and all tables as JSON.")
     ] = False,
 ) -> None:
     """Compare the strategies of one run or several: a page, figures and tables."""
     with spinner("Comparing"):
-        from teeter.analysis.report.render import write_report
+        # Importing matplotlib and reading runs may take seconds: the spinner is on by then.
+        from teeter.analysis.report import write_report
         from teeter.experiments.results import read_run
 
-        written = write_report([read_run(folder) for folder in runs], out or _beside(runs))
+        loaded = [read_run(folder) for folder in runs]
+        written = write_report(loaded, out or _default_folder(runs))
+
     if as_json:
-        typer.echo(_as_json(written))
+        typer.echo(_to_json(written))
         return
+
     for sentence in (*written.findings, *written.notes):
         typer.echo(sentence)
     typer.echo(f"Curves, tables and settings: {written.page}")
 
 
-def _beside(runs: list[Path]) -> Path:
-    """Return the folder of a report nobody named: inside the run, or here if there are several."""
-    return runs[0] / "report" if len(runs) == 1 else Path("teeter-report")
+def _default_folder(runs: list[Path]) -> Path:
+    """Return where a report goes by default: into its run, or the current folder for several."""
+    if len(runs) == 1:
+        return runs[0] / "report"
+
+    return Path("teeter-report")
 
 
-def _as_json(written: Report) -> str:
-    told = {
+def _to_json(written: Report) -> str:
+    content = {
         "page": str(written.page),
         "findings": written.findings,
         "notes": written.notes,
         "tables": written.tables,
         "files": [str(path) for path in written.files],
     }
-    return json.dumps(told, ensure_ascii=False, indent=2)
+    return json.dumps(content, ensure_ascii=False, indent=2)

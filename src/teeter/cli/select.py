@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from teeter.cli.output import progress, require_writable, spinner, whole_file
+from teeter.cli.output import atomic_text_file, progress, require_writable, spinner
 from teeter.errors import InputError
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ def _run(request: SelectionRequest) -> Selection:
 
 def _write(selection: Selection, out: Path | None, as_json: bool) -> None:
     if out is not None:
-        with whole_file(out) as stream:
+        with atomic_text_file(out) as stream:
             _write_to(stream, selection, as_json)
         return
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from teeter.cli.campaign import File, Json, opened_campaign
-from teeter.cli.output import counted, printable, spinner
+from teeter.cli.output import pluralize, printable, spinner
 from teeter.errors import FileError, InputError, ServerUnavailableError
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _show(found: Synced, as_json: bool) -> None:
     typer.echo(f"{where}{' is made' if found.made else ''}: {_came(found)}.")
     model = "" if found.model is None else f"Model {found.model} is trained. "
     typer.echo(
-        f"{model}{counted(found.sent, 'task')} sent, {counted(found.waiting, 'question')} waiting."
+        f"{model}{pluralize(found.sent, 'task')} sent, {pluralize(found.waiting, 'question')} waiting."
     )
     for note in found.notes:
         typer.echo(printable(note), err=True)
@@ -162,4 +162,4 @@ def _show(found: Synced, as_json: bool) -> None:
 def _came(found: Synced) -> str:
     counts = {"corrected": found.corrected, "taken back": found.withdrawn}
     more = "".join(f", {count} {what}" for what, count in counts.items() if count)
-    return f"{counted(found.labels, 'label')} and {counted(found.skips, 'skip')} in{more}"
+    return f"{pluralize(found.labels, 'label')} and {pluralize(found.skips, 'skip')} in{more}"

@@ -1,18 +1,49 @@
-"""Named datasets ready for a network; and files as arrays, with a sentence for whatever cannot be read."""
+"""Named datasets ready for a network, and readers of users' own files.
+
+``load_dataset`` loads a named dataset, and ``names`` lists them. The module ``catalogue`` says how
+to add one, and ``dataset_from_function`` makes one in another package.
+
+``read_pool``, ``read_head`` and ``read_table`` read files of arrays and tables into memory.
+``open_shards`` opens a pool that need not fit in memory.
+"""
 
 from __future__ import annotations
 
-from teeter.datasets.catalogue import names
-from teeter.datasets.loading import load_dataset
+from teeter.datasets.array_files import Head, PoolFile, pool_from_table, read_head, read_pool
+from teeter.datasets.catalogue import DatasetSpec, find_spec, names
+from teeter.datasets.label_column import Labels, read_labels
+from teeter.datasets.loading import load_dataset, locate_dataset
 from teeter.datasets.plugin import dataset_from_function
+from teeter.datasets.shards import Shard, Shards, open_shards
 from teeter.datasets.splits import DatasetSplit, LabelledDataset, LabelledRows, make_long_tailed
+from teeter.datasets.table_features import TableFeatures, encode_table
+from teeter.datasets.table_files import TABLE_SUFFIXES, Table, is_missing, read_table
 
 __all__ = [
+    "TABLE_SUFFIXES",
+    "DatasetSpec",
     "DatasetSplit",
+    "Head",
     "LabelledDataset",
     "LabelledRows",
+    "Labels",
+    "PoolFile",
+    "Shard",
+    "Shards",
+    "Table",
+    "TableFeatures",
     "dataset_from_function",
+    "encode_table",
+    "find_spec",
+    "is_missing",
     "load_dataset",
+    "locate_dataset",
     "make_long_tailed",
     "names",
+    "open_shards",
+    "pool_from_table",
+    "read_head",
+    "read_labels",
+    "read_pool",
+    "read_table",
 ]

@@ -1,4 +1,7 @@
-"""A pool of arrays and a linear head, from .npz, .npy, .safetensors and tables. Nothing is ever unpickled."""
+"""Read pools and linear heads from .npz, .npy and .safetensors files, and pools from tables.
+
+Nothing is ever unpickled.
+"""
 
 from __future__ import annotations
 
@@ -6,223 +9,348 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 import torch
+from numpy.lib import format as npy_format
 from torch import Tensor
 
 from teeter.arrays import Array, as_tensor
 from teeter.datasets.file_checks import parse_errors, require_file
-from teeter.datasets.table_features import numbers_in
-from teeter.datasets.table_files import TABLES, Table, read_table, require_ids
+from teeter.datasets.table_features import parse_numbers
+from teeter.datasets.table_files import TABLE_SUFFIXES, Table, read_table, require_ids
 from teeter.errors import FileError, InputError, UnknownNameError
 from teeter.registry import did_you_mean
 
 __all__ = [
-    "ARRAYS",
+    "ARRAY_SUFFIXES",
     "Arrays",
     "Head",
     "PoolFile",
     "has_vectors",
-    "pool_of_table",
+    "pool_from_table",
     "read_arrays",
     "read_head",
     "read_pool",
 ]
 
-ARRAYS = (".npz", ".npy", ".safetensors")
-"""The suffixes of files of arrays."""
+ARRAY_SUFFIXES = (".npz", ".npy", ".safetensors")
+"""The suffixes of files that ``read_arrays`` reads."""
 
-_HEAD = ("weight", "bias", "classes")
-_PLAIN = "save numbers as a floating array and texts as a unicode array (dtype=str)"
-_MAGIC = {".npz": b"PK", ".npy": b"\x93NUMPY"}
+_ID_NAMES = ("id", "ids")
+_HEAD_NAMES = ("weight", "bias", "classes")
+_MAGIC_BYTES = {".npz": b"PK", ".npy": b"\x93NUMPY"}
+_PICKLE_ADVICE = "save numbers as a floating array and texts as a unicode array (dtype=str)"
 
 Arrays: TypeAlias = dict[str, Any]
+"""NumPy arrays or tensors by name."""
 
 
 @dataclass(frozen=True, eq=False)
 class Head:
-    """A linear head: weight (C, D), bias (C,) if it has one, and the names of its classes if they are known."""
+    """The last, linear layer of a model."""
 
     weight: Tensor
+    """(C, D)."""
     bias: Tensor | None = None
+    """(C,), or None if the layer has none."""
     classes: tuple[str, ...] | None = None
+    """The names of the C classes, or None if the file does not name them."""
 
 
 @dataclass(frozen=True, eq=False)
 class PoolFile:
-    """What a file tells of N rows: features (N, D) or logits (N, C) or both, and perhaps ids, head and classes."""
+    """The contents of a pool file about its N rows: features, logits or both, and perhaps more."""
 
     features: Array | None
+    """(N, D) features, or (N, ...) inputs of a model if they were asked for."""
     logits: Array | None = None
+    """(N, C)."""
     ids: list[str] | None = None
     head: Head | None = None
     classes: tuple[str, ...] | None = None
     notes: tuple[str, ...] = ()
+    """Sentences about columns that were left out."""
 
 
 def read_pool(path: str | Path, *, id_column: str | None = None, raw: bool = False) -> PoolFile:
-    """Return the pool in a file; ``id_column`` names the array or column of ids, else it is ``id`` or ``ids``.
+    """Read a pool from a file of arrays or a table.
 
-    Where ``raw``, what stands for the features are a model's inputs, (N, ...), which may be called ``inputs``.
+    The features are the array called ``features``, or else the only floating-point matrix. In a
+    table they are the columns of lists called ``features`` and ``logits``, or else all columns of
+    numbers.
+
+    Args:
+        path: A .npz, .npy, .safetensors, .csv, .tsv, .txt or .parquet file.
+        id_column: The array or column of ids. By default it is ``id`` or ``ids``.
+        raw: Read the inputs of a model instead of features. They may have any number of axes and
+            may be called ``inputs``.
+
+    Raises:
+        FileError: If the file cannot be read, or its contents do not fit together.
+        UnknownNameError: If there is no ``id_column``.
+        InputError: If ids are blank or repeated, or a table has no numbers.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "pool.npz"
+        ...     np.savez(path, features=np.eye(2), ids=["a", "b"])
+        ...     pool = read_pool(path)
+        >>> pool.features.shape, pool.ids
+        ((2, 2), ['a', 'b'])
     """
-    path = require_file(path, (*ARRAYS, *TABLES), "a pool")
-    if path.suffix.lower() in TABLES:
-        return pool_of_table(read_table(path), id_column=id_column, raw=raw)
-    arrays = read_arrays(path, id_column, "inputs" if raw else None)
+    path = require_file(path, (*ARRAY_SUFFIXES, *TABLE_SUFFIXES), "a pool")
+    if path.suffix.lower() in TABLE_SUFFIXES:
+        return pool_from_table(read_table(path), id_column=id_column, raw=raw)
+
+    also = [] if id_column is None else [id_column]
+    if raw:
+        also.append("inputs")
+
+    arrays = read_arrays(path, also=also)
     if path.suffix.lower() == ".npy":
         arrays = {"features": arrays["array"]}
     if raw:
-        arrays = _inputs_first(arrays)
-    id_name = _id_name(arrays, id_column, path)
-    ids = None if id_name is None else _texts(arrays[id_name], id_name, path)
-    features = _features_in(arrays, path)
+        arrays = _rename_inputs(arrays)
+
+    id_name = _find_id_name(arrays, id_column, path)
+    ids = None if id_name is None else _texts_from_array(arrays[id_name], id_name, path)
+    features = _find_features(arrays, path)
     logits = arrays.get("logits")
-    _require_one_a_row(ids, features if features is not None else logits, path)
-    head = _head(arrays, "weight", "bias", path) if "weight" in arrays else None
-    checked = None if ids is None else require_ids(ids, str(path))
-    return PoolFile(features, logits, checked, head, _class_names(arrays, path))
+
+    # Outputs will check features and logits against each other, but it does not know the ids.
+    rows = logits if features is None else features
+    if ids is not None and rows is not None and rows.ndim > 0 and len(ids) != len(rows):
+        raise FileError(
+            f"{path} holds {len(rows)} rows and {len(ids)} ids: one id per row is needed."
+        )
+
+    head = None
+    if "weight" in arrays:
+        head = _make_head(arrays, "weight", "bias", path)
+    if ids is not None:
+        require_ids(ids, str(path))
+    return PoolFile(features, logits, ids, head, _read_class_names(arrays, path))
 
 
 def read_head(path: str | Path) -> Head:
-    """Return the linear head in a file: weight and bias, coef_ and intercept_, or the one layer of a state dict."""
-    path = require_file(path, ARRAYS, "a head")
+    """Read a linear head from a file of arrays.
+
+    The arrays are called ``weight`` and ``bias``, ``coef_`` and ``intercept_`` as in scikit-learn,
+    or they are the only linear layer of a PyTorch state dict. A head with a single row of weights
+    is a binary one and gets a row of zeros for the first class.
+
+    Raises:
+        FileError: If the file cannot be read, or has no head or several layers.
+    """
+    path = require_file(path, ARRAY_SUFFIXES, "a head")
     arrays = read_arrays(path)
     if path.suffix.lower() == ".npy":
         arrays = {"weight": arrays["array"]}
-    for weight, bias in (("weight", "bias"), ("coef_", "intercept_")):
-        if weight in arrays:
-            return _head(arrays, weight, bias, path)
-    layers = [
-        name for name, array in arrays.items() if name.endswith(".weight") and array.ndim == 2
-    ]
+
+    for weight_name, bias_name in (("weight", "bias"), ("coef_", "intercept_")):
+        if weight_name in arrays:
+            return _make_head(arrays, weight_name, bias_name, path)
+
+    # The weight of a normalization layer has one axis, that of a convolution more than two.
+    layers = []
+    for name, array in arrays.items():
+        if name.endswith(".weight") and array.ndim == 2:
+            layers.append(name)
+
     if len(layers) == 1:
-        return _head(arrays, layers[0], layers[0].removesuffix("weight") + "bias", path)
+        bias_name = layers[0].removesuffix("weight") + "bias"
+        return _make_head(arrays, layers[0], bias_name, path)
     if layers:
         raise FileError(
-            f"{path} holds {len(layers)} layers ({', '.join(layers)}): save the last one alone."
+            f"{path} holds {len(layers)} layers ({', '.join(layers)}): save only the last one."
         )
+
     raise FileError(
-        f"{path} holds no weight, only {_described(arrays)}: name the head's arrays weight and bias."
+        f"{path} holds no weight, only {_describe(arrays)}: name the head's arrays weight and bias."
     )
 
 
-def read_arrays(path: Path, *also: str | None) -> Arrays:
-    """Return the arrays of a file by name, ``also`` some that pools do not have; that of a .npy is called ``array``."""
+def read_arrays(path: Path, *, also: Collection[str] = ()) -> Arrays:
+    """Read the arrays of a file by name. The array of a .npy file is called ``array``.
+
+    If there is an array called ``features``, only the arrays of a pool are read, because others
+    may be large.
+
+    Args:
+        path: A file with one of ``ARRAY_SUFFIXES``.
+        also: The names of more arrays to read.
+
+    Raises:
+        FileError: If the file is damaged or holds pickled objects.
+    """
     suffix = path.suffix.lower()
     with parse_errors(path, suffix):
         if suffix == ".safetensors":
             return _read_safetensors(path, also)
+
+        # NumPy would take a file without the magic bytes for a pickle, and say so in its error.
         with path.open("rb") as stream:
-            if not stream.read(6).startswith(_MAGIC[suffix]):
-                raise FileError(
-                    f"{path} is not a {suffix} file: it is pickled, damaged or something else."
-                )
-        return _read_npz(path, also) if suffix == ".npz" else {"array": _read_npy(path)}
+            start = stream.read(6)
+        if not start.startswith(_MAGIC_BYTES[suffix]):
+            raise FileError(
+                f"{path} is not a {suffix} file: it is pickled, damaged or of another type."
+            )
+
+        if suffix == ".npz":
+            return _read_npz(path, also)
+        return {"array": _read_npy(path)}
 
 
 def _read_npy(path: Path) -> Any:
     try:
-        return np.load(
-            path, mmap_mode="c", allow_pickle=False
-        )  # private and writable, so torch need not copy it
-    except ValueError as error:
-        if "Python objects" in str(error):
-            raise FileError(
-                f"{path} holds pickled Python objects, which teeter never loads: {_PLAIN}."
-            ) from None
+        # Copy-on-write: writable, so that torch takes it without a copy or a warning.
+        return np.load(path, mmap_mode="c", allow_pickle=False)
+    except ValueError:
+        with path.open("rb") as stream:
+            if _has_object_dtype(stream):
+                raise FileError(
+                    f"{path} holds pickled Python objects, which teeter never loads: "
+                    f"{_PICKLE_ADVICE}."
+                ) from None
         raise
 
 
-def _read_npz(path: Path, also: Collection[str | None]) -> Arrays:
+def _read_npz(path: Path, also: Collection[str]) -> Arrays:
     arrays = {}
+    # A stream of our own, because np.load leaves a file open if it is damaged.
     with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-        for name in _wanted(file.files, also):
+        for name in _names_to_read(file.files, also):
             try:
                 array = file[name]
-            except ValueError as error:
-                if "allow_pickle" not in str(error):
-                    raise
-                raise FileError(
-                    f"{name!r} in {path} is pickled Python objects, which teeter never loads: {_PLAIN}."
-                ) from None
+            except ValueError:
+                with file.zip.open(f"{name}.npy") as member:
+                    if _has_object_dtype(member):
+                        raise FileError(
+                            f"{name!r} in {path} is pickled Python objects, which teeter never "
+                            f"loads: {_PICKLE_ADVICE}."
+                        ) from None
+                raise
+
+            # Members that are not in .npy format come as bytes.
             if isinstance(array, np.ndarray):
                 arrays[name] = array
+
     return arrays
 
 
-def _read_safetensors(path: Path, also: Collection[str | None]) -> Arrays:
+def _has_object_dtype(stream: IO[bytes]) -> bool:
+    """Return whether the header of a .npy file announces Python objects."""
+    version = npy_format.read_magic(stream)
+    if version == (1, 0):
+        _, _, dtype = npy_format.read_array_header_1_0(stream)
+    else:
+        _, _, dtype = npy_format.read_array_header_2_0(stream)
+
+    return bool(dtype.hasobject)
+
+
+def _read_safetensors(path: Path, also: Collection[str]) -> Arrays:
     from safetensors import safe_open
 
+    arrays: Arrays = {}
     with safe_open(path, framework="pt") as file:
-        names = list(file.keys())
-        arrays: Arrays = {name: file.get_tensor(name) for name in _wanted(names, also)}
+        for name in _names_to_read(list(file.keys()), also):
+            arrays[name] = file.get_tensor(name)
         metadata = file.metadata() or {}
+
+    # Tensors cannot hold texts, so class names are in the metadata.
     if "classes" in metadata:
-        arrays["classes"] = np.array(_json_list(metadata["classes"], path))
+        arrays["classes"] = np.array(_parse_class_list(metadata["classes"], path))
     return arrays
 
 
-def _json_list(text: str, path: Path) -> list[str]:
+def _parse_class_list(text: str, path: Path) -> list[str]:
     try:
         names = json.loads(text)
     except ValueError:
         names = None
+
     if not isinstance(names, list):
         raise FileError(f"The classes in the metadata of {path} are not a JSON list of names.")
     return [str(name) for name in names]
 
 
-def _wanted(names: Collection[str], also: Collection[str | None]) -> list[str]:
-    """Return the names to load: all, unless it is plain where the features are."""
-    known = {"features", "logits", "id", "ids", *_HEAD, *also}
-    return [name for name in names if name in known or "features" not in names]
+def _names_to_read(names: Collection[str], also: Collection[str]) -> list[str]:
+    if "features" not in names:
+        return list(names)
+
+    wanted = {"features", "logits", *_ID_NAMES, *_HEAD_NAMES, *also}
+    return [name for name in names if name in wanted]
 
 
-def _features_in(arrays: Arrays, path: Path) -> Array | None:
-    """Return the array called features, or the only matrix of floating numbers."""
+def _find_features(arrays: Arrays, path: Path) -> Array | None:
+    """Return the array called features, or else the only matrix of floating-point numbers.
+
+    Returns None if there is no such matrix, and logits suffice.
+    """
     if "features" in arrays:
         return arrays["features"]  # type: ignore[no-any-return]
-    others = {name: array for name, array in arrays.items() if name not in ("logits", *_HEAD)}
-    matrices = [array for array in others.values() if array.ndim == 2 and _is_floating(array)]
+
+    matrices = []
+    for name, array in arrays.items():
+        if name not in ("logits", *_HEAD_NAMES) and array.ndim == 2 and _is_floating(array):
+            matrices.append(array)
+
     if len(matrices) == 1:
         return matrices[0]  # type: ignore[no-any-return]
-    if "logits" in arrays and not matrices:
+    if not matrices and "logits" in arrays:
         return None
-    raise FileError(f"{path} holds {_described(arrays)}: name the array to pick from features.")
+    raise FileError(f"{path} holds {_describe(arrays)}: name the array to pick from features.")
 
 
-def _inputs_first(arrays: Arrays) -> Arrays:
-    """Return arrays with a model's inputs as features: those called inputs, or else the only ones of several axes."""
+def _rename_inputs(arrays: Arrays) -> Arrays:
+    """Return the arrays with the inputs of a model under the name features.
+
+    The inputs are the array called inputs, or else the only array with more than one axis.
+    """
     if "inputs" in arrays:
-        return {
-            **{name: array for name, array in arrays.items() if name != "inputs"},
-            "features": arrays["inputs"],
-        }
-    some = [
-        name for name, array in arrays.items() if array.ndim > 1 and name not in ("logits", *_HEAD)
-    ]
-    if "features" in arrays or len(some) != 1:
+        renamed = dict(arrays)
+        renamed["features"] = renamed.pop("inputs")
+        return renamed
+
+    if "features" in arrays:
         return arrays
-    return {name if name != some[0] else "features": array for name, array in arrays.items()}
+
+    candidates = []
+    for name, array in arrays.items():
+        if array.ndim > 1 and name not in ("logits", *_HEAD_NAMES):
+            candidates.append(name)
+
+    if len(candidates) != 1:
+        return arrays
+    renamed = dict(arrays)
+    renamed["features"] = renamed.pop(candidates[0])
+    return renamed
 
 
 def _is_floating(array: Array) -> bool:
-    return array.is_floating_point() if isinstance(array, Tensor) else array.dtype.kind == "f"
+    if isinstance(array, Tensor):
+        return array.is_floating_point()
+    return array.dtype.kind == "f"
 
 
-def _described(arrays: Arrays) -> str:
-    each = [
-        f"{name} {tuple(array.shape)} {str(array.dtype).removeprefix('torch.')}"
-        for name, array in arrays.items()
-    ]
-    return ", ".join(each) or "no array"
+def _describe(arrays: Arrays) -> str:
+    """List the names, shapes and types of arrays."""
+    descriptions = []
+    for name, array in arrays.items():
+        dtype = str(array.dtype).removeprefix("torch.")
+        descriptions.append(f"{name} {tuple(array.shape)} {dtype}")
+
+    return ", ".join(descriptions) or "no array"
 
 
-def _id_name(names: Mapping[str, object], id_column: str | None, path: Path) -> str | None:
+def _find_id_name(names: Mapping[str, object], id_column: str | None, path: Path) -> str | None:
     if id_column is None:
-        return next((name for name in ("id", "ids") if name in names), None)
+        return next((name for name in _ID_NAMES if name in names), None)
+
     if id_column not in names:
         raise UnknownNameError(
             f"Nothing in {path} is called {id_column!r}. {did_you_mean(id_column, names)}"
@@ -230,67 +358,94 @@ def _id_name(names: Mapping[str, object], id_column: str | None, path: Path) -> 
     return id_column
 
 
-def _texts(array: Any, name: str, path: Path) -> list[str]:
+def _texts_from_array(array: Any, name: str, path: Path) -> list[str]:
+    # The values of an array have one type, so the first stands for all.
     values = array.tolist()
-    if array.ndim != 1 or not all(isinstance(value, str | bytes | int) for value in values[:1]):
+    if array.ndim != 1 or (values and not isinstance(values[0], str | bytes | int)):
         raise FileError(
-            f"{path} holds {_described({name: array})}: a list of texts or whole numbers is needed there."
+            f"{path} holds {_describe({name: array})}: "
+            "a list of texts or whole numbers is needed there."
         )
-    return [
-        value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-        for value in values
-    ]
+
+    texts = []
+    for value in values:
+        text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+        texts.append(text)
+    return texts
 
 
-def _require_one_a_row(ids: list[str] | None, rows: Array | None, path: Path) -> None:
-    if ids is not None and rows is not None and rows.ndim and len(ids) != len(rows):
-        raise FileError(f"{path} holds {len(rows)} rows and {len(ids)} ids: one a row is needed.")
-
-
-def _head(arrays: Arrays, weight_name: str, bias_name: str, path: Path) -> Head:
+def _make_head(arrays: Arrays, weight_name: str, bias_name: str, path: Path) -> Head:
     weight = as_tensor(arrays[weight_name], weight_name)
     bias = as_tensor(arrays[bias_name], bias_name) if bias_name in arrays else None
-    if (
-        weight.ndim == 2 and len(weight) == 1 and (bias is None or bias.shape == (1,))
-    ):  # binary: w stands for [0; w]
+
+    # A binary head: the single row w stands for the two rows [0; w], which have the same softmax.
+    has_one_row = weight.ndim == 2 and len(weight) == 1
+    if has_one_row and (bias is None or bias.shape == (1,)):
         weight = torch.cat([torch.zeros_like(weight), weight])
-        bias = None if bias is None else torch.cat([torch.zeros_like(bias), bias])
-    return Head(weight, bias, _class_names(arrays, path))
+        if bias is not None:
+            bias = torch.cat([torch.zeros_like(bias), bias])
+
+    return Head(weight, bias, _read_class_names(arrays, path))
 
 
-def _class_names(arrays: Arrays, path: Path) -> tuple[str, ...] | None:
-    return tuple(_texts(arrays["classes"], "classes", path)) if "classes" in arrays else None
+def _read_class_names(arrays: Arrays, path: Path) -> tuple[str, ...] | None:
+    if "classes" not in arrays:
+        return None
+    return tuple(_texts_from_array(arrays["classes"], "classes", path))
 
 
-def pool_of_table(table: Table, *, id_column: str | None = None, raw: bool = False) -> PoolFile:
-    """Return the columns of lists called features and logits, or else all columns of numbers but the ids.
+def pool_from_table(table: Table, *, id_column: str | None = None, raw: bool = False) -> PoolFile:
+    """Return the pool in a table.
 
-    Where ``raw``, the only column of lists or the one called inputs stands for the features.
+    Args:
+        table: The table.
+        id_column: The column of ids. By default it is ``id`` or ``ids``.
+        raw: Use the column of lists called ``inputs``, or the only one, as the inputs of a model.
+
+    Returns:
+        The columns of lists called ``features`` and ``logits``, or else all columns of numbers
+        except the ids as features.
+
+    Raises:
+        UnknownNameError: If there is no ``id_column``.
+        InputError: If there is no column of numbers, or ids are blank or repeated.
     """
-    id_name = _id_name(table.columns, id_column, table.path)
+    id_name = _find_id_name(table.columns, id_column, table.path)
     ids = None if id_name is None else table.ids(id_name)
-    lists = [name for name, column in table.columns.items() if column.ndim == 2]
-    if raw and ("inputs" in lists or (lists and "features" not in lists and len(lists) == 1)):
-        return PoolFile(table.columns["inputs" if "inputs" in lists else lists[0]], ids=ids)
+    vectors = {name: column for name, column in table.columns.items() if column.ndim == 2}
+
+    if raw and "inputs" in vectors:
+        return PoolFile(vectors["inputs"], ids=ids)
+    if raw and len(vectors) == 1 and "features" not in vectors:
+        (inputs,) = vectors.values()
+        return PoolFile(inputs, ids=ids)
+
     if has_vectors(table):
-        vectors = {name: column for name, column in table.columns.items() if column.ndim == 2}
         return PoolFile(vectors.get("features"), vectors.get("logits"), ids)
-    read = {name: numbers_in(column) for name, column in table.columns.items() if name != id_name}
-    numbers = [
-        column[:, None] for column in read.values() if column is not None and column.ndim == 1
-    ]
+
+    numbers = []
+    left_out = []
+    for name, column in table.columns.items():
+        if name == id_name:
+            continue
+
+        parsed = parse_numbers(column)
+        if parsed is not None and parsed.ndim == 1:
+            numbers.append(parsed[:, None])
+        else:
+            left_out.append(name)
+
     if not numbers:
-        raise InputError(f"{table.path} has no column of numbers to serve as features.")
-    others = [
-        *(name for name, column in read.items() if column is None or column.ndim > 1),
-        *table.nested,
-    ]
-    notes = (f"Left out, not being numbers: {', '.join(others)}.",) if others else ()
+        raise InputError(f"{table.path} has no column of numbers to use as features.")
+
+    left_out += table.nested
+    notes = (f"Left out, not being numbers: {', '.join(left_out)}.",) if left_out else ()
     return PoolFile(np.hstack(numbers).astype(np.float32), ids=ids, notes=notes)
 
 
 def has_vectors(table: Table) -> bool:
-    """Tell whether a table holds a column of lists called features or logits."""
-    return any(
-        name in table.columns and table.columns[name].ndim == 2 for name in ("features", "logits")
-    )
+    """Return whether a table has a column of lists called features or logits."""
+    for name in ("features", "logits"):
+        if name in table.columns and table.columns[name].ndim == 2:
+            return True
+    return False

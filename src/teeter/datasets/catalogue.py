@@ -1,179 +1,239 @@
-"""The named datasets, a page of values: their sizes, how they lie on disk, and how they are divided."""
+"""The named datasets: their sizes, their file layouts and how they are split.
+
+To add a dataset:
+
+1. Write a reader in ``formats/`` if no module there reads its format. A reader takes the files that
+   match each pattern of a layout and returns a ``RawDataset``.
+2. Add its class names to ``classes.py``, unless its files name them.
+3. Add a ``DatasetSpec`` below and list it in ``_SPECS``.
+4. Add its download addresses with their MD5 checksums to ``urls.py``.
+5. Add a row to the tables in ``docs/how_to/get_the_datasets.md``.
+
+Another package adds a dataset without touching this file: see ``plugin.dataset_from_function``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from teeter.datasets import class_names
+from teeter.datasets import classes
 from teeter.datasets.formats.cifar import CIFAR10_FILES, CIFAR100_FILES, read_cifar10, read_cifar100
 from teeter.datasets.formats.idx import IDX_FILES, read_idx_files
-from teeter.datasets.formats.image_folders import CROPPED, FOOD101, IMAGENET, SMALL, TINY_IMAGENET
+from teeter.datasets.formats.image_folders import (
+    FOOD101_FIT,
+    FOOD101_LAYOUTS,
+    IMAGENET_FIT,
+    IMAGENET_LAYOUTS,
+    TINY_IMAGENET_FIT,
+    TINY_IMAGENET_LAYOUTS,
+)
 from teeter.datasets.formats.npz import npz_reader
-from teeter.datasets.formats.parquet_images import image_table_reader
-from teeter.datasets.formats.sheets import SHEET_FILES, read_sheets
+from teeter.datasets.formats.parquet_images import image_table_layouts
 from teeter.datasets.formats.svhn import SVHN_FILES, read_svhn
 from teeter.datasets.formats.uci import (
-    ISOLET_LEFT_OUT,
-    letter_split,
+    ISOLET_DROPPED_COLUMNS,
     read_isolet_files,
     read_letter_file,
-    read_tables,
+    table_reader,
+)
+from teeter.datasets.image_files import Fit, Resize
+from teeter.datasets.locate import Layout, MatchedFiles
+from teeter.datasets.splits import (
+    LabelledRows,
+    RawDataset,
+    SplitFunction,
+    letter_split,
+    published_split,
     shuffled_split,
     without_columns,
 )
-from teeter.datasets.image_files import Fit, Resize
-from teeter.datasets.locate import Layout
-from teeter.datasets.splits import LabelledRows, RawDataset
-from teeter.errors import FileError, UnknownNameError
+from teeter.errors import UnknownNameError
 from teeter.registry import Plugins, did_you_mean
 
-__all__ = ["DatasetSpec", "find_spec", "names", "published_split"]
+__all__ = ["DatasetSpec", "find_spec", "names"]
 
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """What is known of a dataset before its files are read."""
+    """What is known about a dataset before its files are read."""
 
     name: str
     about: str
+    """A few words on its contents."""
     train: int
-    """Training rows, those of a validation set among them."""
+    """The published number of training rows, including any validation rows."""
     test: int
+    """The published number of test rows."""
     shape: tuple[int, ...]
-    """Of one row: (features,), or (channels, height, width)."""
+    """The shape of one row: (features,), or (channels, height, width)."""
     classes: tuple[str, ...] | int
-    """Their names, or how many there are where the files name them."""
+    """The class names, or their number if the files name them."""
     layouts: tuple[Layout, ...]
-    divide: Callable[[RawDataset], tuple[LabelledRows, LabelledRows]]
-    folders: tuple[str, ...] = ()
-    """Other names that its folder goes by, such as that inside the published archive."""
-    refused: tuple[tuple[str, str], ...] = ()
-    """Files that are not read, with what to use instead."""
+    """The ways it may be stored on disk, in order of preference."""
+    split: SplitFunction
+    """Divides what was read into training and test rows."""
+    folder_names: tuple[str, ...] = ()
+    """Other names of its folder, such as the one inside the published archive."""
+    unsupported_files: tuple[tuple[str, str], ...] = ()
+    """Patterns of files that are not read, each with what they are and what to do instead."""
     keep_bytes: bool = False
-    """Whether images in memory stay bytes until a row is asked for; as float32 all of them are four times as large."""
+    """Whether images in memory stay uint8 until a row is used. float32 takes four times as much."""
     package: str | None = None
-    """The package that brings it along, where it needs no file."""
+    """The package that the dataset comes with, if it needs no files."""
 
     @property
     def class_count(self) -> int:
-        """How many classes there are."""
+        """The number of classes."""
         return self.classes if isinstance(self.classes, int) else len(self.classes)
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The class names, or the indices as texts if only the files name the classes."""
+        if isinstance(self.classes, int):
+            return tuple(str(index) for index in range(self.classes))
+        return self.classes
+
+    @property
+    def needs_no_files(self) -> bool:
+        """Whether a package brings the rows along."""
+        return self.layouts[0].patterns == ()
 
 
 def find_spec(name: str) -> DatasetSpec:
-    """Return the entry called ``name``; one of ours comes before a plugin's."""
-    if name in _ENTRIES:
-        return _ENTRIES[name]
+    """Return the dataset called ``name``. teeter's own datasets come before those of plugins.
+
+    Raises:
+        UnknownNameError: If no dataset has that name.
+        PluginError: If the plugin that names it cannot be loaded.
+    """
+    if name in _SPECS:
+        return _SPECS[name]
     if name in plugins.names():
+        # The entry point names the dataset, whatever its own package calls it.
         return replace(plugins.get(name), name=name, package=plugins.package(name))
+
     raise UnknownNameError(f"No dataset is called {name!r}. {did_you_mean(name, names())}")
 
 
 def names() -> list[str]:
-    """Return the names of the datasets, in the order of the paper; then those of other packages, not yet imported."""
-    return list(dict.fromkeys([*_ENTRIES, *plugins.names()]))
+    """Return the names of all datasets: those of the paper in its order, then those of plugins.
+
+    Example:
+        >>> names()[:4]
+        ['openml-6', 'openml-156', 'openml-44135', 'mnist']
+    """
+    # A plugin may have the name of one of our datasets. Each name is listed once.
+    return list(dict.fromkeys([*_SPECS, *plugins.names()]))
 
 
 plugins: Plugins[DatasetSpec] = Plugins(
     "dataset",
     "teeter.datasets",
     fits=lambda loaded: isinstance(loaded, DatasetSpec),
-    wanted="what teeter.datasets.dataset_from_function(...) gives",
+    wanted="what teeter.datasets.dataset_from_function(...) returns",
 )
-"""Datasets of other packages, through the entry-point group ``teeter.datasets``."""
+"""Datasets of other packages, from the entry-point group ``teeter.datasets``."""
 
 
-def published_split(contents: RawDataset) -> tuple[LabelledRows, LabelledRows]:
-    """Return the training and test rows as they come."""
-    if contents.test is None:
-        raise FileError(
-            "This dataset has a test set of its own: name the arrays x_train, y_train, x_test and y_test."
-        )
-    return contents.train, contents.test
+def _npz_layouts(class_names: Sequence[str] | int, *stems: str) -> tuple[Layout, ...]:
+    """Return a layout for each file stem: one .npz file."""
+    return tuple(Layout((f"{stem}.npz",), npz_reader(class_names)) for stem in stems)
 
 
-def _arrays(name: str, classes: Sequence[str] | int, *others: str) -> tuple[Layout, ...]:
-    return tuple(Layout((f"{one}.npz",), npz_reader(classes)) for one in (name, *others))
-
-
-def _table(
-    number: int, nick: str, classes: Sequence[str], *, first: int = 0, rows: int | None = None
+def _openml_layouts(
+    openml_id: int,
+    openml_name: str,
+    class_names: Sequence[str],
+    *,
+    first_class: int = 0,
+    rows: int | None = None,
 ) -> list[Layout]:
-    read = read_tables(classes, first=first, rows=rows)
-    stems = (f"openml-{number}", f"dataset_{number}", f"dataset_{number}_{nick}", nick)
-    return [
-        Layout((f"{stem}.{suffix}",), read)
-        for stem in stems
-        for suffix in ("arff", "csv", "parquet")
-    ]
+    """Return a layout for each name that a table from OpenML is commonly saved under."""
+    read = table_reader(class_names, first_class=first_class, rows=rows)
+    stems = (
+        f"openml-{openml_id}",
+        f"dataset_{openml_id}",
+        f"dataset_{openml_id}_{openml_name}",
+        openml_name,
+    )
+
+    layouts: list[Layout] = []
+    for stem in stems:
+        layouts += [Layout((f"{stem}.{suffix}",), read) for suffix in ("arff", "csv", "parquet")]
+    return layouts
 
 
-def _pictures(name: str, classes: int, folders: Sequence[Layout], fit: Fit) -> tuple[Layout, ...]:
+def _image_folder_layouts(
+    name: str, class_count: int, folders: Sequence[Layout], fit: Fit
+) -> tuple[Layout, ...]:
+    """Return the layouts of a dataset that is published as folders of image files."""
     return (
-        *_arrays(name, classes),
+        *_npz_layouts(class_count, name),
         *folders,
-        *image_table_reader("val", classes, 3, fit, stream=True),
+        *image_table_layouts("val", class_count, 3, fit, stream=True),
     )
 
 
-def _digits(_: Sequence[Sequence[Path]]) -> RawDataset:
+def _read_digits(_: MatchedFiles) -> RawDataset:
     from sklearn.datasets import load_digits
 
     pixels, labels = load_digits(return_X_y=True)
+    # The pixels are whole numbers from 0 to 16.
     return RawDataset(LabelledRows(pixels / 16, labels.astype("int64")))
 
 
 _LETTER = DatasetSpec(
     name="openml-6",
-    about="letter recognition: 16 measures of printed capitals",
+    about="letter recognition: 16 measurements of printed capital letters",
     train=16_000,
     test=4_000,
     shape=(16,),
-    classes=class_names.LETTERS,
+    classes=classes.LETTERS,
     layouts=(
-        *_arrays("openml-6", class_names.LETTERS, "letter"),
-        *_table(6, "letter", class_names.LETTERS),
+        *_npz_layouts(classes.LETTERS, "openml-6", "letter"),
+        *_openml_layouts(6, "letter", classes.LETTERS),
         Layout(("letter-recognition.data",), read_letter_file),
     ),
-    divide=letter_split,
-    folders=("letter",),
+    split=letter_split,
+    folder_names=("letter",),
 )
 
 _RANDOM_RBF = DatasetSpec(
     name="openml-156",
-    about="RandomRBF_0_0: made rows around 50 centres; 50,000 of the first 100,000",
+    about="RandomRBF_0_0: synthetic rows around 50 centres; 50,000 of the first 100,000",
     train=40_000,
     test=10_000,
     shape=(10,),
-    classes=class_names.RANDOM_RBF,
+    classes=classes.RANDOM_RBF,
     layouts=(
-        *_arrays("openml-156", class_names.RANDOM_RBF, "randomrbf"),
-        *_table(156, "RandomRBF_0_0", class_names.RANDOM_RBF, rows=100_000),
+        *_npz_layouts(classes.RANDOM_RBF, "openml-156", "randomrbf"),
+        *_openml_layouts(156, "RandomRBF_0_0", classes.RANDOM_RBF, rows=100_000),
     ),
-    # The first 100,000 of its 1,000,000 rows, so that a file which holds no more than those gives the same parts.
-    divide=shuffled_split("openml-156", first=100_000, kept=50_000),
-    folders=("randomrbf",),
+    # Only the first 100,000 of the 1,000,000 rows, so that a file that stops there gives the same
+    # split.
+    split=shuffled_split("openml-156", first=100_000, limit=50_000),
+    folder_names=("randomrbf",),
 )
 
 _ISOLET = DatasetSpec(
     name="openml-44135",
-    about="ISOLET: 613 measures of spoken letters",
+    about="ISOLET: 613 measurements of spoken letters",
     train=6_237,
     test=1_560,
     shape=(613,),
-    classes=class_names.LETTERS,
+    classes=classes.LETTERS,
     layouts=(
-        *_arrays("openml-44135", class_names.LETTERS, "isolet"),
-        *_table(44135, "isolet", class_names.LETTERS, first=1),
+        *_npz_layouts(classes.LETTERS, "openml-44135", "isolet"),
+        *_openml_layouts(44135, "isolet", classes.LETTERS, first_class=1),
         Layout(("isolet1+2+3+4.data", "isolet5.data"), read_isolet_files),
     ),
-    # UCI's speakers 1 to 4 against 5 are 6,238 and 1,559 rows; the paper has 6,237 and 1,560, four fifths of a shuffle.
-    divide=without_columns(ISOLET_LEFT_OUT, 617, shuffled_split("openml-44135", sort=True)),
-    folders=("isolet",),
-    refused=(
-        ("isolet*.data.Z", "packed in a way that Python does not read: unpack it with uncompress"),
+    # The paper has 6,237 training and 1,560 test rows: four fifths of a shuffle. UCI's own split
+    # by groups of speakers has 6,238 and 1,559.
+    split=without_columns(ISOLET_DROPPED_COLUMNS, 617, shuffled_split("openml-44135", sort=True)),
+    folder_names=("isolet",),
+    unsupported_files=(
+        ("isolet*.data.Z", "compressed in a format that Python cannot read: run uncompress on it"),
     ),
 )
 
@@ -183,14 +243,15 @@ _MNIST = DatasetSpec(
     train=60_000,
     test=10_000,
     shape=(1, 28, 28),
-    classes=class_names.DIGITS,
+    classes=classes.DIGITS,
     layouts=(
-        *_arrays("mnist", class_names.DIGITS),
-        Layout(IDX_FILES, read_idx_files, tells_name=False, may_be_packed=True),
-        *image_table_reader("test", class_names.DIGITS, 1, Resize(28), stream=False),
+        *_npz_layouts(classes.DIGITS, "mnist"),
+        Layout(IDX_FILES, read_idx_files, identifies_dataset=False, may_be_gzipped=True),
+        *image_table_layouts("test", classes.DIGITS, 1, Resize(28), stream=False),
     ),
-    divide=published_split,
-    folders=("MNIST", "MNIST/raw"),
+    split=published_split,
+    # torchvision downloads to MNIST/raw.
+    folder_names=("MNIST", "MNIST/raw"),
 )
 
 _FASHION_MNIST = DatasetSpec(
@@ -199,80 +260,88 @@ _FASHION_MNIST = DatasetSpec(
     train=60_000,
     test=10_000,
     shape=(1, 28, 28),
-    classes=class_names.FASHION,
+    classes=classes.FASHION,
     layouts=(
-        *_arrays("fashion-mnist", class_names.FASHION),
-        Layout(IDX_FILES, read_idx_files, tells_name=False, may_be_packed=True),
-        *image_table_reader("test", class_names.FASHION, 1, Resize(28), stream=False),
+        *_npz_layouts(classes.FASHION, "fashion-mnist"),
+        Layout(IDX_FILES, read_idx_files, identifies_dataset=False, may_be_gzipped=True),
+        *image_table_layouts("test", classes.FASHION, 1, Resize(28), stream=False),
     ),
-    divide=published_split,
-    folders=("FashionMNIST", "FashionMNIST/raw"),
+    split=published_split,
+    folder_names=("FashionMNIST", "FashionMNIST/raw"),
 )
 
-_BINARY = "a pickle, which teeter never loads: get CIFAR's binary version, {}, or run teeter datasets get {}"
+_PICKLE_ADVICE = (
+    "a pickle, which teeter never loads: get CIFAR's binary version, {archive}, "
+    "or run teeter datasets get {name}"
+)
 
 _CIFAR10 = DatasetSpec(
     name="cifar10",
-    about="small photographs of 10 kinds of things",
+    about="small photographs of 10 kinds of animals and vehicles",
     train=50_000,
     test=10_000,
     shape=(3, 32, 32),
-    classes=class_names.CIFAR10,
+    classes=classes.CIFAR10,
     layouts=(
-        *_arrays("cifar10", class_names.CIFAR10),
+        *_npz_layouts(classes.CIFAR10, "cifar10"),
         Layout(CIFAR10_FILES, read_cifar10),
-        Layout(SHEET_FILES, read_sheets),
-        *image_table_reader("test", class_names.CIFAR10, 3, Resize(32), stream=False),
+        *image_table_layouts("test", classes.CIFAR10, 3, Resize(32), stream=False),
     ),
-    divide=published_split,
-    folders=("cifar-10-batches-bin", "cifar-10-batches-py", "package"),
-    refused=(("data_batch_1", _BINARY.format("cifar-10-binary.tar.gz", "cifar10")),),
+    split=published_split,
+    folder_names=("cifar-10-batches-bin", "cifar-10-batches-py"),
+    unsupported_files=(
+        ("data_batch_1", _PICKLE_ADVICE.format(archive="cifar-10-binary.tar.gz", name="cifar10")),
+    ),
 )
 
 _SVHN = DatasetSpec(
     name="svhn",
-    about="digits on house fronts, cropped",
+    about="digits cropped from photographs of house numbers",
     train=73_257,
     test=26_032,
     shape=(3, 32, 32),
-    classes=class_names.DIGITS,
+    classes=classes.DIGITS,
     layouts=(
-        *_arrays("svhn", class_names.DIGITS),
+        *_npz_layouts(classes.DIGITS, "svhn"),
         Layout(SVHN_FILES, read_svhn),
-        *image_table_reader("test", class_names.DIGITS, 3, Resize(32), stream=False),
+        *image_table_layouts("test", classes.DIGITS, 3, Resize(32), stream=False),
     ),
-    divide=published_split,
+    split=published_split,
 )
 
 _CIFAR100 = DatasetSpec(
     name="cifar100",
-    about="small photographs of 100 kinds of things",
+    about="small photographs of 100 kinds of objects",
     train=50_000,
     test=10_000,
     shape=(3, 32, 32),
-    classes=class_names.CIFAR100,
+    classes=classes.CIFAR100,
     layouts=(
-        *_arrays("cifar100", class_names.CIFAR100),
-        Layout(CIFAR100_FILES, read_cifar100, tells_name=False),
-        *image_table_reader("test", class_names.CIFAR100, 3, Resize(32), stream=False),
+        *_npz_layouts(classes.CIFAR100, "cifar100"),
+        # Any dataset may have a train.bin.
+        Layout(CIFAR100_FILES, read_cifar100, identifies_dataset=False),
+        *image_table_layouts("test", classes.CIFAR100, 3, Resize(32), stream=False),
     ),
-    divide=published_split,
-    folders=("cifar-100-binary", "cifar-100-python"),
-    refused=(("train", _BINARY.format("cifar-100-binary.tar.gz", "cifar100")),),
+    split=published_split,
+    folder_names=("cifar-100-binary", "cifar-100-python"),
+    unsupported_files=(
+        ("train", _PICKLE_ADVICE.format(archive="cifar-100-binary.tar.gz", name="cifar100")),
+    ),
 )
 
 _TINY_IMAGENET = DatasetSpec(
     name="tiny-imagenet",
-    about="photographs of 200 kinds of things; the published validation set is the test set",
+    about="photographs of 200 kinds of objects; the published validation set is the test set",
     train=100_000,
     test=10_000,
     shape=(3, 64, 64),
     classes=200,
-    layouts=_pictures("tiny-imagenet", 200, TINY_IMAGENET, Resize(64)),
-    # The paper's table has 90,000 / 10,000 / 10,000 rows, 110,000 in all: the published training and validation sets.
-    # Its text tells of 10,000 test rows out of the 100,000; as with ImageNet, the validation set is tested on here.
-    divide=published_split,
-    folders=("tiny-imagenet-200",),
+    layouts=_image_folder_layouts("tiny-imagenet", 200, TINY_IMAGENET_LAYOUTS, TINY_IMAGENET_FIT),
+    # The paper's table lists 90,000 training, 10,000 validation and 10,000 test rows: the published
+    # training and validation sets together. Its text takes the test rows from the training set.
+    # We follow the table and test on the published validation set, as for ImageNet.
+    split=published_split,
+    folder_names=("tiny-imagenet-200",),
     keep_bytes=True,
 )
 
@@ -283,41 +352,52 @@ _FOOD101 = DatasetSpec(
     test=25_250,
     shape=(3, 75, 75),
     classes=101,
-    layouts=_pictures("food101", 101, FOOD101, SMALL),
-    divide=published_split,
-    folders=("food-101",),
+    layouts=_image_folder_layouts("food101", 101, FOOD101_LAYOUTS, FOOD101_FIT),
+    split=published_split,
+    folder_names=("food-101",),
     keep_bytes=True,
 )
 
 _IMAGENET = DatasetSpec(
     name="imagenet",
-    about="ILSVRC 2012: photographs of 1,000 kinds of things; the validation set is the test set",
+    about="ILSVRC 2012: photographs of 1,000 kinds of objects; the validation set is the test set",
     train=1_281_167,
     test=50_000,
     shape=(3, 224, 224),
     classes=1_000,
-    layouts=_pictures("imagenet", 1_000, IMAGENET, CROPPED),
-    divide=published_split,
-    folders=("ILSVRC2012", "imagenet-1k"),
+    layouts=_image_folder_layouts("imagenet", 1_000, IMAGENET_LAYOUTS, IMAGENET_FIT),
+    split=published_split,
+    folder_names=("ILSVRC2012", "imagenet-1k"),
     keep_bytes=True,
 )
 
 _DIGITS = DatasetSpec(
     name="digits",
-    about="scikit-learn's own handwritten digits; needs no file",
+    about="handwritten digits that come with scikit-learn; needs no file",
     train=1_437,
     test=360,
     shape=(64,),
-    classes=class_names.DIGITS,
-    layouts=(Layout((), _digits),),
-    divide=shuffled_split("digits"),
+    classes=classes.DIGITS,
+    layouts=(Layout((), _read_digits),),
+    split=shuffled_split("digits"),
     package="scikit-learn",
 )
 
-_ALL = (
-    *(_LETTER, _RANDOM_RBF, _ISOLET),
-    *(_MNIST, _FASHION_MNIST, _CIFAR10, _SVHN, _CIFAR100),
-    *(_TINY_IMAGENET, _FOOD101, _IMAGENET),
-    _DIGITS,
-)
-_ENTRIES = {entry.name: entry for entry in _ALL}
+_SPECS = {
+    spec.name: spec
+    for spec in (
+        _LETTER,
+        _RANDOM_RBF,
+        _ISOLET,
+        _MNIST,
+        _FASHION_MNIST,
+        _CIFAR10,
+        _SVHN,
+        _CIFAR100,
+        _TINY_IMAGENET,
+        _FOOD101,
+        _IMAGENET,
+        _DIGITS,
+    )
+}
+"""The datasets by name, in the order in which they are listed."""

@@ -1,4 +1,4 @@
-"""Fetching a dataset from where it is published: checked, unpacked, and there whole or not at all."""
+"""Download a dataset from where it is published: resumable, checked and unpacked."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
@@ -17,141 +18,194 @@ from teeter.datasets.archives import unpack
 from teeter.datasets.catalogue import find_spec
 from teeter.datasets.loading import load_dataset, locate_dataset
 from teeter.datasets.locate import download_folder
-from teeter.datasets.urls import ACCOUNTS, OPENML, REMOTES, Remote
+from teeter.datasets.urls import MANUAL_DOWNLOADS, OPENML_IDS, REMOTES, Remote
 from teeter.errors import FileError
 
 __all__ = ["Download", "fetch_dataset", "fetch_file"]
 
 _OPENML_URL = "https://api.openml.org/api/v1/json/data/{}"
-_TIMEOUT = 60.0
-_CHUNK = 1 << 18
+_TIMEOUT_SECONDS = 60.0
+_CHUNK_BYTES = 1 << 18
 
-Progress = Callable[[str, int, int], None]
-"""Told a file's name, the bytes that are there, and the bytes in all, 0 if unknown."""
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""Called with a file's name, the bytes received and the bytes in all, or 0 if that is unknown."""
+
+
+def _ignore_progress(_name: str, _received: int, _total: int) -> None:
+    pass
 
 
 @dataclass(frozen=True)
 class Download:
-    """A file that was fetched, its checksum, and whether one is published to hold it against."""
+    """A downloaded file."""
 
     path: Path
     md5: str
+    """The checksum of the file."""
     checked: bool
+    """Whether the checksum was compared with a published one."""
 
 
 def fetch_dataset(
-    name: str, *, folder: str | Path | None = None, progress: Progress = lambda *_: None
+    name: str, *, folder: str | Path | None = None, progress: Progress = _ignore_progress
 ) -> tuple[Download, ...]:
-    """Fetch the files of a dataset into its folder, unpack and read them; nothing is done if they are there."""
-    entry = find_spec(name)
+    """Download the files of a dataset, unpack them and check that they can be read.
+
+    Args:
+        name: One of ``teeter.datasets.names()``.
+        folder: Where to create the dataset's folder. By default it is the folder named by the
+            environment variable TEETER_DATA, or the cache.
+        progress: Called as each file is received.
+
+    Returns:
+        The downloaded files. There are none if the dataset is already there.
+
+    Raises:
+        UnknownNameError: If there is no dataset of that name.
+        FileError: If the dataset needs an account, a server cannot be reached, or a file is not
+            the published one.
+    """
+    spec = find_spec(name)
     home = download_folder(name, folder)
-    if (folder is None or Path(folder).is_dir()) and locate_dataset(entry, folder) is not None:
+
+    # A folder that does not exist yet is created below. Searching it would be an error.
+    can_be_searched = folder is None or Path(folder).is_dir()
+    if can_be_searched and locate_dataset(spec, folder) is not None:
         return ()
-    if name in ACCOUNTS:
-        raise FileError(f"{ACCOUNTS[name].format(home=home)}.")
+
+    if name in MANUAL_DOWNLOADS:
+        raise FileError(f"{MANUAL_DOWNLOADS[name].format(home=home)}.")
+
     home.mkdir(parents=True, exist_ok=True)
-    remotes = REMOTES[name] if name in REMOTES else (_openml_remote(name),)
-    fetched = tuple(fetch_file(remote, home, progress) for remote in remotes)
-    for remote, one in zip(remotes, fetched, strict=True):
+    remotes = REMOTES[name] if name in REMOTES else (_find_openml_file(name),)
+    downloads = tuple(fetch_file(remote, home, progress) for remote in remotes)
+
+    for remote, download in zip(remotes, downloads, strict=True):
         if remote.is_archive:
-            unpack(one.path, home)
-            one.path.unlink()
-    load_dataset(name, folder=home)  # the last check: what was fetched can be read
-    return fetched
+            unpack(download.path, home)
+            download.path.unlink()
+
+    # The last check: what was downloaded can be read.
+    load_dataset(name, folder=home)
+    return downloads
 
 
-def fetch_file(remote: Remote, home: Path, progress: Progress = lambda *_: None) -> Download:
-    """Fetch one file under a temporary name, going on where it broke off before, and rename it when it is right."""
+def fetch_file(remote: Remote, home: Path, progress: Progress = _ignore_progress) -> Download:
+    """Download one file into the folder ``home``, or do nothing if the right file is there.
+
+    The file is received under a temporary name and renamed once its checksum is right. An
+    interrupted download is resumed by the next call.
+
+    Raises:
+        FileError: If the server cannot be reached, the connection breaks, or the checksum is wrong.
+    """
     target = home / remote.file
-    if target.exists() and remote.md5 is not None and _md5(target) == remote.md5:
+    if remote.md5 is not None and target.exists() and _md5(target) == remote.md5:
         return Download(target, remote.md5, checked=True)
+
     part = home / f".{remote.file}.part"
     if remote.md5 is None:
-        part.unlink(
-            missing_ok=True
-        )  # without a checksum, nobody would notice two versions sewn together
+        # Without a checksum, nothing would reveal that two versions were joined.
+        part.unlink(missing_ok=True)
+
     _receive(remote, part, progress)
-    found = _md5(part)
-    if remote.md5 not in (None, found):
+
+    md5 = _md5(part)
+    if remote.md5 not in (None, md5):
         part.unlink()
         raise FileError(
-            f"{remote.url} gave a file with the MD5 {found}, and {remote.md5} is published: it was thrown away. Try "
-            "again, and if it stays so do not trust it."
+            f"{remote.url} sent a file with the MD5 {md5}, and {remote.md5} is published: "
+            "it was deleted. Try again, and do not trust the file if this happens again."
         )
+
     part.replace(target)
-    return Download(target, found, checked=remote.md5 is not None)
+    return Download(target, md5, checked=remote.md5 is not None)
 
 
 def _receive(remote: Remote, part: Path, progress: Progress) -> None:
-    start = part.stat().st_size if part.exists() else 0
-    with _opened(remote.url, start) as answer:
-        if answer.status != 206:
-            start = 0
-        length = answer.headers.get("Content-Length")
-        whole = start + int(length) if length else 0
-        done = start
-        with part.open("ab" if start else "wb") as stream:
-            while chunk := _chunk(answer, remote.url):
+    """Append the rest of a remote file to ``part``, or all of it if the server cannot resume."""
+    received = part.stat().st_size if part.exists() else 0
+
+    with _request(remote.url, received) as response:
+        # The server sends the whole file if it does not know ranges.
+        if response.status != HTTPStatus.PARTIAL_CONTENT:
+            received = 0
+
+        length = response.headers.get("Content-Length")
+        total = received + int(length) if length else 0
+
+        with part.open("ab" if received else "wb") as stream:
+            while chunk := _read_chunk(response, remote.url):
                 stream.write(chunk)
-                done += len(chunk)
-                progress(remote.file, done, whole)
-    if whole and done != whole:
+                received += len(chunk)
+                progress(remote.file, received, total)
+
+    # http.client ends a response that breaks off like one that is complete.
+    if total and received != total:
         raise FileError(
-            f"{remote.url} broke off after {done} of {whole} bytes: run it again to go on from there."
+            f"The connection to {remote.url} broke off after {received} of {total} bytes: "
+            "run it again to resume."
         )
 
 
-def _chunk(answer: Any, url: str) -> bytes:
+def _read_chunk(response: Any, url: str) -> bytes:
     try:
-        chunk: bytes = answer.read(_CHUNK)
+        chunk: bytes = response.read(_CHUNK_BYTES)
     except (OSError, HTTPException) as error:
         raise FileError(
-            f"{url} broke off ({_reason(error)}): run it again to go on from there."
+            f"The connection to {url} broke off ({_reason(error)}): run it again to resume."
         ) from None
+
     return chunk
 
 
-def _opened(url: str, start: int = 0) -> Any:
-    """Return the answer to a request for a file, from byte ``start`` on if there is one."""
+def _request(url: str, start: int = 0) -> Any:
+    """Return the HTTP response with the contents of ``url`` from byte ``start``."""
+    # urlopen would open local files as well.
     if urlsplit(url).scheme not in ("http", "https"):
-        raise FileError(f"{url} is no address of the web: nothing is fetched from there.")
+        raise FileError(f"{url} is not an HTTP address: nothing is downloaded from there.")
+
+    # Content that is compressed on the way could not be resumed at a byte of the file.
     headers = {"User-Agent": "teeter", "Accept-Encoding": "identity"}
     if start:
         headers["Range"] = f"bytes={start}-"
+
     try:
-        return urlopen(Request(url, headers=headers), timeout=_TIMEOUT)
+        return urlopen(Request(url, headers=headers), timeout=_TIMEOUT_SECONDS)
     except HTTPError as error:
         error.close()
-        if error.code == 416:  # what is there is as long as the file, or longer
-            return _opened(url)
+        # The part received before is as long as the file, or longer: start again.
+        if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            return _request(url)
         raise FileError(
             f"{url} answered {error.code} {error.reason}: see teeter datasets for other ways."
         ) from None
     except (URLError, OSError, HTTPException) as error:
         raise FileError(
-            f"Cannot reach {urlsplit(url).hostname} ({_reason(error)}): is there a network? Files got elsewhere may be "
-            "put in place by hand, see teeter datasets."
+            f"Cannot reach {urlsplit(url).hostname} ({_reason(error)}): check the network, or put "
+            "the files in place by hand, see teeter datasets."
         ) from None
 
 
-def _openml_remote(name: str) -> Remote:
-    """Return the address and the checksum that OpenML's description of a dataset tells."""
-    url = _OPENML_URL.format(OPENML[name])
-    with _opened(url) as answer:
+def _find_openml_file(name: str) -> Remote:
+    """Ask OpenML's API for the address and the checksum of a dataset."""
+    url = _OPENML_URL.format(OPENML_IDS[name])
+
+    with _request(url) as response:
         try:
-            told = json.load(answer)["data_set_description"]
-            return Remote(told["url"], told.get("md5_checksum"), f"{name}.arff")
+            description = json.load(response)["data_set_description"]
+            return Remote(description["url"], description.get("md5_checksum"), name=f"{name}.arff")
         except (ValueError, KeyError, TypeError):
-            raise FileError(
-                f"{url} answered something else than the description of a dataset."
-            ) from None
+            raise FileError(f"{url} did not return the description of a dataset.") from None
 
 
 def _reason(error: Exception) -> str:
+    """Return why a connection failed, in the words of the operating system if it has any."""
     reason = getattr(error, "reason", None) or error
     return str(getattr(reason, "strerror", None) or reason) or type(reason).__name__
 
 
 def _md5(path: Path) -> str:
     with path.open("rb") as stream:
-        return hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+        digest = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False))
+    return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""Features that another model computed for the rows of a dataset, to be used in place of its inputs."""
+"""Replace the inputs of a dataset by features that another model computed for its rows."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.datasets.array_files import Arrays, read_arrays
-from teeter.datasets.class_numbers import class_indices_from_array
+from teeter.datasets.catalogue import DatasetSpec
+from teeter.datasets.classes import class_indices_from_array
 from teeter.datasets.file_checks import require_file
 from teeter.datasets.locate import candidate_folders, search_folders
 from teeter.datasets.splits import LabelledDataset, LabelledRows
-from teeter.datasets.tensors import rows
+from teeter.datasets.tensors import row_tensor
 from teeter.errors import FileError
 
 __all__ = ["find_embeddings", "with_embeddings"]
@@ -22,49 +23,77 @@ _SUFFIXES = (".npz", ".safetensors")
 
 
 def find_embeddings(name: str, folder: str | Path | None = None) -> Path:
-    """Return embeddings.npz or embeddings.safetensors in the dataset's folder."""
+    """Return the path of embeddings.npz or embeddings.safetensors in the dataset's folder.
+
+    Raises:
+        FileError: If there is no such file.
+    """
     for root in search_folders(folder):
-        for place in candidate_folders(root, (name,)):
+        for candidate in candidate_folders(root, (name,)):
             for suffix in _SUFFIXES:
-                if (path := place / f"embeddings{suffix}").is_file():
+                path = candidate / f"embeddings{suffix}"
+                if path.is_file():
                     return path
-    looked = " or ".join(str(root / name) for root in search_folders(folder))
+
+    searched = " or ".join(str(root / name) for root in search_folders(folder))
     raise FileError(
-        f"There is no embeddings.npz or embeddings.safetensors in {looked}: name a file."
+        f"There is no embeddings.npz or embeddings.safetensors in {searched}: "
+        "give the path of a file as embeddings."
     )
 
 
 def with_embeddings(
-    path: Path, name: str, classes: tuple[str, ...] | int, read: Callable[[], LabelledDataset]
+    path: Path, spec: DatasetSpec, read_dataset: Callable[[], LabelledDataset]
 ) -> LabelledDataset:
-    """Return a dataset whose inputs are x_train and x_test; it is read for its labels only if the file has none."""
-    arrays = read_arrays(require_file(path, _SUFFIXES, "a file of embeddings"))
+    """Return a dataset with the arrays x_train and x_test of a file as its inputs.
+
+    Args:
+        path: A .npz or .safetensors file. It may also hold the labels, y_train and y_test.
+        spec: The dataset.
+        read_dataset: Reads the dataset itself. Called only if the file holds no labels.
+
+    Raises:
+        FileError: If arrays are missing or do not fit the dataset.
+    """
+    path = require_file(path, _SUFFIXES, "a file of embeddings")
+    arrays = read_arrays(path)
     if not {"x_train", "x_test"} <= arrays.keys():
         raise FileError(
             f"{path} holds {', '.join(arrays) or 'nothing'}: x_train and x_test are needed."
         )
+
+    # With labels in the file, the dataset itself need not be there.
     if {"y_train", "y_test"} <= arrays.keys():
-        names = classes if not isinstance(classes, int) else tuple(map(str, range(classes)))
-        train, test = (
-            class_indices_from_array(arrays[one], one, classes, path)
-            for one in ("y_train", "y_test")
-        )
+        names = spec.class_names
+        train_labels = class_indices_from_array(arrays["y_train"], "y_train", spec.classes, path)
+        test_labels = class_indices_from_array(arrays["y_test"], "y_test", spec.classes, path)
     else:
-        dataset = read()
-        names, train, test = dataset.classes, dataset.train.labels, dataset.test.labels
-    parts = [
-        _part(arrays, f"x_{one}", labels, path)
-        for one, labels in (("train", train), ("test", test))
-    ]
-    if parts[0].inputs.shape[1] != parts[1].inputs.shape[1]:
-        raise FileError(f"x_train and x_test in {path} differ in features.")
-    return LabelledDataset(name, parts[0], parts[1], names)
+        dataset = read_dataset()
+        names = dataset.classes
+        train_labels = dataset.train.labels
+        test_labels = dataset.test.labels
 
+    train = _labelled_rows(arrays, "x_train", train_labels, path)
+    test = _labelled_rows(arrays, "x_test", test_labels, path)
 
-def _part(arrays: Arrays, inputs: str, labels: npt.NDArray[np.int64], path: Path) -> LabelledRows:
-    part = LabelledRows(rows(arrays[inputs], f"{inputs} in {path}"), labels)
-    if len(part.inputs) != len(part):
+    train_width = train.inputs.shape[1]
+    test_width = test.inputs.shape[1]
+    if train_width != test_width:
         raise FileError(
-            f"{inputs} in {path} has {len(part.inputs)} rows, and the dataset has {len(part)}."
+            f"x_train in {path} has {train_width} features and x_test has {test_width}: "
+            "they must have the same number."
         )
-    return part
+
+    return LabelledDataset(spec.name, train, test, names)
+
+
+def _labelled_rows(
+    arrays: Arrays, name: str, labels: npt.NDArray[np.int64], path: Path
+) -> LabelledRows:
+    inputs = row_tensor(arrays[name], f"{name} in {path}")
+    if len(inputs) != len(labels):
+        raise FileError(
+            f"{name} in {path} has {len(inputs)} rows, and the dataset has {len(labels)}."
+        )
+
+    return LabelledRows(inputs, labels)

@@ -1,4 +1,4 @@
-"""Whether a file is there to be read, and a sentence for one that cannot be."""
+"""Check files before they are read, and turn parser errors into messages for users."""
 
 from __future__ import annotations
 
@@ -11,32 +11,54 @@ from teeter.errors import FileError, TeeterError
 
 __all__ = ["parse_errors", "require_file"]
 
-_DAMAGE = (None, errno.EINVAL, errno.EEXIST, errno.ENOTDIR)
-"""What the contents of a file may lead to, such as a place before its beginning; the rest is the system's refusal."""
+# Error numbers that the contents of a damaged file can cause, for example by a seek before its
+# first byte. Any other error number is a refusal of the operating system.
+_ERRNOS_OF_DAMAGE = (None, errno.EINVAL, errno.EEXIST, errno.ENOTDIR)
 
 
 def require_file(path: str | Path, suffixes: Sequence[str], what: str) -> Path:
-    """Return ``path`` if it is a file with one of these suffixes and something in it."""
+    """Return ``path`` if it is a readable, non-empty file with one of the given suffixes.
+
+    Args:
+        path: The file to check.
+        suffixes: Accepted suffixes in lower case, with their dot.
+        what: What the file should hold, with an article, for error messages: ``"a pool"``.
+
+    Raises:
+        FileError: If the path is missing, a folder, empty, unreadable or of another type.
+    """
     path = Path(path)
+
     try:
         if path.is_dir():
-            raise FileError(f"{path} is a folder: give one file.")
+            raise FileError(f"{path} is a folder: give a file.")
         size = path.stat().st_size
     except FileNotFoundError:
         raise FileError(f"There is no file {path}.") from None
     except OSError as error:
         raise FileError(f"Cannot read {path}: {error.strerror}.") from None
+
     if path.suffix.lower() not in suffixes:
         ending = f"ends in {path.suffix!r}" if path.suffix else "has no suffix"
         raise FileError(f"{path} {ending}: {what} is a file in {', '.join(suffixes)}.")
+
     if size == 0:
         raise FileError(f"{path} is empty: it has 0 bytes.")
+
     return path
 
 
 @contextmanager
-def parse_errors(path: Path, kind: str) -> Iterator[None]:
-    """Turn whatever a parser raises over a file into one sentence."""
+def parse_errors(path: Path, file_type: str) -> Iterator[None]:
+    """Convert any exception that a parser raises in the block into a FileError about ``path``.
+
+    Args:
+        path: The file that is parsed.
+        file_type: The name of its format, for error messages: ``"Parquet"``.
+
+    Raises:
+        FileError: If the file is missing, unreadable, too large for memory or damaged.
+    """
     try:
         yield
     except TeeterError:
@@ -45,9 +67,9 @@ def parse_errors(path: Path, kind: str) -> Iterator[None]:
         raise FileError(f"There is no file {error.filename or path}.") from None
     except MemoryError:
         raise FileError(f"{path} does not fit in memory, or it is damaged.") from None
-    except Exception as error:  # parsers of broken files raise almost anything
-        if isinstance(error, OSError) and error.errno not in _DAMAGE:
+    except Exception as error:  # Parsers of broken files raise almost anything.
+        if isinstance(error, OSError) and error.errno not in _ERRNOS_OF_DAMAGE:
             raise FileError(f"Cannot read {path}: {error.strerror}.") from None
         raise FileError(
-            f"{path} is not a whole {kind} file: it is damaged, cut short or something else."
+            f"{path} is not a valid {file_type} file: it is damaged, incomplete or of another type."
         ) from error

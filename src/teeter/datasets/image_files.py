@@ -1,4 +1,4 @@
-"""Picture files, decoded when asked for and brought to one size."""
+"""Read image files with Pillow, decode them one at a time and bring them to one size."""
 
 from __future__ import annotations
 
@@ -20,75 +20,104 @@ from teeter.errors import MissingExtraError
 __all__ = ["CentreCrop", "Fit", "ImageFiles", "Resize", "image_pixels", "open_image"]
 
 Fit: TypeAlias = Callable[[Any], Any]
-"""What brings a picture of pillow's to the size that is wanted."""
+"""Brings a Pillow image to the size that a dataset uses."""
 
 
 @dataclass(frozen=True)
 class Resize:
-    """Makes a picture a square of ``side`` pixels, whatever its proportions."""
+    """Resize an image to a square of ``side`` pixels, whatever its proportions."""
 
     side: int
 
-    def __call__(self, picture: Any) -> Any:
-        """Return the picture at that size."""
+    def __call__(self, image: Any) -> Any:
+        """Return the resized image."""
         size = (self.side, self.side)
-        return picture if picture.size == size else picture.resize(size, _bilinear())
+        if image.size == size:
+            return image
+        return image.resize(size, _bilinear())
 
 
 @dataclass(frozen=True)
 class CentreCrop:
-    """Scales the shorter side of a picture to ``shorter``, and cuts a square of ``side`` pixels from its middle."""
+    """Scale an image so that its shorter side is ``shorter`` pixels, then crop its centre.
+
+    The crop is a square of ``side`` pixels.
+    """
 
     shorter: int
     side: int
 
-    def __call__(self, picture: Any) -> Any:
-        """Return the square."""
-        scale = self.shorter / min(picture.size)
-        width, height = (max(round(length * scale), self.shorter) for length in picture.size)
-        left, top = (width - self.side) // 2, (height - self.side) // 2
-        scaled = picture.resize((width, height), _bilinear())
+    def __call__(self, image: Any) -> Any:
+        """Return the centre of the scaled image."""
+        scale = self.shorter / min(image.size)
+        # Rounding must not make a side shorter than the crop.
+        width, height = (max(round(length * scale), self.shorter) for length in image.size)
+        scaled = image.resize((width, height), _bilinear())
+
+        left = (width - self.side) // 2
+        top = (height - self.side) // 2
         return scaled.crop((left, top, left + self.side, top + self.side))
 
 
 class ImageFiles(Dataset[Tensor]):
-    """Pictures that stay on disk, each decoded when asked for: float32 (3, height, width) within [0, 1]."""
+    """Image files that stay on disk and are decoded one at a time.
+
+    Each row is a float32 tensor (3, height, width) in [0, 1].
+
+    Args:
+        paths: One image file per row.
+        fit: Brings each image to the same size.
+    """
 
     def __init__(self, paths: Sequence[str | Path], fit: Fit) -> None:
-        self.paths = [
-            str(path) for path in paths
-        ]  # of ImageNet's million, texts take the least room
+        # Strings, because a million Path objects, as for ImageNet, take much more memory.
+        self.paths = [str(path) for path in paths]
         self.fit = fit
 
     def __len__(self) -> int:
-        """Return N."""
         return len(self.paths)
 
     def __getitem__(self, row: int) -> Tensor:
-        """Return one picture."""
-        pixels = image_pixels(open_image(Path(self.paths[row])), self.fit, 3)
+        image = open_image(Path(self.paths[row]))
+        pixels = image_pixels(image, self.fit, 3)
         return torch.from_numpy(pixels.astype(np.float32) / 255)
 
 
 def open_image(path: Path, content: bytes | None = None) -> Any:
-    """Return a file, or ``content`` that was read from it, as a picture of pillow's."""
+    """Decode an image file with Pillow.
+
+    Args:
+        path: The file, also for error messages.
+        content: The encoded image, if it was already read from ``path``.
+
+    Raises:
+        MissingExtraError: If Pillow is not installed.
+        FileError: If the image is missing or damaged.
+    """
     try:
         from PIL import Image
     except ImportError:
         raise MissingExtraError(
-            "Reading pictures needs pillow: pip install 'teeter[images]'."
+            "Reading images needs Pillow: pip install 'teeter[images]'."
         ) from None
-    with parse_errors(path, "picture"):
-        picture = Image.open(io.BytesIO(path.read_bytes() if content is None else content))
-        picture.load()
-        return picture
+
+    with parse_errors(path, "image"):
+        if content is None:
+            content = path.read_bytes()
+        image = Image.open(io.BytesIO(content))
+        # Image.open reads only the header. Decode here, where errors are converted.
+        image.load()
+        return image
 
 
-def image_pixels(picture: Any, fit: Fit, channels: int) -> npt.NDArray[np.uint8]:
-    """Return a picture's bytes at the size that is wanted, (channels, height, width)."""
-    fitted = fit(picture.convert("L" if channels == 1 else "RGB"))
-    pixels = np.asarray(fitted, dtype=np.uint8)
-    return pixels[None] if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+def image_pixels(image: Any, fit: Fit, channels: int) -> npt.NDArray[np.uint8]:
+    """Return the pixels of a Pillow image as (channels, height, width), for 1 or 3 channels."""
+    mode = "L" if channels == 1 else "RGB"
+    pixels = np.asarray(fit(image.convert(mode)), dtype=np.uint8)
+
+    if channels == 1:
+        return pixels[None]
+    return np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
 def _bilinear() -> Any:

@@ -1,4 +1,4 @@
-"""A column of labels, filled in part: one class a row, or a sentence that says why it is something else."""
+"""Read a column of class labels of which some are missing, and refuse what are no class labels."""
 
 from __future__ import annotations
 
@@ -16,17 +16,22 @@ from teeter.errors import InputError
 
 __all__ = ["Labels", "read_labels"]
 
-_ONE_LABEL = "teeter picks for one class a row, so keep one label in each cell"
+_ONE_LABEL = "teeter picks for one class per row, so keep one label in each cell"
+
+_MAX_NUMERIC_CLASSES = 20
+"""More different numbers than this are a regression target, if most rows have a different one."""
 
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """The classes of a label column, and each row's."""
+    """The class labels in a column."""
 
     classes: tuple[str, ...]
+    """The class names, sorted by value if they are numbers and else by name."""
     codes: npt.NDArray[np.int64]
-    """(N,) a position in ``classes``, or -1 where the row has no label."""
+    """(N,) indices into ``classes``, or -1 for a row without a label."""
     notes: tuple[str, ...] = ()
+    """Sentences on how cells were read."""
 
     @property
     def labelled(self) -> npt.NDArray[np.int64]:
@@ -35,101 +40,144 @@ class Labels:
 
     @property
     def candidates(self) -> npt.NDArray[np.int64]:
-        """The rows that have none."""
+        """The rows that have no label."""
         return np.flatnonzero(self.codes < 0)
 
 
 def read_labels(table: Table, column: str) -> Labels:
-    """Return the labels in a column, refusing several labels a row and numbers to be predicted."""
-    where = f"column {column!r} of {table.path}"
-    parts = [part.strip() for part in column.split(",")]
-    if (
-        len(parts) > 1
-        and column not in table.columns
-        and any(part in table.columns for part in parts)
-    ):
-        raise InputError(
-            f"--labels names {len(parts)} columns ({', '.join(parts)}): {_ONE_LABEL} of one column."
-        )
+    """Read the class labels in a column. Rows without a label are candidates.
+
+    Args:
+        table: The table.
+        column: The name of the label column. Callers call it ``labels``.
+
+    Raises:
+        UnknownNameError: If there is no such column.
+        InputError: If cells hold several labels, or numbers to predict instead of classes.
+    """
+    _refuse_several_columns(table, column)
     table.require(column)
+
+    source = f"column {column!r} of {table.path}"
     if column in table.nested or table.columns[column].ndim > 1:
-        raise InputError(f"The cells of {where} are lists: {_ONE_LABEL}.")
-    cells = table.texts(column)
-    texts = ["" if is_missing(text) else text.strip() for text in cells]
-    words = Counter(text.strip() for text in cells if text.strip() and is_missing(text))
+        raise InputError(f"The cells of {source} are lists: {_ONE_LABEL}.")
+
+    texts = []
+    missing_words: Counter[str] = Counter()
+    for cell in table.texts(column):
+        text = cell.strip()
+        if is_missing(text):
+            missing_words[text] += 1
+            text = ""
+        texts.append(text)
+
+    # From here on, only the labels that are present count.
     counts = Counter(texts)
     del counts[""]
-    _refuse_several(counts, where)
-    _refuse_regression(counts, where)
-    classes = _in_order(counts)
-    places = {"": -1} | {name: place for place, name in enumerate(classes)}
-    notes = tuple(
-        f"{count} cells {word!r} in {where} were read as no label." for word, count in words.items()
-    )
-    return Labels(classes, np.array([places[text] for text in texts], dtype=np.int64), notes)
+    _refuse_several_labels(counts, source)
+    _refuse_regression_target(counts, source)
+
+    classes = _sort_classes(counts)
+    code_of = {name: code for code, name in enumerate(classes)}
+    code_of[""] = -1
+    codes = np.array([code_of[text] for text in texts], dtype=np.int64)
+
+    # An empty cell needs no note, but a word such as "none" might have been meant as a class.
+    del missing_words[""]
+    notes = [
+        f"{count} cells {word!r} in {source} were read as missing labels."
+        for word, count in missing_words.items()
+    ]
+    return Labels(classes, codes, tuple(notes))
 
 
-def _refuse_several(counts: Counter[str], where: str) -> None:
-    found = next(filter(_is_list, counts), None) or _joined(counts)
-    if found is not None:
+def _refuse_several_columns(table: Table, column: str) -> None:
+    # The name of a column may have a comma in it.
+    names = [name.strip() for name in column.split(",")]
+    if len(names) == 1 or column in table.columns:
+        return
+
+    if any(name in table.columns for name in names):
         raise InputError(
-            f"The cell {found!r} in {where} seems to hold several labels: {_ONE_LABEL}, "
-            "and write a class without ; | or ,."
+            f"labels= names {len(names)} columns ({', '.join(names)}): {_ONE_LABEL} of one column."
+        )
+
+
+def _refuse_several_labels(counts: Counter[str], source: str) -> None:
+    text = next((label for label in counts if _is_list(label)), None)
+    if text is None:
+        text = _find_joined_labels(counts)
+
+    if text is not None:
+        raise InputError(
+            f"The cell {text!r} in {source} seems to hold several labels: {_ONE_LABEL}, "
+            "and write class names without ; | or ,."
         )
 
 
 def _is_list(text: str) -> bool:
+    """Return whether a cell is a list in the notation of JSON or Python."""
     if not (text.startswith("[") and text.endswith("]")):
         return False
+
     try:
-        return isinstance(json.loads(text.replace("'", '"')), list)
+        # Python writes single quotes, which are not JSON.
+        value = json.loads(text.replace("'", '"'))
     except ValueError:
         return False
 
+    return isinstance(value, list)
 
-def _joined(counts: Counter[str]) -> str | None:
-    """Return a label such as a;b that is made of other labels or shares a part with them.
 
-    A comma also stands within names, so there all parts must be found again.
+def _find_joined_labels(counts: Counter[str]) -> str | None:
+    """Return a label such as ``a;b`` whose parts occur in other labels, or None.
+
+    One shared part is enough for a semicolon or a bar. Commas also occur in names, so all parts
+    must occur elsewhere.
     """
     for separator, enough in ((";", any), ("|", any), (",", all)):
-        parts = {text: {part.strip() for part in text.split(separator)} - {""} for text in counts}
-        uses = Counter(part for several in parts.values() for part in several)
-        for text, several in parts.items():
-            if len(several) > 1 and enough(uses[part] > 1 for part in several):
+        parts_of = {}
+        for text in counts:
+            parts = {part.strip() for part in text.split(separator)}
+            parts_of[text] = parts - {""}
+
+        uses = Counter(part for parts in parts_of.values() for part in parts)
+        for text, parts in parts_of.items():
+            if len(parts) > 1 and enough(uses[part] > 1 for part in parts):
                 return text
+
     return None
 
 
-def _refuse_regression(counts: Counter[str], where: str) -> None:
-    numbers = _numbers(counts)
+def _refuse_regression_target(counts: Counter[str], source: str) -> None:
+    numbers = _parse_numbers(counts)
     if numbers is None:
         return
-    fraction = next(
-        (text for text, number in zip(counts, numbers, strict=True) if not number.is_integer()),
-        None,
-    )
-    if fraction is not None:
-        found = f"holds fractions such as {fraction}"
-    elif len(counts) > max(20, counts.total() / 2):
-        found = f"holds {len(counts)} different numbers in {counts.total()} labelled rows"
-    else:
-        return
-    raise InputError(
-        f"It seems that {where} {found}: teeter picks for classes, so group the numbers into a few."
-    )
+
+    advice = "teeter picks for classes, so group the numbers into a few."
+    for text, number in zip(counts, numbers, strict=True):
+        if not number.is_integer():
+            raise InputError(f"It seems that {source} holds fractions such as {text}: {advice}")
+
+    if len(counts) > max(_MAX_NUMERIC_CLASSES, counts.total() / 2):
+        raise InputError(
+            f"It seems that {source} holds {len(counts)} different numbers in {counts.total()} "
+            f"labelled rows: {advice}"
+        )
 
 
-def _numbers(texts: Iterable[str]) -> list[float] | None:
+def _parse_numbers(texts: Iterable[str]) -> list[float] | None:
+    """Return the numbers that the texts stand for, or None if one is not a finite number."""
     try:
         numbers = [float(text) for text in texts]
     except ValueError:
         return None
-    return numbers if all(map(math.isfinite, numbers)) else None
+
+    return numbers if all(math.isfinite(number) for number in numbers) else None
 
 
-def _in_order(counts: Counter[str]) -> tuple[str, ...]:
-    """Return the classes by number where they are numbers, else by name."""
-    if _numbers(counts) is not None:
-        return tuple(sorted(counts, key=lambda text: (float(text), text)))
-    return tuple(sorted(counts))
+def _sort_classes(counts: Counter[str]) -> tuple[str, ...]:
+    if _parse_numbers(counts) is None:
+        return tuple(sorted(counts))
+    # By value, so that 10 comes after 2. By text as well, because 1 and 1.0 are two classes.
+    return tuple(sorted(counts, key=lambda text: (float(text), text)))

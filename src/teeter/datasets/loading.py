@@ -1,4 +1,4 @@
-"""The door to the named datasets: found, read, checked, divided."""
+"""Load a named dataset: locate its files, read them, convert them to tensors and split them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from teeter.datasets.catalogue import DatasetSpec, find_spec
 from teeter.datasets.embeddings import find_embeddings, with_embeddings
 from teeter.datasets.locate import LocatedFiles, candidate_folders, locate_files, search_folders
 from teeter.datasets.splits import DatasetSplit, LabelledDataset, LabelledRows, RawDataset, hold_out
-from teeter.datasets.tensors import images, rows
+from teeter.datasets.tensors import image_tensor, row_tensor
 from teeter.errors import FileError
 
 __all__ = ["load_dataset", "locate_dataset"]
@@ -27,89 +27,126 @@ def load_dataset(
     seed: int = 0,
     embeddings: bool | str | Path = False,
 ) -> DatasetSplit:
-    """Return a dataset, with ``validation`` of its training rows drawn by the seed and set apart.
+    """Load a named dataset with its training, validation and test rows.
 
-    It is looked for in ``folder``, or else in the folder that TEETER_DATA names and in the cache. The seed moves
-    rows between training and validation only: the test rows are always the same. ``embeddings`` puts features from
-    a file in place of the inputs: from that path, or with True from embeddings.npz in the dataset's folder.
+    Args:
+        name: One of ``teeter.datasets.names()``.
+        folder: The folder to search for the dataset's files. By default these are the folder named
+            by the environment variable TEETER_DATA, and the cache.
+        validation: The number of training rows to set apart for validation.
+        seed: The seed that draws the validation rows. The test rows are always the same.
+        embeddings: A .npz or .safetensors file of features x_train and x_test to use instead of
+            the inputs, or True for embeddings.npz in the dataset's folder.
+
+    Returns:
+        The rows with their class indices, and the class names.
+
+    Raises:
+        UnknownNameError: If there is no dataset of that name.
+        FileError: If its files are missing or damaged.
+        InputError: If there are not enough training rows for ``validation``.
+
+    Example:
+        >>> split = load_dataset("digits", validation=200)
+        >>> split.train.inputs.shape, split.train.labels.shape
+        (torch.Size([1237, 64]), (1237,))
+        >>> len(split.validation), len(split.test), split.classes[3]
+        (200, 360, '3')
     """
-    entry = find_spec(name)
+    spec = find_spec(name)
 
-    def read() -> LabelledDataset:
-        return _read(entry, _require(entry, folder))
+    # A function, because embeddings with labels do not need the dataset's files.
+    def read_dataset() -> LabelledDataset:
+        return _read_dataset(spec, _require_files(spec, folder))
 
     if embeddings is False:
-        dataset = read()
+        dataset = read_dataset()
     else:
         path = find_embeddings(name, folder) if embeddings is True else Path(embeddings)
-        dataset = with_embeddings(path, name, entry.classes, read)
-    train, held = hold_out(dataset.train, validation, name, seed)
-    return DatasetSplit(name, train, held, dataset.test, dataset.classes)
+        dataset = with_embeddings(path, spec, read_dataset)
+
+    train, validation_rows = hold_out(dataset.train, validation, name, seed)
+    return DatasetSplit(name, train, validation_rows, dataset.test, dataset.classes)
 
 
-def locate_dataset(entry: DatasetSpec, folder: str | Path | None = None) -> LocatedFiles | None:
-    """Return the files of a dataset, or None where they are not all there."""
-    if entry.layouts[0].patterns == ():
-        return LocatedFiles(entry.layouts[0], ())
-    return locate_files((entry.name, *entry.folders), entry.layouts, folder)
+def locate_dataset(spec: DatasetSpec, folder: str | Path | None = None) -> LocatedFiles | None:
+    """Return the files of a dataset, or None if some of them are missing.
+
+    A dataset that comes with a package has a layout without files.
+    """
+    if spec.needs_no_files:
+        return LocatedFiles(spec.layouts[0], ())
+
+    return locate_files((spec.name, *spec.folder_names), spec.layouts, folder)
 
 
-def _require(entry: DatasetSpec, folder: str | Path | None) -> LocatedFiles:
-    found = locate_dataset(entry, folder)
-    if found is not None:
-        return found
+def _require_files(spec: DatasetSpec, folder: str | Path | None) -> LocatedFiles:
+    located = locate_dataset(spec, folder)
+    if located is not None:
+        return located
+
+    # Files in a format that teeter does not read deserve a better message than "not found".
     for root in search_folders(folder):
-        for place in candidate_folders(root, (entry.name, *entry.folders)):
-            for pattern, instead in entry.refused:
-                for path in sorted(place.glob(pattern)):
-                    raise FileError(f"{path} is {instead}.")
-    looked = " or ".join(str(root) for root in search_folders(folder))
+        for candidate in candidate_folders(root, (spec.name, *spec.folder_names)):
+            for pattern, advice in spec.unsupported_files:
+                for path in sorted(candidate.glob(pattern)):
+                    raise FileError(f"{path} is {advice}.")
+
+    searched = " or ".join(str(root) for root in search_folders(folder))
     raise FileError(
-        f"There is no {entry.name} in {looked}: run teeter datasets get {entry.name}, or see teeter datasets."
+        f"There is no {spec.name} in {searched}: run teeter datasets get {spec.name}, "
+        "or see teeter datasets."
     )
 
 
-def _read(entry: DatasetSpec, found: LocatedFiles) -> LabelledDataset:
-    contents = found.layout.read(found.files)
-    where = str(found.first.parent if found.files else entry.name)
-    test = None if contents.test is None else _ready(entry, contents.test, where)
-    contents = RawDataset(_ready(entry, contents.train, where), test, contents.classes)
-    train, test = entry.divide(contents)
-    _require_shape(entry, train, where)
-    _require_shape(entry, test, where)
-    if (len(train), len(test)) != (entry.train, entry.test):
+def _read_dataset(spec: DatasetSpec, located: LocatedFiles) -> LabelledDataset:
+    source = str(located.first.parent) if located.files else spec.name
+    contents = located.layout.read(located.files)
+
+    # Tensors first: split functions sort and scale them.
+    train_tensors = _to_tensors(spec, contents.train, source)
+    test_tensors = None if contents.test is None else _to_tensors(spec, contents.test, source)
+    train, test = spec.split(RawDataset(train_tensors, test_tensors, contents.classes))
+
+    _require_shape(spec, train, source)
+    _require_shape(spec, test, source)
+
+    # Users may load their own subset under the name of a dataset, so this is no error.
+    if len(train) != spec.train or len(test) != spec.test:
         logger.warning(
-            "%s has %d training and %d test rows here, and %d and %d are published.",
-            *(entry.name, len(train), len(test), entry.train, entry.test),
+            "%s has %d training and %d test rows here, but %d and %d are published.",
+            spec.name,
+            len(train),
+            len(test),
+            spec.train,
+            spec.test,
         )
-    return LabelledDataset(entry.name, train, test, _class_names(entry, contents))
+
+    return LabelledDataset(spec.name, train, test, contents.classes or spec.class_names)
 
 
-def _ready(entry: DatasetSpec, part: LabelledRows, where: str) -> LabelledRows:
-    what = f"{entry.name} in {where}"
-    if len(entry.shape) == 1:
-        return LabelledRows(rows(part.inputs, what), part.labels)
-    return LabelledRows(
-        images(part.inputs, entry.shape, what, as_bytes=entry.keep_bytes), part.labels
-    )
+def _to_tensors(spec: DatasetSpec, part: LabelledRows, source: str) -> LabelledRows:
+    description = f"{spec.name} in {source}"
+    if len(spec.shape) == 1:
+        inputs = row_tensor(part.inputs, description)
+        return LabelledRows(inputs, part.labels)
+
+    images = image_tensor(part.inputs, spec.shape, description, keep_bytes=spec.keep_bytes)
+    return LabelledRows(images, part.labels)
 
 
-def _require_shape(entry: DatasetSpec, part: LabelledRows, where: str) -> None:
-    if not len(part):
+def _require_shape(spec: DatasetSpec, part: LabelledRows, source: str) -> None:
+    if len(part) == 0:
         raise FileError(
-            f"{entry.name} in {where} is too small: a training or a test part of it has no rows."
+            f"{spec.name} in {source} is too small: its training or its test set has no rows."
         )
-    if not isinstance(part.inputs, Dataset) and part.inputs.shape[1:] != entry.shape:
+
+    # The images of a torch Dataset are fitted to the shape when they are decoded.
+    if isinstance(part.inputs, Dataset):
+        return
+
+    shape = tuple(part.inputs.shape[1:])
+    if shape != spec.shape:
         raise FileError(
-            f"{entry.name} in {where} has rows of shape {tuple(part.inputs.shape[1:])}: {entry.shape} is needed."
+            f"{spec.name} in {source} has rows of shape {shape}: {spec.shape} is needed."
         )
-
-
-def _class_names(entry: DatasetSpec, contents: RawDataset) -> tuple[str, ...]:
-    if contents.classes is not None:
-        return contents.classes
-    return (
-        entry.classes
-        if not isinstance(entry.classes, int)
-        else tuple(map(str, range(entry.classes)))
-    )

@@ -1,4 +1,4 @@
-"""Where datasets lie: the folders to look in, and which files there make up a dataset."""
+"""Find the files of a dataset: which folders to search, and which files belong together."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from teeter.datasets.splits import RawDataset
 from teeter.errors import FileError
@@ -14,6 +15,8 @@ from teeter.errors import FileError
 __all__ = [
     "Layout",
     "LocatedFiles",
+    "MatchedFiles",
+    "Reader",
     "cache_folder",
     "candidate_folders",
     "download_folder",
@@ -21,88 +24,141 @@ __all__ = [
     "search_folders",
 ]
 
+MatchedFiles: TypeAlias = Sequence[Sequence[Path]]
+"""The files that match each pattern of a layout, in the order of the patterns."""
+
+Reader: TypeAlias = Callable[[MatchedFiles], RawDataset]
+
 
 @dataclass(frozen=True)
 class Layout:
-    """One way in which a dataset lies on disk: patterns of file names that must all be met, and who reads them."""
+    """One way a dataset is stored on disk: its file names and the function that reads them."""
 
     patterns: tuple[str, ...]
-    read: Callable[[Sequence[Sequence[Path]]], RawDataset]
-    tells_name: bool = True
-    """Whether the file names alone tell the dataset; if not, they count in a folder called after it only."""
-    may_be_packed: bool = False
-    """Whether each file may have .gz behind its name."""
+    """Glob patterns relative to the dataset's folder. Each must match at least one file."""
+    read: Reader
+    identifies_dataset: bool = True
+    """Whether the file names belong to this dataset only. If not, the files must be in a folder
+    named after the dataset: MNIST and Fashion-MNIST use the same names."""
+    may_be_gzipped: bool = False
+    """Whether each file may have ``.gz`` after its name."""
 
 
 @dataclass(frozen=True)
 class LocatedFiles:
-    """The files of a dataset, those of each pattern together, and how they are laid out."""
+    """The files of a dataset that were found, and their layout."""
 
     layout: Layout
     files: tuple[tuple[Path, ...], ...]
+    """The files that match each pattern of the layout."""
 
     @property
     def first(self) -> Path:
-        """The first of the files."""
+        """The first file."""
         return self.files[0][0]
 
 
 def cache_folder() -> Path:
-    """Return where this system keeps what can be had again."""
-    if told := os.environ.get("XDG_CACHE_HOME"):
-        base = Path(told)
+    """Return the folder for downloads in the user's cache folder of this operating system."""
+    xdg_cache_home = os.environ.get("XDG_CACHE_HOME")
+
+    if xdg_cache_home:
+        base = Path(xdg_cache_home)
     elif sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
     else:
-        base = Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
+        base = Path.home() / ".cache"
+
     return base / "teeter" / "datasets"
 
 
 def search_folders(folder: str | Path | None = None) -> list[Path]:
-    """Return the folders to look in: the one given, or else that of TEETER_DATA and the cache."""
+    """Return the folders to search for datasets, in order.
+
+    Args:
+        folder: The only folder to search. By default these are the folder named by the environment
+            variable TEETER_DATA, if it is set, and the cache.
+
+    Raises:
+        FileError: If ``folder`` does not exist. A missing default folder is no error.
+    """
     if folder is not None:
         path = Path(folder).expanduser()
         if not path.is_dir():
             raise FileError(f"There is no folder {path} to look for datasets in.")
         return [path]
-    told = os.environ.get("TEETER_DATA")
-    return [*([Path(told).expanduser()] if told else []), cache_folder()]
+
+    folders = [cache_folder()]
+    data_folder = os.environ.get("TEETER_DATA")
+    if data_folder:
+        folders.insert(0, Path(data_folder).expanduser())
+    return folders
 
 
 def download_folder(name: str, folder: str | Path | None = None) -> Path:
-    """Return the folder that a download of ``name`` goes to."""
-    root = Path(folder).expanduser() if folder is not None else search_folders()[0]
+    """Return the folder that a download of the dataset ``name`` goes to."""
+    # Unlike a folder to search, the target need not exist yet.
+    root = search_folders()[0] if folder is None else Path(folder).expanduser()
     return root if root.resolve().name == name else root / name
 
 
 def candidate_folders(root: Path, names: Sequence[str]) -> list[Path]:
-    """Return the folders below ``root``, or it itself, that are called after a dataset: its name comes first."""
-    name, *others = names
-    inside = [place / other for place in (root / name, root) for other in others]
-    return [*([root] if root.resolve().name in names else []), root / name, *inside]
+    """Return the folders at or below ``root`` that may be named after a dataset, in search order.
+
+    Args:
+        root: The folder to search.
+        names: The dataset's name, then other names of its folder.
+    """
+    name, *other_names = names
+
+    folders = [root / name]
+    # An archive may be unpacked in the dataset's folder or beside it.
+    for parent in (root / name, root):
+        folders += [parent / other for other in other_names]
+
+    # The user may also have given the dataset's own folder. Resolved, because "." has no name.
+    if root.resolve().name in names:
+        folders.insert(0, root)
+    return folders
 
 
 def locate_files(
     names: Sequence[str], layouts: Sequence[Layout], folder: str | Path | None = None
 ) -> LocatedFiles | None:
-    """Return the first layout whose files are all there, in a folder called by one of ``names`` or beside it."""
+    """Return the first layout whose files all exist, or None if no layout is complete.
+
+    Args:
+        names: The dataset's name, then other names of its folder.
+        layouts: The layouts to try, in order of preference.
+        folder: Where to search, as for ``search_folders``.
+    """
     for root in search_folders(folder):
-        own = candidate_folders(root, names)
-        for place in (*own, root):
+        named_folders = candidate_folders(root, names)
+
+        for candidate in (*named_folders, root):
             for layout in layouts:
-                files = _met(layout, place) if place in own or layout.tells_name else None
+                is_named = candidate in named_folders
+                if not is_named and not layout.identifies_dataset:
+                    continue
+
+                files = _match_files(layout, candidate)
                 if files is not None:
                     return LocatedFiles(layout, files)
+
     return None
 
 
-def _met(layout: Layout, place: Path) -> tuple[tuple[Path, ...], ...] | None:
+def _match_files(layout: Layout, folder: Path) -> tuple[tuple[Path, ...], ...] | None:
+    """Return the files that match each pattern, or None if a pattern matches none."""
     files = []
     for pattern in layout.patterns:
-        met = sorted(place.glob(pattern)) or (
-            sorted(place.glob(f"{pattern}.gz")) if layout.may_be_packed else []
-        )
-        if not met:
+        matches = sorted(folder.glob(pattern))
+        if not matches and layout.may_be_gzipped:
+            matches = sorted(folder.glob(f"{pattern}.gz"))
+        if not matches:
             return None
-        files.append(tuple(met))
+        files.append(tuple(matches))
+
     return tuple(files)

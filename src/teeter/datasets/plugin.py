@@ -1,4 +1,4 @@
-"""A dataset that a function gives, for packages that bring one along."""
+"""Make a dataset from a function, for packages that bring a dataset along."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from teeter.datasets.catalogue import DatasetSpec, published_split
-from teeter.datasets.class_numbers import class_indices_from_array
+from teeter.datasets.catalogue import DatasetSpec
+from teeter.datasets.classes import class_indices_from_array
 from teeter.datasets.locate import Layout
-from teeter.datasets.splits import LabelledRows, RawDataset
+from teeter.datasets.splits import LabelledRows, RawDataset, published_split
 from teeter.errors import InputError, PluginError, TeeterError
 
 __all__ = ["dataset_from_function"]
@@ -28,57 +25,85 @@ def dataset_from_function(
     shape: Sequence[int],
     classes: Sequence[str] | int,
 ) -> DatasetSpec:
-    """Return a dataset to be named by an entry point of the group ``teeter.datasets``.
+    """Return a dataset that a function loads, to be named by an entry point.
+
+    The name of the entry point, in the group ``teeter.datasets``, becomes the dataset's name.
 
     Args:
-        load: gives x_train, y_train, x_test and y_test, arrays of rows and of class numbers from 0 up or class names.
-        about: a few words on what it holds.
-        train: how many training rows there are.
-        test: how many test rows.
-        shape: of one row: (features,), or (channels, height, width).
-        classes: their names, or how many there are.
+        load: Returns x_train, y_train, x_test and y_test: arrays of rows, and of class indices
+            from 0 or class names.
+        about: A few words on its contents.
+        train: The number of training rows.
+        test: The number of test rows.
+        shape: The shape of one row: (features,), or (channels, height, width).
+        classes: The class names, or their number.
+
+    Raises:
+        InputError: If ``shape`` has neither one nor three axes.
+
+    Example:
+        >>> def load():
+        ...     return [[0.0], [1.0]], [0, 1], [[2.0]], [1]
+        >>> spec = dataset_from_function(
+        ...     load, about="two points", train=2, test=1, shape=(1,), classes=["low", "high"]
+        ... )
+        >>> spec.class_count
+        2
     """
     if len(shape) not in (1, 3):
-        raise InputError(
-            f"Rows of shape {tuple(shape)} are neither (features,) nor (channels, height, width)."
-        )
-    known = classes if isinstance(classes, int) else tuple(classes)
+        raise InputError(f"shape is {tuple(shape)}: give (features,) or (channels, height, width).")
+
+    if not isinstance(classes, int):
+        classes = tuple(classes)
+
+    def read(_: object) -> RawDataset:
+        return _read_from_function(load, classes)
+
     return DatasetSpec(
-        name=_called(load),
+        name=_qualified_name(load),
         about=about,
         train=train,
         test=test,
         shape=tuple(shape),
-        classes=known,
-        layouts=(Layout((), lambda _: _contents(load, known)),),
-        divide=published_split,
+        classes=classes,
+        layouts=(Layout((), read),),
+        split=published_split,
     )
 
 
-def _called(load: Callable[[], Any]) -> str:
-    named = load if inspect.isroutine(load) else type(load)  # a partial has no name of its own
+def _qualified_name(load: Callable[[], Any]) -> str:
+    # A functools.partial or another callable object has no name: use that of its class.
+    named = load if inspect.isroutine(load) else type(load)
     return f"{named.__module__}.{named.__qualname__}"
 
 
-def _contents(load: Callable[[], Sequence[Any]], classes: Sequence[str] | int) -> RawDataset:
-    where = Path(_called(load))
+def _read_from_function(
+    load: Callable[[], Sequence[Any]], classes: Sequence[str] | int
+) -> RawDataset:
+    source = _qualified_name(load)
+
     try:
-        train, train_labels, test, test_labels = load()
+        x_train, y_train, x_test, y_test = load()
     except TeeterError:
         raise
-    except Exception as error:
+    except Exception as error:  # Another package's code may raise anything.
         raise PluginError(
-            f"{where} did not give x_train, y_train, x_test and y_test: {error}."
+            f"{source} did not return x_train, y_train, x_test and y_test: {error}."
         ) from error
-    first = _part(train, class_indices_from_array(train_labels, "y_train", classes, where), where)
-    return RawDataset(
-        first, _part(test, class_indices_from_array(test_labels, "y_test", classes, where), where)
-    )
+
+    train = _labelled_rows(x_train, y_train, "y_train", classes, source)
+    test = _labelled_rows(x_test, y_test, "y_test", classes, source)
+    return RawDataset(train, test)
 
 
-def _part(rows: Any, labels: npt.NDArray[np.int64], where: Path) -> LabelledRows:
-    if len(rows) != len(labels):
+def _labelled_rows(
+    rows: Any, labels: Any, labels_name: str, classes: Sequence[str] | int, source: str
+) -> LabelledRows:
+    class_indices = class_indices_from_array(labels, labels_name, classes, Path(source))
+    if len(rows) != len(class_indices):
         raise PluginError(
-            f"{where} gives {len(rows)} rows and {len(labels)} labels: one a row is needed."
+            f"{source} returns {len(rows)} rows and {len(class_indices)} labels in {labels_name}: "
+            "they must have the same number."
         )
-    return LabelledRows(rows, labels)
+
+    return LabelledRows(rows, class_indices)

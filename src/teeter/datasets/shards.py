@@ -1,4 +1,12 @@
-"""A pool that need not fit in memory: Parquet files or one memory-mapped array, cut into shards and read in batches."""
+"""A pool that need not fit in memory, cut into shards that are read in batches.
+
+A pool is a .npy file, which is memory-mapped, or one or more Parquet files. A shard is a range of
+consecutive rows of one file: of a Parquet file, whole row groups. Shards are independent of each
+other, so that processes and machines can read them at the same time. Each carries a fingerprint of
+its file, so that a file that changes in between is noticed.
+
+Rows are counted in three ways: in the pool, in the file (from ``Shard.begin``) and in the shard.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +23,26 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.datasets.file_checks import parse_errors, require_file
-from teeter.errors import FileError, InputError, MissingExtraError, UnknownNameError
+from teeter.datasets.parquet_files import is_list_type, open_parquet
+from teeter.errors import FileError, InputError, UnknownNameError
 from teeter.registry import did_you_mean
 
-__all__ = ["ROWS", "Shard", "Shards", "open_shards"]
+__all__ = ["SHARD_ROWS", "Shard", "Shards", "open_shards"]
 
-ROWS, BYTES = 1 << 18, 1 << 28
-"""Rows of a shard, and bytes of them, at most, where row groups allow it."""
-BATCH, BATCH_BYTES = 1 << 15, 1 << 25
-"""Rows that are read at once, and bytes of them, at most."""
-LOOKS, LOOKED, END = 16, 1 << 12, 1 << 16
-"""Places at which a file is looked at to know it again, bytes at each, and bytes at its end, where Parquet sums up."""
+# Limits of a shard. A larger row group of a Parquet file is still one shard.
+SHARD_ROWS = 1 << 18
+SHARD_BYTES = 1 << 28
+
+# Limits of what is read at once.
+BATCH_ROWS = 1 << 15
+BATCH_BYTES = 1 << 25
+
+# A fingerprint covers this many samples of a file and its end, where Parquet has its footer.
+FINGERPRINT_SAMPLES = 16
+FINGERPRINT_SAMPLE_BYTES = 1 << 12
+FINGERPRINT_END_BYTES = 1 << 16
+
+_BYTES_PER_NUMBER = 4  # float32
 
 Features = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]
@@ -33,412 +50,577 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Shard:
-    """Some rows of a file that follow each other."""
+    """Consecutive rows of one file."""
 
     path: str
     first: int
-    """The number of its first row in the whole pool."""
+    """The index of its first row in the pool."""
     rows: int
+    """The number of rows."""
     begin: int
-    """The number of its first row in the file."""
+    """The index of its first row in the file."""
     groups: tuple[int, ...]
-    """Row groups of a Parquet file; none for an array."""
+    """The row groups of a Parquet file, or () for an array."""
     columns: tuple[str, ...]
-    """What features are read from: one column of lists, or columns of numbers."""
-    stamp: str
-    """Size, time and some bytes of the file, so that another file under the same name is another shard."""
+    """The columns that hold the features: one column of lists, or columns of numbers."""
+    fingerprint: str
+    """Identifies the contents of the file."""
     width: int
-    """Numbers in a row."""
+    """The number of features per row."""
 
     def key(self) -> str:
-        """Return a name that no other shard has."""
+        """Return a text that identifies the shard and its contents, for names of cached files."""
         return hashlib.blake2b(repr(asdict(self)).encode(), digest_size=12).hexdigest()
 
     @property
-    def batch(self) -> int:
-        """Rows that are read at once."""
-        return max(1, min(BATCH, BATCH_BYTES // (4 * self.width)))
+    def batch_rows(self) -> int:
+        """The number of rows that are read at once."""
+        return max(1, min(BATCH_ROWS, BATCH_BYTES // (_BYTES_PER_NUMBER * self.width)))
 
     def names(self, start: int) -> Callable[[int], str]:
-        """Return what to call rows in sentences: the k-th after that with the number ``start`` in this shard."""
+        """Return a function that names rows in messages: the k-th row from row ``start`` on."""
         return lambda k: f"row {self.begin + start + k} of {self.path}"
 
     def batches(self) -> Iterator[Features]:
-        """Yield the features, (n, D) at a time; rows of another shape are flat."""
+        """Yield the features of all rows in order, (n, D) at a time. Rows of other shapes are flat.
+
+        Raises:
+            FileError: If the file has changed, is damaged, or holds values that are not finite.
+        """
         path = Path(self.path)
         if self.groups:
-            yield from (batch for _, batch in _read_groups(path, self, None))
+            for _, batch in _read_row_groups(path, self, None):
+                yield batch
             return
-        array = self._array()
-        for start in range(0, self.rows, self.batch):
-            yield _finite(_flat(array[start : start + self.batch]), path, self.begin + start)
+
+        array = self._map_rows()
+        for start in range(0, self.rows, self.batch_rows):
+            batch = _flatten_rows(array[start : start + self.batch_rows])
+            yield _require_finite(batch, path, self.begin + start)
 
     def take(self, rows: Rows) -> Features:
-        """Return the features of some rows of this shard, counted from its first, in rising order: (k,) -> (k, D)."""
+        """Return the features of some rows.
+
+        Args:
+            rows: (k,) indices in this shard, in ascending order.
+
+        Returns:
+            (k, D) features.
+        """
         path = Path(self.path)
         if not self.groups:
-            return _finite(_flat(self._array()[rows]), path, rows + self.begin)
+            return _require_finite(_flatten_rows(self._map_rows()[rows]), path, rows + self.begin)
+
         pieces = []
-        for start, batch in _read_groups(path, self, rows):
-            inside = rows[(rows >= start) & (rows < start + len(batch))]
-            pieces.append(batch[inside - start])
+        for start, batch in _read_row_groups(path, self, rows):
+            is_in_batch = (rows >= start) & (rows < start + len(batch))
+            pieces.append(batch[rows[is_in_batch] - start])
         return np.concatenate(pieces)
 
-    def _array(self) -> npt.NDArray[Any]:
+    def _map_rows(self) -> npt.NDArray[Any]:
+        """Map this shard's rows of a .npy file into memory."""
         path = Path(self.path)
         _require_unchanged(path, self)
-        return _mapped(path, raw=True)[self.begin : self.begin + self.rows]
+        return _map_array(path, raw=True)[self.begin : self.begin + self.rows]
 
 
 @dataclass(frozen=True)
 class Shards:
-    """A whole pool."""
+    """A pool as a sequence of shards."""
 
     shards: tuple[Shard, ...]
     shape: tuple[int, ...]
-    """Of a row; features have one axis."""
+    """The shape of a row. Features have one axis, inputs of a model may have more."""
     id_column: str | None
+    """The column of ids in Parquet files, or None if rows are identified by their index."""
 
     @property
     def width(self) -> int:
-        """Numbers in a row."""
+        """The number of features per row."""
         return math.prod(self.shape)
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return sum(shard.rows for shard in self.shards)
 
     def take(self, rows: Rows) -> Features:
         """Return the features of some rows of the pool, in any order: (k,) -> (k, D)."""
-        found = np.empty((len(rows), self.width), dtype=np.float32)
-        for shard, places in self.parted(rows):
-            inside = rows[places] - shard.first
-            order = np.argsort(inside, kind="stable")
-            found[places[order]] = shard.take(inside[order])
-        return found
+        features = np.empty((len(rows), self.width), dtype=np.float32)
+        for shard, positions in self.group_by_shard(rows):
+            # A file is read from front to back, so a shard takes rows in ascending order.
+            in_shard = rows[positions] - shard.first
+            order = np.argsort(in_shard, kind="stable")
+            features[positions[order]] = shard.take(in_shard[order])
+        return features
 
-    def parted(self, rows: Rows) -> Iterator[tuple[Shard, Rows]]:
-        """Yield the shards that hold some of the rows, each with the places of these among ``rows``."""
+    def group_by_shard(self, rows: Rows) -> Iterator[tuple[Shard, Rows]]:
+        """Yield each shard that holds some of the rows, with their positions in ``rows``."""
+        # The shard of a row is the last one that starts at or before it.
         starts = np.array([shard.first for shard in self.shards])
-        holder = np.searchsorted(starts, rows, side="right") - 1
-        for number in np.unique(holder).tolist():
-            yield self.shards[number], np.flatnonzero(holder == number)
+        shard_of_row = np.searchsorted(starts, rows, side="right") - 1
+        for index in np.unique(shard_of_row).tolist():
+            yield self.shards[index], np.flatnonzero(shard_of_row == index)
 
     def ids(self, rows: Rows) -> list[str]:
-        """Return the ids of some rows: what the column of ids says, nothing where it does not, or their numbers."""
+        """Return the ids of some rows: from the column of ids, or their indices in the pool.
+
+        A row without an id gets an empty text.
+        """
         if self.id_column is None:
             return [str(row) for row in rows.tolist()]
-        found = [""] * len(rows)
-        for shard, places in self.parted(rows):
-            names = _ids(Path(shard.path), shard, self.id_column, rows[places] - shard.first)
-            for place, name in zip(places.tolist(), names, strict=True):
-                found[place] = name
-        return found
+
+        ids = [""] * len(rows)
+        for shard, positions in self.group_by_shard(rows):
+            shard_ids = _read_ids(shard, self.id_column, rows[positions] - shard.first)
+            for position, row_id in zip(positions.tolist(), shard_ids, strict=True):
+                ids[position] = row_id
+        return ids
 
 
 def open_shards(
-    pattern: str | Path, *, id_column: str | None = None, raw: bool = False, rows: int = ROWS
+    pattern: str | Path, *, id_column: str | None = None, raw: bool = False, rows: int = SHARD_ROWS
 ) -> Shards:
-    """Return the pool in a .npy file, a Parquet file, a folder of them, or what a pattern such as ``pool/*`` finds.
+    """Open a pool without reading its rows.
 
-    Rows are features; where ``raw``, they are a model's inputs, which may have more than one axis.
+    Features are the column of lists called ``features``, or else the only column of lists, or else
+    all columns of numbers.
+
+    Args:
+        pattern: A .npy file, a Parquet file, a folder of them, or a pattern such as ``pool/*``.
+        id_column: The column of ids in Parquet files. By default it is ``id`` or ``ids``.
+        raw: Read the inputs of a model instead of features. They may have any number of axes and
+            may be called ``inputs``.
+        rows: The largest number of rows in a shard.
+
+    Raises:
+        FileError: If there are no files or rows, or the files do not fit together.
+        UnknownNameError: If there is no ``id_column``.
+        InputError: If ``id_column`` is given and the pool is an array.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     np.save(Path(folder) / "pool.npy", np.zeros((5, 3), dtype=np.float32))
+        ...     pool = open_shards(Path(folder) / "pool.npy", rows=2)
+        >>> len(pool), pool.width, [shard.rows for shard in pool.shards]
+        (5, 3, [2, 2, 1])
     """
-    paths = _paths(str(pattern))
-    id_column = _id_column(paths[0], id_column)
+    paths = _find_files(str(pattern))
+    id_column = _find_id_column(paths[0], id_column)
+
     shards: list[Shard] = []
     shape: tuple[int, ...] = ()
     columns: tuple[str, ...] = ()
-    count = 0
+    row_count = 0
     for path in paths:
-        found, here = _shards_of(path, count, rows, id_column, raw)
-        if not found:
+        file_shards, file_shape = _cut_file(path, row_count, rows, id_column, raw)
+        if not file_shards:
             continue
-        if shape and here != shape:
-            told = [
-                f"rows of shape {one}" if raw else f"{one[0]} features a row"
-                for one in (here, shape)
-            ]
-            raise FileError(f"{path} has {told[0]}, and the files before it have {told[1]}.")
-        columns = columns or found[0].columns
-        if found[0].columns not in ((), columns):
-            found = _in_order(found, columns, path)
-        shape, count = here, count + sum(shard.rows for shard in found)
-        shards += found
+
+        if shape and file_shape != shape:
+            raise FileError(
+                f"{path} has {_describe_shape(file_shape, raw)}, and the files before it have "
+                f"{_describe_shape(shape, raw)}."
+            )
+
+        # A .npy file has no column names, and fits any that came before.
+        columns = columns or file_shards[0].columns
+        if file_shards[0].columns not in ((), columns):
+            file_shards = _reorder_columns(file_shards, columns, path)
+
+        shape = file_shape
+        row_count += sum(shard.rows for shard in file_shards)
+        shards += file_shards
+
     if not shards:
-        raise FileError(f"There is no row in {pattern}.")
-    if not math.prod(shape):
-        raise FileError(f"The rows in {pattern} are of shape {shape}: they hold no number.")
+        raise FileError(f"There are no rows in {pattern}.")
+    if math.prod(shape) == 0:
+        raise FileError(f"The rows in {pattern} have the shape {shape}: they hold no numbers.")
+
     return Shards(tuple(shards), shape, id_column)
 
 
-def _in_order(shards: list[Shard], columns: tuple[str, ...], path: Path) -> list[Shard]:
-    """Return a file's shards with the columns in the order of the files before it, whatever its own order is."""
-    if sorted(shards[0].columns) != sorted(columns):
-        told = [
-            ", ".join(some[:5]) + (", ..." if len(some) > 5 else "")
-            for some in (shards[0].columns, columns)
-        ]
-        raise FileError(
-            f"{path} has its rows in {told[0]}, and the files before it in {told[1]}: name columns alike."
-        )
-    return [replace(shard, columns=columns) for shard in shards]
-
-
-def _paths(pattern: str) -> list[Path]:
-    place = Path(pattern)
-    if place.is_dir():
-        paths = sorted(place.glob("*.parquet")) or sorted(place.glob("*.npy"))
+def _find_files(pattern: str) -> list[Path]:
+    location = Path(pattern)
+    if location.is_dir():
+        # Not both: a folder may hold arrays beside a pool in Parquet.
+        paths = sorted(location.glob("*.parquet")) or sorted(location.glob("*.npy"))
         if not paths:
             raise FileError(f"There is no Parquet file and no .npy file in {pattern}.")
-    elif glob.has_magic(pattern) and not place.exists():
+    elif glob.has_magic(pattern) and not location.exists():
+        # A file may have a * or a [ in its name, so an existing one is no pattern.
         paths = sorted(Path(name) for name in glob.glob(pattern, recursive=True))
         if not paths:
-            raise FileError(f"No file is called like {pattern}.")
+            raise FileError(f"No file matches {pattern}.")
     else:
-        paths = [place]
+        paths = [location]
+
     return [
         require_file(path, (".parquet", ".npy"), "a part of a pool that is read in shards")
         for path in paths
     ]
 
 
-def _stamp(path: Path) -> str:
-    """Return what tells a file from another of its name; to read all of it would take as long as to score it."""
-    digest = hashlib.blake2b(digest_size=12)
-    with parse_errors(path, "pool's"), path.open("rb") as file:
-        state = os.fstat(file.fileno())
-        size = state.st_size
-        for start in range(0, size, max(LOOKED, size // LOOKS)):
-            file.seek(start)
-            digest.update(file.read(LOOKED))
-        file.seek(max(0, size - END))
-        digest.update(file.read(END))
-    return f"{size}-{state.st_mtime_ns}-{digest.hexdigest()}"
-
-
-def _shards_of(
-    path: Path, first: int, rows: int, id_column: str | None, raw: bool
-) -> tuple[list[Shard], tuple[int, ...]]:
-    absolute, stamp = str(path.resolve()), _stamp(path)
+def _find_id_column(path: Path, id_column: str | None) -> str | None:
     if path.suffix.lower() == ".npy":
         if id_column is not None:
-            raise FileError(
-                f"{path} is an array, with no column {id_column!r} for ids as the files before it have."
+            raise InputError(
+                f"{path} is an array and has no column {id_column!r}: leave out id_column=."
             )
-        array = _mapped(path, raw=raw)
-        shape = tuple(array.shape[1:])
-        width = math.prod(shape)
-        step = _fitting(rows, width)
-        parts = [
-            Shard(
-                absolute, first + start, min(step, len(array) - start), start, (), (), stamp, width
-            )
-            for start in range(0, len(array), step)
-        ]
-        return parts, shape
-    with parse_errors(path, "Parquet"), _parquet().ParquetFile(path) as file:
+        return None
+
+    with open_parquet(path) as file:
+        names = file.schema_arrow.names
+
+    if id_column is None:
+        return next((name for name in ("id", "ids") if name in names), None)
+    if id_column not in names:
+        raise UnknownNameError(
+            f"No column of {path} is called {id_column!r}. {did_you_mean(id_column, names)}"
+        )
+    return id_column
+
+
+def _describe_shape(shape: tuple[int, ...], raw: bool) -> str:
+    return f"rows of shape {shape}" if raw else f"{shape[0]} features per row"
+
+
+def _reorder_columns(shards: list[Shard], columns: tuple[str, ...], path: Path) -> list[Shard]:
+    """Return the shards of a file with their columns in the order of the files before it."""
+    if sorted(shards[0].columns) != sorted(columns):
+        raise FileError(
+            f"{path} has its features in {_list_names(shards[0].columns)}, and the files before it "
+            f"in {_list_names(columns)}: use the same column names."
+        )
+
+    return [replace(shard, columns=columns) for shard in shards]
+
+
+def _list_names(names: Sequence[str]) -> str:
+    listed = ", ".join(names[:5])
+    return f"{listed}, ..." if len(names) > 5 else listed
+
+
+def _cut_file(
+    path: Path, first: int, rows: int, id_column: str | None, raw: bool
+) -> tuple[list[Shard], tuple[int, ...]]:
+    """Return the shards of a file, the first of which begins at row ``first`` of the pool.
+
+    Returns:
+        The shards and the shape of a row.
+    """
+    if path.suffix.lower() == ".npy":
+        return _cut_array(path, first, rows, id_column, raw)
+    return _cut_parquet(path, first, rows, id_column, raw)
+
+
+def _cut_array(
+    path: Path, first: int, rows: int, id_column: str | None, raw: bool
+) -> tuple[list[Shard], tuple[int, ...]]:
+    if id_column is not None:
+        raise FileError(
+            f"{path} is an array, with no column {id_column!r} for ids as the files before it have."
+        )
+
+    fingerprint = _fingerprint(path)
+    array = _map_array(path, raw=raw)
+    shape = tuple(array.shape[1:])
+    width = math.prod(shape)
+    step = _rows_per_shard(rows, width)
+
+    shards = []
+    for begin in range(0, len(array), step):
+        shard = Shard(
+            path=str(path.resolve()),
+            first=first + begin,
+            rows=min(step, len(array) - begin),
+            begin=begin,
+            groups=(),
+            columns=(),
+            fingerprint=fingerprint,
+            width=width,
+        )
+        shards.append(shard)
+    return shards, shape
+
+
+def _cut_parquet(
+    path: Path, first: int, rows: int, id_column: str | None, raw: bool
+) -> tuple[list[Shard], tuple[int, ...]]:
+    # Taken before the metadata is read: a change after that is noticed when a shard is read.
+    fingerprint = _fingerprint(path)
+    with open_parquet(path) as file:
         if id_column is not None and id_column not in file.schema_arrow.names:
             raise FileError(
                 f"{path} has no column {id_column!r} for ids as the files before it have."
             )
-        columns, shape = _feature_columns(file, path, id_column, raw)
-        sizes = [file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)]
-    shards: list[Shard] = []
-    begin, width = 0, math.prod(shape)
-    for groups in _grouped(sizes, _fitting(rows, width)):
-        count = sum(sizes[k] for k in groups)
-        shards.append(
-            Shard(absolute, first + begin, count, begin, tuple(groups), columns, stamp, width)
+
+        columns, shape = _find_feature_columns(file, path, id_column, raw)
+        groups = range(file.metadata.num_row_groups)
+        group_sizes = [file.metadata.row_group(group).num_rows for group in groups]
+
+    width = math.prod(shape)
+    shards = []
+    begin = 0
+    for shard_groups in _combine_groups(group_sizes, _rows_per_shard(rows, width)):
+        shard = Shard(
+            path=str(path.resolve()),
+            first=first + begin,
+            rows=sum(group_sizes[group] for group in shard_groups),
+            begin=begin,
+            groups=tuple(shard_groups),
+            columns=columns,
+            fingerprint=fingerprint,
+            width=width,
         )
-        begin += count
+        shards.append(shard)
+        begin += shard.rows
     return shards, shape
 
 
-def _fitting(rows: int, width: int) -> int:
-    return max(1, min(rows, BYTES // (4 * max(1, width))))
+def _rows_per_shard(rows: int, width: int) -> int:
+    rows_in_memory = SHARD_BYTES // (_BYTES_PER_NUMBER * max(1, width))
+    return max(1, min(rows, rows_in_memory))
 
 
-def _grouped(sizes: Sequence[int], rows: int) -> Iterator[list[int]]:
-    """Yield row groups that follow each other and hold at most ``rows``, or one group that holds more."""
-    held: list[int] = []
+def _combine_groups(sizes: Sequence[int], rows: int) -> Iterator[list[int]]:
+    """Yield consecutive row groups of at most ``rows`` together, or one group that is larger."""
+    groups: list[int] = []
     count = 0
-    for number, size in enumerate(sizes):
-        if held and count + size > rows:
-            yield held
-            held, count = [], 0
-        if size:
-            held.append(number)
+    for group, size in enumerate(sizes):
+        if groups and count + size > rows:
+            yield groups
+            groups = []
+            count = 0
+
+        # Empty row groups are left out, because a shard without groups is one of an array.
+        if size > 0:
+            groups.append(group)
             count += size
-    if held:
-        yield held
+
+    if groups:
+        yield groups
 
 
-def _mapped(path: Path, *, raw: bool) -> npt.NDArray[Any]:
+def _fingerprint(path: Path) -> str:
+    """Identify the contents of a file by its size, its time and samples of its bytes.
+
+    Hashing all of a large file would take as long as scoring its rows.
+    """
+    digest = hashlib.blake2b(digest_size=12)
+    with parse_errors(path, "pool"), path.open("rb") as file:
+        status = os.fstat(file.fileno())
+        size = status.st_size
+
+        step = max(FINGERPRINT_SAMPLE_BYTES, size // FINGERPRINT_SAMPLES)
+        for start in range(0, size, step):
+            file.seek(start)
+            digest.update(file.read(FINGERPRINT_SAMPLE_BYTES))
+
+        file.seek(max(0, size - FINGERPRINT_END_BYTES))
+        digest.update(file.read(FINGERPRINT_END_BYTES))
+
+    return f"{size}-{status.st_mtime_ns}-{digest.hexdigest()}"
+
+
+def _require_unchanged(path: Path, shard: Shard) -> None:
+    if _fingerprint(path) != shard.fingerprint:
+        raise FileError(f"{path} has changed since the pool was opened: start again.")
+
+
+def _map_array(path: Path, *, raw: bool) -> npt.NDArray[Any]:
     with parse_errors(path, ".npy"):
         array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    if array.ndim < 2 or (array.ndim > 2 and not raw) or array.dtype.kind not in "fiu":
+
+    has_right_axes = array.ndim == 2 or (raw and array.ndim > 2)
+    if not has_right_axes or array.dtype.kind not in "fiu":
         raise FileError(
-            f"{path} holds an array of shape {array.shape} and {array.dtype}: (rows, features) is needed."
+            f"{path} holds an array of shape {array.shape} and {array.dtype}: "
+            "numbers (rows, features) are needed."
         )
     return array
 
 
-def _flat(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _flatten_rows(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    # A copy in memory, because the rows are still mapped from the file.
     return np.array(rows).reshape(len(rows), -1)
 
 
-def _parquet() -> Any:
-    try:
-        from pyarrow import parquet
-    except ImportError:
-        raise MissingExtraError(
-            "Reading Parquet needs pyarrow: pip install 'teeter[parquet]'."
-        ) from None
-    return parquet
-
-
-def _id_column(path: Path, asked: str | None) -> str | None:
-    if path.suffix.lower() == ".npy":
-        if asked is not None:
-            raise InputError(f"{path} is one array and has no column {asked!r}: leave --id out.")
-        return None
-    with parse_errors(path, "Parquet"), _parquet().ParquetFile(path) as file:
-        names = file.schema_arrow.names
-    if asked is None:
-        return next((name for name in ("id", "ids") if name in names), None)
-    if asked not in names:
-        raise UnknownNameError(
-            f"No column of {path} is called {asked!r}. {did_you_mean(asked, names)}"
-        )
-    return asked
-
-
-def _feature_columns(
+def _find_feature_columns(
     file: Any, path: Path, id_column: str | None, raw: bool
 ) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Return the column of lists called features (or inputs), or the only one of lists, or all columns of numbers."""
-    from pyarrow import types
+    """Return the columns that hold the features of a Parquet file, and the shape of a row."""
+    list_columns = [field.name for field in file.schema_arrow if is_list_type(field.type)]
 
-    schema = file.schema_arrow
-    lists = [field.name for field in schema if _is_list(field.type)]
-    named = [name for name in (("inputs", "features") if raw else ("features",)) if name in lists]
-    chosen = named[0] if named else lists[0] if len(lists) == 1 else None
-    if chosen is not None:
-        shape = _shape(file, path, chosen)
+    if list_columns:
+        column = _choose_list_column(list_columns, path, raw)
+        shape = _read_row_shape(file, path, column)
         if len(shape) > 1 and not raw:
             raise FileError(
-                f"{path} holds rows of shape {shape} in {chosen}: features are one list of numbers a row."
+                f"{path} holds rows of shape {shape} in {column}: "
+                "features are one list of numbers per row."
             )
-        return (chosen,), shape
-    if lists:
-        wanted = "inputs" if raw else "features"
-        raise FileError(
-            f"{path} has {len(lists)} columns of lists ({', '.join(lists)}): call one of them {wanted}."
-        )
-    ids = {id_column} if id_column else {"id", "ids"}
-    numbers = tuple(
-        field.name
-        for field in schema
-        if field.name not in ids and (types.is_integer(field.type) or types.is_floating(field.type))
-    )
-    if not numbers:
+        return (column,), shape
+
+    columns = _find_number_columns(file.schema_arrow, id_column)
+    if not columns:
         raise FileError(f"{path} has no column of lists called features, and no column of numbers.")
-    return numbers, (len(numbers),)
+    return columns, (len(columns),)
 
 
-def _is_list(kind: Any) -> bool:
+def _choose_list_column(list_columns: Sequence[str], path: Path, raw: bool) -> str:
+    """Return the column called inputs (if raw) or features, or else the only column of lists."""
+    preferred = ("inputs", "features") if raw else ("features",)
+    for name in preferred:
+        if name in list_columns:
+            return name
+
+    if len(list_columns) == 1:
+        return list_columns[0]
+    raise FileError(
+        f"{path} has {len(list_columns)} columns of lists ({', '.join(list_columns)}): "
+        f"call one of them {preferred[0]}."
+    )
+
+
+def _find_number_columns(schema: Any, id_column: str | None) -> tuple[str, ...]:
     from pyarrow import types
 
-    kind = getattr(kind, "storage_type", kind)  # of tensors of a fixed shape
-    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+    id_columns = {"id", "ids"} if id_column is None else {id_column}
+    names = []
+    for field in schema:
+        is_number = types.is_integer(field.type) or types.is_floating(field.type)
+        if is_number and field.name not in id_columns:
+            names.append(field.name)
+    return tuple(names)
 
 
-def _shape(file: Any, path: Path, column: str) -> tuple[int, ...]:
-    """Return the shape of a row: that of a tensor, or of lists in lists."""
+def _read_row_shape(file: Any, path: Path, column: str) -> tuple[int, ...]:
+    """Return the shape of a row: that of a tensor, or the lengths of lists in lists."""
     for batch in file.iter_batches(batch_size=1, columns=[column]):
-        if batch.num_rows:
-            lists = batch.column(0)
-            whole = tuple(getattr(lists.type, "shape", ()))
-            return whole or tuple(_matrix([lists], path, 0, flat=False).shape[1:])
+        if batch.num_rows == 0:
+            continue
+
+        # The type of a tensor column tells its shape. Lists must be measured.
+        lists = batch.column(0)
+        tensor_shape = tuple(getattr(lists.type, "shape", ()))
+        if tensor_shape:
+            return tensor_shape
+        return _lists_to_array(lists, path, 0).shape[1:]
+
     return (0,)
 
 
-def _read_groups(path: Path, shard: Shard, wanted: Rows | None) -> Iterator[tuple[int, Features]]:
-    with parse_errors(path, "Parquet"), _parquet().ParquetFile(path) as file:
+def _read_row_groups(
+    path: Path, shard: Shard, wanted: Rows | None
+) -> Iterator[tuple[int, Features]]:
+    """Yield the features of a shard's rows in batches, each with its first row in the shard.
+
+    Args:
+        path: The Parquet file.
+        shard: The shard.
+        wanted: Skip row groups that hold none of these rows of the shard.
+    """
+    with open_parquet(path) as file:
         _require_unchanged(path, shard)
+
         start = 0
         for group in shard.groups:
             size = file.metadata.row_group(group).num_rows
-            if wanted is not None and not ((wanted >= start) & (wanted < start + size)).any():
-                start += size
-                continue
-            for batch in file.iter_batches(
-                batch_size=shard.batch, row_groups=[group], columns=list(shard.columns)
-            ):
-                if batch.num_rows:
-                    row = shard.begin + start
-                    found = _matrix([batch.column(name) for name in shard.columns], path, row)
-                    if found.shape[1] != shard.width:
-                        raise FileError(
-                            f"Lists of features in {path}, near row {row}, are not as long as the first."
-                        )
-                    yield start, _finite(found, path, row)
+            if wanted is not None:
+                in_group = (wanted >= start) & (wanted < start + size)
+                if not in_group.any():
+                    start += size
+                    continue
+
+            batches = file.iter_batches(
+                batch_size=shard.batch_rows, row_groups=[group], columns=list(shard.columns)
+            )
+            for batch in batches:
+                if batch.num_rows == 0:
+                    continue
+
+                columns = [batch.column(name) for name in shard.columns]
+                yield start, _columns_to_features(columns, path, shard, shard.begin + start)
                 start += batch.num_rows
 
 
-def _require_unchanged(path: Path, shard: Shard) -> None:
-    if _stamp(path) != shard.stamp:
-        raise FileError(f"{path} has changed since this began: begin again.")
+def _columns_to_features(columns: Sequence[Any], path: Path, shard: Shard, row: int) -> Features:
+    """Return pyarrow columns as (n, D) features. ``row`` is the index of the first in the file."""
+    if is_list_type(columns[0].type):
+        array = _lists_to_array(columns[0], path, row)
+        features = array.reshape(len(array), -1)
+    else:
+        numbers = [column.to_numpy(zero_copy_only=False) for column in columns]
+        features = np.stack(numbers, axis=1)
+
+    if features.shape[1] != shard.width:
+        raise FileError(
+            f"Lists of features in {path}, near row {row}, have another length than the first."
+        )
+    return _require_finite(features, path, row)
 
 
-def _matrix(columns: Sequence[Any], path: Path, row: int, *, flat: bool = True) -> npt.NDArray[Any]:
-    """Return pyarrow arrays as one matrix: a column of lists, or one of numbers each; lists in lists are axes."""
-    if not _is_list(columns[0].type):
-        return np.stack([column.to_numpy(zero_copy_only=False) for column in columns], axis=1)
-    lists = getattr(columns[0], "storage", columns[0])
+def _lists_to_array(column: Any, path: Path, row: int) -> npt.NDArray[Any]:
+    """Return a pyarrow array of lists as a NumPy array. Lists in lists become more axes."""
+    lists = getattr(column, "storage", column)  # A tensor column stores lists.
     shape = [len(lists)]
-    while _is_list(lists.type):
-        inner = lists.flatten()
-        if lists.null_count or not len(inner) or _ragged(lists):
+
+    while is_list_type(lists.type):
+        values = lists.flatten()
+        if lists.null_count or len(values) == 0 or _differ_in_length(lists):
             raise FileError(
                 f"Lists of features in {path}, near row {row}, are missing or differ in length."
             )
-        shape.append(len(inner) // len(lists))
-        lists = inner
-    values: npt.NDArray[Any] = lists.to_numpy(zero_copy_only=False)
-    return values.reshape(shape[0], -1) if flat else values.reshape(shape)
+        shape.append(len(values) // len(lists))
+        lists = values
+
+    array: npt.NDArray[Any] = lists.to_numpy(zero_copy_only=False)
+    return array.reshape(shape)
 
 
-def _ragged(lists: Any) -> bool:
+def _differ_in_length(lists: Any) -> bool:
     from pyarrow import compute, types
 
     if types.is_fixed_size_list(lists.type):
         return False
-    ends = compute.min_max(compute.list_value_length(lists)).as_py()
-    return bool(ends["min"] != ends["max"])
+
+    lengths = compute.min_max(compute.list_value_length(lists)).as_py()
+    return bool(lengths["min"] != lengths["max"])
 
 
-def _finite(batch: npt.NDArray[Any], path: Path, row: int | Rows) -> Features:
-    """Return rows as the kernels take them; ``row`` is the number of the first in the file, or the numbers of all."""
-    found = np.require(batch, np.float32, ["C", "W"])  # torch wants what it may write to
-    if not np.isfinite(found).all():
-        where = int(np.flatnonzero(~np.isfinite(found).all(axis=1))[0])
-        number = row + where if isinstance(row, int) else int(row[where])
-        raise FileError(f"Row {number} of {path} holds a feature that is missing or not finite.")
-    return found
+def _require_finite(batch: npt.NDArray[Any], path: Path, rows: int | Rows) -> Features:
+    """Return rows as contiguous float32.
+
+    Args:
+        batch: (n, D) numbers.
+        path: The file, for error messages.
+        rows: The index of the first row in the file, or the indices of all rows.
+    """
+    # Writable, because torch.from_numpy warns about arrays that are not.
+    features = np.require(batch, np.float32, ["C", "W"])
+    if np.isfinite(features).all():
+        return features
+
+    is_broken = ~np.isfinite(features).all(axis=1)
+    position = int(np.flatnonzero(is_broken)[0])
+    row = rows + position if isinstance(rows, int) else int(rows[position])
+    raise FileError(f"Row {row} of {path} holds a feature that is missing or not finite.")
 
 
-def _ids(path: Path, shard: Shard, column: str, rows: Rows) -> list[str]:
-    """Return the ids of some rows of a shard, counted from its first; nothing for a row that has none."""
-    with parse_errors(path, "Parquet"), _parquet().ParquetFile(path) as file:
+def _read_ids(shard: Shard, column: str, rows: Rows) -> list[str]:
+    """Return the ids of some rows of a shard, or '' for a row without an id."""
+    path = Path(shard.path)
+    with open_parquet(path) as file:
         _require_unchanged(path, shard)
-        found = (
-            file.read_row_groups(list(shard.groups), columns=[column])
-            .column(0)
-            .take(rows)
-            .to_pylist()
-        )
-    return [
-        "" if one is None else one.decode(errors="replace") if isinstance(one, bytes) else str(one)
-        for one in found
-    ]
+        table = file.read_row_groups(list(shard.groups), columns=[column])
+        values = table.column(0).take(rows).to_pylist()
+
+    ids = []
+    for value in values:
+        if value is None:
+            ids.append("")
+        elif isinstance(value, bytes):
+            ids.append(value.decode(errors="replace"))
+        else:
+            ids.append(str(value))
+    return ids

@@ -1,16 +1,22 @@
-"""Rows with their classes: the parts that a dataset is divided into, and ways to divide it."""
+"""Rows with their labels, and the ways to divide them into training, validation and test rows.
+
+A reader returns a `RawDataset`: the rows as the files hold them. A split function turns it into
+training and test rows (`published_split`, `shuffled_split`, ...); the catalogue names one for each
+dataset. `hold_out` then draws validation rows from the training rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
-from teeter.errors import InputError
+from teeter.errors import FileError, InputError
 from teeter.models.inputs import take_rows
 from teeter.seeds import stream
 
@@ -19,40 +25,56 @@ __all__ = [
     "LabelledDataset",
     "LabelledRows",
     "RawDataset",
+    "SplitFunction",
     "hold_out",
+    "letter_split",
     "make_long_tailed",
+    "published_split",
     "shuffle",
+    "shuffled_split",
     "split_at",
     "take",
+    "without_columns",
 ]
 
 
 @dataclass(frozen=True, eq=False)
 class LabelledRows:
-    """Some rows with their classes."""
+    """N rows with their class indices.
+
+    Example:
+        >>> len(LabelledRows(torch.zeros(3, 2), np.array([0, 1, 0])))
+        3
+    """
 
     inputs: Any
-    """A float32 tensor (N, D) or (N, channels, side, side), or a torch Dataset that reads a row when asked for it."""
+    """A float32 tensor (N, D) or (N, channels, height, width), or a torch Dataset of N rows."""
     labels: npt.NDArray[np.int64]
-    """(N,) numbers of classes."""
+    """(N,) class indices."""
 
     def __len__(self) -> int:
-        """Return N."""
         return len(self.labels)
 
 
 @dataclass(frozen=True, eq=False)
 class RawDataset:
-    """What files hold, as it stands in them; ``test`` and ``classes`` are None where the files do not tell."""
+    """The contents of a dataset's files, before they are split and converted to tensors."""
 
     train: LabelledRows
+    """The training rows, or all rows if the files have no test set."""
     test: LabelledRows | None = None
+    """The test rows, or None if the files have no test set."""
     classes: tuple[str, ...] | None = None
+    """The class names, or None if the files do not name them."""
+
+
+SplitFunction: TypeAlias = Callable[[RawDataset], tuple[LabelledRows, LabelledRows]]
+"""Returns the training and the test rows of a raw dataset."""
 
 
 @dataclass(frozen=True, eq=False)
 class LabelledDataset:
-    """A dataset, divided as it always is and ready for a network."""
+    """A dataset ready for a network, with its fixed training and test rows."""
 
     name: str
     train: LabelledRows
@@ -62,27 +84,31 @@ class LabelledDataset:
 
 @dataclass(frozen=True, eq=False)
 class DatasetSplit:
-    """A dataset with the rows that the seed drew for validation taken out of its training rows."""
+    """A dataset with its training, validation and test rows."""
 
     name: str
     train: LabelledRows
+    """The training rows without the validation rows."""
     validation: LabelledRows | None
+    """Rows drawn from the training rows by the seed, or None if none were asked for."""
     test: LabelledRows
     classes: tuple[str, ...]
+    """The class names in the order of their indices."""
 
 
 def take(part: LabelledRows, rows: npt.NDArray[np.int64]) -> LabelledRows:
-    """Return some rows of a part, in the order asked for."""
+    """Return the given rows of ``part``, in the given order."""
     return LabelledRows(take_rows(part.inputs, rows), part.labels[rows])
 
 
 def shuffle(part: LabelledRows, name: str) -> LabelledRows:
-    """Return the rows in the one order that belongs to ``name``, whatever the seed."""
+    """Return the rows in a fixed random order, which depends on ``name`` and their number only."""
     return take(part, _permutation(len(part), 0, "order", name))
 
 
 def split_at(part: LabelledRows, first: int) -> tuple[LabelledRows, LabelledRows]:
-    """Return the first rows, and the rest."""
+    """Return the ``first`` rows and the remaining rows."""
+    # Rows and not slices, because inputs may be a torch Dataset.
     rows = np.arange(len(part))
     return take(part, rows[:first]), take(part, rows[first:])
 
@@ -90,16 +116,125 @@ def split_at(part: LabelledRows, first: int) -> tuple[LabelledRows, LabelledRows
 def hold_out(
     part: LabelledRows, count: int, name: str, seed: int
 ) -> tuple[LabelledRows, LabelledRows | None]:
-    """Return a part without ``count`` rows that the seed draws, and those rows; both keep the order."""
+    """Draw ``count`` validation rows from ``part``.
+
+    Args:
+        part: The training rows.
+        count: The number of validation rows.
+        name: The name of the dataset. Different datasets draw different rows.
+        seed: The seed of the draw.
+
+    Returns:
+        The remaining rows and the validation rows, each in their original order. The validation
+        rows are None if ``count`` is 0.
+
+    Raises:
+        InputError: If no training row would remain.
+    """
     if not 0 <= count < len(part):
         raise InputError(
-            f"Cannot draw {count} validation rows out of {len(part)} training rows of {name}: ask for 0 to "
-            f"{len(part) - 1}."
+            f"Cannot draw {count} validation rows out of {len(part)} training rows of {name}: "
+            f"ask for 0 to {len(part) - 1}."
         )
     if count == 0:
         return part, None
+
+    # Sorted, so that rows keep the published order whatever the seed.
     order = _permutation(len(part), seed, "validation", name)
-    return take(part, np.sort(order[count:])), take(part, np.sort(order[:count]))
+    remaining = take(part, np.sort(order[count:]))
+    validation = take(part, np.sort(order[:count]))
+    return remaining, validation
+
+
+def published_split(contents: RawDataset) -> tuple[LabelledRows, LabelledRows]:
+    """Return the training and test rows as they are published.
+
+    Raises:
+        FileError: If the files have no test set.
+    """
+    if contents.test is None:
+        raise FileError(
+            "This dataset has a published test set, and the file has none: "
+            "name its arrays x_train, y_train, x_test and y_test."
+        )
+
+    return contents.train, contents.test
+
+
+def letter_split(contents: RawDataset) -> tuple[LabelledRows, LabelledRows]:
+    """Split in published order, 4 to 1, and scale to [0, 1] by the range of the training rows."""
+    if contents.test is not None:
+        train, test = contents.train, contents.test
+    else:
+        train, test = _split_four_to_one(contents.train)
+
+    low = train.inputs.amin(0)
+    high = train.inputs.amax(0)
+    # A column that never varies would divide by zero.
+    width = torch.where(high > low, high - low, 1.0)
+
+    def scale(part: LabelledRows) -> LabelledRows:
+        return LabelledRows((part.inputs - low) / width, part.labels)
+
+    return scale(train), scale(test)
+
+
+def shuffled_split(
+    name: str, *, first: int | None = None, limit: int | None = None, sort: bool = False
+) -> SplitFunction:
+    """Return a function that shuffles the rows in a fixed order and splits them 4 to 1.
+
+    A test set in the files is kept instead.
+
+    Args:
+        name: The name of the dataset, which decides the order.
+        first: Use only that many rows from the start of the file.
+        limit: Keep only that many of the shuffled rows.
+        sort: Sort the rows before shuffling, so that their order in the file does not matter.
+    """
+
+    def split(contents: RawDataset) -> tuple[LabelledRows, LabelledRows]:
+        if contents.test is not None:
+            return contents.train, contents.test
+
+        rows = contents.train
+        if first is not None:
+            rows, _ = split_at(rows, first)
+        if sort:
+            rows = _sort_rows(rows)
+
+        rows = shuffle(rows, name)
+        if limit is not None:
+            rows, _ = split_at(rows, limit)
+
+        return _split_four_to_one(rows)
+
+    return split
+
+
+def without_columns(
+    columns: Collection[int], column_count: int, split: SplitFunction
+) -> SplitFunction:
+    """Return a function that drops columns and then applies ``split``.
+
+    Args:
+        columns: The indices of the columns to drop.
+        column_count: The number of columns before. Rows with another number are left as they are.
+        split: The split function to apply to the narrower rows.
+    """
+    remaining = [column for column in range(column_count) if column not in columns]
+
+    def drop_columns(part: LabelledRows) -> LabelledRows:
+        if part.inputs.shape[1] != column_count:
+            return part
+        return LabelledRows(part.inputs[:, remaining], part.labels)
+
+    def drop_and_split(contents: RawDataset) -> tuple[LabelledRows, LabelledRows]:
+        train = drop_columns(contents.train)
+        test = None if contents.test is None else drop_columns(contents.test)
+        return split(RawDataset(train, test, contents.classes))
+
+    return drop_and_split
 
 
 def make_long_tailed(
@@ -109,41 +244,94 @@ def make_long_tailed(
     counts: Sequence[int] | None = None,
     seed: int = 0,
 ) -> LabelledRows:
-    """Return a long-tailed part: fewer and fewer rows of each class, drawn by the seed and kept in order.
+    """Return a long-tailed subset of the rows, with fewer rows of each next class.
 
-    With ``imbalance`` the first class keeps n rows, as many as the largest class has, the last n / imbalance, and
-    those between fall exponentially [Cui et al. 2019]; ``counts`` says instead how many each class keeps. A class
-    with fewer rows than that keeps all it has.
+    Give either ``imbalance`` or ``counts``. A class with fewer rows than asked for keeps all it
+    has.
+
+    Args:
+        part: The rows to draw from.
+        imbalance: The size of the first class divided by that of the last. The first class keeps
+            as many rows as the largest class has, and the sizes fall exponentially
+            [Cui et al. 2019].
+        counts: The number of rows to keep of each class.
+        seed: The seed that draws the rows.
+
+    Returns:
+        The drawn rows in their original order.
+
+    Raises:
+        InputError: If both or none are given, or if they do not fit the rows.
+
+    Example:
+        >>> rows = LabelledRows(torch.zeros(300, 2), np.arange(300) % 3)
+        >>> np.bincount(make_long_tailed(rows, imbalance=100).labels).tolist()
+        [100, 10, 1]
     """
-    wanted = _profile(part, imbalance) if counts is None else _counted(part, counts, imbalance)
-    kept = []
-    for label, count in enumerate(wanted):
+    if counts is None:
+        sizes = _exponential_sizes(part, imbalance)
+    elif imbalance is None:
+        sizes = _checked_sizes(part, counts)
+    else:
+        raise InputError("Give imbalance or counts, not both.")
+
+    drawn = []
+    for label, size in enumerate(sizes):
         rows = np.flatnonzero(part.labels == label)
-        kept.append(rows[_permutation(len(rows), seed, "thinned", label)[:count]])
-    return take(part, np.sort(np.concatenate(kept)))
+        # A stream per class: the rows drawn from one do not depend on the sizes of the others.
+        order = _permutation(len(rows), seed, "thinned", label)
+        drawn.append(rows[order[:size]])
+
+    return take(part, np.sort(np.concatenate(drawn)))
 
 
-def _profile(part: LabelledRows, imbalance: float | None) -> list[int]:
+def _exponential_sizes(part: LabelledRows, imbalance: float | None) -> list[int]:
+    # A negated comparison, because NaN must be refused as well.
     if imbalance is None or not imbalance >= 1:
         raise InputError(
-            f"An imbalance of {imbalance} cannot be made: give a number from 1 up, or counts."
+            f"Cannot make an imbalance of {imbalance}: give a number of 1 or more, or counts."
         )
-    sizes = np.bincount(part.labels)
-    steps = max(len(sizes) - 1, 1)
-    return [max(int(sizes.max() * imbalance ** (-label / steps)), 1) for label in range(len(sizes))]
+
+    class_sizes = np.bincount(part.labels)
+    steps = max(len(class_sizes) - 1, 1)
+
+    sizes = []
+    for label in range(len(class_sizes)):
+        share = imbalance ** (-label / steps)
+        size = int(class_sizes.max() * share)
+        sizes.append(max(size, 1))
+    return sizes
 
 
-def _counted(part: LabelledRows, counts: Sequence[int], imbalance: float | None) -> list[int]:
-    if imbalance is not None:
-        raise InputError("Give an imbalance or counts, not both.")
-    classes = int(part.labels.max()) + 1
-    if len(counts) < classes or min(counts) < 0:
+def _checked_sizes(part: LabelledRows, counts: Sequence[int]) -> list[int]:
+    class_count = int(part.labels.max()) + 1
+    if len(counts) < class_count or min(counts) < 0:
         raise InputError(
-            f"The rows have {classes} classes: give {classes} counts of 0 or more, one a class."
+            f"The rows have {class_count} classes, and counts is {list(counts)}: "
+            f"give {class_count} counts of 0 or more, one per class."
         )
+
     return [int(count) for count in counts]
 
 
-def _permutation(rows: int, seed: int, *name: str | int) -> npt.NDArray[np.int64]:
-    order: npt.NDArray[np.int64] = torch.randperm(rows, generator=stream(seed, *name)).numpy()
+def _sort_rows(part: LabelledRows) -> LabelledRows:
+    """Sort the rows by class, then by their features from left to right."""
+    features: Tensor = part.inputs
+    # The last key of lexsort is the primary one.
+    keys = (*features.numpy().T[::-1], part.labels)
+    return take(part, np.lexsort(keys))
+
+
+def _split_four_to_one(part: LabelledRows) -> tuple[LabelledRows, LabelledRows]:
+    if len(part) < 2:
+        raise FileError(
+            f"The file has {len(part)} rows: it is too small to be split into training and test "
+            "rows."
+        )
+
+    return split_at(part, len(part) * 4 // 5)
+
+
+def _permutation(size: int, seed: int, *name: str | int) -> npt.NDArray[np.int64]:
+    order: npt.NDArray[np.int64] = torch.randperm(size, generator=stream(seed, *name)).numpy()
     return order

@@ -1,4 +1,4 @@
-"""The columns of a table as features: numbers scaled, categories as one column each, free text left out."""
+"""Turn the columns of a table into features: scaled numbers and one-hot categories."""
 
 from __future__ import annotations
 
@@ -13,136 +13,195 @@ import numpy.typing as npt
 
 from teeter.datasets.table_files import Column, Table, is_missing
 
-__all__ = ["Encoded", "encode", "numbers_in"]
+__all__ = ["TableFeatures", "encode_table", "parse_numbers"]
 
-CATEGORIES = 50
-"""A column gives at most so many categories; the rarest are folded into one."""
+MAX_CATEGORIES = 50
+"""The largest number of one-hot features for a column. The rarest categories share one."""
 
 Numbers: TypeAlias = npt.NDArray[np.float64]
-Block: TypeAlias = npt.NDArray[np.float32]
+Features: TypeAlias = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
-class Encoded:
-    """A table's features, (N, K) without NaN, and notes on the columns that gave none."""
+class TableFeatures:
+    """The features of a table's rows."""
 
-    features: Block
+    features: Features
+    """(N, K) finite numbers."""
     notes: tuple[str, ...]
+    """Sentences about the columns that were left out."""
 
 
-def encode(table: Table, *, leave_out: Collection[str] = ()) -> Encoded:
-    """Return the features of every row, from all columns but those to ``leave_out``.
+def encode_table(table: Table, *, leave_out: Collection[str] = ()) -> TableFeatures:
+    """Turn a table into features.
 
-    Numbers and dates are scaled to mean 0 and standard deviation 1, with the median for a missing one and a column
-    more that tells where; a category is a column of 0 and 1, and so is its absence. Columns that never vary give none.
+    Numbers and dates are scaled to mean 0 and standard deviation 1. A missing number is replaced by
+    the median, and a column of 0 and 1 marks where. A category becomes a column of 0 and 1, and so
+    does a missing category. Columns that never vary give no features, and free text is left out.
+
+    Args:
+        table: The table.
+        leave_out: The names of columns to ignore, such as ids and labels.
+
+    Returns:
+        (N, K) features and notes on the columns that were left out.
+
+    Example:
+        >>> from pathlib import Path
+        >>> colours = np.array(["red", "blue", "red"], dtype=object)
+        >>> encode_table(Table(Path("pool.csv"), {"colour": colours})).features.tolist()
+        [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
     """
+    # An empty block, so that a table without features still gives (N, 0).
     blocks = [np.empty((len(table), 0), dtype=np.float32)]
     free_text = []
     for name, column in table.columns.items():
         if name in leave_out:
             continue
-        block = _block(column)
+
+        block = _encode_column(column)
         if block is None:
             free_text.append(name)
         else:
             blocks.append(block)
+
+    notes = []
+    if free_text:
+        notes.append(f"Left out as free text: {', '.join(free_text)}.")
     nested = [name for name in table.nested if name not in leave_out]
-    reasons = {"Left out as free text": free_text, "Left out as nested": nested}
-    notes = [f"{reason}: {', '.join(names)}." for reason, names in reasons.items() if names]
-    return Encoded(np.hstack(blocks), tuple(notes))
+    if nested:
+        notes.append(f"Left out as nested: {', '.join(nested)}.")
+
+    return TableFeatures(np.hstack(blocks), tuple(notes))
 
 
-def numbers_in(column: Column) -> Numbers | None:
-    """Return a column as numbers, NaN where missing, or None where it holds other texts: (N,) or (N, K) -> the same."""
+def parse_numbers(column: Column) -> Numbers | None:
+    """Return a column as float64 of the same shape, with NaN for missing values.
+
+    Returns:
+        The numbers, or None if the column holds other texts.
+    """
     if column.dtype.kind != "O":
         return column.astype(np.float64, copy=False)
-    return _parsed(_cleaned(column))
+    return _parse_numbers(_clean_texts(column))
 
 
-def _block(column: Column) -> Block | None:
-    """Return the features that a column gives, (N, 0) or more, or None for free text."""
+def _encode_column(column: Column) -> Features | None:
+    """Return the features of a column, (N, 0) or more, or None for free text."""
     if column.dtype.kind != "O":
-        parts = [_scaled(part.astype(np.float64)) for part in column.reshape(len(column), -1).T]
-        return np.hstack(parts)
-    texts = _cleaned(column)
-    for read in (_parsed, _truths, _moments):
-        numbers = read(texts)
+        # Each position of a vector is scaled on its own.
+        vectors = column.reshape(len(column), -1).astype(np.float64)
+        return np.hstack([_scale(numbers) for numbers in vectors.T])
+
+    texts = _clean_texts(column)
+    # The first parser that understands every cell decides the type of the column.
+    for parse in (_parse_numbers, _parse_booleans, _parse_dates):
+        numbers = parse(texts)
         if numbers is not None:
-            return _scaled(numbers)
+            return _scale(numbers)
+
     return _one_hot(texts)
 
 
-def _cleaned(column: Column) -> list[str]:
-    """Return the texts without spaces around them, '' where missing."""
+def _clean_texts(column: Column) -> list[str]:
+    """Strip the texts and replace missing ones by ''."""
     return ["" if is_missing(text) else text.strip() for text in column.tolist()]
 
 
-def _parsed(texts: list[str]) -> Numbers | None:
+def _parse_numbers(texts: list[str]) -> Numbers | None:
     try:
         return np.array([text or "nan" for text in texts], dtype=np.float64)
     except ValueError:
         return None
 
 
-def _truths(texts: list[str]) -> Numbers | None:
+def _parse_booleans(texts: list[str]) -> Numbers | None:
     values = {"": np.nan, "false": 0.0, "true": 1.0}
     lowered = [text.lower() for text in texts]
-    return np.array([values[text] for text in lowered]) if set(lowered) <= values.keys() else None
+    if not set(lowered) <= values.keys():
+        return None
+
+    return np.array([values[text] for text in lowered])
 
 
-def _moments(texts: list[str]) -> Numbers | None:
-    """Return dates and times as seconds; those without a zone are taken as UTC, so that every machine agrees."""
+def _parse_dates(texts: list[str]) -> Numbers | None:
+    """Return dates and times in ISO format as seconds since 1970."""
     try:
-        moments = [datetime.fromisoformat(text) if text else None for text in texts]
-        return np.array([_seconds(moment) for moment in moments])
+        return np.array([_seconds(text) for text in texts])
     except (ValueError, OverflowError):
         return None
 
 
-def _seconds(moment: datetime | None) -> float:
-    if moment is None:
+def _seconds(text: str) -> float:
+    if not text:
         return float("nan")
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        # UTC and not the local time zone, so that every machine computes the same features.
+        moment = moment.replace(tzinfo=UTC)
+    return moment.timestamp()
 
 
-def _scaled(numbers: Numbers) -> Block:
-    """Return numbers at mean 0 and standard deviation 1, and where any is missing a column that says so."""
+def _scale(numbers: Numbers) -> Features:
+    """Return scaled numbers, if they vary, and a column that marks missing ones, if there are any.
+
+    Args:
+        numbers: (N,) numbers. Infinite ones count as missing.
+    """
+    nothing = np.empty((len(numbers), 0), dtype=np.float32)
     missing = ~np.isfinite(numbers)
     if missing.all():
-        return np.empty((len(numbers), 0), dtype=np.float32)
+        return nothing
+
     values = np.where(missing, 0.0, numbers)
-    values /= np.abs(values).max() or 1.0  # first, so that nothing below overflows
+    # Divide by the largest magnitude first, so that the mean and the deviation cannot overflow.
+    values /= np.abs(values).max() or 1.0
+
+    columns = []
     if missing.any():
         values[missing] = np.median(values[~missing])
-    columns = [missing] if missing.any() else []
+        columns.append(missing)
     if values.max() > values.min():
         values -= values.mean()
-        columns.insert(0, values / values.std())
-    return (
-        np.stack(columns, axis=1).astype(np.float32)
-        if columns
-        else np.empty((len(numbers), 0), dtype=np.float32)
-    )
+        scaled = values / values.std()
+        columns.insert(0, scaled)
+
+    if not columns:
+        return nothing
+    return np.stack(columns, axis=1).astype(np.float32)
 
 
-def _one_hot(texts: list[str]) -> Block | None:
-    """Return a column of 0 and 1 for each category, the missing one first, or None for free text."""
+def _one_hot(texts: list[str]) -> Features | None:
+    """Return a column of 0 and 1 per category, the missing one first, or None for free text."""
     counts = Counter(texts)
     if _is_free_text(counts):
         return None
-    ranked = sorted(counts, key=lambda text: (text != "", -counts[text], text))
-    kept = ranked if len(ranked) <= CATEGORIES else ranked[: CATEGORIES - 1]
-    places = {text: place for place, text in enumerate(kept)}
-    codes = np.array([places.get(text, len(kept)) for text in texts])
-    width = min(len(ranked), CATEGORIES)
-    if width < 2:
+
+    if len(counts) < 2:
         return np.empty((len(texts), 0), dtype=np.float32)
-    block: Block = (codes[:, None] == np.arange(width)).astype(np.float32)
-    return block
+
+    # Missing first, then from common to rare.
+    categories = sorted(counts, key=lambda text: (text != "", -counts[text], text))
+    width = min(len(categories), MAX_CATEGORIES)
+    if len(categories) > MAX_CATEGORIES:
+        categories = categories[: MAX_CATEGORIES - 1]
+
+    # Rare categories have no code of their own and share the last column.
+    code_of = {text: code for code, text in enumerate(categories)}
+    codes = np.array([code_of.get(text, len(categories)) for text in texts])
+
+    is_category = codes[:, None] == np.arange(width)
+    features: Features = is_category.astype(np.float32)
+    return features
 
 
 def _is_free_text(counts: Counter[str]) -> bool:
-    """Tell texts that are mostly different, so that none of them stands for a kind of row."""
-    filled = counts.total() - counts[""]
-    different = len(counts) - ("" in counts)
-    return different > filled / 2 and (different > CATEGORIES or different == filled)
+    """Return whether most texts differ from each other, so that none stands for a category."""
+    present = counts.total() - counts[""]
+    distinct = len(counts) - ("" in counts)
+    if distinct <= present / 2:
+        return False
+
+    # A short column of categories may look like this too, unless no text is repeated.
+    return distinct > MAX_CATEGORIES or distinct == present

@@ -1,4 +1,4 @@
-"""Tables from CSV and Parquet files: named columns, each an array."""
+"""Read tables from CSV and Parquet files, as named columns of NumPy arrays."""
 
 from __future__ import annotations
 
@@ -13,127 +13,188 @@ from typing import Any, TextIO, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from teeter.datasets.file_checks import parse_errors, require_file
-from teeter.errors import FileError, InputError, MissingExtraError, UnknownNameError
+from teeter.datasets.file_checks import require_file
+from teeter.datasets.parquet_files import is_list_type, open_parquet
+from teeter.errors import FileError, InputError, UnknownNameError
 from teeter.registry import did_you_mean
 
-__all__ = ["TABLES", "Column", "Table", "is_missing", "read_table", "require_ids"]
+__all__ = [
+    "TABLE_SUFFIXES",
+    "Column",
+    "Table",
+    "is_missing",
+    "read_table",
+    "require_ids",
+    "text_column",
+]
 
-TABLES = (".csv", ".tsv", ".txt", ".parquet")
-"""The suffixes of tables."""
+TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".parquet")
+"""The suffixes of files that ``read_table`` reads."""
 
-MISSING = frozenset({"", "na", "nan", "null", "none", "n/a"})
+_MISSING_VALUES = frozenset({"", "na", "nan", "null", "none", "n/a"})
 
-_LONGEST_CELL = 1 << 30
-_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+(,[0-9]+)?([eE][+-]?[0-9]+)?")
+# The csv module's own limit of 128 KiB is too short for long documents.
+_MAX_CELL_LENGTH = 1 << 30
+
+_NUMBER_WITH_COMMA = re.compile(r"[+-]?[0-9]+(,[0-9]+)?([eE][+-]?[0-9]+)?")
 
 Column: TypeAlias = npt.NDArray[Any]
+"""(N,) texts of dtype object, (N,) numbers, or (N, K) numbers from lists of equal length."""
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """The columns of a file: (N,) texts as they stand in it, (N,) numbers, or (N, K) numbers from lists."""
+    """The columns of a file."""
 
     path: Path
     columns: dict[str, Column]
     nested: tuple[str, ...] = ()
-    """Columns of other lists and of structures, which are not read."""
+    """The names of columns that are not read: structures, and lists that are no vectors."""
 
     def __len__(self) -> int:
-        """Return N."""
         return len(next(iter(self.columns.values())))
 
     def require(self, name: str) -> None:
-        """Refuse a name that no column has."""
-        known = [*self.columns, *self.nested]
-        if name not in known:
+        """Raise UnknownNameError if no column is called ``name``."""
+        names = [*self.columns, *self.nested]
+        if name not in names:
             raise UnknownNameError(
-                f"No column of {self.path} is called {name!r}. {did_you_mean(name, known)}"
+                f"No column of {self.path} is called {name!r}. {did_you_mean(name, names)}"
             )
 
     def texts(self, name: str) -> list[str]:
-        """Return a column as texts, whole numbers without a point, and '' for a number that is missing."""
+        """Return a column as texts.
+
+        Floating-point numbers lose a trailing ``.0``, and missing ones become empty texts.
+        """
         column = self.columns[name]
         if column.dtype.kind != "f":
             return [str(value) for value in column.tolist()]
-        return ["" if value != value else _number_text(value) for value in column.tolist()]
+
+        return [_format_number(value) for value in column.tolist()]
 
     def ids(self, name: str) -> list[str]:
-        """Return a column of ids, refusing blanks and duplicates."""
+        """Return a column of ids as texts.
+
+        Raises:
+            InputError: If the column holds lists, or if an id is blank or occurs twice.
+        """
         self.require(name)
         if name in self.nested or self.columns[name].ndim > 1:
             raise InputError(
                 f"Column {name!r} of {self.path} holds lists: an id is a text or a number."
             )
+
         return require_ids(self.texts(name), f"column {name!r} of {self.path}")
 
 
 def is_missing(text: str) -> bool:
-    """Tell whether a cell stands for a missing value: blank, NA, N/A, NaN, null or None."""
-    return text.strip().lower() in MISSING
+    """Return whether a cell stands for a missing value: blank, NA, N/A, NaN, null or None.
+
+    Example:
+        >>> is_missing(" n/a "), is_missing("0")
+        (True, False)
+    """
+    return text.strip().lower() in _MISSING_VALUES
 
 
-def require_ids(ids: list[str], where: str) -> list[str]:
-    """Return the ids if every row has one of its own."""
-    seen: dict[str, int] = {}
+def require_ids(ids: list[str], source: str) -> list[str]:
+    """Return ``ids`` if none is blank and all differ.
+
+    Args:
+        ids: One id per row.
+        source: Where the ids come from, for error messages.
+
+    Raises:
+        InputError: If an id is blank or occurs twice.
+    """
+    row_of: dict[str, int] = {}
     for row, text in enumerate(ids):
         if not text.strip():
-            raise InputError(f"The id of row {row} in {where} is blank: every row needs one.")
-        if seen.setdefault(text, row) != row:
+            raise InputError(f"The id of row {row} in {source} is blank: every row needs one.")
+        if text in row_of:
             raise InputError(
-                f"The id {text!r} in {where} stands in rows {seen[text]} and {row}: ids must differ."
+                f"The id {text!r} in {source} is used in rows {row_of[text]} and {row}: "
+                "ids must differ."
             )
+        row_of[text] = row
+
     return ids
 
 
 def read_table(path: str | Path) -> Table:
-    """Return the table in a CSV file (comma, semicolon or tab) or a Parquet file."""
-    path = require_file(path, TABLES, "a table")
+    """Read a CSV file (separated by commas, semicolons or tabs) or a Parquet file.
+
+    Raises:
+        FileError: If the file cannot be read or has no usable column.
+        MissingExtraError: If it is a Parquet file and pyarrow is not installed.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "pool.csv"
+        ...     _ = path.write_text("id,size\\na,1\\nb,2\\n")
+        ...     read_table(path).texts("size")
+        ['1', '2']
+    """
+    path = require_file(path, TABLE_SUFFIXES, "a table")
     table = _read_parquet(path) if path.suffix.lower() == ".parquet" else _read_csv(path)
+
     if not table.columns:
         raise FileError(
-            f"No column of {path} can be read: {', '.join(table.nested)} hold structures, or lists with gaps or of "
-            "different lengths."
+            f"No column of {path} can be read: {', '.join(table.nested)} hold structures, or lists "
+            "with missing values or of different lengths."
         )
+
     return table
+
+
+def text_column(texts: Iterable[str]) -> Column:
+    """Return texts as an (N,) array of dtype object."""
+    return np.array(list(texts), dtype=object)
 
 
 def _read_csv(path: Path) -> Table:
     try:
+        # Excel writes a byte order mark, which utf-8-sig skips.
         with path.open(encoding="utf-8-sig", newline="") as stream:
-            names, rows, delimiter = _records(stream, path)
+            names, rows, delimiter = _parse_csv(stream, path)
     except UnicodeDecodeError as error:
+        # Most often a file in a Windows code page.
         byte = error.object[error.start]
         raise FileError(
             f"{path} is not UTF-8 text (it holds the byte 0x{byte:02x}): save it as UTF-8."
         ) from None
     except OSError as error:
         raise FileError(f"Cannot read {path}: {error.strerror}.") from None
+
     _require_names(names, path)
     if not rows:
         raise FileError(f"{path} has a header of {len(names)} columns and no rows.")
-    columns = dict(zip(names, zip(*rows, strict=True), strict=True))
-    pointed = _with_points if delimiter == ";" else list
-    return Table(
-        path, {name: _objects(pointed(values)) for name, values in columns.items() if name}
-    )
+
+    columns = {}
+    for name, values in zip(names, zip(*rows, strict=True), strict=True):
+        # A column without a name is the index that pandas writes.
+        if not name:
+            continue
+        # Where semicolons separate columns, commas may separate decimals.
+        if delimiter == ";" and _has_decimal_commas(values):
+            columns[name] = text_column(value.replace(",", ".") for value in values)
+        else:
+            columns[name] = text_column(values)
+
+    return Table(path, columns)
 
 
-def _with_points(values: Sequence[str]) -> Sequence[str]:
-    """Return a column with decimal points for commas, if all of it are numbers then; for files parted by semicolons."""
-    numbers = [value.strip() for value in values if not is_missing(value)]
-    if not any("," in number for number in numbers) or not all(
-        map(_DECIMAL_COMMA.fullmatch, numbers)
-    ):
-        return values
-    return [value.replace(",", ".") for value in values]
+def _parse_csv(stream: TextIO, path: Path) -> tuple[list[str], list[list[str]], str]:
+    """Return the names of the columns, the rows and the delimiter."""
+    csv.field_size_limit(_MAX_CELL_LENGTH)
 
-
-def _records(stream: TextIO, path: Path) -> tuple[list[str], list[list[str]], str]:
-    csv.field_size_limit(_LONGEST_CELL)
+    # Files exported from spreadsheets may begin with blank lines.
     header = next((line for line in stream if line.strip()), "")
+    delimiter = _find_delimiter(header)
+
     stream.seek(0)
-    delimiter = _delimiter(header)
     reader = csv.reader(stream, delimiter=delimiter, strict=True)
     rows: list[list[str]] = []
     try:
@@ -141,90 +202,104 @@ def _records(stream: TextIO, path: Path) -> tuple[list[str], list[list[str]], st
         for fields in reader:
             if len(fields) == len(names):
                 rows.append(fields)
-            elif fields:
+            elif fields:  # Blank lines are skipped.
                 raise FileError(
-                    f"Line {reader.line_num} of {path} has {len(fields)} fields and the header has {len(names)}: "
-                    "they must agree."
+                    f"Line {reader.line_num} of {path} has {len(fields)} fields and the header has "
+                    f"{len(names)}: they must have the same number."
                 )
     except csv.Error as error:
         raise FileError(
             f"Line {reader.line_num} of {path} cannot be read ({error}): check its quotes."
         ) from None
+
     return [name.strip() for name in names], rows, delimiter
 
 
-def _delimiter(header: str) -> str:
-    bare = re.sub(r'"[^"]*"', "", header)
-    return max(",;\t", key=bare.count)
+def _find_delimiter(header: str) -> str:
+    # A quoted name may hold any of the delimiters.
+    without_quoted = re.sub(r'"[^"]*"', "", header)
+    return max(",;\t", key=without_quoted.count)
+
+
+def _has_decimal_commas(values: Sequence[str]) -> bool:
+    """Return whether a column holds only numbers, and some of them have a comma."""
+    numbers = [value.strip() for value in values if not is_missing(value)]
+    if not any("," in number for number in numbers):
+        return False
+
+    return all(_NUMBER_WITH_COMMA.fullmatch(number) for number in numbers)
 
 
 def _require_names(names: Sequence[str], path: Path) -> None:
     if not any(names):
         raise FileError(f"{path} has no header: its first line must name the columns.")
-    twice = next((name for name, count in Counter(names).items() if name and count > 1), None)
-    if twice is not None:
-        raise FileError(
-            f"{path} has {names.count(twice)} columns called {twice!r}: names must differ."
-        )
 
-
-def _objects(values: Iterable[object]) -> Column:
-    values = list(values)
-    column = np.empty(len(values), dtype=object)
-    column[:] = values
-    return column
+    for name, count in Counter(names).items():
+        if name and count > 1:
+            raise FileError(f"{path} has {count} columns called {name!r}: names must differ.")
 
 
 def _read_parquet(path: Path) -> Table:
-    try:
-        from pyarrow import parquet
-    except ImportError:
-        raise MissingExtraError(
-            "Reading Parquet needs pyarrow: pip install 'teeter[parquet]'."
-        ) from None
-    with parse_errors(path, "Parquet"), parquet.ParquetFile(path) as file:
+    columns = {}
+    nested = []
+    with open_parquet(path) as file:
         table = file.read()
         _require_names(table.column_names, path)
         if not table.num_rows:
             raise FileError(f"{path} has {table.num_columns} columns and no rows.")
-        names = [name for name in table.column_names if not name.startswith("__index_level_")]
-        arrays = {name: _column_of(table.column(name)) for name in names}
-    columns = {name: array for name, array in arrays.items() if array is not None}
-    return Table(path, columns, tuple(name for name, array in arrays.items() if array is None))
+
+        for name in table.column_names:
+            # pandas writes its index under such a name.
+            if name.startswith("__index_level_"):
+                continue
+
+            column = _convert_column(table.column(name))
+            if column is None:
+                nested.append(name)
+            else:
+                columns[name] = column
+
+    return Table(path, columns, tuple(nested))
 
 
-def _column_of(column: Any) -> Column | None:
-    """Return a pyarrow column as an array, or None for one that is nested."""
+def _convert_column(column: Any) -> Column | None:
+    """Return a pyarrow column as an array, or None if it is nested and no vector."""
     from pyarrow import types
 
-    kind = column.type
-    if types.is_dictionary(kind):
-        column, kind = column.cast(kind.value_type), kind.value_type
-    if types.is_decimal(kind):
+    # pandas writes categories as a dictionary of their values.
+    if types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if types.is_decimal(column.type):
         column = column.cast("float64")
-    elif types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        return _vectors_of(column)
-    elif types.is_nested(kind):
+
+    if types.is_integer(column.type) or types.is_floating(column.type):
+        numbers: Column = column.to_numpy()
+        return numbers
+    if is_list_type(column.type):
+        return _convert_lists(column)
+    if types.is_nested(column.type):
         return None
-    elif not (types.is_integer(kind) or types.is_floating(kind)):
-        return _objects(column.cast("string").fill_null("").to_pylist())
-    numbers: Column = column.to_numpy()
-    return numbers
+    return text_column(column.cast("string").fill_null("").to_pylist())
 
 
-def _vectors_of(column: Any) -> Column | None:
-    """Return a column of lists as (N, K) numbers, or None where their lengths differ or they hold no numbers."""
+def _convert_lists(column: Any) -> Column | None:
+    """Return lists of numbers of equal length as (N, K), or None for other lists."""
     from pyarrow import compute, types
 
-    kind = column.type.value_type
-    if column.null_count or not (types.is_integer(kind) or types.is_floating(kind)):
+    value_type = column.type.value_type
+    holds_numbers = types.is_integer(value_type) or types.is_floating(value_type)
+    if column.null_count or not holds_numbers:
         return None
+
     lengths = compute.min_max(compute.list_value_length(column)).as_py()
-    if lengths["min"] != lengths["max"] or not lengths["max"]:
+    if lengths["min"] != lengths["max"] or lengths["max"] == 0:
         return None
+
     values: Column = compute.list_flatten(column).to_numpy()
     return values.reshape(len(column), -1)
 
 
-def _number_text(value: float) -> str:
+def _format_number(value: float) -> str:
+    if value != value:  # NaN: the cell is missing.
+        return ""
     return str(int(value)) if value.is_integer() else repr(value)

@@ -1,4 +1,4 @@
-"""What stands in files as what a network takes: float32 rows, or images with their channels first and within [0, 1]."""
+"""Convert arrays from files to the tensors a network takes: float32 rows, or images in [0, 1]."""
 
 from __future__ import annotations
 
@@ -14,65 +14,108 @@ from torch.utils.data import Dataset
 
 from teeter.errors import FileError
 
-__all__ = ["Pixels", "images", "rows"]
+__all__ = ["ByteImages", "image_tensor", "row_tensor"]
 
 
-class Pixels(Dataset[Tensor]):
-    """Images kept as bytes, (N, channels, height, width), each handed out as float32 within [0, 1]."""
+class ByteImages(Dataset[Tensor]):
+    """Images kept in memory as bytes and converted to float32 in [0, 1] one at a time.
+
+    As float32, all images together would take four times the memory.
+
+    Args:
+        pixels: (N, channels, height, width) uint8.
+    """
 
     def __init__(self, pixels: Tensor) -> None:
         self.pixels = pixels
 
     def __len__(self) -> int:
-        """Return N."""
         return len(self.pixels)
 
     def __getitem__(self, row: int) -> Tensor:
-        """Return one image."""
         return self.pixels[row].float() / 255
 
 
-def rows(array: Any, where: str) -> Tensor:
-    """Return numbers as a float32 tensor (N, D)."""
+def row_tensor(array: Any, source: str) -> Tensor:
+    """Return an array of numbers as a float32 tensor (N, D).
+
+    Args:
+        array: (N, D) numbers.
+        source: Where the array comes from, for error messages.
+
+    Raises:
+        FileError: If the array has another shape or type, no row, or values that are not finite.
+    """
     numbers = np.asarray(array)
     if numbers.ndim != 2 or numbers.dtype.kind not in "iufb" or not len(numbers):
         raise FileError(
-            f"{where} is {numbers.dtype} of shape {numbers.shape}: numbers (N, D) are needed."
+            f"{source} is {numbers.dtype} of shape {numbers.shape}: numbers (N, D) are needed."
         )
+
     tensor = torch.from_numpy(np.ascontiguousarray(numbers, dtype=np.float32))
     if not tensor.isfinite().all():
-        raise FileError(f"{where} has gaps: some of its numbers are NaN or infinite.")
+        raise FileError(f"{source} has missing values: some of its numbers are NaN or infinite.")
+
     return tensor
 
 
-def images(
-    array: Any, shape: Sequence[int], where: str, *, as_bytes: bool = False
-) -> Tensor | Pixels:
-    """Return images, bytes or fractions in any of the usual orders, as (N, *shape); ``as_bytes`` keeps them small."""
+def image_tensor(
+    array: Any, shape: Sequence[int], source: str, *, keep_bytes: bool = False
+) -> Tensor | ByteImages:
+    """Return images as float32 (N, channels, height, width) in [0, 1].
+
+    Args:
+        array: Images as uint8 or as fractions in [0, 1], with their channels first or last, flat,
+            or without the channel axis if there is one channel. A torch Dataset is returned as it
+            is.
+        shape: (channels, height, width).
+        source: Where the images come from, for error messages.
+        keep_bytes: Return uint8 images as ``ByteImages``.
+
+    Raises:
+        FileError: If the array has another shape or type, or no image.
+    """
     if isinstance(array, Dataset):
         return array  # type: ignore[return-value]
-    pixels = _arranged(np.asarray(array), tuple(shape), where)
+
+    pixels = _with_channels_first(np.asarray(array), tuple(shape), source)
+
     if pixels.dtype == np.uint8:
-        whole = torch.from_numpy(np.require(pixels, requirements=["C", "W"]))
-        return Pixels(whole) if as_bytes else whole.to(torch.float32).div_(255)
+        # torch.from_numpy warns about arrays that it may not write to.
+        tensor = torch.from_numpy(np.require(pixels, requirements=["C", "W"]))
+        if keep_bytes:
+            return ByteImages(tensor)
+        return tensor.to(torch.float32).div_(255)
+
     if pixels.dtype.kind != "f" or not (pixels.min() >= 0 and pixels.max() <= 1):
         raise FileError(
-            f"{where} is {pixels.dtype}: save images as bytes (uint8), or as fractions from 0 to 1."
+            f"{source} is {pixels.dtype}: save images as bytes (uint8), or as fractions from 0 to "
+            "1."
         )
+
     return torch.from_numpy(np.ascontiguousarray(pixels, dtype=np.float32))
 
 
-def _arranged(array: npt.NDArray[Any], shape: tuple[int, ...], where: str) -> npt.NDArray[Any]:
+def _with_channels_first(
+    array: npt.NDArray[Any], shape: tuple[int, ...], source: str
+) -> npt.NDArray[Any]:
+    if array.ndim == 0 or len(array) == 0:
+        raise FileError(f"{source} holds no images.")
+
     channels, height, width = shape
-    found = array.shape[1:]
-    if not len(array.shape) or not len(array):
-        raise FileError(f"{where} holds no images.")
-    if found == shape:
+    image_shape = array.shape[1:]
+
+    if image_shape == shape:
         return array
-    if found == (height, width, channels):
+    if image_shape == (height, width, channels):
         return array.transpose(0, 3, 1, 2)
-    if (found == (height, width) and channels == 1) or found == (prod(shape),):
+
+    is_flat = image_shape == (prod(shape),)
+    is_grey = channels == 1 and image_shape == (height, width)
+    if is_flat or is_grey:
         return array.reshape(-1, *shape)
+
     raise FileError(
-        f"{where} is of shape {array.shape}: images (N, {channels}, {height}, {width}) are needed."
+        f"{source} has the shape {array.shape}: "
+        f"images (N, {channels}, {height}, {width}) are needed."
     )

@@ -1,56 +1,51 @@
-"""Where the datasets are published, with the checksums published for them."""
+"""The addresses of the published datasets, with their published checksums."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["ACCOUNTS", "OPENML", "REMOTES", "Remote"]
+__all__ = ["MANUAL_DOWNLOADS", "OPENML_IDS", "REMOTES", "Remote"]
 
 
 @dataclass(frozen=True)
 class Remote:
-    """A file to fetch."""
+    """A file to download."""
 
     url: str
     md5: str | None
-    """Its published checksum, or None where none is known."""
+    """Its published checksum, or None if none is published."""
     name: str = ""
-    """What to call it here, if not as the address does."""
+    """The name to save it under. By default it is the last part of the URL."""
 
     @property
     def file(self) -> str:
-        """The name of the file here."""
+        """The name that the file is saved under."""
         return self.name or self.url.rsplit("/", 1)[-1]
 
     @property
     def is_archive(self) -> bool:
-        """Whether it is to be unpacked."""
+        """Whether the file is to be unpacked."""
         return self.file.endswith((".tar.gz", ".zip"))
 
 
-def _files(base: str, **checksums: str) -> tuple[Remote, ...]:
-    return tuple(
-        Remote(f"{base}{name.replace('_', '-')}.gz", md5) for name, md5 in checksums.items()
-    )
+OPENML_IDS = {"openml-6": 6, "openml-156": 156, "openml-44135": 44135}
+"""The ids of datasets from OpenML, whose API tells their address and checksum."""
 
+_MNIST_URL = "https://ossci-datasets.s3.amazonaws.com/mnist"
+_FASHION_URL = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
 
-OPENML = {"openml-6": 6, "openml-156": 156, "openml-44135": 44135}
-"""OpenML's numbers; its description of a dataset tells the address and the checksum."""
-
-REMOTES = {
-    "mnist": _files(
-        "https://ossci-datasets.s3.amazonaws.com/mnist/",
-        train_images_idx3_ubyte="f68b3c2dcbeaaa9fbdd348bbdeb94873",
-        train_labels_idx1_ubyte="d53e105ee54ea40749a09fcbcd1e9432",
-        t10k_images_idx3_ubyte="9fb629c4189551a2d022fa330f9573f3",
-        t10k_labels_idx1_ubyte="ec29112dd5afa0611ce80d1b7f02629c",
+REMOTES: dict[str, tuple[Remote, ...]] = {
+    "mnist": (
+        Remote(f"{_MNIST_URL}/train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
+        Remote(f"{_MNIST_URL}/train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432"),
+        Remote(f"{_MNIST_URL}/t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3"),
+        Remote(f"{_MNIST_URL}/t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c"),
     ),
-    "fashion-mnist": _files(
-        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-        train_images_idx3_ubyte="8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-        train_labels_idx1_ubyte="25c81989df183df01b3e8a0aad5dffbe",
-        t10k_images_idx3_ubyte="bef4ecab320f06d8554ea6380940ec79",
-        t10k_labels_idx1_ubyte="bb300cfdad3c16e7a12a480ee83cd310",
+    "fashion-mnist": (
+        Remote(f"{_FASHION_URL}/train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
+        Remote(f"{_FASHION_URL}/train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe"),
+        Remote(f"{_FASHION_URL}/t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79"),
+        Remote(f"{_FASHION_URL}/t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310"),
     ),
     "cifar10": (
         Remote(
@@ -85,11 +80,13 @@ REMOTES = {
         ),
     ),
 }
+"""The files of each dataset."""
 
-ACCOUNTS = {
+MANUAL_DOWNLOADS = {
     "imagenet": (
-        "ImageNet needs an account at https://image-net.org: download ILSVRC2012_img_train.tar, ILSVRC2012_img_val.tar "
-        "and ILSVRC2012_devkit_t12.tar.gz, and unpack them to train/CLASS/, val/ and ILSVRC2012_devkit_t12/ in {home}"
+        "ImageNet needs an account at https://image-net.org: download ILSVRC2012_img_train.tar, "
+        "ILSVRC2012_img_val.tar and ILSVRC2012_devkit_t12.tar.gz, and unpack them to train/CLASS/, "
+        "val/ and ILSVRC2012_devkit_t12/ in {home}"
     ),
 }
-"""What to do for datasets that nobody may fetch for you."""
+"""Instructions for datasets that cannot be downloaded automatically."""

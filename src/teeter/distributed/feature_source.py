@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -18,6 +17,7 @@ from teeter.datasets.shards import Shards
 from teeter.errors import FileError, InputError
 from teeter.model_files import SavedModel, file_digest, read_model
 from teeter.models.outputs import Outputs
+from teeter.threads import limit_threads
 
 __all__ = ["FeatureSource", "LoadedSource", "make_feature_source"]
 
@@ -79,7 +79,8 @@ class LoadedSource:
         if self.model is None:
             return stored
 
-        with _one_thread():
+        # As in workers: the number of threads changes how sums are split, and so how they round.
+        with limit_threads(1):
             features = self.model.features(stored)
 
         is_bad = (~torch.isfinite(features)).any(dim=1)
@@ -168,14 +169,3 @@ def _check_head(loaded: LoadedSource, path: str | Path) -> None:
             f"The head in {path} names {len(class_names)} classes, "
             f"and has weights for {len(weight)}."
         )
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Limit torch to one thread, as in workers: the number of threads may change how sums round."""
-    threads_before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads_before)

@@ -78,7 +78,7 @@ def _is_work_for_executor(shards: Shards, rows: Rows, source: FeatureSource | No
         return True
 
     # Parquet row groups are read whole, also for a single row. Arrays are memory-mapped.
-    rows_read = sum(shard.rows for shard, _ in shards.parted(rows) if shard.groups)
+    rows_read = sum(shard.rows for shard, _ in shards.group_by_shard(rows) if shard.groups)
     return row_bytes * rows_read > MAX_LOCAL_READ
 
 
@@ -86,7 +86,7 @@ def _fetch_by_workers(
     shards: Shards, rows: Rows, source: FeatureSource | None, executor: Executor, work: Path
 ) -> Tensor:
     """Run one task per shard, and remove the files when all were read."""
-    parts = list(shards.parted(rows))
+    parts = list(shards.group_by_shard(rows))
     parameters = [__version__, source, [shard.key() for shard, _ in parts]]
     content = repr(parameters).encode() + rows.tobytes()
     name = hashlib.blake2b(content, digest_size=10).hexdigest()

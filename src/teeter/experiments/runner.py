@@ -33,10 +33,9 @@ from teeter.experiments.run_folder import RunFolder, run_lock
 from teeter.experiments.settings import Setting
 from teeter.experiments.tracking import Tracker, TrackerSet
 from teeter.files import atomic_write, round_trip
-from teeter.learner import Learner
+from teeter.learner import Learner, fit_learners
 from teeter.models.network_registry import build_network_like
 from teeter.seeds import stream
-from teeter.training.loop import fit_learners
 from teeter.version import __version__, commit
 
 __all__ = ["Progress", "run_group", "run_setting"]
@@ -427,7 +426,7 @@ class _Group:
         learner = self.oracle.learner(cell)
         for one in self.done[cell][: self.first]:
             learner.tell(one.picks, self.oracle.train.labels[list(one.picks)])
-        learner.go_on(self.first, self.records.memory(cell, self.first - 1))
+        learner.resume(self.first, self.records.memory(cell, self.first - 1))
         return learner
 
     def run(self) -> None:
@@ -450,16 +449,16 @@ class _Group:
         learner, labels = self.live[cell], self.oracle.train.labels
         if number < len(self.done[cell]):
             picks = self.done[cell][number].picks
-            learner.go_on(learner.rounds, self.records.memory(cell, number))
+            learner.resume(learner.rounds, self.records.memory(cell, number))
         else:
             try:
                 one = self._played(cell, number)
                 # What is remembered is what would be read back, so that a run that was stopped goes on alike.
-                learner.go_on(learner.rounds, round_trip(learner.remembered))
+                learner.resume(learner.rounds, round_trip(learner.pending_memory))
             except Exception as error:  # whatever it is, other cells go on
                 self._fail(cell, number, error)
                 return
-            self.records.append(one, learner.remembered)
+            self.records.append(one, learner.pending_memory)
             self.counter.add(1)
             picks = one.picks
         learner.tell(picks, labels[list(picks)])
@@ -467,9 +466,7 @@ class _Group:
     def _played(self, cell: Cell, number: int) -> Round:
         learner, setting = self.live[cell], self.wanted.setting
         with peak_memory(self.oracle.device) as peak:
-            started = time.perf_counter()
             judged = learner.evaluate(self.oracle.test.inputs, self.oracle.test.labels)
-            learner.seconds["evaluation"] = time.perf_counter() - started
             labelled = len(learner.pool.labelled)
             picks = learner.ask(setting.query).tolist() if number < setting.rounds else []
         return Round(
@@ -482,7 +479,7 @@ class _Group:
             picks=tuple(picks),
             seconds={kind: round(learner.seconds.get(kind, 0.0), 6) for kind in PHASES},
             peak_memory=peak.bytes,
-            validation=learner.validated,
+            validation=learner.validation_accuracy,
             vote=judged.vote,
         )
 

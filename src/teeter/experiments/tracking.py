@@ -20,7 +20,7 @@ from teeter.registry import Plugins, did_you_mean
 if TYPE_CHECKING:
     from teeter.experiments.settings import Setting
     from teeter.learner import Learner
-    from teeter.training.loop import Evaluation
+    from teeter.training import Evaluation
 
 __all__ = [
     "COLUMNS",
@@ -79,11 +79,11 @@ def learner_row(
     }
     told = {
         **{"setting": setting, "strategy": learner.strategy.name, "repetition": repetition},
-        **{"round": learner.rounds - 1, "labelled": len(learner.fitted[0])},
+        **{"round": learner.rounds - 1, "labelled": len(learner.training_rows)},
         **{
             "accuracy": judged.accuracy,
             "loss": judged.loss,
-            "validation": learner.validated,
+            "validation": learner.validation_accuracy,
             "vote": judged.vote,
         },
         **seconds,

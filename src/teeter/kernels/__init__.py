@@ -1,0 +1,93 @@
+"""Algorithms as pure functions of tensors, on CPU or GPU: one algorithm per file, named after it.
+
+Kernels answer in positions of the tensors they were given and trust their arguments: strategies and
+the public functions above them validate. Shapes use one set of symbols: N candidate rows, M
+reference rows, L labelled rows, C classes, D features, R rays, S posterior samples, K clusters or
+factors, n picks.
+
+=====================  ============================================================================
+file                   what it computes
+=====================  ============================================================================
+``uncertainty``        entropy, margin, least confidence
+``bald``               mutual information of posterior samples (BALD), variation ratio
+``batchbald``          BatchBALD
+``ldm``                the least disagree metric, by rays and by the paper's Algorithm 1
+``ranks``              ranks by flip rate, for ``ldm``
+``laplace``            directions from a Laplace posterior, for ``ldm``
+``distances``          cosine and Euclidean distances without all pairs
+``seeding``            LDM-Seeding and weighted k-means++
+``streaming_seeding``  the same, with features that must be fetched
+``badge``              BADGE
+``bait``               BAIT
+``kcenter``            greedy k-center (core-set)
+``probcover``          ProbCover
+``kmeans``             k-means
+``clustering``         average linkage, typical rows (TypiClust), round robin (Cluster-Margin)
+``facility_location``  facility location, and lazy greedy maximisation
+``fused``              Triton versions of ``ldm`` and ``seeding`` for recent GPUs; see its README.md
+=====================  ============================================================================
+
+Three functions have the name of their file and are imported from there, because a package cannot
+offer both under one name: ``bait.bait``, ``probcover.probcover`` and
+``facility_location.facility_location``.
+"""
+
+from __future__ import annotations
+
+from teeter.kernels.badge import seed_gradients
+from teeter.kernels.bald import mutual_information, variation_ratio
+from teeter.kernels.batchbald import batch_bald
+from teeter.kernels.clustering import average_linkage, round_robin, typical_rows
+from teeter.kernels.distances import Cosine, Distance, Euclidean
+from teeter.kernels.kcenter import k_center
+from teeter.kernels.kmeans import k_means
+from teeter.kernels.laplace import laplace_directions, laplace_factors
+from teeter.kernels.ldm import (
+    Directions,
+    default_rays,
+    flip_rates,
+    ldm_against_reference,
+    ldm_by_gaussian,
+    ldm_by_rays,
+    paper_sigmas,
+    ray_directions,
+    search_by_gaussian,
+)
+from teeter.kernels.probcover import purity_radius
+from teeter.kernels.seeding import ldm_log_weights, ldm_seeding, seed_rows
+from teeter.kernels.streaming_seeding import seed_streaming
+from teeter.kernels.uncertainty import entropy, least_confidence, margin
+
+__all__ = [
+    "Cosine",
+    "Directions",
+    "Distance",
+    "Euclidean",
+    "average_linkage",
+    "batch_bald",
+    "default_rays",
+    "entropy",
+    "flip_rates",
+    "k_center",
+    "k_means",
+    "laplace_directions",
+    "laplace_factors",
+    "ldm_against_reference",
+    "ldm_by_gaussian",
+    "ldm_by_rays",
+    "ldm_log_weights",
+    "ldm_seeding",
+    "least_confidence",
+    "margin",
+    "mutual_information",
+    "paper_sigmas",
+    "purity_radius",
+    "ray_directions",
+    "round_robin",
+    "search_by_gaussian",
+    "seed_gradients",
+    "seed_rows",
+    "seed_streaming",
+    "typical_rows",
+    "variation_ratio",
+]

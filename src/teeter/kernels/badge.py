@@ -1,10 +1,13 @@
 """BADGE: k-means++ on gradient embeddings that are never built.
 
-The gradient of the loss in the last layer, if the predicted class were the true one, is the outer product of the error
-``a = p - onehot(argmax p)`` and the features ``z``. A squared distance between two of them needs only two products:
-``|a|^2 |z|^2 + |a'|^2 |z'|^2 - 2 (a.a') (z.z')``.
+The gradient of the loss with respect to the last layer, if the predicted class were the true one,
+is the outer product of the error ``a = p - onehot(argmax p)`` and the features ``z``. It has C D
+entries per row. A squared distance between two of them needs only two inner products:
 
-Reference: Ash et al., Deep Batch Active Learning by Diverse, Uncertain Gradient Lower Bounds, ICLR 2020.
+    |a|^2 |z|^2 + |a'|^2 |z'|^2 - 2 (a.a') (z.z')
+
+Reference: Ash et al., Deep Batch Active Learning by Diverse, Uncertain Gradient Lower Bounds,
+ICLR 2020.
 """
 
 from __future__ import annotations
@@ -13,89 +16,111 @@ import torch
 from torch import Generator, Tensor
 
 from teeter.arrays import full_precision_matmul, pad_to_tile
-from teeter.kernels.distances import distance_tiles, refined, squared_distances
+from teeter.kernels.distances import distance_tiles, refine_cancelled, squared_distances
 from teeter.kernels.seeding import seed_rows
 
 __all__ = ["GradientDistance", "gradient_errors", "seed_gradients"]
 
 
 def gradient_errors(logits: Tensor) -> Tensor:
-    """Return ``p - onehot(argmax p)``: (N, C) -> (N, C)."""
+    """Return the errors ``p - onehot(argmax p)``: (N, C) -> (N, C)."""
     errors = logits.softmax(dim=1)
     predicted = errors.argmax(dim=1, keepdim=True)
-    return errors.scatter_add(1, predicted, errors.new_full((), -1.0).expand_as(predicted))
+    minus_one = errors.new_full((), -1.0).expand_as(predicted)
+    return errors.scatter_add(1, predicted, minus_one)
 
 
 class GradientDistance:
-    """The Euclidean distance between gradient embeddings, kept as errors (N, C) and features (N, D)."""
+    """The Euclidean distance between gradient embeddings, kept in factored form.
+
+    Args:
+        errors: (N, C), see ``gradient_errors``.
+        features: (N, D).
+    """
 
     def __init__(self, errors: Tensor, features: Tensor) -> None:
-        self.errors, self.features = errors, features
+        self.errors = errors
+        self.features = features
+        # (N,) squared norms of the embeddings.
         self.squares = errors.square().sum(dim=1) * self.features.square().sum(dim=1)
 
-    def between(self, rows: Tensor, others: Tensor) -> Tensor:
-        """Return all distances: positions (A,) and (B,) -> (A, B)."""
+    def between(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """Return the distances of all pairs: positions (A,) and (B,) -> (A, B)."""
         with full_precision_matmul():
-            products = self.features[rows] @ self.features[others].T
-            products *= self.errors[rows] @ self.errors[others].T
+            products = self.features[rows] @ self.features[columns].T
+            products *= self.errors[rows] @ self.errors[columns].T
+
         squared = squared_distances(
-            self.squares[rows][:, None], self.squares[others][None], products
+            self.squares[rows][:, None],
+            self.squares[columns][None],
+            products,
         )
-        return self._refined(squared, rows, others).sqrt_()
+        return self._refine(squared, rows, columns).sqrt_()
 
     def nearest(self, picks: Tensor) -> Tensor:
         """Return every row's distance to the nearest pick: positions (B,) -> (N,)."""
-        centres, errors, own = (
-            self.features[picks],
-            self.errors[picks],
-            self.squares[picks][:, None],
-        )
+        pick_features = self.features[picks]
+        pick_errors = self.errors[picks]
+        pick_squares = self.squares[picks][:, None]
         nearest = self.squares.new_empty(len(self.squares))
-        every = torch.arange(len(nearest), device=nearest.device)
-        for where in distance_tiles(self.features, 2 * len(picks)):
+        all_rows = torch.arange(len(nearest), device=nearest.device)
+
+        for tile in distance_tiles(self.features, 2 * len(picks)):
             with full_precision_matmul():
-                products = centres @ pad_to_tile(self.features[where]).T
-                products *= errors @ pad_to_tile(self.errors[where]).T
-            squared = squared_distances(
-                own, self.squares[where][None], products[:, : where.stop - where.start]
-            )
-            nearest[where] = self._refined(squared, picks, every[where]).amin(dim=0)
+                products = pick_features @ pad_to_tile(self.features[tile]).T
+                products *= pick_errors @ pad_to_tile(self.errors[tile]).T
+
+            products = products[:, : tile.stop - tile.start]
+            squared = squared_distances(pick_squares, self.squares[tile][None], products)
+            nearest[tile] = self._refine(squared, picks, all_rows[tile]).amin(dim=0)
+
         return nearest.sqrt_()
 
-    def _refined(self, squared: Tensor, rows: Tensor, others: Tensor) -> Tensor:
-        """Compute again what cancelled, from ``a z - a' z' = (a - a') z + a' (z - z')``."""
+    def _refine(self, squared: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        """Compute distances that cancelled again, from ``a z - b y = (a - b) z + b (z - y)``."""
 
-        def exactly(i: Tensor, j: Tensor) -> Tensor:
-            a, z, b, y = (
-                self.errors[rows[i]],
-                self.features[rows[i]],
-                self.errors[others[j]],
-                self.features[others[j]],
-            )
-            error, move = a - b, z - y
-            squares = error.square().sum(dim=1) * z.square().sum(dim=1) + b.square().sum(
-                dim=1
-            ) * move.square().sum(dim=1)
-            return squares + 2 * (error * b).sum(dim=1) * (z * move).sum(dim=1)
+        def exact(i: Tensor, j: Tensor) -> Tensor:
+            a = self.errors[rows[i]]
+            z = self.features[rows[i]]
+            b = self.errors[columns[j]]
+            y = self.features[columns[j]]
+            error_change = a - b
+            feature_change = z - y
 
-        return refined(
-            squared, exactly, lambda i, j: self.squares[rows[i]] + self.squares[others[j]]
-        )
+            error_part = error_change.square().sum(dim=1) * z.square().sum(dim=1)
+            feature_part = b.square().sum(dim=1) * feature_change.square().sum(dim=1)
+            cross_part = 2 * (error_change * b).sum(dim=1) * (z * feature_change).sum(dim=1)
+            return error_part + feature_part + cross_part
+
+        def norms(i: Tensor, j: Tensor) -> Tensor:
+            return self.squares[rows[i]] + self.squares[columns[j]]
+
+        return refine_cancelled(squared, exact, norms)
 
 
 def seed_gradients(logits: Tensor, features: Tensor, n: int, *, generator: Generator) -> Tensor:
-    """Return n rows: the largest gradient, then each next by its squared distance to those picked.
+    """Pick n rows by BADGE: k-means++ on the gradient embeddings.
 
-    logits (N, C), features (N, D) -> (n,).
+    The first pick is the row with the largest gradient. Each next one is drawn with probability
+    proportional to its squared distance to the nearest pick.
+
+    Args:
+        logits: (N, C).
+        features: (N, D).
+        n: number of picks, 1 to N.
+        generator: source of randomness.
+
+    Returns:
+        (n,) int64 positions in the order of picking.
     """
     distance = GradientDistance(gradient_errors(logits), features)
-    even = torch.zeros(len(features), dtype=torch.float64, device=features.device)
-    first = int((-distance.squares).argsort(stable=True)[0])
+    descending_norms = (-distance.squares).argsort(stable=True)
+
     return seed_rows(
         distance,
         n,
-        first=first,
-        log_weights=even,
+        first=int(descending_norms[0]),
+        log_weights=torch.zeros(len(features), dtype=torch.float64, device=features.device),
         preference=-distance.squares,
         generator=generator,
     )

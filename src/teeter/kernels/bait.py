@@ -1,12 +1,24 @@
 """BAIT: rows that bring the Fisher information of the last layer nearest to that of the whole pool.
 
-Minimise ``tr((M + sum of U_i U_i')^-1 F)`` over the picks: forward greedy to 2n, then backward pruning to n. Row i's
-Fisher information is ``U_i U_i'`` with ``U_i = s Q_i' (x) z_i``; the usual code multiplies every row's U by a matrix of
-C D x C D for every pick. Here each row keeps two small matrices instead, ``G[a, b] = z' (M^-1)_ab z`` and
-``E[a, b] = z' (M^-1 F M^-1)_ab z``, from which its score follows, and which follow a pick by thin products.
+BAIT minimises ``tr((M + sum over picks of U_i U_i')^-1 F)``: ``F`` is the mean Fisher information
+of all rows, ``M`` that of the labelled rows plus a regulariser, and ``U_i U_i'`` that of row i. It
+picks 2n rows greedily (forward) and then drops n of them (backward).
 
-Reference: Ash et al., Gone Fishing: Neural Active Learning with Fisher Embeddings, NeurIPS 2021. The forms with fewer
-classes: Huseljic et al., Fast Fishing, 2024.
+Row i's factor is ``U_i = s Q_i' (x) z_i``, with ``Q_i`` (K, B) from its class probabilities and
+``z_i`` (D,) its features. The usual code multiplies every row's U by a (B D, B D) matrix for every
+pick. Here each row keeps two small (B, B) matrices instead:
+
+- ``G[a, b] = z' (M^-1)_ab z``, named ``inverse_forms``,
+- ``E[a, b] = z' (M^-1 F M^-1)_ab z``, named ``product_forms``,
+
+where ``_ab`` is the (D, D) block of classes a and b. A row's score follows from them:
+
+    tr((I + s^2 Q G Q')^-1 s^2 Q E Q')
+
+After a pick, the Woodbury identity updates them with thin matrix products.
+
+References: Ash et al., Gone Fishing: Neural Active Learning with Fisher Embeddings, NeurIPS 2021.
+The forms with fewer classes: Huseljic et al., Fast Fishing, 2024.
 """
 
 from __future__ import annotations
@@ -24,34 +36,61 @@ from teeter.errors import InputError
 __all__ = ["Form", "bait", "fisher_factors", "peak_memory"]
 
 Form: TypeAlias = Literal["exact", "top", "binary"]
+"""Which factors describe a row: see ``fisher_factors``."""
 
 logger = logging.getLogger("teeter")
 
+_ADD = 1
+"""Sign of an update that adds a row."""
+
+_REMOVE = -1
+"""Sign of an update that removes a row."""
+
 
 def fisher_factors(logits: Tensor, form: Form, top: int) -> Tensor:
-    """Return Q, so that row i's Fisher information is ``Q_i' Q_i (x) z_i z_i'``: (N, C) -> (N, K, B), float64.
+    """Return factors Q such that row i's Fisher information is ``Q_i' Q_i (x) z_i z_i'``.
 
-    exact: one factor a class, ``sqrt(p_c) (e_c - p)``, K = B = C. top: those of the ``top`` most probable classes,
-    K = top, B = C. binary: the most probable class against the rest, ``sqrt(p (1 - p))``, K = B = 1.
+    Args:
+        logits: (N, C).
+        form: ``"exact"``: one factor per class, ``sqrt(p_c) (e_c - p)``, K = B = C. ``"top"``: only
+            those of the ``top`` most probable classes, K = top, B = C. ``"binary"``: the most
+            probable class against the rest, ``sqrt(p (1 - p))``, K = B = 1.
+        top: number of classes for the form ``"top"``.
+
+    Returns:
+        (N, K, B) float64.
     """
     p = logits.double().softmax(dim=1)
     if form == "binary":
         best = p.amax(dim=1)
         return (best * (1 - best)).sqrt()[:, None, None]
+
     one_hot = torch.eye(p.shape[1], dtype=p.dtype, device=p.device)
     if form == "exact":
         return (one_hot - p[:, None]).mul_(p.sqrt()[:, :, None])
+
     best, classes = p.topk(min(top, p.shape[1]), dim=1)
     return (one_hot[classes] - p[:, None]).mul_(best.sqrt()[:, :, None])
 
 
-def peak_memory(rows: int, width: int, factors: int, blocks: int, known: int = 0) -> int:
-    """Return how many bytes ``bait`` takes at its peak, a little more rather than less."""
+def peak_memory(rows: int, width: int, factors: int, blocks: int, labelled: int = 0) -> int:
+    """Return an upper estimate of the memory that ``bait`` needs.
+
+    Args:
+        rows: N candidates.
+        width: D features.
+        factors: K, see ``fisher_factors``.
+        blocks: B, see ``fisher_factors``.
+        labelled: number of labelled rows.
+
+    Returns:
+        Bytes.
+    """
     side = blocks * width
+    matrices = 7 * side**2
     per_row = 3 * blocks**2 + 12 * blocks * factors + 4 * width
-    return 8 * (
-        7 * side**2 + rows * per_row + known * (blocks**2 + 3 * blocks * factors + 3 * width)
-    )
+    per_labelled_row = blocks**2 + 3 * blocks * factors + 3 * width
+    return 8 * (matrices + rows * per_row + labelled * per_labelled_row)
 
 
 def bait(
@@ -65,168 +104,222 @@ def bait(
     top: int = 2,
     pruned: bool = True,
 ) -> Tensor:
-    """Return n rows, in the order in which the forward pass picked them.
+    """Pick n rows by BAIT.
 
-    logits (N, C), features (N, D), labelled: logits (L, C) and features (L, D) -> (n,); not pruned, all that the
-    forward pass picked: (min(2n, N),).
+    Args:
+        logits: (N, C).
+        features: (N, D).
+        n: number of picks, 1 to N.
+        labelled: logits (L, C) and features (L, D) of the labelled rows, or None.
+        regularisation: multiple of the identity that is added to the labelled rows' information.
+        form: which factors describe a row, see ``fisher_factors``. ``"binary"`` needs the least
+            memory.
+        top: number of classes for the form ``"top"``.
+        pruned: whether to prune the forward picks to n.
+
+    Returns:
+        (n,) int64 positions, in the order in which the forward pass picked them. Not pruned, all
+        that the forward pass picked: (min(2n, N),).
+
+    Raises:
+        InputError: if the matrices do not fit in the free memory.
     """
-    rows, classes, width = len(features), logits.shape[1], features.shape[1]
-    blocks, factors = (
-        (1, 1) if form == "binary" else (classes, classes if form == "exact" else min(top, classes))
-    )
-    known = 0 if labelled is None else len(labelled[1])
-    _require_memory(
-        peak_memory(rows, width, factors, blocks, known), blocks * width, features.device, form
-    )
-    candidates = _Rows(fisher_factors(logits, form, top), features.double())
-    pool_fisher = candidates.fisher()
-    start = torch.zeros_like(pool_fisher)
-    if labelled is not None and known:
-        start = _Rows(fisher_factors(labelled[0], form, top), labelled[1].double()).fisher()
+    N, C = logits.shape
+    D = features.shape[1]
+    if form == "binary":
+        K, B = 1, 1
+    elif form == "top":
+        K, B = min(top, C), C
+    else:
+        K, B = C, C
+    L = 0 if labelled is None else len(labelled[1])
+    _require_memory(peak_memory(N, D, K, B, L), B * D, features.device, form)
+
+    candidates = _FisherRows(fisher_factors(logits, form, top), features.double())
+    pool_fisher = candidates.total_fisher()
+    start = torch.zeros_like(pool_fisher)  # M
+    if labelled is not None and L:
+        labelled_rows = _FisherRows(fisher_factors(labelled[0], form, top), labelled[1].double())
+        start = labelled_rows.total_fisher()
         pool_fisher += start
-        start /= known + n
+        start /= L + n
     start.diagonal().add_(regularisation)
-    state = _State(start, pool_fisher.div_(rows + known), scale=n / (known + n))
-    picks = _forward(candidates, state, min(2 * n, rows))
-    return picks[_kept(candidates.take(picks), state, n)] if pruned else picks
+
+    state = _BaitState(start, pool_fisher.div_(N + L), scale=n / (L + n))
+    picks = _pick_forward(candidates, state, min(2 * n, N))
+    if not pruned:
+        return picks
+    return picks[_prune_backward(candidates.take(picks), state, n)]
 
 
 def _require_memory(needed: int, side: int, device: torch.device, form: Form) -> None:
     free = available_memory(device)
     logger.info(
-        "bait takes about %.1f GB for its %d x %d matrices, of %.1f GB free.",
+        "bait needs about %.1f GB for its %d x %d matrices; %.1f GB are free.",
         needed / 1e9,
         side,
         side,
         free / 1e9,
     )
-    if needed > free:
-        way = (
-            "form='binary', which needs a matrix of features alone"
-            if form != "binary"
-            else "fewer features"
-        )
-        raise InputError(
-            f"bait would take {needed / 1e9:.1f} GB ({side:,} x {side:,} matrices) and {free / 1e9:.1f} GB are free: "
-            f"use {way}."
-        )
+    if needed <= free:
+        return
+
+    advice = "form='binary', which needs a matrix of features alone"
+    if form == "binary":
+        advice = "fewer features"
+    raise InputError(
+        f"bait needs {needed / 1e9:.1f} GB ({side:,} x {side:,} matrices), but only "
+        f"{free / 1e9:.1f} GB are free: use {advice}."
+    )
 
 
 @dataclass
-class _Rows:
-    """Rows by their factors Q (N, K, B) and features (N, D); G and E (N, B, B) once a state is known."""
+class _FisherRows:
+    """Rows by their factors and features.
 
-    factors: Tensor
-    features: Tensor
-    inner: Tensor | None = None
-    outer: Tensor | None = None
+    ``inverse_forms`` (G) and ``product_forms`` (E) belong to one ``_BaitState``, which fills them
+    and updates them in place: they are (N, B, B), and a copy per pick would double the memory.
+    """
 
-    def take(self, rows: Tensor) -> _Rows:
-        return _Rows(self.factors[rows], self.features[rows])
+    factors: Tensor  # (N, K, B)
+    features: Tensor  # (N, D)
+    inverse_forms: Tensor | None = None  # (N, B, B)
+    product_forms: Tensor | None = None  # (N, B, B)
 
-    def fisher(self) -> Tensor:
+    def take(self, rows: Tensor) -> _FisherRows:
+        """Return some of the rows, without their forms."""
+        return _FisherRows(self.factors[rows], self.features[rows])
+
+    def total_fisher(self) -> Tensor:
         """Return the sum of the rows' Fisher information: (B D, B D)."""
         weights = torch.einsum("nka,nkb->nab", self.factors, self.factors)
-        blocks, width = weights.shape[1], self.features.shape[1]
-        total = self.features.new_empty((blocks, width, blocks, width))
-        for a in range(blocks):
+        B = weights.shape[1]
+        D = self.features.shape[1]
+        total = self.features.new_empty((B, D, B, D))
+
+        for a in range(B):
             for b in range(a + 1):
                 block = self.features.T @ (self.features * weights[:, a, b, None])
-                total[a, :, b], total[b, :, a] = block, block
-        return total.view(blocks * width, blocks * width)
+                total[a, :, b] = block
+                total[b, :, a] = block
+        return total.view(B * D, B * D)
 
-    def forms(self, matrix: Tensor) -> Tensor:
-        """Return ``z' matrix_ab z`` of every row for a symmetric matrix: (B D, B D) -> (N, B, B)."""
-        blocks, width = self.factors.shape[2], self.features.shape[1]
-        parts = matrix.view(blocks, width, blocks, width)
-        answer = self.features.new_empty((len(self.features), blocks, blocks))
-        for a in range(blocks):
+    def quadratic_forms(self, matrix: Tensor) -> Tensor:
+        """Return ``z' matrix_ab z`` of every row, matrix symmetric: (B D, B D) -> (N, B, B)."""
+        N, D = self.features.shape
+        B = self.factors.shape[2]
+        matrix_blocks = matrix.view(B, D, B, D)
+        forms = self.features.new_empty((N, B, B))
+
+        for a in range(B):
             for b in range(a + 1):
-                form = ((self.features @ parts[a, :, b]) * self.features).sum(dim=1)
-                answer[:, a, b], answer[:, b, a] = form, form
-        return answer
+                form = ((self.features @ matrix_blocks[a, :, b]) * self.features).sum(dim=1)
+                forms[:, a, b] = form
+                forms[:, b, a] = form
+        return forms
 
 
-class _State:
-    """``M^-1`` and ``M^-1 F M^-1``, and what a row's coming or going does to them."""
+class _BaitState:
+    """``M^-1`` and ``M^-1 F M^-1``, and how adding or removing a row changes them.
+
+    Both matrices are (B D, B D) and updated in place, because they are the largest arrays here.
+    """
 
     def __init__(self, start: Tensor, fisher: Tensor, *, scale: float) -> None:
-        self.inverse = torch.linalg.inv(start).contiguous()
-        self.spread = self.inverse @ fisher @ self.inverse
-        self.scale = scale
+        self.inverse = torch.linalg.inv(start).contiguous()  # M^-1
+        self.product = self.inverse @ fisher @ self.inverse  # M^-1 F M^-1
+        self.scale = scale  # s^2
 
-    def meet(self, rows: _Rows) -> None:
-        """Give rows their small matrices under this state."""
-        rows.inner, rows.outer = rows.forms(self.inverse), rows.forms(self.spread)
+    def fill_forms(self, rows: _FisherRows) -> None:
+        """Compute the forms of rows under this state from scratch."""
+        rows.inverse_forms = rows.quadratic_forms(self.inverse)
+        rows.product_forms = rows.quadratic_forms(self.product)
 
-    def scores(self, rows: _Rows, sign: int) -> Tensor:
-        """Return how much the objective falls (sign 1) or rises (-1) when a row comes or goes: (N,)."""
-        small, large = self._small(rows, rows.inner), self._small(rows, rows.outer)
-        eye = torch.eye(small.shape[1], dtype=small.dtype, device=small.device)
-        solved: Tensor = torch.linalg.solve(eye + sign * small, large)
+    def scores(self, rows: _FisherRows, sign: int) -> Tensor:
+        """Return how much the objective falls (``_ADD``) or rises (``_REMOVE``) per row: (N,)."""
+        inverse_forms, product_forms = _require_forms(rows)
+        small = self._project(rows.factors, inverse_forms)
+        large = self._project(rows.factors, product_forms)
+        identity = torch.eye(small.shape[1], dtype=small.dtype, device=small.device)
+        solved: Tensor = torch.linalg.solve(identity + sign * small, large)
         return solved.diagonal(dim1=1, dim2=2).sum(dim=1)
 
-    def _small(self, rows: _Rows, forms: Tensor | None) -> Tensor:
-        """Return ``U' matrix U`` of every row from its form: (N, K, K)."""
-        if forms is None:
-            raise TypeError("rows must meet the state first")
-        return self.scale * torch.einsum("nka,nab,nlb->nkl", rows.factors, forms, rows.factors)
+    def update(self, rows: _FisherRows, row: int, sign: int) -> None:
+        """Add or remove a row, and update both matrices and the forms of all rows in place."""
+        inverse_forms, product_forms = _require_forms(rows)
+        Q = rows.factors[row]  # (K, B)
+        z = rows.features[row]  # (D,)
 
-    def move(self, rows: _Rows, row: int, sign: int) -> None:
-        """Let a row come (sign 1) or go (-1), and bring the small matrices of all rows up to date."""
-        factor, z = rows.factors[row], rows.features[row]
-        blocks, width = factor.shape[1], len(z)
-        V, Y = (self._times(matrix, factor, z) for matrix in (self.inverse, self.spread))
-        if rows.inner is None or rows.outer is None:
-            raise TypeError("rows must meet the state first")
-        small = self.scale * factor @ rows.inner[row] @ factor.T
-        large = self.scale * factor @ rows.outer[row] @ factor.T
-        K = torch.linalg.inv(
-            torch.eye(len(small), dtype=small.dtype, device=small.device) + sign * small
-        )
-        P = V @ K
+        V = self._times_factor(self.inverse, Q, z)  # M^-1 U: (B D, K)
+        Y = self._times_factor(self.product, Q, z)  # M^-1 F M^-1 U: (B D, K)
+        small = self.scale * Q @ inverse_forms[row] @ Q.T  # U' M^-1 U: (K, K)
+        large = self.scale * Q @ product_forms[row] @ Q.T  # U' M^-1 F M^-1 U: (K, K)
+
+        # Woodbury: (M + sign U U')^-1 = M^-1 - sign V W V', with W = (I + sign U' M^-1 U)^-1. The
+        # product with F on both sides changes by -sign (P R' + R P'), which is symmetric.
+        identity = torch.eye(len(small), dtype=small.dtype, device=small.device)
+        W = torch.linalg.inv(identity + sign * small)
+        P = V @ W
         R = Y - sign * 0.5 * (P @ large)
         self.inverse.addmm_(P, V.T, alpha=-sign)
-        self.spread.addmm_(P, R.T, alpha=-sign).addmm_(R, P.T, alpha=-sign)
-        TV, TR = (self._seen(rows.features, part, blocks, width) for part in (V, R))
-        TP = TV @ K
-        rows.inner.baddbmm_(TP, TV.transpose(1, 2), alpha=-sign)
-        rows.outer.baddbmm_(TP, TR.transpose(1, 2), alpha=-sign).baddbmm_(
-            TR, TP.transpose(1, 2), alpha=-sign
-        )
+        self.product.addmm_(P, R.T, alpha=-sign).addmm_(R, P.T, alpha=-sign)
 
-    def _times(self, matrix: Tensor, factor: Tensor, z: Tensor) -> Tensor:
-        """Return ``matrix U`` for ``U = s Q' (x) z``: (B D, K)."""
-        blocks = factor.shape[1]
-        seen = (matrix.view(-1, len(z)) @ z).view(-1, blocks)
-        answer: Tensor = seen @ (self.scale**0.5 * factor.T)
-        return answer
+        # The same changes as seen by every row's features.
+        zV = _blockwise_products(rows.features, V)
+        zR = _blockwise_products(rows.features, R)
+        zP = zV @ W
+        inverse_forms.baddbmm_(zP, zV.transpose(1, 2), alpha=-sign)
+        product_forms.baddbmm_(zP, zR.transpose(1, 2), alpha=-sign)
+        product_forms.baddbmm_(zR, zP.transpose(1, 2), alpha=-sign)
 
-    @staticmethod
-    def _seen(features: Tensor, part: Tensor, blocks: int, width: int) -> Tensor:
-        """Return ``z' part_a`` of every row and block: (N, D), (B D, K) -> (N, B, K)."""
-        flat = part.view(blocks, width, -1).transpose(0, 1).reshape(width, -1)
-        return (features @ flat).view(len(features), blocks, -1)
+    def _project(self, factors: Tensor, forms: Tensor) -> Tensor:
+        """Return ``U' matrix U`` of every row from its form: (N, K, B), (N, B, B) -> (N, K, K)."""
+        return self.scale * torch.einsum("nka,nab,nlb->nkl", factors, forms, factors)
+
+    def _times_factor(self, matrix: Tensor, Q: Tensor, z: Tensor) -> Tensor:
+        """Return ``matrix U`` for ``U = s Q' (x) z``: (B D, B D) -> (B D, K)."""
+        by_class = (matrix.view(-1, len(z)) @ z).view(-1, Q.shape[1])
+        product: Tensor = by_class @ (self.scale**0.5 * Q.T)
+        return product
 
 
-def _forward(rows: _Rows, state: _State, count: int) -> Tensor:
-    state.meet(rows)
-    taken = torch.zeros(len(rows.features), dtype=torch.bool, device=rows.features.device)
+def _require_forms(rows: _FisherRows) -> tuple[Tensor, Tensor]:
+    if rows.inverse_forms is None or rows.product_forms is None:
+        raise TypeError("The rows have no forms yet: call fill_forms first.")
+    return rows.inverse_forms, rows.product_forms
+
+
+def _blockwise_products(features: Tensor, matrix: Tensor) -> Tensor:
+    """Return ``z' matrix_a`` of every row and block: (N, D), (B D, K) -> (N, B, K)."""
+    N, D = features.shape
+    B = len(matrix) // D
+    flat = matrix.view(B, D, -1).transpose(0, 1).reshape(D, -1)
+    return (features @ flat).view(N, B, -1)
+
+
+def _pick_forward(rows: _FisherRows, state: _BaitState, count: int) -> Tensor:
+    """Return ``count`` rows, each the one that lowers the objective most: (count,)."""
+    state.fill_forms(rows)
+    is_taken = torch.zeros(len(rows.features), dtype=torch.bool, device=rows.features.device)
     picks = []
+
     for _ in range(count):
-        best = int(state.scores(rows, 1).masked_fill_(taken, -torch.inf).argmax())
+        best = int(state.scores(rows, _ADD).masked_fill_(is_taken, -torch.inf).argmax())
         picks.append(best)
-        taken[best] = True
-        state.move(rows, best, 1)
-    return torch.tensor(picks, device=taken.device)
+        is_taken[best] = True
+        state.update(rows, best, _ADD)
+
+    return torch.tensor(picks, device=is_taken.device)
 
 
-def _kept(rows: _Rows, state: _State, n: int) -> Tensor:
-    """Return which rows are left when those that cost least are pruned to n: (n,) in their order."""
-    state.meet(rows)
-    gone = torch.zeros(len(rows.features), dtype=torch.bool, device=rows.features.device)
+def _prune_backward(rows: _FisherRows, state: _BaitState, n: int) -> Tensor:
+    """Return the n rows that are left when the least useful ones are removed: (n,), ascending."""
+    state.fill_forms(rows)
+    is_removed = torch.zeros(len(rows.features), dtype=torch.bool, device=rows.features.device)
+
     for _ in range(len(rows.features) - n):
-        worst = int(state.scores(rows, -1).masked_fill_(gone, torch.inf).argmin())
-        gone[worst] = True
-        state.move(rows, worst, -1)
-    return (~gone).nonzero().squeeze(1)
+        worst = int(state.scores(rows, _REMOVE).masked_fill_(is_removed, torch.inf).argmin())
+        is_removed[worst] = True
+        state.update(rows, worst, _REMOVE)
+
+    return (~is_removed).nonzero().squeeze(1)

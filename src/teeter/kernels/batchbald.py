@@ -1,4 +1,17 @@
-"""BatchBALD: rows whose labels would, together, tell the most of which sample of the model is right."""
+"""BatchBALD: rows whose labels would, together, be most informative about the posterior sample.
+
+A row adds ``H(y | labels of the batch) - E H(y | sample)`` to the mutual information of a batch.
+The labels of the batch are random; a *configuration* is one way they may turn out. For every
+configuration the kernel keeps its probability and the posterior over the S samples given those
+labels (``Configurations``), so that a new row's gain is one matrix product.
+
+As long as there are at most ``configurations`` outcomes they are all enumerated, and the picks are
+those of plain greedy. After that, outcomes are drawn, the same number for every posterior sample.
+Gains are then unbiased estimates, and candidates are screened on a part of the outcomes first.
+
+Reference: Kirsch et al., BatchBALD: Efficient and Diverse Batch Acquisition for Deep Bayesian
+Active Learning, NeurIPS 2019.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +30,7 @@ from teeter.seeds import uniform
 __all__ = ["Configurations", "batch_bald", "information_gains"]
 
 SCREENS = ((1_000, 64), (10_000, 8))
-"""On so many of the drawn configurations, keep so many candidates for the next screen."""
+"""Screens for drawn configurations: (configurations used, candidates kept for the next screen)."""
 
 BATCH = 32
 """Candidates whose gains are computed at once, to begin with."""
@@ -25,68 +38,105 @@ BATCH = 32
 
 @dataclass(frozen=True)
 class Configurations:
-    """Labels that the rows picked so far may turn out to have, and what each such outcome would tell of the samples."""
+    """M ways in which the labels of the batch may turn out, and the posterior given each."""
 
     mass: Tensor
-    """(M,) how probable each configuration is; they add up to 1."""
+    """(M,) probability of each configuration; they add up to 1."""
     posterior: Tensor
-    """(M, S) how probable each sample is under it; rows add up to 1."""
+    """(M, S) probability of each posterior sample given the configuration; rows add up to 1."""
 
     @cached_property
-    def average(self) -> Tensor:
-        """(S,) float64: the posterior's mean, 1 / S but for the error of drawing."""
-        return torch.stack([mass @ posterior for mass, posterior in self.blocks()]).sum(
-            dim=0, dtype=torch.float64
-        )
+    def mean_posterior(self) -> Tensor:
+        """(S,) float64: the mean of ``posterior`` by ``mass``: 1 / S up to sampling error."""
+        block_sums = [mass @ posterior for mass, posterior in self.blocks()]
+        return torch.stack(block_sums).sum(dim=0, dtype=torch.float64)
 
     def blocks(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield them in blocks, each for one product."""
-        size = _block(self.mass)
+        """Yield ``mass`` and ``posterior`` in blocks, each for one matrix product."""
+        size = _configurations_per_product(self.mass)
         return zip(self.mass.split(size), self.posterior.split(size), strict=True)
 
 
 def batch_bald(
-    logits: Tensor, n: int, *, generator: Generator, configurations: int = 100_000
+    logits: Tensor,
+    n: int,
+    *,
+    generator: Generator,
+    configurations: int = 100_000,
 ) -> Tensor:
-    """Return the n rows picked greedily to maximise the mutual information of their labels and the sample.
+    """Pick n rows greedily to maximise the mutual information of their labels and the sample.
 
-    logits (S, N, C), of which log-probabilities are a case -> (n,) int64 in the order of picking; gains that are equal
-    but for rounding go to the lowest row, and so does what is left when no gain is.
+    Gains that are equal but for rounding go to the lowest row. When no row gains anything, the
+    lowest rows fill up. Once configurations are drawn, an earlier gain bounds the gain now only up
+    to the error of the estimates.
 
-    A row adds ``H(y | labels of the batch) - E H(y | sample)``. As long as the labels of the batch and the row have at
-    most ``configurations`` outcomes, these are all enumerated, and the picks are those of plain greedy. After that as
-    many are drawn, for every sample equally often. The gains are then unbiased estimates; candidates are screened on
-    some of the outcomes first; and a gain found earlier, which bounds it from above, does so only up to the error of
-    the estimates.
+    Args:
+        logits: (S, N, C) of S posterior samples. Log-probabilities are fine too.
+        n: number of picks, 1 to N.
+        generator: source of randomness, used only once configurations are drawn.
+        configurations: most configurations to keep. More take longer and estimate better.
 
-    Reference: Kirsch et al., BatchBALD: Efficient and Diverse Batch Acquisition for Deep Bayesian Active Learning,
-    NeurIPS 2019.
+    Returns:
+        (n,) int64 positions in the order of picking.
     """
-    samples, _, classes = logits.shape
+    S, _, C = logits.shape
     slack = ROUNDING * torch.finfo(logits.dtype).eps
-    bounds = mutual_information(logits).double()
-    outcomes, drawn = _one_outcome(1, logits), False
+    bounds = mutual_information(logits).double()  # (N,) at or above each gain, -inf for picks
+    outcomes = _no_labels(1, logits)
+    is_sampled = False
+
     picks: list[Tensor] = []
     while len(picks) < n:
-        pick = _best(logits, bounds, outcomes, screens=SCREENS if drawn else (), slack=slack)
+        screens = SCREENS if is_sampled else ()
+        pick = _best_row(logits, bounds, outcomes, screens=screens, slack=slack)
         if bounds[pick] <= slack:
             break
         picks.append(pick)
         bounds[pick] = -torch.inf
-        if drawn:
-            outcomes = _draw_labels(outcomes, logits[:, pick], generator)
-        elif len(outcomes.mass) * classes**2 <= configurations:
-            outcomes = _every_label(outcomes, logits[:, pick])
+
+        if is_sampled:
+            outcomes = _sample_labels(outcomes, logits[:, pick], generator)
+        elif len(outcomes.mass) * C**2 <= configurations:
+            # The new pick's labels, and those of the candidate after it, can still be enumerated.
+            outcomes = _enumerate_labels(outcomes, logits[:, pick])
         else:
-            outcomes, drawn = (
-                _one_outcome(max(1, configurations // samples) * samples, logits),
-                True,
-            )
-            outcomes = _draw_labels(outcomes, logits[:, torch.cat(picks)], generator)
+            is_sampled = True
+            copies_per_sample = max(1, configurations // S)
+            outcomes = _no_labels(copies_per_sample * S, logits)
+            outcomes = _sample_labels(outcomes, logits[:, torch.cat(picks)], generator)
+
     return fill_remaining(picks, bounds, n)
 
 
-def _best(
+def information_gains(logits: Tensor, rows: Tensor, outcomes: Configurations) -> Tensor:
+    """Return how much each row's label would add to the mutual information of the batch.
+
+    It is the mean over configurations of ``H(mean of p) - mean of H(p)``, both means by the
+    posterior. The paper's importance-weighted joint entropy differs by a term that is the same for
+    all rows, and takes the second mean by the prior. The expectations are the same, but here the
+    sampling errors of the two means cancel in part.
+
+    Args:
+        logits: (S, N, C).
+        rows: (B,) positions.
+        outcomes: configurations of the labels of the batch.
+
+    Returns:
+        (B,) float64, at least 0.
+    """
+    gains = torch.empty(len(rows), dtype=torch.float64, device=logits.device)
+
+    for batch in _row_batches(logits, len(rows)):
+        p = logits[:, rows[batch]].permute(1, 2, 0).softmax(dim=1).contiguous()  # (B, C, S)
+
+        negative_mean_entropy = (p_log_p(p).sum(dim=1) * outcomes.mean_posterior).sum(dim=1)
+        per_class = _p_log_p_of_means(p.flatten(0, 1), outcomes).view(len(p), -1)
+        gains[batch] = negative_mean_entropy - per_class.sum(dim=1)
+
+    return gains.clamp_min_(0)
+
+
+def _best_row(
     logits: Tensor,
     bounds: Tensor,
     outcomes: Configurations,
@@ -94,118 +144,117 @@ def _best(
     screens: tuple[tuple[int, int], ...],
     slack: float,
 ) -> Tensor:
-    """Return the row of largest gain; renew the bounds on the way."""
-    stages = [
-        (_first(outcomes, size, len(logits)), keep)
-        for size, keep in screens
-        if size < len(outcomes.mass)
-    ]
-    (first, keep), *later = [*stages, (outcomes, 1)]
-    known = refresh_bounds(
+    """Return the row of largest gain: (1,). Updates the bounds of the rows it looks at."""
+    stages: list[tuple[Configurations, int]] = []
+    for size, keep in screens:
+        if size < len(outcomes.mass):
+            stages.append((_leading_part(outcomes, size, len(logits)), keep))
+    stages.append((outcomes, 1))
+
+    first_outcomes, first_keep = stages[0]
+    refreshed = refresh_bounds(
         bounds,
-        lambda rows: information_gains(logits, rows, first),
+        lambda rows: information_gains(logits, rows, first_outcomes),
         batch=BATCH,
-        keep=keep,
+        keep=first_keep,
         slack=slack,
     )
-    rows = top_rows(bounds, known, keep, slack=slack)
-    for some, keep in later:
-        bounds[rows] = information_gains(logits, rows, some)
+    rows = top_rows(bounds, refreshed, first_keep, slack=slack)
+
+    for stage_outcomes, keep in stages[1:]:
+        bounds[rows] = information_gains(logits, rows, stage_outcomes)
         rows = top_rows(bounds, rows, keep, slack=slack)
     return rows
 
 
-def information_gains(logits: Tensor, rows: Tensor, outcomes: Configurations) -> Tensor:
-    """Return what each row's label would tell of the sample beyond the batch's labels: (S, N, C), (B,) -> (B,) float64.
-
-    It is the mean over configurations of ``H(mean of p) - mean of H(p)``, both means by the posterior. The
-    importance-weighted joint entropy of the paper differs by a term that is the same for all rows, and by taking the
-    second mean by the prior: as its expectation is the same, but not its error, here the two errors cancel in part.
-    """
-    gains = torch.empty(len(rows), dtype=torch.float64, device=logits.device)
-    for where in _batches(logits, len(rows)):
-        p = logits[:, rows[where]].permute(1, 2, 0).softmax(dim=1).contiguous()
-        of_each = (p_log_p(p).sum(dim=1) * outcomes.average).sum(dim=1)
-        gains[where] = of_each - _p_log_p_of_means(p.flatten(0, 1), outcomes).view(len(p), -1).sum(
-            dim=1
-        )
-    return gains.clamp_min_(0)
-
-
 def _p_log_p_of_means(p: Tensor, outcomes: Configurations) -> Tensor:
-    """Return ``sum over m of mass_m q_m log q_m`` with ``q = posterior @ p``: (K, S) -> (K,) float64."""
+    """Return ``sum_m mass_m q_m log q_m`` with ``q = posterior @ p``: (K, S) -> (K,) float64."""
     total = torch.zeros(len(p), dtype=torch.float64, device=p.device)
-    left = pad_to_tile(p)
+    padded = pad_to_tile(p)
+
     for mass, posterior in outcomes.blocks():
         with full_precision_matmul():
-            q = left @ posterior.T
+            q = padded @ posterior.T
         total += p_log_p(q[: len(p)]).mul_(mass).sum(dim=1)
     return total
 
 
-def _batches(logits: Tensor, rows: int) -> Iterator[slice]:
-    samples, _, classes = logits.shape
-    per_row = classes * logits.element_size() * (4 * samples + 3 * _block(logits))
-    step = memory_budget(logits.device) // per_row
+def _row_batches(logits: Tensor, rows: int) -> Iterator[slice]:
+    S, _, C = logits.shape
+    bytes_per_row = C * logits.element_size() * (4 * S + 3 * _configurations_per_product(logits))
+    step = memory_budget(logits.device) // bytes_per_row
     if not logits.is_cuda:
-        step = min(
-            step, 2 * TILE // classes
-        )  # a product should stay in the cache for the passes that follow it
-    step = max(1, step, TILE // classes)
+        # A product should stay in the cache for the passes that follow it.
+        step = min(step, 2 * TILE // C)
+    step = max(1, step, TILE // C)
+
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows))
 
 
-def _block(tensor: Tensor) -> int:
-    """Return how many configurations a product takes; it decides how sums round, so memory has no say in it."""
+def _configurations_per_product(tensor: Tensor) -> int:
+    """Return a constant per device: the memory budget must not change how sums round."""
     return 16_384 if tensor.is_cuda else 1_024
 
 
-def _one_outcome(copies: int, logits: Tensor) -> Configurations:
-    """Return what is known before any label: every sample is as probable as another."""
-    samples = len(logits)
+def _no_labels(copies: int, logits: Tensor) -> Configurations:
+    """Return configurations before any label: every posterior sample is equally probable."""
+    S = len(logits)
     return Configurations(
-        logits.new_full((copies,), 1 / copies), logits.new_full((copies, samples), 1 / samples)
+        mass=logits.new_full((copies,), 1 / copies),
+        posterior=logits.new_full((copies, S), 1 / S),
     )
 
 
-def _first(outcomes: Configurations, size: int, samples: int) -> Configurations:
-    """Return about ``size`` of the drawn configurations, again as many for every sample."""
+def _leading_part(outcomes: Configurations, size: int, samples: int) -> Configurations:
+    """Return about ``size`` of the drawn configurations, equally many for every sample."""
     count = max(1, size // samples) * samples
     scale = len(outcomes.mass) / count
     return Configurations(outcomes.mass[:count] * scale, outcomes.posterior[:count])
 
 
-def _every_label(outcomes: Configurations, logits: Tensor) -> Configurations:
-    """Return each configuration with each label of one more row, (S, 1, C), but those of probability 0."""
-    p = logits[:, 0].softmax(dim=1).T
-    joint = outcomes.posterior[:, None] * p
-    likelihood = joint.sum(dim=2)
+def _enumerate_labels(outcomes: Configurations, logits: Tensor) -> Configurations:
+    """Return each configuration with each possible label of one more row (S, 1, C)."""
+    p = logits[:, 0].softmax(dim=1).T  # (C, S)
+    joint = outcomes.posterior[:, None] * p  # (M, C, S)
+    likelihood = joint.sum(dim=2)  # (M, C)
     mass = outcomes.mass[:, None] * likelihood
-    possible = mass > 0
-    return Configurations(mass[possible], joint[possible] / likelihood[possible][:, None])
+
+    is_possible = mass > 0
+    return Configurations(
+        mass=mass[is_possible],
+        posterior=joint[is_possible] / likelihood[is_possible][:, None],
+    )
 
 
-def _draw_labels(outcomes: Configurations, logits: Tensor, generator: Generator) -> Configurations:
-    """Return each configuration with labels of more rows, (S, K, C), drawn by the sample it belongs to: m modulo S.
+def _sample_labels(
+    outcomes: Configurations, logits: Tensor, generator: Generator
+) -> Configurations:
+    """Return each configuration with drawn labels of K more rows (S, K, C).
 
-    The posterior is changed in place. Its rows cannot vanish: labels drawn by a sample are seldom improbable to it.
+    Configuration m draws its labels from posterior sample ``m % S``. The posterior is changed in
+    place, because it is the largest array here. Its rows cannot vanish: the sample that drew a
+    label gives it positive probability.
     """
-    p = logits.permute(1, 2, 0).softmax(dim=1).contiguous()
-    labels = torch.stack([_drawn(one, len(outcomes.mass), generator) for one in p])
-    blocks = labels.split(_block(p), dim=1)
-    for (_, posterior), some in zip(outcomes.blocks(), blocks, strict=True):
-        for one, label in zip(p, some, strict=True):
-            posterior *= one[label]
+    p = logits.permute(1, 2, 0).softmax(dim=1).contiguous()  # (K, C, S)
+    labels = torch.stack([_draw_labels(row_p, len(outcomes.mass), generator) for row_p in p])
+    label_blocks = labels.split(_configurations_per_product(p), dim=1)
+
+    for (_, posterior), block_labels in zip(outcomes.blocks(), label_blocks, strict=True):
+        for row_p, row_labels in zip(p, block_labels, strict=True):
+            posterior *= row_p[row_labels]
             posterior /= posterior.sum(dim=1, keepdim=True)
+
+    # A new object, so that the cached mean of the posterior is computed again.
     return Configurations(outcomes.mass, outcomes.posterior)
 
 
-def _drawn(p: Tensor, count: int, generator: Generator) -> Tensor:
-    """Return ``count`` labels of one row, drawn by its samples in turn: (C, S) -> (count,)."""
-    samples = p.shape[1]
+def _draw_labels(p: Tensor, count: int, generator: Generator) -> Tensor:
+    """Return labels of one row, drawn from its posterior samples in turn: (C, S) -> (count,)."""
+    S = p.shape[1]
     cumulative = p.T.double().cumsum(dim=1)
     total = cumulative[:, -1:]
-    points = uniform((count // samples, samples), generator, p.device).T * total
+
+    points = uniform((count // S, S), generator, p.device).T * total
     points = points.minimum(torch.nextafter(total, torch.zeros_like(total)))
     return torch.searchsorted(cumulative, points.contiguous(), right=True).T.flatten()

@@ -1,4 +1,10 @@
-"""Clusters of rows: average linkage, the most typical rows of clusters, and clusters taken in turns."""
+"""Clusters of rows: average linkage, typical rows of clusters, and picking from clusters in turn.
+
+Used by Cluster-Margin (``average_linkage``, ``round_robin``) and TypiClust (``typical_rows``).
+
+References: Citovsky et al., Batch Active Learning at Scale, NeurIPS 2021 (Cluster-Margin). Hacohen
+et al., Active Learning on a Budget, ICML 2022 (TypiClust).
+"""
 
 from __future__ import annotations
 
@@ -14,175 +20,252 @@ from teeter.seeds import uniform
 
 __all__ = ["average_linkage", "round_robin", "typical_rows"]
 
-Integers = npt.NDArray[np.int64]
+IntArray = npt.NDArray[np.int64]
 
-SMALL = 5
-"""Clusters of fewer rows are hardly clusters: their typical rows come last."""
+MIN_CLUSTER_ROWS = 5
+"""Clusters with fewer rows are hardly clusters: their typical rows come last."""
 
-_TOGETHER = TILE // 2
-"""Clusters of so many rows at most are compared together."""
+_SMALL_CLUSTER = TILE // 2
+"""Clusters with at most this many rows are compared several at a time."""
 
-_AT_ONCE = 8
-"""Small clusters compared at once: a fixed number, so that the working memory does not decide how products round."""
+_SMALL_CLUSTERS_PER_PRODUCT = 8
+"""A constant, so that the memory budget does not change how products round."""
 
 
 def average_linkage(
-    features: Tensor, clusters: int, *, sample: int, generator: Generator
+    features: Tensor,
+    clusters: int,
+    *,
+    sample: int,
+    generator: Generator,
 ) -> Tensor:
-    """Return each row's cluster when the two clusters of least mean Euclidean distance are joined until K are left.
+    """Cluster rows by average linkage: join the two nearest clusters until K are left.
 
-    features (N, D) -> (N,) int64 from 0 to K - 1. Of more than ``sample`` rows so many are drawn and clustered, and the
-    others go to the cluster of the nearest mean; then K is at most ``sample``. All distances of those drawn are held.
+    The distance of two clusters is the mean Euclidean distance of their rows.
+
+    Args:
+        features: (N, D).
+        clusters: K, the number of clusters.
+        sample: most rows to cluster. Of more rows, this many are drawn and clustered, and the
+            others go to the cluster with the nearest mean; then K is at most ``sample``. Memory
+            grows with its square.
+        generator: source of randomness for the sample.
+
+    Returns:
+        (N,) int64 cluster of each row, from 0 to K - 1.
     """
     if len(features) <= sample:
-        return _linked(features, clusters).to(features.device)
-    order = uniform((len(features),), generator, torch.device("cpu")).argsort(stable=True)
-    rows = order[:sample].sort().values.to(features.device)
-    linked = _linked(features[rows], min(clusters, sample)).to(features.device)
-    return assign_to_nearest(features, rows, linked)
+        return _link(features, clusters).to(features.device)
 
-
-def _linked(features: Tensor, clusters: int) -> Tensor:
-    if clusters >= len(features):
-        return torch.arange(len(features))
-    from scipy.cluster.hierarchy import linkage
-
-    tree = linkage(_condensed(Euclidean(features)), method="average")
-    # Every merge makes a new node; a node's cluster is that of the merge it went into, if that was made.
-    merges = len(features) - clusters
-    cluster = np.arange(len(features) + merges)
-    for k in reversed(range(merges)):
-        cluster[tree[k, :2].astype(int)] = cluster[len(features) + k]
-    _, labels = np.unique(cluster[: len(features)], return_inverse=True)
-    return torch.from_numpy(labels)
-
-
-def _condensed(points: Euclidean) -> npt.NDArray[np.float64]:
-    """Return the distances of all pairs as scipy wants them: (0, 1), (0, 2), ..., (1, 2), ..."""
-    rows = torch.arange(len(points.features), device=points.features.device)
-    pairs = np.empty(len(rows) * (len(rows) - 1) // 2)
-    filled = 0
-    for where in tiles(len(rows), len(rows) * 8 * 3, rows.device, at_most=960):
-        some = points.between(_even(rows[where]), _even(rows))[
-            : where.stop - where.start, : len(rows)
-        ]
-        above = some[rows > rows[where, None]].cpu().numpy()
-        pairs[filled : filled + len(above)] = above
-        filled += len(above)
-    return pairs
+    shuffled = uniform((len(features),), generator, torch.device("cpu")).argsort(stable=True)
+    rows = shuffled[:sample].sort().values.to(features.device)
+    labels = _link(features[rows], min(clusters, sample)).to(features.device)
+    return assign_to_nearest(features, rows, labels)
 
 
 def typical_rows(
-    features: Tensor, clusters: Tensor, free: Tensor, n: int, *, neighbours: int
+    features: Tensor,
+    clusters: Tensor,
+    free: Tensor,
+    n: int,
+    *,
+    neighbours: int,
 ) -> Tensor:
-    """Return n free rows, each the most typical of the cluster with the fewest rows that are picked or not free.
+    """Pick n free rows: the most typical row of the least covered cluster, again and again.
 
-    features (M, D), clusters (M,), free (M,) bool -> (n,) int64. Of such clusters the largest comes first, then the
-    lowest number; clusters of fewer than 5 rows come after all others. The most typical row has the least mean distance
-    to its nearest neighbours in the cluster, ``neighbours`` of them or half the cluster where that is less.
+    A cluster is covered by its rows that are picked or not free. Among equally covered clusters the
+    largest comes first, then the one with the lowest number. Clusters of fewer than 5 rows come
+    after all others. The most typical row has the smallest mean distance to its nearest neighbours
+    in the cluster.
+
+    Args:
+        features: (N, D).
+        clusters: (N,) cluster of each row.
+        free: (N,) bool, whether a row may be picked.
+        n: number of picks, at most the number of free rows.
+        neighbours: number of nearest neighbours; half of the cluster if that is less.
+
+    Returns:
+        (n,) int64 positions in the order of picking.
     """
     sizes = torch.bincount(clusters).cpu().numpy()
-    taken = torch.bincount(clusters[~free], minlength=len(sizes)).cpu().numpy()
-    groups = clusters[free].cpu().numpy()
-    turns = _turns(groups)
-    order = np.lexsort((groups, -sizes[groups], taken[groups] + turns, sizes[groups] < SMALL))[:n]
+    covered = torch.bincount(clusters[~free], minlength=len(sizes)).cpu().numpy()
+
+    # The k-th free row of a cluster stands for the cluster's k-th pick. Sorting these turns by the
+    # cluster's coverage at that time gives the order of the clusters, before any row is chosen.
+    turn_clusters = clusters[free].cpu().numpy()
+    turns = _occurrence_numbers(turn_clusters)
+    is_small = sizes[turn_clusters] < MIN_CLUSTER_ROWS
+    coverage = covered[turn_clusters] + turns
+    order = np.lexsort((turn_clusters, -sizes[turn_clusters], coverage, is_small))[:n]
+
+    # Now rank the rows of the clusters that have a turn.
     members = clusters.argsort(stable=True).split(sizes.tolist())
-    wanted = np.unique(groups[order]).tolist()
+    needed = np.unique(turn_clusters[order]).tolist()
+    distances = _neighbour_distances(features, [members[cluster] for cluster in needed], neighbours)
     ranked: dict[int, list[int]] = {}
-    for group, distances in zip(
-        wanted, _within(features, [members[one] for one in wanted], neighbours), strict=True
-    ):
-        by_distance = members[group][distances.argsort(stable=True)]
-        ranked[group] = by_distance[free[by_distance]].tolist()
-    return torch.tensor([ranked[groups[j]][turns[j]] for j in order.tolist()])
+    for cluster, cluster_distances in zip(needed, distances, strict=True):
+        by_distance = members[cluster][cluster_distances.argsort(stable=True)]
+        ranked[cluster] = by_distance[free[by_distance]].tolist()
+
+    return torch.tensor([ranked[turn_clusters[j]][turns[j]] for j in order.tolist()])
 
 
-def _within(features: Tensor, members: list[Tensor], neighbours: int) -> list[Tensor]:
-    """Return for each cluster (A,) of rows their mean distances to their nearest neighbours in it: (A,) each."""
-    found: dict[int, Tensor] = {}
-    small = [k for k, rows in enumerate(members) if len(rows) <= _TOGETHER]
-    for k in range(0, len(small), _AT_ONCE):
-        some = small[k : k + _AT_ONCE]
-        found |= zip(
-            some, _small_ones(features, [members[one] for one in some], neighbours), strict=True
-        )
-    for k in set(range(len(members))) - set(small):
-        found[k] = _mean_distances(features[members[k]], _count(len(members[k]), neighbours))
-    return [found[k] for k in range(len(members))]
+def round_robin(clusters: Tensor, n: int) -> Tensor:
+    """Pick n rows, one from each cluster in turn, smallest cluster first.
+
+    Args:
+        clusters: (A,) cluster of each row, best row first.
+        n: number of picks, 1 to A.
+
+    Returns:
+        (n,) int64 positions in the order of picking. Among clusters of equal size, the cluster of
+        the best row comes first.
+
+    Example:
+        >>> import torch
+        >>> round_robin(torch.tensor([7, 7, 7, 3, 3]), 4)
+        tensor([3, 0, 4, 1])
+    """
+    groups = clusters.cpu().numpy()
+    _, first_row, inverse, sizes = np.unique(
+        groups,
+        return_index=True,
+        return_inverse=True,
+        return_counts=True,
+    )
+    order = np.lexsort((first_row[inverse], sizes[inverse], _occurrence_numbers(groups)))
+    return torch.from_numpy(order[:n].copy())
 
 
-def _count(rows: int, neighbours: int) -> int:
+def _link(features: Tensor, clusters: int) -> Tensor:
+    """Return the clusters of scipy's average linkage: (A, D) -> (A,)."""
+    rows = len(features)
+    if clusters >= rows:
+        return torch.arange(rows)
+
+    from scipy.cluster.hierarchy import linkage
+
+    tree = linkage(_condensed_distances(Euclidean(features)), method="average")
+
+    # Merge k creates node `rows + k` from two older nodes. Going back from the last merge that was
+    # made, every node inherits the cluster of the node it was merged into.
+    merges = rows - clusters
+    cluster = np.arange(rows + merges)
+    for k in reversed(range(merges)):
+        merged_nodes = tree[k, :2].astype(int)
+        cluster[merged_nodes] = cluster[rows + k]
+
+    _, labels = np.unique(cluster[:rows], return_inverse=True)
+    return torch.from_numpy(labels)
+
+
+def _condensed_distances(points: Euclidean) -> npt.NDArray[np.float64]:
+    """Return the distances of all pairs in scipy's order: (0, 1), (0, 2), ..., (1, 2), ..."""
+    rows = torch.arange(len(points.features), device=points.features.device)
+    condensed = np.empty(len(rows) * (len(rows) - 1) // 2)
+    filled = 0
+
+    for tile in tiles(len(rows), len(rows) * 8 * 3, rows.device, at_most=960):
+        block = points.between(_pad_positions(rows[tile]), _pad_positions(rows))
+        block = block[: tile.stop - tile.start, : len(rows)]
+        above_diagonal = block[rows > rows[tile, None]].cpu().numpy()
+        condensed[filled : filled + len(above_diagonal)] = above_diagonal
+        filled += len(above_diagonal)
+
+    return condensed
+
+
+def _neighbour_distances(features: Tensor, members: list[Tensor], neighbours: int) -> list[Tensor]:
+    """Return, per cluster, its rows' mean distances to their nearest neighbours in it: (A,)."""
+    distances: dict[int, Tensor] = {}
+
+    small = [k for k, rows in enumerate(members) if len(rows) <= _SMALL_CLUSTER]
+    for start in range(0, len(small), _SMALL_CLUSTERS_PER_PRODUCT):
+        batch = small[start : start + _SMALL_CLUSTERS_PER_PRODUCT]
+        batch_members = [members[k] for k in batch]
+        batch_distances = _small_cluster_distances(features, batch_members, neighbours)
+        distances.update(zip(batch, batch_distances, strict=True))
+
+    for k, rows in enumerate(members):
+        if k not in distances:
+            count = _neighbour_count(len(rows), neighbours)
+            distances[k] = _large_cluster_distances(features[rows], count)
+
+    return [distances[k] for k in range(len(members))]
+
+
+def _neighbour_count(rows: int, neighbours: int) -> int:
     return max(1, min(neighbours, rows // 2))
 
 
-def _small_ones(features: Tensor, members: list[Tensor], neighbours: int) -> list[Tensor]:
-    """Return ``_mean_distances`` of clusters of at most ``_TOGETHER`` rows each, computed together."""
-    blocks = features.new_zeros((len(members), _TOGETHER, features.shape[1]))
+def _small_cluster_distances(
+    features: Tensor, members: list[Tensor], neighbours: int
+) -> list[Tensor]:
+    """Do what ``_large_cluster_distances`` does, for several small clusters in one product."""
+    # (clusters, _SMALL_CLUSTER, D), each cluster centred on its mean, zeros after its last row.
+    blocks = features.new_zeros((len(members), _SMALL_CLUSTER, features.shape[1]))
     for block, rows in zip(blocks, members, strict=True):
-        own = features[rows]
-        torch.sub(own, own.mean(dim=0), out=block[: len(rows)])
+        cluster_features = features[rows]
+        torch.sub(cluster_features, cluster_features.mean(dim=0), out=block[: len(rows)])
+
     squares = blocks.square().sum(dim=2)
     with full_precision_matmul():
         products = blocks @ blocks.mT
     distances = squared_distances(squares[:, :, None], squares[:, None], products)
     distances.diagonal(dim1=1, dim2=2).fill_(torch.inf)
+
     means = []
-    for every, rows in zip(distances, members, strict=True):
-        nearest = _smallest(every[: len(rows), : len(rows)], _count(len(rows), neighbours))
-        means.append(nearest.sqrt_().mean(dim=1) if len(rows) > 1 else features.new_zeros(1))
+    for cluster_distances, rows in zip(distances, members, strict=True):
+        count = _neighbour_count(len(rows), neighbours)
+        nearest = _smallest(cluster_distances[: len(rows), : len(rows)], count)
+        if len(rows) > 1:
+            means.append(nearest.sqrt_().mean(dim=1))
+        else:
+            means.append(features.new_zeros(1))
     return means
 
 
-def _mean_distances(features: Tensor, count: int) -> Tensor:
+def _large_cluster_distances(features: Tensor, count: int) -> Tensor:
     """Return the mean distance of each row to the ``count`` nearest others: (A, D) -> (A,)."""
     rows = len(features)
-    centred = pad_to_tile(
-        features - features.mean(dim=0)
-    )  # on this cluster, however far it is from the others
+    # Centred on this cluster, however far it is from the others: products cancel less.
+    centred = pad_to_tile(features - features.mean(dim=0))
     squares = centred.square().sum(dim=1)[:rows]
     means = torch.empty_like(squares)
-    for where in tiles(rows, len(centred) * features.element_size() * 4, features.device):
+
+    for tile in tiles(rows, len(centred) * features.element_size() * 4, features.device):
+        padded_stop = tile.stop + -tile.stop % TILE
         with full_precision_matmul():
-            products = centred[where.start : where.stop + -where.stop % TILE] @ centred.T
-        distances = squared_distances(
-            squares[where, None], squares, products[: where.stop - where.start, :rows]
-        )
-        distances.diagonal(where.start).fill_(torch.inf)
-        means[where] = _smallest(distances, count).sqrt_().mean(dim=1)
+            products = centred[tile.start : padded_stop] @ centred.T
+
+        products = products[: tile.stop - tile.start, :rows]
+        distances = squared_distances(squares[tile, None], squares, products)
+        distances.diagonal(tile.start).fill_(torch.inf)
+        means[tile] = _smallest(distances, count).sqrt_().mean(dim=1)
+
     return means
 
 
 def _smallest(values: Tensor, count: int) -> Tensor:
-    """Return the smallest numbers of each row, ascending: (A, B) -> (A, count)."""
+    """Return the smallest values of each row, ascending: (A, B) -> (A, count)."""
     if values.is_cuda:
         return values.topk(count, dim=1, largest=False).values
-    # On rows of some hundreds topk takes five times as long.
-    return torch.from_numpy(
-        np.sort(np.partition(values.numpy(), count - 1, axis=1)[:, :count], axis=1)
-    )
+
+    # On rows of some hundreds of values torch.topk takes five times as long.
+    smallest = np.partition(values.numpy(), count - 1, axis=1)[:, :count]
+    return torch.from_numpy(np.sort(smallest, axis=1))
 
 
-def _even(rows: Tensor) -> Tensor:
-    """Return positions filled up to full tiles, in which products of copies are equal."""
+def _pad_positions(rows: Tensor) -> Tensor:
+    """Return positions padded with 0 up to full tiles, in which products of copies are equal."""
     return torch.nn.functional.pad(rows, (0, -len(rows) % TILE))
 
 
-def round_robin(clusters: Tensor, n: int) -> Tensor:
-    """Return n positions, one from each cluster in turn, smallest cluster first, and so on with what is left.
-
-    clusters (A,) of rows, best first -> (n,) int64. Of clusters of one size that of the best row comes first.
-    """
-    groups = clusters.cpu().numpy()
-    _, first, inverse, sizes = np.unique(
-        groups, return_index=True, return_inverse=True, return_counts=True
-    )
-    order = np.lexsort((first[inverse], sizes[inverse], _turns(groups)))
-    return torch.from_numpy(order[:n].copy())
-
-
-def _turns(groups: Integers) -> Integers:
-    """Return how many entries before each one are of its group."""
+def _occurrence_numbers(groups: IntArray) -> IntArray:
+    """Return for each entry how many earlier entries are of its group."""
     order = groups.argsort(kind="stable")
-    turns = np.empty_like(order)
-    turns[order] = np.arange(len(groups)) - np.searchsorted(groups[order], groups[order])
-    return turns
+    sorted_groups = groups[order]
+    numbers = np.empty_like(order)
+    numbers[order] = np.arange(len(groups)) - np.searchsorted(sorted_groups, sorted_groups)
+    return numbers

@@ -1,4 +1,9 @@
-"""Distances between the rows of a pool, computed on demand: never all pairs at once."""
+"""Distances between the rows of a pool, computed on demand: never all pairs at once.
+
+Both distances come from matrix products. Products of a row with itself or with a copy of it round,
+so distances near 0 are treated with care: a cosine distance under ``NEGLIGIBLE`` is 0, and a
+Euclidean distance that cancelled is computed again from the coordinates.
+"""
 
 from __future__ import annotations
 
@@ -16,109 +21,128 @@ __all__ = [
     "Distance",
     "Euclidean",
     "distance_tiles",
-    "refined",
+    "refine_cancelled",
     "squared_distances",
     "squared_lengths",
 ]
 
 NEGLIGIBLE = 1e-5
-"""Distances under this count as 0: copies are copies, whatever the rounding."""
+"""Distances below this are 0, so that copies are copies in spite of rounding."""
 
-_PAIRS_AT_ONCE = 1 << 16
+_PAIRS_PER_REFINEMENT = 1 << 16
+"""Pairs that ``refine_cancelled`` computes at once, to bound its memory."""
+
+_CPU_TILE_ROWS = 4096
+"""Rows of a tile on a CPU, whose products should stay in the cache."""
 
 
 class Distance(Protocol):
-    """A distance over N rows."""
+    """A distance over the N rows of a pool."""
 
-    def between(self, rows: Tensor, others: Tensor) -> Tensor:
-        """Return all distances: positions (A,) and (B,) -> (A, B)."""
+    def between(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """Return the distances of all pairs: positions (A,) and (B,) -> (A, B)."""
 
     def nearest(self, picks: Tensor) -> Tensor:
         """Return every row's distance to the nearest pick: positions (B,) -> (N,)."""
 
 
 class Cosine:
-    """One minus the cosine of two rows' angle; a zero row is at 1 from every other and at 0 from another zero row."""
+    """One minus the cosine of the angle between two rows.
+
+    A zero row is at distance 1 from every other row, and at 0 from another zero row.
+
+    Args:
+        features: (N, D).
+    """
 
     def __init__(self, features: Tensor) -> None:
-        """features (N, D)."""
         low, high = torch.aminmax(features, dim=1, keepdim=True)
         peaks = torch.maximum(-low, high)
-        zero = peaks == 0
-        scaled = features / peaks.masked_fill(zero, 1)  # so that no square overflows or vanishes
-        self.units = scaled.div_(
-            torch.linalg.vector_norm(scaled, dim=1, keepdim=True).masked_fill_(zero, 1)
-        )
-        if bool(zero.any()):  # zero rows share an axis of their own
-            self.units = torch.cat([self.units, zero.to(features.dtype)], dim=1)
+        is_zero = peaks == 0
 
-    def between(self, rows: Tensor, others: Tensor) -> Tensor:
-        """Return all distances: positions (A,) and (B,) -> (A, B)."""
+        # Dividing by the largest entry first: no square overflows or underflows.
+        scaled = features / peaks.masked_fill(is_zero, 1)
+        norms = torch.linalg.vector_norm(scaled, dim=1, keepdim=True).masked_fill_(is_zero, 1)
+
+        # (N, D) of length 1; (N, D + 1) if there are zero rows, which share one more axis.
+        self.units = scaled.div_(norms)
+        if bool(is_zero.any()):
+            self.units = torch.cat([self.units, is_zero.to(features.dtype)], dim=1)
+
+    def between(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """Return the distances of all pairs: positions (A,) and (B,) -> (A, B)."""
         with full_precision_matmul():
-            return _without_negligible(1 - self.units[rows] @ self.units[others].T)
+            return _zero_negligible(1 - self.units[rows] @ self.units[columns].T)
 
     def nearest(self, picks: Tensor) -> Tensor:
         """Return every row's distance to the nearest pick: positions (B,) -> (N,)."""
         centres = self.units[picks]
         nearest = self.units.new_empty(len(self.units))
-        for where in distance_tiles(self.units, len(picks)):
+
+        for tile in distance_tiles(self.units, len(picks)):
             with full_precision_matmul():
-                cosines = centres @ pad_to_tile(self.units[where]).T
-            nearest[where] = 1 - cosines.amax(dim=0)[: where.stop - where.start]
-        return _without_negligible(nearest)
+                cosines = centres @ pad_to_tile(self.units[tile]).T
+            nearest[tile] = 1 - cosines.amax(dim=0)[: tile.stop - tile.start]
+
+        return _zero_negligible(nearest)
 
 
 class Euclidean:
-    """The Euclidean distance; under 1e-5 of the two rows' norms it counts as 0.
+    """The Euclidean distance. Below 1e-5 of the two rows' norms it is 0.
 
-    Squared distances come from products, ``|a|^2 + |b|^2 - 2 a.b``, after centring; where these cancel, from the
-    coordinates' differences.
+    Squared distances come from products, ``|a|^2 + |b|^2 - 2 a.b``, after centring. Where these
+    cancel, they are computed again from the differences of the coordinates.
+
+    Args:
+        features: (N, D).
     """
 
     def __init__(self, features: Tensor) -> None:
-        """features (N, D)."""
-        self.features = features - features.mean(dim=0)
-        self.squares = squared_lengths(self.features)
+        self.features = features - features.mean(dim=0)  # (N, D)
+        self.squares = squared_lengths(self.features)  # (N,)
 
-    def between(self, rows: Tensor, others: Tensor) -> Tensor:
-        """Return all distances: positions (A,) and (B,) -> (A, B)."""
-        left, right = self.features[rows], self.features[others]
+    def between(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """Return the distances of all pairs: positions (A,) and (B,) -> (A, B)."""
+        left = self.features[rows]
+        right = self.features[columns]
         with full_precision_matmul():
             products = left @ right.T
+
         squared = squared_distances(
-            self.squares[rows][:, None], self.squares[others][None], products
+            self.squares[rows][:, None],
+            self.squares[columns][None],
+            products,
         )
-        return self._refined(squared, left, right).sqrt_()
+        return _refine_euclidean(squared, left, right).sqrt_()
 
     def nearest(self, picks: Tensor) -> Tensor:
         """Return every row's distance to the nearest pick: positions (B,) -> (N,)."""
-        centres, own = self.features[picks], self.squares[picks][:, None]
+        centres = self.features[picks]
+        centre_squares = self.squares[picks][:, None]
         nearest = self.features.new_empty(len(self.features))
-        for where in distance_tiles(self.features, len(picks)):
+
+        for tile in distance_tiles(self.features, len(picks)):
             with full_precision_matmul():
-                products = (centres @ pad_to_tile(self.features[where]).T)[
-                    :, : where.stop - where.start
-                ]
-            squared = squared_distances(own, self.squares[where][None], products)
-            nearest[where] = self._refined(squared, centres, self.features[where]).amin(dim=0)
+                products = centres @ pad_to_tile(self.features[tile]).T
+
+            products = products[:, : tile.stop - tile.start]
+            squared = squared_distances(centre_squares, self.squares[tile][None], products)
+            squared = _refine_euclidean(squared, centres, self.features[tile])
+            nearest[tile] = squared.amin(dim=0)
+
         return nearest.sqrt_()
-
-    def _refined(self, squared: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        return refined(
-            squared,
-            lambda i, j: (left[i] - right[j]).square_().sum(dim=1),
-            self._norms(left, right),
-        )
-
-    @staticmethod
-    def _norms(left: Tensor, right: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
-        return lambda i, j: left[i].square().sum(dim=1) + right[j].square().sum(dim=1)
 
 
 def squared_distances(left: Tensor, right: Tensor, products: Tensor) -> Tensor:
-    """Return ``|a|^2 + |b|^2 - 2 a.b``, and 0 where that is within rounding of copies.
+    """Return ``|a|^2 + |b|^2 - 2 a.b``, and 0 where that is within rounding of 0.
 
-    left (A, 1) and right (1, B) squared norms, products (A, B).
+    Args:
+        left: (A, 1) squared norms.
+        right: (1, B) squared norms.
+        products: (A, B) inner products.
+
+    Returns:
+        (A, B). Zeros are either copies or pairs too close to tell apart: see ``refine_cancelled``.
     """
     norms = left + right
     squared = norms - 2 * products
@@ -126,38 +150,53 @@ def squared_distances(left: Tensor, right: Tensor, products: Tensor) -> Tensor:
     return squared.masked_fill_(squared <= resolution * norms, 0)
 
 
-def refined(
+def refine_cancelled(
     squared: Tensor,
-    exactly: Callable[[Tensor, Tensor], Tensor],
+    exact: Callable[[Tensor, Tensor], Tensor],
     norms: Callable[[Tensor, Tensor], Tensor],
 ) -> Tensor:
-    """Return squared distances (A, B) with those that rounded to 0 computed again, in place.
+    """Compute squared distances that rounded to 0 again, in place.
 
-    ``exactly`` and ``norms`` tell the squared distance and the sum of squared norms of pairs: positions (P,), (P,).
+    Args:
+        squared: (A, B) squared distances, changed in place.
+        exact: the squared distances of pairs, without cancellation: positions (P,), (P,) -> (P,).
+        norms: the sums of the squared norms of pairs: positions (P,), (P,) -> (P,).
+
+    Returns:
+        ``squared``.
     """
-    for pairs in (squared == 0).nonzero().split(_PAIRS_AT_ONCE):
+    for pairs in (squared == 0).nonzero().split(_PAIRS_PER_REFINEMENT):
         i, j = pairs.T
-        found = exactly(i, j)
-        squared[i, j] = found.masked_fill_(found < NEGLIGIBLE**2 * norms(i, j), 0)
+        values = exact(i, j)
+        squared[i, j] = values.masked_fill_(values < NEGLIGIBLE**2 * norms(i, j), 0)
+
     return squared
 
 
 def squared_lengths(rows: Tensor) -> Tensor:
-    """Return the squared lengths of rows, with no copy of them all in between: (N, D) -> (N,)."""
-    return torch.cat([some.square().sum(dim=1) for some in rows.split(1024)])
+    """Return the squared lengths of rows without a temporary copy of them all: (N, D) -> (N,)."""
+    return torch.cat([chunk.square().sum(dim=1) for chunk in rows.split(1024)])
 
 
 def distance_tiles(rows: Tensor, columns: int) -> list[slice]:
-    """Return slices of ``rows`` such that products with ``columns`` picks fit in memory, and in the cache on a CPU."""
-    return list(
-        tiles(
-            len(rows),
-            columns * rows.element_size() * 3,
-            rows.device,
-            at_most=None if rows.is_cuda else 4096,
-        )
-    )
+    """Return slices of the rows whose products with ``columns`` vectors fit in memory.
+
+    On a CPU they also fit in the cache.
+    """
+    bytes_per_row = columns * rows.element_size() * 3
+    at_most = None if rows.is_cuda else _CPU_TILE_ROWS
+    return list(tiles(len(rows), bytes_per_row, rows.device, at_most=at_most))
 
 
-def _without_negligible(distance: Tensor) -> Tensor:
+def _refine_euclidean(squared: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    def exact(i: Tensor, j: Tensor) -> Tensor:
+        return (left[i] - right[j]).square_().sum(dim=1)
+
+    def norms(i: Tensor, j: Tensor) -> Tensor:
+        return left[i].square().sum(dim=1) + right[j].square().sum(dim=1)
+
+    return refine_cancelled(squared, exact, norms)
+
+
+def _zero_negligible(distance: Tensor) -> Tensor:
     return distance.masked_fill_(distance < NEGLIGIBLE, 0)

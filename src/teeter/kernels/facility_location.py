@@ -1,4 +1,11 @@
-"""Facility location: rows that represent the others; and the lazy step of a greedy maximisation."""
+"""Facility location: rows that represent the others; and the lazy step of greedy maximisation.
+
+A submodular gain only falls as rows are picked, so a gain computed earlier is an upper bound on the
+gain now. Greedy picking needs only the gains of rows whose bound is near the best gain: see
+``refresh_bounds``, which BatchBALD uses too.
+
+Reference: Wei et al., Submodularity in Data Subset Selection and Active Learning, ICML 2015.
+"""
 
 from __future__ import annotations
 
@@ -13,36 +20,59 @@ from teeter.kernels.distances import Cosine
 __all__ = ["ROUNDING", "facility_location", "fill_remaining", "refresh_bounds", "top_rows"]
 
 ROUNDING = 64
-"""Gains are equal that differ by less than so many units of rounding of what they are computed from."""
+"""Gains are equal if they differ by fewer than this many machine epsilons of what they sum."""
+
+_FIRST_BATCH = 32
+"""Gains computed at once, to begin with."""
+
+_BOUND_SLACK = 1e-3
+"""The first bounds are raised by this much per row, which is more than they can be rounded down."""
 
 
 def facility_location(features: Tensor, n: int) -> Tensor:
-    """Return the n rows picked greedily to maximise ``f(A) = sum over i of max over j in A of (1 + cos(z_i, z_j))``.
+    """Pick n rows greedily so that every row is similar to a pick.
 
-    features (N, D) -> (n,) int64 in the order of picking; gains that are equal but for rounding go to the lowest row,
-    and so does what is left when no gain is; such ties are common, as two rows that would serve only each other gain
-    the same. A gain only falls as rows are picked, so the last one computed bounds it from above, and few need to be
-    computed anew for a pick.
+    The picks A maximise ``f(A) = sum over i of max over j in A of (1 + cos(z_i, z_j))``.
 
-    Reference: Wei et al., Submodularity in Data Subset Selection and Active Learning, ICML 2015.
+    Gains that are equal but for rounding go to the lowest row. Such ties are common: two rows that
+    would represent only each other gain the same. When no row gains anything, the lowest rows fill
+    up.
+
+    Args:
+        features: (N, D).
+        n: number of picks, 1 to N.
+
+    Returns:
+        (n,) int64 positions in the order of picking.
+
+    Example:
+        >>> import torch
+        >>> facility_location(torch.tensor([[0.0, 1.0], [0.0, 2.0], [3.0, 0.0]]), 2)
+        tensor([0, 2])
     """
-    cosines = _Cosines(features)
-    covered = features.new_full((len(features),), -1)  # each row's largest cosine to a pick
-    bounds = cosines.bounds()
+    cosines = _CosineCache(features)
+    covered = features.new_full((len(features),), -1)  # (N,) each row's largest cosine to a pick
+    bounds = cosines.initial_bounds()  # (N,) at or above each row's gain, -inf for picks
     gain = float(bounds.max())
+
     picks: list[Tensor] = []
     while len(picks) < n:
         slack = ROUNDING * torch.finfo(features.dtype).eps * gain
-        known = refresh_bounds(
-            bounds, lambda rows: cosines.excess(rows, covered), batch=32, slack=slack
+        refreshed = refresh_bounds(
+            bounds,
+            lambda rows: cosines.gains(rows, covered),
+            batch=_FIRST_BATCH,
+            slack=slack,
         )
-        pick = top_rows(bounds, known, slack=slack)
+        pick = top_rows(bounds, refreshed, slack=slack)
         gain = float(bounds[pick])
         if gain <= slack:
             break
+
         picks.append(pick)
         bounds[pick] = -torch.inf
-        torch.maximum(covered, cosines.to_all(pick)[0], out=covered)
+        torch.maximum(covered, cosines.to_all_rows(pick)[0], out=covered)
+
     return fill_remaining(picks, bounds, n)
 
 
@@ -54,89 +84,119 @@ def refresh_bounds(
     keep: int = 1,
     slack: float = 0.0,
 ) -> Tensor:
-    """Return rows that have the ``keep`` largest gains among them, after putting their gains in the place of bounds.
+    """Replace bounds by gains, from the largest bound down, until the best gains are certain.
 
-    bounds (N,) at or above the gains, -inf for rows that are out; gains: rows (B,) -> (B,). It goes by the bounds, in
-    batches that double, until none of the rest comes within ``slack`` of the gains that matter.
+    It stops when every bound that is left is more than ``slack`` below the ``keep`` largest gains.
+
+    Args:
+        bounds: (N,) at or above the gains, -inf for rows that are out. Changed in place.
+        gains: computes the gains of rows: positions (B,) -> (B,).
+        batch: rows to compute first; the number doubles from batch to batch.
+        keep: number of largest gains that must be certain.
+        slack: difference below which gains count as equal.
+
+    Returns:
+        The rows whose gains were computed. They include the ``keep`` rows of largest gain.
     """
     order = bounds.argsort(descending=True, stable=True)
-    ceilings = bounds[order].cpu()
-    left = int((ceilings > -torch.inf).sum())
-    known, size = 0, batch
-    while known < left:
-        rows = order[known : min(known + size, left)]
+    upper_bounds = bounds[order].cpu()
+    available = int((upper_bounds > -torch.inf).sum())
+
+    computed = 0
+    while computed < available:
+        rows = order[computed : min(computed + batch, available)]
         bounds[rows] = gains(rows)
-        known, size = known + len(rows), 2 * size
-        if (
-            keep <= known < left
-            and ceilings[known] < bounds[order[:known]].topk(keep).values[-1].cpu() - slack
-        ):
-            break
-    return order[:known]
+        computed += len(rows)
+        batch *= 2
+
+        if keep <= computed < available:
+            worst_kept = bounds[order[:computed]].topk(keep).values[-1].cpu()
+            if upper_bounds[computed] < worst_kept - slack:
+                break
+
+    return order[:computed]
 
 
 def top_rows(bounds: Tensor, rows: Tensor, keep: int = 1, *, slack: float = 0.0) -> Tensor:
-    """Return the ``keep`` rows of largest gain; of those within ``slack`` of the largest, the lowest first."""
+    """Return the ``keep`` rows of largest gain, by position: bounds (N,), rows (B,) -> (keep,).
+
+    Among gains within ``slack`` of the largest, the lowest row comes first.
+    """
     rows = rows.sort().values
     gains = bounds[rows]
-    tied = gains >= gains.max() - slack
-    return rows[gains.masked_fill(tied, torch.inf).argsort(descending=True, stable=True)[:keep]]
+    is_tied = gains >= gains.max() - slack
+    order = gains.masked_fill(is_tied, torch.inf).argsort(descending=True, stable=True)
+    return rows[order[:keep]]
 
 
 def fill_remaining(picks: Sequence[Tensor], bounds: Tensor, n: int) -> Tensor:
-    """Return the picks, and where they are fewer than n the lowest rows that are not out: (n,)."""
-    return torch.cat([*picks, (bounds > -torch.inf).nonzero()[: n - len(picks), 0]])
+    """Return the picks, filled up to n with the lowest rows whose bound is not -inf: (n,)."""
+    remaining = (bounds > -torch.inf).nonzero()[:, 0]
+    return torch.cat([*picks, remaining[: n - len(picks)]])
 
 
-class _Cosines:
-    """Cosines of candidates to all rows, made when asked for; the first are kept, as far as the working memory goes."""
+class _CosineCache:
+    """Cosines of single rows to all rows, computed on demand.
+
+    The first rows asked for are cached, as many as half of the memory budget holds: greedy picking
+    asks for the same promising rows again and again.
+    """
 
     def __init__(self, features: Tensor) -> None:
-        """features (N, D)."""
         self.units = Cosine(features).units
-        rows = len(features)
-        fitting = memory_budget(features.device) // 2 // (rows * features.element_size())
-        self.together = max(1, min(TILE, fitting // 4))
-        self.kept = features.new_empty((min(rows, fitting), rows))
-        self.used = 0
-        self.place = torch.full((rows,), -1, device=features.device)
+        N = len(features)
+        capacity = memory_budget(features.device) // 2 // (N * features.element_size())
 
-    def bounds(self) -> Tensor:
-        """Return each row's ``sum over i of (1 + cos)``, raised by more than its rounding: (N,) float64."""
+        self.rows_per_product = max(1, min(TILE, capacity // 4))
+        # Row slot[i] of `cached` has the cosines of row i to all rows; slot[i] is -1 if it is not
+        # cached. The first `used` rows of `cached` are filled.
+        self.cached = features.new_empty((min(N, capacity), N))
+        self.used = 0
+        self.slot = torch.full((N,), -1, device=features.device)
+
+    def initial_bounds(self) -> Tensor:
+        """Return each row's ``sum over i of (1 + cos)``, raised by more than its rounding: (N,)."""
         total = self.units.sum(dim=0, dtype=torch.float64).to(self.units.dtype)
         with full_precision_matmul():
             gains: Tensor = (self.units @ total).double()
-        return gains.add_(len(self.units) * (1 + 1e-3))
+        return gains.add_(len(self.units) * (1 + _BOUND_SLACK))
 
-    def excess(self, rows: Tensor, covered: Tensor) -> Tensor:
-        """Return by how much the cosines of each row exceed those covered, in all: (B,), (N,) -> (B,) float64."""
-        parts = [
-            self.to_all(some).sub_(covered).clamp_min_(0) for some in rows.split(self.together)
-        ]
-        return torch.cat([part.sum(dim=1, dtype=torch.float64) for part in parts])
+    def gains(self, rows: Tensor, covered: Tensor) -> Tensor:
+        """Return how much each row would raise the coverage: (B,), (N,) -> (B,) float64."""
+        sums = []
+        for chunk in rows.split(self.rows_per_product):
+            excess = self.to_all_rows(chunk).sub_(covered).clamp_min_(0)
+            sums.append(excess.sum(dim=1, dtype=torch.float64))
+        return torch.cat(sums)
 
-    def to_all(self, rows: Tensor) -> Tensor:
-        """Return the cosines of some rows to all: (B,) -> (B, N)."""
-        new = rows[self.place[rows] < 0][: len(self.kept) - self.used]
-        if len(new):
-            end = self.used + len(new)
-            self.kept[self.used : end] = self._product(new)
-            self.place[new] = torch.arange(self.used, end, device=rows.device)
+    def to_all_rows(self, rows: Tensor) -> Tensor:
+        """Return the cosines of rows to all rows: (B,) -> (B, N), a copy."""
+        if not len(self.cached):
+            return self._compute(rows)
+
+        # Cache the new rows, as far as there is room.
+        new_rows = rows[self.slot[rows] < 0][: len(self.cached) - self.used]
+        if len(new_rows):
+            end = self.used + len(new_rows)
+            self.cached[self.used : end] = self._compute(new_rows)
+            self.slot[new_rows] = torch.arange(self.used, end, device=rows.device)
             self.used = end
-        places = self.place[rows]
-        answer = self.kept[places] if len(self.kept) else self._product(rows)
-        missing = (places < 0).nonzero()[:, 0]
-        if len(missing) and len(self.kept):
-            answer[missing] = self._product(rows[missing])
-        return answer
 
-    def _product(self, rows: Tensor) -> Tensor:
-        answer: Tensor = self.units.new_empty((len(rows), len(self.units)))
+        slots = self.slot[rows]
+        cosines = self.cached[slots]  # wrong where the slot is -1, which is put right next
+        missing = (slots < 0).nonzero()[:, 0]
+        if len(missing):
+            cosines[missing] = self._compute(rows[missing])
+        return cosines
+
+    def _compute(self, rows: Tensor) -> Tensor:
+        cosines: Tensor = self.units.new_empty((len(rows), len(self.units)))
         candidates = pad_to_tile(self.units[rows])
-        per_row = 2 * len(candidates) * self.units.element_size()
-        in_cache = None if self.units.is_cuda else 4 * TILE
-        for where in tiles(len(self.units), per_row, self.units.device, at_most=in_cache):
+        bytes_per_row = 2 * len(candidates) * self.units.element_size()
+        at_most = None if self.units.is_cuda else 4 * TILE  # stays in the cache of a CPU
+
+        for tile in tiles(len(self.units), bytes_per_row, self.units.device, at_most=at_most):
             with full_precision_matmul():
-                product = candidates @ pad_to_tile(self.units[where]).T
-            answer[:, where] = product[: len(rows), : where.stop - where.start]
-        return answer
+                product = candidates @ pad_to_tile(self.units[tile]).T
+            cosines[:, tile] = product[: len(rows), : tile.stop - tile.start]
+        return cosines

@@ -1,6 +1,12 @@
-"""Greedy k-center: each pick is the row farthest from the centres and from the picks before it.
+"""Greedy k-center (core-set): each pick is the row farthest from the centres and earlier picks.
 
-Reference: Sener and Savarese, Active Learning for Convolutional Neural Networks: A Core-Set Approach, ICLR 2018.
+Reference: Sener and Savarese, Active Learning for Convolutional Neural Networks: A Core-Set
+Approach, ICLR 2018.
+
+Distances to the nearest centre only fall as picks are added. So among the ``block`` rows of largest
+distance, picks can be made one after the other as long as the best of them is farther away than
+every row outside the block. They are the picks that the whole pool would give, and one matrix
+product updates the distances for all of them.
 """
 
 from __future__ import annotations
@@ -16,78 +22,113 @@ from teeter.kernels.distances import Euclidean
 __all__ = ["k_center"]
 
 BLOCK = TILE
-"""Rows among which picks are made before all distances are brought up to date."""
+"""Rows among which picks are made before all distances are updated."""
 
-CENTRES = 1024
-"""Centres measured at a time: a fixed number, so that the working memory does not decide how products round."""
+CENTRES_PER_PRODUCT = 1024
+"""Centres in one product. A constant, so that the memory budget does not change rounding."""
 
 
 def k_center(features: Tensor, centres: Tensor, n: int, *, block: int = BLOCK) -> Tensor:
-    """Return n different rows, each the farthest from the centres and from the rows picked before it.
+    """Pick n different rows, each the farthest from the centres and the rows picked before it.
 
-    features (N, D), centres (L, D) -> (n,) int64 in the order of picking; equal distances go to the lowest row. Rows at
-    distance 0 come last, the lowest first. Without centres the first pick is the row farthest from the mean.
+    Equal distances go to the lowest row. Rows at distance 0 come last, the lowest first. Without
+    centres the first pick is the row farthest from the mean.
 
-    Distances only fall as picks are added. So among the ``block`` rows of largest distance one pick after the other can
-    be made while the best is farther away than every row outside: these are the picks of the whole pool, at one
-    product for all of them.
+    Args:
+        features: (N, D) candidates.
+        centres: (L, D) rows that are covered already, for example the labelled ones. L may be 0.
+        n: number of picks, 1 to N.
+        block: rows among which picks are made before all distances are updated. It changes the
+            speed, not the picks.
+
+    Returns:
+        (n,) int64 positions in the order of picking.
+
+    Example:
+        >>> import torch
+        >>> rows = torch.tensor([[0.0], [1.0], [4.0], [10.0]])
+        >>> k_center(rows, centres=rows[:1], n=2)
+        tensor([3, 2])
     """
-    rows = len(features)
+    N = len(features)
     distance = Euclidean(torch.cat([features, centres]))
-    nearest = torch.full_like(distance.squares[:rows], torch.inf)
-    for start in range(rows, rows + len(centres), CENTRES):
-        some = torch.arange(
-            start, min(start + CENTRES, rows + len(centres)), device=features.device
-        )
-        nearest = torch.minimum(nearest, distance.nearest(some)[:rows])
-    picks = fresh = (
-        _farthest(distance, nearest, n, block) if len(centres) else distance.squares.argmax()[None]
-    )
+
+    # Each row's distance to the nearest centre or pick; -1 for picks.
+    nearest = torch.full_like(distance.squares[:N], torch.inf)
+    for start in range(N, N + len(centres), CENTRES_PER_PRODUCT):
+        stop = min(start + CENTRES_PER_PRODUCT, N + len(centres))
+        chunk = torch.arange(start, stop, device=features.device)
+        nearest = torch.minimum(nearest, distance.nearest(chunk)[:N])
+
+    if len(centres):
+        new_picks = _pick_farthest(distance, nearest, n, block)
+    else:
+        new_picks = distance.squares.argmax()[None]
+
+    picks = new_picks
     while len(picks) < n:
-        nearest = torch.minimum(nearest, distance.nearest(fresh)[:rows])
-        nearest[fresh] = -1
+        nearest = torch.minimum(nearest, distance.nearest(new_picks)[:N])
+        nearest[new_picks] = -1
+
         if not nearest.max() > 0:
-            return torch.cat([picks, (nearest == 0).nonzero().flatten()[: n - len(picks)]])
-        fresh = _farthest(distance, nearest, n - len(picks), block)
-        picks = torch.cat([picks, fresh])
+            copies = (nearest == 0).nonzero().flatten()
+            return torch.cat([picks, copies[: n - len(picks)]])
+
+        new_picks = _pick_farthest(distance, nearest, n - len(picks), block)
+        picks = torch.cat([picks, new_picks])
+
     return picks
 
 
-def _farthest(distance: Euclidean, nearest: Tensor, wanted: int, size: int) -> Tensor:
-    """Return the next picks that a block of ``size`` rows decides: at least one, at most ``wanted``."""
-    rows, beyond = _block(nearest, size)
-    even = torch.nn.functional.pad(
-        rows, (0, -len(rows) % TILE)
-    )  # to full tiles, where copies get equal distances
-    pairs = distance.between(even, even)[: len(rows), : len(rows)]
-    chosen = _walk(pairs.cpu().numpy(), nearest[rows].cpu().numpy(), beyond, wanted)
+def _pick_farthest(distance: Euclidean, nearest: Tensor, wanted: int, block: int) -> Tensor:
+    """Return the next picks that a block of rows decides: at least one, at most ``wanted``."""
+    rows, largest_outside = _farthest_block(nearest, block)
+
+    # Filled up to full tiles, in which copies get equal distances.
+    padded = torch.nn.functional.pad(rows, (0, -len(rows) % TILE))
+    pairs = distance.between(padded, padded)[: len(rows), : len(rows)]
+
+    chosen = _pick_within_block(
+        pairs.cpu().numpy(),
+        nearest[rows].cpu().numpy(),
+        largest_outside,
+        wanted,
+    )
     return rows[torch.tensor(chosen, device=rows.device)]
 
 
-def _block(nearest: Tensor, size: int) -> tuple[Tensor, float]:
-    """Return the ``size`` rows of largest distance in ascending order, and the largest distance outside.
+def _farthest_block(nearest: Tensor, size: int) -> tuple[Tensor, float]:
+    """Return the ``size`` rows of largest distance, ascending, and the largest distance outside.
 
-    Among equal distances the lowest rows get in.
+    Among equal distances the lowest rows are inside.
     """
     if size >= len(nearest):
         return torch.arange(len(nearest), device=nearest.device), 0.0
+
     largest = nearest.topk(size + 1).values
-    inside = nearest > largest[size - 1]
-    level = (nearest == largest[size - 1]).nonzero().flatten()
-    inside[level[: size - int(inside.sum())]] = True
-    return inside.nonzero().flatten(), max(0.0, float(largest[size]))
+    is_inside = nearest > largest[size - 1]
+    tied_at_border = (nearest == largest[size - 1]).nonzero().flatten()
+    is_inside[tied_at_border[: size - int(is_inside.sum())]] = True
+
+    return is_inside.nonzero().flatten(), max(0.0, float(largest[size]))
 
 
-def _walk(
-    pairs: npt.NDArray[np.floating], now: npt.NDArray[np.floating], beyond: float, wanted: int
+def _pick_within_block(
+    pairs: npt.NDArray[np.floating],
+    nearest: npt.NDArray[np.floating],
+    largest_outside: float,
+    wanted: int,
 ) -> list[int]:
-    """Return picks by the largest distance; all but the first must be farther away than ``beyond``."""
+    """Return picks by largest distance. All but the first must exceed ``largest_outside``."""
     chosen: list[int] = []
+
     while len(chosen) < wanted:
-        best = int(now.argmax())
-        if chosen and not now[best] > beyond:
+        best = int(nearest.argmax())
+        if chosen and not nearest[best] > largest_outside:
             break
+
         chosen.append(best)
-        now = np.minimum(now, pairs[best])
-        now[best] = -1
+        nearest = np.minimum(nearest, pairs[best])
+        nearest[best] = -1
+
     return chosen

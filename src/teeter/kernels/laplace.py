@@ -1,8 +1,9 @@
-"""Directions from a Laplace posterior of the last layer, in the place of isotropic noise.
+"""Directions from a Laplace posterior of the last layer, instead of isotropic noise.
 
-Around the trained head ``(W, b)`` the loss is curved like ``sum of (diag(p) - p p') (x) (z z')`` over the labelled
-rows. Its Kronecker factors, ``A = sum of z z'`` and ``B = mean of diag(p) - p p'``, give the posterior's covariance
-``(B + t I)^-1 (x) (A + t I)^-1`` with ``t`` the root of the prior's precision.
+Around the trained head ``(W, b)`` the loss is curved like ``sum of (diag(p) - p p') (x) (z z')``
+over the labelled rows. Its Kronecker factors are ``A = sum of z z'`` and
+``B = mean of diag(p) - p p'``. They give the posterior's covariance
+``(B + t I)^-1 (x) (A + t I)^-1``, with ``t`` the square root of the prior's precision.
 
 Reference: Ritter et al., A Scalable Laplace Approximation for Neural Networks, ICLR 2018.
 """
@@ -22,45 +23,74 @@ __all__ = ["laplace_directions", "laplace_factors"]
 
 
 def laplace_factors(
-    features: Tensor, logits: Tensor, *, bias: bool, prior: float = 1.0
+    features: Tensor,
+    logits: Tensor,
+    *,
+    bias: bool,
+    prior: float = 1.0,
 ) -> tuple[Tensor, Tensor]:
-    """Return the Cholesky factors, lower, of the classes' and the features' side of the posterior's precision.
+    """Return the Cholesky factors of the two sides of the posterior's precision.
 
-    features (L, D), logits (L, C) of the labelled rows -> (C, C), (D, D) or (D + 1, D + 1) with a bias; float64.
+    Args:
+        features: (L, D) of the labelled rows.
+        logits: (L, C) of the labelled rows.
+        bias: whether the head has a bias; it is one more feature that is always 1.
+        prior: precision of the Gaussian prior on the head.
+
+    Returns:
+        Two lower triangular matrices in float64: (C, C) for the classes, and (D, D) for the
+        features, or (D + 1, D + 1) with a bias.
     """
-    rows, p = features.double(), logits.double().softmax(dim=1)
+    rows = features.double()
+    p = logits.double().softmax(dim=1)
     if bias:
         rows = torch.cat([rows, rows.new_ones(len(rows), 1)], dim=1)
-    of_classes = torch.diag(p.mean(dim=0)) - p.T @ p / len(p)
-    sides = (of_classes, rows.T @ rows)
-    classes, width = (
-        torch.linalg.cholesky(
-            side + sqrt(prior) * torch.eye(len(side), dtype=side.dtype, device=side.device)
-        )
-        for side in sides
-    )
-    return classes, width
+
+    class_side = torch.diag(p.mean(dim=0)) - p.T @ p / len(p)
+    feature_side = rows.T @ rows
+    return _damped_cholesky(class_side, prior), _damped_cholesky(feature_side, prior)
 
 
 def laplace_directions(
-    seed: int, count: int, weight: Tensor, bias: Tensor | None, *, factors: tuple[Tensor, Tensor]
+    seed: int,
+    count: int,
+    weight: Tensor,
+    bias: Tensor | None,
+    *,
+    factors: tuple[Tensor, Tensor],
 ) -> Iterator[tuple[Tensor, Tensor | None]]:
-    """Yield ``count`` directions of the posterior with these factors, from the same draws as ``ray_directions``.
+    """Yield directions of the posterior, from the same random draws as ``ray_directions``.
 
-    weight (C, D), bias (C,) or None -> blocks of E (B, C, D) and e (B, C).
+    Args:
+        seed: seed of the random streams.
+        count: number of directions.
+        weight: (C, D).
+        bias: (C,) or None.
+        factors: what ``laplace_factors`` returned.
+
+    Yields:
+        Blocks of weight noise (B, C, D) and bias noise (B, C), or None without a bias.
     """
-    classes, width = factors
-    for moves, shifts in ray_directions(seed, count, weight, bias):
-        noise = (
-            moves if shifts is None else torch.cat([moves, shifts[:, :, None]], dim=2)
-        ).double()
+    class_factor, feature_factor = factors
+
+    for weight_noise, bias_noise in ray_directions(seed, count, weight, bias):
+        noise = weight_noise
+        if bias_noise is not None:
+            noise = torch.cat([weight_noise, bias_noise[:, :, None]], dim=2)
+        noise = noise.double()
+
         with full_precision_matmul():
-            turned = torch.linalg.solve_triangular(classes.T, noise, upper=True)
-            turned = torch.linalg.solve_triangular(width, turned, upper=False, left=False).to(
-                weight.dtype
-            )
-        yield (
-            (turned, None)
-            if shifts is None
-            else (turned[:, :, :-1].contiguous(), turned[:, :, -1].contiguous())
-        )
+            noise = torch.linalg.solve_triangular(class_factor.T, noise, upper=True)
+            noise = torch.linalg.solve_triangular(feature_factor, noise, upper=False, left=False)
+        noise = noise.to(weight.dtype)
+
+        if bias_noise is None:
+            yield noise, None
+        else:
+            yield noise[:, :, :-1].contiguous(), noise[:, :, -1].contiguous()
+
+
+def _damped_cholesky(matrix: Tensor, prior: float) -> Tensor:
+    identity = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
+    factor: Tensor = torch.linalg.cholesky(matrix + sqrt(prior) * identity)
+    return factor

@@ -1,19 +1,48 @@
-"""The least disagree metric of rows under a linear head: by rays, exact along every direction, and by Algorithm 1.
-
-The head ``l = Z W' + b`` is moved to ``(W + sigma E, b + sigma e)``. Along one direction ``(E, e)`` a row that
-predicts ``y`` keeps its label iff ``sigma (v_c - v_y) <= l_y - l_c`` for every class c, with ``v = Z E' + e``. So it
-flips once, at ``1 / sigma* = max over c of (v_c - v_y) / (l_y - l_c)``, and the rows flipped at a strength are nested
-sets: the least disagreement that flips a row is its rank among the reference rows. The opposite direction is the
-minimum in the place of the maximum.
+"""The least disagree metric (LDM) of rows under a linear head: by rays and by Algorithm 1.
 
 Reference: Cho et al., Querying Easily Flip-flopped Samples for Deep Active Learning, ICLR 2024.
+
+The LDM of a row is the least share of reference rows whose prediction changes under any change of
+the head that flips the row's own prediction. Small values mean that the row sits near the decision
+boundary.
+
+Rays
+----
+The head ``l = Z W' + b`` is moved to ``(W + sigma E, b + sigma e)``. Along one direction ``(E, e)``
+a row that predicts ``y`` keeps its label iff ``sigma (v_c - v_y) <= l_y - l_c`` for every class c,
+with ``v = Z E' + e``. So it flips exactly once, at the strength sigma* with
+
+    1 / sigma* = max over c of (v_c - v_y) / (l_y - l_c),
+
+its *flip rate*. The rows that are flipped at a strength are nested sets, so the least disagreement
+that flips a row on this ray is its rank by flip rate among the reference rows (``kernels.ranks``),
+and the LDM is the minimum over rays. The opposite direction, a second ray, takes the minimum over c
+instead of the maximum. Every value is an upper bound on the true LDM, exact along each ray.
+
+How it works
+------------
+1. ``ray_directions`` yields directions in blocks of 16, each from its own random stream. So the
+   first directions are the same for any number of rays and any memory budget.
+2. ``_chunk_directions`` joins blocks on a GPU, as many as fit in memory.
+3. ``_FlipRates`` cuts the rows into tiles. Per tile it computes the predictions and
+   ``1 / (l_y - l_c)`` once, and for each chunk of directions the matrix product ``v``, the ratios,
+   and both extremes over c. On recent GPUs a fused kernel does this in one pass
+   (``kernels.fused``).
+4. ``kernels.ranks`` lowers the least count of each row by its ranks on these rays.
+
+The gaps ``l_y - l_c`` are always computed in full precision. ``v`` is noise, so bfloat16 is enough
+for its factors on a GPU.
+
+Algorithm 1
+-----------
+``ldm_by_gaussian`` draws moved heads for a rising sequence of strengths, as the paper does, and
+moves to the next strength after ``patience`` draws in a row that lowered no row's value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import TypeAlias
 
 import torch
@@ -38,17 +67,23 @@ __all__ = [
 ]
 
 BLOCK = 16
-"""Directions a block of the random stream holds."""
+"""Directions in a block of the random stream. Changing it changes every random direction."""
+
+Noise: TypeAlias = tuple[Tensor, Tensor | None]
+"""Weight noise E (B, C, D) and bias noise e (B, C), or None for a head without a bias."""
+
+Directions: TypeAlias = Iterable[Noise]
+"""Blocks of directions."""
 
 _TIE = 16
-"""Logits this many roundings apart are tied: two equal rows of a weight do not always give equal logits."""
+"""Logits within this many machine epsilons are tied: equal rows of W may round differently."""
 
-Directions: TypeAlias = Iterable[tuple[Tensor, Tensor | None]]
-"""Blocks of directions: E (B, C, D) with e (B, C), or None for a head without a bias."""
+_CPU_CACHE_ENTRIES = 1 << 20
+"""Entries of a product on a CPU, which stays in the cache for the three passes after it."""
 
 
 def default_rays(classes: int, width: int) -> int:
-    """Return how many rays to follow when the caller does not say."""
+    """Return the number of rays to use by default, for C classes and D features."""
     return 1024 if classes * width > 20_000 else 512
 
 
@@ -58,23 +93,35 @@ def paper_sigmas() -> list[float]:
 
 
 def ray_directions(
-    seed: int, count: int, weight: Tensor, bias: Tensor | None
-) -> Iterator[tuple[Tensor, Tensor | None]]:
-    """Yield ``count`` isotropic directions for a head, block k from the stream (seed, "ray", k).
+    seed: int,
+    count: int,
+    weight: Tensor,
+    bias: Tensor | None,
+) -> Iterator[Noise]:
+    """Yield isotropic directions for a head; block k comes from the random stream (seed, "ray", k).
 
-    weight (C, D), bias (C,) or None -> blocks of E (B, C, D) and e (B, C), float32 draws in the head's precision.
+    Args:
+        seed: seed of the random streams.
+        count: number of directions; each gives two rays.
+        weight: (C, D) of the head, for the shape, the device and the precision.
+        bias: (C,) of the head, or None.
+
+    Yields:
+        Blocks of weight noise (B, C, D) and bias noise (B, C), drawn in float32, with B = 16 except
+        in the last block.
     """
     for k, start in enumerate(range(0, count, BLOCK)):
         generator = stream(seed, "ray", k, device=weight.device)
-        kept = min(BLOCK, count - start)
-        moves = normal((BLOCK, *weight.shape), generator, weight.device)[:kept].to(weight.dtype)
+        size = min(BLOCK, count - start)
+
+        # Whole blocks are drawn, so that `count` does not change the draws of a block.
+        weight_noise = normal((BLOCK, *weight.shape), generator, weight.device)
+        weight_noise = weight_noise[:size].to(weight.dtype)
         if bias is None:
-            yield moves, None
+            yield weight_noise, None
         else:
-            yield (
-                moves,
-                normal((BLOCK, len(bias)), generator, weight.device)[:kept].to(weight.dtype),
-            )
+            bias_noise = normal((BLOCK, len(bias)), generator, weight.device)
+            yield weight_noise, bias_noise[:size].to(weight.dtype)
 
 
 def ldm_by_rays(
@@ -87,207 +134,112 @@ def ldm_by_rays(
     reference: Tensor | None = None,
     sigma_max: float | None = None,
 ) -> Tensor:
-    """Return the least disagreement that flips each row on any of the rays.
+    """Return the LDM of each row: the least disagreement that flips it on any of the rays.
 
-    features (N, D), weight (C, D), bias (C,) or None, reference (M, D) or None for the candidates -> (N,) in [0, 1].
-    Every direction is two rays, itself and its mirror; ``rays`` cuts the last mirror off when it is odd.
+    Args:
+        features: (N, D).
+        weight: (C, D).
+        bias: (C,) or None.
+        directions: directions to follow; each is two rays, itself and its opposite.
+        rays: R, the number of rays. None: all. An odd number drops the last opposite ray.
+        reference: (M, D) rows to measure the disagreement on. None: the candidates themselves.
+        sigma_max: strength beyond which flips are ignored. None: unlimited.
+
+    Returns:
+        (N,) from 0 to 1; 1 for rows that never flip.
+
+    Example:
+        Four rows on a line with the decision boundary at 0. Moving the boundary flips an inner row
+        alone, and an outer row only together with its neighbour.
+
+        >>> import torch
+        >>> features = torch.tensor([[3.0], [1.0], [-0.1], [-2.0]])
+        >>> weight, bias = torch.tensor([[1.0], [-1.0]]), torch.zeros(2)
+        >>> directions = ray_directions(0, 64, weight, bias)
+        >>> ldm_by_rays(features, weight, bias, directions=directions)
+        tensor([0.5000, 0.2500, 0.2500, 0.5000])
     """
-    candidates = _Rows(features, weight, bias)
-    others = None if reference is None else _Rows(reference, weight, bias)
-    size = len(features) if reference is None else len(reference)
-    least = torch.full((len(features),), size, dtype=torch.int32, device=features.device)
-    followed = 0
-    for moves, shifts in _passes(directions, max(len(features), size)):
-        kept = 2 * len(moves) if rays is None else min(2 * len(moves), rays - followed)
-        followed += kept
-        rates = _limited(candidates.flip_rates(moves, shifts)[:kept], sigma_max)
-        if others is None:
+    M = len(features) if reference is None else len(reference)
+    candidate_rates = _FlipRates(features, weight, bias)
+    reference_rates = None if reference is None else _FlipRates(reference, weight, bias)
+    least = torch.full((len(features),), M, dtype=torch.int32, device=features.device)
+
+    rays_done = 0
+    for weight_noise, bias_noise in _chunk_directions(directions, max(len(features), M)):
+        chunk_rays = 2 * len(weight_noise)
+        if rays is not None:
+            chunk_rays = min(chunk_rays, rays - rays_done)
+        rays_done += chunk_rays
+
+        rates = candidate_rates.compute(weight_noise, bias_noise)[:chunk_rays]
+        if sigma_max is not None:
+            rates = rates.where(rates >= 1 / sigma_max, 0)
+
+        if reference_rates is None:
             lower_by_own_ranks(least, rates)
         else:
-            lower_by_reference_ranks(least, rates, others.flip_rates(moves, shifts)[:kept])
-    return least.to(features.dtype) / size
+            among = reference_rates.compute(weight_noise, bias_noise)[:chunk_rays]
+            lower_by_reference_ranks(least, rates, among)
+
+    return least.to(features.dtype) / M
 
 
 def ldm_against_reference(
-    features: Tensor, weight: Tensor, bias: Tensor | None, *, directions: Directions, ranks: Tensor
+    features: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    *,
+    directions: Directions,
+    ranks: Tensor,
 ) -> Tensor:
-    """Return the least disagreement among reference rows whose flip rates are known, in rising order a ray.
+    """Return the LDM of each row among reference rows whose flip rates are sorted already.
 
-    features (N, D), weight (C, D), bias (C,) or None, ranks (R, M) for the R rays of ``directions`` -> (N,) in [0, 1].
-    It is what ``ldm_by_rays`` says for these reference rows, whatever part of the candidates is asked for at a time.
+    The result is that of ``ldm_by_rays`` with these reference rows, and does not depend on how the
+    candidates are split into calls.
+
+    Args:
+        features: (N, D).
+        weight: (C, D).
+        bias: (C,) or None.
+        directions: the directions of the R rays.
+        ranks: (R, M) flip rates of the reference rows, ascending along each ray.
+
+    Returns:
+        (N,) from 0 to 1.
     """
-    rows, size = _Rows(features, weight, bias), ranks.shape[1]
-    least = torch.full((len(features),), size, dtype=torch.int32, device=features.device)
-    followed = 0
-    for moves, shifts in _passes(directions, max(len(features), size)):
-        rates = rows.flip_rates(moves, shifts)[: len(ranks) - followed]
-        lower_among_sorted(least, rates, ranks[followed : followed + len(rates)])
-        followed += len(rates)
-    return least.to(features.dtype) / size
+    R, M = ranks.shape
+    candidate_rates = _FlipRates(features, weight, bias)
+    least = torch.full((len(features),), M, dtype=torch.int32, device=features.device)
+
+    rays_done = 0
+    for weight_noise, bias_noise in _chunk_directions(directions, max(len(features), M)):
+        rates = candidate_rates.compute(weight_noise, bias_noise)[: R - rays_done]
+        lower_among_sorted(least, rates, ranks[rays_done : rays_done + len(rates)])
+        rays_done += len(rates)
+
+    return least.to(features.dtype) / M
 
 
 def flip_rates(
-    features: Tensor, weight: Tensor, bias: Tensor | None, directions: Directions
+    features: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    directions: Directions,
 ) -> Tensor:
-    """Return ``1 / sigma*`` of each row on each ray: 0 where the row never flips, infinite where it sits on a boundary.
+    """Return the flip rate ``1 / sigma*`` of each row on each ray.
 
-    features (N, D), weight (C, D), bias (C,) or None -> (R, N), rays in the order E1, -E1, E2, ...
+    Args:
+        features: (N, D).
+        weight: (C, D).
+        bias: (C,) or None.
+        directions: directions to follow.
+
+    Returns:
+        (R, N), rays in the order E1, -E1, E2, ... 0 if the row never flips on the ray, infinite if
+        it sits on a decision boundary and flips at once.
     """
-    rows = _Rows(features, weight, bias)
-    return torch.cat([rows.flip_rates(moves, shifts) for moves, shifts in directions])
-
-
-def _limited(rates: Tensor, sigma_max: float | None) -> Tensor:
-    return rates if sigma_max is None else rates.where(rates >= 1 / sigma_max, 0)
-
-
-def _passes(directions: Directions, rows: int) -> Iterator[tuple[Tensor, Tensor | None]]:
-    """Join blocks on a GPU as far as their products and ranks fit in the working memory; on a CPU one is enough."""
-    blocks = iter(directions)
-    first = next(blocks, None)
-    if first is None:
-        return
-    moves = first[0]
-    fits = BLOCK
-    if moves.is_cuda:
-        room, ranking, products = (
-            memory_budget(moves.device),
-            2 * rows * 8 * moves.element_size(),
-            moves.shape[1] * rows * 8,
-        )
-        if _is_fused(rows, moves[0]):
-            products = 2 * moves[0].numel() * moves.element_size()
-        fits = max(1, min(room // 2 // ranking, room // products) // BLOCK) * BLOCK
-    yield from _regrouped(chain([first], blocks), fits)
-
-
-def _regrouped(blocks: Directions, size: int) -> Iterator[tuple[Tensor, Tensor | None]]:
-    held: list[tuple[Tensor, Tensor | None]] = []
-    count = 0
-    for block in blocks:
-        held.append(block)
-        count += len(block[0])
-        if count >= size:
-            yield from _split(held, size)
-            held, count = [], 0
-    if held:
-        yield from _split(held, size)
-
-
-def _split(
-    blocks: Sequence[tuple[Tensor, Tensor | None]], size: int
-) -> Iterator[tuple[Tensor, Tensor | None]]:
-    moves = torch.cat([block[0] for block in blocks]) if len(blocks) > 1 else blocks[0][0]
-    some = [block[1] for block in blocks if block[1] is not None]
-    shifts = torch.cat(some) if some else None
-    for start in range(0, len(moves), size):
-        cut = slice(start, start + size)
-        yield moves[cut], None if shifts is None else shifts[cut]
-
-
-@dataclass(frozen=True)
-class _Tile:
-    """Some rows, transposed: their features for the noise, and what their predictions need to flip."""
-
-    where: slice
-    features: Tensor  # (D, n)
-    predicted: Tensor  # (n,)
-    inverse_gaps: Tensor  # (C, n): 1 / (l_y - l_c), 0 at y
-    tied: bool
-
-
-def _is_fused(rows: int, weight: Tensor) -> bool:
-    """Tell whether the flip rates of so many rows under a head are worth a fused kernel, for as many rays as usual."""
-    return use_fused_kernel(weight, default_rays(*weight.shape) * rows * weight.numel())
-
-
-class _Rows:
-    """Rows under a head, cut into tiles; the tiles are kept where they fit and made anew where they do not."""
-
-    def __init__(self, features: Tensor, weight: Tensor, bias: Tensor | None) -> None:
-        self.features, self.weight, self.bias = features, weight, bias
-        on_gpu = features.is_cuda
-        self.noise = (
-            torch.bfloat16
-            if on_gpu and features.dtype == torch.float32 and not is_portable()
-            else features.dtype
-        )
-        self.fused = self.noise == torch.bfloat16 and _is_fused(len(features), weight)
-        kept = len(features) * (
-            len(weight) * features.element_size() + (features.shape[1] * 2 if on_gpu else 0)
-        )
-        self._kept = list(self._make()) if kept <= memory_budget(features.device) // 2 else None
-
-    def _make(self) -> Iterator[_Tile]:
-        per_row = (1 if self.fused else BLOCK) * len(self.weight) * self.features.element_size() * 2
-        # On the CPU a tile's product should stay in the cache for the three passes that follow it.
-        in_cache = None if self.features.is_cuda else (1 << 20) // (BLOCK * len(self.weight))
-        for where in tiles(len(self.features), per_row, self.features.device, at_most=in_cache):
-            yield self._tile(where)
-
-    def _tile(self, where: slice) -> _Tile:
-        features = pad_to_tile(self.features[where]).T
-        with full_precision_matmul():
-            logits = self.weight @ features
-        if self.bias is not None:
-            logits += self.bias[:, None]
-        gaps = logits.amax(dim=0) - logits
-        gaps.masked_fill_(gaps <= _TIE * torch.finfo(gaps.dtype).eps * logits.abs().amax(dim=0), 0)
-        lowest_first = torch.arange(len(gaps), 0, -1, device=gaps.device)
-        predicted = ((gaps == 0) * lowest_first[:, None]).argmax(dim=0)
-        inverse = gaps.reciprocal_()
-        inverse.scatter_(0, predicted[None], 0)
-        inverse[:, where.stop - where.start :] = 0
-        return _Tile(
-            where, features.to(self.noise), predicted, inverse, bool(inverse.isinf().any())
-        )
-
-    def flip_rates(self, moves: Tensor, shifts: Tensor | None) -> Tensor:
-        """moves (B, C, D), shifts (B, C) -> (2B, N), each direction followed by its mirror."""
-        count, missing = len(moves), -len(moves) % BLOCK
-        if missing:  # whole blocks, so that the rays asked for do not decide how products round
-            moves = torch.nn.functional.pad(moves, (0, 0, 0, 0, 0, missing))
-            shifts = None if shifts is None else torch.nn.functional.pad(shifts, (0, 0, 0, missing))
-        rates = self.features.new_empty((len(moves), 2, len(self.features)))
-        noise = moves.to(self.noise)
-        for tile in self._kept if self._kept is not None else self._make():
-            self._fill(rates[:, :, tile.where], tile, noise, shifts)
-        return rates[:count].flatten(0, 1)
-
-    def _fill(self, rates: Tensor, tile: _Tile, noise: Tensor, shifts: Tensor | None) -> None:
-        if self.fused:
-            from teeter.kernels.fused.flip_rates import fill_flip_rates
-
-            fill_flip_rates(
-                rates,
-                tile.features.T,
-                tile.predicted,
-                tile.inverse_gaps.T,
-                noise,
-                shifts,
-                tied=tile.tied,
-            )
-            return
-        change = _product(noise.flatten(0, 1), tile.features, self.features.dtype).view(
-            *noise.shape[:2], -1
-        )
-        if shifts is not None:
-            change += shifts[:, :, None]
-        change -= change.gather(1, tile.predicted.expand(len(noise), 1, -1))
-        change *= tile.inverse_gaps
-        if tile.tied:
-            change.nan_to_num_(
-                nan=0.0, posinf=torch.inf, neginf=-torch.inf
-            )  # 0 * inf: a tied class that does not move
-        rates[:, 0] = change.amax(dim=1)[:, : rates.shape[2]]
-        rates[:, 1] = change.amin(dim=1)[:, : rates.shape[2]].abs_()
-
-
-def _product(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
-    if left.dtype == dtype:
-        with full_precision_matmul():
-            return left @ right
-    return torch.mm(left, right, out_dtype=dtype)
+    rates = _FlipRates(features, weight, bias)
+    return torch.cat([rates.compute(*noise) for noise in directions])
 
 
 def ldm_by_gaussian(
@@ -299,14 +251,26 @@ def ldm_by_gaussian(
     patience: int,
     seed: int,
     reference: Tensor | None = None,
-    together: int | None = None,
+    batch: int | None = None,
 ) -> Tensor:
-    """Return the LDM by the paper's Algorithm 1, all rows sharing draws and counter.
+    """Return the LDM by the paper's Algorithm 1; all rows share the draws and the counter.
 
-    features (N, D), weight (C, D), bias (C,) or None, reference (M, D) or None for the candidates -> (N,) in [0, 1].
-    ``together`` is how many hypotheses are looked at at once, 1 as the paper's authors do; the answer is the same.
+    Args:
+        features: (N, D).
+        weight: (C, D).
+        bias: (C,) or None.
+        sigmas: strengths, ascending; the paper's are ``paper_sigmas()``.
+        patience: draws in a row that must lower no row's value before the next strength (the
+            paper's s).
+        seed: seed of the random streams, one per strength.
+        reference: (M, D) rows to measure the disagreement on. None: the candidates themselves.
+        batch: hypotheses evaluated at once. It changes the speed, not the result. The paper's
+            authors use 1.
+
+    Returns:
+        (N,) from 0 to 1.
     """
-    return search_by_gaussian(
+    ldm, _ = search_by_gaussian(
         features,
         weight,
         bias,
@@ -314,8 +278,9 @@ def ldm_by_gaussian(
         patience=patience,
         seed=seed,
         reference=reference,
-        together=together,
-    )[0]
+        batch=batch,
+    )
+    return ldm
 
 
 def search_by_gaussian(
@@ -327,87 +292,302 @@ def search_by_gaussian(
     patience: int,
     seed: int,
     reference: Tensor | None = None,
-    together: int | None = None,
+    batch: int | None = None,
 ) -> tuple[Tensor, int]:
-    """Return what ``ldm_by_gaussian`` does, and how many hypotheses it took.
+    """Return what ``ldm_by_gaussian`` returns, and the number of hypotheses it used.
 
-    They are drawn in blocks of 16; those past the end of a strength's turn do not count.
+    Hypotheses are drawn in blocks of 16. Those drawn after the patience ran out do not count.
     """
-    predicted = _predictions(features, weight[None], _one(bias))
-    others = None if reference is None else _predictions(reference, weight[None], _one(bias))
-    size = len(features) if reference is None else len(reference)
-    least = torch.full((len(features),), size, dtype=torch.int32, device=features.device)
-    taken, blocks = 0, 1 if together == 1 else min(-(-patience // BLOCK), BLOCK)
+    single_bias = None if bias is None else bias[None]
+    predicted = _predict(features, weight[None], single_bias)
+    reference_predicted = predicted
+    if reference is not None:
+        reference_predicted = _predict(reference, weight[None], single_bias)
+
+    M = len(features) if reference is None else len(reference)
+    least = torch.full((len(features),), M, dtype=torch.int32, device=features.device)
+    hypotheses_used = 0
+    blocks = 1 if batch == 1 else min(-(-patience // BLOCK), BLOCK)
+
     for k, sigma in enumerate(sigmas):
         generator = stream(seed, "gaussian", k, device=features.device)
-        idle = 0
-        hypotheses = _drawn(
-            weight, bias, sigma, generator, blocks=blocks, together=together or blocks * BLOCK
+        hypotheses = _draw_hypotheses(
+            weight,
+            bias,
+            sigma,
+            generator,
+            blocks=blocks,
+            batch=batch or blocks * BLOCK,
         )
+        idle = 0  # draws in a row that lowered nothing
+
         while idle < patience:
-            moved, shifted = next(hypotheses)
-            flipped = _predictions(features, moved, shifted) != predicted
-            if reference is None or others is None:
-                disagreement = flipped.sum(dim=1, dtype=torch.int32)
-            else:
-                disagreement = (_predictions(reference, moved, shifted) != others).sum(
-                    dim=1, dtype=torch.int32
-                )
-            values = disagreement[:, None].where(flipped, size)
-            before = torch.cat([least[None], values]).cummin(dim=0).values[:-1]
-            used, idle = _until_idle((values < before).any(dim=1).tolist(), idle, patience)
+            moved_weight, moved_bias = next(hypotheses)
+            is_flipped = _predict(features, moved_weight, moved_bias) != predicted  # (B, N)
+            is_different = is_flipped
+            if reference is not None:
+                is_different = _predict(reference, moved_weight, moved_bias) != reference_predicted
+            disagreement = is_different.sum(dim=1, dtype=torch.int32)  # (B,)
+
+            # Whether each draw lowers any row's value, given all draws before it.
+            values = disagreement[:, None].where(is_flipped, M)  # (B, N)
+            least_before = torch.cat([least[None], values]).cummin(dim=0).values[:-1]
+            lowers = (values < least_before).any(dim=1).tolist()
+
+            used, idle = _count_until_idle(lowers, idle, patience)
             least = torch.minimum(least, values[:used].amin(dim=0))
-            taken += used
-    return least.to(features.dtype) / size, taken
+            hypotheses_used += used
+
+    return least.to(features.dtype) / M, hypotheses_used
 
 
-def _until_idle(lowered: Sequence[bool], idle: int, patience: int) -> tuple[int, int]:
-    """Return how many draws count, and how many of them in a row lowered nothing in the end."""
-    for used, hit in enumerate(lowered, start=1):
-        idle = 0 if hit else idle + 1
+@dataclass(frozen=True)
+class _Tile:
+    """A slice of the rows, transposed and padded to n columns."""
+
+    rows: slice
+    features: Tensor  # (D, n) in the precision of the noise
+    predicted: Tensor  # (n,) class y of each row
+    inverse_gaps: Tensor  # (C, n): 1 / (l_y - l_c); 0 at c = y and in the padding, inf for ties
+    tied: bool  # whether any gap is 0
+
+
+class _FlipRates:
+    """Flip rates of rows under a head, tile by tile.
+
+    Tiles are computed once and kept if they fit in half of the memory budget. Otherwise every call
+    computes them again.
+    """
+
+    def __init__(self, features: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+        self.features = features  # (N, D)
+        self.weight = weight  # (C, D)
+        self.bias = bias  # (C,) or None
+        self.noise_dtype = _noise_dtype(features)
+        self.is_fused = self.noise_dtype == torch.bfloat16 and _is_fused(len(features), weight)
+
+        bytes_per_row = len(weight) * features.element_size()
+        if features.is_cuda:
+            bytes_per_row += features.shape[1] * 2  # the features again, in bfloat16
+        self._tiles: list[_Tile] | None = None
+        if len(features) * bytes_per_row <= memory_budget(features.device) // 2:
+            self._tiles = list(self._make_tiles())
+
+    def compute(self, weight_noise: Tensor, bias_noise: Tensor | None) -> Tensor:
+        """Return flip rates: (B, C, D), (B, C) -> (2B, N), each direction before its opposite."""
+        B = len(weight_noise)
+        missing = -B % BLOCK
+        if missing:
+            # Whole blocks, so that the number of rays does not change how products round.
+            weight_noise = torch.nn.functional.pad(weight_noise, (0, 0, 0, 0, 0, missing))
+            if bias_noise is not None:
+                bias_noise = torch.nn.functional.pad(bias_noise, (0, 0, 0, missing))
+
+        rates = self.features.new_empty((len(weight_noise), 2, len(self.features)))
+        noise = weight_noise.to(self.noise_dtype)
+        row_tiles = self._make_tiles() if self._tiles is None else self._tiles
+        for tile in row_tiles:
+            if self.is_fused:
+                _fill_fused(rates[:, :, tile.rows], tile, noise, bias_noise)
+            else:
+                _fill_plain(rates[:, :, tile.rows], tile, noise, bias_noise)
+        return rates[:B].flatten(0, 1)
+
+    def _make_tiles(self) -> Iterator[_Tile]:
+        C = len(self.weight)
+        directions_at_once = 1 if self.is_fused else BLOCK
+        bytes_per_row = directions_at_once * C * self.features.element_size() * 2
+        at_most = None if self.features.is_cuda else _CPU_CACHE_ENTRIES // (BLOCK * C)
+
+        N = len(self.features)
+        for rows in tiles(N, bytes_per_row, self.features.device, at_most=at_most):
+            yield self._make_tile(rows)
+
+    def _make_tile(self, rows: slice) -> _Tile:
+        features = pad_to_tile(self.features[rows]).T
+        with full_precision_matmul():
+            logits = self.weight @ features
+        if self.bias is not None:
+            logits += self.bias[:, None]
+
+        # Ties: classes whose logits equal the largest but for rounding have a gap of exactly 0. The
+        # lowest of them is the prediction. The others flip the row at once on rays where they grow
+        # faster (rate inf), and never on rays where they do not: _fill_plain makes 0 * inf 0.
+        gaps = logits.amax(dim=0) - logits
+        rounding = _TIE * torch.finfo(gaps.dtype).eps * logits.abs().amax(dim=0)
+        gaps.masked_fill_(gaps <= rounding, 0)
+        lowest_first = torch.arange(len(gaps), 0, -1, device=gaps.device)
+        predicted = ((gaps == 0) * lowest_first[:, None]).argmax(dim=0)
+
+        inverse_gaps = gaps.reciprocal_()
+        inverse_gaps.scatter_(0, predicted[None], 0)
+        inverse_gaps[:, rows.stop - rows.start :] = 0
+        return _Tile(
+            rows=rows,
+            features=features.to(self.noise_dtype),
+            predicted=predicted,
+            inverse_gaps=inverse_gaps,
+            tied=bool(inverse_gaps.isinf().any()),
+        )
+
+
+def _noise_dtype(features: Tensor) -> torch.dtype:
+    """Return the precision of the factors of ``v``: bfloat16 for float32 on a GPU."""
+    if features.is_cuda and features.dtype == torch.float32 and not is_portable():
+        return torch.bfloat16
+    return features.dtype
+
+
+def _is_fused(rows: int, weight: Tensor) -> bool:
+    """Return whether a fused kernel pays off for these rows and the default number of rays."""
+    return use_fused_kernel(weight, default_rays(*weight.shape) * rows * weight.numel())
+
+
+def _fill_fused(
+    rates: Tensor, tile: _Tile, weight_noise: Tensor, bias_noise: Tensor | None
+) -> None:
+    """Do what ``_fill_plain`` does with the Triton kernel."""
+    from teeter.kernels.fused.flip_rates import fill_flip_rates
+
+    fill_flip_rates(
+        rates,
+        tile.features.T,
+        tile.predicted,
+        tile.inverse_gaps.T,
+        weight_noise,
+        bias_noise,
+        tied=tile.tied,
+    )
+
+
+def _fill_plain(
+    rates: Tensor, tile: _Tile, weight_noise: Tensor, bias_noise: Tensor | None
+) -> None:
+    """Write a tile's flip rates: weight_noise (B, C, D), bias_noise (B, C) -> rates (B, 2, n)."""
+    B, C, _ = weight_noise.shape
+    n = rates.shape[2]  # without the padding of the tile
+
+    # (B, C, n), changed in place from v to the ratios: it is the largest array.
+    change = _multiply(weight_noise.flatten(0, 1), tile.features, rates.dtype).view(B, C, -1)
+    if bias_noise is not None:
+        change += bias_noise[:, :, None]
+    change -= change.gather(1, tile.predicted.expand(B, 1, -1))
+    change *= tile.inverse_gaps
+    if tile.tied:  # 0 * inf: a tied class that does not move
+        change.nan_to_num_(nan=0.0, posinf=torch.inf, neginf=-torch.inf)
+
+    rates[:, 0] = change.amax(dim=1)[:, :n]
+    rates[:, 1] = change.amin(dim=1)[:, :n].abs_()
+
+
+def _multiply(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the product in ``dtype``, in full precision if the factors have that type too."""
+    if left.dtype == dtype:
+        with full_precision_matmul():
+            return left @ right
+    return torch.mm(left, right, out_dtype=dtype)
+
+
+def _chunk_directions(directions: Directions, rows: int) -> Iterator[Noise]:
+    """Regroup blocks of directions into chunks that use the memory budget well.
+
+    Blocks are collected until a chunk is full and then cut into chunks of that size. A chunk never
+    mixes the order of directions.
+    """
+    size = 0
+    held: list[Noise] = []
+    for block in directions:
+        if not size:
+            size = _directions_per_chunk(block[0], rows)
+        held.append(block)
+        if sum(len(weight_noise) for weight_noise, _ in held) >= size:
+            yield from _join_and_cut(held, size)
+            held = []
+    if held:
+        yield from _join_and_cut(held, size)
+
+
+def _directions_per_chunk(weight_noise: Tensor, rows: int) -> int:
+    """Return how many directions to process at once, a multiple of ``BLOCK``.
+
+    A CPU gains nothing from more than one block. On a GPU the memory of one direction is:
+
+    - for ranking: two rays, about eight arrays of one number per row for each (rates, their sorted
+      copy, thresholds, counts), within half of the budget;
+    - for the product: (C, rows) changes of the logits, 8 bytes each. The fused kernel does not
+      store them, and needs two copies of the noise (C, D) instead.
+    """
+    if not weight_noise.is_cuda:
+        return BLOCK
+
+    C = weight_noise.shape[1]
+    budget = memory_budget(weight_noise.device)
+    ranking_bytes = 2 * rows * 8 * weight_noise.element_size()
+    product_bytes = C * rows * 8
+    if _is_fused(rows, weight_noise[0]):
+        product_bytes = 2 * weight_noise[0].numel() * weight_noise.element_size()
+
+    fitting = min(budget // 2 // ranking_bytes, budget // product_bytes)
+    return max(1, fitting // BLOCK) * BLOCK
+
+
+def _join_and_cut(blocks: Sequence[Noise], size: int) -> Iterator[Noise]:
+    weight_noise = blocks[0][0]
+    if len(blocks) > 1:
+        weight_noise = torch.cat([block_weights for block_weights, _ in blocks])
+    bias_blocks = [block_biases for _, block_biases in blocks if block_biases is not None]
+    bias_noise = torch.cat(bias_blocks) if bias_blocks else None
+
+    for start in range(0, len(weight_noise), size):
+        chunk = slice(start, start + size)
+        yield weight_noise[chunk], None if bias_noise is None else bias_noise[chunk]
+
+
+def _count_until_idle(lowers: Sequence[bool], idle: int, patience: int) -> tuple[int, int]:
+    """Return how many draws count, and how many of the last of them in a row lowered nothing."""
+    for used, lowered in enumerate(lowers, start=1):
+        idle = 0 if lowered else idle + 1
         if idle >= patience:
             return used, idle
-    return len(lowered), idle
+    return len(lowers), idle
 
 
-def _one(bias: Tensor | None) -> Tensor | None:
-    return None if bias is None else bias[None]
-
-
-def _drawn(
+def _draw_hypotheses(
     weight: Tensor,
     bias: Tensor | None,
     sigma: float,
     generator: torch.Generator,
     *,
     blocks: int,
-    together: int,
-) -> Iterator[tuple[Tensor, Tensor | None]]:
-    """Yield the stream's hypotheses without end, so many at once: weights (B, C, D), biases (B, C)."""
+    batch: int,
+) -> Iterator[Noise]:
+    """Yield moved heads without end, ``batch`` at a time: weights (B, C, D) and biases (B, C)."""
     while True:
-        moves, shifts = [], []
+        weight_noise = []
+        bias_noise = []
         for _ in range(blocks):
-            moves.append(normal((BLOCK, *weight.shape), generator, weight.device))
+            weight_noise.append(normal((BLOCK, *weight.shape), generator, weight.device))
             if bias is not None:
-                shifts.append(normal((BLOCK, len(bias)), generator, bias.device))
-        moved = weight + sigma * torch.cat(moves)
-        shifted = None if bias is None else bias + sigma * torch.cat(shifts)
-        for start in range(0, len(moved), together):
-            cut = slice(start, start + together)
-            yield moved[cut], None if shifted is None else shifted[cut]
+                bias_noise.append(normal((BLOCK, len(bias)), generator, bias.device))
+
+        weights = weight + sigma * torch.cat(weight_noise)
+        biases = None if bias is None else bias + sigma * torch.cat(bias_noise)
+        for start in range(0, len(weights), batch):
+            chunk = slice(start, start + batch)
+            yield weights[chunk], None if biases is None else biases[chunk]
 
 
-def _predictions(features: Tensor, weights: Tensor, biases: Tensor | None) -> Tensor:
-    """features (N, D), weights (B, C, D), biases (B, C) -> (B, N)."""
-    pieces = []
+def _predict(features: Tensor, weights: Tensor, biases: Tensor | None) -> Tensor:
+    """Return predicted classes: features (N, D), weights (B, C, D), biases (B, C) -> (B, N)."""
+    B, C, _ = weights.shape
+    predictions = []
+
     with full_precision_matmul():
-        for where in tiles(
-            len(features), weights[..., 0].numel() * features.element_size() * 2, features.device
-        ):
-            logits = (weights.flatten(0, 1) @ features[where].T).view(*weights.shape[:2], -1)
+        for tile in tiles(len(features), B * C * features.element_size() * 2, features.device):
+            logits = (weights.flatten(0, 1) @ features[tile].T).view(B, C, -1)
             if biases is not None:
                 logits += biases[:, :, None]
-            pieces.append(
-                logits.max(dim=1).indices
-            )  # several times faster than argmax across a stride
-    return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)
+            # Across a stride, max is several times faster than argmax.
+            predictions.append(logits.max(dim=1).indices)
+
+    return predictions[0] if len(predictions) == 1 else torch.cat(predictions, dim=1)

@@ -1,4 +1,8 @@
-"""ProbCover: greedy maximum coverage of the pool by balls of one radius around the picks, on the unit sphere.
+"""ProbCover: greedy maximum coverage of the pool by balls of one radius around the picks.
+
+Features are normalised to length 1, so a ball is a set of rows whose cosine to its centre is above
+a threshold. The work is in knowing which rows lie in whose ball: ``_Neighbourhoods`` lists them
+once if the lists fit in memory, and computes them again for every pick otherwise.
 
 Reference: Yehuda et al., Active Learning Through a Covering Lens, NeurIPS 2022.
 """
@@ -18,212 +22,274 @@ from teeter.kernels.kcenter import k_center
 
 __all__ = ["probcover", "purity_radius"]
 
-_WIDE = 10 * TILE
-"""Columns of a product: a fixed number, so that the working memory does not decide how products round."""
+_COLUMNS_PER_PRODUCT = 10 * TILE
+"""A constant, so that the memory budget does not change how products round."""
 
 _BYTES_PER_MEMBER = 5
-"""What a ball's member takes while lists are made: 4 bytes there, and 2 before, given back on the way."""
+"""Memory per member while lists are built: 4 in the list, and 2 in the pairs, freed on the way."""
+
+_MOST_CUDA_ENTRIES = 1 << 30
+"""Torch cannot index more than 2^31 entries of a tensor on a GPU; half of that is safe."""
 
 
 def purity_radius(features: Tensor, labels: Tensor, purity: float) -> float:
-    """Return the largest radius for which at least ``purity`` of the rows' balls hold rows of one label only.
+    """Return the largest radius for which enough balls hold rows of a single label.
 
-    features (N, D) of any length, labels (N,) -> a distance between unit vectors, infinite if there is one label. A
-    ball is pure as long as its radius does not exceed the distance to the nearest row of another label, so this is
-    the distance of that rank.
+    A ball is pure as long as its radius does not exceed the distance to the nearest row of another
+    label. So the answer is one of these distances: the one of the right rank.
+
+    Args:
+        features: (N, D), not normalised.
+        labels: (N,) labels or pseudo-labels.
+        purity: share of the balls that must be pure, 0 to 1.
+
+    Returns:
+        A distance between unit vectors, infinite if there is only one label.
     """
     units = Cosine(features).units
-    cosines = units.new_full((len(units),), -torch.inf)
-    tiles = torch.arange(len(units), device=units.device).split(_WIDE // 2)
-    for k, rows in enumerate(tiles):
-        for others in tiles[k:]:
+    N = len(units)
+    largest_cosine = units.new_full((N,), -torch.inf)  # to a row of another label
+    row_blocks = torch.arange(N, device=units.device).split(_COLUMNS_PER_PRODUCT // 2)
+
+    for k, rows in enumerate(row_blocks):
+        for columns in row_blocks[k:]:
             with full_precision_matmul():
-                products = (pad_to_tile(units[rows]) @ pad_to_tile(units[others]).T)[
-                    : len(rows), : len(others)
-                ]
-            products.masked_fill_(labels[rows][:, None] == labels[others], -torch.inf)
-            cosines[rows] = torch.maximum(cosines[rows], products.amax(dim=1))
-            cosines[others] = torch.maximum(cosines[others], products.amax(dim=0))
-    impure = min(math.floor((1 - purity) * len(units) + 1e-9), len(units) - 1)
-    distance = 1 - float(cosines.sort(descending=True).values[impure])
+                products = pad_to_tile(units[rows]) @ pad_to_tile(units[columns]).T
+
+            cosines = products[: len(rows), : len(columns)]
+            cosines.masked_fill_(labels[rows][:, None] == labels[columns], -torch.inf)
+            largest_cosine[rows] = torch.maximum(largest_cosine[rows], cosines.amax(dim=1))
+            largest_cosine[columns] = torch.maximum(largest_cosine[columns], cosines.amax(dim=0))
+
+    # 1e-9: (1 - purity) * N may be rounded to just below a whole number.
+    allowed_impure = min(math.floor((1 - purity) * N + 1e-9), N - 1)
+    distance = 1 - float(largest_cosine.sort(descending=True).values[allowed_impure])
     return math.sqrt(2 * distance) if distance >= NEGLIGIBLE else 0.0
 
 
 def probcover(features: Tensor, radius: float, n: int, *, centres: Tensor | None = None) -> Tensor:
-    """Return n different rows, each with the most rows in its ball that no centre and no earlier pick covers.
+    """Pick n different rows, each covering the most rows that nothing covers yet.
 
-    features (N, D), centres (L, D) or None, of any length -> (n,) int64 in the order of picking; equal counts go to
-    the lowest row. A ball holds the rows at a distance below ``radius`` after normalisation. When all rows are covered,
-    or can be by none, each next pick is the row farthest from the centres and picks.
+    A ball holds the rows at a distance below ``radius`` after normalisation. Equal counts go to the
+    lowest row. When no ball has an uncovered row, each next pick is the row farthest from the
+    centres and picks.
+
+    Args:
+        features: (N, D), not normalised.
+        radius: of the balls, a distance between unit vectors (0 to 2).
+        n: number of picks, 1 to N.
+        centres: (L, D) rows whose balls are covered already, for example the labelled ones, or
+            None.
+
+    Returns:
+        (n,) int64 positions in the order of picking.
     """
-    centres = features[:0] if centres is None else centres
-    units, known = Cosine(torch.cat([features, centres])).units.split([len(features), len(centres)])
-    balls = _Balls(units, radius)
-    covered = torch.zeros(len(units), dtype=torch.bool, device=units.device)
-    for some in known.split(balls.tall):
-        covered |= balls.around(some).any(dim=0)
-    gains = balls.sizes - balls.holding(covered.nonzero().flatten())
+    if centres is None:
+        centres = features[:0]
+    # One call, so that zero rows get the same extra axis on both sides.
+    all_units = Cosine(torch.cat([features, centres])).units
+    units, centre_units = all_units.split([len(features), len(centres)])
+    neighbourhoods = _Neighbourhoods(units, radius)
+
+    is_covered = torch.zeros(len(units), dtype=torch.bool, device=units.device)
+    for chunk in centre_units.split(neighbourhoods.rows_per_product):
+        is_covered |= neighbourhoods.around(chunk).any(dim=0)
+
+    # (N,) uncovered rows in each ball; -1 for picks.
+    covered_rows = is_covered.nonzero().flatten()
+    gains = neighbourhoods.sizes - neighbourhoods.count_members(covered_rows)
+
     picks: list[int] = []
     while len(picks) < n:
         best = int(gains.argmax())
         if gains[best] <= 0:
             break
-        fresh = balls.members(best)
-        fresh = fresh[~covered[fresh]]
-        covered[fresh] = True
-        gains -= balls.holding(fresh)
+
+        members = neighbourhoods.members(best)
+        newly_covered = members[~is_covered[members]]
+        is_covered[newly_covered] = True
+        gains -= neighbourhoods.count_members(newly_covered)
         gains[best] = -1
         picks.append(best)
-    return _farthest_too(
-        units, known, torch.tensor(picks, dtype=torch.int64, device=units.device), n
-    )
 
-
-def _farthest_too(units: Tensor, known: Tensor, picks: Tensor, n: int) -> Tensor:
-    left = torch.ones(len(units), dtype=torch.bool, device=units.device).index_fill_(
-        0, picks, False
-    )
-    rest = left.nonzero().flatten()
+    positions = torch.tensor(picks, dtype=torch.int64, device=units.device)
     if len(picks) == n:
-        return picks
-    return torch.cat(
-        [picks, rest[k_center(units[rest], torch.cat([known, units[picks]]), n - len(picks))]]
-    )
+        return positions
+    return _add_farthest(units, centre_units, positions, n)
+
+
+def _add_farthest(units: Tensor, centre_units: Tensor, picks: Tensor, n: int) -> Tensor:
+    """Fill the picks up to n by greedy k-center from the centres and picks."""
+    is_free = torch.ones(len(units), dtype=torch.bool, device=units.device)
+    free_rows = is_free.index_fill_(0, picks, False).nonzero().flatten()
+    covered = torch.cat([centre_units, units[picks]])
+    farthest = k_center(units[free_rows], covered, n - len(picks))
+    return torch.cat([picks, free_rows[farthest]])
 
 
 @dataclass(frozen=True)
-class _Pairs:
-    """Which rows of the tile at ``b`` are in the balls of the tile at ``a``: flat positions (E,) int32, ascending."""
+class _TilePairs:
+    """The pairs of neighbours between two tiles of rows, as flat positions in their product.
+
+    Position ``p`` is the pair of row ``a + p // width`` and row ``b + p % width``.
+    """
 
     a: int
     b: int
-    wide: int
-    places: Tensor
+    width: int
+    positions: Tensor  # (E,) int32, ascending
 
 
-def _places(near: Tensor) -> Tensor:
-    """Return the flat positions of what is true: (A, B) -> (E,) int32; on a CPU numpy takes a fifth of torch's time."""
-    found = (
-        near.flatten().nonzero()[:, 0]
-        if near.is_cuda
-        else torch.from_numpy(np.flatnonzero(near.numpy()))
-    )
-    return found.int()
+class _Neighbourhoods:
+    """Which rows lie in the ball of which row.
 
-
-def _order(values: Tensor) -> Tensor:
-    """Return what sorts int16 values; numpy sorts them by radix."""
-    return (
-        values.argsort(stable=True)
-        if values.is_cuda
-        else torch.from_numpy(values.numpy().argsort(kind="stable"))
-    )
-
-
-class _Balls:
-    """Which rows lie in the ball of which: listed where the working memory holds it, else found each time."""
+    Being in someone's ball is mutual, so each pair of tiles is multiplied once.
+    """
 
     def __init__(self, units: Tensor, radius: float) -> None:
         self.units = units
-        # Balls found at once; torch counts no more than 2^31 entries on a GPU.
-        self.tall = (
-            max(TILE, min(_WIDE, (1 << 30) // len(units) // TILE * TILE)) if units.is_cuda else TILE
-        )
-        # Rows at the radius itself are outside, whatever the rounding; negligible distances are 0.
-        least = 1 - radius**2 / 2 + 8 * torch.finfo(units.dtype).eps
-        self.least_cosine = min(least, 1 - NEGLIGIBLE) if radius > 0 else math.inf
+
+        # Rows of a product with all N rows.
+        self.rows_per_product = TILE
+        if units.is_cuda:
+            fitting_rows = _MOST_CUDA_ENTRIES // len(units) // TILE * TILE
+            self.rows_per_product = max(TILE, min(_COLUMNS_PER_PRODUCT, fitting_rows))
+
+        # Rows at exactly the radius are outside in spite of rounding. Negligible distances are 0.
+        self.least_cosine = math.inf
+        if radius > 0:
+            least_cosine = 1 - radius**2 / 2 + 8 * torch.finfo(units.dtype).eps
+            self.least_cosine = min(least_cosine, 1 - NEGLIGIBLE)
+
+        # (N,) number of rows in each ball, counted by _find_pairs.
         self.sizes = torch.zeros(len(units), dtype=torch.int64, device=units.device)
-        found = self._found()
+        pairs = self._find_pairs()
+
+        # The members of ball i are lists[starts[i] : starts[i] + sizes[i]]; None if too large.
         self.starts = self.sizes.cumsum(dim=0) - self.sizes
-        self.lists = None if found is None else self._listed(found)
-
-    def _found(self) -> list[_Pairs] | None:
-        """Count every ball's rows, and return who is in whose, or None if the lists would take too much room.
-
-        Whoever is in my ball has me in theirs, so each pair of tiles is multiplied once.
-        """
-        side = (40 if self.units.is_cuda else 5) * TILE
-        starts = range(0, len(self.units), side)
-        room = memory_budget(self.units.device) // _BYTES_PER_MEMBER
-        found: list[_Pairs] | None = []
-        for a in starts:
-            strip = []
-            for b in starts[a // side :]:
-                near = self._near(self.units[a : a + side], self.units[b : b + side])
-                self.sizes[a : a + side] += near.sum(dim=1, dtype=torch.int32)
-                if a != b:
-                    self.sizes[b : b + side] += near.sum(dim=0, dtype=torch.int32)
-                if found is not None:
-                    strip.append(_places(near))
-                    room -= len(strip[-1]) * (1 if a == b else 2)
-                    found = found if room >= 0 else None
-            if (
-                found is not None
-            ):  # one array instead of many small ones, between which the heap would fall apart
-                parts = torch.cat(strip).split([len(some) for some in strip])
-                found += [
-                    _Pairs(a, b, min(side, len(self.units) - b), part)
-                    for b, part in zip(starts[a // side :], parts, strict=True)
-                ]
-        return found
-
-    def _listed(self, found: list[_Pairs]) -> Tensor:
-        """Return the rows of every ball, one ball after the other; ``found`` is emptied on the way."""
-        lists = torch.empty(int(self.sizes.sum()), dtype=torch.int32, device=self.units.device)
-        ends = self.starts.clone()
-        while found:
-            pairs = found.pop()
-            rows, others = pairs.places // pairs.wide, pairs.places % pairs.wide
-            self._list(lists, ends, pairs.a, rows, pairs.b + others)
-            if pairs.a != pairs.b:
-                order = _order(others.short())
-                self._list(lists, ends, pairs.b, others[order], pairs.a + rows[order])
-        return lists
-
-    def _list(self, lists: Tensor, ends: Tensor, start: int, rows: Tensor, members: Tensor) -> None:
-        """Put members (E,) at the ends of the lists of the rows ``start + rows``, which ascend."""
-        counts = torch.bincount(rows)
-        free = ends[start : start + len(counts)]
-        lists[
-            torch.arange(len(rows), device=rows.device)
-            + (free - counts.cumsum(dim=0) + counts)[rows]
-        ] = members
-        free += counts
-
-    def _near(self, left: Tensor, right: Tensor) -> Tensor:
-        """Return which units are in the balls of which: (A, D), (B, D) -> (A, B) bool."""
-        with full_precision_matmul():
-            products = pad_to_tile(left) @ pad_to_tile(right).T
-        return products[: len(left), : len(right)] > self.least_cosine
+        self.lists = None if pairs is None else self._build_lists(pairs)
 
     def around(self, centres: Tensor) -> Tensor:
-        """Return which rows are in the balls of some units: (A, D) -> (A, N) bool."""
-        near = torch.empty((len(centres), len(self.units)), dtype=torch.bool, device=centres.device)
+        """Return which rows are in the balls around unit vectors: (A, D) -> (A, N) bool."""
+        N = len(self.units)
+        is_near = torch.empty((len(centres), N), dtype=torch.bool, device=centres.device)
         left = pad_to_tile(centres)
-        for some, right in zip(near.split(_WIDE, dim=1), self.units.split(_WIDE), strict=True):
+
+        for start in range(0, N, _COLUMNS_PER_PRODUCT):
+            right = self.units[start : start + _COLUMNS_PER_PRODUCT]
             with full_precision_matmul():
                 products = left @ pad_to_tile(right).T
-            torch.gt(products[: some.shape[0], : some.shape[1]], self.least_cosine, out=some)
-        return near
+            torch.gt(
+                products[: len(centres), : len(right)],
+                self.least_cosine,
+                out=is_near[:, start : start + len(right)],
+            )
+        return is_near
 
     def members(self, row: int) -> Tensor:
-        """Return the rows in a row's ball: (B,)."""
+        """Return the rows in a row's ball: (B,) int64."""
         if self.lists is None:
             return self.around(self.units[row][None])[0].nonzero().flatten()
         start = int(self.starts[row])
         return self.lists[start : start + int(self.sizes[row])].long()
 
-    def holding(self, rows: Tensor) -> Tensor:
-        """Return how many of some rows lie in each row's ball, which are the balls of them it lies in: (A,) -> (N,)."""
-        held = torch.zeros_like(self.sizes)
-        for some in rows.split(self.tall):
+    def count_members(self, rows: Tensor) -> Tensor:
+        """Return how many of the given rows lie in each row's ball: positions (A,) -> (N,)."""
+        counts = torch.zeros_like(self.sizes)
+
+        for chunk in rows.split(self.rows_per_product):
             if self.lists is None:
-                held += self.around(self.units[some]).sum(dim=0)
-            else:
-                sizes = self.sizes[some]
-                shifts = self.starts[some] - (sizes.cumsum(dim=0) - sizes)
-                places = torch.arange(
-                    int(sizes.sum()), device=rows.device
-                ) + shifts.repeat_interleave(sizes)
-                held += torch.bincount(self.lists[places], minlength=len(held))
-        return held
+                counts += self.around(self.units[chunk]).sum(dim=0)
+                continue
+
+            # Concatenate the lists of the rows of the chunk, and count who appears in them.
+            sizes = self.sizes[chunk]
+            offsets = self.starts[chunk] - (sizes.cumsum(dim=0) - sizes)
+            places = torch.arange(int(sizes.sum()), device=rows.device)
+            places = places + offsets.repeat_interleave(sizes)
+            counts += torch.bincount(self.lists[places], minlength=len(counts))
+        return counts
+
+    def _find_pairs(self) -> list[_TilePairs] | None:
+        """Fill ``sizes``; return all pairs of neighbours, or None if they need too much memory."""
+        N = len(self.units)
+        side = (40 if self.units.is_cuda else 5) * TILE
+        starts = range(0, N, side)
+        room = memory_budget(self.units.device) // _BYTES_PER_MEMBER
+        pairs: list[_TilePairs] | None = []
+
+        for a in starts:
+            strip = []
+            column_starts = starts[a // side :]
+            for b in column_starts:
+                is_near = self._is_near(self.units[a : a + side], self.units[b : b + side])
+                self.sizes[a : a + side] += is_near.sum(dim=1, dtype=torch.int32)
+                if a != b:
+                    self.sizes[b : b + side] += is_near.sum(dim=0, dtype=torch.int32)
+
+                if pairs is not None:
+                    positions = _flat_nonzero(is_near)
+                    strip.append(positions)
+                    room -= len(positions) * (1 if a == b else 2)
+                    if room < 0:
+                        pairs = None
+
+            if pairs is not None:
+                # One array instead of many small ones, which would fragment the heap.
+                parts = torch.cat(strip).split([len(positions) for positions in strip])
+                for b, part in zip(column_starts, parts, strict=True):
+                    pairs.append(_TilePairs(a, b, min(side, N - b), part))
+
+        return pairs
+
+    def _build_lists(self, pairs: list[_TilePairs]) -> Tensor:
+        """Return the members of every ball, one ball after the other: (sum of sizes,) int32.
+
+        ``pairs`` is emptied on the way, so that both need not be in memory at once.
+        """
+        lists = torch.empty(int(self.sizes.sum()), dtype=torch.int32, device=self.units.device)
+        ends = self.starts.clone()  # (N,) where the next member of each ball goes
+
+        while pairs:
+            tile = pairs.pop()
+            rows = tile.positions // tile.width
+            columns = tile.positions % tile.width
+            _append_members(lists, ends, tile.a, rows, tile.b + columns)
+
+            if tile.a != tile.b:
+                order = _argsort_int16(columns.short())
+                _append_members(lists, ends, tile.b, columns[order], tile.a + rows[order])
+        return lists
+
+    def _is_near(self, left: Tensor, right: Tensor) -> Tensor:
+        """Return which unit vectors are in the balls of which: (A, D), (B, D) -> (A, B) bool."""
+        with full_precision_matmul():
+            products = pad_to_tile(left) @ pad_to_tile(right).T
+        return products[: len(left), : len(right)] > self.least_cosine
+
+
+def _append_members(lists: Tensor, ends: Tensor, start: int, rows: Tensor, members: Tensor) -> None:
+    """Append members (E,) to the lists of the balls ``start + rows`` (E,), which ascend.
+
+    Changes ``lists`` and ``ends`` in place.
+    """
+    counts = torch.bincount(rows)
+    ball_ends = ends[start : start + len(counts)]
+    # A member's place: the end of its ball's list, plus the number of members before it.
+    offsets = (ball_ends - counts.cumsum(dim=0) + counts)[rows]
+    lists[torch.arange(len(rows), device=rows.device) + offsets] = members
+    ball_ends += counts
+
+
+def _flat_nonzero(mask: Tensor) -> Tensor:
+    """Return the flat positions of True: (A, B) -> (E,) int32. Numpy takes a fifth of the time."""
+    if mask.is_cuda:
+        return mask.flatten().nonzero()[:, 0].int()
+    return torch.from_numpy(np.flatnonzero(mask.numpy())).int()
+
+
+def _argsort_int16(values: Tensor) -> Tensor:
+    """Return a stable argsort. On a CPU numpy sorts int16 by radix, which is faster."""
+    if values.is_cuda:
+        return values.argsort(stable=True)
+    return torch.from_numpy(values.numpy().argsort(kind="stable"))

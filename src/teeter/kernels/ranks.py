@@ -1,4 +1,12 @@
-"""Ranks of rows among reference rows, one ranking a ray, kept only where they lower a row's least count."""
+"""Ranks of rows by flip rate, one ranking per ray, merged into each row's least count.
+
+The least disagreement that flips a row on a ray is the number of reference rows that flip at the
+same strength or earlier: those with an equal or larger flip rate. These functions lower a running
+minimum ``least`` of that count, in place, because R rankings of N rows would not fit in memory.
+
+Flip rates that differ only by rounding count as equal. Rows on one line flip together, and rounding
+must not separate them.
+"""
 
 from __future__ import annotations
 
@@ -12,88 +20,118 @@ from torch import Tensor
 __all__ = ["lower_among_sorted", "lower_by_own_ranks", "lower_by_reference_ranks"]
 
 _ROWS_WORTH_A_THREAD = 20_000
+"""With fewer rows, starting threads costs more than they save."""
 
 _EQUAL = 64
-"""Rates this many roundings apart count as equal: rows on one line flip together, and rounding must not part them."""
+"""Rates within this many machine epsilons count as equal."""
+
+_NEIGHBOUR_STEPS = 10
+"""Neighbours compared one by one before a binary search. Nearly all ties are of two or three."""
 
 
 def lower_by_own_ranks(least: Tensor, rates: Tensor) -> None:
-    """Lower ``least`` in place to ``#{i : rate_i >= rate_x}`` where that is less on some ray.
+    """Lower ``least`` to ``#{i : rate_i >= rate_x}``, ranking the rows among themselves.
 
-    least (N,) int32, rates (R, N) not negative; equal rates share the larger count, so a rate of 0 counts all rows.
+    Equal rates share the larger count, so a rate of 0 (never flips) counts all rows.
+
+    Args:
+        least: (N,) int32, changed in place.
+        rates: (R, N), not negative.
     """
     if rates.is_cuda or rates.dtype != torch.float32:
         lower_by_reference_ranks(least, rates, rates)
         return
-    counts, values = least.numpy(), rates.contiguous().numpy()
+
+    counts = least.numpy()
+    values = rates.contiguous().numpy()
     threads = torch.get_num_threads() if values.shape[1] >= _ROWS_WORTH_A_THREAD else 1
     if threads == 1:
         _lower_by_packed_sort(counts, values)
         return
-    shares = [share for share in np.array_split(values, threads) if len(share)]
-    partial = [counts.copy() for _ in shares]
+
+    # Each thread ranks its own rays into its own copy: no two threads write to the same array.
+    ray_shares = [share for share in np.array_split(values, threads) if len(share)]
+    partial_counts = [counts.copy() for _ in ray_shares]
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(_lower_by_packed_sort, partial, shares))
-    for part in partial:
-        np.minimum(counts, part, out=counts)
-
-
-def _lower_by_packed_sort(least: npt.NDArray[np.int32], rates: npt.NDArray[np.float32]) -> None:
-    """Sort (rate, row) as one 64-bit number: the bits of floats that are not negative are in the floats' order."""
-    rows = rates.shape[1]
-    places = np.arange(rows, dtype=np.int64)
-    count = np.empty(rows, dtype=np.int32)
-    for rate in rates:
-        keys = rate.view(np.int32).astype(np.int64)
-        keys <<= 32
-        keys |= places
-        keys.sort()
-        values, order = (keys >> 32).astype(np.int32), keys & 0xFFFFFFFF
-        count[order] = _counts_from_the_top(values)
-        np.minimum(least, count, out=least)
-
-
-def _counts_from_the_top(values: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """Return how many values are at least as large or close to it, for the bits of floats in rising order."""
-    rows = len(values)
-    first = np.arange(rows, dtype=np.int32)
-    rates = values.view(np.float32)
-    bar = rates * np.float32(1 - _EQUAL * np.finfo(np.float32).eps)
-    close = np.flatnonzero(rates[:-1] >= bar[1:]) + 1
-    for step in range(2, 10):  # nearly all have a neighbour or two; the others are copies
-        if not len(close):
-            return rows - first
-        first[close] -= 1
-        close = close[close >= step]
-        close = close[rates[close - step] >= bar[close]]
-    first[close] = np.searchsorted(rates, bar[close])
-    return rows - first
+        list(pool.map(_lower_by_packed_sort, partial_counts, ray_shares))
+    for partial in partial_counts:
+        np.minimum(counts, partial, out=counts)
 
 
 def lower_by_reference_ranks(least: Tensor, rates: Tensor, reference: Tensor) -> None:
-    """Lower ``least`` in place to ``#{i : reference_i >= rate_x}`` where that is less on some ray.
+    """Lower ``least`` to ``#{i : reference_i >= rate_x}``, ranking among other rows.
 
-    least (N,) int32, rates (R, N), reference (R, M), none of them negative.
+    Args:
+        least: (N,) int32, changed in place.
+        rates: (R, N), not negative.
+        reference: (R, M) rates of the reference rows on the same rays, not negative.
     """
-    size = reference.shape[1]
-    bar = rates * (1 - _EQUAL * torch.finfo(rates.dtype).eps)
-    below = torch.searchsorted(reference.sort(dim=1).values, bar, out_int32=True)
-    torch.minimum(least, (size - below).amin(dim=0), out=least)
+    M = reference.shape[1]
+    threshold = rates * (1 - _EQUAL * torch.finfo(rates.dtype).eps)
+    below = torch.searchsorted(reference.sort(dim=1).values, threshold, out_int32=True)
+    torch.minimum(least, (M - below).amin(dim=0), out=least)
 
 
 def lower_among_sorted(least: Tensor, rates: Tensor, ranks: Tensor) -> None:
-    """Lower ``least`` in place as ``lower_by_reference_ranks`` does, among rates that are sorted already.
+    """Do what ``lower_by_reference_ranks`` does, with reference rates that are sorted already.
 
-    least (N,) int32, rates (R, N), ranks (R, M) rising along each ray. Only rows that a ray lowers are looked up.
+    Only the rows that a ray lowers are searched for.
+
+    Args:
+        least: (N,) int32, changed in place.
+        rates: (R, N), not negative.
+        ranks: (R, M) rates of the reference rows, ascending along each ray.
     """
-    size = ranks.shape[1]
-    bars = rates * (1 - _EQUAL * torch.finfo(rates.dtype).eps)
-    for bar, known in zip(bars, ranks, strict=True):
-        lowered = (
-            (known[(size - least).clamp_max_(size - 1)] < bar)
-            .logical_and_(least > 0)
-            .nonzero()
-            .squeeze(1)
-        )
-        counts = size - torch.searchsorted(known, bar[lowered], out_int32=True)
-        least[lowered] = torch.minimum(least[lowered], counts)
+    M = ranks.shape[1]
+    thresholds = rates * (1 - _EQUAL * torch.finfo(rates.dtype).eps)
+
+    for threshold, sorted_rates in zip(thresholds, ranks, strict=True):
+        # The ray lowers a row's count if the reference rate that would keep it is below the row's.
+        keeping_rate = sorted_rates[(M - least).clamp_max_(M - 1)]
+        is_lowered = (keeping_rate < threshold).logical_and_(least > 0)
+        rows = is_lowered.nonzero().squeeze(1)
+
+        counts = M - torch.searchsorted(sorted_rates, threshold[rows], out_int32=True)
+        least[rows] = torch.minimum(least[rows], counts)
+
+
+def _lower_by_packed_sort(least: npt.NDArray[np.int32], rates: npt.NDArray[np.float32]) -> None:
+    """Rank rows by sorting (rate, row) pairs packed into one 64-bit integer each.
+
+    The bits of non-negative floats are in the same order as the floats, so one integer sort, which
+    is faster than an argsort, gives the rates and the permutation.
+    """
+    N = rates.shape[1]
+    row_numbers = np.arange(N, dtype=np.int64)
+    count = np.empty(N, dtype=np.int32)
+
+    for rate in rates:
+        keys = rate.view(np.int32).astype(np.int64)
+        keys <<= 32
+        keys |= row_numbers
+        keys.sort()
+
+        sorted_bits = (keys >> 32).astype(np.int32)
+        order = keys & 0xFFFFFFFF
+        count[order] = _counts_from_the_top(sorted_bits)
+        np.minimum(least, count, out=least)
+
+
+def _counts_from_the_top(sorted_bits: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    """Return how many values are at least as large, up to rounding: (N,) ascending -> (N,)."""
+    N = len(sorted_bits)
+    rates = sorted_bits.view(np.float32)
+    threshold = rates * np.float32(1 - _EQUAL * np.finfo(np.float32).eps)
+
+    # The position of the first value that counts as equal to each value.
+    first = np.arange(N, dtype=np.int32)
+    tied = np.flatnonzero(rates[:-1] >= threshold[1:]) + 1
+    for step in range(2, _NEIGHBOUR_STEPS):
+        if not len(tied):
+            return N - first
+        first[tied] -= 1
+        tied = tied[tied >= step]
+        tied = tied[rates[tied - step] >= threshold[tied]]
+
+    first[tied] = np.searchsorted(rates, threshold[tied])
+    return N - first

@@ -1,4 +1,15 @@
-"""Weighted k-means++ seeding, drawn in blocks by the exact sequential law, and the weights of LDM-Seeding."""
+"""Weighted k-means++ seeding and the weights of LDM-Seeding (equations 4 and 5 of the paper).
+
+Each pick is drawn with probability proportional to ``(weight * distance to the nearest pick)^2``.
+Drawing one pick at a time needs all distances after each of them. Weights only fall as picks are
+added, so a block of candidates can be drawn with replacement from the weights as they are, and each
+candidate is then accepted with probability ``weight now / weight when drawn``. This is rejection
+sampling from the sequential law: exact for any block size, at the speed of matrix products.
+(Drawing the block *without* replacement would be wrong.)
+
+Reference: Cho et al., Querying Easily Flip-flopped Samples for Deep Active Learning, ICLR 2024;
+Arthur and Vassilvitskii, k-means++: The Advantages of Careful Seeding, SODA 2007.
+"""
 
 from __future__ import annotations
 
@@ -14,34 +25,61 @@ from teeter.seeds import uniform
 __all__ = ["accept_candidates", "ldm_log_weights", "ldm_seeding", "seed_rows"]
 
 BLOCK = 256
-"""Candidates drawn from one state of the weights."""
+"""Candidates drawn before the weights are updated."""
 
-_WORK = 1000
-"""Operations of one row's distance to one pick, about."""
+_OPERATIONS_PER_DISTANCE = 1000
+"""Rough cost of one row's distance to one pick, to decide whether a fused kernel pays off."""
 
 
 def ldm_log_weights(ldm: Tensor, n: int) -> Tensor:
-    """Return log gamma of LDM-Seeding, equation 4: the n least rows weigh as much as all the others.
+    """Return log gamma of LDM-Seeding (equation 4).
 
-    ldm (N,) -> (N,) float64. Where the n-th least LDM is 0 the least positive one takes its place.
+    The n rows of smallest LDM and all other rows have the same total weight. If the n-th smallest
+    LDM is 0, the smallest positive LDM replaces it.
+
+    Args:
+        ldm: (N,) least disagree metric.
+        n: number of picks, 1 to N.
+
+    Returns:
+        (N,) float64. Logarithms, because the weights themselves underflow.
     """
     ldm = ldm.double()
     order = ldm.argsort(stable=True)
-    least = ldm[order[n - 1]]
-    if least == 0:
+
+    L_q = ldm[order[n - 1]]
+    if L_q == 0:
         positive = ldm[ldm > 0]
-        least = positive.min() if len(positive) else torch.ones_like(least)
-    log_weights = -((ldm - least).clamp_min(0) / least)
-    for part in (order[:n], order[n:]):
-        if len(part):
-            log_weights[part] -= log_weights[part].logsumexp(dim=0)
+        L_q = positive.min() if len(positive) else torch.ones_like(L_q)
+
+    log_weights = -((ldm - L_q).clamp_min(0) / L_q)
+    for partition in (order[:n], order[n:]):
+        if len(partition):
+            log_weights[partition] -= log_weights[partition].logsumexp(dim=0)
     return log_weights
 
 
 def ldm_seeding(ldm: Tensor, features: Tensor, n: int, *, generator: Generator) -> Tensor:
-    """Return n rows by LDM-Seeding: the least LDM first, then small LDMs that are far apart, equation 5.
+    """Pick n rows by LDM-Seeding: small LDMs that are far apart in cosine distance (equation 5).
 
-    ldm (N,), or any value in its place that is small for the rows wanted; features (N, D) -> (n,).
+    The first pick is the row of smallest LDM.
+
+    Args:
+        ldm: (N,) least disagree metric, or any other score that is small for the rows wanted.
+        features: (N, D).
+        n: number of picks, 1 to N.
+        generator: source of randomness.
+
+    Returns:
+        (n,) int64 positions in the order of picking.
+
+    Example:
+        >>> import torch
+        >>> features = torch.eye(3).repeat(2, 1)
+        >>> ldm = torch.tensor([0.3, 0.1, 0.2, 0.3, 0.1, 0.2])
+        >>> picks = ldm_seeding(ldm, features, 3, generator=torch.Generator().manual_seed(0))
+        >>> int(picks[0]), len(set((picks % 3).tolist()))
+        (1, 3)
     """
     return seed_rows(
         Cosine(features),
@@ -63,41 +101,99 @@ def seed_rows(
     generator: Generator,
     block: int = BLOCK,
 ) -> Tensor:
-    """Return n different rows, each drawn by ``(weight * distance to the nearest pick)^2``, beginning with ``first``.
+    """Pick n different rows, each drawn by ``(weight * distance to the nearest pick)^2``.
 
-    log_weights (N,) float64, preference (N,) -> (n,) int64 in the order of picking. When every remaining weight is 0,
-    the rows of least preference fill up. A block of candidates is drawn with replacement from the weights as they
-    stand; a candidate is then accepted with probability ``its weight now / its weight then``. Weights only fall, so
-    this is rejection sampling from the sequential law, exact for any ``block``.
+    When every remaining weight is 0, the rows of smallest ``preference`` fill up.
+
+    Args:
+        distance: distance over the N rows.
+        n: number of picks, 1 to N.
+        first: position of the first pick.
+        log_weights: (N,) float64; -inf for rows that must not be drawn.
+        preference: (N,).
+        generator: source of randomness.
+        block: candidates drawn before the weights are updated. The law of the picks does not depend
+            on it.
+
+    Returns:
+        (n,) int64 positions in the order of picking.
     """
-    if use_fused_kernel(log_weights, _WORK * n * len(log_weights)):
+    is_taken = torch.zeros(len(log_weights), dtype=torch.bool, device=log_weights.device)
+
+    if use_fused_kernel(log_weights, _OPERATIONS_PER_DISTANCE * n * len(log_weights)):
         from teeter.kernels.fused.seeding import seed_on_gpu
 
         picks = seed_on_gpu(
-            distance, n, first=first, log_weights=log_weights, generator=generator, block=block
+            distance,
+            n,
+            first=first,
+            log_weights=log_weights,
+            generator=generator,
+            block=block,
         )
-        taken = torch.zeros(len(log_weights), dtype=torch.bool, device=log_weights.device)
-        taken[picks] = True
-        return torch.cat([picks, _fill(preference, taken, n - len(picks))])
+        is_taken[picks] = True
+        return torch.cat([picks, _preferred_rows(preference, is_taken, n - len(picks))])
+
+    nearest = torch.full_like(log_weights, torch.inf)  # (N,) distance to the nearest pick
     picks = torch.tensor([first], device=log_weights.device)
-    taken = torch.zeros(len(log_weights), dtype=torch.bool, device=log_weights.device)
-    nearest = torch.full_like(log_weights, torch.inf)
-    fresh = picks
+    new_picks = picks
     while len(picks) < n:
-        taken[fresh] = True
-        nearest = torch.minimum(nearest, distance.nearest(fresh).double())
-        doubled = (2 * (log_weights + nearest.log())).masked_fill_(taken, -torch.inf)
-        peak = doubled.max()
+        is_taken[new_picks] = True
+        nearest = torch.minimum(nearest, distance.nearest(new_picks).double())
+        log_squares = (2 * (log_weights + nearest.log())).masked_fill_(is_taken, -torch.inf)
+
+        peak = log_squares.max()
         if peak == -torch.inf:
-            return torch.cat([picks, _fill(preference, taken, n - len(picks))])
-        candidates = _draw((doubled - peak).exp_(), min(block, max(16, n)), generator)
-        fresh = _accept(distance, candidates, nearest[candidates], n - len(picks), generator)
-        picks = torch.cat([picks, fresh])
+            return torch.cat([picks, _preferred_rows(preference, is_taken, n - len(picks))])
+
+        block_size = min(block, max(16, n))
+        candidates = _draw_with_replacement((log_squares - peak).exp_(), block_size, generator)
+        new_picks = _accept(distance, candidates, nearest[candidates], n - len(picks), generator)
+        picks = torch.cat([picks, new_picks])
     return picks
 
 
-def _draw(weights: Tensor, count: int, generator: Generator) -> Tensor:
-    """Return rows drawn with replacement; torch.multinomial would end at 2^24 rows."""
+def accept_candidates(
+    rows: npt.NDArray[np.int64],
+    pairs: npt.NDArray[np.float64],
+    *,
+    nearest: npt.NDArray[np.float64],
+    thresholds: npt.NDArray[np.float64],
+    wanted: int,
+) -> list[int]:
+    """Walk through drawn candidates and return those that the sequential law accepts.
+
+    A candidate is accepted if its distance to the nearest pick, including those accepted before it,
+    is still above its threshold. With threshold ``sqrt(u) * distance when drawn`` and u uniform,
+    that has probability ``weight now / weight when drawn``.
+
+    Args:
+        rows: (B,) candidates in the order in which they were drawn; a row may appear several times.
+        pairs: (B, B) distances between them.
+        nearest: (B,) distances to the picks before this block.
+        thresholds: (B,).
+        wanted: number of candidates after which to stop.
+
+    Returns:
+        Positions in ``rows``, ascending.
+    """
+    nearest = nearest.copy()
+    accepted_rows: set[int] = set()
+    accepted: list[int] = []
+
+    for j, row in enumerate(rows.tolist()):
+        if thresholds[j] < nearest[j] and row not in accepted_rows:
+            accepted_rows.add(row)
+            accepted.append(j)
+            if len(accepted) == wanted:
+                break
+            np.minimum(nearest, pairs[j], out=nearest)
+
+    return accepted
+
+
+def _draw_with_replacement(weights: Tensor, count: int, generator: Generator) -> Tensor:
+    """Return rows drawn by weight: (N,) -> (count,). ``torch.multinomial`` ends at 2^24 rows."""
     cumulative = weights.cumsum(dim=0)
     total = cumulative[-1]
     points = uniform((count,), generator, weights.device) * total
@@ -106,43 +202,27 @@ def _draw(weights: Tensor, count: int, generator: Generator) -> Tensor:
 
 
 def _accept(
-    distance: Distance, candidates: Tensor, then: Tensor, wanted: int, generator: Generator
+    distance: Distance,
+    candidates: Tensor,
+    nearest: Tensor,
+    wanted: int,
+    generator: Generator,
 ) -> Tensor:
     """Return the candidates that the sequential law accepts, at most ``wanted``, in order."""
     pairs = distance.between(candidates, candidates).double().cpu().numpy()
     chances = uniform((len(candidates),), generator, torch.device("cpu")).numpy()
-    before = then.cpu().numpy()
+    when_drawn = nearest.cpu().numpy()
+
     accepted = accept_candidates(
-        candidates.cpu().numpy(), pairs, now=before, bars=np.sqrt(chances) * before, wanted=wanted
+        candidates.cpu().numpy(),
+        pairs,
+        nearest=when_drawn,
+        thresholds=np.sqrt(chances) * when_drawn,
+        wanted=wanted,
     )
     return candidates[torch.tensor(accepted, dtype=torch.int64, device=candidates.device)]
 
 
-def accept_candidates(
-    rows: npt.NDArray[np.int64],
-    pairs: npt.NDArray[np.float64],
-    *,
-    now: npt.NDArray[np.float64],
-    bars: npt.NDArray[np.float64],
-    wanted: int,
-) -> list[int]:
-    """Return which candidates are accepted, one after the other: those whose distance by then is above their bar.
-
-    rows (B,), pairs (B, B) distances between them, now (B,) distances to what is picked already, bars (B,).
-    """
-    now = now.copy()
-    seen: set[int] = set()
-    accepted: list[int] = []
-    for j, row in enumerate(rows.tolist()):
-        if bars[j] < now[j] and row not in seen:
-            seen.add(row)
-            accepted.append(j)
-            if len(accepted) == wanted:
-                break
-            np.minimum(now, pairs[j], out=now)
-    return accepted
-
-
-def _fill(preference: Tensor, taken: Tensor, count: int) -> Tensor:
+def _preferred_rows(preference: Tensor, is_taken: Tensor, count: int) -> Tensor:
     order = preference.argsort(stable=True)
-    return order[~taken[order]][:count]
+    return order[~is_taken[order]][:count]

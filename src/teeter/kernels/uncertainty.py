@@ -1,4 +1,4 @@
-"""How unsure a model is of each row, from its logits."""
+"""How unsure a model is of each row, from its logits: entropy, margin and least confidence."""
 
 from __future__ import annotations
 
@@ -9,17 +9,49 @@ __all__ = ["entropy", "least_confidence", "margin"]
 
 
 def entropy(logits: Tensor) -> Tensor:
-    """Return the entropy of the predicted probabilities in nats: (N, C) -> (N,)."""
+    """Return the entropy of the predicted class probabilities.
+
+    Args:
+        logits: (N, C).
+
+    Returns:
+        (N,) in nats, from 0 (certain) to log C (every class equally probable).
+
+    Example:
+        >>> import torch
+        >>> entropy(torch.tensor([[0.0, 0.0], [2.0, 0.0]]))
+        tensor([0.6931, 0.3653])
+    """
     p = logits.softmax(dim=1)
     return -torch.xlogy(p, p).sum(dim=1)
 
 
 def margin(logits: Tensor) -> Tensor:
-    """Return the difference of the two largest probabilities: (N, C) -> (N,)."""
-    top = logits.softmax(dim=1).topk(2, dim=1).values
-    return top[:, 0] - top[:, 1]
+    """Return the difference between the two largest class probabilities.
+
+    Args:
+        logits: (N, C) with C >= 2.
+
+    Returns:
+        (N,) from 0 (a tie between two classes) to 1 (certain). The smallest values are the least
+        certain rows.
+
+    Example:
+        >>> import torch
+        >>> margin(torch.tensor([[1.0, 1.0, 0.0], [9.0, 0.0, 0.0]]))
+        tensor([0.0000, 0.9996])
+    """
+    top_two = logits.softmax(dim=1).topk(2, dim=1).values
+    return top_two[:, 0] - top_two[:, 1]
 
 
 def least_confidence(logits: Tensor) -> Tensor:
-    """Return one minus the largest probability: (N, C) -> (N,)."""
+    """Return one minus the largest class probability.
+
+    Args:
+        logits: (N, C).
+
+    Returns:
+        (N,) from 0 (certain) to 1 - 1 / C.
+    """
     return 1 - logits.softmax(dim=1).amax(dim=1)

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from teeter.arrays import as_tensor, choose_device, require_finite
-from teeter.datasets.array_files import PoolFile, has_vectors, pool_of_table, read_head, read_pool
+from teeter.datasets.array_files import PoolFile, has_vectors, pool_from_table, read_head, read_pool
 from teeter.datasets.label_column import Labels, read_labels
-from teeter.datasets.table_features import encode
-from teeter.datasets.table_files import TABLES, Table, read_table
+from teeter.datasets.table_features import encode_table
+from teeter.datasets.table_files import TABLE_SUFFIXES, Table, read_table
 from teeter.errors import InputError
 from teeter.model_files import read_model
 from teeter.models.linear_head import fit_head
@@ -133,7 +133,7 @@ def load_candidates(request: SelectionRequest, strategy: Strategy) -> FileCandid
     if request.model is not None:
         return _run_model(request, request.model, device)
 
-    if path.suffix.lower() not in TABLES:
+    if path.suffix.lower() not in TABLE_SUFFIXES:
         pool = read_pool(path, id_column=request.id_column)
         if request.labels is not None:
             raise InputError(
@@ -143,10 +143,10 @@ def load_candidates(request: SelectionRequest, strategy: Strategy) -> FileCandid
 
     table = read_table(path)
     if request.labels is None and (request.head is not None or has_vectors(table)):
-        pool = pool_of_table(table, id_column=request.id_column)
+        pool = pool_from_table(table, id_column=request.id_column)
         return _apply_head(request, pool, device)
 
-    return _encode_table(request, table, strategy, device)
+    return _candidates_from_table(request, table, strategy, device)
 
 
 def _apply_head(request: SelectionRequest, pool: PoolFile, device: torch.device) -> FileCandidates:
@@ -223,7 +223,7 @@ def _run_model(
     )
 
 
-def _encode_table(
+def _candidates_from_table(
     request: SelectionRequest, table: Table, strategy: Strategy, device: torch.device
 ) -> FileCandidates:
     """Return the unlabelled rows of a table, under a head that is fitted to the labelled ones."""
@@ -249,7 +249,7 @@ def _encode_table(
             )
 
     not_features = {name for name in (request.labels, id_column) if name is not None}
-    encoded = encode(table, leave_out=not_features)
+    encoded = encode_table(table, leave_out=not_features)
     features = encoded.features
 
     if features.shape[1] == 0:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from teeter.datasets.table_files import TABLES
+from teeter.datasets.table_files import TABLE_SUFFIXES
 from teeter.errors import InputError, MissingOutputError
 from teeter.strategies.api import make_strategy, option_names
 from teeter.strategies.base import Strategy, registry
@@ -193,7 +193,7 @@ def check_needs(
             )
 
         advice = "pass head= or model="
-        if request.engine is None and Path(pool).suffix.lower() in TABLES:
+        if request.engine is None and Path(pool).suffix.lower() in TABLE_SUFFIXES:
             advice = "pass head= or model=, or train one on its labelled rows with labels="
         raise MissingOutputError(
             f"{strategy.name} needs a head, and {pool} holds none: {advice}. "

@@ -14,10 +14,19 @@ from teeter.analysis.cross_dataset import (
     penalty_matrix,
     performance_profile,
 )
-from teeter.analysis.report.cross_dataset_tables import across_table, penalties_table
-from teeter.analysis.report.tables import accuracy_table, beside_paper_table, with_spread
-from teeter.analysis.run_comparison import RunComparison, compare_runs
-from teeter.analysis.table_formats import MISSING, ReportTable, format_number
+from teeter.analysis.report.tables import (
+    accuracy_table,
+    cross_dataset_table,
+    paper_accuracy_table,
+    penalties_table,
+)
+from teeter.analysis.run_comparison import RunComparison, compare_strategies
+from teeter.analysis.table_formats import (
+    MISSING,
+    ReportTable,
+    format_mean_and_std,
+    format_number,
+)
 from teeter.errors import InputError
 from teeter.experiments.results import FACTS, read_run
 from teeter.experiments.settings import PAPER_STRATEGIES, Setting, setting_named, setting_names
@@ -57,7 +66,7 @@ def benchmark_runs(scale: Scale) -> tuple[list[RunComparison], tuple[str, ...]]:
     for name in paper_settings():
         run = read_run(scale.runs / name) if (scale.runs / name / FACTS).exists() else None
         if run is not None and run.finished and FIRST in run.strategies:
-            found.append(compare_runs(run))
+            found.append(compare_strategies(run))
         else:
             missing.append(name if run is None else f"{name} (begun)")
     if not found:
@@ -142,7 +151,9 @@ def judge_across(datasets: Accuracies) -> Measured:
         f"{', '.join(f'{name} {beaten[name]:.2f}' for name in least[:3])}; LDM-S beats {len(ahead)} of {others} others "
         "more often than they beat it.",
         tables=(
-            across_table(every, tested=min(len(next(iter(one.values()))) for one in every) > 1),
+            cross_dataset_table(
+                every, tested=min(len(next(iter(one.values()))) for one in every) > 1
+            ),
             penalties_table(penalties),
         ),
     )
@@ -150,8 +161,7 @@ def judge_across(datasets: Accuracies) -> Measured:
 
 def draw_across(measured: Measured) -> list[Drawing]:
     """Draw the profile and the penalties."""
-    from teeter.analysis.bars import plot_penalties
-    from teeter.analysis.plots import plot_profile
+    from teeter.analysis.plots import plot_penalties, plot_profile
 
     numbers = measured.numbers
     profiles = {
@@ -205,9 +215,9 @@ def measure_deltas(scale: Scale) -> Measured:
     """Compute the gains over Random on each dataset, beside the paper's."""
     runs, notes = benchmark_runs(scale)
     agreements = [
-        f"{one.name}: the paper and we order the strategies with a rank correlation of {one.agreement.rho:.2f}."
+        f"{one.name}: the paper and we order the strategies with a rank correlation of {one.paper_rank_correlation.rho:.2f}."
         for one in runs
-        if one.agreement is not None
+        if one.paper_rank_correlation is not None
     ]
     found = judge_deltas(accuracies(runs))
     return replace(found, tables=(deltas_beside(runs),), notes=(*agreements, *notes))
@@ -246,15 +256,19 @@ def deltas_beside(runs: Sequence[RunComparison]) -> ReportTable:
         row: dict[str, Any] = {"strategy": name}
         cells = {"strategy": name}
         for one in runs:
-            gain, paper, loss = one.gains.get(name), one.paper.get(name), one.losses.get(name)
+            gain, paper, loss = (
+                one.gains.get(name),
+                one.paper_deltas.get(name),
+                one.gains_over_ldm_s.get(name),
+            )
             row[one.name] = None if gain is None else gain.mean
             star = "*" if loss is not None and loss.significant else ""
             cells[one.name] = (
                 MISSING
                 if gain is None
-                else with_spread(gain.mean, gain.deviation, one.repetitions, "+.2f") + star
+                else format_mean_and_std(gain.mean, gain.deviation, one.repetitions, "+.2f") + star
             )
-            if one.paper:
+            if one.paper_deltas:
                 row[f"{one.name} paper"] = None if paper is None else paper.mean
                 cells[f"{one.name}, paper"] = (
                     MISSING
@@ -302,7 +316,7 @@ def measure_accuracy(scale: Scale) -> Measured:
     tables = [
         replace(table, name=f"{one.name}-{table.name}")
         for one in runs
-        for table in (accuracy_table(one), beside_paper_table(one))
+        for table in (accuracy_table(one), paper_accuracy_table(one))
         if table is not None
     ]
     return replace(judge_accuracy(accuracies(runs)), tables=tuple(tables), notes=notes)

@@ -15,16 +15,18 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from teeter.analysis.plot_style import figure_png
 from teeter.analysis.plots import pca_2d, plot_curves, plot_picks
-from teeter.analysis.report.page import page, picture, section, table
+from teeter.analysis.report.render import ImageBlock, Section, TableBlock, render_page
 from teeter.analysis.statistics import Gain, gain_over, labels_to_reach
+from teeter.analysis.table_formats import format_p_value
 from teeter.arrays import describe_device
 from teeter.experiments.play import initial_rows, play
 from teeter.learner import Learner
 from teeter.models.networks import mlp
 from teeter.models.outputs import Outputs
 from teeter.strategies.api import ldm
-from teeter.training.loop import TrainingConfig
+from teeter.training import TrainingConfig
 from teeter.version import __version__, commit
 
 __all__ = ["Demo", "Line", "run_demo"]
@@ -213,25 +215,29 @@ def _facts() -> dict[str, str | None]:
 def _page(
     lines: Sequence[Line], curves: Any, chosen: Any, repetitions: int, facts: dict[str, str | None]
 ) -> str:
-    return page(
+    return render_page(
         "teeter on handwritten digits",
         "A small network learns to read digits, twenty labels at a time. Which twenty makes the difference.",
         [
-            section(
+            Section(
                 "Accuracy against labels",
                 f"The mean of {repetitions} repetitions, with a band of one standard deviation. All strategies begin "
                 "with the same labels and the same networks.",
-                picture(curves, "Learning curves of each strategy"),
-                table(_cells(lines)),
+                [
+                    ImageBlock(figure_png(curves), "Learning curves of each strategy"),
+                    TableBlock(_cells(lines)),
+                ],
             ),
-            section(
+            Section(
                 "What LDM-S asks about",
                 "The pool after 60 labels, laid out by the network's last features. Dark rows are those whose label "
                 "flips under the smallest change of the network; the picks are such rows, spread over the pool.",
-                picture(
-                    chosen,
-                    "The pool coloured by its least disagree metric, with the picked digits beside it",
-                ),
+                [
+                    ImageBlock(
+                        figure_png(chosen),
+                        "The pool coloured by its least disagree metric, with the picked digits beside it",
+                    )
+                ],
             ),
         ],
         {name: value for name, value in facts.items() if value is not None},
@@ -258,5 +264,5 @@ def _cells(lines: Sequence[Line]) -> list[dict[str, str]]:
 
 
 def _chance(gain: Gain) -> str:
-    shown = "< 0.001" if gain.p < 0.001 else f"{gain.p:.3f}"
+    shown = format_p_value(gain.p)
     return shown if gain.significant else f"{shown}, not significant"

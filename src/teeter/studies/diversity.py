@@ -11,14 +11,13 @@ import torch
 from teeter.analysis.plot_style import new_figure, style_axes
 from teeter.analysis.statistics import paired_t
 from teeter.analysis.table_formats import ReportTable, format_number
-from teeter.learner import Learner
+from teeter.learner import Learner, fit_learners
 from teeter.models.inputs import take_rows
 from teeter.seeds import stream
 from teeter.strategies.api import ldm
 from teeter.studies.batches import mean_distance
 from teeter.studies.items import Drawing, Item, Measured, Scale, chance, judged, not_found, table_of
 from teeter.studies.material import Array, Material, features_of, head_of, load_material, on_a_map
-from teeter.training.loop import fit_learners
 
 __all__ = ["FIGURE_3"]
 

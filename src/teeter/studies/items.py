@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 
 from teeter.analysis.statistics import paired_t
-from teeter.analysis.table_formats import ReportTable, format_number
+from teeter.analysis.table_formats import ReportTable, format_number, format_p_value
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -156,12 +156,12 @@ def table_of(
 
 def chance_shown(p: float | None) -> str:
     """Return a p-value as it stands in a table."""
-    return "< 0.001" if p is not None and p < 0.001 else format_number(p, ".3f")
+    return format_p_value(p)
 
 
 def chance(p: float) -> str:
     """Return a p-value as it stands in a sentence."""
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+    return format_p_value(p, in_sentence=True)
 
 
 def plain(value: Any) -> Any:

@@ -5,12 +5,22 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
-from teeter.analysis.report.page import details, page, section
-from teeter.analysis.report.sections import ReportWriter
+from markupsafe import Markup
+
+from teeter.analysis.report.render import (
+    Block,
+    CodeBlock,
+    DetailsBlock,
+    NotesBlock,
+    ParagraphBlock,
+    ReportWriter,
+    Section,
+    TableBlock,
+    render_page,
+)
 from teeter.errors import InputError, TeeterError
 from teeter.files import atomic_write
 from teeter.studies.items import HOLDS, IN_PART, NOT, VERDICTS, Drawing, Item, Measured
@@ -34,7 +44,7 @@ def write_page(items: Sequence[Item], out: Path) -> Path:
     desk = ReportWriter(out)
     parts = [_summary(found, missing), *(_item(one, desk) for one in found)]
     path = out / "index.html"
-    text = page("The paper, item by item", _lead(found), parts, _shared(found))
+    text = render_page("The paper, item by item", _lead(found), parts, _shared(found))
     atomic_write(path, text.encode())
     return path
 
@@ -50,16 +60,16 @@ def _lead(found: Sequence[Found]) -> str:
     )
 
 
-def _summary(found: Sequence[Found], missing: Sequence[str]) -> str:
-    rows = "".join(
-        f'<tr><td><a href="#{escape(one.item.name)}">{escape(one.item.title)}</a></td>'
-        f"<td>{_badge(one)}</td><td>{escape(one.item.where)}</td><td>{escape(_size(one))}</td></tr>\n"
+def _summary(found: Sequence[Found], missing: Sequence[str]) -> Section:
+    rows = [
+        {
+            "item": Markup('<a href="#{}">{}</a>').format(one.item.name, one.item.title),
+            "verdict": _badge(one),
+            "in the paper": one.item.where,
+            "size": _size(one),
+        }
         for one in found
-    )
-    table = (
-        '<div class="wide plain verdicts"><table>\n<thead><tr><th>item</th><th>verdict</th><th>in the paper</th>'
-        f"<th>size</th></tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>"
-    )
+    ]
     text = (
         "Each verdict is decided by the test that stands with its item, on fixed seeds. Figures 6, 8 and 9 of the "
         "paper illustrate proofs, and tables 3 and 4 are settings: they claim nothing that could be computed. Commands "
@@ -67,35 +77,36 @@ def _summary(found: Sequence[Found], missing: Sequence[str]) -> str:
     )
     if missing:
         text += f" Not computed yet: {', '.join(missing)}."
-    return section("Verdicts", text, table)
+    return Section("Verdicts", text, [TableBlock(rows, style="words")])
 
 
-def _badge(one: Found) -> str:
-    return f'<span class="verdict {_MARKS.get(one.verdict, "none")}">{escape(one.verdict)}</span>'
+def _badge(one: Found) -> Markup:
+    mark = _MARKS.get(one.verdict, "none")
+    return Markup('<span class="verdict {}">{}</span>').format(mark, one.verdict)
 
 
 def _size(one: Found) -> str:
     return str(one.facts.get("size", ""))
 
 
-def _item(one: Found, desk: ReportWriter) -> str:
+def _item(one: Found, desk: ReportWriter) -> Section:
     item = one.item
     reason = (
         one.measured.reason
         if one.measured is not None
         else f"It could not be computed: {one.error}"
     )
-    parts = [
-        f"<p><strong>The test.</strong> {escape(item.test)}</p>",
-        f"<p>{_badge(one)} {escape(reason)}</p>",
+    blocks: list[Block] = [
+        ParagraphBlock(Markup("<strong>The test.</strong> {}").format(item.test)),
+        ParagraphBlock(Markup("{} {}").format(_badge(one), reason)),
         *_drawn(one, desk),
         *_notes(one),
-        f"<pre><code>{escape(_command(one))}</code></pre>",
-        details("What it depends on", one.facts),
+        CodeBlock(_command(one)),
+        DetailsBlock("What it depends on", one.facts),
     ]
     title = f"{item.title} ({item.where})"
     whose = "Ours, not the paper's" if item.where.startswith("ours") else "The paper"
-    return section(title, f"{whose}: {item.claim}", *parts, anchor=item.name)
+    return Section(title, f"{whose}: {item.claim}", blocks, anchor=item.name)
 
 
 def _command(one: Found) -> str:
@@ -124,29 +135,28 @@ def _drawings(one: Found, measured: Measured) -> list[Drawing] | None:
         return None
 
 
-def _drawn(one: Found, desk: ReportWriter) -> list[str]:
+def _drawn(one: Found, desk: ReportWriter) -> list[Block]:
     if one.measured is None:
         return []
-    parts = []
+    blocks: list[Block] = []
     drawings = _drawings(one, one.measured)
     if drawings is None:
-        parts.append(
-            f"<p>Its file cannot be drawn; {escape(_command(one))} --fresh computes it anew.</p>"
+        blocks.append(
+            ParagraphBlock(f"Its file cannot be drawn; {_command(one)} --fresh computes it anew.")
         )
     for number, drawing in enumerate(drawings or [], start=1):
-        parts.append(desk.draw(drawing.figure, f"{one.item.name}-{number}", drawing.caption))
-        parts.append(f'<p class="caption">{escape(drawing.caption)}</p>')
+        blocks.append(desk.add_figure(drawing.figure, f"{one.item.name}-{number}", drawing.caption))
+        blocks.append(ParagraphBlock(drawing.caption, style="caption"))
     for table in one.measured.tables:
-        parts.append(f'<p class="caption">{escape(table.caption)}</p>')
-        parts.append(f'<div class="even">{desk.lay(table, f"{one.item.name}-")}</div>')
-    return parts
+        blocks.append(ParagraphBlock(table.caption, style="caption"))
+        blocks.append(desk.add_table(table, f"{one.item.name}-", style="even"))
+    return blocks
 
 
-def _notes(one: Found) -> list[str]:
+def _notes(one: Found) -> list[NotesBlock]:
     if one.measured is None or not one.measured.notes:
         return []
-    told = "".join(f"<li>{escape(note)}</li>" for note in one.measured.notes)
-    return [f'<ul class="notes">{told}</ul>']
+    return [NotesBlock(one.measured.notes)]
 
 
 def _shared(found: Sequence[Found]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from teeter.analysis.run_comparison import RunComparison, compare_runs
+from teeter.analysis.run_comparison import RunComparison, compare_strategies
 from teeter.analysis.table_formats import MISSING, ReportTable, format_duration, format_number
 from teeter.errors import InputError
 from teeter.experiments.results import FACTS, read_run
@@ -59,7 +59,7 @@ def alone(scale: Scale, dataset: str, name: str) -> tuple[dict[str, float], str]
     ):
         return {}, ""
     return {
-        f"{one} alone": minutes_of(compare_runs(run))[one] for one, run in runs.items()
+        f"{one} alone": minutes_of(compare_strategies(run))[one] for one, run in runs.items()
     }, machines.pop()
 
 
@@ -205,7 +205,7 @@ def measure_ldm_time(scale: Scale) -> Measured:
 def _begun(scale: Scale, known: Sequence[str]) -> list[RunComparison]:
     """Return runs of image sets that are not finished, as far as all their strategies went."""
     folders = [scale.runs / name for name in IMAGES if name not in known]
-    runs = [compare_runs(read_run(folder)) for folder in folders if (folder / FACTS).exists()]
+    runs = [compare_strategies(read_run(folder)) for folder in folders if (folder / FACTS).exists()]
     return [one for one in runs if one.comparable and {FIRST, OTHER} <= set(one.minutes)]
 
 

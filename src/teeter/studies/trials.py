@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from teeter.analysis.run_comparison import RunComparison, compare_runs
+from teeter.analysis.run_comparison import RunComparison, compare_strategies
 from teeter.analysis.statistics import Gain, gain_over
 from teeter.analysis.table_formats import ReportTable, format_number
 from teeter.errors import TeeterError
@@ -53,7 +53,7 @@ def run_trials(scale: Scale, settings: Sequence[Setting]) -> list[RunComparison]
         run = _whole(wanted, scale.runs / name)
         if run is None:
             run = run_setting(wanted, scale.runs / name, device=scale.device, folder=scale.folder)
-        one = compare_runs(run, setting.name)
+        one = compare_strategies(run, setting.name)
         if not one.comparable or run.failures:
             raise TeeterError(f"{scale.runs / name} cannot be compared: {' '.join(one.notes)}")
         found.append(one)

@@ -1,1 +1,32 @@
-"""Train models: configuration, the training loop, and batched training of many networks."""
+"""Train and evaluate models: configuration, one loop, and batched training of many networks.
+
+``fit_jobs`` is the way in: it takes a list of ``FitJob`` and returns a ``FitResult`` for each.
+
+==================  ==============================================================================
+``config``          ``TrainingConfig`` and what follows from it: optimizer, batches, row weights
+``job``             ``FitJob``, ``FitResult`` and ``Trainer``, for other ways to train
+``loop``            ``fit_jobs``, and the loop that trains one network
+``batched``         the loop that trains many small networks of one architecture at once
+``batched_network`` the tensor program behind it: layers and dropout of many networks
+``diagnosis``       why a training failed, in one sentence
+``evaluation``      accuracy and loss on labelled rows
+==================  ==============================================================================
+"""
+
+from teeter.training.config import TrainingConfig
+from teeter.training.diagnosis import explain_unusable_rows
+from teeter.training.evaluation import Evaluation, evaluate_logits
+from teeter.training.job import FitJob, FitResult, Trainer
+from teeter.training.loop import fit_estimator, fit_jobs
+
+__all__ = [
+    "Evaluation",
+    "FitJob",
+    "FitResult",
+    "Trainer",
+    "TrainingConfig",
+    "evaluate_logits",
+    "explain_unusable_rows",
+    "fit_estimator",
+    "fit_jobs",
+]

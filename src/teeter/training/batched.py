@@ -1,12 +1,70 @@
-"""Many small networks trained as one stack: each on its own rows, in its own order, with its own dropout.
+"""Train many small networks of one architecture at once.
 
-A member learns what it would learn alone, but for rounding.
+Why
+    An active-learning experiment trains thousands of tiny networks: every strategy, repetition and
+    round has one, and an ensemble has several. A step of such a network is a few small matrix
+    products, so most of its time goes into starting operations, not into arithmetic. M networks in
+    one tensor program start as many operations as one network does.
+
+    Seconds to train M networks for 10 epochs of 500 rows in batches of 64, as measured by
+    ``benchmarks/speed/bench_training.py`` (``results/training_cpu.json``, ``training_h200.json``):
+
+    ========  =============  ==  ==========  =======  ========  ==============
+    network   device          M  one by one  batched  speed-up  without graphs
+    ========  =============  ==  ==========  =======  ========  ==============
+    MLP       one CPU core    5        0.43    0.179       2.4
+    MLP       one CPU core   50        5.49    1.023       5.4
+    MLP       H200            5        0.73    0.030      25             0.147
+    MLP       H200           50        8.22    0.076     108             0.210
+    S-CNN     H200            5        1.09    0.178       6.1           0.263
+    S-CNN     H200           50        9.64    0.945      10             0.647
+    ========  =============  ==  ==========  =======  ========  ==============
+
+    With it, MNIST with ten strategies and five repetitions takes 417 s of training on the H200
+    (``docs/explanation/differences.md``).
+
+What is batched
+    ``group_jobs`` puts jobs together whose networks have the same architecture, precision, device,
+    number of rows and validation rows, as far as they fit into a fixed amount of memory. The
+    weights of the members lie on top of each other, (M, ...), and each layer computes all members
+    in one call (``batched_network.py``). The sum of the members' losses is backpropagated: a
+    member's weights are in its own loss only, so each gets the gradient that it would get alone.
+    The optimizers on offer work number by number, so one optimizer over the (M, ...) tensors takes
+    the steps that M optimizers would take.
+
+What stays separate
+    A member learns what it would learn alone, up to rounding, whatever the others are. For that,
+    everything random comes from streams named after its own seed:
+
+    - the order of its rows, from ``stream(seed, "order")``, a new permutation for each epoch;
+    - its dropout masks, from ``stream(seed, "dropout")``, one generator per member. This is what
+      ``torch.func.vmap`` over stacked modules cannot do, and why the forward pass is our own;
+    - its best epoch on the validation rows: ``_BestWeights`` compares and copies per member.
+
+    A member whose loss becomes NaN spoils no other one: it only adds NaN to a sum whose gradient is
+    computed term by term. The result of that member has the error.
+
+CUDA graphs
+    On a GPU, even one program for all members waits for Python, which starts each kernel. The table
+    shows what recorded steps gain where that is most of the time (last column: without them). From
+    ``_MIN_STEPS_TO_CAPTURE`` steps on, ``_CudaGraphEpoch`` records one training step as a CUDA
+    graph and replays it. A graph repeats the same kernels on the same memory, hence three rules:
+
+    - What changes from step to step is in tensors at fixed addresses: the row order of the epoch,
+      the step number, the dropout masks. The step number is advanced by the graph itself.
+    - All batches have the same width. A last, smaller batch is padded with rows of weight 0.
+    - The learning rate is part of the recording, so training with milestones is not recorded.
+
+On a CPU
+    Linear layers gain as on a GPU. Convolutions do not: one convolution with M groups is slower
+    than M convolutions one after the other. ``group_jobs`` therefore leaves each network with
+    convolutions in a group of its own.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,303 +75,405 @@ from teeter.errors import TrainingError
 from teeter.models.inputs import materialize
 from teeter.models.torch_model import prepare_batch
 from teeter.seeds import stream
+from teeter.threads import limit_threads
 from teeter.training.batched_network import BatchedNetworks, DropoutMasks, can_batch
 from teeter.training.config import (
-    FitJob,
     TrainingConfig,
     balanced_row_weights,
-    divergence_error,
-    limit_threads,
     make_optimizer,
     shuffled_batches,
+    training_threads,
 )
+from teeter.training.diagnosis import divergence_error
+from teeter.training.job import FitJob, FitResult
 
 __all__ = ["fit_batched", "group_jobs"]
 
-_WORTH_CAPTURING = 20
-"""Steps from which a CUDA graph pays for its making."""
+_MIN_STEPS_TO_CAPTURE = 20
+"""Training steps from which recording a CUDA graph pays off."""
 
-_WARM = 3
-_VALIDATED = {"cuda": 512, "cpu": 64}
-"""Validation rows at a time; on a CPU few enough that what a convolution leaves stays in its cache."""
+_WARM_UP_STEPS = 3
+"""Steps before a CUDA graph is recorded, in which libraries allocate what they need."""
 
-_ROOM = {"cuda": 32 << 30, "cpu": 4 << 30}
-"""Bytes that the weights, gradients, moments and rows of a stack may take: a fixed number, so that who is in a stack
-does not hang on the memory of the day."""
+_VALIDATION_BATCH_SIZE = {"cuda": 512, "cpu": 64}
+"""Validation rows at a time; on a CPU so few that a convolution's outputs stay in its cache."""
+
+_MEMORY_LIMIT = {"cuda": 32 << 30, "cpu": 4 << 30}
+"""Bytes that the members and rows of a group may take.
+
+A constant, so that grouping does not depend on the memory that is free at run time."""
 
 
-def group_jobs(lessons: Sequence[FitJob]) -> tuple[list[list[FitJob]], list[FitJob]]:
-    """Return lessons grouped into stacks, and those to be trained one by one, each in the order given."""
-    groups: dict[Any, list[FitJob]] = {}
-    alone = []
-    for lesson in lessons:
-        if _fits_a_stack(lesson):
-            groups.setdefault(_kind(lesson), []).append(lesson)
+def group_jobs(jobs: Sequence[FitJob]) -> tuple[list[list[FitJob]], list[FitJob]]:
+    """Decide which jobs are trained together.
+
+    Returns:
+        Groups of jobs for ``fit_batched``, and the jobs that must be trained alone, each in the
+        order given.
+    """
+    jobs_by_key: dict[Hashable, list[FitJob]] = {}
+    single_jobs = []
+    for job in jobs:
+        if _can_batch_job(job):
+            jobs_by_key.setdefault(_group_key(job), []).append(job)
         else:
-            alone.append(lesson)
-    return [part for group in groups.values() for part in _parts(group)], alone
+            single_jobs.append(job)
+
+    groups = []
+    for same_kind in jobs_by_key.values():
+        groups += _split_by_memory(same_kind)
+    return groups, single_jobs
 
 
-def _fits_a_stack(lesson: FitJob) -> bool:
+def _can_batch_job(job: FitJob) -> bool:
     return (
-        isinstance(lesson.model, nn.Module)
-        and can_batch([lesson.model])
-        and not isinstance(lesson.inputs, Mapping)
+        isinstance(job.model, nn.Module)
+        and can_batch([job.model])
+        and not isinstance(job.inputs, Mapping)
     )
 
 
-def _device(lesson: FitJob) -> torch.device:
-    device: torch.device = next(lesson.model.parameters()).device
+def _group_key(job: FitJob) -> Hashable:
+    """Return what the jobs of a group have in common."""
+    parameter = next(job.model.parameters())
+
+    # Validation rows are compared by identity: all models of a learner share theirs, and
+    # comparing contents would take longer than it gains.
+    validation_inputs = None
+    if job.validation is not None:
+        validation_inputs = id(job.validation[0])
+
+    # The text of a chain names every layer with its sizes, so it is the architecture.
+    return str(job.model), parameter.dtype, parameter.device, len(job.labels), validation_inputs
+
+
+def _split_by_memory(jobs: list[FitJob]) -> list[list[FitJob]]:
+    """Split jobs of one kind into groups of about equal size, each within the memory limit."""
+    network = jobs[0].model
+    device = _device_of(jobs[0])
+
+    # Weights, gradients and the two moments of Adam, then the rows.
+    bytes_per_job = 4 * sum(parameter.nbytes for parameter in network.parameters())
+    bytes_per_job += getattr(jobs[0].inputs, "nbytes", 0)
+    memory_limit = _MEMORY_LIMIT.get(device.type, _MEMORY_LIMIT["cpu"])
+    max_size = max(1, memory_limit // bytes_per_job)
+
+    has_convolutions = any(isinstance(layer, nn.Conv2d) for layer in network)
+    if device.type == "cpu" and has_convolutions:
+        max_size = 1
+
+    # As few groups as possible, then as equal as possible: 7 jobs of at most 5 become 4 and 3.
+    group_count = _ceil_divide(len(jobs), max_size)
+    size = _ceil_divide(len(jobs), group_count)
+    return [jobs[start : start + size] for start in range(0, len(jobs), size)]
+
+
+def _ceil_divide(count: int, size: int) -> int:
+    return -(-count // size)
+
+
+def _device_of(job: FitJob) -> torch.device:
+    device: torch.device = next(job.model.parameters()).device
     return device
 
 
-def _kind(lesson: FitJob) -> tuple[Any, ...]:
-    """Return what lessons of one stack have in common."""
-    judges = None if lesson.validation is None else id(lesson.validation[0])
-    return (
-        str(lesson.model),
-        next(lesson.model.parameters()).dtype,
-        len(lesson.labels),
-        _device(lesson),
-        judges,
-    )
+def fit_batched(jobs: Sequence[FitJob], config: TrainingConfig) -> list[FitResult]:
+    """Train the networks of a group from ``group_jobs`` together.
 
+    Returns:
+        A result for each job. Its seconds are an equal share of the group's.
 
-def _parts(group: list[FitJob]) -> list[list[FitJob]]:
-    network, device = group[0].model, _device(group[0])
-    each = 4 * sum(parameter.nbytes for parameter in network.parameters()) + getattr(
-        group[0].inputs, "nbytes", 0
-    )
-    most = max(1, _ROOM.get(device.type, 4 << 30) // each)
-    if device.type == "cpu" and any(isinstance(layer, nn.Conv2d) for layer in network):
-        most = 1  # there convolutions of many members at once are slower than one after the other
-    size = -(-len(group) // -(-len(group) // most))
-    return [group[k : k + size] for k in range(0, len(group), size)]
-
-
-def fit_batched(lessons: Sequence[FitJob], training: TrainingConfig) -> None:
-    """Train the networks of lessons of one kind; each lesson gets its losses, its error and its share of the time."""
+    Raises:
+        TrainingError: if the rows or labels do not fit the networks. A loss that diverges is the
+            ``error`` of one result instead.
+    """
     started = time.perf_counter()
-    course = _Course(lessons, training)
-    judge = None if lessons[0].validation is None else _Judge(course.stack, *lessons[0].validation)
-    orders = [stream(lesson.seed, "order") for lesson in lessons]
-    losses = []
-    size = sum(values.numel() for values in course.stack.parameters)
-    with limit_threads(size * training.batch_size), _repeatable():
-        for epoch in range(training.epochs):
-            losses.append(course.epoch(orders))
-            if judge is not None:
-                judge.look(epoch)
-    course.stack.write_back(course.stack.parameters if judge is None else judge.best)
-    by_member = torch.stack(losses, dim=1).tolist()
-    checking = 0.0 if judge is None else judge.seconds
-    spent = time.perf_counter() - started - checking
-    for k, lesson in enumerate(lessons):
-        lesson.model.eval()
-        lesson.losses, lesson.error = (
-            by_member[k],
-            divergence_error(by_member[k], training, course.inputs[k]),
+    trainer = _BatchedTrainer(jobs, config)
+    best = None
+    if jobs[0].validation is not None:
+        best = _BestWeights(trainer.networks, *jobs[0].validation)
+
+    row_orders = [stream(job.seed, "order") for job in jobs]
+    parameter_count = sum(values.numel() for values in trainer.networks.parameters)
+    epoch_losses = []
+    with (
+        limit_threads(training_threads(parameter_count, config.batch_size)),
+        _deterministic_convolutions(),
+    ):
+        for epoch in range(config.epochs):
+            epoch_losses.append(trainer.train_epoch(row_orders))
+            if best is not None:
+                best.update(epoch)
+
+    # Until here the networks of the jobs still have their initial weights.
+    final_weights = trainer.networks.parameters
+    validation_seconds = 0.0
+    if best is not None:
+        final_weights = best.weights
+        validation_seconds = best.seconds
+    trainer.networks.write_back(final_weights)
+
+    # Losses stay on the device until now: reading them after every epoch would make a GPU wait.
+    losses_by_member = torch.stack(epoch_losses, dim=1).tolist()
+    training_seconds = time.perf_counter() - started - validation_seconds
+
+    results = []
+    for member, job in enumerate(jobs):
+        job.model.eval()
+        losses = losses_by_member[member]
+        best_epoch = None
+        validation_accuracy = None
+        if best is not None:
+            best_epoch = int(best.epochs[member])
+            validation_accuracy = best.accuracy(member)
+
+        result = FitResult(
+            job.model,
+            losses,
+            best_epoch=best_epoch,
+            validation_accuracy=validation_accuracy,
+            seconds={
+                "training": training_seconds / len(jobs),
+                "validation": validation_seconds / len(jobs),
+            },
+            error=divergence_error(losses, config, trainer.inputs[member]),
         )
-        if judge is not None:
-            lesson.best_epoch, lesson.validated = (
-                int(judge.epochs[k]),
-                int(judge.right[k]) / len(judge.labels),
-            )
-        lesson.seconds = {"training": spent / len(lessons), "validation": checking / len(lessons)}
+        results.append(result)
+    return results
 
 
 @contextmanager
-def _repeatable() -> Iterator[None]:
-    """Within it, convolutions on a GPU repeat themselves, which costs those of a stack nothing."""
-    before = torch.backends.cudnn.deterministic
+def _deterministic_convolutions() -> Iterator[None]:
+    """Let cuDNN choose repeatable convolutions. Those of a batch are no slower for it."""
+    setting_before = torch.backends.cudnn.deterministic
     torch.backends.cudnn.deterministic = True
     try:
         yield
     finally:
-        torch.backends.cudnn.deterministic = before
+        torch.backends.cudnn.deterministic = setting_before
 
 
-class _Course:
-    """A stack with its rows, labels and optimizer, which takes one step after the other."""
+class _BatchedTrainer:
+    """M members with their rows, labels and optimizer."""
 
-    def __init__(self, lessons: Sequence[FitJob], training: TrainingConfig) -> None:
-        self.training, self.device = training, _device(lessons[0])
-        networks = [lesson.model for lesson in lessons]
-        self.stack = BatchedNetworks(networks)
-        self.inputs = torch.stack(
-            [prepare_batch(one.model, materialize(one.inputs), self.device) for one in lessons]
-        )
-        self.labels = torch.stack([lesson.labels for lesson in lessons]).to(self.device)
-        weights = (
-            [balanced_row_weights(lesson.labels) for lesson in lessons]
-            if training.class_weighted
-            else []
-        )
-        self.weights = torch.stack(weights).to(self.inputs) if weights else None
-        self._require_rows_and_classes(networks[0])
-        sizes = [
-            len(batch)
-            for batch in shuffled_batches(
-                self.labels.shape[1], training.batch_size, torch.Generator()
-            )
-        ]
-        self.sizes, self.width = sizes, max(sizes)
+    def __init__(self, jobs: Sequence[FitJob], config: TrainingConfig) -> None:
+        self.config = config
+        self.device = _device_of(jobs[0])
+        self.networks = BatchedNetworks([job.model for job in jobs])
+
+        inputs = [prepare_batch(job.model, materialize(job.inputs), self.device) for job in jobs]
+        self.inputs = torch.stack(inputs)  # (M, L, ...)
+        self.labels = torch.stack([job.labels for job in jobs]).to(self.device)  # (M, L)
+        self.row_weights: Tensor | None = None  # (M, L)
+        if config.class_weighted:
+            row_weights = [balanced_row_weights(job.labels) for job in jobs]
+            self.row_weights = torch.stack(row_weights).to(self.inputs)
+        self._require_matching_shapes(jobs[0].model)
+
+        self.row_count = self.labels.shape[1]
+        # All members have the same number of rows, so their batches have the same sizes.
+        batches = shuffled_batches(self.row_count, config.batch_size, torch.Generator())
+        self.batch_sizes = [len(batch) for batch in batches]
+        self.max_batch_size = max(self.batch_sizes)
+
+        seeds = [stream(job.seed, "dropout").initial_seed() for job in jobs]
+        self.masks = DropoutMasks(self.networks, seeds, self.max_batch_size, self.inputs[0])
+
         on_gpu = self.device.type == "cuda"
-        seeds = [stream(lesson.seed, "dropout").initial_seed() for lesson in lessons]
-        self.masks = DropoutMasks(self.stack, seeds, self.width, self.inputs[0])
-        self.optimizer = make_optimizer(self.stack.parameters, training, fused=True, on_gpu=on_gpu)
+        self.optimizer = make_optimizer(self.networks.parameters, config, fused=True, on_gpu=on_gpu)
+        # Stepped by train_epoch only if there are milestones.
         self.schedule = torch.optim.lr_scheduler.MultiStepLR(
-            self.optimizer, list(training.milestones), gamma=training.decay
+            self.optimizer, list(config.milestones), gamma=config.decay
         )
-        self.members = torch.arange(len(lessons), device=self.device)[:, None]
-        captures = (
-            on_gpu and not training.milestones and len(sizes) * training.epochs >= _WORTH_CAPTURING
-        )
-        self._run: Callable[[Tensor], Tensor] = (
-            _Graph(self).epoch if captures else self._plain_epoch
-        )
+        self.members = torch.arange(len(jobs), device=self.device)[:, None]  # (M, 1), to index rows
 
-    def _require_rows_and_classes(self, network: nn.Sequential) -> None:
-        flat = not any(isinstance(layer, nn.Conv2d | nn.Flatten) for layer in network)
-        if flat and self.inputs.ndim != 3:
-            found = (*self.inputs.shape[1:-1], network[-1].out_features)
+        step_count = len(self.batch_sizes) * config.epochs
+        captures = on_gpu and not config.milestones and step_count >= _MIN_STEPS_TO_CAPTURE
+        self._run_epoch: Callable[[Tensor], Tensor] = self._run_plain_epoch
+        if captures:
+            self._run_epoch = _CudaGraphEpoch(self).run
+
+    def _require_matching_shapes(self, network: nn.Sequential) -> None:
+        """Refuse rows that do not give (rows, classes), and labels beyond the last class."""
+        name = type(network).__name__
+        keeps_shape = not any(isinstance(layer, nn.Conv2d | nn.Flatten) for layer in network)
+        if keeps_shape and self.inputs.ndim != 3:
+            output_shape = (*self.inputs.shape[1:-1], network[-1].out_features)
             raise TrainingError(
-                f"{type(network).__name__} answers {found}: to be trained, it must answer (rows, classes)."
+                f"{name} returns {output_shape}: to be trained, it must return (rows, classes)."
             )
-        width, highest = self.stack.parameters[-1].shape[1], int(self.labels.max())
-        if highest >= width:
+
+        class_count = self.networks.parameters[-1].shape[1]
+        highest_label = int(self.labels.max())
+        if highest_label >= class_count:
             raise TrainingError(
-                f"{type(network).__name__} answers with {width} classes, and the labels have {highest + 1}: "
+                f"{name} returns {class_count} classes, and the labels have {highest_label + 1}: "
                 "make its last layer wider."
             )
 
-    def epoch(self, orders: Sequence[torch.Generator]) -> Tensor:
-        """Take every member through all its rows once, in an order of its own; return their mean losses (M,)."""
-        drawn = torch.stack(
-            [torch.randperm(self.labels.shape[1], generator=order) for order in orders]
-        )
-        losses = self._run(drawn)
-        if self.training.milestones:
+    def train_epoch(self, row_orders: Sequence[torch.Generator]) -> Tensor:
+        """Train every member on all its rows once, in its own order. Return mean losses (M,)."""
+        orders = [torch.randperm(self.row_count, generator=order) for order in row_orders]
+        losses = self._run_epoch(torch.stack(orders))
+        if self.config.milestones:
             self.schedule.step()
         return losses
 
-    def _plain_epoch(self, order: Tensor) -> Tensor:
-        total = torch.zeros(len(self.stack), device=self.device)
-        for rows in order.split(self.sizes, dim=1):
-            batch = rows.shape[1]
-            self.masks.advance(batch)
-            total += batch * self.step(rows.to(self.device), 1 / batch, self.masks.now(batch))
-        return total / self.labels.shape[1]
+    def _run_plain_epoch(self, order: Tensor) -> Tensor:
+        total_losses = torch.zeros(len(self.networks), device=self.device)
+        for rows in order.split(self.batch_sizes, dim=1):
+            batch_size = rows.shape[1]
+            self.masks.advance(batch_size)
+            masks = self.masks.current(batch_size)
+            total_losses += batch_size * self.step(rows.to(self.device), 1 / batch_size, masks)
+        return total_losses / self.row_count
 
     def step(self, rows: Tensor, shares: Tensor | float, masks: Iterator[Tensor]) -> Tensor:
-        """Learn from rows (M, B), each of which counts with its share (B,) of the batch; return the losses (M,)."""
-        logits = self.stack.logits(self.inputs[self.members, rows], masks)
-        each = nn.functional.cross_entropy(
-            logits.mT, self.labels[self.members, rows], reduction="none"
-        )
-        if self.weights is not None:
-            each = each * self.weights[self.members, rows]
-        losses = (each * shares).sum(dim=1)
+        """Take one training step of all members.
+
+        Args:
+            rows: (M, B) positions of the rows in ``self.inputs``.
+            shares: the weight of each row in the mean over the batch, (B,) or one for all.
+            masks: dropout factors for each dropout layer.
+
+        Returns:
+            (M,) the mean loss of the batch before the step.
+        """
+        logits = self.networks.logits(self.inputs[self.members, rows], masks)
+        labels = self.labels[self.members, rows]
+        row_losses = nn.functional.cross_entropy(logits.mT, labels, reduction="none")
+        if self.row_weights is not None:
+            row_losses = row_losses * self.row_weights[self.members, rows]
+        losses = (row_losses * shares).sum(dim=1)
+
+        # The gradient of the sum by a member's weights is the gradient of that member's loss.
         self.optimizer.zero_grad(set_to_none=True)
         losses.sum().backward()
         self.optimizer.step()
         return losses.detach()
 
 
-class _Graph:
-    """The steps of a course captured once as a CUDA graph and played again: the work without the waiting.
+class _CudaGraphEpoch:
+    """One training step recorded as a CUDA graph and replayed for all others.
 
-    Batches are filled up to one width with rows that do not count.
+    Every tensor that the recorded step reads or writes is allocated once and keeps its address.
     """
 
-    def __init__(self, course: _Course) -> None:
-        self.course, device = course, course.device
+    def __init__(self, trainer: _BatchedTrainer) -> None:
+        self.trainer = trainer
+        device = trainer.device
+        step_count = len(trainer.batch_sizes)
+        member_count = len(trainer.networks)
+
+        # The rows of each step of an epoch, (steps, M, B), and the weight of each of them, (steps,
+        # B): 1 / batch size, and 0 for the padding of a smaller batch.
         self.order = torch.zeros(
-            (len(course.sizes), len(course.stack), course.width), dtype=torch.int64, device=device
+            (step_count, member_count, trainer.max_batch_size), dtype=torch.int64, device=device
         )
-        self.shares = torch.zeros((len(course.sizes), course.width), device=device)
-        for k, size in enumerate(course.sizes):
-            self.shares[k, :size] = 1 / size
-        self.counts = torch.tensor(course.sizes, dtype=torch.float32, device=device)
-        self.at = torch.zeros(1, dtype=torch.int64, device=device)
-        self.taken = 0
-        self.total = torch.zeros(len(course.stack), device=device)
+        self.shares = torch.zeros((step_count, trainer.max_batch_size), device=device)
+        for step, batch_size in enumerate(trainer.batch_sizes):
+            self.shares[step, :batch_size] = 1 / batch_size
+        self.batch_sizes = torch.tensor(trainer.batch_sizes, dtype=torch.float32, device=device)
+
+        self.step_number = torch.zeros(1, dtype=torch.int64, device=device)
+        self.total_losses = torch.zeros(member_count, device=device)
+        self.warm_up_steps = 0
         self.graph: torch.cuda.CUDAGraph | None = None
 
-    def epoch(self, order: Tensor) -> Tensor:
-        """Take all steps of an epoch in the order (M, L)."""
-        course = self.course
-        parts = [
-            nn.functional.pad(rows, (0, course.width - rows.shape[1]))
-            for rows in order.split(course.sizes, dim=1)
+    def run(self, order: Tensor) -> Tensor:
+        """Take all steps of an epoch in the row order (M, L). Return mean losses (M,)."""
+        trainer = self.trainer
+        padded = [
+            nn.functional.pad(rows, (0, trainer.max_batch_size - rows.shape[1]))
+            for rows in order.split(trainer.batch_sizes, dim=1)
         ]
-        self.order.copy_(torch.stack(parts).pin_memory(), non_blocking=True)
-        self.at.zero_()
-        self.total.zero_()
-        for _ in course.sizes:
-            course.masks.advance(course.width)
-            self._next()
-        return self.total / course.labels.shape[1]
+        # Pinned memory, so that the copy does not wait for the steps that are still running.
+        self.order.copy_(torch.stack(padded).pin_memory(), non_blocking=True)
+        self.step_number.zero_()
+        self.total_losses.zero_()
 
-    def _next(self) -> None:
+        for _ in trainer.batch_sizes:
+            trainer.masks.advance(trainer.max_batch_size)
+            self._run_step()
+        return self.total_losses / trainer.row_count
+
+    def _run_step(self) -> None:
         if self.graph is not None:
             self.graph.replay()
-        elif (
-            self.taken < _WARM
-        ):  # graphs want a few steps before them, on a stream that is not the main one
-            aside, main = (
-                torch.cuda.Stream(self.course.device),
-                torch.cuda.current_stream(self.course.device),
-            )
-            aside.wait_stream(main)
-            with torch.cuda.stream(aside):
-                self._step()
-            main.wait_stream(aside)
-            self.taken += 1
+        elif self.warm_up_steps < _WARM_UP_STEPS:
+            self._warm_up()
         else:
             self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph):
+            with torch.cuda.graph(self.graph):  # records the step without taking it
                 self._step()
             self.graph.replay()
 
+    def _warm_up(self) -> None:
+        """Take a step on a side stream, which torch requires before a recording."""
+        main_stream = torch.cuda.current_stream(self.trainer.device)
+        side_stream = torch.cuda.Stream(self.trainer.device)
+
+        side_stream.wait_stream(main_stream)
+        with torch.cuda.stream(side_stream):
+            self._step()
+        main_stream.wait_stream(side_stream)
+        self.warm_up_steps += 1
+
     def _step(self) -> None:
-        rows = self.order.index_select(0, self.at)[0]
-        shares = self.shares.index_select(0, self.at)[0]
-        self.total += self.course.step(
-            rows, shares, self.course.masks.now(self.course.width)
-        ) * self.counts.index_select(0, self.at)
-        self.at += 1
+        trainer = self.trainer
+        rows = self.order.index_select(0, self.step_number)[0]
+        shares = self.shares.index_select(0, self.step_number)[0]
+        batch_size = self.batch_sizes.index_select(0, self.step_number)
+
+        masks = trainer.masks.current(trainer.max_batch_size)
+        self.total_losses += trainer.step(rows, shares, masks) * batch_size
+        self.step_number += 1
 
 
-class _Judge:
-    """The weights that each member had after the epoch that was right on most validation rows."""
+class _BestWeights:
+    """The weights of each member after the epoch with the most correct validation rows."""
 
-    def __init__(self, stack: BatchedNetworks, inputs: Any, labels: Tensor) -> None:
-        device = stack.parameters[0].device
-        self.stack, self.labels = stack, labels.to(device)
-        self.inputs = prepare_batch(stack.networks[0], materialize(inputs), device)
-        self.best = [values.detach().clone() for values in stack.parameters]
-        self.right = torch.full((len(stack),), -1, device=device)
-        self.epochs = torch.zeros(len(stack), dtype=torch.int64, device=device)
+    def __init__(self, networks: BatchedNetworks, inputs: Any, labels: Tensor) -> None:
+        device = networks.parameters[0].device
+        self.networks = networks
+        self.inputs = prepare_batch(networks.networks[0], materialize(inputs), device)
+        self.labels = labels.to(device)
+
+        self.weights = [values.detach().clone() for values in networks.parameters]
+        self.correct_rows = torch.full((len(networks),), -1, device=device)
+        self.epochs = torch.zeros(len(networks), dtype=torch.int64, device=device)
         self.seconds = 0.0
 
-    def look(self, epoch: int) -> None:
-        """Judge the stack as it is after ``epoch``."""
-        _wait(self.labels.device)
+    def accuracy(self, member: int) -> float:
+        """Return the share of validation rows that a member's best weights classify correctly."""
+        return int(self.correct_rows[member]) / len(self.labels)
+
+    def update(self, epoch: int) -> None:
+        """Copy the weights of the members that are better after ``epoch`` than ever before."""
+        device = self.labels.device
+        _synchronize(device)
         started = time.perf_counter()
-        right, size = torch.zeros_like(self.right), _VALIDATED.get(self.labels.device.type, 64)
+
+        batch_size = _VALIDATION_BATCH_SIZE.get(device.type, _VALIDATION_BATCH_SIZE["cpu"])
+        parts = zip(self.inputs.split(batch_size), self.labels.split(batch_size), strict=True)
+        correct_rows = torch.zeros_like(self.correct_rows)
         with torch.no_grad():
-            for rows, labels in zip(self.inputs.split(size), self.labels.split(size), strict=True):
-                right += (self.stack.logits_of_all(rows).argmax(dim=2) == labels).sum(dim=1)
-            better = right > self.right
-            for kept, values in zip(self.best, self.stack.parameters, strict=True):
-                kept[better] = values[better]
-        self.right = torch.maximum(self.right, right)
+            for rows, labels in parts:
+                predictions = self.networks.shared_logits(rows).argmax(dim=2)
+                correct_rows += (predictions == labels).sum(dim=1)
+
+            # Of equally good epochs the first one stays.
+            better = correct_rows > self.correct_rows
+            for best, current in zip(self.weights, self.networks.parameters, strict=True):
+                best[better] = current[better]
+        self.correct_rows = torch.maximum(self.correct_rows, correct_rows)
         self.epochs = torch.where(better, epoch, self.epochs)
-        _wait(self.labels.device)
+
+        _synchronize(device)
         self.seconds += time.perf_counter() - started
 
 
-def _wait(device: torch.device) -> None:
+def _synchronize(device: torch.device) -> None:
+    """Wait for a GPU, so that its work is counted where it was asked for."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

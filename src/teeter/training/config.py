@@ -1,38 +1,41 @@
-"""What a model is to learn, and by which rules: shared by training one by one and in stacks."""
+"""How networks are trained, and what follows from it: optimizer, batches, row weights, threads.
+
+Both loops use these functions, so that a network learns the same alone and in a batch.
+"""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from teeter.errors import InputError, TeeterError, TrainingError
+from teeter.errors import InputError
 
 __all__ = [
-    "FitJob",
-    "Trainer",
     "TrainingConfig",
     "balanced_row_weights",
-    "divergence_error",
-    "limit_threads",
     "make_optimizer",
     "shuffled_batches",
+    "training_threads",
 ]
 
-
-_WORTH_TWO_THREADS = 100_000_000
-"""Parameters times rows of a training step from which a second thread pays."""
+_MIN_WORK_FOR_THREADS = 100_000_000
+"""Parameters times rows of a training step from which a second thread makes it faster."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-    """How networks are trained. The defaults are the paper's for tables."""
+    """How networks are trained. The defaults are those of the LDM paper for tables.
+
+    Example:
+        >>> config = TrainingConfig(optimizer="sgd", learning_rate=0.1, epochs=20)
+        >>> config.batch_size
+        64
+    """
 
     optimizer: Literal["adam", "rmsprop", "nesterov", "sgd"] = "adam"
     learning_rate: float = 1e-3
@@ -40,120 +43,105 @@ class TrainingConfig:
     batch_size: int = 64
     weight_decay: float = 0.0
     decay: float = 1.0
-    """The learning rate is multiplied by this at every milestone."""
+    """The factor by which the learning rate is multiplied at every milestone."""
     milestones: tuple[int, ...] = ()
-    """Epochs after which the learning rate falls."""
+    """Numbers of epochs after which the learning rate is multiplied by ``decay``."""
     class_weighted: bool = False
-    """Whether every class counts alike, however many rows it has."""
+    """Whether every class has the same weight in the loss, whatever its number of rows."""
 
     def __post_init__(self) -> None:
-        """Refuse settings that train nothing."""
+        """Refuse values that cannot train anything.
+
+        Raises:
+            InputError: if a value is out of range, or no optimizer has that name.
+        """
         if self.optimizer not in ("adam", "rmsprop", "nesterov", "sgd"):
             raise InputError(
                 f"No optimizer is called {self.optimizer!r}: choose adam, rmsprop, nesterov or sgd."
             )
+
         for name in ("learning_rate", "epochs", "batch_size", "decay"):
-            if not getattr(self, name) > 0:
-                raise InputError(f"{name} is {getattr(self, name)}: it must be positive.")
+            value = getattr(self, name)
+            if not value > 0:  # also refuses NaN
+                raise InputError(f"{name} is {value}: it must be positive.")
+
         for name in ("epochs", "batch_size"):
-            if not isinstance(getattr(self, name), int | np.integer):
-                raise InputError(f"{name} is {getattr(self, name)}: it must be a whole number.")
+            value = getattr(self, name)
+            if not isinstance(value, int | np.integer):
+                raise InputError(f"{name} is {value}: it must be a whole number.")
+
         if not self.weight_decay >= 0:
             raise InputError(f"weight_decay is {self.weight_decay}: it must be 0 or more.")
+
+        # A list is accepted too: settings files have no tuples.
         object.__setattr__(self, "milestones", tuple(self.milestones))
-
-
-@dataclass(eq=False)
-class FitJob:
-    """One model and the rows it learns from; ``losses`` and what follows are filled in by training."""
-
-    model: Any
-    inputs: Any
-    """(L, ...) the labelled rows."""
-    labels: Tensor
-    """(L,) their classes."""
-    seed: int
-    validation: tuple[Any, Tensor] | None = None
-    """Inputs and classes; the epoch that is right on most of them is kept."""
-    losses: list[float] = field(default_factory=list)
-    """The mean loss of each epoch."""
-    best_epoch: int | None = None
-    validated: float | None = None
-    """The share of validation rows that were right after the best epoch."""
-    error: TeeterError | None = None
-    """Why the model could not be trained."""
-    seconds: dict[str, float] = field(default_factory=dict)
-    """How long training and validation took; its share where a stack was trained."""
-
-
-class Trainer(ABC):
-    """Another way to train torch modules than our loop: another library's trainer, or your own."""
-
-    @abstractmethod
-    def train(self, lesson: FitJob) -> None:
-        """Train ``lesson.model`` on ``lesson.inputs`` and ``lesson.labels``; global draws follow the lesson's seed."""
 
 
 def make_optimizer(
     parameters: Iterable[Tensor],
-    training: TrainingConfig,
+    config: TrainingConfig,
     *,
     fused: bool = False,
     on_gpu: bool = False,
 ) -> torch.optim.Optimizer:
-    """Return the optimizer of a training; ``fused`` updates in one pass where it can, equal but for rounding."""
-    common: dict[str, Any] = {"lr": training.learning_rate, "weight_decay": training.weight_decay}
-    captured = fused and on_gpu  # can then be part of a CUDA graph
-    if training.optimizer == "adam":
-        return torch.optim.Adam(parameters, fused=fused, capturable=captured, **common)
-    if training.optimizer == "rmsprop":
-        return torch.optim.RMSprop(parameters, capturable=captured, **common)
-    if training.optimizer == "nesterov":
-        return torch.optim.SGD(parameters, momentum=0.9, nesterov=True, fused=fused, **common)
-    return torch.optim.SGD(parameters, fused=fused, **common)
+    """Return the optimizer that a configuration names.
+
+    Args:
+        parameters: the tensors to optimize.
+        config: names the optimizer, its learning rate and its weight decay.
+        fused: whether to update all parameters in one pass where torch can. Results differ from
+            those of the plain optimizer by rounding only.
+        on_gpu: whether the parameters are on a GPU. A fused optimizer is then made so that a CUDA
+            graph can capture its steps.
+    """
+    common: dict[str, Any] = {
+        "lr": config.learning_rate,
+        "weight_decay": config.weight_decay,
+    }
+    capturable = fused and on_gpu
+
+    match config.optimizer:
+        case "adam":
+            return torch.optim.Adam(parameters, fused=fused, capturable=capturable, **common)
+        case "rmsprop":
+            return torch.optim.RMSprop(parameters, capturable=capturable, **common)
+        case "nesterov":
+            return torch.optim.SGD(parameters, momentum=0.9, nesterov=True, fused=fused, **common)
+        case "sgd":
+            return torch.optim.SGD(parameters, fused=fused, **common)
 
 
-def shuffled_batches(rows: int, size: int, generator: torch.Generator) -> Iterator[Tensor]:
-    """Yield all rows in random batches; a single row left over joins the batch before it (batch norm needs two)."""
+def shuffled_batches(rows: int, batch_size: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """Yield the positions 0 to ``rows`` - 1 in random order, in batches of ``batch_size``.
+
+    A last batch of a single row is merged into the one before it, because batch normalization
+    cannot train on one row.
+    """
     order = torch.randperm(rows, generator=generator)
-    batches = list(order.split(size))
+    batches = list(order.split(batch_size))
+
     if len(batches) > 1 and len(batches[-1]) == 1:
         batches[-2:] = [torch.cat(batches[-2:])]
+
     yield from batches
 
 
-def divergence_error(
-    losses: Iterable[float], training: TrainingConfig, inputs: Any
-) -> TrainingError | None:
-    """Return what to say of losses by epoch, and of the inputs (L, ...), if they are not all numbers."""
-    for epoch, loss in enumerate(losses, start=1):
-        if np.isfinite(loss):
-            continue
-        if isinstance(inputs, Tensor) and not bool(inputs.isfinite().all()):
-            rows = int((~inputs.isfinite()).flatten(1).any(dim=1).sum())
-            return TrainingError(
-                f"{rows} of {len(inputs)} labelled rows hold NaN or infinite numbers: mend the data."
-            )
-        return TrainingError(
-            f"The loss became {loss} in epoch {epoch}: lower the learning rate from {training.learning_rate}, "
-            "or scale the inputs."
-        )
-    return None
-
-
 def balanced_row_weights(labels: Tensor) -> Tensor:
-    """Return weights of rows (L,) by which their classes count alike; their mean is 1."""
+    """Return a weight for each row, so that all classes have the same total and the mean is 1.
+
+    Args:
+        labels: (L,) class numbers.
+
+    Returns:
+        (L,) L / (number of classes present * rows of the row's class).
+    """
     counts = torch.bincount(labels)
-    return len(labels) / (int((counts > 0).sum()) * counts[labels])
+    classes_present = int((counts > 0).sum())
+    return len(labels) / (classes_present * counts[labels])
 
 
-@contextmanager
-def limit_threads(work: int) -> Iterator[None]:
-    """Within it, steps of little work (parameters times rows) take one thread: more would wait for each other."""
-    before = torch.get_num_threads()
-    if work < _WORTH_TWO_THREADS:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+def training_threads(parameter_count: int, batch_size: int) -> int:
+    """Return the number of CPU threads that trains a network of this size fastest."""
+    if parameter_count * batch_size < _MIN_WORK_FOR_THREADS:
+        return 1
+    return torch.get_num_threads()

@@ -1,190 +1,216 @@
-"""Training and evaluation: one loop, read top to bottom."""
+"""Train models: choose between alone and batched, and the loop that trains one network alone."""
 
 from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from teeter.arrays import choose_device
-from teeter.errors import TeeterError, TrainingError
+from teeter.errors import InputError, TeeterError, TrainingError
 from teeter.models.inputs import BatchedInputs, adapt_to, batches, materialize
 from teeter.models.skorch_model import explain_failure, skorch_labels
 from teeter.models.torch_model import call_model, extract_logits, prepare_batch
 from teeter.seeds import seeded_global_rng, stream
+from teeter.threads import limit_threads
 from teeter.training.batched import fit_batched, group_jobs
 from teeter.training.config import (
-    FitJob,
-    Trainer,
     TrainingConfig,
     balanced_row_weights,
-    divergence_error,
-    limit_threads,
     make_optimizer,
     shuffled_batches,
+    training_threads,
 )
+from teeter.training.diagnosis import divergence_error, explain_unusable_rows
+from teeter.training.job import FitJob, FitResult, Trainer
 
-__all__ = [
-    "Evaluation",
-    "FitJob",
-    "Trainer",
-    "TrainingConfig",
-    "evaluate_logits",
-    "fit_estimator",
-    "fit_learners",
-]
+__all__ = ["fit_estimator", "fit_jobs"]
 
+_VALIDATION_BATCH_SIZE = 1024
 
-class Trainable(Protocol):
-    """Who has lessons to take: a learner."""
-
-    training: TrainingConfig | Trainer
-
-    def begin_round(self) -> list[FitJob]:
-        """Return a lesson for each model to train."""
-
-    def end_round(self, lessons: list[FitJob]) -> None:
-        """Take over the trained models."""
+_SOFTMAX_PROBE_ROWS = 64
+"""Rows on which a network is tested for a softmax at its end."""
 
 
-def fit_learners(trainees: Sequence[Trainable]) -> dict[int, TeeterError]:
-    """Train the models of all ``trainees`` for one round; return why some could not be, by their position.
+def fit_jobs(jobs: Sequence[FitJob], training: TrainingConfig | Trainer) -> list[FitResult]:
+    """Train the models of all jobs.
 
-    Small networks of one kind with as many labels each are trained as one stack.
+    Small networks of one architecture with equally many rows are trained together (see
+    ``teeter.training.batched``), all other models one after the other.
+
+    Args:
+        jobs: what to train. Their models change in place.
+        training: how torch modules are trained. Estimators have their own ``fit``.
+
+    Returns:
+        A result for each job, in the same order. If a job cannot be trained, its result has the
+        ``error``, and the other jobs continue. Errors other than ``TeeterError`` are raised.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> network = nn.Sequential(nn.Linear(2, 2))
+        >>> job = FitJob(network, torch.eye(2), torch.tensor([0, 1]), seed=0)
+        >>> (result,) = fit_jobs([job], TrainingConfig(epochs=3))
+        >>> len(result.losses)
+        3
     """
-    lessons: dict[int, list[FitJob]] = {}
-    failed: dict[int, TeeterError] = {}
-    for k, trainee in enumerate(trainees):
+    results: dict[FitJob, FitResult] = {}
+    single_jobs = list(jobs)
+
+    if isinstance(training, TrainingConfig):
+        groups, single_jobs = group_jobs(jobs)
+        for group in groups:
+            try:
+                results.update(zip(group, fit_batched(group, training), strict=True))
+            except TeeterError as error:
+                results.update({job: FitResult(job.model, error=error) for job in group})
+
+    for job in single_jobs:
         try:
-            lessons[k] = trainee.begin_round()
+            results[job] = _fit_alone(job, training)
         except TeeterError as error:
-            failed[k] = error
-    for training in {trainees[k].training: None for k in lessons}:
-        _train_all(
-            [one for k in lessons if trainees[k].training == training for one in lessons[k]],
-            training,
-        )
-    for k, taken in lessons.items():
-        errors = [lesson.error for lesson in taken if lesson.error is not None]
-        if errors:
-            failed[k] = errors[0]
-        else:
-            trainees[k].end_round(taken)
-    return failed
+            results[job] = FitResult(job.model, error=error)
+
+    return [results[job] for job in jobs]
 
 
-def _train_all(lessons: Sequence[FitJob], training: TrainingConfig | Trainer) -> None:
-    if isinstance(training, Trainer):
-        for lesson in lessons:
-            with _told_to([lesson]):
-                _train_alone(lesson, training)
-        return
-    together, alone = group_jobs(lessons)
-    for stack in together:
-        with _told_to(stack):
-            fit_batched(stack, training)
-    for lesson in alone:
-        with _told_to([lesson]):
-            _train_alone(lesson, training)
-
-
-@contextmanager
-def _told_to(lessons: Sequence[FitJob]) -> Iterator[None]:
-    """Keep a refusal with the lessons that it is about, so that others go on."""
-    try:
-        yield
-    except TeeterError as error:
-        for lesson in lessons:
-            lesson.error = error
-
-
-def _train_alone(lesson: FitJob, training: TrainingConfig | Trainer) -> None:
+def _fit_alone(job: FitJob, training: TrainingConfig | Trainer) -> FitResult:
     started = time.perf_counter()
-    if not isinstance(lesson.model, nn.Module):
-        fit_estimator(lesson)
+
+    if not isinstance(job.model, nn.Module):
+        fit_estimator(job)
+        result = FitResult(job.model)
     elif isinstance(training, Trainer):
-        _train_elsewhere(lesson, training)
+        result = _fit_with_trainer(job, training)
     else:
-        _train(lesson, training)
-    spent = time.perf_counter() - started
-    checking = lesson.seconds.get("validation", 0.0)
-    lesson.seconds = {"training": spent - checking, "validation": checking}
+        result = _fit_network(job, training)
+
+    validation_seconds = result.seconds.get("validation", 0.0)
+    training_seconds = time.perf_counter() - started - validation_seconds
+    return replace(result, seconds={"training": training_seconds, "validation": validation_seconds})
 
 
-def fit_estimator(lesson: FitJob) -> None:
-    """Fit an estimator; the draws of one that has a network inside follow the lesson's seed."""
-    with seeded_global_rng(lesson.seed, choose_device(None)):
+def fit_estimator(job: FitJob) -> None:
+    """Fit a scikit-learn estimator in place.
+
+    Raises:
+        InputError: if the rows contain text or missing values that the estimator does not take.
+        TrainingError: if a network inside the estimator (skorch) cannot be trained.
+    """
+    labels = skorch_labels(job.model, job.labels.numpy())
+
+    # A skorch network draws from torch's global generator.
+    with seeded_global_rng(job.seed, choose_device(None)):
         try:
-            lesson.model.fit(lesson.inputs, skorch_labels(lesson.model, lesson.labels.numpy()))
-        except (IndexError, RuntimeError, ValueError) as error:
-            mend = explain_failure(lesson.model, error)
-            if mend is None:
-                raise
-            raise TrainingError(mend) from None
+            job.model.fit(job.inputs, labels)
+        except TeeterError:
+            raise
+        except (IndexError, RuntimeError, TypeError, ValueError) as error:
+            advice = explain_failure(job.model, error)
+            if advice is not None:
+                raise TrainingError(advice) from None
+
+            problem = explain_unusable_rows(job.inputs, job.model)
+            if problem is not None:
+                raise InputError(problem) from None
+            raise
 
 
-def _train_elsewhere(lesson: FitJob, training: Trainer) -> None:
-    device = _device_of(lesson.model)
-    with seeded_global_rng(stream(lesson.seed, "dropout").initial_seed(), device):
-        training.train(lesson)
-    lesson.model.to(device).eval()
+def _fit_with_trainer(job: FitJob, trainer: Trainer) -> FitResult:
+    device = _device_of(job.model)
+
+    # Other libraries draw from torch's global generator.
+    with seeded_global_rng(stream(job.seed, "dropout").initial_seed(), device):
+        result = trainer.train(job)
+
+    result.model.to(device).eval()
+    return result
 
 
-def _train(lesson: FitJob, training: TrainingConfig) -> None:
-    network = lesson.model
+def _fit_network(job: FitJob, config: TrainingConfig) -> FitResult:
+    network = job.model
     device = _device_of(network)
-    inputs, labels = _prepared(network, lesson.inputs, device), lesson.labels.to(device)
-    weights = balanced_row_weights(lesson.labels).to(device) if training.class_weighted else None
     if not any(parameter.requires_grad for parameter in network.parameters()):
         raise TrainingError(
-            f"All of {type(network).__name__} is frozen, so there is nothing to train."
+            f"All parameters of {type(network).__name__} are frozen, so there is nothing to train."
         )
-    optimizer = make_optimizer(network.parameters(), training)
+
+    inputs = _prepare_inputs(network, job.inputs, device)
+    labels = job.labels.to(device)
+    highest_label = int(job.labels.max())
+    row_weights = None
+    if config.class_weighted:
+        row_weights = balanced_row_weights(job.labels).to(device)
+
+    optimizer = make_optimizer(network.parameters(), config)
     schedule = torch.optim.lr_scheduler.MultiStepLR(
-        optimizer, list(training.milestones), gamma=training.decay
+        optimizer, list(config.milestones), gamma=config.decay
     )
-    order, highest = stream(lesson.seed, "order"), int(lesson.labels.max())
-    best = None if lesson.validation is None else _Best(lesson, *lesson.validation)
+    row_order = stream(job.seed, "order")
+    best = None
+    if job.validation is not None:
+        best = _BestCheckpoint(network, *job.validation)
+
+    # Dropout layers draw from torch's global generator, which is therefore seeded for this job.
+    dropout_seed = stream(job.seed, "dropout").initial_seed()
+    losses: list[float] = []
+    parameter_count = sum(parameter.numel() for parameter in network.parameters())
     with (
-        limit_threads(_size(network) * training.batch_size),
-        seeded_global_rng(stream(lesson.seed, "dropout").initial_seed(), device),
+        limit_threads(training_threads(parameter_count, config.batch_size)),
+        seeded_global_rng(dropout_seed, device),
     ):
-        require_logits(
-            network, _some(network, inputs, torch.arange(min(64, len(labels)), device=device))
-        )
+        probe_rows = torch.arange(min(_SOFTMAX_PROBE_ROWS, len(labels)), device=device)
+        _require_logits(network, _take_batch(network, inputs, probe_rows))
+
         network.train()
-        for epoch in range(training.epochs):
-            total = torch.zeros((), device=device)
-            for rows in shuffled_batches(len(labels), training.batch_size, order):
-                batch = rows.to(device)
-                weighted = None if weights is None else weights[batch]
-                loss = _loss(
-                    network, _some(network, inputs, batch), labels[batch], weighted, highest
-                )
+        for epoch in range(config.epochs):
+            total_loss = torch.zeros((), device=device)
+
+            for rows in shuffled_batches(len(labels), config.batch_size, row_order):
+                batch_rows = rows.to(device)
+                batch = _take_batch(network, inputs, batch_rows)
+                logits = _forward(network, batch, len(rows))
+                _require_class_columns(network, logits, highest_label)
+                batch_weights = None
+                if row_weights is not None:
+                    batch_weights = row_weights[batch_rows]
+                loss = _mean_loss(logits, labels[batch_rows], batch_weights)
+
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()
                 optimizer.step()
-                total += loss.detach() * len(batch)
-            lesson.losses.append(float(total) / len(labels))
-            lesson.error = divergence_error(lesson.losses, training, inputs)
-            if lesson.error is not None:
-                return
+                total_loss += loss.detach() * len(batch_rows)
+
+            # The mean over rows: the last batch may be smaller than the others.
+            losses.append(float(total_loss) / len(labels))
+            error = divergence_error(losses, config, inputs)
+            if error is not None:
+                return FitResult(network, losses, error=error)
+
             schedule.step()
             if best is not None:
-                best.keep_if_better(epoch)
-    if best is not None:
-        best.restore()
+                best.update(epoch)
+
+    # Without validation rows the weights of the last epoch stay.
+    if best is None:
+        network.eval()
+        return FitResult(network, losses)
+
+    best.restore()
     network.eval()
-
-
-def _size(network: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in network.parameters())
+    return FitResult(
+        network,
+        losses,
+        best_epoch=best.epoch,
+        validation_accuracy=best.accuracy,
+        seconds={"validation": best.seconds},
+    )
 
 
 def _device_of(network: nn.Module) -> torch.device:
@@ -196,119 +222,119 @@ def _device_of(network: nn.Module) -> torch.device:
     return parameter.device
 
 
-def _prepared(network: nn.Module, inputs: Any, device: torch.device) -> Any:
-    """Return the rows as tensors on ``device``; those that make their own batches as they are."""
-    return (
-        adapt_to(inputs, network)
-        if isinstance(inputs, BatchedInputs)
-        else prepare_batch(network, materialize(inputs), device)
-    )
-
-
-def _some(network: nn.Module, inputs: Any, rows: Tensor) -> Any:
+def _prepare_inputs(network: nn.Module, inputs: Any, device: torch.device) -> Any:
+    """Return rows as tensors on ``device``. Rows that encode their own batches stay as they are."""
     if isinstance(inputs, BatchedInputs):
-        return prepare_batch(network, inputs.take(rows.cpu().numpy()).together(), rows.device)
-    return (
-        {name: part[rows] for name, part in inputs.items()}
-        if isinstance(inputs, Mapping)
-        else inputs[rows]
-    )
+        return adapt_to(inputs, network)
+    return prepare_batch(network, materialize(inputs), device)
 
 
-def require_logits(network: nn.Module, batch: Any) -> None:
-    """Refuse a network that ends in a softmax: its probabilities would go through a second one and hardly learn."""
+def _take_batch(network: nn.Module, inputs: Any, rows: Tensor) -> Any:
+    if isinstance(inputs, BatchedInputs):
+        encoded = inputs.take(rows.cpu().numpy()).together()
+        return prepare_batch(network, encoded, rows.device)
+    if isinstance(inputs, Mapping):
+        return {name: part[rows] for name, part in inputs.items()}
+    return inputs[rows]
+
+
+def _require_logits(network: nn.Module, batch: Any) -> None:
+    """Refuse a network that ends in a softmax: under a second one it would hardly learn."""
     network.eval()
     with torch.no_grad():
-        found = extract_logits(call_model(network, batch))
-    if not isinstance(found, Tensor) or found.ndim != 2 or found.shape[1] < 2:
+        output = extract_logits(call_model(network, batch))
+
+    if not isinstance(output, Tensor) or output.ndim != 2 or output.shape[1] < 2:
         return
-    if bool((found >= 0).all()) and torch.allclose(found.sum(dim=1), found.new_ones(()), atol=1e-4):
+
+    # Logits sum to one in every row by a softmax only, not by chance.
+    sums_to_one = torch.allclose(output.sum(dim=1), output.new_ones(()), atol=1e-4)
+    if sums_to_one and bool((output >= 0).all()):
         raise TrainingError(
-            f"{type(network).__name__} answers probabilities, and training needs logits: leave its softmax out."
+            f"{type(network).__name__} returns probabilities, and training needs logits: "
+            "remove its softmax."
         )
 
 
-def _loss(
-    network: nn.Module, batch: Any, labels: Tensor, weights: Tensor | None, highest: int
-) -> Tensor:
-    """Return the mean cross-entropy of a batch, whose classes are 0 to ``highest``, weighted by row if told."""
+def _forward(network: nn.Module, batch: Any, rows: int) -> Any:
+    """Return what the network answers to a batch in training mode: logits, if all is well."""
     try:
-        logits = extract_logits(call_model(network, batch))
-    except ValueError as error:
-        if "more than 1 value per channel" in str(error):
+        return extract_logits(call_model(network, batch))
+    except ValueError:
+        # shuffled_batches avoids batches of one row, unless there is only one row in all.
+        if rows == 1 and _has_batch_norm(network):
             raise TrainingError(
-                "Batch norm cannot train on a batch of one row: label more rows."
+                "Batch normalization cannot train on a batch of one row: label more rows."
             ) from None
         raise
+
+
+def _has_batch_norm(network: nn.Module) -> bool:
+    kinds = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+    return any(isinstance(module, kinds) for module in network.modules())
+
+
+def _require_class_columns(network: nn.Module, logits: Any, highest_label: int) -> None:
+    """Refuse outputs that are not (rows, classes) with a column for every label."""
+    name = type(network).__name__
     if not isinstance(logits, Tensor) or logits.ndim != 2 or logits.shape[1] < 2:
-        found = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+        shape: Any = type(logits).__name__
+        if isinstance(logits, Tensor):
+            shape = tuple(logits.shape)
         raise TrainingError(
-            f"{type(network).__name__} answers {found}: to be trained, it must answer (rows, classes)."
+            f"{name} returns {shape}: to be trained, it must return (rows, classes)."
         )
-    if highest >= logits.shape[1]:
+
+    if highest_label >= logits.shape[1]:
         raise TrainingError(
-            f"{type(network).__name__} answers with {logits.shape[1]} classes, and the labels have {highest + 1}: "
+            f"{name} returns {logits.shape[1]} classes, and the labels have {highest_label + 1}: "
             "make its last layer wider."
         )
-    if weights is None:
+
+
+def _mean_loss(logits: Tensor, labels: Tensor, row_weights: Tensor | None) -> Tensor:
+    """Return the mean cross-entropy of logits (B, C), weighted by row (B,) if weights are given."""
+    if row_weights is None:
         return nn.functional.cross_entropy(logits, labels)
-    return (nn.functional.cross_entropy(logits, labels, reduction="none") * weights).mean()
+    row_losses = nn.functional.cross_entropy(logits, labels, reduction="none")
+    return (row_losses * row_weights).mean()
 
 
-class _Best:
-    """The network as it was after the epoch that was right on most validation rows."""
+class _BestCheckpoint:
+    """The weights of the epoch with the highest accuracy on the validation rows."""
 
-    def __init__(self, lesson: FitJob, inputs: Any, labels: Tensor) -> None:
-        self.network, self.lesson = lesson.model, lesson
-        self.inputs, self.labels = adapt_to(inputs, lesson.model), labels
+    def __init__(self, network: nn.Module, inputs: Any, labels: Tensor) -> None:
+        self.network = network
+        self.inputs = adapt_to(inputs, network)
+        self.labels = labels
+        self.epoch = 0
         self.accuracy = -1.0
-        self.state: dict[str, Tensor] = {}
+        self.seconds = 0.0
+        self._state: dict[str, Tensor] = {}
 
-    def keep_if_better(self, epoch: int) -> None:
-        """Judge the network as it is after ``epoch``."""
+    def update(self, epoch: int) -> None:
+        """Save the current weights if they classify more rows correctly than all before."""
         started = time.perf_counter()
+        device = _device_of(self.network)
+
         self.network.eval()
+        predictions = []
         with torch.no_grad():
-            device = _device_of(self.network)
-            parts = (
-                prepare_batch(self.network, part, device) for part in batches(self.inputs, 1024)
-            )
-            answers = [
-                extract_logits(call_model(self.network, part)).argmax(dim=1).cpu() for part in parts
-            ]
+            for part in batches(self.inputs, _VALIDATION_BATCH_SIZE):
+                batch = prepare_batch(self.network, part, device)
+                logits = extract_logits(call_model(self.network, batch))
+                predictions.append(logits.argmax(dim=1).cpu())
         self.network.train()
-        accuracy = float((torch.cat(answers) == self.labels).double().mean())
+
+        # Of equally good epochs the first one stays.
+        accuracy = float((torch.cat(predictions) == self.labels).double().mean())
         if accuracy > self.accuracy:
-            self.accuracy = self.lesson.validated = accuracy
-            self.lesson.best_epoch = epoch
-            self.state = copy.deepcopy(self.network.state_dict())
-        spent = self.lesson.seconds.get("validation", 0.0)
-        self.lesson.seconds["validation"] = spent + time.perf_counter() - started
+            self.accuracy = accuracy
+            self.epoch = epoch
+            self._state = copy.deepcopy(self.network.state_dict())
+
+        self.seconds += time.perf_counter() - started
 
     def restore(self) -> None:
-        """Put the best state back."""
-        self.network.load_state_dict(self.state)
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """How right a model is on some rows."""
-
-    accuracy: float
-    loss: float
-    """The mean of minus the log-probability of the true class."""
-    rows: int
-    vote: float | None = None
-    """The accuracy of an ensemble's vote, where there is an ensemble."""
-
-
-def evaluate_logits(logits: Tensor, labels: Tensor, posterior: Tensor | None = None) -> Evaluation:
-    """Compare logits (N, C) with classes (N,); posterior (S, N, C) adds the vote of its members."""
-    right = (logits.argmax(dim=1) == labels).double().mean()
-    loss = nn.functional.cross_entropy(logits.double(), labels)
-    vote = (
-        None
-        if posterior is None
-        else (posterior.softmax(dim=2).mean(dim=0).argmax(dim=1) == labels).double().mean()
-    )
-    return Evaluation(float(right), float(loss), len(labels), None if vote is None else float(vote))
+        """Load the saved weights into the network."""
+        self.network.load_state_dict(self._state)

@@ -11,12 +11,12 @@ from typing import Any
 from fastapi import UploadFile
 
 from teeter.campaigns.exchange import LINES
-from teeter.datasets.table_files import TABLES
+from teeter.datasets.table_files import TABLE_SUFFIXES
 from teeter.errors import FileError, InputError
 
 __all__ = ["keep_upload"]
 
-_KINDS = (*TABLES, *LINES)
+_KINDS = (*TABLE_SUFFIXES, *LINES)
 
 
 def keep_upload(file: UploadFile, folder: Path, limit: int) -> Path:

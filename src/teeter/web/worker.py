@@ -262,14 +262,11 @@ def work(end: Connection) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if hasattr(os, "nice"):
         os.nice(10)
-    import torch
-    from threadpoolctl import threadpool_limits
-
+    from teeter.threads import limit_threads
     from teeter.web.jobs import JOBS, Workbench
 
-    torch.set_num_threads(1)
     bench = Workbench(lambda **told: end.send(("say", told)))
-    with threadpool_limits(1):
+    with limit_threads(1, blas=True):
         while True:
             try:
                 what, path, told = end.recv()

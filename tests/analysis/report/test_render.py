@@ -15,10 +15,22 @@ import pytest
 from matplotlib.figure import Figure
 
 from fake_runs import NAMES, fake_accuracy, fake_run
-from teeter.analysis import plot_style
-from teeter.analysis.report import sections
-from teeter.analysis.report.render import Report, write_report
-from teeter.analysis.run_comparison import compare_runs
+from teeter.analysis.plot_style import figure_png, save_figure
+from teeter.analysis.plots import plot_curves
+from teeter.analysis.report import render
+from teeter.analysis.report.render import (
+    CodeBlock,
+    DetailsBlock,
+    ImageBlock,
+    NotesBlock,
+    ParagraphBlock,
+    Report,
+    Section,
+    TableBlock,
+    render_page,
+    write_report,
+)
+from teeter.analysis.run_comparison import compare_strategies
 from teeter.errors import InputError
 
 SOME = ("ldm-s", "random", "margin")
@@ -74,7 +86,7 @@ def _quick_figures(request: pytest.FixtureRequest) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         if "not slow" in request.config.option.markexpr:
-            patch.setattr(sections, "save", write_placeholders)
+            patch.setattr(render, "save_figure", write_placeholders)
         yield
 
 
@@ -139,7 +151,7 @@ def test_the_tables_are_the_arrays(whole: Report) -> None:
 
 
 def test_the_figures_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sections, "save", plot_style.save_figure)
+    monkeypatch.setattr(render, "save_figure", save_figure)
     report = write_report([fake_run(fake_accuracy(("ldm-s", "random"), repetitions=2, rounds=3))], tmp_path)
     pictures = [path for path in report.files if path.suffix == ".png"]
     assert len(pictures) == 6
@@ -157,11 +169,11 @@ def test_several_runs_are_set_side_by_side(tmp_path: Path) -> None:
     report = write_report(runs, tmp_path)
     text = text_of(report)
     assert re.match(r"Over 3 runs, margin stays .* is 9\.64 of 10; next comes LDM-S with 9\.56\.$", report.findings[0])
-    assert re.match(r"Beaten least by the others: .* \(mean penalty .*\); next comes \S+ \(", report.findings[1])
+    assert re.match(r"Beaten least often: .* \(mean penalty .*\); next comes \S+ \(", report.findings[1])
     assert any(sentence.startswith("LDM-S is more accurate than Random in 3 of 3 runs") for sentence in report.findings)
     assert any(re.search(r"saved labels in \d of 3 runs: \d+ %", sentence) for sentence in report.findings)
-    assert any(sentence.startswith("Against the paper, in 2 runs, its gain") for sentence in report.findings)
-    assert "Not in the numbers across runs, for not all have them: badge." in report.notes
+    assert any(sentence.startswith("In 2 runs of the paper's settings, its gain") for sentence in report.findings)
+    assert "Left out of the comparison across runs, because not all runs have them: badge." in report.notes
     assert "digits: The paper has no numbers for this setting." in report.notes
     assert "mnist: Runtime" in text
     assert {"openml-6-deltas", "mnist-deltas", "digits-deltas", "gains", "across", "penalties"} <= set(report.tables)
@@ -196,7 +208,7 @@ def test_a_run_of_fewer_rounds_is_not_timed_against_the_paper(tmp_path: Path) ->
 def test_one_repetition_has_no_spread_and_no_test(tmp_path: Path) -> None:
     report = write_report([fake_run(small(repetitions=1))], tmp_path)
     text = text_of(report)
-    assert "With one repetition there is no spread and no test: any difference may be chance." in report.notes
+    assert "A single repetition has no spread and no test: any difference may be chance." in report.notes
     assert " ± 0.00" not in text
     assert not any("significant" in sentence or "p =" in sentence for sentence in report.findings)
     assert "penalties" not in report.tables
@@ -206,7 +218,7 @@ def test_one_repetition_has_no_spread_and_no_test(tmp_path: Path) -> None:
 def test_one_strategy_is_only_described(tmp_path: Path) -> None:
     report = write_report([fake_run(fake_accuracy(("ldm-s",)))], tmp_path)
     assert report.findings[0].startswith("On openml-6 there is one strategy, LDM-S:")
-    assert "Random is not among the strategies" in text_of(report)
+    assert "Random was not run" in text_of(report)
     assert "across" not in report.tables
 
 
@@ -228,7 +240,7 @@ def test_of_equal_strategies_none_is_called_the_best(tmp_path: Path) -> None:
     level = np.linspace(0.5, 0.7, 12).reshape(3, 4)
     report = write_report([fake_run({"ldm-s": level, "random": level, "margin": level - 0.1})], tmp_path)
     assert report.findings[0] == (
-        "On openml-6, LDM-S, Random were equally accurate, and no strategy of 3 more so: 60.9 % over the rounds."
+        "On openml-6, LDM-S, Random were equally accurate, and the best of 3 strategies: 60.9 % over the rounds."
     )
     assert not any("most accurate" in sentence or "behind" in sentence for sentence in report.findings)
 
@@ -246,7 +258,7 @@ def test_when_ldm_s_is_behind_it_is_said(tmp_path: Path) -> None:
     report = write_report([fake_run(accuracy)], tmp_path)
     assert "margin was the most accurate" in report.findings[0]
     assert re.match(r"LDM-S is \d\.\d\d points behind, .*; against Random it is −2\.00 points", report.findings[1])
-    assert "LDM-S did not come to Random's last accuracy" in report.findings[2]
+    assert "LDM-S did not reach Random's final accuracy" in report.findings[2]
 
 
 def test_accuracies_that_are_not_numbers_are_left_out_and_named(tmp_path: Path) -> None:
@@ -255,8 +267,8 @@ def test_accuracies_that_are_not_numbers_are_left_out_and_named(tmp_path: Path) 
     report = write_report([fake_run(accuracy)], tmp_path)
     text_of(report)
     assert "bait is left out: accuracies of its runs are not numbers." in report.notes
-    assert "Left out for accuracies that are not numbers: repetition 1." in report.notes
-    assert compare_runs(fake_run(accuracy)).repetitions == 2
+    assert "Left out because accuracies are not numbers: repetition 1." in report.notes
+    assert compare_strategies(fake_run(accuracy)).repetitions == 2
 
 
 @pytest.mark.parametrize("holes", [[(0, 0), (1, 1)], [(0, 0), (1, 1), (2, 1)], [(0, 0), (1, 0), (2, 0)]])
@@ -274,12 +286,12 @@ def test_different_lengths_are_compared_as_far_as_all_go(tmp_path: Path) -> None
     accuracy = small() | fake_accuracy(("badge",), repetitions=2, rounds=3)
     report = write_report([fake_run(accuracy, finished=False, failures={("badge", 2): "no <room>"})], tmp_path)
     assert report.notes == (
-        "The run is not finished: what is here may change.",
+        "The run is not finished: results may change.",
         "Failed before the end: badge, repetition 2.",
-        "Some runs go on to 800 labels; compared are the rounds that all strategies have, up to 600.",
-        "The paper's runs go on to 4,000 labels, and its gains are means over all rounds: ours, up to 600, are not "
-        "quite the same thing.",
-        "Of 3 repetitions, 2 can be compared: those of which all strategies have a part.",
+        "Some strategies have reached 800 labels. Compared are the rounds that all have, up to 600.",
+        "The paper's runs go to 4,000 labels and its gains are means over all rounds. Ours end at 600, so the two are "
+        "not quite comparable.",
+        "2 of 3 repetitions can be compared: those that every strategy has started.",
     )
     assert "no <room>" in text_of(report)
     assert "<room>" not in report.page.read_text()
@@ -294,7 +306,7 @@ def test_nothing_but_the_initial_round(tmp_path: Path) -> None:
 
 def test_a_run_that_has_only_begun(tmp_path: Path) -> None:
     report = write_report([fake_run({}, finished=False)], tmp_path)
-    assert "There is no round that can be compared." in report.notes
+    assert "No round can be compared." in report.notes
     text_of(report)
 
 
@@ -306,7 +318,7 @@ def test_a_quick_run_says_so(tmp_path: Path) -> None:
 
 def test_short_runs_are_shown_in_seconds(tmp_path: Path) -> None:
     report = write_report([fake_run(small(), paper=None)], tmp_path)
-    assert "Seconds of one repetition" in text_of(report)
+    assert "Seconds per repetition" in text_of(report)
     assert "| random | 60.0 | 2.40 | 0.04 | 1.60 | 64.0 ± 0.00 |" in (tmp_path / "tables" / "runtime.md").read_text()
     assert float(report.tables["runtime"][0]["training_minutes"]) == 1
 
@@ -321,5 +333,31 @@ def test_names_are_never_markup(tmp_path: Path) -> None:
 
 
 def test_no_runs_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="one run or more"):
+    with pytest.raises(InputError, match="at least one run"):
         write_report([], tmp_path)
+
+
+def test_a_page_is_whole_and_fetches_nothing() -> None:
+    figure = plot_curves(np.array([10.0, 20.0]), {"ldm-s": np.array([[0.1, 0.5], [0.2, 0.6]])})
+    png = figure_png(figure)
+    blocks = [ImageBlock(png, "curves"), ImageBlock(png, "chart", inches=8), TableBlock([{"a": "1"}]), TableBlock([])]
+    text = render_page("T", "lead", [Section("S", "text", blocks)], {"teeter": "1"})
+    checker = Words()
+    checker.feed(text)
+    assert checker.open == []
+    assert not re.search(r'(src|href)="(?!data:)', text)
+    assert "http" not in text.replace("http://www.w3.org", "")
+
+
+def test_every_block_escapes_text() -> None:
+    evil = "<script>alert(1)</script>"
+    blocks = [
+        TableBlock([{evil: evil}]),
+        ParagraphBlock(evil),
+        CodeBlock(evil),
+        NotesBlock([evil]),
+        DetailsBlock(evil, {evil: evil}),
+    ]
+    text = render_page(evil, evil, [Section(evil, evil, blocks)], {evil: evil}, findings=[evil], notes=[evil])
+    assert "<script>" not in text
+    assert text.count("&lt;script&gt;") == 17

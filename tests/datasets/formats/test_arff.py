@@ -79,16 +79,16 @@ def test_it_reads_what_scipy_reads(tmp_path_factory: pytest.TempPathFactory, row
     [
         ("", "no @data"),
         ("@relation r\n@attribute a real\n", "no @data"),
-        ("hello\n", "is not an ARFF file: 'hello' stands before @data"),
+        ("hello\n", "is not an ARFF file: it has 'hello' before @data"),
         ("@relation r\n@data\n1\n", "has 0 attributes"),
         ("@relation r\n@attribute a real\n@attribute a real\n@data\n1,1\n", "names must differ"),
         ("@relation r\n@attribute\n@data\n1\n", "an attribute that cannot be read"),
         ("@relation r\n@attribute a real\n@data\n", "has 1 attributes and no rows"),
-        (LETTER + "1,2", "Row 4 of .* has 2 fields and 4 are named: it is cut short or damaged"),
+        (LETTER + "1,2", "Row 4 of .* has 2 fields for 4 attributes: the file is incomplete or damaged"),
         (LETTER + "1,2,3,'A", "Row 4 of .* cannot be read: check its quotes"),
-        (LETTER + "one,2,3,A\n", "is not a whole ARFF file"),
-        (LETTER + "{0 1", "a sparse row without an end"),
-        (LETTER + "{9 1}", "is not a whole ARFF file"),
+        (LETTER + "one,2,3,A\n", "is not a valid ARFF file"),
+        (LETTER + "{0 1", "a sparse row without a closing brace"),
+        (LETTER + "{9 1}", "is not a valid ARFF file"),
     ],
 )
 def test_a_broken_file_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:

@@ -45,10 +45,10 @@ def test_cifar_cut_short_or_wrong(tmp_path: Path) -> None:
     write_cifar10(tmp_path)
     path = tmp_path / "data_batch_3.bin"
     path.write_bytes(path.read_bytes()[:-7])
-    with pytest.raises(FileError, match=r"has 12285 bytes, which are not whole images of 3073 bytes: it is cut short"):
+    with pytest.raises(FileError, match=r"has 12285 bytes, which is not a multiple of 3073 bytes per image: it is incomplete"):
         load_dataset("cifar10", folder=tmp_path)
     path.write_bytes(b"\x0a" + bytes(3072))
-    with pytest.raises(FileError, match="must hold class numbers from 0 to 9"):
+    with pytest.raises(FileError, match="must hold class indices from 0 to 9"):
         load_dataset("cifar10", folder=tmp_path)
     path.unlink()
     with pytest.raises(FileError, match="There is no cifar10 in"):

@@ -76,10 +76,10 @@ def test_idx_cut_short_or_mixed_up(tmp_path: Path) -> None:
     write_mnist(home, packed=False)
     path = home / "train-images-idx3-ubyte"
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(FileError, match=r"says it holds 12 x 28 x 28 = 9408 bytes and holds 9407: it is cut short"):
+    with pytest.raises(FileError, match=r"announces 12 x 28 x 28 = 9408 bytes, and it holds 9407: it is incomplete"):
         load_dataset("mnist", folder=tmp_path)
     write_idx(path, bytes_of(11, 28, 28))
-    with pytest.raises(FileError, match=r"is of shape \(11, 28, 28\) and .* of shape \(12,\)"):
+    with pytest.raises(FileError, match=r"has the shape \(11, 28, 28\) and .* the shape \(12,\)"):
         load_dataset("mnist", folder=tmp_path)
     write_idx(path, bytes_of(12, 27, 28))
     with pytest.raises(FileError, match=r"images \(N, 1, 28, 28\) are needed"):

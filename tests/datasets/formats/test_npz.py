@@ -64,13 +64,13 @@ GOOD = {"x_train": X, "y_train": Y, "x_test": X, "y_test": Y}
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"x_train": X[:5]}, r"holds x_train \(5, 3, 32, 32\) and 6 labels in y_train: one a row is needed"),
-        ({"y_test": Y + 5}, "'y_test' in .* must hold class numbers from 0 to 9, and it holds others"),
-        ({"y_test": Y - 1}, "must hold class numbers from 0 to 9"),
-        ({"y_test": Y + 0.5}, "must hold class numbers from 0 to 9"),
-        ({"y_test": Y * np.nan}, "must hold class numbers from 0 to 9"),
-        ({"y_test": np.eye(6)}, r"'y_test' in .* is float64 of shape \(6, 6\): one class a row is needed"),
-        ({"y_test": np.array(["cow"] * 6)}, "has the class 'cow'"),
+        ({"x_train": X[:5]}, r"holds x_train \(5, 3, 32, 32\) and 6 labels in y_train: one label per row is needed"),
+        ({"y_test": Y + 5}, "'y_test' in .* must hold class indices from 0 to 9, and it holds other values"),
+        ({"y_test": Y - 1}, "must hold class indices from 0 to 9"),
+        ({"y_test": Y + 0.5}, "must hold class indices from 0 to 9"),
+        ({"y_test": Y * np.nan}, "must hold class indices from 0 to 9"),
+        ({"y_test": np.eye(6)}, r"'y_test' in .* is float64 of shape \(6, 6\): give one class per row"),
+        ({"y_test": np.array(["cow"] * 6)}, "has the unknown class 'cow'"),
         ({"x_test": X[:, :2]}, r"images \(N, 3, 32, 32\) are needed"),
         ({"x_test": X.astype(np.int32)}, r"save images as bytes \(uint8\), or as fractions from 0 to 1"),
         ({"x_test": X * 1.0}, "fractions from 0 to 1"),
@@ -92,8 +92,8 @@ def test_arrays_without_their_names_or_cut_short(tmp_path: Path) -> None:
     ):
         load_dataset("cifar10", folder=tmp_path)
     np.savez(path, x=X, y=Y)
-    with pytest.raises(FileError, match="has a test set of its own"):
+    with pytest.raises(FileError, match="has a published test set, and the file has none"):
         load_dataset("cifar10", folder=tmp_path)
     path.write_bytes(path.read_bytes()[:-40])
-    with pytest.raises(FileError, match=r"is not a whole \.npz file"):
+    with pytest.raises(FileError, match=r"is not a valid \.npz file"):
         load_dataset("cifar10", folder=tmp_path)

@@ -26,14 +26,14 @@ def head(rows: int, classes: int, width: int, *, bias: bool, seed: int) -> tuple
 
 def fused_rates(features: Tensor, weight: Tensor, bias: Tensor | None, moves: Tensor, shifts: Tensor | None) -> Tensor:
     rates = features.new_empty((len(moves), 2, len(features)))
-    rows = ldm._Rows(features, weight, bias)
-    for tile in rows._make():
+    rows = ldm._FlipRates(features, weight, bias)
+    for tile in rows._make_tiles():
         flips.fill_flip_rates(
-            rates[:, :, tile.where],
+            rates[:, :, tile.rows],
             tile.features.T,
             tile.predicted,
             tile.inverse_gaps.T,
-            moves.to(rows.noise),
+            moves.to(rows.noise_dtype),
             shifts,
             tied=tile.tied,
         )

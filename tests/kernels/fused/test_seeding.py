@@ -82,7 +82,7 @@ def test_rows_without_weight_are_never_picked() -> None:
 
 def test_draws_are_those_of_a_running_sum() -> None:
     features = torch.randn(1000, 4, generator=stream(0, "rows")).to(DEVICE)
-    state = seeding._State(Cosine(features), 10, 7, torch.linspace(-5, 0, 1000).double().to(DEVICE), 64)
+    state = seeding._GpuSeeding(Cosine(features), 10, 7, torch.linspace(-5, 0, 1000).double().to(DEVICE), 64)
     state.update()
     candidates = state.draw(stream(0, "draws", device=DEVICE))
     points = uniform((64,), stream(0, "draws", device=DEVICE), DEVICE)
@@ -99,11 +99,11 @@ def test_draws_are_those_of_a_running_sum() -> None:
 @pytest.mark.parametrize(("rows", "groups"), [(600, 3), pytest.param(5000, 20, marks=pytest.mark.slow)])
 def test_draws_choose_among_many_groups(rows: int, groups: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seeding, "ROWS", 16)
-    monkeypatch.setattr(seeding, "HELD", 64)  # two draws a program
+    monkeypatch.setattr(seeding, "MAX_DRAWS_TIMES_GROUPS", 64)  # two draws a program
     log_weights = torch.randn(rows, generator=stream(0, "weights")).double()
     log_weights[rows // 5 : rows // 5 * 3] = -torch.inf  # whole groups weigh nothing
     features = torch.randn(rows, 4, generator=stream(0, "rows"))
-    state = seeding._State(Cosine(features), 10, 7, log_weights, 64)
+    state = seeding._GpuSeeding(Cosine(features), 10, 7, log_weights, 64)
     state.update()
     assert len(state.sums) == groups
     candidates = state.draw(stream(0, "draws"))
@@ -115,26 +115,26 @@ def test_draws_choose_among_many_groups(rows: int, groups: int, monkeypatch: pyt
 def test_halves_add_up() -> None:
     units = Cosine(torch.randn(1000, 70, generator=stream(0, "rows")).to(DEVICE) ** 3).units
     with working_memory(1 << 17):  # several tiles
-        upper, lower = seeding._halves(units)
+        upper, lower = seeding._split_into_halves(units)
     assert upper.shape == lower.shape == (1000, 128)
     assert not upper[:, 70:].any()
     assert not lower[:, 70:].any()
     torch.testing.assert_close(
-        (upper.double() + lower.double() / seeding.SCALE)[:, :70], units.double(), rtol=0, atol=1e-7
+        (upper.double() + lower.double() / seeding.LOWER_SCALE)[:, :70], units.double(), rtol=0, atol=1e-7
     )
 
 
 @pytest.mark.parametrize("wanted", [3, 40])
 def test_what_is_accepted_is_what_the_plain_walk_accepts(wanted: int) -> None:
     features = torch.randn(30, 3, generator=stream(1, "rows")).to(DEVICE)
-    state = seeding._State(Cosine(features), wanted, 0, torch.zeros(30, dtype=torch.float64, device=DEVICE), 32)
+    state = seeding._GpuSeeding(Cosine(features), wanted, 0, torch.zeros(30, dtype=torch.float64, device=DEVICE), 32)
     state.update()
     candidates = torch.randint(30, (32,), generator=stream(1, "drawn")).to(DEVICE)
     then = state.nearest[candidates].cpu().numpy()
     chances = uniform((32,), stream(2, "chances", device=DEVICE), torch.device("cpu")).numpy()
     pairs = state.distance.between(candidates, candidates).double().cpu().numpy()
     expected = accept_candidates(
-        candidates.cpu().numpy(), pairs, now=then, bars=np.sqrt(chances) * then, wanted=wanted - 1
+        candidates.cpu().numpy(), pairs, nearest=then, thresholds=np.sqrt(chances) * then, wanted=wanted - 1
     )
     state.accept(candidates, stream(2, "chances", device=DEVICE))
     assert int(state.count) == 1 + len(expected)

@@ -1,204 +1,280 @@
-"""What was found, in plain sentences: who was best, what LDM-S gains and saves, and how that compares to the paper."""
+"""What runs show, in plain sentences: the best strategy, what LDM-S gains and saves, the paper."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from teeter.analysis.cross_dataset import penalty_matrix, performance_profile
 from teeter.analysis.plot_style import HIGHLIGHTED
-from teeter.analysis.run_comparison import BASELINE, Array, RunComparison
-from teeter.analysis.statistics import EQUAL, Gain
-from teeter.analysis.table_formats import format_number
+from teeter.analysis.run_comparison import BASELINE, RunComparison
+from teeter.analysis.statistics import NEGLIGIBLE, SIGNIFICANCE_LEVEL, FloatArray, Gain
+from teeter.analysis.table_formats import format_number, format_p_value
 
 __all__ = ["cross_run_findings", "display_name", "run_findings"]
 
 
 def display_name(strategy: str) -> str:
-    """Return a strategy's name as it stands in a sentence."""
+    """Return the name of a strategy as it stands in a sentence."""
     return {HIGHLIGHTED: "LDM-S", BASELINE: "Random"}.get(strategy, strategy)
 
 
-def run_findings(one: RunComparison) -> tuple[str, ...]:
-    """Return what a run says, in a few sentences; none where nothing can be compared."""
-    if not one.comparable:
+def run_findings(comparison: RunComparison) -> tuple[str, ...]:
+    """Return the findings of a run, a sentence each; none if nothing can be compared."""
+    if not comparison.comparable:
         return ()
-    return tuple(
-        sentence
-        for part in (_who_was_best, _first_and_others, _labels, _paper)
-        for sentence in part(one)
+
+    return (
+        *_best_strategy(comparison),
+        *_ldm_s_beside_the_best(comparison),
+        *_labels_saved(comparison),
+        *_comparison_with_paper(comparison),
     )
 
 
-def _who_was_best(one: RunComparison) -> Iterator[str]:
-    best = next(iter(one.accuracy))
-    if len(one.accuracy) == 1:
-        yield f"On {one.name} there is one strategy, {display_name(best)}: {one.mean(best):.1f} % right over the rounds."
-        return
-    level = [name for name in one.accuracy if abs(one.mean(name) - one.mean(best)) < EQUAL]
-    if len(level) > 1:
+def _best_strategy(comparison: RunComparison) -> Iterator[str]:
+    # Strategies are sorted: the first is the most accurate.
+    best = next(iter(comparison.accuracy))
+    best_accuracy = comparison.mean_accuracy(best)
+    count = len(comparison.accuracy)
+
+    if count == 1:
         yield (
-            f"On {one.name}, {', '.join(map(display_name, level))} were equally accurate, and no strategy of "
-            f"{len(one.accuracy)} more so: {one.mean(best):.1f} % over the rounds."
+            f"On {comparison.name} there is one strategy, {display_name(best)}: its accuracy is "
+            f"{best_accuracy:.1f} % over the rounds."
         )
         return
-    gain = one.gains.get(best)
-    against = (
-        ""
-        if gain is None
-        else f", {format_number(gain.mean, '+.2f')} points against Random{_in_brackets(gain, one)}"
+
+    tied = [
+        name
+        for name in comparison.accuracy
+        if abs(comparison.mean_accuracy(name) - best_accuracy) < NEGLIGIBLE
+    ]
+    if len(tied) > 1:
+        yield (
+            f"On {comparison.name}, {', '.join(display_name(name) for name in tied)} were equally "
+            f"accurate, and the best of {count} strategies: {best_accuracy:.1f} % over the rounds."
+        )
+        return
+
+    sentence = (
+        f"On {comparison.name}, {display_name(best)} was the most accurate of {count} strategies: "
+        f"{best_accuracy:.1f} % over the rounds"
     )
-    yield (
-        f"On {one.name}, {display_name(best)} was the most accurate of {len(one.accuracy)} strategies: "
-        f"{one.mean(best):.1f} % over the rounds{against}."
-    )
+    gain = comparison.gains.get(best)
+    if gain is not None:
+        sentence += f", {_signed_points(gain)} against Random{_spread_and_test(gain, comparison)}"
+    yield sentence + "."
 
 
-def _first_and_others(one: RunComparison) -> Iterator[str]:
-    if HIGHLIGHTED not in one.accuracy or len(one.accuracy) == 1:
+def _ldm_s_beside_the_best(comparison: RunComparison) -> Iterator[str]:
+    """Compare LDM-S with the best other strategy."""
+    if HIGHLIGHTED not in comparison.accuracy or len(comparison.accuracy) == 1:
         return
-    best = next(iter(one.accuracy))
-    other = next(name for name in one.accuracy if name != HIGHLIGHTED)
-    apart = one.losses[other]
-    if abs(apart.mean) < EQUAL:
+
+    best = next(iter(comparison.accuracy))
+    # The runner-up if LDM-S is the best, else the best itself.
+    rival = next(name for name in comparison.accuracy if name != HIGHLIGHTED)
+    difference = comparison.gains_over_ldm_s[rival]
+    points = f"{abs(difference.mean):.2f} points behind{_verdict(difference, comparison)}"
+
+    if abs(difference.mean) < NEGLIGIBLE:
         return
+
     if best == HIGHLIGHTED:
-        if other != BASELINE or len(one.accuracy) > 2:
-            yield f"Next comes {display_name(other)}, {_points(apart)} behind{_judged(apart, one)}."
+        # If Random is the only other strategy, the first sentence has said it all.
+        if rival != BASELINE or len(comparison.accuracy) > 2:
+            yield f"Next comes {display_name(rival)}, {points}."
         return
-    gain = one.gains.get(HIGHLIGHTED)
-    behind = f"LDM-S is {_points(apart)} behind{_judged(apart, one)}"
+
+    gain = comparison.gains.get(HIGHLIGHTED)
     if gain is None or best == BASELINE:
-        yield f"{behind}."
+        yield f"LDM-S is {points}."
     else:
-        yield f"{behind}; against Random it is {format_number(gain.mean, '+.2f')} points{_in_brackets(gain, one)}."
+        yield (
+            f"LDM-S is {points}; against Random it is {_signed_points(gain)}"
+            f"{_spread_and_test(gain, comparison)}."
+        )
 
 
-def _labels(one: RunComparison) -> Iterator[str]:
-    saving = one.savings.get(HIGHLIGHTED)
+def _labels_saved(comparison: RunComparison) -> Iterator[str]:
+    saving = comparison.savings.get(HIGHLIGHTED)
     if saving is None:
         return
-    target = f"Random's last accuracy of {100 * saving.target:.1f} %"
+
+    target = f"Random's final accuracy of {100 * saving.target:.1f} %"
     if saving.labels is None or saving.saved is None:
-        yield f"LDM-S did not come to {target}."
+        yield f"LDM-S did not reach {target}."
         return
-    each = ""
+
+    if saving.saved <= 0:
+        yield (
+            f"LDM-S saved no labels: it reached {target} with {saving.labels:,.0f} labels, Random "
+            f"with {saving.baseline:,.0f}."
+        )
+        return
+
+    details = f"{saving.saved:,.0f} labels saved, {100 * saving.saved / saving.baseline:.0f} %"
     if saving.spread is not None and saving.p is not None:
         mean, deviation = (format_number(value, ",.0f") for value in saving.spread)
-        sure = "significant" if saving.p < 0.05 else "not significant"
-        each = f"; by repetition {mean} ± {deviation}, {sure}, {_p(saving.p)}"
-    if saving.saved > 0:
-        worth = (
-            f"{saving.saved:,.0f} labels saved, {100 * saving.saved / saving.baseline:.0f} %{each}"
+        verdict = "significant" if saving.p < SIGNIFICANCE_LEVEL else "not significant"
+        details += (
+            f"; by repetition {mean} ± {deviation}, {verdict}, "
+            f"{format_p_value(saving.p, in_sentence=True)}"
         )
-        yield f"LDM-S came to {target} with {saving.labels:,.0f} labels instead of {saving.baseline:,.0f} ({worth})."
-    else:
-        needed = f"{saving.labels:,.0f} labels, Random with {saving.baseline:,.0f}"
-        yield f"LDM-S saved no labels: it came to {target} with {needed}."
+
+    yield (
+        f"LDM-S reached {target} with {saving.labels:,.0f} labels instead of "
+        f"{saving.baseline:,.0f} ({details})."
+    )
 
 
-def _paper(one: RunComparison) -> Iterator[str]:
-    printed, gain = one.paper.get(HIGHLIGHTED), one.gains.get(HIGHLIGHTED)
+def _comparison_with_paper(comparison: RunComparison) -> Iterator[str]:
+    printed = comparison.paper_deltas.get(HIGHLIGHTED)
+    gain = comparison.gains.get(HIGHLIGHTED)
     if printed is None or gain is None:
         return
-    said = (
-        f"The paper reports {format_number(printed.mean, '+.2f')} ± {printed.deviation:.2f} points over Random for LDM-S; "
-        f"ours is {format_number(gain.mean, '+.2f')}, {format_number(gain.mean - printed.mean, '+.2f')} from it"
+
+    sentence = (
+        f"The paper reports {format_number(printed.mean, '+.2f')} ± {printed.deviation:.2f} points "
+        f"over Random for LDM-S; ours is {format_number(gain.mean, '+.2f')}, a difference of "
+        f"{format_number(gain.mean - printed.mean, '+.2f')}."
     )
-    alike = one.agreement
-    if alike is not None:
-        said += (
-            f". The gains of {alike.count} strategies are ordered as the paper's with a rank correlation of "
-            f"{format_number(alike.rho)}"
+    correlation = comparison.paper_rank_correlation
+    if correlation is not None:
+        sentence += (
+            f" The gains of {correlation.count} strategies are ordered as in the paper with a rank "
+            f"correlation of {format_number(correlation.rho)}."
         )
-    yield said + "."
+    yield sentence
 
 
 def cross_run_findings(
-    runs: Sequence[RunComparison], datasets: Sequence[dict[str, Array]]
+    comparisons: Sequence[RunComparison], datasets: Sequence[Mapping[str, FloatArray]]
 ) -> tuple[str, ...]:
-    """Return what several runs say together."""
+    """Return the findings over several runs, a sentence each.
+
+    Args:
+        comparisons: The comparable runs.
+        datasets: Their accuracies (R, T), of the strategies that all of them have.
+    """
     if len(datasets) < 2 or len(datasets[0]) < 2:
         return ()
-    areas = {name: profile.area() for name, profile in performance_profile(datasets).items()}
-    best, following, *_ = sorted(areas, key=lambda name: -areas[name])
-    said = [
-        f"Over {len(datasets)} runs, {display_name(best)} stays closest to the best accuracy: the area under its performance "
-        f"profile is {areas[best]:.2f} of 10; next comes {display_name(following)} with {areas[following]:.2f}."
-    ]
-    if all(one.repetitions > 1 for one in runs):
-        penalties = penalty_matrix(datasets)
-        means = dict(zip(penalties.strategies, penalties.column_means.tolist(), strict=True))
-        least = [name for name in means if means[name] == min(means.values())]
-        others = [name for name in means if name not in least]
-        then = min(others, key=lambda name: means[name], default=None)
-        after = "" if then is None else f"; next comes {display_name(then)} ({means[then]:.2f})"
-        said.append(
-            f"Beaten least by the others: {', '.join(map(display_name, least))} (mean penalty {means[least[0]]:.2f}){after}."
-        )
-    return (*said, *_first_in_all(runs), *_paper_in_all(runs))
 
+    findings = [_closest_to_best(datasets)]
+    if all(comparison.repetitions > 1 for comparison in comparisons):
+        findings.append(_least_beaten(datasets))
 
-def _first_in_all(runs: Sequence[RunComparison]) -> Iterator[str]:
-    ours = [one for one in runs if HIGHLIGHTED in one.gains]
-    if not ours:
-        return
-    ahead = sum(one.gains[HIGHLIGHTED].mean > 0 for one in ours)
-    sure = sum(
-        one.gains[HIGHLIGHTED].mean > 0 and _tested(one.gains[HIGHLIGHTED], one) for one in ours
-    )
-    yield f"LDM-S is more accurate than Random in {ahead} of {len(ours)} runs, significantly so in {sure}."
-    savings = [one.savings[HIGHLIGHTED] for one in ours]
-    shares = [
-        saving.saved / saving.baseline
-        for saving in savings
-        if saving.saved is not None and saving.saved > 0
-    ]
-    if shares:
-        span = (
-            f"{100 * min(shares):.0f} % to {100 * max(shares):.0f} %"
-            if len(shares) > 1
-            else f"{100 * shares[0]:.0f} %"
-        )
-        yield f"To be as accurate as Random at its end it saved labels in {len(shares)} of {len(ours)} runs: {span}."
-
-
-def _paper_in_all(runs: Sequence[RunComparison]) -> Iterator[str]:
-    apart = [
-        one.gains[HIGHLIGHTED].mean - one.paper[HIGHLIGHTED].mean
-        for one in runs
-        if HIGHLIGHTED in one.gains and HIGHLIGHTED in one.paper
-    ]
-    if len(apart) > 1:
-        yield (
-            f"Against the paper, in {len(apart)} runs, its gain over Random differs by "
-            f"{format_number(min(apart), '+.2f')} to {format_number(max(apart), '+.2f')} points."
-        )
-
-
-def _points(gain: Gain) -> str:
-    return f"{abs(gain.mean):.2f} points"
-
-
-def _tested(gain: Gain, one: RunComparison) -> bool:
-    return one.repetitions > 1 and gain.significant
-
-
-def _judged(gain: Gain, one: RunComparison) -> str:
-    if one.repetitions < 2:
-        return ""
     return (
-        f", a significant difference ({_p(gain.p)})"
-        if gain.significant
-        else f", which is not significant ({_p(gain.p)})"
+        *findings,
+        *_ldm_s_over_runs(comparisons),
+        *_paper_over_runs(comparisons),
     )
 
 
-def _in_brackets(gain: Gain, one: RunComparison) -> str:
-    if one.repetitions < 2:
+def _closest_to_best(datasets: Sequence[Mapping[str, FloatArray]]) -> str:
+    profiles = performance_profile(datasets)
+    areas = {name: profile.area() for name, profile in profiles.items()}
+    best, second, *_ = sorted(areas, key=lambda name: -areas[name])
+
+    return (
+        f"Over {len(datasets)} runs, {display_name(best)} stays closest to the best accuracy: the "
+        f"area under its performance profile is {areas[best]:.2f} of 10; next comes "
+        f"{display_name(second)} with {areas[second]:.2f}."
+    )
+
+
+def _least_beaten(datasets: Sequence[Mapping[str, FloatArray]]) -> str:
+    penalties = penalty_matrix(datasets)
+    means = dict(zip(penalties.strategies, penalties.column_means.tolist(), strict=True))
+    # Strategies often tie, mostly at 0: name all of them.
+    smallest = min(means.values())
+    least_beaten = [name for name in means if means[name] == smallest]
+    sentence = (
+        f"Beaten least often: {', '.join(display_name(name) for name in least_beaten)} "
+        f"(mean penalty {smallest:.2f})"
+    )
+
+    rest = [name for name in means if name not in least_beaten]
+    if rest:
+        second = min(rest, key=lambda name: means[name])
+        sentence += f"; next comes {display_name(second)} ({means[second]:.2f})"
+
+    return sentence + "."
+
+
+def _ldm_s_over_runs(comparisons: Sequence[RunComparison]) -> Iterator[str]:
+    with_ldm_s = [comparison for comparison in comparisons if HIGHLIGHTED in comparison.gains]
+    if not with_ldm_s:
+        return
+
+    ahead = 0
+    significantly_ahead = 0
+    saved_percents = []
+
+    for comparison in with_ldm_s:
+        gain = comparison.gains[HIGHLIGHTED]
+        if gain.mean > 0:
+            ahead += 1
+            if comparison.repetitions > 1 and gain.significant:
+                significantly_ahead += 1
+
+        saving = comparison.savings[HIGHLIGHTED]
+        if saving.saved is not None and saving.saved > 0:
+            saved_percents.append(100 * saving.saved / saving.baseline)
+
+    yield (
+        f"LDM-S is more accurate than Random in {ahead} of {len(with_ldm_s)} runs, significantly "
+        f"so in {significantly_ahead}."
+    )
+
+    if saved_percents:
+        span = f"{min(saved_percents):.0f} %"
+        if len(saved_percents) > 1:
+            span += f" to {max(saved_percents):.0f} %"
+        yield (
+            f"On the way to Random's final accuracy it saved labels in {len(saved_percents)} of "
+            f"{len(with_ldm_s)} runs: {span}."
+        )
+
+
+def _paper_over_runs(comparisons: Sequence[RunComparison]) -> Iterator[str]:
+    differences = [
+        comparison.gains[HIGHLIGHTED].mean - comparison.paper_deltas[HIGHLIGHTED].mean
+        for comparison in comparisons
+        if HIGHLIGHTED in comparison.gains and HIGHLIGHTED in comparison.paper_deltas
+    ]
+
+    if len(differences) > 1:
+        yield (
+            f"In {len(differences)} runs of the paper's settings, its gain over Random differs "
+            f"from the paper's by {format_number(min(differences), '+.2f')} to "
+            f"{format_number(max(differences), '+.2f')} points."
+        )
+
+
+def _signed_points(gain: Gain) -> str:
+    return f"{format_number(gain.mean, '+.2f')} points"
+
+
+def _verdict(difference: Gain, comparison: RunComparison) -> str:
+    """Return whether a difference is significant, to follow it; nothing without a test."""
+    if comparison.repetitions < 2:
         return ""
-    spread = f"± {gain.deviation:.2f} over {one.repetitions} repetitions"
-    return f" ({spread}; {'significant' if gain.significant else 'not significant'}, {_p(gain.p)})"
+
+    p = format_p_value(difference.p, in_sentence=True)
+    if difference.significant:
+        return f", a significant difference ({p})"
+
+    return f", which is not significant ({p})"
 
 
-def _p(p: float) -> str:
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+def _spread_and_test(gain: Gain, comparison: RunComparison) -> str:
+    """Return the spread and the test of a gain in brackets; nothing without a test."""
+    if comparison.repetitions < 2:
+        return ""
+
+    verdict = "significant" if gain.significant else "not significant"
+    return (
+        f" (± {gain.deviation:.2f} over {comparison.repetitions} repetitions; {verdict}, "
+        f"{format_p_value(gain.p, in_sentence=True)})"
+    )

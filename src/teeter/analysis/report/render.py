@@ -1,173 +1,643 @@
-"""The report of one run or several: a page, the figures and the tables, in a folder."""
+"""Write a report on one or more runs: an HTML page with figures and tables, and their files.
+
+A page is data until the end: sections of blocks, which ``report.html.jinja`` turns into HTML.
+``render_page`` does that for any page. ``write_report`` builds the page on runs.
+"""
 
 from __future__ import annotations
 
+import base64
+import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from teeter.analysis.export import write_csv
-from teeter.analysis.report.findings import cross_run_findings, run_findings
-from teeter.analysis.report.page import details, found, page, section
-from teeter.analysis.report.sections import (
-    ReportWriter,
-    common_strategies,
-    sections_across,
-    sections_of,
+from teeter.analysis.cross_dataset import penalty_matrix, performance_profile
+from teeter.analysis.export import write_rounds
+from teeter.analysis.plot_style import save_figure
+from teeter.analysis.plots import (
+    plot_curves,
+    plot_gains,
+    plot_labels,
+    plot_penalties,
+    plot_profile,
+    plot_runtime,
 )
-from teeter.analysis.run_comparison import RunComparison, compare_runs
-from teeter.errors import InputError
+from teeter.analysis.report.findings import cross_run_findings, run_findings
+from teeter.analysis.report.tables import (
+    accuracy_table,
+    cross_dataset_table,
+    deltas_table,
+    gains_table,
+    labels_table,
+    paper_accuracy_table,
+    penalties_table,
+    runtime_table,
+)
+from teeter.analysis.run_comparison import BASELINE, RunComparison, compare_strategies
+from teeter.analysis.statistics import FloatArray
+from teeter.analysis.table_formats import ReportTable
+from teeter.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
+    from jinja2 import Template
+    from matplotlib.figure import Figure
+
     from teeter.experiments.results import Run
 
-__all__ = ["Report", "write_report"]
+__all__ = [
+    "Block",
+    "CodeBlock",
+    "DetailsBlock",
+    "ImageBlock",
+    "NotesBlock",
+    "ParagraphBlock",
+    "Report",
+    "ReportWriter",
+    "Section",
+    "TableBlock",
+    "render_page",
+    "write_report",
+]
+
+
+@dataclass(frozen=True)
+class ImageBlock:
+    """An image inside the page."""
+
+    kind: ClassVar[str] = "image"
+    png: bytes
+    alt: str
+    """What the image shows, for readers who cannot see it."""
+    inches: float | None = None
+    """Width of a chart, which the dark theme inverts; None: a picture of the full width."""
+
+    @property
+    def data_url(self) -> str:
+        """The image as a URL that contains it."""
+        return f"data:image/png;base64,{base64.b64encode(self.png).decode()}"
+
+
+@dataclass(frozen=True)
+class TableBlock:
+    """A table; the cells' names in the first row are its header. Without rows, nothing is shown."""
+
+    kind: ClassVar[str] = "table"
+    rows: Sequence[Mapping[str, str]]
+    """Cells by column. Text is escaped; ``markupsafe.Markup`` is not."""
+    style: str = ""
+    """CSS classes: "even" does not mark the first row, "words" aligns text to the left."""
+
+
+@dataclass(frozen=True)
+class DetailsBlock:
+    """Names and values under a title, folded until the reader opens them."""
+
+    kind: ClassVar[str] = "details"
+    title: str
+    values: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class ParagraphBlock:
+    """A paragraph."""
+
+    kind: ClassVar[str] = "paragraph"
+    text: str
+    """Text is escaped; ``markupsafe.Markup`` is not."""
+    style: str = ""
+    """CSS classes: "caption" for the text of a figure or table."""
+
+
+@dataclass(frozen=True)
+class CodeBlock:
+    """A command or code, as it is typed."""
+
+    kind: ClassVar[str] = "code"
+    text: str
+
+
+@dataclass(frozen=True)
+class NotesBlock:
+    """A list of sentences."""
+
+    kind: ClassVar[str] = "notes"
+    sentences: Sequence[str]
+
+
+Block = ImageBlock | TableBlock | DetailsBlock | ParagraphBlock | CodeBlock | NotesBlock
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, a paragraph, and the blocks under it."""
+
+    title: str
+    text: str
+    blocks: Sequence[Block] = ()
+    anchor: str | None = None
+    """Name for links to the section, ``#anchor``."""
+
+
+def render_page(
+    title: str,
+    intro: str,
+    sections: Sequence[Section],
+    facts: Mapping[str, object],
+    *,
+    findings: Sequence[str] = (),
+    notes: Sequence[str] = (),
+) -> str:
+    """Render an HTML page that contains its images and style, and loads nothing.
+
+    Args:
+        title: Heading of the page.
+        intro: A sentence under the heading.
+        sections: The content.
+        facts: What the results depend on, by name, for the footer.
+        findings: Sentences on what was found, shown in a box before the sections.
+        notes: Sentences that readers must know, shown below the findings.
+
+    Raises:
+        MissingExtraError: If Jinja2 is not installed.
+    """
+    return _load_template().render(
+        title=title,
+        intro=intro,
+        sections=sections,
+        facts=facts,
+        findings=findings,
+        notes=notes,
+    )
+
+
+@cache
+def _load_template() -> Template:
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError:
+        raise MissingExtraError("Reports need Jinja2: pip install 'teeter[report]'.") from None
+
+    environment = Environment(
+        loader=PackageLoader("teeter.analysis.report", "."),
+        # Names of strategies and runs come from users.
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=StrictUndefined,
+    )
+    return environment.get_template("report.html.jinja")
+
+
+class ReportWriter:
+    """Writes the figures and tables of a report, and returns them as blocks of its page."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.files: list[Path] = []
+        """Everything written so far."""
+        self.tables: dict[str, list[dict[str, Any]]] = {}
+        """The data of the tables by the name of their files, with None for infinite and NaN."""
+
+    def add_figure(self, figure: Figure, name: str, alt: str) -> ImageBlock:
+        """Write a figure to ``figures/`` as SVG and PNG."""
+        svg, png = save_figure(figure, self._subfolder("figures") / name)
+        self.files += [svg, png]
+        return ImageBlock(png.read_bytes(), alt, inches=figure.get_figwidth())
+
+    def add_table(self, table: ReportTable, prefix: str = "", style: str = "") -> TableBlock:
+        """Write a table to ``tables/`` as CSV, Markdown and LaTeX; an empty one is not written.
+
+        Args:
+            table: The table.
+            prefix: Put before the table's name, to tell the files of several runs apart.
+            style: CSS classes of the block.
+        """
+        if table.shown:
+            name = prefix + table.name
+            self.files += table.write(self._subfolder("tables") / name)
+            self.tables[name] = [
+                {column: _finite_or_none(value) for column, value in row.items()}
+                for row in table.data
+            ]
+
+        return TableBlock(table.shown, style)
+
+    def add_rounds(self, run: Run, prefix: str = "") -> None:
+        """Write every round of a run to ``tables/rounds.csv``."""
+        path = self._subfolder("tables") / f"{prefix}rounds.csv"
+        write_rounds(run, path)
+        self.files.append(path)
+
+    def _subfolder(self, name: str) -> Path:
+        path = self.folder / name
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+
+def _finite_or_none(value: Any) -> Any:
+    """Return None for infinite and NaN, which JSON does not have."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+
+    return value
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a report says, and where it is."""
+    """What a report says, and where it was written."""
 
     page: Path
     files: tuple[Path, ...]
-    """All that was written, the page among it."""
+    """All files written, the page first."""
     findings: tuple[str, ...]
     notes: tuple[str, ...]
-    """What a reader must know: what is missing, quick or failed."""
+    """What readers must know: what is missing, unfinished or failed."""
     tables: dict[str, list[dict[str, Any]]]
-    """The tables' data, by the name of their files."""
+    """The data of the tables, by the name of their files."""
 
 
 def write_report(runs: Sequence[Run], out: Path) -> Report:
-    """Write the report of ``runs`` into the folder ``out``: index.html, figures/ and tables/."""
+    """Compare the strategies of one or more runs and write a report.
+
+    Args:
+        runs: The runs, finished or not, as ``read_run`` returns them.
+        out: Folder of the report; it gets ``index.html``, ``figures/`` and ``tables/``.
+
+    Returns:
+        The findings, the notes, the tables and the paths of the files.
+
+    Raises:
+        InputError: If there is no run.
+        MissingExtraError: If matplotlib or Jinja2 is not installed.
+    """
     if not runs:
-        raise InputError("There is nothing to report: give one run or more.")
-    compared = [compare_runs(run, name) for run, name in zip(runs, _names(runs), strict=True)]
-    prefixes = _prefixes([one.name for one in compared])
-    desk = ReportWriter(out)
-    parts = []
-    findings, notes = _findings(compared)
-    parts.append(found(findings, notes))
-    if len(compared) > 1:
-        parts += sections_across(compared, desk)
-    for one, prefix in zip(compared, prefixes, strict=True):
-        parts += sections_of(one, desk, prefix)
-        if len(compared) == 1:
-            parts += sections_across(compared, desk)
-        rounds = desk.folder("tables") / f"{prefix}rounds.csv"
-        write_csv(one.run, rounds)
-        desk.files.append(rounds)
-    parts.append(_settings(compared))
-    path = out / "index.html"
-    path.write_text(
-        page(_title(compared), _lead(compared), parts, _shared_facts(runs)), encoding="utf-8"
+        raise InputError("There is nothing to report: give at least one run.")
+
+    comparisons = [
+        compare_strategies(run, name) for run, name in zip(runs, _run_names(runs), strict=True)
+    ]
+    prefixes = _file_prefixes([comparison.name for comparison in comparisons])
+    findings, notes = _findings_and_notes(comparisons)
+    writer = ReportWriter(out)
+    sections: list[Section] = []
+
+    # Several runs are compared with each other first. A single run is described first.
+    if len(comparisons) > 1:
+        sections += _cross_run_sections(comparisons, writer)
+
+    for comparison, prefix in zip(comparisons, prefixes, strict=True):
+        sections += _run_sections(comparison, writer, prefix)
+        if len(comparisons) == 1:
+            sections += _cross_run_sections(comparisons, writer)
+        writer.add_rounds(comparison.run, prefix)
+
+    sections.append(_settings_section(comparisons))
+
+    page = out / "index.html"
+    html = render_page(
+        _title(comparisons),
+        _intro(comparisons),
+        sections,
+        _shared_facts(runs),
+        findings=findings,
+        notes=notes,
     )
-    return Report(path, (path, *desk.files), findings, notes, desk.tables)
+    page.write_text(html, encoding="utf-8")
+    return Report(page, (page, *writer.files), findings, notes, writer.tables)
 
 
-def _findings(compared: Sequence[RunComparison]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    if len(compared) == 1:
-        return run_findings(compared[0]), compared[0].notes
-    shared, left_out = common_strategies(compared)
-    findings = (
-        *cross_run_findings([one for one in compared if one.comparable], shared),
-        *_first_sentences(compared),
-    )
-    notes = [f"{one.name}: {note}" for one in compared for note in one.notes]
+def _findings_and_notes(
+    comparisons: Sequence[RunComparison],
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    if len(comparisons) == 1:
+        return run_findings(comparisons[0]), comparisons[0].notes
+
+    datasets, left_out = _common_strategies(comparisons)
+    comparable = [comparison for comparison in comparisons if comparison.comparable]
+    findings = list(cross_run_findings(comparable, datasets))
+    notes = []
+
+    for comparison in comparisons:
+        # The first finding names the best strategy; the rest is in the sections of the run.
+        findings += run_findings(comparison)[:1]
+        notes += [f"{comparison.name}: {note}" for note in comparison.notes]
+
     if left_out:
         notes.append(
-            f"Not in the numbers across runs, for not all have them: {', '.join(left_out)}."
+            f"Left out of the comparison across runs, because not all runs have them: "
+            f"{', '.join(left_out)}."
         )
-    return findings, tuple(notes)
+
+    return tuple(findings), tuple(notes)
 
 
-def _first_sentences(compared: Sequence[RunComparison]) -> list[str]:
-    return [said[0] for one in compared if (said := run_findings(one))]
+def _common_strategies(
+    comparisons: Sequence[RunComparison],
+) -> tuple[list[dict[str, FloatArray]], list[str]]:
+    """Find the strategies that all comparable runs have.
+
+    Returns:
+        Their accuracies in each run, and the names of the strategies that some run lacks. The
+        accuracies are empty if the runs share no strategy.
+    """
+    comparable = [comparison for comparison in comparisons if comparison.comparable]
+    all_names = dict.fromkeys(name for comparison in comparable for name in comparison.accuracy)
+    shared = []
+    left_out = []
+
+    for name in all_names:
+        if all(name in comparison.accuracy for comparison in comparable):
+            shared.append(name)
+        else:
+            left_out.append(name)
+
+    if not shared:
+        return [], left_out
+
+    datasets = [{name: comparison.accuracy[name] for name in shared} for comparison in comparable]
+    return datasets, left_out
 
 
-def _settings(compared: Sequence[RunComparison]) -> str:
-    told = []
-    for one in compared:
-        values = _flat({"folder": one.run.folder.name, **asdict(one.run.setting)})
-        if len(compared) > 1:
-            values |= _flat(one.run.facts)
-        values |= {
-            f"failed: {strategy}, repetition {repetition}": sentence
-            for (strategy, repetition), sentence in one.run.failures.items()
+def _run_sections(comparison: RunComparison, writer: ReportWriter, prefix: str) -> list[Section]:
+    """Return the sections on one run.
+
+    Args:
+        comparison: The run.
+        writer: Writes the files.
+        prefix: What the files of the run begin with; empty for the only run of a report.
+    """
+    if not comparison.comparable:
+        return []
+
+    heading = f"{comparison.name}: " if prefix else ""
+    sections = [
+        _curves_section(comparison, writer, prefix, heading),
+        Section(
+            f"{heading}Gains",
+            _describe_gains(comparison),
+            [writer.add_table(deltas_table(comparison), prefix)],
+        ),
+        Section(
+            f"{heading}Accuracy",
+            "Test accuracy in percent by number of labels; the CSV file beside the page has every "
+            "round.",
+            [writer.add_table(accuracy_table(comparison), prefix)],
+        ),
+    ]
+
+    paper_accuracy = paper_accuracy_table(comparison)
+    if paper_accuracy is not None:
+        sections.append(
+            Section(
+                f"{heading}Accuracy beside the paper's",
+                "The paper's test accuracy in percent, and in brackets ours minus it.",
+                [writer.add_table(paper_accuracy, prefix)],
+            )
+        )
+
+    if comparison.savings:
+        sections.append(_labels_section(comparison, writer, prefix, heading))
+
+    sections.append(_runtime_section(comparison, writer, prefix, heading))
+    return sections
+
+
+def _curves_section(
+    comparison: RunComparison, writer: ReportWriter, prefix: str, heading: str
+) -> Section:
+    if comparison.repetitions == 1:
+        text = "One repetition."
+    else:
+        text = (
+            f"The mean of {comparison.repetitions} repetitions, with a band of one standard "
+            "deviation."
+        )
+    text += " All strategies start from the same labels and share the first round."
+
+    curves = plot_curves(comparison.labelled, comparison.accuracy)
+    blocks = [writer.add_figure(curves, f"{prefix}curves", f"Learning curves on {comparison.name}")]
+
+    if comparison.gains:
+        accuracy = dict(comparison.accuracy)
+        baseline = accuracy.pop(BASELINE)
+        gains = plot_gains(comparison.labelled, accuracy, baseline)
+        alt = f"Gain over Random at each round on {comparison.name}"
+        blocks.append(writer.add_figure(gains, f"{prefix}gains", alt))
+
+    return Section(f"{heading}Accuracy against labels", text, blocks)
+
+
+def _describe_gains(comparison: RunComparison) -> str:
+    text = "The mean over the rounds after the first, in points of accuracy."
+
+    if comparison.repetitions > 1:
+        text += (
+            f" ± is the standard deviation over {comparison.repetitions} repetitions. p comes from "
+            "a two-sided t-test paired over repetitions, and is not corrected for the number of "
+            "tests; n.s. means not significant, p of 0.05 or more."
+        )
+    if comparison.paper_deltas and comparison.gains:
+        text += " The difference is ours minus the paper's."
+
+    return text
+
+
+def _labels_section(
+    comparison: RunComparison, writer: ReportWriter, prefix: str, heading: str
+) -> Section:
+    text = (
+        "How many labels a strategy needs to reach Random's final accuracy, read off its mean "
+        "curve. A dot is one repetition, measured against Random in that repetition. A noisy curve "
+        "crosses a line early, and so does Random's, which is why the saving by repetition can be "
+        "smaller."
+    )
+    figure = plot_labels(comparison.savings)
+    blocks: list[Block] = [
+        writer.add_figure(figure, f"{prefix}labels", f"Labels needed on {comparison.name}"),
+        writer.add_table(labels_table(comparison), prefix),
+    ]
+    return Section(f"{heading}Labels needed", text, blocks)
+
+
+def _runtime_section(
+    comparison: RunComparison, writer: ReportWriter, prefix: str, heading: str
+) -> Section:
+    unit, units_per_minute = comparison.time_unit
+    text = f"{unit.capitalize()} per repetition, from the first round to the last."
+    if comparison.paper_minutes:
+        text += (
+            " The paper's minutes come from other machines: compare them with each other, not with "
+            "ours."
+        )
+
+    times = {}
+    for name, phases in comparison.minutes.items():
+        times[name] = {
+            phase: units_per_minute * float(minutes.mean()) for phase, minutes in phases.items()
         }
-        told.append(details(one.name, values))
-    return section("Settings", "All that the results depend on, as it was run.", *told)
+
+    figure = plot_runtime(times, unit)
+    blocks: list[Block] = [
+        writer.add_figure(figure, f"{prefix}runtime", f"Time per run on {comparison.name}"),
+        writer.add_table(runtime_table(comparison), prefix),
+    ]
+    return Section(f"{heading}Runtime", text, blocks)
 
 
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested values in one layer: {"training": {"epochs": 5}} -> {"training.epochs": 5}."""
-    found: dict[str, Any] = {}
+def _cross_run_sections(
+    comparisons: Sequence[RunComparison], writer: ReportWriter
+) -> list[Section]:
+    """Return the sections that take all runs together; they make sense for a single one, too."""
+    datasets, _ = _common_strategies(comparisons)
+    if not datasets or len(datasets[0]) < 2:
+        return []
+
+    comparable = [comparison for comparison in comparisons if comparison.comparable]
+    tested = all(comparison.repetitions > 1 for comparison in comparable)
+    sections = []
+
+    gains = gains_table(comparable)
+    if len(comparable) > 1 and gains.shown:
+        sections.append(Section("Gains in every run", gains.caption, [writer.add_table(gains)]))
+
+    text = (
+        "A performance profile shows in what share of cases (repetitions and rounds) a strategy is "
+        "within delta points of the best one. Its area from 0 to 10 points is 10 for a strategy "
+        "that is always the best. The penalty matrix shows in what share of rounds one strategy "
+        "beats another significantly, summed over datasets; its last row is how often a strategy "
+        "is beaten on average."
+    )
+    profile = plot_profile(performance_profile(datasets))
+    blocks: list[Block] = [
+        writer.add_table(cross_dataset_table(datasets, tested=tested)),
+        writer.add_figure(profile, "profile", "Performance profiles"),
+    ]
+
+    if tested:
+        penalties = penalty_matrix(datasets)
+        writer.add_table(penalties_table(penalties))  # the page has it as a figure
+        blocks.append(writer.add_figure(plot_penalties(penalties), "penalties", "Penalty matrix"))
+    else:
+        text += " A single repetition cannot be tested, so there are no penalties."
+
+    title = "Across runs"
+    if len(comparisons) == 1:
+        title = "Who is close to the best, and who beats whom"
+    sections.append(Section(title, text, blocks))
+    return sections
+
+
+def _settings_section(comparisons: Sequence[RunComparison]) -> Section:
+    blocks = []
+
+    for comparison in comparisons:
+        run = comparison.run
+        values = _flatten({"folder": run.folder.name, **asdict(run.setting)})
+
+        # The facts of a single run stand in the footer.
+        if len(comparisons) > 1:
+            values |= _flatten(run.facts)
+        for (strategy, repetition), error in run.failures.items():
+            values[f"failed: {strategy}, repetition {repetition}"] = error
+
+        blocks.append(DetailsBlock(comparison.name, values))
+
+    return Section("Settings", "Everything the results depend on, as it was run.", blocks)
+
+
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested values in one level: {"training": {"epochs": 5}} -> {"training.epochs": 5}."""
+    flat: dict[str, Any] = {}
+
     for name, value in values.items():
         if isinstance(value, dict):
-            found |= _flat(value, f"{prefix}{name}.")
+            flat |= _flatten(value, f"{prefix}{name}.")
         elif isinstance(value, (list, tuple)):
-            found[f"{prefix}{name}"] = ", ".join(map(str, value))
+            flat[f"{prefix}{name}"] = ", ".join(str(entry) for entry in value)
         else:
-            found[f"{prefix}{name}"] = value
-    return found
+            flat[f"{prefix}{name}"] = value
+
+    return flat
 
 
 def _shared_facts(runs: Sequence[Run]) -> dict[str, Any]:
-    flat = [_flat(run.facts) for run in runs]
+    """Return the facts that are the same in all runs, without those that are unknown."""
+    first, *rest = [_flatten(run.facts) for run in runs]
+
     return {
-        name: v
-        for name, v in flat[0].items()
-        if v is not None and all(one.get(name) == v for one in flat)
+        name: value
+        for name, value in first.items()
+        if value is not None and all(facts.get(name) == value for facts in rest)
     }
 
 
-def _title(compared: Sequence[RunComparison]) -> str:
-    if len(compared) > 1:
-        return f"Strategies compared in {len(compared)} runs"
-    return f"{compared[0].name}: strategies compared"
+def _title(comparisons: Sequence[RunComparison]) -> str:
+    if len(comparisons) > 1:
+        return f"Strategies compared in {len(comparisons)} runs"
+
+    return f"{comparisons[0].name}: strategies compared"
 
 
-def _lead(compared: Sequence[RunComparison]) -> str:
-    if len(compared) > 1:
-        return f"{', '.join(one.name for one in compared)}."
-    (one,) = compared
-    setting = one.run.setting
-    times = "1 repetition" if one.repetitions == 1 else f"{one.repetitions} repetitions"
-    labels = (
-        f"{one.labelled[0]:,.0f} to {one.labelled[-1]:,.0f} labels, " if len(one.labelled) else ""
+def _intro(comparisons: Sequence[RunComparison]) -> str:
+    if len(comparisons) > 1:
+        return f"{', '.join(comparison.name for comparison in comparisons)}."
+
+    (comparison,) = comparisons
+    setting = comparison.run.setting
+    parts = [f"Dataset {setting.dataset}", f"network {setting.network}"]
+
+    if len(comparison.labelled) > 0:
+        first, last = comparison.labelled[0], comparison.labelled[-1]
+        parts.append(f"{first:,.0f} to {last:,.0f} labels")
+
+    parts.append(f"{setting.query:,} per round")
+    parts.append(
+        "1 repetition" if comparison.repetitions == 1 else f"{comparison.repetitions} repetitions"
     )
-    return f"Dataset {setting.dataset}, network {setting.network}, {labels}{setting.query:,} a round, {times}."
+    return f"{', '.join(parts)}."
 
 
-def _names(runs: Sequence[Run]) -> list[str]:
-    """Return what each run is called: its setting, with its folder where two share a setting, numbered if need be."""
-    count = Counter(run.setting.name for run in runs)
+def _run_names(runs: Sequence[Run]) -> list[str]:
+    """Return a name for each run: its setting, with its folder and a number where two collide."""
+    runs_of_setting = Counter(run.setting.name for run in runs)
     names: list[str] = []
+
     for run in runs:
-        name = (
-            run.setting.name
-            if count[run.setting.name] == 1
-            else f"{run.setting.name} ({run.folder.name})"
-        )
-        again = sum(other == name or other.startswith(f"{name} #") for other in names)
-        names.append(f"{name} #{again + 1}" if again else name)
+        name = run.setting.name
+        if runs_of_setting[name] > 1:
+            name = f"{name} ({run.folder.name})"
+
+        # Two folders of the same name, in different places.
+        earlier = sum(other == name or other.startswith(f"{name} #") for other in names)
+        if earlier:
+            name = f"{name} #{earlier + 1}"
+        names.append(name)
+
     return names
 
 
-def _prefixes(names: Sequence[str]) -> list[str]:
-    """Return what the files of each run begin with, all different; nothing where there is one run."""
+def _file_prefixes(names: Sequence[str]) -> list[str]:
+    """Return what the files of each run begin with, all different; empty for a single run."""
     if len(names) == 1:
         return [""]
-    found: list[str] = []
+
+    prefixes: list[str] = []
+
     for name in names:
+        # Names of runs may have any character; those of files must be safe everywhere.
         slug = re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.") or "run"
-        number = next(k for k in range(1, len(names) + 1) if _prefix(slug, k) not in found)
-        found.append(_prefix(slug, number))
-    return found
+        prefix = f"{slug}-"
+        number = 1
 
+        while prefix in prefixes:
+            number += 1
+            prefix = f"{slug}-{number}-"
+        prefixes.append(prefix)
 
-def _prefix(slug: str, number: int) -> str:
-    return f"{slug}-" if number == 1 else f"{slug}-{number}-"
+    return prefixes

@@ -1,181 +1,260 @@
-"""The tables of one run: the paper's numbers stand beside ours, with the difference."""
+"""The tables of a report: gains, accuracy, labels needed, runtime, and comparisons across runs.
+
+Every function returns a ``ReportTable``: rows in full precision for a CSV file, and the same rows
+formatted for readers. Where the paper has a number, it stands beside ours, and differences are ours
+minus the paper's.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from teeter.analysis.run_comparison import Array, RunComparison
-from teeter.analysis.statistics import Gain, LabelSaving, mean_and_std
-from teeter.analysis.table_formats import MISSING, ReportTable, format_duration, format_number
+from teeter.analysis.cross_dataset import (
+    PenaltyMatrix,
+    mean_ranks,
+    penalty_matrix,
+    performance_profile,
+)
+from teeter.analysis.plot_style import HIGHLIGHTED
+from teeter.analysis.run_comparison import BASELINE, RunComparison
+from teeter.analysis.statistics import SIGNIFICANCE_LEVEL, FloatArray, Gain, mean_and_std
+from teeter.analysis.table_formats import (
+    MISSING,
+    ReportTable,
+    format_duration,
+    format_mean_and_std,
+    format_number,
+    format_p_value,
+)
 
 __all__ = [
     "accuracy_table",
-    "beside_paper_table",
+    "cross_dataset_table",
     "deltas_table",
+    "gains_table",
     "labels_table",
+    "paper_accuracy_table",
+    "penalties_table",
     "runtime_table",
-    "with_spread",
 ]
 
-COLUMNS = 6
-"""How many numbers of labels a table shows; its CSV has all."""
+ACCURACY_COLUMNS = 6
+"""Numbers of labels that an accuracy table shows; its CSV file has all."""
+
+_PAPER_REPETITIONS = 5
 
 
-def _chance(gain: Gain | None, repetitions: int) -> str:
-    return MISSING if gain is None or repetitions < 2 else _p(gain.p)
+def deltas_table(comparison: RunComparison) -> ReportTable:
+    """Return each strategy's accuracy, its gain over Random and how far LDM-S leads it."""
+    strategies = list(comparison.accuracy)
 
-
-def _p(p: float) -> str:
-    shown = "< 0.001" if p < 0.001 else f"{p:.3f}"
-    return shown if p < 0.05 else f"{shown} (n.s.)"
-
-
-def with_spread(mean: float, deviation: float, repetitions: int, form: str = ".2f") -> str:
-    """Return a mean ± its standard deviation as it is shown; the mean alone where there is one repetition."""
-    spread = "" if repetitions < 2 else f" ± {format_number(deviation, form.lstrip('+'))}"
-    return format_number(mean, form) + spread
-
-
-def deltas_table(one: RunComparison) -> ReportTable:
-    """Return each strategy's mean accuracy, its gain over Random, the paper's, and what LDM-S leads it by."""
-    caption = f"{one.name}: mean accuracy over the rounds after the first, and gains in points of accuracy."
     return ReportTable(
         "deltas",
-        caption,
-        [_delta(one, name) for name in one.accuracy],
-        [_delta_shown(one, name) for name in one.accuracy],
+        f"{comparison.name}: mean accuracy over the rounds after the first, and gains in points of "
+        "accuracy.",
+        data=[_delta_row(comparison, name) for name in strategies],
+        shown=[_delta_cells(comparison, name) for name in strategies],
     )
 
 
-def _delta(one: RunComparison, name: str) -> dict[str, Any]:
-    gain, loss, paper = one.gains.get(name), one.losses.get(name), one.paper.get(name)
+def _delta_row(comparison: RunComparison, name: str) -> dict[str, Any]:
+    gain = comparison.gains.get(name)
+    gain_over_ldm_s = comparison.gains_over_ldm_s.get(name)
+    paper = comparison.paper_deltas.get(name)
+    repetitions = comparison.repetitions
+
     return {
         "strategy": name,
-        "repetitions": one.repetitions,
-        "accuracy_percent": one.mean(name),
+        "repetitions": repetitions,
+        "accuracy_percent": comparison.mean_accuracy(name),
         "gain": None if gain is None else gain.mean,
-        **_tested(gain, one.repetitions),
-        "ldm_s_lead": None if loss is None else -loss.mean,
-        **_tested(loss, one.repetitions, "ldm_s_lead_"),
+        **_test_columns(gain, repetitions),
+        "ldm_s_lead": None if gain_over_ldm_s is None else -gain_over_ldm_s.mean,
+        **_test_columns(gain_over_ldm_s, repetitions, prefix="ldm_s_lead_"),
         "paper_gain": None if paper is None else paper.mean,
         "paper_deviation": None if paper is None else paper.deviation,
         "difference": None if gain is None or paper is None else gain.mean - paper.mean,
     }
 
 
-def _delta_shown(one: RunComparison, name: str) -> dict[str, str]:
-    gain, loss, paper = one.gains.get(name), one.losses.get(name), one.paper.get(name)
-    row = {"strategy": name, "accuracy (%)": format_number(one.mean(name))}
-    if one.gains:
-        row["gain over random"] = (
-            MISSING
-            if gain is None
-            else with_spread(gain.mean, gain.deviation, one.repetitions, "+.2f")
-        )
-        row["p"] = _chance(gain, one.repetitions)
-    if one.paper and one.gains:
-        row["paper's gain"] = (
-            MISSING if paper is None else with_spread(paper.mean, paper.deviation, 5, "+.2f")
-        )
-        row["difference"] = format_number(
-            None if gain is None or paper is None else gain.mean - paper.mean, "+.2f"
-        )
-    if one.losses:
-        row["LDM-S leads by"] = MISSING if loss is None else format_number(-loss.mean, "+.2f")
-        row["p of the lead"] = _chance(loss, one.repetitions)
-    return row
-
-
-def _tested(gain: Gain | None, repetitions: int, prefix: str = "") -> dict[str, Any]:
+def _test_columns(gain: Gain | None, repetitions: int, prefix: str = "") -> dict[str, Any]:
+    """Return the spread and the test of a gain; empty cells for a single repetition."""
+    columns = (f"{prefix}deviation", f"{prefix}p", f"{prefix}significant")
     if gain is None or repetitions < 2:
-        return {f"{prefix}deviation": None, f"{prefix}p": None, f"{prefix}significant": None}
-    told = "yes" if gain.significant else "no"
-    return {
-        f"{prefix}deviation": gain.deviation,
-        f"{prefix}p": gain.p,
-        f"{prefix}significant": told,
-    }
+        return dict.fromkeys(columns)
+
+    significant = "yes" if gain.significant else "no"
+    return dict(zip(columns, (gain.deviation, gain.p, significant), strict=True))
 
 
-def accuracy_table(one: RunComparison) -> ReportTable:
-    """Return the mean accuracy at some numbers of labels; at all of them in the data, with the paper's."""
-    data, shown = [], []
-    for name, runs in one.accuracy.items():
-        mean, spread = (100 * values for values in mean_and_std(runs))
-        theirs = one.paper_accuracy.get(name, {})
-        for k, labels in enumerate(one.labelled.astype(int).tolist()):
-            data.append(
-                {
-                    "strategy": name,
-                    "labelled": labels,
-                    "accuracy_percent": float(mean[k]),
-                    "deviation": float(spread[k]) if one.repetitions > 1 else None,
-                    "paper_accuracy_percent": theirs.get(labels),
-                    "difference": float(mean[k]) - theirs[labels] if labels in theirs else None,
-                }
+def _delta_cells(comparison: RunComparison, name: str) -> dict[str, str]:
+    gain = comparison.gains.get(name)
+    gain_over_ldm_s = comparison.gains_over_ldm_s.get(name)
+    paper = comparison.paper_deltas.get(name)
+    repetitions = comparison.repetitions
+    cells = {"strategy": name, "accuracy (%)": format_number(comparison.mean_accuracy(name))}
+
+    if comparison.gains:
+        cells["gain over random"] = _gain_cell(gain, repetitions)
+        cells["p"] = _p_cell(gain, repetitions)
+
+    if comparison.paper_deltas and comparison.gains:
+        cells["paper's gain"] = MISSING
+        cells["difference"] = MISSING
+        if paper is not None:
+            cells["paper's gain"] = format_mean_and_std(
+                paper.mean, paper.deviation, _PAPER_REPETITIONS, "+.2f"
             )
-        cells = {
-            f"{one.labelled[k]:,.0f}": with_spread(
-                float(mean[k]), float(spread[k]), one.repetitions
+        if paper is not None and gain is not None:
+            cells["difference"] = format_number(gain.mean - paper.mean, "+.2f")
+
+    if comparison.gains_over_ldm_s:
+        lead = None if gain_over_ldm_s is None else -gain_over_ldm_s.mean
+        cells["LDM-S leads by"] = format_number(lead, "+.2f")
+        cells["p of the lead"] = _p_cell(gain_over_ldm_s, repetitions)
+
+    return cells
+
+
+def _gain_cell(gain: Gain | None, repetitions: int) -> str:
+    if gain is None:
+        return MISSING
+
+    return format_mean_and_std(gain.mean, gain.deviation, repetitions, "+.2f")
+
+
+def _p_cell(gain: Gain | None, repetitions: int) -> str:
+    if gain is None or repetitions < 2:
+        return MISSING
+
+    return _mark_if_not_significant(gain.p)
+
+
+def _mark_if_not_significant(p: float) -> str:
+    if p < SIGNIFICANCE_LEVEL:
+        return format_p_value(p)
+
+    return f"{format_p_value(p)} (n.s.)"
+
+
+def accuracy_table(comparison: RunComparison) -> ReportTable:
+    """Return the mean accuracy at a few numbers of labels; the data has all, with the paper's."""
+    data: list[dict[str, Any]] = []
+    shown = []
+
+    for name, runs in comparison.accuracy.items():
+        mean, deviation = mean_and_std(runs)
+        paper = comparison.paper_accuracy.get(name, {})
+
+        for index, labels in enumerate(comparison.labelled.astype(int).tolist()):
+            percent = 100 * float(mean[index])
+            paper_percent = paper.get(labels)
+            row: dict[str, Any] = {
+                "strategy": name,
+                "labelled": labels,
+                "accuracy_percent": percent,
+                "deviation": None,
+                "paper_accuracy_percent": paper_percent,
+                "difference": None,
+            }
+            if comparison.repetitions > 1:
+                row["deviation"] = 100 * float(deviation[index])
+            if paper_percent is not None:
+                row["difference"] = percent - paper_percent
+            data.append(row)
+
+        cells = {"strategy": name}
+        for index in _rounds_to_show(comparison):
+            cells[f"{comparison.labelled[index]:,.0f}"] = format_mean_and_std(
+                100 * float(mean[index]), 100 * float(deviation[index]), comparison.repetitions
             )
-            for k in _columns(one)
-        }
-        shown.append({"strategy": name, **cells})
+        shown.append(cells)
+
     return ReportTable(
-        "accuracy", f"{one.name}: test accuracy (%) by number of labels.", data, shown
+        "accuracy", f"{comparison.name}: test accuracy (%) by number of labels.", data, shown
     )
 
 
-def beside_paper_table(one: RunComparison) -> ReportTable | None:
-    """Return the paper's accuracies and how far ours are from them, or None where it has none."""
-    places = [k for k in _columns(one) if _in_paper(one, k)]
-    names = [name for name in one.accuracy if name in one.paper_accuracy]
-    if not places or not names:
+def paper_accuracy_table(comparison: RunComparison) -> ReportTable | None:
+    """Return the paper's accuracies and how far ours are from them, or None if it has none."""
+    rounds = [index for index in _rounds_to_show(comparison) if _in_paper(comparison, index)]
+    strategies = [name for name in comparison.accuracy if name in comparison.paper_accuracy]
+    if not rounds or not strategies:
         return None
-    data, shown = [], []
-    for name in names:
-        mean, theirs = 100 * one.accuracy[name].mean(axis=0), one.paper_accuracy[name]
-        cells: dict[str, Any] = {}
-        told: dict[str, str] = {}
-        for k in places:
-            labels = int(one.labelled[k])
-            apart = float(mean[k]) - theirs[labels]
-            cells |= {f"paper_{labels}": theirs[labels], f"difference_{labels}": apart}
-            told[f"{labels:,}"] = (
-                f"{format_number(theirs[labels])} ({format_number(apart, '+.2f')})"
+
+    data = []
+    shown = []
+
+    for name in strategies:
+        mean = 100 * comparison.accuracy[name].mean(axis=0)
+        paper = comparison.paper_accuracy[name]
+        row: dict[str, Any] = {"strategy": name}
+        cells = {"strategy": name}
+
+        for index in rounds:
+            labels = int(comparison.labelled[index])
+            difference = float(mean[index]) - paper[labels]
+            row[f"paper_{labels}"] = paper[labels]
+            row[f"difference_{labels}"] = difference
+            cells[f"{labels:,}"] = (
+                f"{format_number(paper[labels])} ({format_number(difference, '+.2f')})"
             )
-        data.append({"strategy": name, **cells})
-        shown.append({"strategy": name, **told})
-    caption = f"{one.name}: the paper's test accuracy (%), and in brackets ours minus it."
+
+        data.append(row)
+        shown.append(cells)
+
+    caption = f"{comparison.name}: the paper's test accuracy (%), and in brackets ours minus it."
     return ReportTable("accuracy_beside_paper", caption, data, shown)
 
 
-def _columns(one: RunComparison) -> list[int]:
-    """Return some rounds to show, the last among them; those that the paper shows where it does."""
-    places = (
-        [k for k in range(len(one.labelled)) if _in_paper(one, k)]
-        or list(range(1, len(one.labelled)))
-        or [0]
-    )
-    chosen = np.linspace(len(places) - 1, 0, min(COLUMNS, len(places))).round().astype(int)
-    return [places[k] for k in sorted(set(chosen.tolist()))]
+def _rounds_to_show(comparison: RunComparison) -> list[int]:
+    """Return evenly spaced rounds up to the last, of those in the paper if it has any."""
+    rounds = range(len(comparison.labelled))
+    eligible = [index for index in rounds if _in_paper(comparison, index)]
+    if not eligible:
+        # The initial round says nothing about a strategy, but is better than an empty table.
+        eligible = list(rounds[1:]) or [0]
+
+    count = min(ACCURACY_COLUMNS, len(eligible))
+    # Counted from the end, so that the last round is always among them.
+    positions = np.linspace(len(eligible) - 1, 0, count).round().astype(int)
+    return [eligible[position] for position in sorted(set(positions.tolist()))]
 
 
-def _in_paper(one: RunComparison, k: int) -> bool:
-    return any(int(one.labelled[k]) in curve for curve in one.paper_accuracy.values())
+def _in_paper(comparison: RunComparison, index: int) -> bool:
+    """Return whether the paper prints an accuracy for the number of labels of a round."""
+    labels = int(comparison.labelled[index])
+    return any(labels in curve for curve in comparison.paper_accuracy.values())
 
 
-def labels_table(one: RunComparison) -> ReportTable:
-    """Return the labels that each strategy needs to be as accurate as Random at its end."""
-    data, shown = [], []
-    ranked = sorted(one.savings, key=lambda name: _needed(one.savings[name]))
-    for name in ranked:
-        saving = one.savings[name]
-        spread = saving.spread
-        reached = sum(saved is not None for saved in saving.each)
-        share = None if saving.saved is None else saving.saved / saving.baseline
+def labels_table(comparison: RunComparison) -> ReportTable:
+    """Return the labels that each strategy needs to reach Random's final accuracy."""
+    savings = comparison.savings
+    data = []
+    shown = []
+
+    def labels_needed(name: str) -> float:
+        labels = savings[name].labels
+        return float("inf") if labels is None else labels
+
+    for name in sorted(savings, key=labels_needed):
+        saving = savings[name]
+        saved_share = None
+        if saving.saved is not None:
+            saved_share = saving.saved / saving.baseline
+
+        # No spread if a repetition missed the target: the cell then stays empty.
+        mean_saved, deviation = saving.spread or (None, None)
+        spread_cell = MISSING
+        if saving.spread is not None:
+            spread_cell = format_mean_and_std(*saving.spread, comparison.repetitions, ",.0f")
+
+        by_repetition = saving.saved_by_repetition
+        reached = sum(saved is not None for saved in by_repetition)
+
         data.append(
             {
                 "strategy": name,
@@ -183,9 +262,9 @@ def labels_table(one: RunComparison) -> ReportTable:
                 "labels": saving.labels,
                 "random_labels": saving.baseline,
                 "saved": saving.saved,
-                "saved_share": share,
-                "saved_by_repetition": None if spread is None else spread[0],
-                "deviation": None if spread is None else spread[1],
+                "saved_share": saved_share,
+                "saved_by_repetition": mean_saved,
+                "deviation": deviation,
                 "p": saving.p,
                 "repetitions_that_reached_it": reached,
             }
@@ -193,65 +272,174 @@ def labels_table(one: RunComparison) -> ReportTable:
         shown.append(
             {
                 "strategy": name,
-                f"labels for {saving.target:.1%}": "not reached"
-                if saving.labels is None
-                else f"{saving.labels:,.0f}",
+                f"labels for {saving.target:.1%}": (
+                    "not reached" if saving.labels is None else f"{saving.labels:,.0f}"
+                ),
                 "saved": format_number(saving.saved, ",.0f"),
-                "share saved": format_number(share, ".0%"),
-                "saved by repetition": MISSING
-                if spread is None
-                else with_spread(*spread, 2, ",.0f"),
-                "p": MISSING if saving.p is None else _p(saving.p),
-                "repetitions that got there": f"{reached} of {len(saving.each)}",
+                "share saved": format_number(saved_share, ".0%"),
+                "saved by repetition": spread_cell,
+                "p": MISSING if saving.p is None else _mark_if_not_significant(saving.p),
+                "repetitions that reached it": f"{reached} of {len(by_repetition)}",
             }
         )
-    caption = f"{one.name}: labels needed to be as accurate as Random at its end."
+
+    caption = f"{comparison.name}: labels needed to reach Random's final accuracy."
     return ReportTable("labels", caption, data, shown)
 
 
-def _needed(saving: LabelSaving) -> float:
-    return float("inf") if saving.labels is None else saving.labels
-
-
-def runtime_table(one: RunComparison) -> ReportTable:
-    """Return the time of a run by kind of work, the peak memory, and the paper's minutes."""
-    data, shown = [], []
-    unit, times = one.unit
-    taken = {
-        kind for kinds in one.minutes.values() for kind, minutes in kinds.items() if minutes.any()
+def runtime_table(comparison: RunComparison) -> ReportTable:
+    """Return the time of a run by phase, its peak memory, and the paper's minutes."""
+    unit, units_per_minute = comparison.time_unit
+    used_phases = {
+        phase
+        for phases in comparison.minutes.values()
+        for phase, minutes in phases.items()
+        if minutes.any()
     }
-    for name, kinds in one.minutes.items():
-        whole: Array = np.sum(list(kinds.values()), axis=0) if kinds else np.zeros(one.repetitions)
-        deviation = float(whole.std(ddof=1)) if len(whole) > 1 else 0.0
-        theirs = one.paper_minutes.get(name)
-        apart = None if theirs is None else float(whole.mean()) - theirs
-        parts = {kind: float(minutes.mean()) for kind, minutes in kinds.items()}
+    data = []
+    shown = []
+
+    for name, phases in comparison.minutes.items():
+        means = {phase: float(minutes.mean()) for phase, minutes in phases.items()}
+        totals = _total_minutes(phases, comparison.repetitions)
+        mean, deviation = (float(value) for value in mean_and_std(totals))
+        paper = comparison.paper_minutes.get(name)
+        difference = None if paper is None else mean - paper
+
         data.append(
             {
                 "strategy": name,
-                **{f"{kind}_minutes": value for kind, value in parts.items()},
-                "minutes": float(whole.mean()),
-                "deviation": deviation if len(whole) > 1 else None,
-                "peak_memory_bytes": int(one.memory[name]),
-                "paper_minutes": theirs,
-                "difference": apart,
+                **{f"{phase}_minutes": minutes for phase, minutes in means.items()},
+                "minutes": mean,
+                "deviation": deviation if comparison.repetitions > 1 else None,
+                "peak_memory_bytes": int(comparison.memory[name]),
+                "paper_minutes": paper,
+                "difference": difference,
             }
         )
-        row = {
-            "strategy": name,
-            **{
-                kind: format_duration(times * value)
-                for kind, value in parts.items()
-                if kind in taken
-            },
-        }
-        spread = "" if len(whole) < 2 else f" ± {format_duration(times * deviation)}"
-        row["whole"] = format_duration(times * float(whole.mean())) + spread
-        row["peak memory"] = f"{one.memory[name] / 2**20:,.0f} MiB"
-        if one.paper_minutes:
-            row |= {
-                "paper": format_number(theirs, ",.1f"),
-                "difference": format_number(apart, "+,.1f"),
+
+        cells = {"strategy": name}
+        for phase, minutes in means.items():
+            if phase in used_phases:
+                cells[phase] = format_duration(units_per_minute * minutes)
+
+        # Shown in the unit of the report; the data is in minutes always.
+        cells["total"] = format_duration(units_per_minute * mean)
+        if comparison.repetitions > 1:
+            cells["total"] += f" ± {format_duration(units_per_minute * deviation)}"
+
+        cells["peak memory"] = f"{comparison.memory[name] / 2**20:,.0f} MiB"
+        if comparison.paper_minutes:
+            cells["paper"] = format_number(paper, ",.1f")
+            cells["difference"] = format_number(difference, "+,.1f")
+        shown.append(cells)
+
+    caption = f"{comparison.name}: {unit} per run, by phase."
+    return ReportTable("runtime", caption, data, shown)
+
+
+def _total_minutes(phases: Mapping[str, FloatArray], repetitions: int) -> FloatArray:
+    if not phases:
+        return np.zeros(repetitions)
+
+    return np.asarray(np.sum(list(phases.values()), axis=0))
+
+
+def cross_dataset_table(
+    datasets: Sequence[Mapping[str, FloatArray]], *, tested: bool
+) -> ReportTable:
+    """Return how each strategy does over all datasets: profile area, wins, penalties and rank.
+
+    Args:
+        datasets: Accuracies (R, T) by strategy; the same strategies in each dataset.
+        tested: Whether every dataset has repetitions to test with; without, penalties say nothing.
+    """
+    profiles = performance_profile(datasets)
+    ranks = mean_ranks(datasets)
+    penalties = penalty_matrix(datasets)
+    beaten = dict(zip(penalties.strategies, penalties.column_means.tolist(), strict=True))
+    data = []
+    shown = []
+
+    for name in sorted(profiles, key=lambda name: -profiles[name].area()):
+        profile = profiles[name]
+        mean_penalty = beaten[name] if tested else None
+
+        data.append(
+            {
+                "strategy": name,
+                "profile_area": profile.area(),
+                "share_best": profile.at(0),
+                "beaten": mean_penalty,
+                "mean_rank": ranks[name],
             }
-        shown.append(row)
-    return ReportTable("runtime", f"{one.name}: {unit} of a run, by kind of work.", data, shown)
+        )
+        shown.append(
+            {
+                "strategy": name,
+                "profile area (of 10)": format_number(profile.area()),
+                "best or equal": format_number(profile.at(0), ".0%"),
+                "beaten (mean penalty)": format_number(mean_penalty),
+                "mean rank": format_number(ranks[name]),
+            }
+        )
+
+    count = "one dataset" if len(datasets) == 1 else f"{len(datasets)} datasets"
+    caption = f"Strategies over {count}: large areas, small penalties and small ranks are good."
+    return ReportTable("across", caption, data, shown)
+
+
+def penalties_table(penalties: PenaltyMatrix) -> ReportTable:
+    """Return the penalty matrix, with the column means in its last row."""
+    names = penalties.strategies
+    data: list[dict[str, Any]] = []
+    shown = []
+
+    for name, values in zip(names, penalties.matrix.tolist(), strict=True):
+        data.append({"strategy": name, **dict(zip(names, values, strict=True))})
+        cells = {"strategy": name, **_format_row(names, values)}
+        cells[name] = ""  # no strategy plays against itself
+        shown.append(cells)
+
+    means = penalties.column_means.tolist()
+    data.append({"strategy": "mean", **dict(zip(names, means, strict=True))})
+    shown.append({"strategy": "mean", **_format_row(names, means)})
+
+    caption = "How often the strategy of a row beats that of a column, summed over datasets."
+    return ReportTable("penalties", caption, data, shown)
+
+
+def _format_row(names: Sequence[str], values: Sequence[float]) -> dict[str, str]:
+    return {name: format_number(value) for name, value in zip(names, values, strict=True)}
+
+
+def gains_table(comparisons: Sequence[RunComparison]) -> ReportTable:
+    """Return the gains over Random by strategy and run; the data also has the paper's."""
+    names = dict.fromkeys(name for comparison in comparisons for name in comparison.gains)
+    data = []
+    shown = []
+
+    # LDM-S first, the others in the order of the runs.
+    for name in sorted(names, key=lambda name: name != HIGHLIGHTED):
+        row: dict[str, Any] = {"strategy": name}
+        cells = {"strategy": name}
+
+        for comparison in comparisons:
+            gain = comparison.gains.get(name)
+            paper = comparison.paper_deltas.get(name)
+            row[comparison.name] = None if gain is None else gain.mean
+
+            if paper is not None:
+                difference = None if gain is None else gain.mean - paper.mean
+                row[f"{comparison.name} paper"] = paper.mean
+                row[f"{comparison.name} difference"] = difference
+
+            cells[comparison.name] = _gain_cell(gain, comparison.repetitions)
+            if gain is not None and comparison.repetitions > 1 and gain.significant:
+                cells[comparison.name] += "*"
+
+        data.append(row)
+        shown.append(cells)
+
+    caption = f"Gains over {BASELINE} in points of accuracy; * where p < 0.05 in a paired t-test."
+    return ReportTable("gains", caption, data, shown)

@@ -1,4 +1,7 @@
-"""Tables from ARFF files, dense or sparse, as OpenML publishes them."""
+"""Read tables from ARFF files, dense or sparse, as OpenML publishes them.
+
+SciPy's reader accepts neither sparse rows nor rows that end in a comma, and OpenML has both.
+"""
 
 from __future__ import annotations
 
@@ -14,129 +17,180 @@ from typing import NamedTuple, TextIO
 import numpy as np
 
 from teeter.datasets.file_checks import parse_errors
-from teeter.datasets.table_files import Column, Table
+from teeter.datasets.table_files import Column, Table, text_column
 from teeter.errors import FileError
 
 __all__ = ["read_arff"]
 
+# Each of these has the groups (single-quoted, double-quoted, bare) for a value.
 _QUOTED = r"""'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)\""""
 _ATTRIBUTE = re.compile(rf"@attribute\s+(?:{_QUOTED}|([^\s{{]+))\s*(.*)", flags=re.IGNORECASE)
 _FIELD = re.compile(rf"\s*(?:{_QUOTED}|([^,'\"]*?))\s*(,|$)")
-_SPARSE = re.compile(rf"(\d+)\s+(?:{_QUOTED}|([^,'\"\s]+))")
-_NOT_PLAIN = re.compile(r"""\\|\s,|,\s|'.*"|".*'""")
-"""What the csv module, which is faster, reads otherwise: escapes, spaces beside commas, two kinds of quotes."""
-_NUMBERS = ("numeric", "real", "integer")
+_SPARSE_FIELD = re.compile(rf"(\d+)\s+(?:{_QUOTED}|([^,'\"\s]+))")
+
+# What the faster csv module reads differently: escapes, spaces around commas, two kinds of quotes.
+_NOT_CSV = re.compile(r"""\\|\s,|,\s|'.*"|".*'""")
+
+_NUMERIC_TYPES = ("numeric", "real", "integer")
 
 
 class _Attribute(NamedTuple):
     name: str
     values: tuple[str, ...] | None
-    """The values that a nominal attribute may have."""
+    """The values of a nominal attribute, or None for other types."""
     is_number: bool
 
     @property
-    def absent(self) -> str:
-        """What a sparse row means that does not mention it."""
+    def default(self) -> str:
+        """The value in a sparse row that does not mention the attribute."""
         return self.values[0] if self.values else "0"
 
 
 def read_arff(path: Path, *, rows: int | None = None) -> Table:
-    """Return the attributes as columns, numbers as (N,) float64 and others as texts; at most the first ``rows``."""
+    """Read an ARFF file.
+
+    Args:
+        path: The file.
+        rows: Read only that many rows.
+
+    Returns:
+        A table with a column per attribute: float64 for numbers, NaN where missing, and texts for
+        other types.
+
+    Raises:
+        FileError: If the file is not valid ARFF or has no rows.
+    """
     with parse_errors(path, "ARFF"), path.open(encoding="utf-8", errors="replace") as stream:
-        attributes = _header(stream, path)
-        records = list(islice(_records(stream, attributes, path), rows))
+        attributes = _read_header(stream, path)
+        records = list(islice(_read_records(stream, attributes, path), rows))
         if not records:
             raise FileError(f"{path} has {len(attributes)} attributes and no rows.")
-        columns = zip(*records, strict=True)
-        return Table(
-            path,
-            {one.name: _column(one, texts) for one, texts in zip(attributes, columns, strict=True)},
-        )
+
+        columns = {}
+        for attribute, texts in zip(attributes, zip(*records, strict=True), strict=True):
+            columns[attribute.name] = _make_column(attribute, texts)
+        return Table(path, columns)
 
 
-def _header(stream: TextIO, path: Path) -> list[_Attribute]:
+def _read_header(stream: TextIO, path: Path) -> list[_Attribute]:
+    """Read the attributes and leave the stream after the line @data."""
     attributes = []
     for line in map(str.strip, stream):
-        word = line.split(maxsplit=1)[0].lower() if line else ""
-        if word == "@data":
+        if not line:
+            continue
+
+        keyword = line.split(maxsplit=1)[0].lower()
+        if keyword == "@data":
             break
-        if word == "@attribute":
-            attributes.append(_attribute(line, path))
-        elif word and not word.startswith(("%", "@relation")):
-            raise FileError(f"{path} is not an ARFF file: {line[:40]!r} stands before @data.")
+        if keyword == "@attribute":
+            attributes.append(_parse_attribute(line, path))
+        elif not keyword.startswith(("%", "@relation")):
+            raise FileError(f"{path} is not an ARFF file: it has {line[:40]!r} before @data.")
     else:
-        raise FileError(f"{path} is not a whole ARFF file: it has no @data.")
-    if len({one.name for one in attributes}) != len(attributes) or not attributes:
+        raise FileError(f"{path} is not a valid ARFF file: it has no @data.")
+
+    names = {attribute.name for attribute in attributes}
+    if not attributes or len(names) != len(attributes):
         raise FileError(
-            f"{path} has {len(attributes)} attributes: at least one is needed, and names must differ."
+            f"{path} has {len(attributes)} attributes: at least one is needed, and names must "
+            "differ."
         )
+
     return attributes
 
 
-def _attribute(line: str, path: Path) -> _Attribute:
+def _parse_attribute(line: str, path: Path) -> _Attribute:
     match = _ATTRIBUTE.fullmatch(line)
     if match is None:
         raise FileError(f"{path} has an attribute that cannot be read: {line[:60]!r}.")
-    single, double, bare, kind = match.groups()
-    name = _plain(single if single is not None else double) if bare is None else bare
-    if kind.startswith("{"):
-        return _Attribute(name, tuple(_fields(kind.strip("{} "), line, path)), is_number=False)
-    return _Attribute(
-        name, None, is_number=kind.split()[:1] != [] and kind.split()[0].lower() in _NUMBERS
-    )
+
+    single, double, bare, declared_type = match.groups()
+    name = _unquote(single, double, bare)
+
+    if declared_type.startswith("{"):
+        values = _split_fields(declared_type.strip("{} "), line, path)
+        return _Attribute(name, tuple(values), is_number=False)
+
+    type_words = declared_type.lower().split()
+    is_number = bool(type_words) and type_words[0] in _NUMERIC_TYPES
+    return _Attribute(name, None, is_number)
 
 
-def _records(stream: TextIO, attributes: list[_Attribute], path: Path) -> Iterator[list[str]]:
-    for row, line in enumerate(
-        (line for line in map(str.strip, stream) if line and line[0] != "%"), start=1
-    ):
-        where = f"Row {row}"
-        fields = _sparse(line, attributes, path) if line[0] == "{" else _fields(line, where, path)
+def _read_records(stream: TextIO, attributes: list[_Attribute], path: Path) -> Iterator[list[str]]:
+    """Yield the fields of each row, one per attribute."""
+    row = 0
+    for line in map(str.strip, stream):
+        if not line or line.startswith("%"):
+            continue
+
+        row += 1
+        if line.startswith("{"):
+            fields = _split_sparse_fields(line, attributes, path)
+        else:
+            fields = _split_fields(line, f"Row {row}", path)
+
+        # MOA, which generated RandomRBF, ends its rows with a comma.
         if len(fields) == len(attributes) + 1 and not fields[-1]:
-            fields.pop()  # MOA, which made RandomRBF, ends its rows by a comma
+            fields.pop()
+
         if len(fields) != len(attributes):
             raise FileError(
-                f"{where} of {path} has {len(fields)} fields and {len(attributes)} are named: it is cut short or "
-                "damaged."
+                f"Row {row} of {path} has {len(fields)} fields for {len(attributes)} attributes: "
+                "the file is incomplete or damaged."
             )
         yield fields
 
 
-def _fields(line: str, where: str, path: Path) -> list[str]:
+def _split_fields(line: str, description: str, path: Path) -> list[str]:
     if "'" not in line and '"' not in line:
         return [field.strip() for field in line.split(",")]
-    if _NOT_PLAIN.search(line) is None:
-        with suppress(csv.Error):  # what it stumbles over is looked at more closely below
-            return next(csv.reader([line], quotechar="'" if "'" in line else '"', strict=True))
-    fields, place, more = [], 0, ","
-    while more:
-        match = _FIELD.match(line, place)
+
+    if _NOT_CSV.search(line) is None:
+        quote = "'" if "'" in line else '"'
+        # If csv cannot read the line, the slower code below can, or says what is wrong.
+        with suppress(csv.Error):
+            return next(csv.reader([line], quotechar=quote, strict=True))
+
+    fields = []
+    position = 0
+    separator = ","
+    while separator:
+        match = _FIELD.match(line, position)
         if match is None:
-            raise FileError(f"{where} of {path} cannot be read: check its quotes.")
-        single, double, bare, more = match.groups()
-        fields.append(_plain(single if single is not None else double) if bare is None else bare)
-        place = match.end()
+            raise FileError(f"{description} of {path} cannot be read: check its quotes.")
+
+        single, double, bare, separator = match.groups()
+        fields.append(_unquote(single, double, bare))
+        position = match.end()
+
     return fields
 
 
-def _sparse(line: str, attributes: list[_Attribute], path: Path) -> list[str]:
-    """Return the fields of ``{place value, place value}``."""
-    fields = [one.absent for one in attributes]
-    inside = line.removeprefix("{").removesuffix("}").strip()
+def _split_sparse_fields(line: str, attributes: list[_Attribute], path: Path) -> list[str]:
+    """Return the fields of a row such as ``{0 1.5, 3 'red'}``: attribute index, then value."""
     if not line.endswith("}"):
-        raise FileError(f"{path} has a sparse row without an end: {line[:60]!r}.")
-    for place, single, double, bare in _SPARSE.findall(inside):
-        fields[int(place)] = bare or _plain(single or double)
+        raise FileError(f"{path} has a sparse row without a closing brace: {line[:60]!r}.")
+
+    fields = [attribute.default for attribute in attributes]
+    inner = line.removeprefix("{").removesuffix("}").strip()
+    for index, single, double, bare in _SPARSE_FIELD.findall(inner):
+        # findall returns empty texts, not None, for groups that do not match.
+        fields[int(index)] = bare or _unescape(single or double)
     return fields
 
 
-def _plain(quoted: str) -> str:
+def _unquote(single: str | None, double: str | None, bare: str | None) -> str:
+    """Return the value of a field from the three groups that may have matched it."""
+    if bare is not None:
+        return bare
+    return _unescape(single if single is not None else double or "")
+
+
+def _unescape(quoted: str) -> str:
     return re.sub(r"\\(.)", r"\1", quoted)
 
 
-def _column(attribute: _Attribute, texts: tuple[str, ...]) -> Column:
+def _make_column(attribute: _Attribute, texts: tuple[str, ...]) -> Column:
     if attribute.is_number:
         return np.array([nan if text == "?" else float(text) for text in texts])
-    column = np.empty(len(texts), dtype=object)
-    column[:] = texts
-    return column
+    return text_column(texts)

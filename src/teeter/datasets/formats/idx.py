@@ -1,24 +1,27 @@
-"""Images and labels from IDX files, packed by gzip or not, as MNIST and Fashion-MNIST are published."""
+"""Read images and labels from IDX files, as MNIST and Fashion-MNIST are published.
+
+An IDX file is two zero bytes, a byte for the type of the values, a byte for the number of axes, the
+length of each axis as a big-endian 32-bit integer, and the values in row-major order.
+"""
 
 from __future__ import annotations
 
 import gzip
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from teeter.datasets.class_numbers import class_indices_from_array
+from teeter.datasets.classes import class_indices_from_array
 from teeter.datasets.file_checks import parse_errors
+from teeter.datasets.locate import MatchedFiles
 from teeter.datasets.splits import LabelledRows, RawDataset
 from teeter.errors import FileError
 
 __all__ = ["IDX_FILES", "read_idx", "read_idx_files"]
 
 IDX_FILES = (
-    "train-images?idx3-ubyte",
+    "train-images?idx3-ubyte",  # Some copies have a dot before idx3 instead of a hyphen.
     "train-labels?idx1-ubyte",
     "t10k-images?idx3-ubyte",
     "t10k-labels?idx1-ubyte",
@@ -27,35 +30,54 @@ IDX_FILES = (
 _UNSIGNED_BYTE = 0x08
 
 
-def read_idx_files(found: Sequence[Sequence[Path]]) -> RawDataset:
-    """Return the training and the test images, (N, 28, 28) uint8, with their labels."""
-    train_images, train_labels, test_images, test_labels = (paths[0] for paths in found)
-    return RawDataset(_part(train_images, train_labels), _part(test_images, test_labels))
+def read_idx_files(files: MatchedFiles) -> RawDataset:
+    """Read the training and test images, (N, 28, 28) uint8, with their labels."""
+    train_images, train_labels, test_images, test_labels = (paths[0] for paths in files)
+    train = _read_images_and_labels(train_images, train_labels)
+    test = _read_images_and_labels(test_images, test_labels)
+    return RawDataset(train, test)
 
 
 def read_idx(path: Path) -> npt.NDArray[np.uint8]:
-    """Return the array of bytes in an IDX file, refusing one that is longer or shorter than it says."""
+    """Read an IDX file of bytes, compressed by gzip or not.
+
+    Raises:
+        FileError: If it is not an IDX file, or longer or shorter than its header says.
+    """
     with parse_errors(path, "IDX"):
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        kind, dimensions = data[2], data[3]
-        if data[:2] != b"\0\0" or kind != _UNSIGNED_BYTE or dimensions == 0:
-            raise FileError(f"{path} is not an IDX file of bytes: it is damaged or something else.")
-        start = 4 + 4 * dimensions
-        shape = np.frombuffer(data[4:start], dtype=">u4").astype(int).tolist()
-        if len(data) - start != (size := int(np.prod(shape, dtype=object))):
+        data = path.read_bytes()
+        if path.suffix == ".gz":
+            data = gzip.decompress(data)
+
+        value_type, axes = data[2], data[3]
+        if data[:2] != b"\0\0" or value_type != _UNSIGNED_BYTE or axes == 0:
             raise FileError(
-                f"{path} says it holds {' x '.join(map(str, shape))} = {size} bytes and holds {len(data) - start}: "
-                "it is cut short or damaged."
+                f"{path} is not an IDX file of bytes: it is damaged or of another type."
             )
+
+        start = 4 + 4 * axes
+        shape = np.frombuffer(data[4:start], dtype=">u4").astype(int).tolist()
+        # Python integers, because the product of a damaged header may overflow int64.
+        expected = int(np.prod(shape, dtype=object))
+        actual = len(data) - start
+        if actual != expected:
+            axis_lengths = " x ".join(str(length) for length in shape)
+            raise FileError(
+                f"The header of {path} announces {axis_lengths} = {expected} bytes, and it holds "
+                f"{actual}: it is incomplete or damaged."
+            )
+
         return np.frombuffer(data, dtype=np.uint8, offset=start).reshape(shape)
 
 
-def _part(images: Path, labels: Path) -> LabelledRows:
-    pixels: Any = read_idx(images)
-    classes = read_idx(labels)
-    if pixels.ndim != 3 or classes.ndim != 1 or len(pixels) != len(classes):
+def _read_images_and_labels(images_path: Path, labels_path: Path) -> LabelledRows:
+    images = read_idx(images_path)
+    labels = read_idx(labels_path)
+
+    if images.ndim != 3 or labels.ndim != 1 or len(images) != len(labels):
         raise FileError(
-            f"{images} is of shape {pixels.shape} and {labels} of shape {classes.shape}: images (N, height, width) and "
-            "labels (N,) are needed."
+            f"{images_path} has the shape {images.shape} and {labels_path} the shape "
+            f"{labels.shape}: images (N, height, width) and labels (N,) are needed."
         )
-    return LabelledRows(pixels, class_indices_from_array(classes, "labels", 10, labels))
+
+    return LabelledRows(images, class_indices_from_array(labels, "labels", 10, labels_path))

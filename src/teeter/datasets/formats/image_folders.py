@@ -1,200 +1,236 @@
-"""Tiny ImageNet, FOOD101 and ImageNet from the folders that they are published in. Pictures stay on disk."""
+"""Read Tiny ImageNet, FOOD101 and ImageNet from the folders that they are published in.
+
+The images stay on disk and are decoded one at a time.
+"""
 
 from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from teeter.datasets.class_numbers import class_indices_from_text
+from teeter.datasets.classes import class_indices_from_text
 from teeter.datasets.file_checks import parse_errors
 from teeter.datasets.image_files import CentreCrop, Fit, ImageFiles, Resize
-from teeter.datasets.locate import Layout
+from teeter.datasets.locate import Layout, MatchedFiles, Reader
 from teeter.datasets.splits import LabelledRows, RawDataset
 from teeter.errors import FileError
 
-__all__ = ["CROPPED", "FOOD101", "IMAGENET", "SMALL", "TINY_IMAGENET"]
+__all__ = [
+    "FOOD101_FIT",
+    "FOOD101_LAYOUTS",
+    "IMAGENET_FIT",
+    "IMAGENET_LAYOUTS",
+    "TINY_IMAGENET_FIT",
+    "TINY_IMAGENET_LAYOUTS",
+]
 
-CROPPED = CentreCrop(256, 224)
-SMALL = Resize(75)
+# Tiny ImageNet has its published size, FOOD101 that of the paper, ImageNet the usual crop.
+TINY_IMAGENET_FIT = Resize(64)
+FOOD101_FIT = Resize(75)
+IMAGENET_FIT = CentreCrop(256, 224)
 
-_SUFFIXES = (".jpeg", ".jpg", ".png")
-_DEVKIT = "ILSVRC2012_devkit_t12/data"
+_IMAGE_SUFFIXES = (".jpeg", ".jpg", ".png")
 
 
-def _class_folders(fit: Fit) -> Callable[[Sequence[Sequence[Path]]], RawDataset]:
-    """Return a reader of two folders, training and test, with a folder for each class in them."""
+def _class_folder_reader(fit: Fit) -> Reader:
+    """Return a reader of a training and a test folder, each with a folder per class."""
 
-    def read(found: Sequence[Sequence[Path]]) -> RawDataset:
-        train, test = (paths[0] for paths in found)
-        classes = _classes_in(train)
-        _require_known(_classes_in(test), classes, test)
+    def read(files: MatchedFiles) -> RawDataset:
+        train, test = (paths[0] for paths in files)
+        classes = _list_classes(train)
+
+        unknown = sorted(set(_list_classes(test)) - set(classes))
+        if unknown:
+            raise FileError(
+                f"{test} has a class {unknown[0]!r} that the training folder does not have."
+            )
+
         return RawDataset(
-            _in_class_folders(train, classes, fit), _in_class_folders(test, classes, fit), classes
+            _read_class_folders(train, classes, fit),
+            _read_class_folders(test, classes, fit),
+            classes,
         )
 
     return read
 
 
-def _read_tiny_imagenet(found: Sequence[Sequence[Path]]) -> RawDataset:
-    """Return train/CLASS/images/, and val/images/ by its list of annotations."""
-    train, annotations = (paths[0] for paths in found)
-    classes = _classes_in(train)
-    lines = [line.split("\t") for line in _lines(annotations)]
-    if any(len(line) < 2 for line in lines):
+def _read_tiny_imagenet(files: MatchedFiles) -> RawDataset:
+    """Read train/CLASS/images/, and val/images/ with the classes of val_annotations.txt."""
+    train, annotations = (paths[0] for paths in files)
+    classes = _list_classes(train)
+
+    lines = [line.split("\t") for line in _read_lines(annotations)]
+    if any(len(fields) < 2 for fields in lines):
         raise FileError(
             f"{annotations} has lines without a class: a file name, a tab and a class are needed."
         )
-    paths = [annotations.parent / "images" / line[0] for line in lines]
-    labels = class_indices_from_text([line[1] for line in lines], classes, annotations)
+
+    paths = [annotations.parent / "images" / fields[0] for fields in lines]
+    labels = class_indices_from_text([fields[1] for fields in lines], classes, annotations)
+
     return RawDataset(
-        _in_class_folders(train, classes, Resize(64)),
-        LabelledRows(ImageFiles(paths, Resize(64)), labels),
+        _read_class_folders(train, classes, TINY_IMAGENET_FIT),
+        LabelledRows(ImageFiles(paths, TINY_IMAGENET_FIT), labels),
         classes,
     )
 
 
-def _read_food101(found: Sequence[Sequence[Path]]) -> RawDataset:
-    """Return images/CLASS/NUMBER.jpg as meta/train.txt and meta/test.txt list them."""
-    listed, train, test, images = (paths[0] for paths in found)
-    classes = tuple(_lines(listed))
+def _read_food101(files: MatchedFiles) -> RawDataset:
+    """Read images/CLASS/NUMBER.jpg as listed in meta/train.txt and meta/test.txt."""
+    classes_file, train_list, test_list, images = (paths[0] for paths in files)
+    classes = tuple(_read_lines(classes_file))
 
-    def part(listing: Path) -> LabelledRows:
-        entries = _lines(listing)
-        labels = class_indices_from_text(
-            [entry.split("/")[0] for entry in entries], classes, listing
-        )
-        return LabelledRows(
-            ImageFiles([images / f"{entry}.jpg" for entry in entries], SMALL), labels
-        )
+    def read_listed(listing: Path) -> LabelledRows:
+        # An entry is CLASS/NUMBER.
+        entries = _read_lines(listing)
+        names = [entry.split("/")[0] for entry in entries]
+        labels = class_indices_from_text(names, classes, listing)
+        paths = [images / f"{entry}.jpg" for entry in entries]
+        return LabelledRows(ImageFiles(paths, FOOD101_FIT), labels)
 
-    return RawDataset(part(train), part(test), classes)
+    return RawDataset(read_listed(train_list), read_listed(test_list), classes)
 
 
-def _read_imagenet_listed(found: Sequence[Sequence[Path]]) -> RawDataset:
-    """Return ImageNet as Kaggle has it: the classes of the validation pictures stand in a CSV file."""
-    train, test, listing = (paths[0] for paths in found)
-    classes = _classes_in(train)
-    with parse_errors(listing, "CSV"), listing.open(encoding="utf-8", newline="") as stream:
-        rows = sorted(
-            (row["ImageId"], row["PredictionString"].split()[0]) for row in csv.DictReader(stream)
-        )
-    labels = class_indices_from_text([row[1] for row in rows], classes, listing)
-    paths = [test / f"{row[0]}.JPEG" for row in rows]
+def _read_imagenet_with_csv(files: MatchedFiles) -> RawDataset:
+    """Read ImageNet as Kaggle publishes it, with the validation classes in a CSV file."""
+    train, test, solution = (paths[0] for paths in files)
+    classes = _list_classes(train)
+
+    with parse_errors(solution, "CSV"), solution.open(encoding="utf-8", newline="") as stream:
+        rows = []
+        for record in csv.DictReader(stream):
+            # The class, then the corners of a box, perhaps several times.
+            class_name = record["PredictionString"].split()[0]
+            rows.append((record["ImageId"], class_name))
+        rows.sort()
+
+    labels = class_indices_from_text([class_name for _, class_name in rows], classes, solution)
+    paths = [test / f"{image_id}.JPEG" for image_id, _ in rows]
+
     return RawDataset(
-        _in_class_folders(train, classes, CROPPED),
-        LabelledRows(ImageFiles(paths, CROPPED), labels),
+        _read_class_folders(train, classes, IMAGENET_FIT),
+        LabelledRows(ImageFiles(paths, IMAGENET_FIT), labels),
         classes,
     )
 
 
-def _read_imagenet_devkit(found: Sequence[Sequence[Path]]) -> RawDataset:
-    """Return ImageNet as it is unpacked: the classes of the validation pictures stand in the development kit."""
+def _read_imagenet_with_devkit(files: MatchedFiles) -> RawDataset:
+    """Read ImageNet as image-net.org publishes it, with the validation classes in the devkit.
+
+    The ground truth has one ILSVRC2012_ID per validation image, in the order of the file names.
+    """
     from scipy.io import loadmat
 
-    train, test, meta, truth = (paths[0] for paths in found)
-    classes = _classes_in(train)
+    train, test, meta, ground_truth = (paths[0] for paths in files)
+    classes = _list_classes(train)
+
     with parse_errors(meta, "MATLAB"):
-        names = {
-            int(synset[0]): str(synset[1]) for synset in loadmat(meta, squeeze_me=True)["synsets"]
-        }
-    with parse_errors(truth, "list of numbers"):
-        labels = class_indices_from_text(
-            [names[int(line)] for line in _lines(truth)], classes, truth
-        )
-    paths = _pictures_in(test)
+        synsets = loadmat(meta, squeeze_me=True)["synsets"]
+        class_of_id = {int(synset[0]): str(synset[1]) for synset in synsets}
+
+    with parse_errors(ground_truth, "list of numbers"):
+        names = [class_of_id[int(line)] for line in _read_lines(ground_truth)]
+        labels = class_indices_from_text(names, classes, ground_truth)
+
+    paths = _list_images(test)
     if len(paths) != len(labels):
         raise FileError(
-            f"{test} has {len(paths)} pictures and {truth} {len(labels)} classes: one a picture is needed."
+            f"{test} has {len(paths)} images and {ground_truth} has {len(labels)} classes: "
+            "one class per image is needed."
         )
+
     return RawDataset(
-        _in_class_folders(train, classes, CROPPED),
-        LabelledRows(ImageFiles(paths, CROPPED), labels),
+        _read_class_folders(train, classes, IMAGENET_FIT),
+        LabelledRows(ImageFiles(paths, IMAGENET_FIT), labels),
         classes,
     )
 
 
-def _classes_in(folder: Path) -> tuple[str, ...]:
+def _list_classes(folder: Path) -> tuple[str, ...]:
+    """Return the names of the folders in ``folder``, sorted."""
+    # os.scandir, because Path.is_dir would ask the system about each entry again.
     with parse_errors(folder, "folder of classes"), os.scandir(folder) as entries:
         classes = tuple(sorted(entry.name for entry in entries if entry.is_dir()))
+
     if not classes:
-        raise FileError(f"{folder} has no folders in it: one for each class is needed.")
+        raise FileError(f"{folder} has no folders in it: one per class is needed.")
     return classes
 
 
-def _require_known(some: Sequence[str], classes: Sequence[str], where: Path) -> None:
-    strange = sorted(set(some) - set(classes))
-    if strange:
-        raise FileError(
-            f"{where} has a class {strange[0]!r} that the training folder does not have."
-        )
-
-
-def _in_class_folders(folder: Path, classes: Sequence[str], fit: Fit) -> LabelledRows:
+def _read_class_folders(folder: Path, classes: Sequence[str], fit: Fit) -> LabelledRows:
+    """Return the images in ``folder``/CLASS/ or ``folder``/CLASS/images/, class by class."""
     paths: list[str] = []
-    counts = []
+    class_sizes = []
     for name in classes:
+        # Tiny ImageNet has a folder images in the folder of each class.
         inner = folder / name / "images"
-        here = _pictures_in(inner if inner.is_dir() else folder / name)
-        paths += here
-        counts.append(len(here))
+        class_paths = _list_images(inner if inner.is_dir() else folder / name)
+        paths += class_paths
+        class_sizes.append(len(class_paths))
+
     if not paths:
         raise FileError(
-            f"{folder} has {len(classes)} classes and no picture in {', '.join(_SUFFIXES)}."
+            f"{folder} has {len(classes)} class folders and no image in "
+            f"{', '.join(_IMAGE_SUFFIXES)}."
         )
-    return LabelledRows(
-        ImageFiles(paths, fit), np.repeat(np.arange(len(classes), dtype=np.int64), counts)
-    )
+
+    labels = np.repeat(np.arange(len(classes), dtype=np.int64), class_sizes)
+    return LabelledRows(ImageFiles(paths, fit), labels)
 
 
-def _pictures_in(folder: Path) -> list[str]:
+def _list_images(folder: Path) -> list[str]:
     if not folder.is_dir():
         return []
+
     with os.scandir(folder) as entries:
-        return sorted(entry.path for entry in entries if entry.name.lower().endswith(_SUFFIXES))
+        return sorted(
+            entry.path for entry in entries if entry.name.lower().endswith(_IMAGE_SUFFIXES)
+        )
 
 
-def _lines(path: Path) -> list[str]:
+def _read_lines(path: Path) -> list[str]:
+    """Return the lines of a text file that are not blank."""
     with parse_errors(path, "text"):
-        lines = [
-            line.strip("\n")
-            for line in path.read_text(encoding="utf-8").splitlines()
-            if line.strip()
-        ]
+        text = path.read_text(encoding="utf-8")
+
+    lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
         raise FileError(f"{path} is empty.")
     return lines
 
 
-TINY_IMAGENET = (
-    Layout(("train", "val/val_annotations.txt"), _read_tiny_imagenet, tells_name=False),
-    Layout(("train", "val"), _class_folders(Resize(64)), tells_name=False),
+TINY_IMAGENET_LAYOUTS = (
+    Layout(("train", "val/val_annotations.txt"), _read_tiny_imagenet, identifies_dataset=False),
+    Layout(("train", "val"), _class_folder_reader(TINY_IMAGENET_FIT), identifies_dataset=False),
 )
-FOOD101 = (
+
+FOOD101_LAYOUTS = (
     Layout(
         ("meta/classes.txt", "meta/train.txt", "meta/test.txt", "images"),
         _read_food101,
-        tells_name=False,
+        identifies_dataset=False,
     ),
 )
-IMAGENET = (
+
+IMAGENET_LAYOUTS = (
     Layout(
         (
             "train",
             "val",
-            f"{_DEVKIT}/meta.mat",
-            f"{_DEVKIT}/ILSVRC2012_validation_ground_truth.txt",
+            "ILSVRC2012_devkit_t12/data/meta.mat",
+            "ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt",
         ),
-        _read_imagenet_devkit,
-        tells_name=False,
+        _read_imagenet_with_devkit,
+        identifies_dataset=False,
     ),
     Layout(
         ("ILSVRC/Data/CLS-LOC/train", "ILSVRC/Data/CLS-LOC/val", "LOC_val_solution.csv"),
-        _read_imagenet_listed,
-        tells_name=False,
+        _read_imagenet_with_csv,
+        identifies_dataset=False,
     ),
-    Layout(("train", "val"), _class_folders(CROPPED), tells_name=False),
+    Layout(("train", "val"), _class_folder_reader(IMAGENET_FIT), identifies_dataset=False),
 )

@@ -1,56 +1,70 @@
-"""A dataset from one .npz file: x_train, y_train, x_test and y_test, or x and y."""
+"""Read a dataset from one .npz file: x_train, y_train, x_test and y_test, or x and y."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from teeter.datasets.array_files import Arrays, read_arrays
-from teeter.datasets.class_numbers import class_indices_from_array
+from teeter.datasets.classes import class_indices_from_array
+from teeter.datasets.locate import MatchedFiles, Reader
 from teeter.datasets.splits import LabelledRows, RawDataset
 from teeter.errors import FileError
 
 __all__ = ["npz_reader"]
 
-_PARTS = ("x_train", "y_train", "x_test", "y_test")
+_SPLIT_NAMES = ("x_train", "y_train", "x_test", "y_test")
 
 
-def npz_reader(classes: Sequence[str] | int) -> Callable[[Sequence[Sequence[Path]]], RawDataset]:
-    """Return a reader of arrays; ``classes`` are those that labels may have, unless the file names its own."""
+def npz_reader(classes: Sequence[str] | int) -> Reader:
+    """Return a reader of one .npz file.
 
-    def read(found: Sequence[Sequence[Path]]) -> RawDataset:
-        path = found[0][0]
+    Args:
+        classes: The class names, or their number. An array ``classes`` in the file replaces them.
+    """
+
+    def read(files: MatchedFiles) -> RawDataset:
+        path = files[0][0]
         arrays = read_arrays(path)
-        own = (
-            tuple(str(name) for name in arrays["classes"].tolist()) if "classes" in arrays else None
-        )
-        known = own or classes
-        if "x_e4" in arrays:  # ten-thousandths as whole numbers, which pack better
+
+        # Our copy of ISOLET stores ten-thousandths as int16, which compress better.
+        if "x_e4" in arrays:
             arrays["x"] = arrays.pop("x_e4").astype(np.float32) / 10_000
-        if set(_PARTS) <= arrays.keys():
-            train, test = (
-                _part(arrays, f"x_{one}", f"y_{one}", known, path) for one in ("train", "test")
-            )
-            return RawDataset(train, test, own)
+
+        class_names = None
+        if "classes" in arrays:
+            class_names = tuple(str(name) for name in arrays["classes"].tolist())
+        allowed = class_names or classes
+
+        if set(_SPLIT_NAMES) <= arrays.keys():
+            train = _labelled_rows(arrays, "x_train", "y_train", allowed, path)
+            test = _labelled_rows(arrays, "x_test", "y_test", allowed, path)
+            return RawDataset(train, test, class_names)
+
         if {"x", "y"} <= arrays.keys():
-            return RawDataset(_part(arrays, "x", "y", known, path), None, own)
+            rows = _labelled_rows(arrays, "x", "y", allowed, path)
+            return RawDataset(rows, None, class_names)
+
         raise FileError(
-            f"{path} holds {', '.join(arrays) or 'nothing'}: name its arrays {', '.join(_PARTS)}, or x and y."
+            f"{path} holds {', '.join(arrays) or 'nothing'}: "
+            f"name its arrays {', '.join(_SPLIT_NAMES)}, or x and y."
         )
 
     return read
 
 
-def _part(
-    arrays: Arrays, inputs: str, labels: str, classes: Sequence[str] | int, path: Path
+def _labelled_rows(
+    arrays: Arrays, x_name: str, y_name: str, classes: Sequence[str] | int, path: Path
 ) -> LabelledRows:
-    rows: Any = arrays[inputs]
-    numbers = class_indices_from_array(arrays[labels], labels, classes, path)
-    if not rows.ndim or len(rows) != len(numbers):
+    rows = arrays[x_name]
+    labels = class_indices_from_array(arrays[y_name], y_name, classes, path)
+
+    if rows.ndim == 0 or len(rows) != len(labels):
         raise FileError(
-            f"{path} holds {inputs} {rows.shape} and {len(numbers)} labels in {labels}: one a row is needed."
+            f"{path} holds {x_name} {rows.shape} and {len(labels)} labels in {y_name}: "
+            "one label per row is needed."
         )
-    return LabelledRows(rows, numbers)
+
+    return LabelledRows(rows, labels)

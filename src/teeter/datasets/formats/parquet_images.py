@@ -1,4 +1,8 @@
-"""Pictures from Parquet files as Hugging Face publishes them: a column of encoded pictures and one of labels."""
+"""Read images from Parquet files as Hugging Face publishes them.
+
+The files have a column of encoded images (structures with a field ``bytes``) and a column of
+labels.
+"""
 
 from __future__ import annotations
 
@@ -15,129 +19,157 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from teeter.datasets.class_numbers import class_indices_from_array
-from teeter.datasets.file_checks import parse_errors
+from teeter.datasets.classes import class_indices_from_array
 from teeter.datasets.image_files import Fit, image_pixels, open_image
-from teeter.datasets.locate import Layout
+from teeter.datasets.locate import Layout, MatchedFiles
+from teeter.datasets.parquet_files import open_parquet
 from teeter.datasets.splits import LabelledRows, RawDataset
-from teeter.errors import FileError, MissingExtraError
+from teeter.errors import FileError
 
-__all__ = ["ParquetImages", "image_table_reader"]
+__all__ = ["ParquetImages", "image_table_layouts"]
 
-_LABELS = ("label", "fine_label", "labels")
+_LABEL_COLUMNS = ("label", "fine_label", "labels")
 
 
-def image_table_reader(
+def image_table_layouts(
     test: str, classes: Sequence[str] | int, channels: int, fit: Fit, *, stream: bool
 ) -> list[Layout]:
     """Return the layouts of train*.parquet and ``test``*.parquet, in a folder called data or not.
 
-    ``stream`` leaves the pictures in their files, else all are decoded at once.
+    Args:
+        test: How the names of the test files begin.
+        classes: The class names, or their number. Names in the files replace them.
+        channels: 1 for grey images, 3 for colour.
+        fit: Brings each image to the same size.
+        stream: Leave the images in their files and decode them one at a time. Otherwise all are
+            decoded at once.
     """
 
-    def read(found: Sequence[Sequence[Path]]) -> RawDataset:
-        parts, names = [], None
-        for paths in found:
-            pictures = ParquetImages(paths, channels, fit)
-            labels = class_indices_from_array(
-                pictures.labels(), "labels", pictures.classes or classes, paths[0]
-            )
-            parts.append(LabelledRows(pictures if stream else pictures.decoded(), labels))
-            names = names or pictures.classes
-        return RawDataset(parts[0], parts[1], names)
+    def read(files: MatchedFiles) -> RawDataset:
+        parts = []
+        class_names = None
+        for paths in files:
+            images = ParquetImages(paths, channels, fit)
+            allowed = images.classes or classes
+            labels = class_indices_from_array(images.read_labels(), "labels", allowed, paths[0])
+            inputs = images if stream else images.decode_all()
+            parts.append(LabelledRows(inputs, labels))
+            class_names = class_names or images.classes
 
-    within = ("", "data/")
-    return [
-        Layout((f"{at}train*.parquet", f"{at}{test}*.parquet"), read, tells_name=False)
-        for at in within
-    ]
+        train, test_rows = parts
+        return RawDataset(train, test_rows, class_names)
+
+    layouts = []
+    for folder in ("", "data/"):
+        patterns = (f"{folder}train*.parquet", f"{folder}{test}*.parquet")
+        layouts.append(Layout(patterns, read, identifies_dataset=False))
+    return layouts
 
 
 class ParquetImages(Dataset[Tensor]):
-    """Pictures that stay in Parquet files. Rows asked for in order are cheap: one row group is kept at a time."""
+    """Images that stay in Parquet files and are decoded one at a time.
+
+    The encoded images of one row group are cached, so rows are cheap in order and costly at random.
+
+    Args:
+        paths: The files. Their rows follow each other.
+        channels: 1 for grey images, 3 for colour.
+        fit: Brings each image to the same size.
+    """
 
     def __init__(self, paths: Sequence[Path], channels: int, fit: Fit) -> None:
-        self.channels, self.fit = channels, fit
+        self.channels = channels
+        self.fit = fit
         self.groups: list[tuple[Path, int]] = []
-        counts: list[int] = []
+        """The row groups of all files: the file, and the group's index in it."""
+
+        sizes: list[int] = []
         for path in paths:
-            with parse_errors(path, "Parquet"), _file(path) as file:
-                self.image, self.label = _columns(file.schema_arrow, path)
-                self.classes = _class_names(file.schema_arrow, self.label)
-                self.groups += [(path, group) for group in range(file.num_row_groups)]
-                counts += [
-                    file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)
-                ]
-        self.starts = [0, *accumulate(counts)]
-        self._kept: tuple[int, list[bytes]] = (-1, [])
+            with open_parquet(path) as file:
+                self.image_column, self.label_column = _find_columns(file.schema_arrow, path)
+                self.classes = _read_class_names(file.schema_arrow, self.label_column)
+
+                for group in range(file.num_row_groups):
+                    self.groups.append((path, group))
+                    sizes.append(file.metadata.row_group(group).num_rows)
+
+        self.starts = [0, *accumulate(sizes)]
+        """The first row of each row group, then the number of rows."""
+        # No group has the index -1, so the first row reads its group.
+        self._cached_group = -1
+        self._cached_images: list[bytes] = []
 
     def __len__(self) -> int:
-        """Return N."""
         return self.starts[-1]
 
     def __getitem__(self, row: int) -> Tensor:
-        """Return one picture as float32 within [0, 1]."""
-        return torch.from_numpy(self._pixels(range(len(self))[row]).astype(np.float32) / 255)
+        # Indexing a range turns negative rows into positive ones and refuses others.
+        row = range(len(self))[row]
+        pixels = self._decode(row).astype(np.float32)
+        return torch.from_numpy(pixels / 255)
 
-    def labels(self) -> Any:
-        """Return the column of labels."""
-        parts = [np.empty(0, dtype=np.int64)]
+    def read_labels(self) -> npt.NDArray[Any]:
+        """Return the column of labels, (N,)."""
+        parts: list[npt.NDArray[Any]] = [np.empty(0, dtype=np.int64)]
+        # Each file once, in order, although it has several row groups.
         for path in dict.fromkeys(path for path, _ in self.groups):
-            with parse_errors(path, "Parquet"), _file(path) as file:
-                parts.append(file.read(columns=[self.label]).column(0).to_numpy())
+            with open_parquet(path) as file:
+                table = file.read(columns=[self.label_column])
+                parts.append(table.column(0).to_numpy())
+
         return np.concatenate(parts)
 
-    def decoded(self) -> npt.NDArray[np.uint8]:
-        """Return all pictures, (N, channels, height, width)."""
-        pictures = [self._pixels(row) for row in range(len(self))]
-        sizes = {picture.shape for picture in pictures}
-        if len(sizes) != 1:
-            raise FileError(
-                f"{self.groups[0][0] if self.groups else 'A file'} holds pictures of {len(sizes)} sizes."
-            )
-        return np.stack(pictures)
+    def decode_all(self) -> npt.NDArray[np.uint8]:
+        """Return all images, (N, channels, height, width)."""
+        images = [self._decode(row) for row in range(len(self))]
 
-    def _pixels(self, row: int) -> npt.NDArray[np.uint8]:
+        shapes = {image.shape for image in images}
+        if len(shapes) != 1:
+            source = self.groups[0][0] if self.groups else "A file"
+            raise FileError(f"{source} holds images of {len(shapes)} sizes: one size is needed.")
+
+        return np.stack(images)
+
+    def _decode(self, row: int) -> npt.NDArray[np.uint8]:
         group = bisect_right(self.starts, row) - 1
-        path, inner = self.groups[group]
-        if self._kept[0] != group:
-            with parse_errors(path, "Parquet"), _file(path) as file:
-                column = file.read_row_group(inner, columns=[self.image]).column(0)
-                self._kept = group, [entry["bytes"] for entry in column.to_pylist()]
-        return image_pixels(
-            open_image(path, self._kept[1][row - self.starts[group]]), self.fit, self.channels
-        )
+        path, group_in_file = self.groups[group]
+
+        if self._cached_group != group:
+            with open_parquet(path) as file:
+                table = file.read_row_group(group_in_file, columns=[self.image_column])
+                self._cached_images = [entry["bytes"] for entry in table.column(0).to_pylist()]
+            self._cached_group = group
+
+        encoded = self._cached_images[row - self.starts[group]]
+        return image_pixels(open_image(path, encoded), self.fit, self.channels)
 
 
-def _file(path: Path) -> Any:
-    try:
-        from pyarrow import parquet
-    except ImportError:
-        raise MissingExtraError(
-            "Reading Parquet needs pyarrow: pip install 'teeter[parquet]'."
-        ) from None
-    return parquet.ParquetFile(path)
-
-
-def _columns(schema: Any, path: Path) -> tuple[str, str]:
-    """Return the names of the columns of pictures and of labels."""
+def _find_columns(schema: Any, path: Path) -> tuple[str, str]:
+    """Return the names of the columns of images and of labels."""
     from pyarrow import types
 
-    structures = (field for field in schema if types.is_struct(field.type))
-    image = next(
-        (field.name for field in structures if field.type.get_field_index("bytes") >= 0), None
-    )
-    label = next((name for name in _LABELS if name in schema.names), None)
-    if image is None or label is None:
+    image_column = None
+    for field in schema:
+        if types.is_struct(field.type) and field.type.get_field_index("bytes") >= 0:
+            image_column = field.name
+            break
+
+    label_column = next((name for name in _LABEL_COLUMNS if name in schema.names), None)
+
+    if image_column is None or label_column is None:
         raise FileError(
-            f"{path} has the columns {', '.join(schema.names)}: pictures as structures with bytes, and label, are "
-            "needed."
+            f"{path} has the columns {', '.join(schema.names)}: a column of images (structures "
+            "with a field bytes) and a column label are needed."
         )
-    return image, label
+
+    return image_column, label_column
 
 
-def _class_names(schema: Any, label: str) -> tuple[str, ...] | None:
-    """Return the names of the classes where Hugging Face left them."""
-    told = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
-    names = told.get("info", {}).get("features", {}).get(label, {}).get("names")
-    return tuple(map(str, names)) if names else None
+def _read_class_names(schema: Any, label_column: str) -> tuple[str, ...] | None:
+    """Return the class names in the metadata that Hugging Face writes, or None."""
+    schema_metadata = schema.metadata or {}
+    metadata = json.loads(schema_metadata.get(b"huggingface", b"{}"))
+    features = metadata.get("info", {}).get("features", {})
+    class_names = features.get(label_column, {}).get("names")
+
+    return tuple(str(name) for name in class_names) if class_names else None

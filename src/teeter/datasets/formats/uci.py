@@ -1,172 +1,148 @@
-"""OpenML's letter, RandomRBF and ISOLET: from ARFF, CSV, Parquet and UCI's own files, and how they are divided."""
+"""Read letter, RandomRBF and ISOLET from tables (ARFF, CSV, Parquet) and from UCI's own files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
-from teeter.datasets.class_numbers import class_indices_from_text
+from teeter.datasets.classes import LETTERS, class_indices_from_text
 from teeter.datasets.file_checks import parse_errors
 from teeter.datasets.formats.arff import read_arff
-from teeter.datasets.splits import LabelledRows, RawDataset, shuffle, split_at, take
-from teeter.datasets.table_features import numbers_in
+from teeter.datasets.locate import MatchedFiles, Reader
+from teeter.datasets.splits import LabelledRows, RawDataset
+from teeter.datasets.table_features import parse_numbers
 from teeter.datasets.table_files import Table, read_table
 from teeter.errors import FileError
 
 __all__ = [
-    "ISOLET_LEFT_OUT",
-    "letter_split",
+    "ISOLET_DROPPED_COLUMNS",
     "read_isolet_files",
     "read_letter_file",
-    "read_tables",
-    "shuffled_split",
-    "without_columns",
+    "table_reader",
 ]
 
-ISOLET_LEFT_OUT = (577, 578, 579, 584)
-"""The columns of UCI's 617 that OpenML #44135 does without, counted from 0; each has two values."""
+ISOLET_DROPPED_COLUMNS = (577, 578, 579, 584)
+"""The indices of the columns of UCI's 617 that OpenML #44135 drops. Each has only two values."""
 
-_TARGETS = ("class", "target", "label", "letter", "lettr")
+_CLASS_COLUMNS = ("class", "target", "label", "letter", "lettr")
 
 
-def read_tables(
-    classes: Sequence[str], *, first: int = 0, rows: int | None = None
-) -> Callable[[Sequence[Sequence[Path]]], RawDataset]:
-    """Return a reader of one ARFF, CSV or Parquet file whose class is the column called so, or else the last."""
+def table_reader(
+    classes: Sequence[str], *, first_class: int = 0, rows: int | None = None
+) -> Reader:
+    """Return a reader of one ARFF, CSV or Parquet file.
 
-    def read(found: Sequence[Sequence[Path]]) -> RawDataset:
-        path = found[0][0]
-        table = read_arff(path, rows=rows) if path.suffix.lower() == ".arff" else read_table(path)
-        target = _target(table)
-        features = [_numbers(table, name) for name in table.columns if name != target]
+    The class is the column called class, target, label, letter or lettr, or else the last column.
+    All other columns must be numbers.
+
+    Args:
+        classes: The class names in the order of their indices.
+        first_class: The number of the first class, if the file has numbers for classes.
+        rows: Read only that many rows of an ARFF file.
+    """
+
+    def read(files: MatchedFiles) -> RawDataset:
+        path = files[0][0]
+        if path.suffix.lower() == ".arff":
+            table = read_arff(path, rows=rows)
+        else:
+            table = read_table(path)
+
+        class_column = _find_class_column(table)
+        features = [_require_numbers(table, name) for name in table.columns if name != class_column]
         if not features:
-            raise FileError(f"{path} has no column beside the class {target!r}.")
-        labels = class_indices_from_text(table.texts(target), classes, path, first=first)
-        return RawDataset(_part(np.stack(features, axis=1), labels))
+            raise FileError(f"{path} has no column besides the class {class_column!r}.")
+
+        texts = table.texts(class_column)
+        labels = class_indices_from_text(texts, classes, path, first=first_class)
+        return RawDataset(_labelled_rows(np.stack(features, axis=1), labels))
 
     return read
 
 
-def read_letter_file(found: Sequence[Sequence[Path]]) -> RawDataset:
-    """Return UCI's letter-recognition.data: the letter, then 16 numbers, a line."""
-    from teeter.datasets.class_names import LETTERS
-
-    path = found[0][0]
-    rows = _split_lines(path)
-    numbers = _floats([row[1:] for row in rows], path)
-    return RawDataset(
-        _part(numbers, class_indices_from_text([row[0] for row in rows], LETTERS, path))
-    )
+def read_letter_file(files: MatchedFiles) -> RawDataset:
+    """Read UCI's letter-recognition.data: the letter and 16 numbers per line."""
+    path = files[0][0]
+    # A line is T,2,8,3,5,1,8,13,0,6,6,10,8,0,8,0,8.
+    lines = _read_lines(path)
+    numbers = _parse_floats([line[1:] for line in lines], path)
+    labels = class_indices_from_text([line[0] for line in lines], LETTERS, path)
+    return RawDataset(_labelled_rows(numbers, labels))
 
 
-def read_isolet_files(found: Sequence[Sequence[Path]]) -> RawDataset:
-    """Return UCI's isolet1+2+3+4.data and isolet5.data together: 617 numbers, then the letter as 1 to 26, a line."""
-    from teeter.datasets.class_names import LETTERS
+def read_isolet_files(files: MatchedFiles) -> RawDataset:
+    """Read UCI's isolet1+2+3+4.data and isolet5.data as one set of rows.
 
-    numbers, labels = [], []
-    for path in (paths[0] for paths in found):
-        rows = _split_lines(path)
-        numbers.append(_floats([row[:-1] for row in rows], path))
-        labels.append(class_indices_from_text([row[-1] for row in rows], LETTERS, path, first=1))
-    if numbers[0].shape[1] != numbers[1].shape[1]:
-        raise FileError(f"{found[0][0]} and {found[1][0]} differ in columns.")
-    return RawDataset(_part(np.concatenate(numbers), np.concatenate(labels)))
-
-
-def letter_split(contents: RawDataset) -> tuple[LabelledRows, LabelledRows]:
-    """Return the first 4 of 5 rows and the rest, as published, scaled to [0, 1] by the first part's range."""
-    train, test = _divided(contents, contents.train)
-    low, high = train.inputs.amin(0), train.inputs.amax(0)
-    width = torch.where(high > low, high - low, 1.0)
-    return LabelledRows((train.inputs - low) / width, train.labels), LabelledRows(
-        (test.inputs - low) / width, test.labels
-    )
-
-
-def shuffled_split(
-    name: str, *, first: int | None = None, kept: int | None = None, sort: bool = False
-) -> Callable[[RawDataset], tuple[LabelledRows, LabelledRows]]:
-    """Return what takes the ``first`` rows, shuffles them in a fixed order, keeps some, and cuts them 4 to 1.
-
-    With ``sort`` the rows are sorted before, so that files in different orders give the same parts.
+    Each line has 617 numbers, then the letter as a number from 1 to 26.
     """
+    # The catalogue makes a split of its own, so that OpenML's file gives the same one.
+    numbers = []
+    labels = []
+    for paths in files:
+        path = paths[0]
+        lines = _read_lines(path)
+        numbers.append(_parse_floats([line[:-1] for line in lines], path))
+        letters = [line[-1] for line in lines]
+        labels.append(class_indices_from_text(letters, LETTERS, path, first=1))
 
-    def prepare(contents: RawDataset) -> tuple[LabelledRows, LabelledRows]:
-        if contents.test is not None:
-            return contents.train, contents.test
-        whole = contents.train if first is None else split_at(contents.train, first)[0]
-        whole = shuffle(_sorted(whole) if sort else whole, name)
-        return _divided(contents, whole if kept is None else split_at(whole, kept)[0])
-
-    return prepare
-
-
-def without_columns(
-    columns: Sequence[int], of: int, then: Callable[[RawDataset], tuple[LabelledRows, LabelledRows]]
-) -> Callable[[RawDataset], tuple[LabelledRows, LabelledRows]]:
-    """Return what leaves out ``columns`` where there are as many as ``of``, and goes on with ``then``."""
-
-    def prepare(contents: RawDataset) -> tuple[LabelledRows, LabelledRows]:
-        test = None if contents.test is None else narrowed(contents.test)
-        return then(RawDataset(narrowed(contents.train), test, contents.classes))
-
-    def narrowed(part: LabelledRows) -> LabelledRows:
-        if part.inputs.shape[1] != of:
-            return part
-        kept = [column for column in range(of) if column not in columns]
-        return LabelledRows(part.inputs[:, kept], part.labels)
-
-    return prepare
-
-
-def _sorted(part: LabelledRows) -> LabelledRows:
-    """Return the rows by class and, within it, by their numbers from left to right."""
-    return take(part, np.lexsort((*part.inputs.numpy().T[::-1], part.labels)))
-
-
-def _divided(contents: RawDataset, whole: LabelledRows) -> tuple[LabelledRows, LabelledRows]:
-    if contents.test is not None:
-        return contents.train, contents.test
-    if len(whole) < 2:
+    first_width, second_width = (part.shape[1] for part in numbers)
+    if first_width != second_width:
         raise FileError(
-            f"The file has {len(whole)} rows: it is too small to be divided into training and test rows."
+            f"{files[0][0]} has {first_width} columns of numbers and {files[1][0]} has "
+            f"{second_width}: they must have the same number."
         )
-    return split_at(whole, len(whole) * 4 // 5)
+
+    return RawDataset(_labelled_rows(np.concatenate(numbers), np.concatenate(labels)))
 
 
-def _target(table: Table) -> str:
-    named = [name for name in table.columns if name.lower() in _TARGETS]
-    return named[0] if named else list(table.columns)[-1]
+def _find_class_column(table: Table) -> str:
+    for name in table.columns:
+        if name.lower() in _CLASS_COLUMNS:
+            return name
+
+    # OpenML puts the target last, whatever it is called.
+    return list(table.columns)[-1]
 
 
-def _numbers(table: Table, name: str) -> npt.NDArray[np.float64]:
-    numbers = numbers_in(table.columns[name])
+def _require_numbers(table: Table, name: str) -> npt.NDArray[np.float64]:
+    numbers = parse_numbers(table.columns[name])
     if numbers is None or numbers.ndim != 1 or not np.isfinite(numbers).all():
-        raise FileError(f"Column {name!r} of {table.path} has gaps or is not all numbers.")
+        raise FileError(
+            f"Column {name!r} of {table.path} has missing values or values that are not numbers."
+        )
+
     return numbers
 
 
-def _split_lines(path: Path) -> list[list[str]]:
+def _read_lines(path: Path) -> list[list[str]]:
+    """Return the comma-separated fields of each line. ISOLET's lines end in a full stop."""
     with parse_errors(path, "UCI data"), path.open(encoding="ascii") as stream:
-        rows = [line.rstrip(",. \n").split(",") for line in stream if line.strip()]
-    widths = {len(row) for row in rows}
+        filled = [line.rstrip(",. \n") for line in stream if line.strip()]
+    lines = [line.split(",") for line in filled]
+
+    if not lines:
+        raise FileError(f"{path} has no rows.")
+
+    widths = {len(fields) for fields in lines}
     if len(widths) != 1:
-        found = "no rows" if not rows else f"rows of {min(widths)} to {max(widths)} fields"
-        raise FileError(f"{path} has {found}: it is cut short or damaged.")
-    return rows
+        raise FileError(
+            f"{path} has rows of {min(widths)} to {max(widths)} fields: it is incomplete or "
+            "damaged."
+        )
+
+    return lines
 
 
-def _floats(rows: list[list[str]], path: Path) -> npt.NDArray[np.float64]:
+def _parse_floats(lines: list[list[str]], path: Path) -> npt.NDArray[np.float64]:
     with parse_errors(path, "UCI data"):
-        return np.array([[float(field) for field in row] for row in rows])
+        return np.array([[float(field) for field in fields] for fields in lines])
 
 
-def _part(features: npt.NDArray[Any], labels: npt.NDArray[np.int64]) -> LabelledRows:
-    tensor: Tensor = torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32))
+def _labelled_rows(features: npt.NDArray[Any], labels: npt.NDArray[np.int64]) -> LabelledRows:
+    tensor = torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32))
     return LabelledRows(tensor, labels)

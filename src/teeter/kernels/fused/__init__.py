@@ -1,4 +1,10 @@
-"""Kernels of several steps in one pass over a GPU, in Triton; each has a plain twin in torch that says what it is."""
+"""Triton kernels that do several steps in one pass over a GPU, and when to use them.
+
+Each has a plain twin in torch that defines what it computes: ``kernels.ldm._fill_plain`` for
+``fused.flip_rates``, and the loop of ``kernels.seeding.seed_rows`` for ``fused.seeding``. README.md
+in this folder explains how they work. The modules import Triton, so callers import them only after
+``use_fused_kernel`` returned True.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +19,26 @@ from teeter.seeds import is_portable
 
 __all__ = ["use_fused_kernel"]
 
-WORTH = 10**11
-"""Operations that take as long as a millisecond: for fewer nobody should wait until kernels are compiled."""
+MIN_OPERATIONS = 10**11
+"""About a millisecond of work. Less than that is not worth the compilation of a kernel."""
 
 
 def use_fused_kernel(tensor: Tensor, operations: int) -> bool:
-    """Tell whether so many operations on ``tensor`` are worth a fused kernel, and one can run where it is.
+    """Return whether to use a fused kernel for work on ``tensor``.
 
-    ``TEETER_FUSED=0`` in the environment says never, and ``TEETER_FUSED=1`` however few they are.
+    The environment variable ``TEETER_FUSED`` overrides the choice: 0 means never, 1 means even for
+    little work, if the GPU can run them.
+
+    Args:
+        tensor: any tensor on the device where the work is done.
+        operations: rough number of floating-point operations.
     """
-    told = os.environ.get("TEETER_FUSED")
-    if not tensor.is_cuda or told == "0" or is_portable():
+    setting = os.environ.get("TEETER_FUSED")
+    if not tensor.is_cuda or setting == "0" or is_portable():
         return False
-    return (told == "1" or operations >= WORTH) and _has_triton() and _copies_tiles(tensor.device)
+
+    is_worth_it = setting == "1" or operations >= MIN_OPERATIONS
+    return is_worth_it and _has_triton() and _copies_tiles(tensor.device)
 
 
 @cache
@@ -35,8 +48,9 @@ def _has_triton() -> bool:
 
 @cache
 def _copies_tiles(device: torch.device) -> bool:
-    """Tell whether a GPU copies whole tiles by itself, and holds as many as the kernels ask it to.
+    """Return whether a GPU copies tiles in hardware (TMA) and has the shared memory for them.
 
-    Hopper does, and Blackwell in data centres; in workstations (12.0) a program has less than half of their memory.
+    Hopper (9.x) and data-centre Blackwell (10.x) do. Workstation Blackwell (12.x) has less than
+    half of the shared memory per program.
     """
     return torch.cuda.get_device_capability(device)[0] in (9, 10)

@@ -1,9 +1,9 @@
-"""Flip rates of rows on rays: the product with the noise, the ratio to the gaps and both maxima in one pass.
+"""Flip rates in Triton: the product with the noise, the ratios and both extremes in one pass.
 
-A program holds the changes of some rows' logits along one direction, some classes at a time, and keeps only the largest
-and the least ratio: the (directions, classes, rows) changes, which plain torch writes and reads six times, are never in
-memory. All of a row's changes are taken against that of its own class: where a program sees all classes at once it is
-one of them, and else it is computed first.
+The plain version is ``kernels.ldm._fill_plain``. It writes and reads the (directions, classes,
+rows) changes of the logits six times. Here a program computes them for 128 rows and one direction,
+some classes at a time, and keeps only the largest and the smallest ratio: the changes never reach
+the memory. See README.md.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 __all__ = ["fill_flip_rates"]
 
 NEIGHBOURS = 8
-"""Tiles of rows that run beside each other, so that a direction is read from the cache by all of them."""
+"""Tiles of rows whose programs run side by side, to share a direction in the cache."""
 
 ROUNDING = 1e-5
-"""Changes of two classes that are this much of their terms apart are equal but for the order of adding up."""
+"""Changes of two classes are equal if they differ by less than this share of the terms they sum."""
 
 
 def fill_flip_rates(
@@ -30,127 +30,153 @@ def fill_flip_rates(
     features: Tensor,
     predicted: Tensor,
     inverse_gaps: Tensor,
-    noise: Tensor,
-    shifts: Tensor | None,
+    weight_noise: Tensor,
+    bias_noise: Tensor | None,
     *,
     tied: bool,
 ) -> None:
-    """Write the flip rates of n rows along B directions and their mirrors into ``rates``.
+    """Write the flip rates of n rows along B directions and their opposites into ``rates``.
 
-    features (n, D) and noise (B, C, D) in one precision, predicted (n,), inverse_gaps (n, C), 0 at the own class and
-    infinite where a class is tied, shifts (B, C) or None -> rates (B, 2, n), which may be a part of something larger;
-    rows past its n are left out. ``tied`` tells whether any class is.
+    Args:
+        rates: (B, 2, n) output; may be a slice of a larger tensor.
+        features: (n or more, D); rows after the first n are padding.
+        predicted: (n or more,) predicted class of each row.
+        inverse_gaps: (n or more, C) ``1 / (l_y - l_c)``: 0 at the predicted class, infinite for
+            ties.
+        weight_noise: (B, C, D) in the precision of ``features``.
+        bias_noise: (B, C), or None for a head without a bias.
+        tied: whether any entry of ``inverse_gaps`` is infinite.
     """
-    directions, classes, width = noise.shape
-    rows = rates.shape[2]
-    sizes = _sizes(classes, width)
-    features, noise = _widened(features, sizes["WIDTH"]), _widened(noise, sizes["WIDTH"])
-    gaps = _widened(inverse_gaps, 4)  # what copies tiles wants rows of whole 16 bytes
-    _flip_rates[(directions * triton.cdiv(rows, sizes["ROWS"]),)](
+    directions, classes, width = weight_noise.shape
+    n = rates.shape[2]
+    sizes = _tile_sizes(classes, width)
+
+    features = _pad_columns(features, sizes["WIDTH"])
+    noise = _pad_columns(weight_noise, sizes["WIDTH"])
+    gaps = _pad_columns(inverse_gaps, 4)  # tensor descriptors need rows of a multiple of 16 bytes
+    # Triton has no optional pointers: without a bias any pointer will do, as it is never read.
+    shifts = noise if bias_noise is None else bias_noise.to(torch.float32).contiguous()
+
+    grid = (directions * triton.cdiv(n, sizes["ROWS"]),)
+    _flip_rates[grid](
         rates,
         TensorDescriptor.from_tensor(features, [sizes["ROWS"], sizes["WIDTH"]]),
         predicted,
         TensorDescriptor.from_tensor(gaps, [sizes["ROWS"], sizes["CLASSES"]]),
         TensorDescriptor.from_tensor(noise.flatten(0, 1), [sizes["CLASSES"], sizes["WIDTH"]]),
         noise,
-        noise if shifts is None else shifts.to(torch.float32).contiguous(),
-        rows,
+        shifts,
+        n,
         directions,
         classes,
         noise.shape[2],
         rates.stride(0),
         rates.stride(1),
-        shifted=shifts is not None,
+        has_bias=bias_noise is not None,
         tied=tied,
-        whole=classes <= sizes["CLASSES"],
+        one_class_tile=classes <= sizes["CLASSES"],
         NEIGHBOURS=NEIGHBOURS,
         ROUNDING=ROUNDING,
         **sizes,
     )
 
 
-def _widened(values: Tensor, multiple: int) -> Tensor:
-    """Return ``values`` with zeros after their last axis, up to a multiple: whole tiles need no masks."""
+def _pad_columns(values: Tensor, multiple: int) -> Tensor:
+    """Pad the last axis with zeros up to a multiple: whole tiles need no masks."""
     return torch.nn.functional.pad(values, (0, -values.shape[-1] % multiple)).contiguous()
 
 
-def _sizes(classes: int, width: int) -> dict[str, Any]:
-    """Return the sizes of a tile: fixed ones, for trying several takes longer than a first call may."""
-    across = 256 if 128 < classes <= 256 else min(128, max(16, triton.next_power_of_2(classes)))
+def _tile_sizes(classes: int, width: int) -> dict[str, Any]:
+    """Return the tile sizes. They are fixed, because autotuning would slow down the first call."""
+    class_tile = min(128, max(16, triton.next_power_of_2(classes)))
+    if 128 < classes <= 256:
+        class_tile = 256  # all classes in one tile
+
     return {
         "ROWS": 128,
-        "CLASSES": across,
+        "CLASSES": class_tile,
         "WIDTH": min(64, max(16, triton.next_power_of_2(width))),
-        "num_warps": 8 if across >= 128 else 4,
+        "num_warps": 8 if class_tile >= 128 else 4,
         "num_stages": 3,
     }
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _flip_rates(
-    rates: tl.tensor,
-    features: tl.tensor_descriptor,
-    predicted: tl.tensor,
-    inverse_gaps: tl.tensor_descriptor,
-    noise: tl.tensor_descriptor,
-    moves: tl.tensor,
-    shifts: tl.tensor,
+    rates: tl.tensor,  # (directions, 2, rows) float32, by the two strides below
+    features: tl.tensor_descriptor,  # (rows, width), tiles of (ROWS, WIDTH)
+    predicted: tl.tensor,  # (rows,) int64
+    inverse_gaps: tl.tensor_descriptor,  # (rows, classes) float32, tiles of (ROWS, CLASSES)
+    noise: tl.tensor_descriptor,  # (directions * classes, width), tiles of (CLASSES, WIDTH)
+    noise_pointer: tl.tensor,  # the same noise, to gather single rows of it
+    shifts: tl.tensor,  # (directions, classes) float32 bias noise, read only if has_bias
     rows: tl.tensor,
     directions: tl.tensor,
     classes: tl.tensor,
-    width: tl.tensor,
+    width: tl.tensor,  # D, padded to whole tiles
     direction_stride: tl.tensor,
     mirror_stride: tl.tensor,
-    shifted: tl.constexpr,
+    has_bias: tl.constexpr,
     tied: tl.constexpr,
-    whole: tl.constexpr,
+    one_class_tile: tl.constexpr,
     ROWS: tl.constexpr,
     CLASSES: tl.constexpr,
     WIDTH: tl.constexpr,
     NEIGHBOURS: tl.constexpr,
     ROUNDING: tl.constexpr,
 ) -> None:
+    # Which tile of rows and which direction: NEIGHBOURS tiles of one direction run side by side.
     tiles = tl.cdiv(rows, ROWS)
     program = tl.program_id(0)
     group = program // (NEIGHBOURS * directions)
-    beside = tl.minimum(tiles - group * NEIGHBOURS, NEIGHBOURS)
+    tiles_in_group = tl.minimum(tiles - group * NEIGHBOURS, NEIGHBOURS)
     within = program % (NEIGHBOURS * directions)
-    top = (group * NEIGHBOURS + within % beside) * ROWS
-    direction = within // beside
-    here = direction.to(tl.int64)
+    top = (group * NEIGHBOURS + within % tiles_in_group) * ROWS
+    direction = within // tiles_in_group
+    direction64 = direction.to(tl.int64)  # offsets may exceed 32 bits
 
     place = top + tl.arange(0, ROWS)
-    row = tl.minimum(place, rows - 1)  # the last row again rather than a mask
-    own = tl.load(predicted + row)
-    of_own = moves + (here * classes + own)[:, None] * width
+    row = tl.minimum(place, rows - 1)  # past the end: the last row again instead of a mask
+    own_class = tl.load(predicted + row)
+    own_noise = noise_pointer + (direction64 * classes + own_class)[:, None] * width
 
-    change_of_own = tl.zeros((ROWS,), tl.float32)
+    # v_y, the change of the predicted class. If all classes fit in one tile and none is tied, it is
+    # found among them below. `reach`, the sum of the absolute terms, is the scale of its rounding.
+    own_change = tl.zeros((ROWS,), tl.float32)
     reach = tl.zeros((ROWS,), tl.float32)
-    if tied or not whole:
+    if tied or not one_class_tile:
         for k in range(0, width, WIDTH):
-            some = features.load([top, k]).to(tl.float32)
-            part = some * tl.load(of_own + (k + tl.arange(0, WIDTH))[None, :]).to(tl.float32)
-            change_of_own += tl.sum(part, axis=1)
+            feature_tile = features.load([top, k]).to(tl.float32)
+            own_tile = tl.load(own_noise + (k + tl.arange(0, WIDTH))[None, :]).to(tl.float32)
+            terms = feature_tile * own_tile
+            own_change += tl.sum(terms, axis=1)
             if tied:
-                reach += tl.sum(tl.abs(part), axis=1)
-        if shifted:
-            change_of_own += tl.load(shifts + here * classes + own)
+                reach += tl.sum(tl.abs(terms), axis=1)
+        if has_bias:
+            own_change += tl.load(shifts + direction64 * classes + own_class)
 
+    # The extremes over all classes of (v_c - v_y) / (l_y - l_c), one tile of classes at a time.
     highest = tl.zeros((ROWS,), tl.float32)
     lowest = tl.zeros((ROWS,), tl.float32)
     for first in range(0, classes, CLASSES):
         change = tl.zeros((ROWS, CLASSES), tl.float32)
         for k in range(0, width, WIDTH):
-            move = noise.load([direction * classes + first, k])
-            change = tl.dot(features.load([top, k]), move.T, change, input_precision="ieee")
-        name = first + tl.arange(0, CLASSES)
-        if shifted:
-            change += tl.load(shifts + here * classes + tl.minimum(name, classes - 1))[None, :]
-        if whole and not tied:  # the own class is among those at hand
-            change_of_own = tl.sum(tl.where(name[None, :] == own[:, None], change, 0.0), axis=1)
-        gap = inverse_gaps.load([top, first])  # 0 past the last class, whatever the change is there
-        difference = change - change_of_own[:, None]
-        if tied:  # a tied class that moves along but for rounding does not flip the row
+            noise_tile = noise.load([direction * classes + first, k])
+            change = tl.dot(features.load([top, k]), noise_tile.T, change, input_precision="ieee")
+
+        class_number = first + tl.arange(0, CLASSES)
+        if has_bias:
+            bias_noise = shifts + direction64 * classes + tl.minimum(class_number, classes - 1)
+            change += tl.load(bias_noise)[None, :]
+        if one_class_tile and not tied:
+            is_own = class_number[None, :] == own_class[:, None]
+            own_change = tl.sum(tl.where(is_own, change, 0.0), axis=1)
+
+        # Past the last class the gap is 0, so whatever the change is there, the ratio is 0.
+        gap = inverse_gaps.load([top, first])
+        difference = change - own_change[:, None]
+        if tied:
+            # A tied class that moves along, but for rounding, does not flip the row.
             stays = (gap == float("inf")) & (tl.abs(difference) <= ROUNDING * reach[:, None])
             ratio = tl.where(
                 stays, 0.0, tl.where(stays, 0.0, difference) * tl.where(stays, 0.0, gap)
@@ -160,6 +186,6 @@ def _flip_rates(
         highest = tl.maximum(highest, tl.max(ratio, axis=1))
         lowest = tl.minimum(lowest, tl.min(ratio, axis=1))
 
-    to = rates + here * direction_stride + place
-    tl.store(to, highest, mask=place < rows)
-    tl.store(to + mirror_stride, -lowest, mask=place < rows)
+    output = rates + direction64 * direction_stride + place
+    tl.store(output, highest, mask=place < rows)
+    tl.store(output + mirror_stride, -lowest, mask=place < rows)

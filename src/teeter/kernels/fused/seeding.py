@@ -1,8 +1,9 @@
-"""Seeding whose loop stays on a GPU: draws, acceptance and distances follow each other without a word to the host.
+"""Weighted seeding in Triton: draws, acceptance and distances without waiting for the host.
 
-It draws by the same law as the plain loop: candidates with replacement from the weights as they stood, each accepted
-with probability ``its weight now / its weight then``. Sums are taken tile by tile in a fixed order, so that the same
-seed gives the same picks; a scan of all rows at once would not.
+The plain version is the loop of ``kernels.seeding.seed_rows``, and the law is the same: candidates
+are drawn with replacement from the weights as they were, and each is accepted with probability
+``weight now / weight when drawn``. Sums are taken tile by tile in a fixed order, so that the same
+seed gives the same picks; a parallel scan of all rows would not. See README.md.
 """
 
 from __future__ import annotations
@@ -18,67 +19,116 @@ from teeter.seeds import derive_seed, stream, uniform
 
 __all__ = ["seed_on_gpu"]
 
-ROWS, DRAWS, LARGEST = 128, 16, 256
-"""Rows of a tile, and tiles of a group: a draw chooses a group, a tile in it, and a row in that. Draws of a program.
-The largest block, whose pairs one program holds."""
+ROWS = 128
+"""Rows of a tile, and tiles of a group: a draw chooses a group, a tile in it, and a row."""
 
-HELD = 1 << 14
-"""Draws of a program times groups that each looks at: more would not stay in registers."""
+DRAWS = 16
+"""Most draws of one program."""
 
-TILE = {"PICKS": 128, "WIDTH": 64, "num_warps": 8, "num_stages": 3}
-"""Sizes of the product with the picks: fixed ones, for trying several takes longer than a first call may."""
+MAX_BLOCK = 256
+"""Most candidates in a block: one program holds all their pairs."""
 
-SCALE = 2048.0
-"""What float16 leaves of a number is kept as float16 too, this many times as large."""
+MAX_DRAWS_TIMES_GROUPS = 1 << 14
+"""Draws of a program times the groups that each looks at: more would not stay in registers."""
+
+PRODUCT_TILE = {"PICKS": 128, "WIDTH": 64, "num_warps": 8, "num_stages": 3}
+"""Tile sizes of the product with the picks. Fixed: autotuning would slow down the first call."""
+
+LOWER_SCALE = 2048.0
+"""Factor on the lower half of a number, so that it does not underflow in float16."""
 
 
 def seed_on_gpu(
-    distance: Distance, n: int, *, first: int, log_weights: Tensor, generator: Generator, block: int
+    distance: Distance,
+    n: int,
+    *,
+    first: int,
+    log_weights: Tensor,
+    generator: Generator,
+    block: int,
 ) -> Tensor:
-    """Return up to n different rows, each drawn by ``(weight * distance to the nearest pick)^2``, ``first`` first.
+    """Pick up to n different rows, each drawn by ``(weight * distance to the nearest pick)^2``.
 
-    log_weights (N,) float64 -> (at most n,) int64 in the order of picking: fewer where every weight left is 0.
+    Args:
+        distance: distance over the N rows.
+        n: number of picks, 1 to N.
+        first: position of the first pick.
+        log_weights: (N,) float64; -inf for rows that must not be drawn.
+        generator: source of randomness.
+        block: candidates drawn before the weights are updated, at most ``MAX_BLOCK``.
+
+    Returns:
+        (at most n,) int64 positions in the order of picking: fewer if all other weights are 0.
     """
-    block = min(LARGEST, triton.next_power_of_2(min(block, max(16, n))))
-    state = _State(distance, n, first, log_weights, block)
-    generator = stream(
-        derive_seed(generator), "seeding", device=log_weights.device
-    )  # its draws wait for nobody
-    known = 1
-    while known < n:
-        for _ in range(-(-(n - known) // block)):  # at least so many blocks are still to come
+    block = min(MAX_BLOCK, triton.next_power_of_2(min(block, max(16, n))))
+    state = _GpuSeeding(distance, n, first, log_weights, block)
+
+    # A generator on the GPU: drawing from one on the host would make the GPU wait.
+    generator = stream(derive_seed(generator), "seeding", device=log_weights.device)
+
+    pick_count = 1
+    while pick_count < n:
+        # A block gives at most `block` picks, so this many blocks are needed at least. The host
+        # looks at the count only after them.
+        for _ in range(-(-(n - pick_count) // block)):
             state.update()
-            state.accept(state.draw(generator), generator)
-        before, known = known, int(state.count)
-        if known == before:  # a block of which anything weighs more than 0 gives a pick
-            break
-    return state.picks[:known]
+            candidates = state.draw(generator)
+            state.accept(candidates, generator)
+
+        previous_count = pick_count
+        pick_count = int(state.count)
+        if pick_count == previous_count:
+            break  # a first candidate of positive weight is always accepted, so nothing is left
+    return state.picks[:pick_count]
 
 
-class _State:
-    """What is picked, how far every row is from it, and the weights in tiles and groups of tiles."""
+class _GpuSeeding:
+    """The picks, every row's distance to them, and the weights in tiles and groups of tiles.
+
+    All tensors live on the GPU and are changed in place by the kernels, so that a step needs no
+    answer from the host.
+    """
 
     def __init__(
-        self, distance: Distance, n: int, first: int, log_weights: Tensor, block: int
+        self,
+        distance: Distance,
+        n: int,
+        first: int,
+        log_weights: Tensor,
+        block: int,
     ) -> None:
-        device, rows = log_weights.device, len(log_weights)
-        self.distance, self.log_weights, self.block = distance, log_weights, block
+        device = log_weights.device
+        N = len(log_weights)
+        self.distance = distance
+        self.log_weights = log_weights  # (N,) float64
+        self.block = block
+
+        # The first `count` of `picks` are valid. `fresh` has the picks of the last block in its
+        # first `fresh_count` entries, and the first pick, which changes no distance, in the others.
         self.picks = torch.full((n,), first, dtype=torch.int64, device=device)
         self.count = torch.ones((), dtype=torch.int32, device=device)
         self.fresh = torch.full((block,), first, dtype=torch.int64, device=device)
         self.fresh_count = torch.ones((), dtype=torch.int32, device=device)
-        self.nearest = torch.full((rows,), torch.inf, dtype=torch.float64, device=device)
-        halves = isinstance(distance, Cosine) and distance.units.dtype == torch.float32
-        self.halves = _halves(distance.units) if halves and isinstance(distance, Cosine) else None
-        self.doubled = torch.empty((rows,), dtype=torch.float64, device=device)
-        groups = triton.cdiv(triton.cdiv(rows, ROWS), ROWS)
+
+        # (N,) distance to the nearest pick, and 2 log(weight * distance).
+        self.nearest = torch.full((N,), torch.inf, dtype=torch.float64, device=device)
+        self.log_squares = torch.empty((N,), dtype=torch.float64, device=device)
+
+        # Per tile: the largest log_squares, and the sum of exp(log_squares - largest).
+        groups = triton.cdiv(triton.cdiv(N, ROWS), ROWS)
         self.tops = torch.full((groups, ROWS), -torch.inf, dtype=torch.float64, device=device)
         self.sums = torch.zeros((groups, ROWS), dtype=torch.float64, device=device)
 
+        # Unit vectors for tensor cores; None if distances come from `distance` itself.
+        self.halves: tuple[Tensor, Tensor] | None = None
+        if isinstance(distance, Cosine) and distance.units.dtype == torch.float32:
+            self.halves = _split_into_halves(distance.units)
+
     def update(self) -> None:
-        """Bring distances and weights up to date with the fresh picks."""
-        rows = len(self.nearest)
-        grid = (triton.cdiv(rows, ROWS),)
+        """Update distances and weights for the fresh picks."""
+        N = len(self.nearest)
+        grid = (triton.cdiv(N, ROWS),)
+
         if self.halves is not None:
             upper, lower = self.halves
             _lower_nearest[grid](
@@ -87,62 +137,69 @@ class _State:
                 lower,
                 self.fresh,
                 self.fresh_count,
-                rows,
+                N,
                 upper.shape[1],
                 negligible=NEGLIGIBLE,
-                scale=SCALE,
+                scale=LOWER_SCALE,
                 ROWS=ROWS,
-                **TILE,
+                **PRODUCT_TILE,
             )
         else:
-            torch.minimum(
-                self.nearest, self.distance.nearest(self.fresh).double(), out=self.nearest
-            )
-        _weigh[grid](
-            self.doubled, self.tops, self.sums, self.nearest, self.log_weights, rows, ROWS=ROWS
+            distances = self.distance.nearest(self.fresh).double()
+            torch.minimum(self.nearest, distances, out=self.nearest)
+
+        _weigh_tiles[grid](
+            self.log_squares,
+            self.tops,
+            self.sums,
+            self.nearest,
+            self.log_weights,
+            N,
+            ROWS=ROWS,
         )
 
     def draw(self, generator: Generator) -> Tensor:
-        """Return a block of candidates, drawn with replacement by the weights."""
-        peak = self.tops.max().clamp_min(
-            torch.finfo(torch.float64).min
-        )  # finite even where nothing weighs anything
-        weights = self.sums * (self.tops - peak).exp()
-        groups = weights.sum(dim=1)
-        found = torch.empty((self.block,), dtype=torch.int64, device=weights.device)
-        points = uniform((self.block,), generator, weights.device)
-        wide = max(16, triton.next_power_of_2(len(groups)))
-        draws = max(1, min(DRAWS, HELD // wide))
+        """Return a block of candidates, drawn with replacement by the weights: (block,)."""
+        # Finite even if no row has any weight, so that no NaN appears.
+        peak = self.tops.max().clamp_min(torch.finfo(torch.float64).min)
+        tile_weights = self.sums * (self.tops - peak).exp()
+        group_weights = tile_weights.sum(dim=1)
+
+        candidates = torch.empty((self.block,), dtype=torch.int64, device=peak.device)
+        points = uniform((self.block,), generator, peak.device)
+        padded_groups = max(16, triton.next_power_of_2(len(group_weights)))
+        draws = max(1, min(DRAWS, MAX_DRAWS_TIMES_GROUPS // padded_groups))
         _draw_rows[(triton.cdiv(self.block, draws),)](
-            found,
+            candidates,
             points,
-            groups,
-            weights,
-            self.doubled,
+            group_weights,
+            tile_weights,
+            self.log_squares,
             peak,
-            len(groups),
-            len(self.doubled),
-            GROUPS=wide,
+            len(group_weights),
+            len(self.log_squares),
+            GROUPS=padded_groups,
             ROWS=ROWS,
             DRAWS=draws,
         )
-        return found
+        return candidates
 
     def accept(self, candidates: Tensor, generator: Generator) -> None:
-        """Take the candidates that the sequential law accepts, as many as are still wanted."""
+        """Append the candidates that the sequential law accepts to the picks, up to n."""
         pairs = self.distance.between(candidates, candidates)
         chances = uniform((self.block,), generator, candidates.device)
-        weightless = (
-            self.doubled[candidates] == -torch.inf
-        )  # what is drawn where nothing weighs anything any more
-        _walk[(1,)](
+
+        # If no row has any weight, what was drawn is arbitrary: distance 0 rejects it.
+        is_weightless = self.log_squares[candidates] == -torch.inf
+        nearest = self.nearest[candidates].masked_fill_(is_weightless, 0)
+        _accept_candidates[(1,)](
             self.picks,
             self.count,
             self.fresh,
             self.fresh_count,
             candidates,
             pairs,
-            self.nearest[candidates].masked_fill_(weightless, 0),
+            nearest,
             chances,
             len(self.picks),
             BLOCK=self.block,
@@ -150,28 +207,31 @@ class _State:
         )
 
 
-def _halves(units: Tensor) -> tuple[Tensor, Tensor]:
-    """Return numbers within -1 and 1 as sums of two in float16, whose products tensor cores take: 22 bits of them.
+def _split_into_halves(units: Tensor) -> tuple[Tensor, Tensor]:
+    """Split numbers in [-1, 1] into sums of two float16, for tensor cores: 22 bits.
 
-    (N, D) float32 -> twice (N, D up to a multiple of a tile's width).
+    (N, D) float32 -> twice (N, D rounded up to whole tiles); the second half is scaled by
+    ``LOWER_SCALE``.
     """
-    rows, width = units.shape
-    upper = units.new_zeros((rows, width + -width % int(TILE["WIDTH"])), dtype=torch.float16)
+    N, D = units.shape
+    padded_width = D + -D % int(PRODUCT_TILE["WIDTH"])
+    upper = units.new_zeros((N, padded_width), dtype=torch.float16)
     lower = torch.zeros_like(upper)
-    for where in tiles(rows, 2 * width * units.element_size(), units.device):
-        some = units[where]
-        upper[where, :width] = some
-        lower[where, :width] = (some - upper[where, :width]).mul_(SCALE)
+
+    for tile in tiles(N, 2 * D * units.element_size(), units.device):
+        chunk = units[tile]
+        upper[tile, :D] = chunk
+        lower[tile, :D] = (chunk - upper[tile, :D]).mul_(LOWER_SCALE)
     return upper, lower
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _lower_nearest(
-    nearest: tl.tensor,
-    upper: tl.tensor,
-    lower: tl.tensor,
-    fresh: tl.tensor,
-    fresh_count: tl.tensor,
+    nearest: tl.tensor,  # (rows,) float64, lowered in place
+    upper: tl.tensor,  # (rows, width) float16
+    lower: tl.tensor,  # (rows, width) float16, scaled
+    fresh: tl.tensor,  # (block,) int64
+    fresh_count: tl.tensor,  # () int32
     rows: tl.tensor,
     width: tl.tensor,
     negligible: tl.constexpr,
@@ -182,61 +242,69 @@ def _lower_nearest(
 ) -> None:
     place = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = place < rows
-    row = tl.minimum(place, rows - 1).to(tl.int64)  # the last row again rather than a mask
+    row = tl.minimum(place, rows - 1).to(tl.int64)  # past the end: the last row again, not a mask
     count = tl.load(fresh_count)
-    best = tl.full((ROWS,), -2.0, tl.float32)
+
+    best = tl.full((ROWS,), -2.0, tl.float32)  # largest cosine to a fresh pick
     for first in range(0, count, PICKS):
         pick = tl.load(fresh + tl.minimum(first + tl.arange(0, PICKS), count - 1))
-        whole = tl.zeros((ROWS, PICKS), tl.float32)
-        rest = tl.zeros((ROWS, PICKS), tl.float32)
+
+        # (u + l / scale) (u' + l' / scale), without the product of the two lower halves, which is
+        # below the precision of float32.
+        upper_sum = tl.zeros((ROWS, PICKS), tl.float32)
+        mixed_sum = tl.zeros((ROWS, PICKS), tl.float32)
         for k in range(0, width, WIDTH):
             column = k + tl.arange(0, WIDTH)
-            here, there = (
-                row[:, None] * width + column[None, :],
-                pick[None, :] * width + column[:, None],
-            )
-            some, more = tl.load(upper + here), tl.load(upper + there)
-            whole = tl.dot(some, more, whole)
-            rest = tl.dot(some, tl.load(lower + there), rest)
-            rest = tl.dot(tl.load(lower + here), more, rest)
-        best = tl.maximum(best, tl.max(whole + rest / scale, axis=1))
-    away = 1 - best
-    away = tl.where(away < negligible, 0.0, away).to(tl.float64)
+            row_offset = row[:, None] * width + column[None, :]
+            pick_offset = pick[None, :] * width + column[:, None]
+            row_upper = tl.load(upper + row_offset)
+            pick_upper = tl.load(upper + pick_offset)
+            upper_sum = tl.dot(row_upper, pick_upper, upper_sum)
+            mixed_sum = tl.dot(row_upper, tl.load(lower + pick_offset), mixed_sum)
+            mixed_sum = tl.dot(tl.load(lower + row_offset), pick_upper, mixed_sum)
+        best = tl.maximum(best, tl.max(upper_sum + mixed_sum / scale, axis=1))
+
+    distance = 1 - best
+    distance = tl.where(distance < negligible, 0.0, distance).to(tl.float64)
     before = tl.load(nearest + row)
-    tl.store(nearest + row, tl.minimum(before, away), mask=inside & (away < before))
+    tl.store(nearest + row, tl.minimum(before, distance), mask=inside & (distance < before))
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _weigh(
-    doubled: tl.tensor,
-    tops: tl.tensor,
-    sums: tl.tensor,
-    nearest: tl.tensor,
-    log_weights: tl.tensor,
+def _weigh_tiles(
+    log_squares: tl.tensor,  # (rows,) float64, output
+    tops: tl.tensor,  # (groups * ROWS,) float64, output: the largest of each tile
+    sums: tl.tensor,  # (groups * ROWS,) float64, output: the sum of exp(log_squares - top)
+    nearest: tl.tensor,  # (rows,) float64
+    log_weights: tl.tensor,  # (rows,) float64
     rows: tl.tensor,
     ROWS: tl.constexpr,
 ) -> None:
     tile = tl.program_id(0)
     row = tile.to(tl.int64) * ROWS + tl.arange(0, ROWS)
     inside = row < rows
-    away = tl.load(nearest + row, mask=inside, other=0.0)
+    distance = tl.load(nearest + row, mask=inside, other=0.0)
     log_weight = tl.load(log_weights + row, mask=inside, other=-float("inf"))
-    some = away > 0
-    value = tl.where(some, 2 * (log_weight + tl.log(tl.where(some, away, 1.0))), -float("inf"))
-    tl.store(doubled + row, value, mask=inside)
+
+    positive = distance > 0
+    log_distance = tl.log(tl.where(positive, distance, 1.0))
+    value = tl.where(positive, 2 * (log_weight + log_distance), -float("inf"))
+    tl.store(log_squares + row, value, mask=inside)
+
     top = tl.max(value, axis=0)
-    reach = tl.where(top > -float("inf"), top, 0.0)
+    finite_top = tl.where(top > -float("inf"), top, 0.0)  # -inf - -inf would be NaN
     tl.store(tops + tile, top)
-    tl.store(sums + tile, tl.sum(tl.exp(value - reach), axis=0))
+    tl.store(sums + tile, tl.sum(tl.exp(value - finite_top), axis=0))
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _chosen(
+def _locate(
     weights: tl.tensor, points: tl.tensor, number: tl.tensor
 ) -> tuple[tl.tensor, tl.tensor]:
-    """Return where the running sum passes the points, the last place of any weight at most; and what is left of them.
+    """Return the place where the running sum passes each point, and the rest of the point.
 
-    weights (draws, places), points (draws,), number (places,).
+    weights (draws or 1, places), points (draws,), number (places,) = 0, 1, ... The place has a
+    positive weight even if rounding puts the point past the end.
     """
     ends = tl.cumsum(weights, axis=1)
     last = tl.max(tl.where(weights > 0, number[None, :], 0), axis=1)
@@ -247,12 +315,12 @@ def _chosen(
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _draw_rows(
-    found: tl.tensor,
-    points: tl.tensor,
-    groups: tl.tensor,
-    weights: tl.tensor,
-    doubled: tl.tensor,
-    peak: tl.tensor,
+    candidates: tl.tensor,  # (block,) int64, output
+    points: tl.tensor,  # (block,) float64 uniform draws
+    group_weights: tl.tensor,  # (groups,) float64
+    tile_weights: tl.tensor,  # (groups, ROWS) float64
+    log_squares: tl.tensor,  # (rows,) float64
+    peak: tl.tensor,  # () float64
     group_count: tl.tensor,
     rows: tl.tensor,
     GROUPS: tl.constexpr,
@@ -260,46 +328,59 @@ def _draw_rows(
     DRAWS: tl.constexpr,
 ) -> None:
     draw = tl.program_id(0) * DRAWS + tl.arange(0, DRAWS)
+
+    # A group of tiles,
     number = tl.arange(0, GROUPS)
-    by_group = tl.load(groups + number, mask=number < group_count, other=0.0)
+    by_group = tl.load(group_weights + number, mask=number < group_count, other=0.0)
     point = tl.load(points + draw) * tl.sum(by_group, axis=0)
-    group, point = _chosen(by_group[None, :], point, number)
+    group, point = _locate(by_group[None, :], point, number)
+
+    # a tile in that group,
     within = tl.arange(0, ROWS)
     start = group.to(tl.int64) * ROWS
-    tile, point = _chosen(tl.load(weights + start[:, None] + within[None, :]), point, within)
+    by_tile = tl.load(tile_weights + start[:, None] + within[None, :])
+    tile, point = _locate(by_tile, point, within)
+
+    # and a row in that tile.
     start = (start + tile) * ROWS
     row = start[:, None] + within[None, :]
-    value = tl.load(doubled + row, mask=row < rows, other=-float("inf")) - tl.load(peak)
-    some = value > -float("inf")
-    place, point = _chosen(tl.where(some, tl.exp(tl.where(some, value, 0.0)), 0.0), point, within)
-    tl.store(found + draw, tl.minimum(start + place, rows - 1))
+    value = tl.load(log_squares + row, mask=row < rows, other=-float("inf")) - tl.load(peak)
+    positive = value > -float("inf")
+    by_row = tl.where(positive, tl.exp(tl.where(positive, value, 0.0)), 0.0)
+    place, point = _locate(by_row, point, within)
+    tl.store(candidates + draw, tl.minimum(start + place, rows - 1))
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _walk(
-    picks: tl.tensor,
-    count: tl.tensor,
-    fresh: tl.tensor,
-    fresh_count: tl.tensor,
-    candidates: tl.tensor,
-    pairs: tl.tensor,
-    then: tl.tensor,
-    chances: tl.tensor,
-    wanted: tl.tensor,
+def _accept_candidates(
+    picks: tl.tensor,  # (n,) int64, appended to
+    count: tl.tensor,  # () int32, raised
+    fresh: tl.tensor,  # (BLOCK,) int64, output
+    fresh_count: tl.tensor,  # () int32, output
+    candidates: tl.tensor,  # (BLOCK,) int64
+    pairs: tl.tensor,  # (BLOCK, BLOCK) distances between candidates
+    when_drawn: tl.tensor,  # (BLOCK,) float64 distance to the nearest pick
+    chances: tl.tensor,  # (BLOCK,) float64 uniform draws
+    wanted: tl.tensor,  # n
     BLOCK: tl.constexpr,
 ) -> None:
     number = tl.arange(0, BLOCK)
-    now = tl.load(then + number)
-    bar = tl.sqrt(tl.load(chances + number)) * now
-    # A candidate is refused by those accepted before it that are as near as its bar. What is said of the first k is
-    # right after k turns, whatever was thought at first; few wait for another, so that a few turns are enough.
+    now = tl.load(when_drawn + number)
+    threshold = tl.sqrt(tl.load(chances + number)) * now
+
+    # refuses: (BLOCK / 16, BLOCK), bit i of word w of column j: candidate 16 w + i comes before j
+    # and is within j's threshold, so j is refused if it is accepted.
     word, bit = tl.arange(0, BLOCK // 16), tl.arange(0, 16)
     before = word[:, None, None] * 16 + bit[None, :, None]
-    near = tl.load(pairs + before * BLOCK + number[None, None, :]) <= bar[None, None, :]
+    near = tl.load(pairs + before * BLOCK + number[None, None, :]) <= threshold[None, None, :]
     refuses = tl.sum(
         (near & (before < number[None, None, :])).to(tl.int32) << bit[None, :, None], axis=1
     )
-    possible = (bar < now).to(tl.int32)
+
+    # The sequential walk as a fixed point: start with everyone accepted and recompute until nothing
+    # changes. After k rounds the first k decisions are right, so it ends; chains of candidates that
+    # wait for each other are short, so a few rounds are enough.
+    possible = (threshold < now).to(tl.int32)
     accepted = possible
     changed = 1
     while changed > 0:
@@ -308,13 +389,15 @@ def _walk(
         again = possible * (1 - refused)
         changed = tl.sum((again != accepted).to(tl.int32), axis=0)
         accepted = again
-    begun = tl.load(count)
+
+    # Append as many as there is room for.
+    old_count = tl.load(count)
     place = tl.cumsum(accepted, axis=0) - accepted
-    taken = (accepted > 0) & (place < wanted - begun)
-    more = tl.sum(taken.to(tl.int32), axis=0)
+    taken = (accepted > 0) & (place < wanted - old_count)
+    added = tl.sum(taken.to(tl.int32), axis=0)
     row = tl.load(candidates + number)
-    tl.store(picks + begun + place, row, mask=taken)
-    tl.store(fresh + number, tl.load(picks), mask=number >= more)
+    tl.store(picks + old_count + place, row, mask=taken)
+    tl.store(fresh + number, tl.load(picks), mask=number >= added)
     tl.store(fresh + place, row, mask=taken)
-    tl.store(count, begun + more)
-    tl.store(fresh_count, more)
+    tl.store(count, old_count + added)
+    tl.store(fresh_count, added)

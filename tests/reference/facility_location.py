@@ -33,5 +33,9 @@ def greedy(features: Array, n: int) -> list[int]:
     while len(picks) < n:
         rows = [row for row in range(len(features)) if row not in picks]
         values = [value(pairs, [*picks, row]) for row in rows]
-        picks.append(next(row for row, found in zip(rows, values, strict=True) if found >= max(values) - 1e-10))
+        picks.append(
+            next(
+                row for row, total in zip(rows, values, strict=True) if total >= max(values) - 1e-10
+            )
+        )
     return picks

@@ -1,4 +1,4 @@
-"""How samples of a model disagree, as the papers write it, one row and one sample at a time."""
+"""How posterior samples disagree, as the papers write it, one row and one sample at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BAIT as it is usually written: every row's Fisher factor in full, and a trace for every row and every pick."""
+"""BAIT as usually written: every row's Fisher factor, and a trace for every row and pick."""
 
 from __future__ import annotations
 
@@ -24,9 +24,13 @@ def factor(p: Array, z: Array, form: str, top: int) -> Array:
     return np.array(columns).T
 
 
-def objective(chosen: list[int], factors: list[Array], start: Array, fisher: Array, scale: float) -> float:
+def objective(
+    chosen: list[int], factors: list[Array], start: Array, fisher: Array, scale: float
+) -> float:
     """tr((M + sum of the chosen rows' information)^-1 F)."""
-    information = start + scale * sum((factors[i] @ factors[i].T for i in chosen), np.zeros_like(start))
+    information = start + scale * sum(
+        (factors[i] @ factors[i].T for i in chosen), np.zeros_like(start)
+    )
     return float(np.trace(np.linalg.inv(information) @ fisher))
 
 
@@ -41,21 +45,31 @@ def bait(
     top: int = 2,
     regularisation: float = 1.0,
 ) -> list[int]:
-    """Forward greedy to 2n, backward pruning to n; the objective is computed from scratch for every row tried."""
-    factors = [factor(p, z, form, top) for p, z in zip(probabilities(logits), features, strict=True)]
-    told = [factor(p, z, form, top) for p, z in zip(probabilities(labelled_logits), labelled_features, strict=True)]
-    L, N = len(told), len(factors)
+    """Forward greedy to 2n, then backward pruning to n, by the objective itself."""
+    factors = [
+        factor(p, z, form, top) for p, z in zip(probabilities(logits), features, strict=True)
+    ]
+    labelled = [
+        factor(p, z, form, top)
+        for p, z in zip(probabilities(labelled_logits), labelled_features, strict=True)
+    ]
+    L, N = len(labelled), len(factors)
     side = len(factors[0])
     start = regularisation * np.eye(side)
     if L:
-        start = start + L / (L + n) * np.mean([u @ u.T for u in told], axis=0)
-    fisher = np.mean([u @ u.T for u in [*factors, *told]], axis=0)
+        start = start + L / (L + n) * np.mean([u @ u.T for u in labelled], axis=0)
+    fisher = np.mean([u @ u.T for u in [*factors, *labelled]], axis=0)
     scale = n / (L + n)
     picks: list[int] = []
     for _ in range(min(2 * n, N)):
         left = [i for i in range(N) if i not in picks]
-        picks.append(min(left, key=lambda i: (objective([*picks, i], factors, start, fisher, scale), i)))
+        picks.append(
+            min(left, key=lambda i: (objective([*picks, i], factors, start, fisher, scale), i))
+        )
     while len(picks) > n:
-        gone = min(picks, key=lambda i: objective([k for k in picks if k != i], factors, start, fisher, scale))
+        gone = min(
+            picks,
+            key=lambda i: objective([k for k in picks if k != i], factors, start, fisher, scale),
+        )
         picks.remove(gone)
     return picks

@@ -1,0 +1,116 @@
+"""Why a training failed, in one sentence that says what to do.
+
+Both functions look at the data only after something went wrong: many models do take missing values
+or texts, and checking a large pool before every training would cost time for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from teeter.errors import TrainingError
+from teeter.models.sklearn_model import split_pipeline
+from teeter.training.config import TrainingConfig
+
+__all__ = ["divergence_error", "explain_unusable_rows"]
+
+
+def divergence_error(
+    losses: Iterable[float], config: TrainingConfig, inputs: Any
+) -> TrainingError | None:
+    """Return the error to report if a loss is not a finite number, and None if all are.
+
+    Args:
+        losses: the mean loss of each epoch so far.
+        config: its learning rate is part of the message.
+        inputs: (L, ...) the rows trained on. They are to blame if they contain NaN or infinity.
+    """
+    for epoch, loss in enumerate(losses, start=1):
+        if np.isfinite(loss):
+            continue
+
+        # Rows that encode their own batches (texts, images) have no numbers to look at.
+        if isinstance(inputs, Tensor) and not bool(inputs.isfinite().all()):
+            bad_rows = int((~inputs.isfinite()).flatten(1).any(dim=1).sum())
+            return TrainingError(
+                f"{bad_rows} of {len(inputs)} labelled rows contain NaN or infinite numbers: "
+                "fix or remove them."
+            )
+
+        return TrainingError(
+            f"The loss became {loss} in epoch {epoch}: lower the learning rate from "
+            f"{config.learning_rate}, or scale the inputs."
+        )
+
+    return None
+
+
+def explain_unusable_rows(data: Any, model: Any) -> str | None:
+    """Return what is wrong with rows that a scikit-learn estimator refused.
+
+    Args:
+        data: the rows that it refused, in any form.
+        model: the estimator, or a pipeline that ends in one. Its name is part of the message.
+
+    Returns:
+        One sentence if the rows contain text, missing or infinite values. None if they do not: the
+        estimator's own error then says more.
+
+    Example:
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> explain_unusable_rows([[1.0], [2.0]], LogisticRegression()) is None
+        True
+        >>> explain_unusable_rows([[1.0], [float("nan")]], LogisticRegression())[:46]
+        '1 of 2 rows contain missing or infinite values'
+    """
+    name = type(split_pipeline(model)[1]).__name__
+    array = _as_array(data)
+    if array is None:
+        return None
+
+    # Frames with several types of columns and arrays of texts come as arrays of objects.
+    if array.dtype.kind not in "biufc":
+        numbers = np.empty(array.shape)
+        for position, value in np.ndenumerate(array):
+            try:
+                numbers[position] = np.nan if value is None else float(value)
+            except (TypeError, ValueError):
+                return (
+                    f"The data contain {str(value)!r}, and {name} takes numbers only: encode texts "
+                    "and categories first, for example by a vectorizer or an encoder in a pipeline."
+                )
+        array = numbers
+
+    bad_rows = int((~np.isfinite(array)).reshape(len(array), -1).any(axis=1).sum())
+    if bad_rows:
+        return (
+            f"{bad_rows} of {len(array)} rows contain missing or infinite values, which {name} "
+            "does not take: fix or remove them, or put an imputer into a pipeline."
+        )
+
+    return None
+
+
+def _as_array(data: Any) -> npt.NDArray[Any] | None:
+    """Return rows as an array (N, ...), or None if they have no such form."""
+    if isinstance(data, Mapping | Dataset):
+        return None
+    if isinstance(data, Tensor):
+        return data.detach().cpu().numpy()
+    if hasattr(data, "tocsr"):
+        # A sparse matrix may be too large as an array. A row's sum is finite if its values are.
+        return np.asarray(data.sum(axis=1, dtype=np.float64))
+
+    try:
+        array = np.asarray(data)
+    except ValueError:  # rows of different lengths
+        return None
+    if array.ndim == 0 or array.size == 0:
+        return None
+    return array

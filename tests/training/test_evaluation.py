@@ -1,0 +1,26 @@
+"""Evaluation: accuracy, loss and the vote of an ensemble."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from teeter.training import evaluate_logits
+
+
+def test_evaluation_compares_logits_with_classes() -> None:
+    logits = torch.tensor([[2.0, 0.0], [0.0, 1.0], [3.0, 0.0]])
+    labels = torch.tensor([0, 1, 1])
+    found = evaluate_logits(logits, labels)
+    assert found.accuracy == pytest.approx(2 / 3)
+    assert found.loss == pytest.approx(np.mean([np.log1p(np.exp(-2)), np.log1p(np.exp(-1)), np.log1p(np.exp(3))]))
+    assert (found.rows, found.vote) == (3, None)
+
+
+def test_the_vote_of_an_ensemble_is_of_its_mean_probabilities() -> None:
+    logits = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
+    sure, unsure = torch.tensor([[0.0, 9.0], [0.0, 9.0]]), torch.tensor([[1.0, 0.0], [1.0, 0.0]])
+    found = evaluate_logits(logits, torch.tensor([0, 1]), torch.stack([sure, unsure, unsure]))
+    assert found.accuracy == 1
+    assert found.vote == 0.5
