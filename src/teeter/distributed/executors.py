@@ -113,6 +113,8 @@ def run_plan(
 
     executor.run(pending, count_task)
 
+    # Trust files, not executors: only what can be read here is done.
+
     missing = _wait_for_outputs(tasks)
     if missing:
         raise TeeterError(
@@ -176,6 +178,7 @@ class LocalExecutor:
         Raises:
             TeeterError: workers were killed in ``MAX_ATTEMPTS`` attempts.
         """
+        # A single task is not worth starting processes.
         if self.workers == 1 or len(tasks) <= 1:
             for task in tasks:
                 run_task(task)

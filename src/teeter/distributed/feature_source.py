@@ -128,6 +128,7 @@ def make_feature_source(
     if path is None:
         return None
 
+    # Resolved, because workers may have another working directory.
     source = FeatureSource(
         path=str(Path(path).resolve()), is_model=model is not None, digest=file_digest(path)
     )

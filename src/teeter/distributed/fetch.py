@@ -54,6 +54,7 @@ def fetch_features(
     if source is None or not source.is_model:
         return torch.from_numpy(shards.take(rows))
 
+    # In the order of the files, a chunk at a time: raw rows may be much larger than features.
     loaded = source.load()
     order = np.argsort(rows, kind="stable")
     step = max(1, MODEL_CHUNK // (_FLOAT_BYTES * shards.width))
@@ -63,6 +64,7 @@ def fetch_features(
         positions = order[start : start + step]
         chunk = rows[positions]
 
+        # The default binds this chunk; a closure would see the chunk of the next iteration.
         def describe_row(k: int, chunk: Rows = chunk) -> str:
             return f"row {chunk[k]} of the pool"
 
@@ -108,7 +110,7 @@ def _fetch_by_workers(
     pieces = _run_fetch_tasks(tasks, executor, folder)
     features = torch.empty(len(rows), pieces[0].shape[1])
     features[torch.from_numpy(np.concatenate(orders))] = torch.cat(pieces)
-    shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)  # another process may have removed it
     return features
 
 
@@ -131,6 +133,7 @@ def _run_fetch_tasks(tasks: Sequence[Task], executor: Executor, folder: Path) ->
             return pieces
 
         except TeeterError:
+            # The folder is still there: this is a real error, not a removed file.
             if folder.exists():
                 raise
 

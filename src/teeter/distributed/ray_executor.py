@@ -70,7 +70,7 @@ class RayExecutor:
         """
         ray = self.ray
         remote_function = ray.remote(num_cpus=1, max_retries=MAX_ATTEMPTS)(_run_in_one_thread)
-        waiting = list(reversed(tasks))
+        waiting = list(reversed(tasks))  # reversed, because pop() takes from the end
         running: dict[Any, Task] = {}
 
         while waiting or running:
@@ -96,6 +96,7 @@ class RayExecutor:
                 raise error.cause from None
             raise
         except self.ray.exceptions.RayError as error:
+            # The worker may have died after it wrote the file.
             if pending_tasks([task]):
                 raise TeeterError(f"{task.output} could not be written: {error}") from None
 

@@ -74,6 +74,7 @@ class ScoringJob:
             self.rays,
             self.seed,
         ]
+        # Scores by the LDM depend on the features of the reference rows.
         reference = self.folder / REFERENCE_FILE
         reference_content = b""
         if self.is_ldm and reference.exists():
@@ -102,6 +103,7 @@ def make_scoring_tasks(job: ScoringJob, shards: Shards) -> list[Task]:
     job_key = job.key()
     tasks = []
 
+    # The name holds the content of job and shard, so a file that exists is never out of date.
     for shard in shards.shards:
         content = (job_key + shard.key()).encode()
         name = hashlib.blake2b(content, digest_size=12).hexdigest()
@@ -137,6 +139,7 @@ def score_shard(output: Path, folder: str, shard: Shard) -> None:
         scores.append(scorer.score(features))
         start += len(batch)
 
+    # A damaged Parquet file may end early without an error.
     if start != shard.rows:
         raise FileError(
             f"{shard.path} holds {start:,} rows and declares {shard.rows:,}: it is damaged."
@@ -235,6 +238,7 @@ def write_reference(
     with write_errors(ranks_path), atomic_open(ranks_path) as file:
         np.lib.format.write_array_header_1_0(file, array_header)
         for directions in ray_directions(job.seed, (job.rays + 1) // 2, weight, bias):
+            # With an odd number of rays, the mirror image of the last direction is left out.
             rates = flip_rates(features, weight, bias, [directions])[: job.rays - n_written]
             file.write(rates.sort(dim=1).values.numpy().astype("<f4").tobytes())
             n_written += len(rates)

@@ -191,6 +191,7 @@ def run_selection(
     Returns:
         The picks, best first, and their provenance.
     """
+    # Cheap checks come first: an unknown strategy or option fails before any file is read.
     strategy = request.make_strategy()
 
     candidates: Candidates
@@ -201,6 +202,7 @@ def run_selection(
             executor = make_executor(request.engine, request.workers)
         candidates = open_candidates(request, executor, on_progress)
 
+    # Nothing has been computed for shards yet, so these fail before hours of scoring.
     check_needs(strategy, request, candidates.available, candidates.classes)
     check_count(request.n, len(candidates))
 

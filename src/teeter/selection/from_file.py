@@ -128,7 +128,7 @@ def load_candidates(request: SelectionRequest, strategy: Strategy) -> FileCandid
         InputError: they do not fit each other.
     """
     path = Path(request.pool)
-    device = choose_device(request.device)
+    device = choose_device(request.device)  # first: a wrong device fails before files are read
 
     if request.model is not None:
         return _run_model(request, request.model, device)
@@ -141,6 +141,8 @@ def load_candidates(request: SelectionRequest, strategy: Strategy) -> FileCandid
             )
         return _apply_head(request, pool, device)
 
+    # Without labels, a head or columns of vectors mean that the table holds features as they are.
+    # Otherwise its columns are encoded: scaled numbers, one-hot categories, dates.
     table = read_table(path)
     if request.labels is None and (request.head is not None or has_vectors(table)):
         pool = pool_from_table(table, id_column=request.id_column)
@@ -164,6 +166,7 @@ def _apply_head(request: SelectionRequest, pool: PoolFile, device: torch.device)
         )
         classes = head.classes or pool.classes
 
+    # A pool of features alone has no classes, whatever names it stores.
     n_classes = outputs.n_classes
     if n_classes is None:
         classes = None
@@ -239,6 +242,7 @@ def _candidates_from_table(
         ids = table.ids(id_column)
 
     if request.labels is None:
+        # Code -1 means unlabelled.
         labels = Labels((), np.full(len(table), -1, dtype=np.int64))
     else:
         labels = read_labels(table, request.labels)

@@ -129,9 +129,13 @@ class ShardCandidates:
         """Pick by the LDM: the smallest values, or spread by LDM-Seeding."""
         request = self.request
         source = self._require_source()
+
+        # The strategies in memory use this stream in the same order: first the seed of the rays,
+        # then the draws of LDM-Seeding. Both paths so follow the same rays.
         generator = stream(request.seed, "select")
         rays_seed = derive_seed(generator)
 
+        # Sorted, so that files are read from front to back.
         reference = min(strategy.reference_rows or request.reference, len(self))
         reference_rows = np.sort(_draw_rows(len(self), reference, rays_seed, "reference"))
         rays = strategy.rays or default_rays(*source.load().head.weight.shape)
@@ -143,6 +147,7 @@ class ShardCandidates:
 
         ldm, smallest_feature = self._score_shards(job)
         if isinstance(strategy, Ldm):
+            # Stable: equal values go to the lowest row, as in memory.
             picks = np.argsort(ldm, kind="stable")[: request.n]
         else:
             picks = self._seed_by_ldm(ldm, smallest_feature, generator)
@@ -162,7 +167,7 @@ class ShardCandidates:
         def fetch(rows: Rows) -> torch.Tensor:
             nonlocal n_fetched
             n_fetched += len(rows)
-            self.on_progress("Rows fetched", n_fetched, 0)
+            self.on_progress("Rows fetched", n_fetched, 0)  # the total is not known
             return self._fetch(rows)
 
         # Cosine distances are at most 1 if no feature is negative.
@@ -170,7 +175,9 @@ class ShardCandidates:
         if smallest_feature >= 0:
             farthest = 1.0
 
+        # About 4 rows are fetched per pick; few large requests are cheaper than many small ones.
         width = self._require_source().load().weight.shape[1]
+        ahead = min(max(1024, 4 * n), MAX_FETCH // (4 * width))
         return seed_streaming(
             fetch,
             n,
@@ -178,12 +185,13 @@ class ShardCandidates:
             log_weights=ldm_log_weights(torch.from_numpy(ldm), n).numpy(),
             preference=ldm,
             farthest=farthest,
-            ahead=min(max(1024, 4 * n), MAX_FETCH // (4 * width)),
+            ahead=ahead,
             generator=generator,
         )
 
     def _select_by_score(self, strategy: TopKStrategy) -> PickedRows:
         """Pick the rows of the best scores."""
+        # No seed: a row-independent score has no randomness, so all seeds share the files.
         job = self._make_job(self.request.strategy, rays=0, seed=0)
         scores, _ = self._score_shards(job)
 
@@ -228,6 +236,7 @@ class ShardCandidates:
         self, strategy: str, *, rays: int, seed: int, extra: tuple[Any, ...] = ()
     ) -> ScoringJob:
         """Write a job into a folder named by everything that its scores depend on."""
+        # LDM and LDM-S share their scores: the options of the LDM are its rays and reference rows.
         options: dict[str, Any] = {}
         if strategy != "ldm":
             options = self.request.strategy_options()
@@ -270,6 +279,7 @@ class ShardCandidates:
         if loaded is not None:
             model = loaded.model
 
+        # Rows may be stored flat. With a model they are its inputs, otherwise features.
         accepted_shapes: list[tuple[int, ...]] = [(self.shards.width,)]
         expected = f"{self.shards.width} features per row"
         if model is not None:

@@ -88,6 +88,7 @@ class SelectionRequest:
         self._check_numbers()
 
     def _check_exclusive_arguments(self) -> None:
+        # All three provide the head: stored, as part of a model, or trained on labelled rows.
         head_sources = self._given("head", "model", "labels")
         if len(head_sources) > 1:
             names = " and ".join(head_sources)
@@ -178,6 +179,7 @@ def check_needs(
             f"{strategy.name} needs the logits of several models, which {pool} does not hold."
         )
 
+    # Features first: a pool without them has no use for a head either.
     if "features" in missing:
         raise MissingOutputError(f"{strategy.name} needs features, and {pool} holds none.")
 
@@ -192,6 +194,7 @@ def check_needs(
                 f"or start with {_HEADLESS_STRATEGIES}, which need no labels."
             )
 
+        # The command line turns arguments such as head= into its options.
         advice = "pass head= or model="
         if request.engine is None and Path(pool).suffix.lower() in TABLE_SUFFIXES:
             advice = "pass head= or model=, or train one on its labelled rows with labels="

@@ -101,6 +101,7 @@ class Selection:
 
     def to_json(self) -> str:
         """Return the picks and, as ``facts``, their provenance as JSON."""
+        # The keys are a file format that scripts read: do not rename them.
         content = {
             "picks": [asdict(pick) for pick in self.picks],
             "facts": asdict(self.provenance),
@@ -171,7 +172,7 @@ def build_selection(request: SelectionRequest, picked: PickedRows) -> Selection:
         labels=request.labels,
         id_column=request.id_column,
         strategy=request.strategy,
-        options=request.strategy_options(),
+        options=request.strategy_options(),  # includes rays if the strategy has that option
         rays=request.rays,
         seed=request.seed,
         n=int(request.n),
