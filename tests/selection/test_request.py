@@ -49,7 +49,7 @@ def test_shards_estimate_the_ldm_by_rays_alone() -> None:
     [
         ("dbal", {}, {"features", "head", "logits"}, "dbal needs the logits of several models"),
         ("ldm", {}, {"logits"}, "ldm needs features, and p.npz holds none"),
-        ("margin", {}, {"features"}, "margin needs a head, and p.npz holds none: pass head= or model="),
+        ("margin", {}, {"features"}, "margin needs a head, .* pass head= or model="),
         ("coreset", {}, {"features"}, "pass a table and its label column as labels="),
         ("coreset", {"engine": "local"}, {"features"}, "pass a file of them as labelled="),
     ],

@@ -24,7 +24,7 @@ import numpy.typing as npt
 import torch
 
 from teeter.arrays import as_tensor
-from teeter.datasets.array_files import Head, read_pool
+from teeter.datasets.array_files import read_pool
 from teeter.datasets.shards import Shards, open_shards
 from teeter.distributed.executors import Executor, run_plan
 from teeter.distributed.feature_source import FeatureSource, make_feature_source
@@ -97,19 +97,11 @@ class ShardCandidates:
         return frozenset(needs)
 
     @property
-    def head(self) -> Head | None:
-        """The last layer of the model, if it is given."""
-        if self.source is None:
-            return None
-        return self.source.load().head
-
-    @property
     def classes(self) -> tuple[str, ...] | None:
         """The names of the classes, if the head has them."""
-        head = self.head
-        if head is None:
+        if self.source is None:
             return None
-        return head.classes
+        return self.source.load().head.classes
 
     def pick(self, strategy: Strategy) -> PickedRows:
         """Pick rows in the way that fits the strategy."""
