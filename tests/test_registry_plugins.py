@@ -41,7 +41,7 @@ Install = Callable[[Path], None]
 
 def look_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget which plugins there were."""
-    monkeypatch.setattr(registry, "_classes", registry.loaded())
+    monkeypatch.setattr(registry, "_classes", registry.loaded_classes())
     for owner, name in ((registry, "_plugins"), (catalogue.plugins, "_points"), (network_registry.plugins, "_points")):
         monkeypatch.delitem(owner.__dict__, name, raising=False)
 

@@ -141,7 +141,7 @@ def test_options_are_numbers_truths_lists_or_texts(teeter: Teeter, arrays: Path)
     told = json.loads(teeter("select", arrays, "-n", 1, *given, "--json").stdout)
     assert told["facts"]["options"] == {"method": "gaussian", "sigmas": [0.1, 1, 10], "patience": 3}
     said = refusal(teeter("select", arrays, "-n", 1, "--option", "rays=True", fails=2))
-    assert said == "Cannot follow True rays: ask for a whole number from 1 up."
+    assert said == "rays is True: it must be a whole number from 1 up."
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,8 @@ def test_options_are_numbers_truths_lists_or_texts(teeter: Teeter, arrays: Path)
         (["-n", "1", "--strategy", "marginn"], "No strategy is called 'marginn'. Did you mean 'margin'?"),
         (["-n", "1", "--option", "ray=3"], "ldm-s has no option 'ray'. Did you mean 'rays'?"),
         (["-n", "1", "--option", "ray"], "--option ray is not key=value."),
-        (["-n", "1", "--rays", "0"], "Cannot follow 0 rays: ask for a whole number from 1 up."),
-        (["-n", "1", "--strategy", "margin", "--rays", "0"], "Cannot follow 0 rays: ask for a whole number from 1 up."),
+        (["-n", "1", "--rays", "0"], "rays is 0: it must be a whole number from 1 up."),
+        (["-n", "1", "--strategy", "margin", "--rays", "0"], "rays is 0: it must be a whole number from 1 up."),
         (["-n", "1", "--device", "gpu"], "No device is called 'gpu': try 'cpu', 'cuda' or 'cuda:1'."),
         (["-n", "1", "--id", "name"], "Nothing in POOL is called 'name'. Known: features, ids, weight, bias, classes."),
         (["-n", "1", "--labels", "kind"], "--labels names a column of a table, and POOL holds arrays: pass --head instead."),

@@ -108,7 +108,7 @@ class ShardCandidates:
         if isinstance(strategy, (Ldm, LdmS)):
             return self._select_by_ldm(strategy)
 
-        if isinstance(strategy, TopKStrategy) and strategy.alone:
+        if isinstance(strategy, TopKStrategy) and strategy.row_independent:
             return self._select_by_score(strategy)
 
         if not strategy.needs:
