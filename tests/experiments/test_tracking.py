@@ -232,7 +232,7 @@ def test_trackers_of_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
         "mine": EntryPoint("mine", "teeter.experiments.tracking:JsonlTracker", plugins.group),
         "odd": EntryPoint("odd", "math:sqrt", plugins.group),
     }
-    monkeypatch.setitem(plugins.__dict__, "_points", points)
+    monkeypatch.setitem(plugins.__dict__, "_entry_points", points)
     assert isinstance(make_tracker("mine:somewhere"), JsonlTracker)
     with pytest.raises(PluginError, match="The tracker 'odd' of an unknown package cannot be made"):
         make_tracker("odd:somewhere")

@@ -43,7 +43,7 @@ _NEEDS_WITHOUT_MODEL = frozenset({"features", "labelled"})
 
 
 class TeeterStrategy(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
-    """A strategy of teeter under scikit-activeml's contract: same arguments, same results, no state.
+    """A strategy of teeter under scikit-activeml's contract: same arguments and results, no state.
 
     The same query gives the same result. A strategy that remembers clusters between rounds computes
     them again each time.
@@ -209,7 +209,7 @@ class TeeterStrategy(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
         seed: int,
     ) -> Context:
         outputs = _observe(models, rows, strategy, seed)
-        if "labelled" not in strategy.needs | strategy.uses:
+        if "labelled" not in strategy.needs | strategy.optional_needs:
             return build_context(outputs, seed=seed)
 
         is_usable = is_labeled(y, missing_label=self.missing_label_)

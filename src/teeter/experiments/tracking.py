@@ -301,8 +301,8 @@ _KINDS: dict[str, Callable[[str], Tracker]] = {
 plugins: Plugins[Callable[[str], Tracker]] = Plugins(
     "tracker",
     "teeter.trackers",
-    fits=callable,
-    wanted="a class that is made from what stands behind the colon",
+    is_valid=callable,
+    expected="a class that is made from what stands behind the colon",
 )
 """Trackers of other packages, through the entry-point group ``teeter.trackers``."""
 
