@@ -190,6 +190,7 @@ def read_model(path: str | Path) -> SavedModel:
         UnknownNameError: if it holds a network of a package that is not installed.
     """
     path = Path(path)
+    # First, because safetensors would only say that the header is invalid.
     _refuse_pickle(path)
     header, tensors = read_state(path, "a model that teeter.save_model wrote")
 
@@ -217,6 +218,7 @@ def read_model(path: str | Path) -> SavedModel:
             f"{path} is of another package's network, or misspelt: {error}"
         ) from None
     except PluginError:
+        # It is a RuntimeError too, but names the package to blame already.
         raise
     except _MISMATCH_ERRORS:
         raise FileError(

@@ -161,12 +161,12 @@ class Texts(_TableSubset):
         tokenizer_padding = self._tokenizer.pad_token_id
         model_padding = config.pad_token_id
         if tokenizer_padding != model_padding:
-            found = f"takes token {model_padding} for padding"
+            difference = f"takes token {model_padding} for padding"
             if model_padding is None:
-                found = "knows no padding token"
+                difference = "knows no padding token"
             raise InputError(
                 f"The tokenizer pads with token {tokenizer_padding}, and this "
-                f"{type(model).__name__} {found}: set model.config.pad_token_id = "
+                f"{type(model).__name__} {difference}: set model.config.pad_token_id = "
                 "tokenizer.pad_token_id."
             )
 
@@ -310,6 +310,7 @@ def _open_image(value: Any, row: int) -> Any:
             f"Image {row} is a {type(value).__name__}: give Pillow's images, or arrays of bytes "
             "(uint8)."
         )
+    # Modes I, I;16 and F have 16 or 32 bits.
     if value.mode[0] in "IF":
         raise InputError(
             f"Image {row} has mode {value.mode}, more than 8 bits a pixel, and Pillow would cut "
@@ -339,6 +340,7 @@ def _split_by_tokens(lengths: Sequence[int], max_tokens: int) -> Iterator[slice]
 
 def _original_module(model: nn.Module) -> nn.Module:
     """Return the module that torch.compile was given, and any other unchanged."""
+    # torch.compile returns a module of another class, whose forward takes anything.
     original: nn.Module = getattr(model, "_orig_mod", model)
     return original
 

@@ -114,12 +114,14 @@ def take_rows(data: Any, rows: npt.NDArray[np.int64]) -> Any:
     if isinstance(data, Tensor):
         return data[torch.from_numpy(rows).to(data.device)]
     if isinstance(data, Dataset):
+        # A view: rows are loaded when a batch needs them.
         return Subset(data, rows.tolist())
     if _is_frame(data):
         return data.iloc[rows]
     if _is_hugging_face_column(data):
         return data[rows.tolist()]
     if isinstance(data, Sequence):
+        # A list does not take an array of positions.
         return [data[row] for row in rows.tolist()]
     return data[rows]
 
@@ -212,6 +214,7 @@ def _is_hugging_face_column(data: Any) -> bool:
 
 
 def _require_all_rows_in_order(loader: DataLoader[Any]) -> None:
+    # An iterable dataset has no positions to shuffle: its order is its own.
     if isinstance(loader.dataset, IterableDataset):
         return
 
@@ -238,6 +241,7 @@ def _load_batches(loader: DataLoader[Any]) -> Iterator[Any]:
     torch.set_rng_state(state)
 
     for batch in iterator:
+        # The rest of a pair or a longer tuple is labels.
         if isinstance(batch, tuple | list):
             yield batch[0]
         else:

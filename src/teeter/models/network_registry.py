@@ -78,6 +78,7 @@ def build_network(
     if name not in NETWORKS:
         return _build_plugin_network(name, shape, classes, seed, options)
 
+    # These flatten their rows, so rows of any shape will do.
     flat_builders: dict[str, NetworkBuilder] = {"linear": linear, "mlp": mlp}
     if name in flat_builders:
         build = flat_builders[name]
@@ -123,6 +124,7 @@ def _build_plugin_network(
     build = plugins.get(name)
     description = f"The network {name!r} of {plugins.package(name)}"
 
+    # Code of others may raise anything: the message must name their package.
     try:
         network = build(shape, classes, seed=seed, **options)
     except TeeterError:

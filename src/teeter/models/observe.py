@@ -44,8 +44,8 @@ def observe(
             callable from a batch to logits, to (logits, features) or to a dictionary of what
             ``Outputs`` takes; or a list of models, whose logits become the posterior
             (``ensemble_logits``) while the first one gives all else.
-        data: an array, a tensor, a dictionary of them, a dataset, texts or images of
-            ``teeter.adapters.huggingface``; for scikit-learn whatever the model takes.
+        data: an array, a tensor, a dictionary of them, a dataset, ``Texts`` or
+            ``Images`` of ``teeter.adapters``; for scikit-learn whatever the model takes.
         needs: a subset of logits, features, head, dropout_logits, ensemble_logits.
         batch_size: rows at a time. It does not change the result.
         device: where to run a torch module, which is moved there and back; its own device if left
@@ -55,6 +55,8 @@ def observe(
         passes: the number of dropout passes.
 
     Example:
+        >>> import numpy as np
+        >>> from teeter import observe
         >>> from sklearn.linear_model import LogisticRegression
         >>> rows = np.array([[0.0, 1.0], [1.0, 0.0], [0.5, 0.5]])
         >>> model = LogisticRegression().fit(rows, ["a", "b", "c"])
@@ -79,6 +81,7 @@ def observe(
             passes=passes,
         )
 
+    # The network inside shows its head. The estimator around it shows probabilities only.
     if is_estimator(model) and is_skorch(model):
         model, data = unwrap_network(model, data)
 

@@ -52,6 +52,8 @@ class Outputs:
             infinite, or too large or small to multiply.
 
     Example:
+        >>> import numpy as np
+        >>> from teeter import Outputs
         >>> outputs = Outputs(features=np.eye(3), weight=np.ones((2, 3)))
         >>> outputs
         Outputs(features=(3, 3), weight=(2, 3))
@@ -165,6 +167,7 @@ class Outputs:
 
         A float64 head is rounded if the features are float32.
         """
+        # Features come first: strategies multiply them by the head.
         per_row = [self.features, self.logits, self.posterior_logits]
         dtype = next(value.dtype for value in per_row if value is not None)
 
@@ -178,6 +181,7 @@ class Outputs:
 
     def _replace(self, **changes: Tensor | None) -> Outputs:
         """Return a copy with other tensors, which are not checked again."""
+        # Not Outputs(...), which would look for NaN in all rows again.
         copy = object.__new__(Outputs)
         copy.from_numpy = self.from_numpy
         for name in _DIMENSIONS:

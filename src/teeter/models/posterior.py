@@ -69,6 +69,7 @@ def dropout_logits(
         raise InputError(f"Cannot make {passes} dropout passes: ask for 1 or more.")
 
     blocks = []
+    # evaluation_mode restores the modes that are changed below.
     with evaluation_mode(model, device) as run_device:
         head_name: str | None = None
         rows = adapt_to(data, model)
@@ -109,9 +110,9 @@ def stacked_logits(members: Sequence[Outputs]) -> Tensor:
     shapes = {tuple(logits.shape) for logits in present}
 
     if len(present) < len(all_logits) or len(shapes) != 1:
-        found = [None if logits is None else tuple(logits.shape) for logits in all_logits]
+        described = [None if logits is None else tuple(logits.shape) for logits in all_logits]
         raise InputError(
-            f"The models of an ensemble must give logits of one shape, and these give {found}."
+            f"The models of an ensemble must give logits of one shape, and these give {described}."
         )
     return torch.stack(present)
 

@@ -153,17 +153,17 @@ def _explain_outputs(net: Any, data: Any, classes: npt.NDArray[np.int64]) -> str
 def _explain_precision(net: Any, data: Any) -> str | None:
     """Return what to do if the rows are floats of another precision than the network."""
     if isinstance(data, np.ndarray) and data.dtype.kind == "f":
-        found = str(data.dtype)
+        row_precision = str(data.dtype)
     elif isinstance(data, Tensor) and data.is_floating_point():
-        found = str(data.dtype).removeprefix("torch.")
+        row_precision = str(data.dtype).removeprefix("torch.")
     else:
         return None
 
     expected = {str(value.dtype).removeprefix("torch.") for value in net.module_.parameters()}
-    if not expected or found in expected:
+    if not expected or row_precision in expected:
         return None
     return (
-        f"The rows are {found} and the network is {', '.join(sorted(expected))}: give the pool as "
+        f"The rows are {row_precision} and the network is {', '.join(sorted(expected))}: give the pool as "
         "float32."
     )
 

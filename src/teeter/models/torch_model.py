@@ -163,6 +163,7 @@ def find_head(
     if not calls:
         return None
 
+    # A set, because a layer that runs twice is still one layer.
     matching_names = set()
     for call in calls:
         if any(_is_output_or_softmax(result, call.output) for result in results):
@@ -218,6 +219,7 @@ def forward_with_features(
             f"The layer {head!r} of {type(model).__name__} was not used for this data."
         )
 
+    # A layer may run several times, as in a recurrent module. The last time gives the result.
     logits, features = recorded[-1]
     if logits.ndim == 3:
         logits, features = _take_result_tokens(logits, features, results)
@@ -253,6 +255,7 @@ def forward_logits(model: nn.Module, batch: Any, device: torch.device, head: str
         )
 
     result = results[0].detach()
+    # A matrix whose rows are positive and sum to 1 is taken for probabilities, not logits.
     sums_to_one = torch.allclose(result.sum(dim=1), result.new_ones(()), atol=1e-3)
     if bool((result >= 0).all()) and sums_to_one:
         return result.clamp_min(torch.finfo(result.dtype).tiny).log()
@@ -292,6 +295,7 @@ def prepare_batch(model: nn.Module, batch: Any, device: torch.device) -> Any:
         return {name: prepare_batch(model, part, device) for name, part in batch.items()}
 
     tensor = batch.clone() if isinstance(batch, Tensor) else _copy_to_tensor(batch)
+    # Integers are tokens or categories, for an embedding: only floats follow the module.
     if not tensor.is_floating_point():
         return tensor.to(device)
 
@@ -307,7 +311,7 @@ def linear_layer(model: nn.Module, name: str) -> nn.Linear:
     """Return the linear layer of that name.
 
     Raises:
-        InputError: if there is none. The message lists those that there are.
+        InputError: if the module has no such layer. The message lists those that it has.
     """
     layers = {
         layer_name: module
