@@ -163,8 +163,8 @@ def _explain_precision(net: Any, data: Any) -> str | None:
     if not expected or row_precision in expected:
         return None
     return (
-        f"The rows are {row_precision} and the network is {', '.join(sorted(expected))}: give the pool as "
-        "float32."
+        f"The rows are {row_precision} and the network is {', '.join(sorted(expected))}: give the "
+        "pool as float32."
     )
 
 
