@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
-from teeter.campaigns.advice import Progress, advice, prediction_agreement, estimate_accuracy
+from teeter.campaigns.advice import Progress, advice, estimate_accuracy, prediction_agreement
 
 
 @given(total=st.integers(1, 2000), data=st.data())

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Estimate", "Progress", "advice", "prediction_agreement", "estimate_accuracy"]
+__all__ = ["Estimate", "Progress", "advice", "estimate_accuracy", "prediction_agreement"]
 
 Integers = npt.NDArray[np.int64]
 
