@@ -13,7 +13,15 @@ from torch import Tensor, nn
 
 import library_models
 import teeter
-from library_models import CLASSES, TEXT_MODELS, TEXTS, image_classifier, image_processor, pictures, text_classifier
+from library_models import (
+    CLASSES,
+    TEXT_MODELS,
+    TEXTS,
+    image_classifier,
+    image_processor,
+    pictures,
+    text_classifier,
+)
 from teeter.errors import InputError
 
 pytest.importorskip("transformers", reason="transformers is not installed: the extra hf")

@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 import torch
 from scipy import sparse
-from sklearn import ensemble, linear_model, multioutput, naive_bayes, neighbors, neural_network, svm, tree
+from sklearn import (
+    ensemble,
+    linear_model,
+    multioutput,
+    naive_bayes,
+    neighbors,
+    neural_network,
+    svm,
+    tree,
+)
 from sklearn.cluster import KMeans
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.multiclass import OneVsRestClassifier
