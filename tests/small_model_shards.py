@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import teeter
 from small_shards import write_shards
 from teeter.distributed.executors import LocalExecutor
 from teeter.models.network_registry import build_network
-from teeter.selection.from_shards import ShardSelection, select_from_shards
+from teeter.selection import Selection, select_from_shards
 
 ROWS, SHAPE, CLASSES = 1000, (1, 8, 8), 4
 RNG = np.random.default_rng(0)
@@ -34,19 +35,17 @@ def write_model_pool(home: Path) -> None:
     np.save(home / "known_features.npy", teeter.observe(NETWORK, LABELLED_IMAGES).features)
 
 
-def select_from(home: Path, pool: str, n: int = 30, **options: Any) -> ShardSelection:
+def select_from(home: Path, pool: str, n: int = 30, **options: Any) -> Selection:
     """Select in this process: from features with the head, from anything else with the model."""
     source = {"head": home / "head.npz"} if pool.startswith("features") else {"model": home / "model.safetensors"}
     defaults = {**source, "executor": LocalExecutor(1), "work": home / "work", "reference": 300, "rays": 32}
     return select_from_shards(home / pool, n, **{**defaults, **options})
 
 
-def assert_same(one: ShardSelection, other: ShardSelection) -> None:
+def assert_same(one: Selection, other: Selection) -> None:
     """Check that two selections picked the same rows and say the same of them."""
-    assert np.array_equal(one.rows, other.rows)
-    assert one.classes == other.classes
-    for name in ("ldm", "score", "predicted", "margin"):
-        left, right = getattr(one, name), getattr(other, name)
-        assert (left is None) == (right is None)
-        if left is not None:
-            assert np.allclose(left, right, atol=1e-6)
+    assert one.provenance.classes == other.provenance.classes
+    for left, right in zip(one.picks, other.picks, strict=True):
+        assert (left.row, left.predicted) == (right.row, right.predicted)
+        for name in ("ldm", "score", "margin"):
+            assert getattr(left, name) == pytest.approx(getattr(right, name), abs=1e-6)

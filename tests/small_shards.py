@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from teeter.distributed.executors import LocalExecutor
-from teeter.selection.from_shards import ShardSelection, select_from_shards
+from teeter.selection import Selection, select_from_shards
 
 ROWS, WIDTH, CLASSES = 1200, 6, 4
 RNG = np.random.default_rng(0)
@@ -42,7 +42,12 @@ def write_pool(home: Path) -> None:
     np.savez(home / "head.npz", **HEAD)
 
 
-def select_rows(pool: Path | str, n: int = 30, **options: Any) -> ShardSelection:
+def ldm_values(selection: Selection) -> np.ndarray:
+    """Return the LDM of each pick."""
+    return np.array([pick.ldm for pick in selection.picks], dtype=np.float32)
+
+
+def select_rows(pool: Path | str, n: int = 30, **options: Any) -> Selection:
     """Select from a pool in this process, with the head beside the pool."""
     home = Path(pool).parent
     return select_from_shards(

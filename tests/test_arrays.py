@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 
+import numpy as np
 import pytest
 import torch
 
 import teeter
 from teeter import arrays
-from teeter.arrays import full_precision_matmul
+from teeter.arrays import as_tensor, full_precision_matmul
 from teeter.errors import InputError
 
 SECONDS_TO_WAIT = 120
@@ -26,7 +27,7 @@ def test_tiles_cover_every_row_once() -> None:
 
 
 def test_a_working_memory_of_nothing_is_refused() -> None:
-    with pytest.raises(InputError, match="positive number of bytes"), teeter.working_memory(0):
+    with pytest.raises(InputError, match="it must be positive"), teeter.working_memory(0):
         pass
 
 
@@ -56,3 +57,11 @@ def test_exact_products_hold_for_all_threads_and_are_put_back() -> None:
         assert matmul.fp32_precision == "bf16"
     finally:
         matmul.fp32_precision = before
+
+
+def test_masked_values_are_refused() -> None:
+    masked = np.ma.masked_invalid([[1.0, np.nan], [2.0, 3.0]])
+    with pytest.raises(InputError, match="features has 1 masked values: fill in or drop them"):
+        as_tensor(masked, "features")
+    unmasked = np.ma.masked_invalid([[1.0], [2.0]])
+    assert as_tensor(unmasked, "features").tolist() == [[1.0], [2.0]]

@@ -71,4 +71,4 @@ def test_the_model_s_line_runs_after_the_snippet(tmp_path: Path, monkeypatch: py
     result = CliRunner().invoke(app, [*shlex.split(line), "--workers", "1"])
     assert result.exit_code == 0, result.output
     picked = [int(row.split(",")[2]) for row in Path("picks.csv").read_text().splitlines()[1:]]
-    assert picked == space["chosen"].rows.tolist()
+    assert picked == space["selection"].rows.tolist()

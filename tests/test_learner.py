@@ -93,7 +93,7 @@ def test_before_any_label_rows_are_drawn_at_random() -> None:
 
 
 def test_a_cold_start_that_needs_a_model_is_refused() -> None:
-    with pytest.raises(MissingOutputError, match=r"margin needs logits, and this model gives none.*random"):
+    with pytest.raises(MissingOutputError, match=r"margin needs logits, and this model has none.*random"):
         make(cold_start="margin").ask(3)
 
 

@@ -39,7 +39,7 @@ from teeter.strategies.base import registry
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Strategies that a test registers are gone after it."""
-    monkeypatch.setattr(registry, "_classes", registry.loaded())
+    monkeypatch.setattr(registry, "_classes", registry.loaded_classes())
 
 
 def same_course(learner: Learner, other: Learner) -> None:
@@ -166,7 +166,7 @@ def test_a_strategy_that_has_no_name_is_refused_when_saved(tmp_path: Path) -> No
 
 def test_a_strategy_that_is_gone_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(registry, "_classes", registry.loaded())
+        patch.setattr(registry, "_classes", registry.loaded_classes())
         teeter.strategies.register("test-remembering")(Remembering)
         make(strategy="test-remembering").save(tmp_path / "learner")
     with pytest.raises(UnknownNameError, match="No strategy is called 'test-remembering'"):

@@ -18,7 +18,7 @@ from cli.commands import run_teeter
 from teeter import strategies
 from teeter.datasets import catalogue, load_dataset
 from teeter.errors import PluginError, UnknownNameError
-from teeter.experiments.results import read_run
+from teeter.experiments import read_run
 from teeter.experiments.settings import override, setting_named
 from teeter.model_files import save_model
 from teeter.models import network_registry
@@ -41,8 +41,8 @@ Install = Callable[[Path], None]
 
 def look_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget which plugins there were."""
-    monkeypatch.setattr(registry, "_classes", registry.loaded())
-    for owner, name in ((registry, "_plugins"), (catalogue.plugins, "_points"), (network_registry.plugins, "_points")):
+    monkeypatch.setattr(registry, "_classes", registry.loaded_classes())
+    for owner, name in ((registry, "_plugins"), (catalogue.plugins, "_entry_points"), (network_registry.plugins, "_entry_points")):
         monkeypatch.delitem(owner.__dict__, name, raising=False)
 
 
@@ -59,7 +59,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
     for name in set(sys.modules) - before:
         if name.startswith("teeter_"):
             del sys.modules[name]
-    for owner, name in ((registry, "_plugins"), (catalogue.plugins, "_points"), (network_registry.plugins, "_points")):
+    for owner, name in ((registry, "_plugins"), (catalogue.plugins, "_entry_points"), (network_registry.plugins, "_entry_points")):
         owner.__dict__.pop(name, None)
 
 

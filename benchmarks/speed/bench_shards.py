@@ -71,8 +71,9 @@ def make_pool(folder: Path, rows: int, width: int, classes: int, per_file: int) 
 
 def select(engine: str, form: str, folder: Path, n: int, workers: int) -> dict[str, Any]:
     """Select, and return the picks and when each part of it began and ended."""
-    from teeter.distributed.executors import make_executor
-    from teeter.selection.from_shards import REFERENCE, select_from_shards
+    from teeter.distributed import make_executor
+    from teeter.selection import select_from_shards
+    from teeter.selection.request import DEFAULT_REFERENCE
 
     work = folder / f"work-{engine}-{form}"
     shutil.rmtree(work, ignore_errors=True)
@@ -106,7 +107,7 @@ def select(engine: str, form: str, folder: Path, n: int, workers: int) -> dict[s
         "seeding (s)": ended - scored[-1],
         "rows fetched": fetched[0],
         "fetches": fetched[1],
-        "reference rows": REFERENCE,
+        "reference rows": DEFAULT_REFERENCE,
         "written GB": sum(path.stat().st_size for path in work.rglob("*") if path.is_file()) / 1e9,
         "picks": chosen.rows.tolist(),
     }

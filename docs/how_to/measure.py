@@ -25,7 +25,7 @@ import teeter
 from teeter.arrays import describe_device
 from teeter.campaigns.campaign import Settings
 from teeter.datasets import LabelledRows, load_dataset, make_long_tailed
-from teeter.experiments.results import read_run
+from teeter.experiments import read_run
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -291,7 +291,7 @@ def verdicts(kept: dict[str, Any]) -> str:
     """Return how many of the paper's items hold, in a sentence."""
     found = [
         json.loads(path.read_text(encoding="utf-8"))
-        for path in (ROOT / "benchmarks" / "paper" / "page").glob("*.json")
+        for path in (ROOT / "reproduction" / "results").glob("*.json")
     ]
     words = {"holds": "hold", "holds in part": "hold in part", "does not hold": "do not hold"}
     count = {words[name]: sum(one["verdict"] == name for one in found) for name in words}

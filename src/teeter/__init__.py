@@ -1,4 +1,7 @@
-"""teeter picks the samples a model teeters on: those whose label flips under the smallest change of the model."""
+"""Active learning and data labelling: ask people about the items that teach a model most.
+
+Names are imported when they are first used, so that ``import teeter`` does not load torch.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used, so that `teeter --help` need not wait for torch."""
+    """Import a public name when it is first used."""
     if name == "strategies":
         return import_module("teeter.strategies")
     if name not in _HOMES:

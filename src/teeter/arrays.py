@@ -1,7 +1,7 @@
-"""Where arrays cross into tensors and back, on which device and in which precision, and chunks that fit in memory.
+"""Convert arrays to tensors and back, choose devices, and cut work into chunks that fit in memory.
 
-The rule: float64 stays float64, every other number becomes float32. A tensor stays on its device; a NumPy array
-goes to the GPU where there is one; ``device=`` decides for both.
+float64 stays float64 and every other number type becomes float32. A tensor stays on its device. A
+NumPy array goes to a GPU if there is one. An explicit ``device=`` overrides both.
 """
 
 from __future__ import annotations
@@ -43,22 +43,35 @@ __all__ = [
 Array: TypeAlias = Tensor | npt.NDArray[np.generic]
 
 TILE = 192
-"""Rows come to a matrix product in multiples of this many, so that a row's product never depends on its neighbours:
-BLAS libraries treat the ragged edge of a matrix with other kernels, which round differently. 192 is a multiple of the
-block heights in use (8 to 64, 24, 48, 96)."""
+"""Matrix products get rows in multiples of this number, so that the product of a row never depends
+on its neighbours. BLAS libraries compute the ragged edge of a matrix with other kernels, which
+round differently. 192 is a multiple of the block heights in use (8 to 64, 24, 48 and 96)."""
 
-_last_answers: dict[torch.device, tuple[float, int]] = {}
+_DEFAULT_CPU_BUDGET = 512 << 20
+_LARGEST_GPU_BUDGET = 8 << 30
+_UNKNOWN_MEMORY = 1 << 62
+
+_GPU_MEMORY_CACHE_SECONDS = 0.1
+"""Asking a GPU for its free memory takes as long as a small kernel, so the answer is cached."""
+
+_gpu_memory_cache: dict[torch.device, tuple[float, int]] = {}
 _working_memory: ContextVar[int | None] = ContextVar("teeter_working_memory", default=None)
 
 
 @contextmanager
 def working_memory(size: int) -> Iterator[None]:
-    """Within it, kernels keep their temporary arrays near ``size`` bytes; on a CPU results do not depend on it.
+    """Limit the temporary arrays of kernels to about ``size`` bytes inside this context.
 
-    It holds for this thread and what it awaits, not for threads started inside.
+    On a CPU, results do not depend on the limit. It applies to the current thread and to what it
+    awaits, not to threads started inside.
+
+    Example:
+        >>> with working_memory(100 << 20):
+        ...     memory_budget(torch.device("cpu"))
+        104857600
     """
     if size < 1:
-        raise InputError(f"Cannot work in {size} bytes: give a positive number of bytes.")
+        raise InputError(f"size is {size} bytes: it must be positive.")
     token = _working_memory.set(size)
     try:
         yield
@@ -68,89 +81,109 @@ def working_memory(size: int) -> Iterator[None]:
 
 def memory_budget(device: torch.device) -> int:
     """Return the bytes that a kernel may use for temporary arrays on ``device``."""
-    told = _working_memory.get()
-    if told is not None:
-        return told
+    limit = _working_memory.get()
+    if limit is not None:
+        return limit
     if device.type == "cuda":
-        return min(8 << 30, _free_on_gpu(device) // 4)
-    return 512 << 20
+        return min(_LARGEST_GPU_BUDGET, _free_gpu_memory(device) // 4)
+    return _DEFAULT_CPU_BUDGET
 
 
-def _free_on_gpu(device: torch.device) -> int:
-    """Return the bytes free on a GPU, asked for ten times a second at most: an answer takes as long as a kernel."""
-    asked, free = _last_answers.get(device, (-math.inf, 0))
+def _free_gpu_memory(device: torch.device) -> int:
+    """Return the free bytes of a GPU, at most 0.1 s old."""
+    asked_at, free = _gpu_memory_cache.get(device, (-math.inf, 0))
     now = time.monotonic()
-    if now - asked > 0.1:
+    if now - asked_at > _GPU_MEMORY_CACHE_SECONDS:
         free = int(torch.cuda.mem_get_info(device)[0])
-        _last_answers[device] = now, free
+        _gpu_memory_cache[device] = (now, free)
     return free
 
 
 def available_memory(device: torch.device) -> int:
-    """Return the bytes that are free on ``device``; where nobody tells, so many that nothing is refused."""
+    """Return the free memory of ``device`` in bytes, or a very large number if it is unknown."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     try:
         lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
     except OSError:
-        return 1 << 62
-    free = [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
-    return free[0] if free else 1 << 62
+        return _UNKNOWN_MEMORY
+
+    for line in lines:
+        if line.startswith("MemAvailable:"):
+            kilobytes = int(line.split()[1])
+            return kilobytes << 10
+    return _UNKNOWN_MEMORY
 
 
 def tiles(
     rows: int, bytes_per_row: int, device: torch.device, *, at_most: int | None = None
 ) -> Iterator[slice]:
-    """Yield slices that cover ``rows`` in multiples of ``TILE`` (the last one ragged) within the working memory."""
+    """Yield slices of rows that fit in the working memory.
+
+    Args:
+        rows: the number of rows to cover.
+        bytes_per_row: what one row takes in temporary arrays.
+        device: where the arrays are.
+        at_most: the most rows of a slice, if there is such a limit.
+
+    Yields:
+        Slices whose lengths are multiples of ``TILE``, except for the last.
+    """
     step = max(1, memory_budget(device) // max(1, bytes_per_row) // TILE) * TILE
     if at_most is not None:
         step = min(step, max(TILE, at_most // TILE * TILE))
+
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows))
 
 
 def pad_to_tile(block: Tensor) -> Tensor:
-    """Return ``block`` with rows of zeros appended up to a multiple of ``TILE``."""
+    """Append rows of zeros to ``block`` up to a multiple of ``TILE`` rows."""
     missing = -block.shape[0] % TILE
-    return torch.nn.functional.pad(block, (0, 0, 0, missing)) if missing else block
+    if not missing:
+        return block
+    return torch.nn.functional.pad(block, (0, 0, 0, missing))
 
 
-class _ExactProducts:
-    """Holds the settings of float32 products at full precision while anyone is inside; threads share it."""
+class _FullPrecisionMatmul:
+    """Switches TF32 and bf16 products off while at least one context is open.
+
+    torch's precision settings are global, so contexts of several threads are counted: the first one
+    changes the settings and the last one restores them.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._inside = 0
-        self._before: list[tuple[Any, str]] = []
+        self._open_contexts = 0
+        self._settings_before: list[tuple[Any, str]] = []
 
     def enter(self) -> None:
         with self._lock:
-            self._inside += 1
-            if self._inside == 1:
-                backends: Any = torch.backends  # its types lack a part
-                kinds = (backends.cuda.matmul, backends.mkldnn.matmul)
-                self._before = [
-                    (kind, kind.fp32_precision) for kind in kinds if kind.fp32_precision in _COARSE
-                ]
-                for kind, _ in self._before:
-                    kind.fp32_precision = "ieee"
+            self._open_contexts += 1
+            if self._open_contexts == 1:
+                backends: Any = torch.backends  # incomplete type stubs
+                self._settings_before = []
+                for setting in (backends.cuda.matmul, backends.mkldnn.matmul):
+                    if setting.fp32_precision in _REDUCED_PRECISIONS:
+                        self._settings_before.append((setting, setting.fp32_precision))
+                        setting.fp32_precision = "ieee"
 
     def leave(self) -> None:
         with self._lock:
-            self._inside -= 1
-            if self._inside == 0:
-                for kind, before in self._before:
-                    kind.fp32_precision = before
+            self._open_contexts -= 1
+            if self._open_contexts == 0:
+                for setting, precision in self._settings_before:
+                    setting.fp32_precision = precision
 
 
-_COARSE = ("tf32", "bf16")
-_exact = _ExactProducts()
+_REDUCED_PRECISIONS = ("tf32", "bf16")
+_full_precision = _FullPrecisionMatmul()
 
 
 @contextmanager
 def full_precision_matmul() -> Iterator[None]:
-    """Within it, products keep all the bits of their precision, whatever the caller's TF32 or autocast."""
-    _exact.enter()
+    """Multiply matrices in full precision, whatever the TF32 and autocast settings."""
+    _full_precision.enter()
     try:
         if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
             with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
@@ -158,20 +191,29 @@ def full_precision_matmul() -> Iterator[None]:
         else:
             yield
     finally:
-        _exact.leave()
+        _full_precision.leave()
 
 
 def choose_device(device: torch.device | str | None, *values: object) -> torch.device:
-    """Return the device to work on: the one named, else that of the first tensor, else a GPU if there is one."""
+    """Return the device to compute on.
+
+    Args:
+        device: an explicit choice, which takes precedence.
+        *values: the inputs. Without an explicit choice, the device of the first tensor is taken,
+            or a GPU if there is no tensor.
+
+    Raises:
+        InputError: if torch cannot use ``device`` on this machine.
+    """
     if device is not None:
-        return _named_device(device)
+        return _validate_device(device)
     for value in values:
         if isinstance(value, Tensor):
             return value.device
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def _named_device(device: torch.device | str) -> torch.device:
+def _validate_device(device: torch.device | str) -> torch.device:
     try:
         chosen = torch.device(device)
     except RuntimeError:
@@ -180,7 +222,8 @@ def _named_device(device: torch.device | str) -> torch.device:
         ) from None
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise InputError(
-            f"Cannot use {str(device)!r}: torch {torch.__version__} sees no GPU here. Try device='cpu'."
+            f"Cannot use {str(device)!r}: torch {torch.__version__} sees no GPU here. "
+            "Try device='cpu'."
         )
     try:
         torch.zeros(1, device=chosen).cpu()
@@ -192,89 +235,99 @@ def _named_device(device: torch.device | str) -> torch.device:
 
 
 def describe_device(device: torch.device) -> str:
-    """Return a device in words, for result files."""
+    """Return a description of a device for result files."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{_processor()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads"
+    return f"{_processor_name()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads"
 
 
-def _processor() -> str:
+def _processor_name() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+
+    for line in lines:
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def as_tensor(value: object, name: str, device: torch.device | None = None) -> Tensor:
-    """Return ``value`` as a float32 or float64 tensor, without a copy where none is needed."""
+    """Convert an array to a float32 or float64 tensor, without a copy if possible.
+
+    Args:
+        value: an array, a tensor or nested lists of real numbers.
+        name: what to call it in error messages.
+        device: where the tensor should be. By default it stays where it is.
+
+    Raises:
+        InputError: if it is not a rectangular array of real numbers.
+    """
     tensor = _raw_tensor(value, name)
     if tensor.is_complex() or tensor.dtype == torch.bool:
         raise InputError(
-            f"{name} holds {str(tensor.dtype).removeprefix('torch.')} values: real numbers are needed."
+            f"{name} holds {str(tensor.dtype).removeprefix('torch.')} values: pass real numbers."
         )
     dtype = torch.float64 if tensor.dtype == torch.float64 else torch.float32
     return tensor.detach().to(device=device, dtype=dtype)
 
 
 def as_integers(value: object, name: str, device: torch.device | None = None) -> Tensor:
-    """Return whole numbers as an int64 tensor, refusing anything that would be rounded."""
+    """Convert whole numbers to an int64 tensor. Refuse values that would be rounded."""
     tensor = _raw_tensor(value, name)
     if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
         raise InputError(
-            f"{name} holds {str(tensor.dtype).removeprefix('torch.')} values: whole numbers are needed."
+            f"{name} holds {str(tensor.dtype).removeprefix('torch.')} values: pass whole numbers."
         )
     return tensor.to(device=device, dtype=torch.int64)
 
 
 def _raw_tensor(value: object, name: str) -> Tensor:
+    """Return a value as a tensor of its own type, without a copy if torch can share its memory."""
     if isinstance(value, Tensor):
         return value
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        masked = int(np.ma.getmaskarray(value).sum())
+        raise InputError(f"{name} has {masked} masked values: fill in or drop them.")
+
     try:
         array = np.asarray(value)
     except ValueError:
         raise InputError(f"{name} is not a rectangular array: its rows differ in length.") from None
     if array.dtype.kind not in "biufc":
-        raise InputError(f"{name} holds {array.dtype} values: numbers are needed.")
+        raise InputError(f"{name} holds {array.dtype} values: pass numbers.")
+
     if array.dtype.kind == "u" and array.dtype.itemsize > 1:
-        array = array.astype(np.int64)
-    if (
-        not array.flags.writeable
-        or not array.dtype.isnative
-        or any(stride < 0 for stride in array.strides)
-    ):
-        array = array.astype(
-            array.dtype.newbyteorder("=")
-        )  # torch shares memory, so it wants plain writable arrays
-    return (
-        torch.from_numpy(array)
-        if array.dtype.kind != "f" or array.dtype.itemsize <= 8
-        else _narrowed(array)
-    )
+        array = array.astype(np.int64)  # torch has few operations on wider unsigned types
+    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
+        array = array.astype(np.float64)  # torch has no long double
+
+    # torch shares the memory of an array: it must be writable, native and not reversed.
+    is_reversed = any(stride < 0 for stride in array.strides)
+    if not array.flags.writeable or not array.dtype.isnative or is_reversed:
+        array = array.astype(array.dtype.newbyteorder("="))
+    return torch.from_numpy(array)
 
 
-def _narrowed(array: npt.NDArray[np.generic]) -> Tensor:
-    return torch.from_numpy(array.astype(np.float64))
-
-
-def as_input_type(answer: Tensor, model: object) -> Array:
-    """Return ``answer`` as what ``model`` is: NumPy for NumPy, a tensor on its device for a tensor."""
-    if isinstance(model, Tensor):
-        return answer.to(model.device)
-    return answer.cpu().numpy()
+def as_input_type(result: Tensor, original: object) -> Array:
+    """Convert a result to the type of an input: NumPy, or a tensor on its device."""
+    if isinstance(original, Tensor):
+        return result.to(original.device)
+    return result.cpu().numpy()
 
 
 def require_finite(tensor: Tensor, name: str) -> None:
-    """Refuse NaN and infinity, naming the first row that has one."""
+    """Raise InputError if a value is NaN or infinite, with the first row that has one."""
     if tensor.numel() == 0:
         return
     low, high = torch.aminmax(tensor.detach())
     if torch.isfinite(low) and torch.isfinite(high):
         return
-    flat = tensor.reshape(tensor.shape[0], -1) if tensor.ndim else tensor.reshape(1, 1)
-    bad = (~torch.isfinite(flat)).any(dim=1)
+
+    rows = tensor.reshape(tensor.shape[0], -1) if tensor.ndim else tensor.reshape(1, 1)
+    invalid = (~torch.isfinite(rows)).any(dim=1)
     raise InputError(
-        f"{name} has NaN or infinity in {int(bad.sum())} of {len(flat)} rows, first in row {int(bad.nonzero()[0])}: "
-        "fill in or drop those rows."
+        f"{name} has NaN or infinity in {int(invalid.sum())} of {len(rows)} rows, "
+        f"first in row {int(invalid.nonzero()[0])}: fill in or drop those rows."
     )

@@ -1,7 +1,7 @@
-"""The strategy contract as checks: for the authors of strategies, and for ours.
+"""The strategy contract as executable checks, for plugin authors and for our own strategies.
 
-``check_strategy(MyStrategy)`` runs them all and raises a sentence at the first that fails. ``CHECKS`` has them one by
-one, for a test that is parametrised.
+``check_strategy(MyStrategy)`` runs all checks and raises StrategyError at the first that fails.
+``CHECKS`` holds them one by one, for a parametrised test.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ __all__ = ["CHECKS", "check_strategy", "example_context"]
 Check = Callable[[Strategy], None]
 
 _POSTERIOR = ("posterior_logits",)
+
+# The fields of Outputs that meet each need.
 _FIELDS = {
     "logits": ("logits",),
     "features": ("features",),
@@ -32,7 +34,9 @@ _FIELDS = {
     "ensemble_logits": _POSTERIOR,
     "labelled": (),
 }
-_WITHOUT = {
+
+# Fields of Outputs that together do not meet the need.
+_FIELDS_WITHOUT = {
     "logits": ("features", "posterior_logits"),
     "features": ("logits", "posterior_logits"),
     "head": ("logits", "features", "posterior_logits"),
@@ -42,10 +46,17 @@ _WITHOUT = {
 
 
 def check_strategy(strategy: type[Strategy] | Strategy) -> None:
-    """Run the whole contract over a strategy, or a class with its defaults; raise StrategyError where it is broken."""
-    made = strategy() if isinstance(strategy, type) else strategy
+    """Check that a strategy keeps the contract.
+
+    Args:
+        strategy: a strategy, or a class, which is checked with its default options.
+
+    Raises:
+        StrategyError: at the first check that fails.
+    """
+    instance = strategy() if isinstance(strategy, type) else strategy
     for check in CHECKS:
-        check(made)
+        check(instance)
 
 
 def example_context(
@@ -56,17 +67,30 @@ def example_context(
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> Context:
-    """Return a context that fills every need: ``rows`` candidates in ``copies``, 4 classes, 12 labelled rows."""
-    width, classes, labelled, samples = 8, 4, 12, 5
-    weight, bias = _drawn("head", (classes, width), 0, dtype), _drawn("bias", (classes,), 0, dtype)
+    """Return a random context that meets every need, with 4 classes and 12 labelled rows.
+
+    Args:
+        rows: the number of different candidates.
+        seed: the seed of the features and of the context's generator.
+        copies: how often each candidate occurs.
+        device: where the outputs are.
+        dtype: their type.
+    """
+    width = 8
+    classes = 4
+    labelled = 12
+    samples = 5
+    weight = _random_normal("head", (classes, width), 0, dtype)
+    bias = _random_normal("bias", (classes,), 0, dtype)
 
     def outputs(name: str, count: int) -> Outputs:
-        features = _drawn(name, (count, width), seed, dtype).repeat(
-            copies if name == "pool" else 1, 1
-        )
+        features = _random_normal(name, (count, width), seed, dtype)
+        if name == "pool":
+            features = features.repeat(copies, 1)
+
         logits = features @ weight.T + bias
-        wobble = _drawn("posterior", (samples, classes, width), seed, dtype) * 0.5
-        posterior = logits + torch.einsum("nd,scd->snc", features, wobble)
+        perturbations = _random_normal("posterior", (samples, classes, width), seed, dtype) * 0.5
+        posterior = logits + torch.einsum("nd,scd->snc", features, perturbations)
         return Outputs(logits, features, weight, bias, posterior).to(torch.device(device))
 
     return Context(
@@ -79,23 +103,22 @@ def example_context(
     )
 
 
-def _drawn(name: str, shape: tuple[int, ...], seed: int, dtype: torch.dtype) -> Tensor:
-    return torch.randn(shape, generator=stream(seed, "example", name), dtype=torch.float64).to(
-        dtype
-    )
+def _random_normal(name: str, shape: tuple[int, ...], seed: int, dtype: torch.dtype) -> Tensor:
+    generator = stream(seed, "example", name)
+    return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
 
 
 def picks_are_different_candidates(strategy: Strategy) -> None:
-    """Any number from one to the whole pool gives that many different rows of the pool."""
+    """Any n from one to the size of the pool gives n different rows of the pool."""
     for n in (1, 7, 59, 60):
         rows = strategy.select(example_context(), n)
         _hold(
             rows.shape == (n,) and rows.dtype == np.int64,
             strategy,
-            f"{n} rows asked for, {rows.shape} came back",
+            f"asked for {n} rows, it returned shape {rows.shape}",
         )
-        _hold(len(set(rows.tolist())) == n, strategy, "a row came twice")
-        _hold(set(rows.tolist()) <= set(range(60)), strategy, "a row is not of the pool")
+        _hold(len(set(rows.tolist())) == n, strategy, "it returned a row twice")
+        _hold(set(rows.tolist()) <= set(range(60)), strategy, "it returned a row outside the pool")
 
 
 def one_candidate_is_picked(strategy: Strategy) -> None:
@@ -108,114 +131,126 @@ def one_candidate_is_picked(strategy: Strategy) -> None:
 
 
 def the_same_seed_gives_the_same_picks(strategy: Strategy) -> None:
-    """Nothing but the context decides: no global random state, no memory outside it."""
+    """Only the context decides: no global random state, no memory outside it."""
     first = strategy.select(example_context(), 9)
     torch.rand(3)
     again = strategy.select(example_context(), 9)
-    _hold(np.array_equal(first, again), strategy, "the same seed gave other picks")
+    _hold(np.array_equal(first, again), strategy, "the same seed gave different picks")
 
 
 def renumbering_the_pool_renumbers_the_picks(strategy: Strategy) -> None:
-    """Rows are named by the pool, not by the strategy."""
-    plain = strategy.select(example_context(), 7)
-    numbers = np.arange(900, 840, -1)
-    moved = strategy.select(replace(example_context(), candidates=numbers), 7)
-    _hold(np.array_equal(moved, numbers[plain]), strategy, "renumbering the pool changed the picks")
+    """Picks depend on the contents of the rows, not on their row numbers."""
+    picks = strategy.select(example_context(), 7)
+    row_numbers = np.arange(900, 840, -1)
+    renumbered = strategy.select(replace(example_context(), candidates=row_numbers), 7)
+    _hold(
+        np.array_equal(renumbered, row_numbers[picks]),
+        strategy,
+        "renumbering the pool changed the picks",
+    )
 
 
 def copies_do_not_confuse(strategy: Strategy) -> None:
-    """A pool of copies still gives different rows, and copies have equal scores."""
+    """A pool with duplicates still gives different rows, and duplicates have equal scores."""
     for n in (5, 60, 90):
         rows = strategy.select(example_context(30, copies=3), n)
-        _hold(len(set(rows.tolist())) == n, strategy, "a pool with copies gave a row twice")
+        _hold(len(set(rows.tolist())) == n, strategy, "a pool with duplicates gave a row twice")
+
     if isinstance(strategy, ScoringStrategy):
         scores = strategy.scores(example_context(30, copies=3))
-        _hold(bool((scores[:30] == scores[30:60]).all()), strategy, "copies have different scores")
+        _hold(
+            bool((scores[:30] == scores[30:60]).all()), strategy, "duplicates have different scores"
+        )
 
 
 def best_come_first(strategy: Strategy) -> None:
-    """Where picks are the best scores, they come in that order and no better row is left."""
+    """A top-k strategy returns the best scores, in order."""
     if not isinstance(strategy, TopKStrategy):
         return
+
     scores = strategy.scores(example_context()).double().cpu()
-    signed = -scores if strategy.best == "largest" else scores
+    signed = -scores if strategy.best == "largest" else scores  # the smallest is the best
     picked = signed[torch.from_numpy(strategy.select(example_context(), 12))]
     _hold(bool((picked.diff() >= 0).all()), strategy, "picks are not best first")
-    _hold(int((signed < picked[-1]).sum()) < 12, strategy, "a better row was left")
+    _hold(int((signed < picked[-1]).sum()) < 12, strategy, "it left out a better row")
 
 
 def declared_needs_suffice(strategy: Strategy) -> None:
-    """With what it declares and nothing more, a strategy picks."""
+    """A strategy can pick with only the outputs it declares."""
     names = {name for need in strategy.needs for name in _FIELDS[need]} or {"features"}
-    context = replace(example_context(), outputs=_only(*names))
+    context = replace(example_context(), outputs=_outputs_with(*names))
     if "labelled" not in strategy.needs:
         context = replace(context, labelled=None, labels=None)
     strategy.select(context, 3)
 
 
 def missing_outputs_are_named(strategy: Strategy) -> None:
-    """Without something it needs, a strategy says so and names itself."""
+    """If a needed output is missing, the error names the strategy."""
     for need in sorted(strategy.needs):
         context = example_context()
         if need == "labelled":
             context = replace(context, labelled=None, labels=None)
         else:
-            context = replace(context, outputs=_only(*_WITHOUT[need]))
+            context = replace(context, outputs=_outputs_with(*_FIELDS_WITHOUT[need]))
+
         try:
             strategy.select(context, 3)
         except MissingOutputError as error:
             _hold(
                 str(error).startswith(f"{strategy.name} needs"),
                 strategy,
-                f"its refusal does not name it: {error}",
+                f"its error does not name it: {error}",
             )
         else:
             raise StrategyError(
-                f"{strategy.name} breaks the contract: it picked without the {need} it says it needs."
+                f"{strategy.name} breaks the contract: it picked without {need}, "
+                "which it declares as a need."
             )
 
 
 def what_is_given_stays_as_it_was(strategy: Strategy) -> None:
-    """Tensors and labels handed in are not changed."""
+    """Tensors and labels of the context are not modified."""
     context = example_context()
-    before = _tensors(context)
-    kept = [tensor.clone() for tensor in before]
+    tensors = _tensors_of(context)
+    copies = [tensor.clone() for tensor in tensors]
+
     strategy.select(context, 9)
-    same = all(torch.equal(tensor, copy) for tensor, copy in zip(before, kept, strict=True))
-    _hold(same, strategy, "it changed the outputs it was given")
+
+    unchanged = all(map(torch.equal, tensors, copies))
+    _hold(unchanged, strategy, "it modified the outputs it was given")
 
 
 def chunks_change_nothing(strategy: Strategy) -> None:
-    """The working memory decides the speed, not the picks."""
-    plain = strategy.select(example_context(700), 40)
+    """The size of the working memory does not change the picks."""
+    picks = strategy.select(example_context(700), 40)
     for size in (1, 100_000):
         with working_memory(size):
             chunked = strategy.select(example_context(700), 40)
         _hold(
-            np.array_equal(plain, chunked),
+            np.array_equal(picks, chunked),
             strategy,
             f"a working memory of {size} bytes changed the picks",
         )
 
 
 def devices_agree(strategy: Strategy) -> None:
-    """Fed the same draws in float64, the GPU picks what the CPU picks; without a GPU there is nothing to check."""
+    """With the same draws in float64, GPU and CPU pick the same rows. Skipped without a GPU."""
     if not torch.cuda.is_available():
         return
     with portable():
         cpu = strategy.select(example_context(700, dtype=torch.float64), 40)
         gpu = strategy.select(example_context(700, dtype=torch.float64, device="cuda"), 40)
-    _hold(np.array_equal(cpu, gpu), strategy, "the GPU picked other rows than the CPU")
+    _hold(np.array_equal(cpu, gpu), strategy, "GPU and CPU picked different rows")
 
 
 def requests_out_of_range_are_refused(strategy: Strategy) -> None:
-    """Asking for none, too many or a fraction is answered with a sentence."""
+    """Asking for no row, too many rows or a fraction raises a TeeterError."""
     for n in (0, -1, 61, 2.5, True):
         try:
             strategy.select(example_context(), n)  # type: ignore[arg-type]
         except TeeterError:
             continue
-        raise StrategyError(f"{strategy.name} answered a request for {n!r} of 60 rows.")
+        raise StrategyError(f"{strategy.name} accepted a request for {n!r} of 60 rows.")
 
 
 CHECKS: tuple[Check, ...] = (
@@ -234,17 +269,19 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
-def _hold(holds: bool, strategy: Strategy, broken: str) -> None:
+def _hold(holds: bool, strategy: Strategy, violation: str) -> None:
     if not holds:
-        raise StrategyError(f"{strategy.name} breaks the contract: {broken}.")
+        raise StrategyError(f"{strategy.name} breaks the contract: {violation}.")
 
 
-def _only(*names: str) -> Outputs:
-    everything = example_context().outputs
-    return Outputs(**{name: getattr(everything, name) for name in names})
+def _outputs_with(*names: str) -> Outputs:
+    """Return example outputs with these fields only."""
+    complete = example_context().outputs
+    return Outputs(**{name: getattr(complete, name) for name in names})
 
 
-def _tensors(context: Context) -> list[Tensor]:
-    both = [context.outputs, *([context.labelled] if context.labelled else [])]
-    found = [value for outputs in both for value in vars(outputs).values()]
-    return [value for value in [*found, context.labels] if isinstance(value, Tensor)]
+def _tensors_of(context: Context) -> list[Tensor]:
+    values = [*vars(context.outputs).values(), context.labels]
+    if context.labelled is not None:
+        values.extend(vars(context.labelled).values())
+    return [value for value in values if isinstance(value, Tensor)]

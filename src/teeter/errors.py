@@ -1,17 +1,17 @@
-"""Every exception that teeter raises on purpose.
+"""Every exception that teeter raises deliberately.
 
 TeeterError
-├── InputError               something handed to teeter does not fit (also a ValueError)
-│   ├── UnknownNameError     no strategy, dataset, ... of that name
-│   ├── MissingOutputError   a strategy needs what the model did not give
-│   └── FileError            a file cannot be read, or does not hold what is needed
-├── PluginError              another package's strategy, dataset or network cannot be used (also a RuntimeError)
+├── InputError               an argument or a file is invalid (also a ValueError)
+│   ├── UnknownNameError     no strategy, dataset or network has that name
+│   ├── MissingOutputError   a strategy needs an output that the model does not have
+│   └── FileError            a file cannot be read, or its contents are not as expected
+├── PluginError              a plugin of another package cannot be used (also a RuntimeError)
 ├── StrategyError            a strategy broke its contract (also a RuntimeError)
-├── TrainingError            a model cannot be trained so (also a RuntimeError)
-├── StoreError               a campaign's database cannot be used so (also a RuntimeError)
-├── ServerError              another program's server refuses, or is not what it should be (also a RuntimeError)
-│   └── ServerAwayError      it does not answer for now: the same may work later
-├── NotAllowedError          somebody may not do what they asked for (also a PermissionError)
+├── TrainingError            a model cannot be trained (also a RuntimeError)
+├── StoreError               the database of a campaign refuses an operation (also a RuntimeError)
+├── ServerError              another server refuses a request (also a RuntimeError)
+│   └── ServerUnavailableError  it does not answer now; try again later
+├── PermissionDeniedError    the user lacks the permission (also a PermissionError)
 └── MissingExtraError        an optional library is not installed (also an ImportError)
 """
 
@@ -35,51 +35,51 @@ __all__ = [
 
 
 class TeeterError(Exception):
-    """Anything that teeter refuses, in one sentence that says what to do."""
+    """Base class. The message is one or two sentences that say what is wrong and what to do."""
 
 
 class InputError(TeeterError, ValueError):
-    """Something handed to teeter does not fit."""
+    """An argument or a file is invalid."""
 
 
 class UnknownNameError(InputError):
-    """No strategy, dataset or the like has that name."""
+    """No strategy, dataset or network has that name."""
 
 
 class MissingOutputError(InputError):
-    """A strategy needs something that the model's outputs do not hold."""
+    """A strategy needs an output that the model does not have."""
 
 
 class FileError(InputError):
-    """A file cannot be read, or does not hold what is needed."""
+    """A file cannot be read, or its contents are not as expected."""
 
 
 class PluginError(TeeterError, RuntimeError):
-    """A strategy, dataset or network that another package brings along cannot be used."""
+    """A strategy, dataset or network of another package cannot be used."""
 
 
 class StrategyError(TeeterError, RuntimeError):
-    """A strategy broke its contract: its picks or scores cannot be used."""
+    """A strategy broke its contract, so its picks or scores cannot be used."""
 
 
 class TrainingError(TeeterError, RuntimeError):
-    """A model cannot be trained so."""
+    """A model cannot be trained."""
 
 
 class StoreError(TeeterError, RuntimeError):
-    """A campaign's database cannot be used so."""
+    """The database of a campaign refuses an operation."""
 
 
 class ServerError(TeeterError, RuntimeError):
-    """Another program's server refuses, or is not what it should be."""
+    """Another server refuses a request, or is not the server it should be."""
 
 
 class ServerUnavailableError(ServerError):
-    """Another program's server does not answer for now: the same may work later."""
+    """Another server does not answer now. The same request may succeed later."""
 
 
 class PermissionDeniedError(TeeterError, PermissionError):
-    """Somebody may not do what they asked for."""
+    """The user lacks the permission for what they asked."""
 
 
 class MissingExtraError(TeeterError, ImportError):

@@ -644,7 +644,7 @@ class Learner:
         else:
             outputs = self.observe(take_rows(self.data, candidates), strategy.needs)
 
-        if self._models and "labelled" in strategy.needs | strategy.uses:
+        if self._models and "labelled" in strategy.needs | strategy.optional_needs:
             rows, columns = self._rows_of_seen_classes()
             labelled = self.observe(take_rows(self.data, rows), strategy.needs).with_logits()
             labels = columns.to(outputs.device)

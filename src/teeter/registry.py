@@ -1,4 +1,4 @@
-"""Names for things: registered here by a decorator, or found in other packages by their entry points."""
+"""Registries of named classes, and plugins that other packages provide through entry points."""
 
 from __future__ import annotations
 
@@ -15,34 +15,57 @@ __all__ = ["Plugins", "Registry", "did_you_mean"]
 T = TypeVar("T")
 Class = TypeVar("Class", bound=type)
 
+_MOST_NAMES_IN_HINT = 30
+
 
 class Plugins(Generic[T]):
-    """Things of one ``kind`` that other packages bring along by the entry points of ``group``."""
+    """Objects of one kind that other packages provide through an entry point group.
 
-    def __init__(self, kind: str, group: str, *, fits: Callable[[Any], bool], wanted: str) -> None:
-        self.kind, self.group = kind, group
-        self.fits, self.wanted = fits, wanted
+    Args:
+        kind: what they are, for error messages: "dataset".
+        group: the entry point group.
+        is_valid: returns whether a loaded object can be used.
+        expected: what a valid object is, for error messages.
+    """
+
+    def __init__(
+        self, kind: str, group: str, *, is_valid: Callable[[Any], bool], expected: str
+    ) -> None:
+        self.kind = kind
+        self.group = group
+        self.is_valid = is_valid
+        self.expected = expected
 
     @cached_property
-    def _points(self) -> dict[str, EntryPoint]:
+    def _entry_points(self) -> dict[str, EntryPoint]:
         return {point.name: point for point in entry_points(group=self.group)}
 
     def names(self) -> list[str]:
-        """Return every name, in alphabetical order, without importing anything."""
-        return sorted(self._points)
+        """Return all names in alphabetical order, without importing anything."""
+        return sorted(self._entry_points)
 
     def get(self, name: str) -> T:
-        """Return what is called ``name``, which must be one of the names."""
-        thing: T = _load(self._points[name], self.kind, self.fits, self.wanted)
-        return thing
+        """Load the plugin called ``name``, which must be one of ``names()``.
+
+        Raises:
+            PluginError: if it cannot be loaded or is not of the right kind.
+        """
+        plugin: T = _load(self._entry_points[name], self.kind, self.is_valid, self.expected)
+        return plugin
 
     def package(self, name: str) -> str:
-        """Return the package that ``name`` comes from."""
-        return _package(self._points[name])
+        """Return the name of the package that provides the plugin."""
+        return _package_name(self._entry_points[name])
 
 
 class Registry(Generic[T]):
-    """A dictionary from names to classes of one ``kind``, open to plugins through the entry points of ``group``."""
+    """Classes of one kind by name: registered with a decorator, or provided as plugins.
+
+    Args:
+        kind: what they are, for error messages: "strategy".
+        group: the entry point group of plugins.
+        base: the class that all of them derive from.
+    """
 
     def __init__(self, kind: str, group: str, base: type = object) -> None:
         self.kind = kind
@@ -51,77 +74,105 @@ class Registry(Generic[T]):
         self._classes: dict[str, type[T]] = {}
 
     def register(self, name: str) -> Callable[[Class], Class]:
-        """Return a decorator that files a class under ``name``."""
+        """Return a decorator that registers a class under ``name``.
 
-        def file(cls: Class) -> Class:
-            known = self._classes.get(name)
-            if known is not None and (known.__module__, known.__qualname__) != (
-                cls.__module__,
-                cls.__qualname__,
-            ):
+        Raises:
+            InputError: if another class has the name.
+        """
+
+        def add(cls: Class) -> Class:
+            existing = self._classes.get(name)
+            if existing is not None and not _is_same_class(existing, cls):
                 raise InputError(
-                    f"A {self.kind} is already called {name!r} ({known.__module__}): choose another name."
+                    f"A {self.kind} is already called {name!r} ({existing.__module__}): "
+                    "choose another name."
                 )
             self._classes[name] = cls
             return cls
 
-        return file
+        return add
 
     @cached_property
     def _plugins(self) -> dict[str, EntryPoint]:
         return {point.name: point for point in entry_points(group=self.group)}
 
     def names(self) -> list[str]:
-        """Return every name, in alphabetical order; plugins are listed without being imported."""
+        """Return all names in alphabetical order. Plugins are listed without being imported."""
         return sorted({*self._classes, *self._plugins})
 
     def get(self, name: str) -> type[T]:
-        """Return the class called ``name``."""
+        """Return the class called ``name``, importing its plugin if necessary.
+
+        Raises:
+            UnknownNameError: if there is none.
+            PluginError: if the plugin cannot be loaded or is not of the right kind.
+        """
         if name not in self._classes and name in self._plugins:
-            self._classes[name] = _load(
-                self._plugins[name], self.kind, self._fits, f"a class of {self.base.__name__}"
-            )
+            expected = f"a class of {self.base.__name__}"
+            self._classes[name] = _load(self._plugins[name], self.kind, self._is_valid, expected)
+
         try:
             return self._classes[name]
         except KeyError:
-            raise UnknownNameError(
-                f"No {self.kind} is called {name!r}. {did_you_mean(name, self.names())}"
-            ) from None
+            hint = did_you_mean(name, self.names())
+            raise UnknownNameError(f"No {self.kind} is called {name!r}. {hint}") from None
 
-    def loaded(self) -> dict[str, type[T]]:
-        """Return the classes that are here without loading a plugin."""
+    def loaded_classes(self) -> dict[str, type[T]]:
+        """Return the classes that are imported already, by name."""
         return dict(self._classes)
 
     def name_of(self, cls: type) -> str | None:
-        """Return the name under which ``cls`` is filed, if it is."""
-        return next((name for name, known in self._classes.items() if known is cls), None)
+        """Return the name of a registered class, or None if it is not registered."""
+        for name, registered in self._classes.items():
+            if registered is cls:
+                return name
+        return None
 
-    def _fits(self, loaded: Any) -> bool:
+    def _is_valid(self, loaded: Any) -> bool:
         return isinstance(loaded, type) and issubclass(loaded, self.base)
 
 
-def _load(point: EntryPoint, kind: str, fits: Callable[[Any], bool], wanted: str) -> Any:
-    told = f"The {kind} {point.name!r} of {_package(point)}"
+def _is_same_class(first: type, second: type) -> bool:
+    """Return whether two classes have the same origin, as when a module is reloaded."""
+    return (first.__module__, first.__qualname__) == (second.__module__, second.__qualname__)
+
+
+def _load(point: EntryPoint, kind: str, is_valid: Callable[[Any], bool], expected: str) -> Any:
+    description = f"The {kind} {point.name!r} of {_package_name(point)}"
     try:
         loaded = point.load()
-    except (Exception, SystemExit) as error:  # whatever it is, nothing else is to fail
+    except (Exception, SystemExit) as error:  # a broken plugin must not break anything else
         reason = str(error).rstrip(".") or type(error).__name__
-        raise PluginError(f"{told} cannot be loaded: {reason}.") from error
-    if not fits(loaded):
-        raise PluginError(f"{told} is {type(loaded).__name__} {point.value}: it must be {wanted}.")
+        raise PluginError(f"{description} cannot be loaded: {reason}.") from error
+
+    if not is_valid(loaded):
+        raise PluginError(
+            f"{description} is {type(loaded).__name__} {point.value}: it must be {expected}."
+        )
     return loaded
 
 
-def _package(point: EntryPoint) -> str:
-    return point.dist.name if point.dist else "an unknown package"
+def _package_name(point: EntryPoint) -> str:
+    if point.dist is None:
+        return "an unknown package"
+    return point.dist.name
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a short hint: the nearest of the ``known`` names, or all of them."""
-    known = list(known)
-    plain = {one.lower(): one for one in reversed(known)}
-    near = difflib.get_close_matches(name.lower(), plain, n=1, cutoff=0.6)
-    if near:
-        return f"Did you mean {plain[near[0]]!r}?"
-    some = ", ".join(known[:30])
-    return f"Known: {some}." if len(known) <= 30 else f"Known: {some} and {len(known) - 30} more."
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return a hint for an unknown name: the closest of ``names``, or a list of them.
+
+    Example:
+        >>> did_you_mean("entrpy", ["entropy", "margin"])
+        "Did you mean 'entropy'?"
+    """
+    names = list(names)
+    by_lower_case = {candidate.lower(): candidate for candidate in reversed(names)}
+    closest = difflib.get_close_matches(name.lower(), by_lower_case, n=1, cutoff=0.6)
+    if closest:
+        return f"Did you mean {by_lower_case[closest[0]]!r}?"
+
+    listed = ", ".join(names[:_MOST_NAMES_IN_HINT])
+    hidden = len(names) - _MOST_NAMES_IN_HINT
+    if hidden > 0:
+        return f"Known: {listed} and {hidden} more."
+    return f"Known: {listed}."

@@ -1,4 +1,4 @@
-"""Which teeter this is."""
+"""The version of teeter, and the commit it runs from."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ __version__ = "0.1.0"
 
 
 def commit() -> str | None:
-    """Return the commit of the repository that teeter runs from, marked if files were changed since; else None.
+    """Return the commit that teeter runs from, with "-dirty" if files have changed since.
 
-    Where the repository is not at hand, as on a machine that was sent the sources alone, TEETER_COMMIT may tell.
+    The environment variable TEETER_COMMIT takes precedence. It serves machines that have the
+    sources without the repository.
+
+    Returns:
+        The commit, or None if teeter does not run from its repository.
     """
-    told = os.environ.get("TEETER_COMMIT")
+    from_environment = os.environ.get("TEETER_COMMIT")
+    if from_environment:
+        return from_environment
+
     root = Path(__file__).parents[2]
-    if told or not (root / ".git").exists() or not (root / "src" / "teeter").is_dir():
-        return told
-    command = [
-        "git",
-        "-C",
-        str(root),
-        "describe",
-        "--always",
-        "--abbrev=40",
-        "--exclude=*",
-        "--dirty",
-    ]
+    if not (root / ".git").exists() or not (root / "src" / "teeter").is_dir():
+        return None
+
+    # --exclude=* ignores tags, so that the answer is always a commit.
+    options = ["--always", "--abbrev=40", "--exclude=*", "--dirty"]
+    command = ["git", "-C", str(root), "describe", *options]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):

@@ -200,7 +200,7 @@ def test_probabilities_alone_serve_the_strategies_that_need_no_more() -> None:
     clf = ParzenWindowClassifier(classes=[0, 1, 2], random_state=0)
     theirs = UncertaintySampling("entropy", random_state=0).query(X, y, clf, batch_size=3)
     assert (TeeterStrategy("entropy", random_state=0).query(X, y, clf, batch_size=3) == theirs).all()
-    with pytest.raises(MissingOutputError, match=r"ldm-s needs .*With what it gives you can use"):
+    with pytest.raises(MissingOutputError, match=r"ldm-s needs .*With the outputs it has you can use"):
         TeeterStrategy("ldm-s", random_state=0).query(X, y, clf)
 
 

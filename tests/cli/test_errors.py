@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from teeter.cli.errors import use_option_names
+
 ENVIRONMENT = {"PYTHONPATH": os.pathsep.join(sys.path), "TERM": "dumb"}  # and no PYTHONUNBUFFERED
 
 LIGHT = """
@@ -78,3 +80,17 @@ def test_a_reader_that_leaves_select_is_no_error(selecting: list[str]) -> None:
 @needs_full_device
 def test_a_full_disk_is_one_sentence_of_select(selecting: list[str]) -> None:
     check_that_a_full_disk_is_one_sentence(selecting)
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("Give only one of head= and model=: each ...", "Give only one of --head and --model: each ..."),
+        ("Leave id_column= out, or pass engine='local'.", "Leave --id out, or pass --engine local."),
+        ("Pass sigma_max= instead of head=", "Pass sigma_max= instead of --head"),
+        ("There is no file runs/head=3/model=x.npz.", "There is no file runs/head=3/model=x.npz."),
+    ],
+)
+def test_arguments_become_options(message: str, shown: str) -> None:
+    options = {"head": "--head", "model": "--model", "id_column": "--id", "engine": "--engine"}
+    assert use_option_names(message, options) == shown

@@ -19,7 +19,7 @@ from typer.testing import Result
 from teeter import observe, save_model
 from teeter.cli.output import progress
 from teeter.models.networks import mlp
-from teeter.selection import from_file
+from teeter.selection import Selection, api
 
 Teeter = Callable[..., Result]
 
@@ -123,11 +123,11 @@ def test_out_is_written_whole_and_stdout_stays_empty(teeter: Teeter, arrays: Pat
 def test_a_crash_leaves_the_old_file_and_no_half_file(
     teeter: Teeter, arrays: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(self: from_file.Selection, stream: io.StringIO) -> None:
+    def full(self: Selection, stream: io.StringIO) -> None:
         stream.write("rank,")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(from_file.Selection, "to_csv", full)
+    monkeypatch.setattr(Selection, "to_csv", full)
     out = tmp_path / "picks.csv"
     out.write_text("old", encoding="utf-8")
     said = refusal(teeter("select", arrays, "-n", 2, "--out", out, fails=2))
@@ -141,7 +141,7 @@ def test_options_are_numbers_truths_lists_or_texts(teeter: Teeter, arrays: Path)
     told = json.loads(teeter("select", arrays, "-n", 1, *given, "--json").stdout)
     assert told["facts"]["options"] == {"method": "gaussian", "sigmas": [0.1, 1, 10], "patience": 3}
     said = refusal(teeter("select", arrays, "-n", 1, "--option", "rays=True", fails=2))
-    assert said == "Cannot follow True rays: ask for a whole number from 1 up."
+    assert said == "rays is True: it must be a whole number from 1 up."
 
 
 @pytest.mark.parametrize(
@@ -152,12 +152,12 @@ def test_options_are_numbers_truths_lists_or_texts(teeter: Teeter, arrays: Path)
         (["-n", "1", "--strategy", "marginn"], "No strategy is called 'marginn'. Did you mean 'margin'?"),
         (["-n", "1", "--option", "ray=3"], "ldm-s has no option 'ray'. Did you mean 'rays'?"),
         (["-n", "1", "--option", "ray"], "--option ray is not key=value."),
-        (["-n", "1", "--rays", "0"], "Cannot follow 0 rays: ask for a whole number from 1 up."),
-        (["-n", "1", "--strategy", "margin", "--rays", "0"], "Cannot follow 0 rays: ask for a whole number from 1 up."),
+        (["-n", "1", "--rays", "0"], "rays is 0: it must be a whole number from 1 up."),
+        (["-n", "1", "--strategy", "margin", "--rays", "0"], "rays is 0: it must be a whole number from 1 up."),
         (["-n", "1", "--device", "gpu"], "No device is called 'gpu': try 'cpu', 'cuda' or 'cuda:1'."),
         (["-n", "1", "--id", "name"], "Nothing in POOL is called 'name'. Known: features, ids, weight, bias, classes."),
-        (["-n", "1", "--labels", "kind"], "--labels names a column of a table, and POOL holds arrays: "),
-        (["-n", "1", "--head", "POOL", "--labels", "y"], "Give --head or --labels, not both"),
+        (["-n", "1", "--labels", "kind"], "--labels names a column of a table, and POOL holds arrays: pass --head instead."),
+        (["-n", "1", "--head", "POOL", "--labels", "y"], "Give only one of --head and --labels: each of them provides the head."),
         (["-n", "1", "--head", "none.npz"], "There is no file none.npz."),
         (["-n", "1", "--out", "POOL"], "Cannot write POOL: it is an input file. Name another file."),
         (["-n", "1", "--out", "/"], "Cannot write /: it is not a plain file."),
@@ -182,16 +182,18 @@ def test_the_time_left_is_told_of_slow_steps_too(monkeypatch: pytest.MonkeyPatch
         for done in range(4, 7):  # half an hour each; the first four are from before
             told(done, 10)
             now[0] += 1800
-        time.sleep(0.5)  # the bar is drawn ten times a second
-        drawn = sys.stderr.getvalue()  # type: ignore[attr-defined]
-    assert "2:00:00" in drawn
+        ends = time.monotonic() + 120
+        while "2:00:00" not in sys.stderr.getvalue():  # type: ignore[attr-defined]
+            assert time.monotonic() < ends, "the bar is drawn ten times a second"
+            time.sleep(0.05)
 
 
 def test_what_is_for_an_engine_is_not_overlooked(teeter: Teeter, tmp_path: Path) -> None:
     np.save(tmp_path / "pool.npy", np.eye(4, dtype=np.float32))
     for given in (["--labelled", tmp_path / "pool.npy"], ["--workers", 2]):
         found = teeter("select", tmp_path / "pool.npy", "-n", 1, "--strategy", "random", *given, fails=2)
-        assert "are for --engine" in found.stderr
+        assert "leave it out, or pass --engine local." in found.stderr
+        assert f"takes no {given[0]}:" in found.stderr
 
 
 @pytest.mark.parametrize("engine", [[], ["--engine", "local", "--workers", 1]])
@@ -211,7 +213,7 @@ def test_a_model_makes_the_features(teeter: Teeter, tmp_path: Path, engine: list
     ]
     assert [(one["row"], one["predicted"]) for one in told[0]] == [(one["row"], one["predicted"]) for one in told[1]]
     both = teeter("select", tmp_path / "raw.npy", "-n", 1, "--model", model, "--head", head, *engine, *work, fails=2)
-    assert refusal(both) == "Give --head or --model, not both: a model brings its last layer along."
+    assert refusal(both) == "Give only one of --head and --model: each of them provides the head."
     written = teeter("select", tmp_path / "raw.npy", "-n", 1, "--model", model, "--out", model, *engine, fails=2)
     assert refusal(written).endswith("it is an input file. Name another file.")
     torch.save(network.state_dict(), tmp_path / "model.pt")
@@ -221,7 +223,7 @@ def test_a_model_makes_the_features(teeter: Teeter, tmp_path: Path, engine: list
 
 def test_a_model_and_labels_exclude_each_other(teeter: Teeter, table: Path) -> None:
     told = teeter("select", table, "-n", 1, "--labels", "kind", "--model", "m.safetensors", fails=2)
-    assert refusal(told) == "Give --labels or --model, not both: with --labels, the labelled rows train a head."
+    assert refusal(told) == "Give only one of --model and --labels: each of them provides the head."
 
 
 def test_options_of_the_wrong_kind_are_one_sentence(teeter: Teeter, arrays: Path) -> None:
@@ -241,16 +243,16 @@ def test_columns_left_out_are_said(teeter: Teeter, tmp_path: Path) -> None:
 
 
 def test_an_interrupt_exits_with_130(teeter: Teeter, arrays: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object, **__: object) -> from_file.Selection:
+    def interrupted(*_: object, **__: object) -> Selection:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(from_file, "pick_from_file", interrupted)
+    monkeypatch.setattr(api, "run_selection", interrupted)
     assert teeter("select", arrays, "-n", 1, fails=130).stdout == ""
 
 
 def test_a_fault_of_ours_keeps_its_traceback(arrays: Path, teeter: Teeter, monkeypatch: pytest.MonkeyPatch) -> None:
-    def faulty(*_: object, **__: object) -> from_file.Selection:
+    def faulty(*_: object, **__: object) -> Selection:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(from_file, "pick_from_file", faulty)
+    monkeypatch.setattr(api, "run_selection", faulty)
     assert isinstance(teeter("select", arrays, "-n", 1, fails=1).exception, ZeroDivisionError)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from cli.conftest import Teeter
+from teeter.campaigns.campaign import Campaign
 from teeter.cli.serve import _guard, _options
 from web.servers import PATIENCE, Server, begin, client_of, free_port, text
 
@@ -145,25 +146,43 @@ def test_a_campaign_is_made_of_things_with_classes(
 
 
 @pytest.mark.xdist_group("servers")
+def test_an_answer_to_a_process_is_in_one_file_when_it_ends(tmp_path: Path, home: Path) -> None:
+    file = begin(tmp_path / "texts.teeter", 40)
+    campaign = Campaign.open(file)
+    campaign.pick_ahead(20)  # or the first question would wait for the trainer's process
+    campaign.store.close()
+    answer_and_interrupt(Server(home, file), "texts")
+    assert [path.name for path in tmp_path.glob("texts.teeter*")] == ["texts.teeter"], "nothing is left beside it"
+    campaign = Campaign.open(file)
+    assert campaign.status().labelled == 1
+    campaign.store.close()
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("servers")
 def test_one_command_from_a_table_to_a_question_and_back(tmp_path: Path, home: Path) -> None:
-    """In a process of its own, and with the trainer's beside it."""
     (tmp_path / "mail.csv").write_text("text\n" + "".join(f'"{text(k)}"\n' for k in range(40)))
-    server = Server(home, tmp_path / "mail.csv", "--classes", "spam,ham").start()
+    answer_and_interrupt(Server(home, tmp_path / "mail.csv", "--classes", "spam,ham"), "mail")
+    assert [path.name for path in tmp_path.glob("mail.teeter*")] == ["mail.teeter"], "nothing is left beside it"
+
+
+def answer_and_interrupt(server: Server, slug: str) -> None:
+    """Start a server, answer its first question, and press Ctrl+C."""
+    server.start()
     try:
         with closing(client_of(server.address)) as client:
             assert {cookie.name for cookie in client.cookies.jar} == {f"teeter_session_{server.port}"}
             ends = time.monotonic() + PATIENCE
-            while not (found := client.get("/api/v1/campaigns/mail/questions").json()["questions"]):
+            while not (found := client.get(f"/api/v1/campaigns/{slug}/questions").json()["questions"]):
                 assert time.monotonic() < ends
                 time.sleep(0.5)
-            told = client.post("/api/v1/campaigns/mail/answers", json={"item": found[0]["item"], "label": "ham"})
+            told = client.post(f"/api/v1/campaigns/{slug}/answers", json={"item": found[0]["item"], "label": "ham"})
             assert told.json()["stored"]
         assert server.process is not None
         server.process.send_signal(signal.SIGINT)
         assert server.process.wait(PATIENCE) in (0, 130)
     finally:
         server.stop()
-    assert [path.name for path in tmp_path.glob("mail.teeter*")] == ["mail.teeter"], "nothing is left beside it"
 
 
 @pytest.mark.slow

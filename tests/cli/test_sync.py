@@ -182,14 +182,14 @@ def test_a_process_watches_and_stops_at_ctrl_c(file: Path, studio: FakeLabelStud
         assert watching.stdout is not None
         assert json.loads(watching.stdout.readline())["sent"] == 4
         studio.before = lambda request: httpx.Response(502 if "refresh" in request.url.path else 401)
-        until, begun = time.monotonic() + 120, len(studio.asked)
+        until, begun = time.monotonic() + 600, len(studio.asked)
         while len(studio.asked) < begun + 6 and time.monotonic() < until:
             time.sleep(0.1)
         annotate(studio, 4)  # before the trouble ends: a sync between two of them would tell of fewer
         studio.before = lambda _: None
         assert json.loads(watching.stdout.readline())["labels"] == 4
         watching.send_signal(signal.SIGINT)
-        out, told = watching.communicate(timeout=120)
+        out, told = watching.communicate(timeout=600)
         assert watching.returncode == 130
     assert out == ""
     assert told.count("answers with 502") == 1

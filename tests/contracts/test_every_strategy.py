@@ -170,8 +170,8 @@ def test_needs_that_are_not_declared_are_found(broken: Strategy) -> None:
 
 
 def test_a_need_that_is_not_refused_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Strategy, "_ready", lambda self, context: context)
-    with pytest.raises(StrategyError, match="without the features"):
+    monkeypatch.setattr(Strategy, "_prepare", lambda self, context: context)
+    with pytest.raises(StrategyError, match="without features"):
         checks.missing_outputs_are_named(First())
 
 

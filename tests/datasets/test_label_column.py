@@ -93,7 +93,7 @@ def test_columns_of_lists_are_refused() -> None:
 
 
 def test_two_columns_are_refused_and_a_wrong_name_gets_a_hint() -> None:
-    with pytest.raises(InputError, match=r"labels names 2 columns \(y, x\): teeter picks for one class per row"):
+    with pytest.raises(InputError, match=r"labels= names 2 columns \(y, x\): teeter picks for one class per row"):
         read_labels(table_of("a", "b"), "y, x")
     with pytest.raises(UnknownNameError, match=r"No column of pool.csv is called 'labels'"):
         read_labels(table_of("a", "b"), "labels")

@@ -77,14 +77,14 @@ def test_workers_that_are_always_lost_are_given_up(tmp_path: Path, monkeypatch: 
 
     pools: list[InlinePool] = []
     monkeypatch.setattr(executors, "ProcessPoolExecutor", LosingPool)
-    with pytest.raises(TeeterError, match=rf"Workers were lost {executors.TRIES} times, by .*0 at last"):
+    with pytest.raises(TeeterError, match=rf"Workers were killed in {executors.MAX_ATTEMPTS} attempts, last while writing .*0:"):
         run_plan(LocalExecutor(2), make_tasks("write_done", tmp_path, 2))
-    assert len(pools) == executors.TRIES
+    assert len(pools) == executors.MAX_ATTEMPTS
 
 
 @pytest.mark.slow
 def test_processes_that_are_always_killed_are_given_up(tmp_path: Path) -> None:
-    with pytest.raises(TeeterError, match=rf"Workers were lost {executors.TRIES} times"):
+    with pytest.raises(TeeterError, match=rf"Workers were killed in {executors.MAX_ATTEMPTS} attempts"):
         run_plan(LocalExecutor(2), make_tasks("die_always", tmp_path, 2))
 
 
@@ -132,18 +132,18 @@ def test_a_file_that_is_seen_late_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_an_executor_that_leaves_something_out_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executors, "SETTLING", 0.3)
+    monkeypatch.setattr(executors, "VISIBILITY_TIMEOUT", 0.3)
 
     class LazyExecutor:
         def run(self, tasks: Any, on_done: Any) -> None:
             """Does nothing."""
 
-    with pytest.raises(TeeterError, match="1 of 1 shards are still not there"):
+    with pytest.raises(TeeterError, match="1 of 1 output files are missing"):
         run_plan(LazyExecutor(), [Task("x:y", {}, str(tmp_path / "none"))])
 
 
 def test_engines_and_workers_that_cannot_be_are_refused() -> None:
     with pytest.raises(InputError, match="No engine is called 'spark'"):
         make_executor("spark")
-    with pytest.raises(InputError, match="Cannot work with 0 workers: give 1 or more"):
+    with pytest.raises(InputError, match="Cannot run 0 workers: ask for 1 or more"):
         make_executor("local", 0)

@@ -43,15 +43,15 @@ def test_a_model_that_changes_meanwhile_is_refused(home: Path) -> None:
         def run(self, tasks: Any, on_done: Any) -> None:
             path = home / "model.safetensors"
             path.write_bytes(path.read_bytes() + b" ")
-            feature_source._opened.cache_clear()
+            feature_source._load_source.cache_clear()
             LocalExecutor(1).run(tasks, on_done)
 
-    with pytest.raises(FileError, match="has changed since this began"):
+    with pytest.raises(FileError, match="has changed since the selection started"):
         select_from(home, "raw", executor=Changes())
 
 
 def test_a_process_reads_the_model_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    feature_source._opened.cache_clear()
+    feature_source._load_source.cache_clear()
     read: list[Any] = []
     monkeypatch.setattr(
         feature_source,

@@ -21,7 +21,7 @@ from teeter.distributed.executors import LocalExecutor, Task
 def test_features_are_fetched_by_workers_where_much_must_be_read(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = select_from(home, "features", n=60)
     performed: list[Task] = []
-    monkeypatch.setattr(fetch, "READ", 0)
+    monkeypatch.setattr(fetch, "MAX_LOCAL_READ", 0)
     monkeypatch.setattr(
         executors, "run_task", lambda task, really=executors.run_task: (performed.append(task), really(task))
     )
@@ -39,7 +39,7 @@ def test_rows_that_another_process_clears_away_are_fetched_again(pool: Path, mon
 
     cleared: list[Path] = []
     one = select_rows(pool)
-    monkeypatch.setattr(fetch, "READ", 0)
+    monkeypatch.setattr(fetch, "MAX_LOCAL_READ", 0)
     again = select_rows(pool, executor=Clears(1), work=pool.parent / "again")
     assert cleared
     assert np.array_equal(one.rows, again.rows)

@@ -196,7 +196,7 @@ def test_trackers_of_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
         "mine": EntryPoint("mine", "teeter.experiments.tracking:TensorBoardTracker", plugins.group),
         "odd": EntryPoint("odd", "math:sqrt", plugins.group),
     }
-    monkeypatch.setitem(plugins.__dict__, "_points", points)
+    monkeypatch.setitem(plugins.__dict__, "_entry_points", points)
     assert isinstance(make_tracker("mine:somewhere"), TensorBoardTracker)
     with pytest.raises(PluginError, match="The tracker 'odd' of an unknown package cannot be created"):
         make_tracker("odd:somewhere")

@@ -118,7 +118,7 @@ def test_needs_that_no_model_can_fill_are_refused(needs: Any) -> None:
 )
 def test_a_model_that_gives_logits_alone_is_told_what_it_can_use(model: Any) -> None:
     outputs = teeter.observe(model, ROWS)
-    with pytest.raises(MissingOutputError, match=r"ldm-s needs features, and this model gives none\.") as error:
+    with pytest.raises(MissingOutputError, match=r"ldm-s needs features, and this model has none\.") as error:
         teeter.select("ldm-s", outputs, 3)
     usable = str(error.value).partition("you can use ")[2].rstrip(".").split(", ")
     assert {"entropy", "margin", "random"} <= set(usable)

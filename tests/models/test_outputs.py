@@ -30,10 +30,10 @@ LOGITS = FEATURES @ WEIGHT.T + BIAS
         ({"posterior_logits": LOGITS}, "posterior_logits has shape"),
         ({"posterior_logits": LOGITS[None][:0]}, "holds no sample"),
         ({"features": FEATURES[:, :0]}, "features has no columns"),
-        ({"features": np.array([["a", "b"]])}, "numbers are needed"),
+        ({"features": np.array([["a", "b"]])}, "pass numbers"),
         ({"features": [[1.0, 2.0], [1.0]]}, "rows differ in length"),
-        ({"features": FEATURES.astype(complex)}, "real numbers are needed"),
-        ({"features": FEATURES > 0}, "real numbers are needed"),
+        ({"features": FEATURES.astype(complex)}, "pass real numbers"),
+        ({"features": FEATURES > 0}, "pass real numbers"),
         ({"features": FEATURES, "weight": WEIGHT, "logits": LOGITS + 9}, "logits differ from features @ weight.T"),
     ],
 )

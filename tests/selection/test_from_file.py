@@ -19,8 +19,7 @@ from torch import Tensor
 import teeter
 from teeter.errors import InputError, MissingOutputError
 from teeter.models.linear_head import fit_head
-from teeter.selection import from_file
-from teeter.selection.from_file import Selection, pick_from_file
+from teeter.selection import Selection, from_file, select_from_file
 from teeter.strategies import Context, Strategy, TopKStrategy
 from teeter.strategies.base import registry
 
@@ -45,18 +44,18 @@ def column(picks: Selection, name: str) -> list[Any]:
 
 
 def test_a_table_is_picked_by_a_head_fitted_to_its_labelled_rows(folder: Path) -> None:
-    picks = pick_from_file(table(LABELLED), labels="kind", strategy="margin", n=4)
+    picks = select_from_file(table(LABELLED), labels="kind", strategy="margin", n=4)
     assert column(picks, "row") == [3, 5, 2, 4]
     assert column(picks, "id") == ["3", "5", "2", "4"]
     assert column(picks, "predicted") == ["yes", "no", "yes", "no"]
     assert column(picks, "rank") == [1, 2, 3, 4]
     assert column(picks, "ldm")[:2] == [0.25, 0.25]
-    facts = picks.facts
+    facts = picks.provenance
     assert (facts.candidates, facts.labelled, facts.classes) == (4, 2, ("no", "yes"))
 
 
 def test_the_margins_are_those_of_the_fitted_head(folder: Path) -> None:
-    picks = pick_from_file(table(LABELLED), labels="kind", strategy="entropy", n=2)
+    picks = select_from_file(table(LABELLED), labels="kind", strategy="entropy", n=2)
     sizes = np.array([-2, 2, 1, 0.1, -1.5, -0.5])
     scaled = ((sizes - sizes.mean()) / sizes.std())[:, None].astype(np.float32)
     weight, bias = fit_head(scaled[:2], np.array([0, 1]), 2)
@@ -73,7 +72,7 @@ def test_picks_are_those_of_teeter_select(folder: Path) -> None:
     np.savez("head.npz", weight=weight, bias=bias, classes=["a", "b", "c"])
     outputs = teeter.Outputs(features=features, weight=weight, bias=bias)
     for name in ("ldm-s", "ldm", "margin", "entropy", "random", "seeding-cosine", "seeding-l2"):
-        picks = pick_from_file("pool.npz", head="head.npz", strategy=name, n=9, seed=5, device="cpu")
+        picks = select_from_file("pool.npz", head="head.npz", strategy=name, n=9, seed=5, device="cpu")
         rows = teeter.select(name, outputs, 9, seed=5, device="cpu")
         assert column(picks, "row") == rows.tolist()
         logits = features[rows] @ weight.T + bias
@@ -89,16 +88,16 @@ def test_the_ldm_is_computed_once_and_the_strategy_s_own_is_shown(
 
     monkeypatch.setattr(from_file, "ldm", again)
     path = table(LABELLED)
-    picks = pick_from_file(path, labels="kind", strategy="ldm", n=4)
+    picks = select_from_file(path, labels="kind", strategy="ldm", n=4)
     assert column(picks, "ldm") == sorted(column(picks, "ldm"))
     assert column(picks, "score") == [None] * 4
     with pytest.raises(AssertionError, match="computed twice"):
-        pick_from_file(path, labels="kind", strategy="margin", n=4)
+        select_from_file(path, labels="kind", strategy="margin", n=4)
 
 
 def test_rays_serve_the_strategy_or_else_the_ldm_beside_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = table(LABELLED)
-    assert pick_from_file(path, labels="kind", n=1, rays=7).facts.options == {"rays": 7}
+    assert select_from_file(path, labels="kind", n=1, rays=7).provenance.options == {"rays": 7}
     asked: list[Any] = []
 
     def noted(*arguments: Any, rays: int | None, **others: Any) -> Any:
@@ -106,7 +105,7 @@ def test_rays_serve_the_strategy_or_else_the_ldm_beside_it(folder: Path, monkeyp
         return teeter.ldm(*arguments, rays=rays, **others)
 
     monkeypatch.setattr(from_file, "ldm", noted)
-    assert pick_from_file(path, labels="kind", n=1, rays=7, strategy="margin").facts.options == {}
+    assert select_from_file(path, labels="kind", n=1, rays=7, strategy="margin").provenance.options == {}
     assert asked == [7]
 
 
@@ -134,7 +133,7 @@ def test_the_labelled_rows_are_handed_to_the_strategy(folder: Path, registered: 
             seen.append(context)
             return torch.arange(n)
 
-    pick_from_file(table(LABELLED), labels="kind", strategy=registered(Looks), n=1)
+    select_from_file(table(LABELLED), labels="kind", strategy=registered(Looks), n=1)
     (context,) = seen
     assert context.labels is not None
     assert context.labels.tolist() == [0, 1]
@@ -142,8 +141,8 @@ def test_the_labelled_rows_are_handed_to_the_strategy(folder: Path, registered: 
     assert context.labelled.logits is not None
     assert context.labelled.logits.argmax(dim=1).tolist() == [0, 1]
     np.savez("pool.npz", features=np.ones((3, 2)), weight=np.eye(2))
-    with pytest.raises(MissingOutputError, match=r"mine needs labelled rows: give a table"):
-        pick_from_file("pool.npz", strategy="mine", n=1)
+    with pytest.raises(MissingOutputError, match=r"mine needs labelled rows: pass a table"):
+        select_from_file("pool.npz", strategy="mine", n=1)
 
 
 def test_the_scores_shown_are_those_that_were_picked_by(folder: Path, registered: Callable[..., str]) -> None:
@@ -157,7 +156,7 @@ def test_the_scores_shown_are_those_that_were_picked_by(folder: Path, registered
             return torch.rand(len(context), generator=context.generator)
 
     np.save("pool.npy", np.ones((50, 2)))
-    tickets = column(pick_from_file("pool.npy", strategy=registered(Lottery), n=50), "score")
+    tickets = column(select_from_file("pool.npy", strategy=registered(Lottery), n=50), "score")
     assert tickets == sorted(tickets, reverse=True)
     assert len(set(tickets)) == 50
 
@@ -165,20 +164,20 @@ def test_the_scores_shown_are_those_that_were_picked_by(folder: Path, registered
 @pytest.mark.parametrize("text", ["x,y\n1,\n5,\n2,NA\n", "x,y\n1,a\n5,\n2,\n4,a\n"])
 @pytest.mark.parametrize("strategy", ["random", "seeding-l2", "seeding-cosine"])
 def test_without_two_classes_some_strategies_still_pick(folder: Path, text: str, strategy: str) -> None:
-    picks = pick_from_file(table(text), labels="y", strategy=strategy, n=2)
+    picks = select_from_file(table(text), labels="y", strategy=strategy, n=2)
     assert set(column(picks, "row")) <= {0, 1, 2} - ({0} if "a" in text else set())
     assert column(picks, "ldm") == column(picks, "predicted") == column(picks, "margin") == [None, None]
 
 
 def test_random_needs_neither_labels_nor_usable_columns(folder: Path) -> None:
-    picks = pick_from_file(table("id,title\np,one\nq,two\nr,three\n"), strategy="random", n=3)
+    picks = select_from_file(table("id,title\np,one\nq,two\nr,three\n"), strategy="random", n=3)
     assert sorted(column(picks, "id")) == ["p", "q", "r"]
-    assert picks.facts.notes == ("Left out as free text: title.",)
+    assert picks.provenance.notes == ("Left out as free text: title.",)
 
 
 def test_a_table_under_a_head_is_taken_as_it_stands(folder: Path) -> None:
     np.savez("head.npz", weight=[[1.0, 0.0]], bias=[-100.0])
-    picks = pick_from_file(table("id,a,b\np,90,1\nq,101,2\nr,150,3\n"), head="head.npz", strategy="margin", n=3)
+    picks = select_from_file(table("id,a,b\np,90,1\nq,101,2\nr,150,3\n"), head="head.npz", strategy="margin", n=3)
     assert column(picks, "id") == ["q", "p", "r"]
     assert column(picks, "predicted") == ["1", "0", "1"]
 
@@ -189,27 +188,27 @@ def test_embeddings_with_labels_in_parquet(folder: Path) -> None:
 
     features = [[-2.0, 1.0], [2.0, 1.0], [0.1, 1.0], [1.5, 1.0]]
     parquet.write_table(pyarrow.table({"features": features, "y": ["no", "yes", None, None]}), "pool.parquet")
-    assert column(pick_from_file("pool.parquet", labels="y", strategy="margin", n=2), "row") == [2, 3]
-    assert sorted(column(pick_from_file("pool.parquet", strategy="seeding-l2", n=4), "row")) == [0, 1, 2, 3]
-    with pytest.raises(MissingOutputError, match=r"holds none: give it with --head or train it with --labels\."):
-        pick_from_file("pool.parquet", n=2)
+    assert column(select_from_file("pool.parquet", labels="y", strategy="margin", n=2), "row") == [2, 3]
+    assert sorted(column(select_from_file("pool.parquet", strategy="seeding-l2", n=4), "row")) == [0, 1, 2, 3]
+    with pytest.raises(MissingOutputError, match=r"holds none: pass head= or model=, or train one on its labelled rows with labels=\."):
+        select_from_file("pool.parquet", n=2)
 
 
 def test_logits_alone_are_enough_for_strategies_of_logits(folder: Path) -> None:
     np.savez("pool.npz", logits=[[0.0, 3.0], [1.0, 0.5]], classes=["u", "v"])
-    picks = pick_from_file("pool.npz", strategy="margin", n=2)
+    picks = select_from_file("pool.npz", strategy="margin", n=2)
     assert (column(picks, "row"), column(picks, "predicted")) == ([1, 0], ["u", "v"])
     assert column(picks, "ldm") == [None, None]
     with pytest.raises(MissingOutputError, match=r"ldm-s needs features, and pool.npz holds none\."):
-        pick_from_file("pool.npz", n=1)
+        select_from_file("pool.npz", n=1)
 
 
 @pytest.mark.parametrize(
     ("text", "arguments", "said"),
     [
-        (LABELLED, {}, r"pool.csv is a table: name its label column with --labels .* with --head; random, seeding-l2"),
+        (LABELLED, {}, r"ldm-s needs a head, and pool.csv holds none: pass head= .* with labels=. Or use random, seeding-l2"),
         (LABELLED, {"labels": "kinds"}, "No column of pool.csv is called 'kinds'. Did you mean 'kind'?"),
-        (LABELLED, {"labels": "kind,size"}, "labels names 2 columns"),
+        (LABELLED, {"labels": "kind,size"}, "labels= names 2 columns"),
         (LABELLED, {"labels": "size"}, "holds fractions such as 0.1"),
         (LABELLED, {"labels": "kind", "id_column": "kind"}, "cannot hold both the labels and the ids"),
         (LABELLED, {"labels": "kind", "id_column": "name"}, "No column of pool.csv is called 'name'"),
@@ -224,14 +223,14 @@ def test_logits_alone_are_enough_for_strategies_of_logits(folder: Path) -> None:
             "The id 'k' in column 'id' of pool.csv is used in rows 0 and 1",
         ),
         ("id,x,y\nk,1,a\n,2,b\nl,3,\n", {"labels": "y"}, "The id of row 1 in column 'id' of pool.csv is blank"),
-        ("x,y\n1,a\n1,b\n1,\n", {"labels": "y"}, "No column of pool.csv is left to serve as a feature"),
+        ("x,y\n1,a\n1,b\n1,\n", {"labels": "y"}, "No column of pool.csv can be used as a feature"),
         ("t,y\nu v,a\nv w,b\nw x,\n", {"labels": "y"}, "Left out as free text: t."),
         ("x,y\n1,a\n2\n", {"labels": "y"}, "Line 3 of pool.csv has 1 fields and the header has 2"),
     ],
 )
 def test_a_table_that_cannot_be_picked_from(folder: Path, text: str, arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said.replace("?", r"\?")):
-        pick_from_file(table(text), **{"n": 1, **arguments})
+        select_from_file(table(text), **{"n": 1, **arguments})
 
 
 @pytest.mark.parametrize(
@@ -248,24 +247,24 @@ def test_arrays_that_cannot_be_picked_from(folder: Path, arrays: dict[str, Any],
     np.savez("head.npz", weight=[[1.0], [2.0]])
     np.savez("pool.npz", **arrays)
     with pytest.raises(InputError, match=said):
-        pick_from_file("pool.npz", head="head.npz", n=1)
+        select_from_file("pool.npz", head="head.npz", n=1)
 
 
 def test_a_label_that_occurs_once_is_a_class(folder: Path) -> None:
-    picks = pick_from_file(table("x,y\n1,a\n2,a\n3,b\n9,c\n8.5,\n1.5,\n"), labels="y", n=2)
+    picks = select_from_file(table("x,y\n1,a\n2,a\n3,b\n9,c\n8.5,\n1.5,\n"), labels="y", n=2)
     assert dict(zip(column(picks, "row"), column(picks, "predicted"), strict=True)) == {4: "c", 5: "a"}
 
 
 def test_the_same_seed_picks_the_same_rows(folder: Path) -> None:
     lines = [f"{k * 37 % 101},{k * 53 % 97},{'ab'[k % 2] if k < 8 else ''}" for k in range(100)]
     path = table("\n".join(["w,x,y", *lines]))
-    seeds = [column(pick_from_file(path, labels="y", n=5, rays=16, seed=seed), "row") for seed in (0, 0, 1)]
+    seeds = [column(select_from_file(path, labels="y", n=5, rays=16, seed=seed), "row") for seed in (0, 0, 1)]
     assert seeds[0] == seeds[1] != seeds[2]
 
 
 def test_the_facts_say_what_the_picks_depend_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEETER_COMMIT", "f" * 40)
-    told = json.loads(pick_from_file(table(LABELLED), labels="kind", n=2, seed=3, device="cpu").to_json())
+    told = json.loads(select_from_file(table(LABELLED), labels="kind", n=2, seed=3, device="cpu").to_json())
     device = told["facts"].pop("device")
     assert "threads" in device
     assert told["facts"] == {
@@ -296,7 +295,7 @@ def test_ids_come_back_as_they_were(tmp_path_factory: pytest.TempPathFactory, id
     path = tmp_path_factory.mktemp("ids") / "pool.csv"
     with path.open("w", encoding="utf-8", newline="") as stream:
         csv.writer(stream, quoting=csv.QUOTE_ALL).writerows([("id", "x"), *((name, k) for k, name in enumerate(ids))])
-    picks = pick_from_file(path, strategy="random", n=len(ids))
+    picks = select_from_file(path, strategy="random", n=len(ids))
     written = io.StringIO(newline="")
     picks.to_csv(written)
     back = list(csv.DictReader(io.StringIO(written.getvalue(), newline=""), strict=True))
@@ -314,7 +313,7 @@ def test_a_real_table(folder: Path, real_data: Path) -> None:
         for k, (row, y) in enumerate(zip(features, labels, strict=True))
     ]
     path = table("\n".join([",".join([*(f"f{k}" for k in range(16)), "letter"]), *lines]))
-    picks = pick_from_file(path, labels="letter", strategy="margin", n=2600)
+    picks = select_from_file(path, labels="letter", strategy="margin", n=2600)
     right = np.array([ord(p) - 65 for p in column(picks, "predicted")]) == labels[column(picks, "row")]
     assert right.mean() > 0.5
     assert right[-500:].mean() > right[:500].mean() + 0.3
@@ -323,7 +322,7 @@ def test_a_real_table(folder: Path, real_data: Path) -> None:
 def test_words_that_mean_no_label_are_told(tmp_path: Path) -> None:
     path = tmp_path / "pool.csv"
     path.write_text("x,y\n1,a\n2,b\n3,none\n4,None\n5,\n")
-    notes = pick_from_file(path, labels="y", n=1).facts.notes
+    notes = select_from_file(path, labels="y", n=1).provenance.notes
     assert any("1 cells 'none'" in note for note in notes)
 
 
@@ -332,7 +331,7 @@ def test_the_ldm_beside_the_picks_is_the_strategy_s(tmp_path: Path) -> None:
     lines = [f"{k * 37 % 101},{k * 53 % 97},{'ab'[k % 2] if k < 8 else ''}" for k in range(60)]
     path.write_text("\n".join(["w,x,y", *lines]))
     values = [
-        {pick.row: pick.ldm for pick in pick_from_file(path, labels="y", n=52, strategy=name, seed=3).picks}
+        {pick.row: pick.ldm for pick in select_from_file(path, labels="y", n=52, strategy=name, seed=3).picks}
         for name in ("ldm", "random")
     ]
     assert values[0] == values[1]

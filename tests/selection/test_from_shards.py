@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import teeter
-from small_shards import FEATURES, HEAD, ROWS, WIDTH, as_lists, select_rows
+from small_shards import FEATURES, HEAD, ROWS, WIDTH, as_lists, ldm_values, select_rows
 from teeter.datasets import shards as shards_module
 from teeter.datasets.shards import open_shards
 from teeter.distributed import executors, scoring
@@ -24,8 +24,7 @@ from teeter.errors import FileError, InputError, UnknownNameError
 from teeter.kernels.seeding import ldm_log_weights
 from teeter.kernels.streaming_seeding import seed_streaming
 from teeter.seeds import derive_seed, stream
-from teeter.selection import from_shards
-from teeter.selection.from_file import pick_from_shards
+from teeter.selection import from_shards, select_from_shards
 
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
 pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
@@ -44,10 +43,9 @@ def test_an_array_a_folder_and_a_pattern_are_the_same_pool(pool: Path, tmp_path:
 def test_the_ldm_is_that_of_memory_with_the_same_reference(pool: Path) -> None:
     found = select_rows(pool, n=ROWS, strategy="ldm")
     seed = derive_seed(stream(0, "select"))
-    reference = np.sort(from_shards._uniform(ROWS, 400, seed, "reference"))
+    reference = np.sort(from_shards._draw_rows(ROWS, 400, seed, "reference"))
     in_memory = teeter.ldm(FEATURES, **HEAD, reference=FEATURES[reference], rays=32, seed=seed)
-    assert found.ldm is not None
-    assert np.array_equal(found.ldm, in_memory[found.rows])
+    assert np.array_equal(ldm_values(found), in_memory[found.rows])
     assert np.array_equal(found.rows, np.argsort(in_memory, kind="stable"))
 
 
@@ -58,7 +56,7 @@ def test_picks_are_those_of_the_same_sampler_in_memory(pool: Path, tmp_path: Pat
     found = select_rows(tmp_path / "array.npy", n=60)
     generator = stream(0, "select")
     seed = derive_seed(generator)
-    reference = np.sort(from_shards._uniform(ROWS, 400, seed, "reference"))
+    reference = np.sort(from_shards._draw_rows(ROWS, 400, seed, "reference"))
     values = teeter.ldm(features, **HEAD, reference=features[reference], rays=32, seed=seed)
     picks = seed_streaming(
         lambda rows: torch.from_numpy(features[rows]),
@@ -82,7 +80,7 @@ def test_workers_and_shards_change_nothing(pool: Path, tmp_path: Path, monkeypat
     for other in (two, small):
         assert np.array_equal(one.rows, other.rows)
         assert one.ids == other.ids
-        assert np.array_equal(one.ldm, other.ldm)
+        assert np.array_equal(ldm_values(one), ldm_values(other))
     assert not np.array_equal(select_rows(pool, seed=1).rows, one.rows)
 
 
@@ -91,7 +89,7 @@ def test_scores_of_a_row_alone_are_exact(pool: Path, strategy: str) -> None:
     outputs = teeter.Outputs(features=FEATURES, **HEAD)
     found = select_rows(pool, strategy=strategy)
     assert np.array_equal(found.rows, teeter.select(strategy, outputs, 30))
-    assert not found.notes
+    assert not found.provenance.notes
 
 
 def test_others_pick_among_some_and_say_so(pool: Path, tmp_path: Path) -> None:
@@ -99,8 +97,8 @@ def test_others_pick_among_some_and_say_so(pool: Path, tmp_path: Path) -> None:
     for strategy in ("badge", "seeding-cosine", "coreset", "probcover"):
         found = select_rows(pool, strategy=strategy, candidates=200, labelled=tmp_path / "known.npy")
         assert len(set(found.rows.tolist())) == 30
-        assert found.candidates == 200
-        assert found.notes == (f"{strategy} picked among 200 rows drawn from all 1,200.",)
+        assert found.provenance.candidates == 200
+        assert found.provenance.notes == (f"{strategy} picked from 200 of 1,200 rows, drawn at random.",)
     assert len(set(select_rows(pool, strategy="random", head=None).rows.tolist())) == 30
 
 
@@ -135,12 +133,12 @@ def test_another_version_never_meets_old_files(pool: Path, tmp_path: Path, monke
 
 
 def test_picks_are_told_as_from_a_file(pool: Path, tmp_path: Path) -> None:
-    picks = pick_from_shards(pool, n=5, head=tmp_path / "head.npz", workers=1, work=tmp_path / "w", reference=100)
+    picks = select_from_shards(pool, n=5, head=tmp_path / "head.npz", workers=1, work=tmp_path / "w", reference=100)
     told = json.loads(picks.to_json())
     assert [pick["rank"] for pick in told["picks"]] == [1, 2, 3, 4, 5]
     assert told["picks"][0]["id"] == f"item {told['picks'][0]['row']}"
     assert told["facts"]["candidates"] == ROWS
-    assert told["facts"]["notes"] == ["Flips were counted on 100 rows of 1,200, drawn from all."]
+    assert told["facts"]["notes"] == ["Flips were counted on 100 of 1,200 rows, drawn at random."]
 
 
 def test_bad_pools_get_one_sentence(pool: Path, tmp_path: Path) -> None:
@@ -149,15 +147,15 @@ def test_bad_pools_get_one_sentence(pool: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileError, match="no Parquet file"):
         select_rows(tmp_path / "empty")
-    with pytest.raises(InputError, match=r"Cannot pick 1201 of 1200 rows"):
+    with pytest.raises(InputError, match=r"Cannot pick 1201 of 1200 candidates"):
         select_rows(pool, n=1201)
     with pytest.raises(UnknownNameError, match="called 'name'"):
         select_rows(pool, id_column="name")
-    with pytest.raises(InputError, match="give it with --head"):
+    with pytest.raises(InputError, match=r"ldm-s needs a head, .* pass head= or model="):
         select_rows(pool, head=None)
     with pytest.raises(InputError, match="dbal needs the logits of several models"):
         select_rows(pool, strategy="dbal")
-    with pytest.raises(InputError, match="--labelled"):
+    with pytest.raises(InputError, match="coreset needs labelled rows: pass a file of them as labelled="):
         select_rows(pool, strategy="coreset")
     np.savez(tmp_path / "narrow.npz", weight=HEAD["weight"][:, :3])
     with pytest.raises(InputError, match="rows have 6 features"):
@@ -193,14 +191,14 @@ def test_ids_that_tell_nothing_are_noted(tmp_path: Path) -> None:
     ids: dict[str, Any] = {"none": pa.array([None] * ROWS, pa.string()), "same": ["a"] * ROWS}
     for name, column in ids.items():
         pq.write_table(pa.table({"id": column, "features": as_lists(FEATURES)}), tmp_path / f"{name}.parquet")
-        assert select_rows(tmp_path / f"{name}.parquet").notes[1:] == (
-            "30 of 30 picks have no id of their own: go by the row.",
+        assert select_rows(tmp_path / f"{name}.parquet").provenance.notes[1:] == (
+            "30 of 30 picks have an empty or repeated id: use the row number.",
         )
     raw = pa.array([f"item {row}".encode() for row in range(ROWS)])
     pq.write_table(pa.table({"id": raw, "features": as_lists(FEATURES)}), tmp_path / "bytes.parquet")
     found = select_rows(tmp_path / "bytes.parquet")
     assert found.ids == [f"item {row}" for row in found.rows]
-    assert len(found.notes) == 1
+    assert len(found.provenance.notes) == 1
 
 
 def test_lists_that_grow_longer_are_refused(tmp_path: Path) -> None:

@@ -21,15 +21,14 @@ from small_model_shards import (
     assert_same,
     select_from,
 )
+from small_shards import ldm_values
 from teeter.datasets import shards as shards_module
 from teeter.datasets.shards import open_shards
 from teeter.distributed import executors, fetch
 from teeter.distributed.executors import LocalExecutor, Task
 from teeter.errors import FileError, InputError
 from teeter.models.network_registry import build_network
-from teeter.selection import from_shards
-from teeter.selection.from_file import pick_from_file, pick_from_shards
-from teeter.selection.from_shards import select_from_shards
+from teeter.selection import from_shards, select_from_file, select_from_shards
 
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
 pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
@@ -42,7 +41,7 @@ def test_picks_are_those_from_features_computed_before(home: Path, strategy: str
     now = select_from(home, "raw", labelled=home / "known.npy", **options)
     assert_same(before, now)
     assert now.ids == before.ids
-    assert now.notes == before.notes
+    assert now.provenance.notes == before.provenance.notes
     assert_same(now, select_from(home, "raw.npy", labelled=home / "known.npy", **options))
 
 
@@ -51,12 +50,12 @@ def test_workers_change_nothing(home: Path) -> None:
     one = select_from(home, "raw")
     two = select_from(home, "raw", executor=LocalExecutor(2), work=home / "two")
     assert np.array_equal(one.rows, two.rows)
-    assert np.array_equal(one.ldm, two.ldm)
+    assert np.array_equal(ldm_values(one), ldm_values(two))
 
 
 def test_shards_batches_and_threads_change_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = select_from(home, "raw")
-    monkeypatch.setattr(fetch, "COMPUTED", 0)  # every row is fetched by workers
+    monkeypatch.setattr(fetch, "MAX_LOCAL_INPUTS", 0)  # every row is fetched by workers
     fetched = select_from(home, "raw", work=home / "fetched")
     assert not list((home / "fetched").glob("rows-*"))
     monkeypatch.setattr(shards_module, "BATCH_ROWS", 77)
@@ -67,7 +66,7 @@ def test_shards_batches_and_threads_change_nothing(home: Path, monkeypatch: pyte
     torch.set_num_threads(threads)
     for other in (fetched, small):
         assert np.array_equal(one.rows, other.rows)
-        assert np.array_equal(one.ldm, other.ldm)
+        assert np.array_equal(ldm_values(one), ldm_values(other))
 
 
 def test_rows_may_be_nested_lists_tensors_or_small_numbers(home: Path) -> None:
@@ -106,17 +105,17 @@ def test_in_memory_too(home: Path) -> None:
     np.savez(home / "pool.npz", features=observed.features, ids=[f"i{k}" for k in range(ROWS)])
     for strategy in ("ldm-s", "entropy"):
         options: dict[str, Any] = {"n": 20, "strategy": strategy, "rays": 32, "device": "cpu"}
-        before = pick_from_file(home / "pool.npz", head=home / "head.npz", **options)
+        before = select_from_file(home / "pool.npz", head=home / "head.npz", **options)
         for pool in ("raw.npz", "raw/0.parquet"):
-            now = pick_from_file(home / pool, model=home / "model.safetensors", **options)
-            assert now.facts.model == str(home / "model.safetensors")
+            now = select_from_file(home / pool, model=home / "model.safetensors", **options)
+            assert now.provenance.model == str(home / "model.safetensors")
             if pool == "raw.npz":
                 assert [pick.id for pick in now.picks] == [pick.id for pick in before.picks]
                 assert {pick.predicted for pick in now.picks} <= set("abcd")
 
 
 def test_facts_name_the_model(home: Path) -> None:
-    picks = pick_from_shards(home / "raw", n=3, model=home / "model.safetensors", workers=1, work=home / "w")
+    picks = select_from_shards(home / "raw", n=3, model=home / "model.safetensors", workers=1, work=home / "w")
     facts = json.loads(picks.to_json())["facts"]
     assert (facts["head"], os.path.basename(facts["model"])) == (None, "model.safetensors")
     assert facts["classes"] == list("abcd")
@@ -124,13 +123,13 @@ def test_facts_name_the_model(home: Path) -> None:
 
 def test_bad_rows_and_models_get_one_sentence(home: Path) -> None:
     model = home / "model.safetensors"
-    with pytest.raises(InputError, match=r"Give --head or --model, not both"):
+    with pytest.raises(InputError, match=r"Give only one of head= and model="):
         select_from(home, "raw", head=home / "head.npz")
     np.save(home / "narrow.npy", IMAGES[..., :7])
     with pytest.raises(InputError, match=r"takes rows of shape \(1, 8, 8\), flat or not, and .* shape \(1, 8, 7\)\."):
         select_from(home, "narrow.npy")
     with pytest.raises(InputError, match=r"takes rows of shape \(1, 8, 8\), flat or not, and .* shape \(1, 8, 7\)\."):
-        pick_from_file(home / "narrow.npy", n=1, model=model)
+        select_from_file(home / "narrow.npy", n=1, model=model)
     with pytest.raises(InputError, match=r"does not hold rows of shape \(1, 8, 8\), as the pool does"):
         select_from(home, "raw", strategy="coreset", labelled=home / "narrow.npy")
     with pytest.raises(FileError, match=r"numbers \(rows, features\) are needed"):
@@ -150,7 +149,7 @@ def test_what_the_model_cannot_bear_is_named_by_its_row(home: Path) -> None:
     huge = IMAGES.copy()
     huge[431] = 3e38
     np.save(home / "huge.npy", huge)
-    with pytest.raises(InputError, match=r"\(s-cnn\) makes NaN or infinity of row 431 of .*huge\.npy"):
+    with pytest.raises(InputError, match=r"\(s-cnn\) computes NaN or infinity for row 431 of .*huge\.npy"):
         select_from(home, "huge.npy", strategy="entropy")
-    with pytest.raises(InputError, match=r"\(s-cnn\) makes what cannot be used: .*first in row 431"):
-        pick_from_file(home / "huge.npy", n=1, model=home / "model.safetensors")
+    with pytest.raises(InputError, match=r"\(s-cnn\) computes unusable outputs: .*first in row 431"):
+        select_from_file(home / "huge.npy", n=1, model=home / "model.safetensors")

@@ -51,10 +51,10 @@ def test_the_seed_decides() -> None:
         ((FEATURES, WEIGHT), {"reference": FEATURES[:0]}, "reference has no rows"),
         ((FEATURES, WEIGHT), {"reference": FEATURES * np.nan}, "reference has NaN or infinity"),
         ((FEATURES, WEIGHT), {"reference": FEATURES[0]}, "reference has shape"),
-        ((FEATURES, WEIGHT), {"seed": 1.5}, "The seed is 1.5"),
-        ((FEATURES, WEIGHT), {"method": "exact"}, "No estimator is called 'exact'"),
+        ((FEATURES, WEIGHT), {"seed": 1.5}, "seed is 1.5"),
+        ((FEATURES, WEIGHT), {"method": "exact"}, "method is 'exact'"),
         ((FEATURES, WEIGHT), {"device": "abacus"}, "No device is called 'abacus'"),
-        ((FEATURES, WEIGHT), {"rays": -1}, "Cannot follow -1 rays"),
+        ((FEATURES, WEIGHT), {"rays": -1}, "rays is -1"),
     ],
 )
 def test_what_does_not_fit_is_refused(arguments: tuple[object, ...], options: dict[str, object], message: str) -> None:
@@ -78,12 +78,12 @@ def test_select_answers_rows() -> None:
     ("options", "message"),
     [
         ({"labels": [0, 1]}, "30 labelled rows and 2 labels"),
-        ({"labels": np.full(30, 3)}, "labels run from 3 to 3: classes are 0 to 2"),
-        ({"labels": np.full(30, -1)}, "labels run from -1"),
-        ({"labels": np.full(30, 0.5)}, "whole numbers are needed"),
+        ({"labels": np.full(30, 3)}, "labels range from 3 to 3: classes are 0 to 2"),
+        ({"labels": np.full(30, -1)}, "labels range from -1"),
+        ({"labels": np.full(30, 0.5)}, "pass whole numbers"),
         ({"labels": np.zeros((30, 2), int)}, r"labels has shape \(30, 2\)"),
         ({"colour": "red"}, "random has no option 'colour'. It has none."),
-        ({"seed": "x", "labels": np.zeros(30, int)}, "The seed is 'x'"),
+        ({"seed": "x", "labels": np.zeros(30, int)}, "seed is 'x'"),
     ],
 )
 def test_select_refuses(options: dict[str, object], message: str) -> None:
@@ -98,12 +98,12 @@ def test_an_unknown_strategy_gets_a_hint() -> None:
 
 
 def test_a_plain_array_is_told_about_outputs() -> None:
-    with pytest.raises(InputError, match=r"wrap what the model gives in teeter.Outputs"):
+    with pytest.raises(InputError, match=r"wrap the model outputs in teeter.Outputs"):
         teeter.select("random", FEATURES, 3)
 
 
 def test_scores_refuse_strategies_without_scores() -> None:
-    with pytest.raises(InputError, match="seeding-l2 picks rows together"):
+    with pytest.raises(InputError, match="seeding-l2 picks rows jointly"):
         teeter.scores("seeding-l2", Outputs(features=FEATURES))
 
 
@@ -111,7 +111,7 @@ def test_a_made_strategy_takes_no_options() -> None:
     made = teeter.strategies.get("ldm")()
     outputs = Outputs(features=FEATURES, weight=WEIGHT)
     assert len(teeter.select(made, outputs, 3)) == 3
-    with pytest.raises(InputError, match="ldm is made already"):
+    with pytest.raises(InputError, match="ldm is an instance already"):
         teeter.select(made, outputs, 3, rays=4)
 
 

@@ -68,7 +68,7 @@ def test_numpy_counts_are_whole_numbers() -> None:
 
 def test_what_is_missing_is_named() -> None:
     context = replace(example_context(), outputs=Outputs(logits=torch.zeros(60, 4)))
-    with pytest.raises(MissingOutputError, match="ldm-s needs features, and this model gives none"):
+    with pytest.raises(MissingOutputError, match="ldm-s needs features, and this model has none"):
         get("ldm-s")().select(context, 3)
 
 
@@ -97,7 +97,7 @@ class Undefined(TopKStrategy):
 
 def test_scores_that_are_no_numbers_are_refused() -> None:
     outputs = Outputs(features=np.ones((5, 2)))
-    with pytest.raises(StrategyError, match="Undefined scored 5 of 5 rows with NaN"):
+    with pytest.raises(StrategyError, match="Undefined returned NaN for 5 of 5 rows"):
         teeter.select(Undefined(), outputs, 2)
     with pytest.raises(StrategyError, match="NaN"):
         teeter.scores(Undefined(), outputs)

@@ -131,5 +131,5 @@ def test_options_that_mean_nothing_are_refused(name: str, options: dict[str, obj
 
 
 def test_the_estimator_s_options_are_checked_too() -> None:
-    with pytest.raises(InputError, match="Cannot follow -1 rays"):
+    with pytest.raises(InputError, match="rays is -1"):
         get("ldm-cluster-margin")(rays=-1)

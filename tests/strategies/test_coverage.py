@@ -62,7 +62,7 @@ def test_coreset_takes_labelled_rows_of_another_precision() -> None:
 @pytest.mark.parametrize("name", ["coreset", "probcover", "typiclust"])
 def test_labelled_rows_without_features_are_refused(name: str) -> None:
     context = replace(example_context(9), labelled=Outputs(logits=torch.zeros(4, 4)))
-    with pytest.raises(MissingOutputError, match="labelled rows have no features"):
+    with pytest.raises(MissingOutputError, match="candidates have features and the labelled rows have none"):
         get(name)().select(context, 2)
 
 
@@ -112,7 +112,7 @@ def test_probcover_finds_its_radius_from_the_classes() -> None:
 
 def test_probcover_needs_the_number_of_classes_or_a_radius() -> None:
     pool = Outputs(features=draw(9, 3, 0))
-    with pytest.raises(InputError, match="number of classes, and nothing tells it: pass radius="):
+    with pytest.raises(InputError, match="number of classes, which is unknown here: pass radius="):
         teeter.select("probcover", pool, 2)
     assert len(teeter.select("probcover", pool, 2, radius=0.5)) == 2
 

@@ -66,7 +66,7 @@ def test_bait_takes_the_labelled_rows_logits_from_their_head() -> None:
 )
 def test_labelled_rows_that_tell_too_little_are_refused(labelled: dict[str, torch.Tensor], missing: str) -> None:
     context = replace(example_context(), labelled=Outputs(**labelled))
-    with pytest.raises(MissingOutputError, match=f"labelled rows have no {missing}, and the candidates have"):
+    with pytest.raises(MissingOutputError, match=f"candidates have {missing} and the labelled rows have none"):
         get("bait")().select(context, 3)
 
 

@@ -57,9 +57,9 @@ def test_estimator_options_reach_the_kernel() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rays": 0}, "Cannot follow 0 rays"),
-        ({"rays": 2.5}, "Cannot follow 2.5 rays"),
-        ({"method": "magic"}, "No estimator is called 'magic'"),
+        ({"rays": 0}, "rays is 0"),
+        ({"rays": 2.5}, "rays is 2.5"),
+        ({"method": "magic"}, "method is 'magic'"),
         ({"sigmas": [0.1]}, "belongs to method='gaussian'"),
         ({"method": "gaussian", "sigmas": []}, "positive numbers"),
         ({"method": "gaussian", "sigmas": [0.1, -1]}, "positive numbers"),

@@ -31,8 +31,8 @@ from teeter.web.worker import Trainer
 BASE = "http://127.0.0.1:8765"
 HARMFUL = "<script>alert('x')</script><img src=x onerror=alert(1)> & <b>bold</b>"
 
-PATIENCE = 120.0
-"""Seconds that a test waits for a process on a busy machine."""
+PATIENCE = 600.0
+"""Seconds that a test waits for a process. A trainer has low priority: all others of a busy machine go first."""
 
 GOOD = ("The bread was warm", "A calm walk by the river", "She sang to the garden", "Apples ripened early")
 POOR = ("Win cash now", "Claim your free prize", "Urgent offer, reply today", "Cheap pills online")

@@ -19,7 +19,7 @@ from teeter.campaigns.campaign import Campaign, Settings
 from teeter.web import api
 from teeter.web.worker import Trainer
 from web.labelled_campaigns import AT, LabelledCampaign, get_questions, label_items, true_label
-from web.servers import HARMFUL, InlineWorker, begin, served, text
+from web.servers import HARMFUL, PATIENCE, InlineWorker, begin, served, text
 
 
 def test_questions_wait_and_answers_stay(labelled: LabelledCampaign) -> None:
@@ -221,8 +221,8 @@ def test_a_process_goes_on_after_an_export_that_takes_too_long(file: Path, monke
         site = client.app.state.site  # type: ignore[attr-defined]
         site.trainer = Trainer(5)
         assert client.get(f"{AT}/export").status_code == 503
-        assert not site.trainer.do("look", str(file), annotator="me", batch=5).result(120)["finished"]
-        site.trainer.do("suspects", str(file), count=3).result(120)  # done in its turn, after the export
+        assert not site.trainer.do("look", str(file), annotator="me", batch=5).result(PATIENCE)["finished"]
+        site.trainer.do("suspects", str(file), count=3).result(PATIENCE)  # done in its turn, after the export
         assert not list(site.temp.iterdir()), "what nobody takes is removed"
 
 

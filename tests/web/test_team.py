@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -88,18 +90,32 @@ class People:
         return self.client.request(method, path, json=told, headers=headers, follow_redirects=False)
 
 
+@cache
+def team_campaign() -> tuple[bytes, bytes, dict[str, str]]:
+    """Return the file of a campaign with answers of two, the same with people named, and their tokens."""
+    with TemporaryDirectory() as folder:
+        path = begin(Path(folder) / "texts.teeter", 30, overlap=1.0)
+        said(path, ann={"t1": "ham", "t2": "spam", "t3": "ham"}, bob={"t1": "spam", "t2": "spam", "t3": "ham"})
+        with_answers = path.read_bytes()
+        campaign = Campaign.open(path)
+        tokens = {name: campaign.people.add(name, role) for name, role in NAMES.items()}
+        campaign.store.close()
+        return with_answers, path.read_bytes(), tokens
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    made = begin(tmp_path / "texts.teeter", 30, overlap=1.0)
-    said(made, ann={"t1": "ham", "t2": "spam", "t3": "ham"}, bob={"t1": "spam", "t2": "spam", "t3": "ham"})
-    return made
+    """A campaign that two annotators have answered in, and that names nobody."""
+    path = tmp_path / "texts.teeter"
+    path.write_bytes(team_campaign()[0])
+    return path
 
 
 @pytest.fixture
-def people(file: Path) -> Iterator[People]:
-    campaign = Campaign.open(file)
-    tokens = {name: campaign.people.add(name, role) for name, role in NAMES.items()}
-    campaign.store.close()
+def people(tmp_path: Path) -> Iterator[People]:
+    file = tmp_path / "texts.teeter"
+    _, with_people, tokens = team_campaign()
+    file.write_bytes(with_people)
     own = Tokens()
     for name in ("ann", "stranger"):
         own.add(name, f"{SERVERS}-of-{name}")

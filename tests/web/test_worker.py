@@ -15,8 +15,8 @@ from teeter.campaigns.campaign import Campaign
 from teeter.errors import InputError
 from teeter.web.worker import News, Trainer
 from web.labelled_campaigns import true_label
-from web.light_worker import answer_requests
 from web.servers import PATIENCE, begin
+from web.worker_processes import answer_requests, work_at_full_priority
 
 
 def wait_for(is_so: Callable[[], bool]) -> None:
@@ -27,8 +27,9 @@ def wait_for(is_so: Callable[[], bool]) -> None:
 
 
 @pytest.fixture
-def light_trainer() -> Iterator[Trainer]:
-    """A trainer whose process is real, and loads no library."""
+def light_trainer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Trainer]:
+    """A trainer whose process is real, loads no library, and is started again without a pause."""
+    monkeypatch.setattr("teeter.web.worker._CALM", 0.0)
     trainer = Trainer(batch=10, target=answer_requests)
     yield trainer
     trainer.stop()
@@ -37,7 +38,7 @@ def light_trainer() -> Iterator[Trainer]:
 @pytest.mark.xdist_group("worker")
 def test_it_picks_ahead_and_trains(tmp_path: Path) -> None:
     path = begin(tmp_path / "texts.teeter")
-    trainer = Trainer(batch=10)
+    trainer = Trainer(batch=10, target=work_at_full_priority)
     try:
         first = trainer.do("look", str(path), annotator="me", batch=10).result(PATIENCE)
         assert not first["finished"]
@@ -74,7 +75,7 @@ def is_alive(trainer: Trainer) -> bool:
 @pytest.mark.xdist_group("worker")
 def test_it_survives_being_killed_with_all_it_knows(tmp_path: Path) -> None:
     path = begin(tmp_path / "texts.teeter")
-    trainer = Trainer(batch=10)
+    trainer = Trainer(batch=10, target=work_at_full_priority)
     try:
         trainer.do("look", str(path), annotator="me", batch=10).result(PATIENCE)
         campaign = Campaign.open(path)
@@ -108,10 +109,7 @@ def test_a_process_that_was_killed_is_started_again(light_trainer: Trainer) -> N
     wait_for(lambda: not is_alive(light_trainer))
 
 
-def test_work_that_kills_the_process_every_time_is_given_up(
-    light_trainer: Trainer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("teeter.web.worker._CALM", 0.0)
+def test_work_that_kills_the_process_every_time_is_given_up(light_trainer: Trainer) -> None:
     with pytest.raises(InputError, match="stops again and again at die"):
         light_trainer.do("die", "a").result(PATIENCE)
     assert "models are not trained" in light_trainer.news("a").sentence()
@@ -134,7 +132,7 @@ def test_what_goes_on_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.xdist_group("worker")
 def test_real_work_that_nobody_waits_for_any_more_does_not_stop_the_rest(tmp_path: Path) -> None:
     path = begin(tmp_path / "texts.teeter")
-    trainer = Trainer(batch=10)
+    trainer = Trainer(batch=10, target=work_at_full_priority)
     try:
         first = trainer.do("look", str(path), annotator="me", batch=10)
         left = trainer.do("suspects", str(path), count=3)

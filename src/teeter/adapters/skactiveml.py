@@ -176,7 +176,7 @@ class TeeterStrategy(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
         self, strategy: Strategy, models: list[_Seen], rows: Array, X: Array, y: Array, *, seed: int
     ) -> Context:
         outputs = _told(models, rows, strategy, seed)
-        if "labelled" not in strategy.needs | strategy.uses:
+        if "labelled" not in strategy.needs | strategy.optional_needs:
             return build_context(outputs, seed=seed)
         known = is_labeled(y, missing_label=self.missing_label_)
         classes = models[0].classes if models else sorted(set(y[known].tolist()))

@@ -13,7 +13,6 @@ from teeter.cli.campaign import campaign
 from teeter.cli.datasets import datasets
 from teeter.cli.demo import demo
 from teeter.cli.errors import Commands
-from teeter.cli.paper import paper
 from teeter.cli.select import select
 from teeter.cli.serve import serve
 from teeter.cli.strategies import strategies
@@ -39,7 +38,6 @@ campaign.command()(sync)
 campaign.add_typer(people, name="people")
 app.add_typer(campaign, name="campaign")
 app.command()(demo)
-app.command()(paper)
 app.command()(select)
 app.command()(serve)
 app.command()(strategies)

@@ -11,7 +11,7 @@ import typer
 from teeter.cli.output import progress
 
 if TYPE_CHECKING:
-    from teeter.studies.demo import Demo
+    from teeter.demo import Demo
 
 __all__ = ["demo"]
 
@@ -26,7 +26,7 @@ def demo(
 ) -> None:
     """Compare strategies on handwritten digits, and show the picks on a page."""
     with progress("Learning digits") as step:
-        from teeter.studies.demo import run_demo
+        from teeter.demo import run_demo
 
         found = run_demo(
             out, repetitions=repetitions, workers=min(2, os.cpu_count() or 1), on_step=step

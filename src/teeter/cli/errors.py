@@ -1,9 +1,15 @@
-"""The one place where a refusal becomes a sentence on stderr and an exit code."""
+"""Turn errors of the library into one sentence on stderr and an exit code.
+
+The library names its arguments (``head=``, ``engine='local'``). Here they become the options of the
+command that was invoked (``--head``, ``--engine local``).
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import typer
@@ -11,37 +17,100 @@ from typer.core import TyperGroup
 
 from teeter.errors import TeeterError
 
-__all__ = ["Commands"]
+__all__ = ["Commands", "use_option_names"]
+
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+# An argument as error messages mention it: `head=` before a space, punctuation or the end, or
+# `engine='local'`. Paths such as `runs/seed=3/pool.npz` are not mentions.
+_ARGUMENT_MENTION = re.compile(
+    r"""
+    (?<![\w/.=-])
+    (?P<name>[a-z]\w*)=
+    (?: '(?P<value>[^']*)' | (?=[\s,.;:)] | $) )
+    """,
+    re.VERBOSE,
+)
 
 
 class Commands(TyperGroup):
-    """Commands that answer a user's mistake by one sentence and exit code 2, without a traceback."""
+    """A command group that reports a user's mistake in one sentence, without a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that was asked for."""
+        """Run the requested command.
+
+        Raises:
+            typer.Exit: with code 2 for bad input, 130 after Ctrl-C, 1 if the reader of stdout left.
+        """
+        # Click forgets the arguments while it invokes the command.
+        arguments = [*ctx._protected_args, *ctx.args]
+
         try:
-            answer = super().invoke(ctx)
+            result = super().invoke(ctx)
             sys.stdout.flush()
         except TeeterError as error:
-            _refuse(str(error))
+            options = _option_names(self, arguments)
+            _exit_with_message(use_option_names(str(error), options))
         except KeyboardInterrupt:
-            raise typer.Exit(130) from None
+            raise typer.Exit(EXIT_INTERRUPTED) from None
         except BrokenPipeError:
             _discard_output()
             raise typer.Exit(1) from None
         except OSError as error:
             _discard_output()
-            _refuse(
-                f"Cannot read or write {error.filename or 'the output'}: {error.strerror or error}."
-            )
-        return answer
+            path = error.filename or "the output"
+            _exit_with_message(f"Cannot read or write {path}: {error.strerror or error}.")
+
+        return result
 
 
-def _refuse(sentence: str) -> NoReturn:
-    typer.echo(f"Error: {sentence}".encode(errors="backslashreplace").decode(), err=True)
-    raise typer.Exit(2)
+def use_option_names(message: str, options: Mapping[str, str]) -> str:
+    """Replace arguments of the library in a message by options of the command line.
+
+    Args:
+        message: an error message.
+        options: maps names of arguments to options; other arguments are left as they are.
+
+    Example:
+        >>> use_option_names("Pass id_column= or engine='local'.", {"id_column": "--id"})
+        "Pass --id or engine='local'."
+    """
+
+    def replace_mention(mention: re.Match[str]) -> str:
+        option = options.get(mention["name"])
+        if option is None:
+            return mention[0]
+        if mention["value"] is None:
+            return option
+        return f"{option} {mention['value']}"
+
+    return _ARGUMENT_MENTION.sub(replace_mention, message)
+
+
+def _option_names(group: Any, arguments: Sequence[str]) -> dict[str, str]:
+    """Return the options of the command in ``arguments``, by the names of its parameters."""
+    command = group
+    for argument in arguments:
+        subcommands = getattr(command, "commands", {})
+        if argument not in subcommands:
+            break
+        command = subcommands[argument]
+
+    options = {}
+    for parameter in command.params:
+        if parameter.param_type_name == "option":
+            options[parameter.name] = parameter.opts[0]
+    return options
+
+
+def _exit_with_message(message: str) -> NoReturn:
+    # Paths may contain bytes that are no valid UTF-8; stderr must not fail on them.
+    printable = message.encode(errors="backslashreplace").decode()
+    typer.echo(f"Error: {printable}", err=True)
+    raise typer.Exit(EXIT_BAD_INPUT)
 
 
 def _discard_output() -> None:
-    """Point stdout nowhere, so that Python does not stumble over what is left in it on its way out."""
+    """Redirect stdout to nowhere: Python flushes it at exit, which would fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

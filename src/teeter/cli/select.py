@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -13,207 +13,213 @@ from teeter.cli.output import atomic_text_file, progress, require_writable, spin
 from teeter.errors import InputError
 
 if TYPE_CHECKING:
-    from teeter.selection.from_file import Selection
+    from teeter.selection import Selection, SelectionRequest
 
 __all__ = ["select"]
 
+PoolArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="POOL",
+        help="Arrays (.npz, .npy, .safetensors) or a table (.csv, .parquet). With --engine also a "
+        "folder or a quoted pattern of Parquet or .npy files.",
+    ),
+]
+CountOption = Annotated[int, typer.Option("-n", metavar="N", help="Number of rows to pick.")]
+StrategyOption = Annotated[
+    str, typer.Option(metavar="NAME", help="Strategy; see teeter strategies.")
+]
+HeadOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="The model's last layer (weight and bias), if POOL does not hold it.",
+    ),
+]
+ModelOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Model file of teeter.save_model. POOL then holds inputs of the model, which "
+        "computes their features.",
+    ),
+]
+LabelsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Label column of a table, filled in part. The labelled rows train a head.",
+    ),
+]
+IdOption = Annotated[
+    str | None,
+    typer.Option(
+        "--id",
+        metavar="COLUMN",
+        help="Column or array of ids. Default: id or ids if present, otherwise row numbers.",
+    ),
+]
+SeedOption = Annotated[
+    int, typer.Option(metavar="NUMBER", help="Random seed; the same seed gives the same picks.")
+]
+DeviceOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="cpu or cuda. Default: a GPU if there is one."),
+]
+RaysOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="R",
+        help="Number of rays that estimate the LDM. Default: 512, or 1,024 for a large head.",
+    ),
+]
+StrategyOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KEY=VALUE",
+        help="Option of the strategy; commas make a list. May be repeated.",
+    ),
+]
+EngineOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Read the pool in shards: local for processes of this machine, ray for a cluster.",
+    ),
+]
+WorkersOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1, metavar="N", help="Number of workers of the engine. Default: one per core."
+    ),
+]
+WorkOption = Annotated[
+    Path,
+    typer.Option(
+        metavar="FOLDER",
+        help="Folder of the engine's scores. The same command resumes from it.",
+    ),
+]
+ReferenceOption = Annotated[
+    int, typer.Option(min=1, metavar="M", help="Number of rows on which the engine counts flips.")
+]
+CandidatesOption = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        metavar="M",
+        help="Sample size for strategies that the engine cannot run on all rows.",
+    ),
+]
+LabelledOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Labelled rows in the format of POOL, for an engine's strategy that avoids them.",
+    ),
+]
+OutOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Write to this file, all or nothing. JSON if its name ends in .json.",
+    ),
+]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Write JSON, with everything that the picks depend on.")
+]
+
 
 def select(
-    pool: Annotated[
-        Path,
-        typer.Argument(
-            metavar="POOL",
-            help="Arrays (.npz, .npy, .safetensors) or a table (.csv, .parquet); with --engine also a folder, or a "
-            "pattern in quotes, of Parquet or .npy files.",
-        ),
-    ],
+    pool: PoolArgument,
     *,
-    n: Annotated[int, typer.Option("-n", metavar="N", help="How many rows to pick.")],
-    strategy: Annotated[
-        str, typer.Option(metavar="NAME", help="How to pick; see teeter strategies.")
-    ] = "ldm-s",
-    head: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The model's last layer, weight and bias, where POOL does not hold it.",
-        ),
-    ] = None,
-    model: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="A model that teeter.save_model wrote: POOL then holds raw rows, and the model makes their features.",
-        ),
-    ] = None,
-    labels: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="The table's column of labels, filled in part: the rows that have one train a head.",
-        ),
-    ] = None,
-    id_column: Annotated[
-        str | None,
-        typer.Option(
-            "--id",
-            metavar="COLUMN",
-            help="The column or array of ids; id or ids if left out, and the row's number if there is none.",
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(metavar="NUMBER", help="Same seed, same picks.")] = 0,
-    device: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="cpu or cuda; a GPU if there is one and this is left out."
-        ),
-    ] = None,
-    rays: Annotated[
-        int | None,
-        typer.Option(
-            metavar="R",
-            help="Rays that the LDM is estimated with; 512, or 1,024 for a large head, if left out.",
-        ),
-    ] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE",
-            help="An option of the strategy; commas make a list. May be repeated.",
-        ),
-    ] = None,
-    engine: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="local or ray: read the pool in shards, by processes of this machine or a cluster.",
-        ),
-    ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Workers of the engine; as many as there are cores if left out.",
-        ),
-    ] = None,
-    work: Annotated[
-        Path,
-        typer.Option(
-            metavar="FOLDER",
-            help="Where the engine keeps scores; the same command goes on from there.",
-        ),
-    ] = Path("teeter-work"),
-    reference: Annotated[
-        int, typer.Option(min=1, metavar="M", help="Rows on which the engine counts flips.")
-    ] = 50_000,
-    candidates: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            metavar="M",
-            help="Rows that an engine's strategy picks from if it needs all at once.",
-        ),
-    ] = 100_000,
-    labelled: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The labelled rows, as POOL has its own, for an engine's strategy that avoids them.",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write to this file, whole or not at all; as JSON if it ends in .json.",
-        ),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Write JSON, with all that the picks depend on.")
-    ] = False,
+    n: CountOption,
+    strategy: StrategyOption = "ldm-s",
+    head: HeadOption = None,
+    model: ModelOption = None,
+    labels: LabelsOption = None,
+    id_column: IdOption = None,
+    seed: SeedOption = 0,
+    device: DeviceOption = None,
+    rays: RaysOption = None,
+    option: StrategyOptions = None,
+    engine: EngineOption = None,
+    workers: WorkersOption = None,
+    work: WorkOption = Path("teeter-work"),
+    reference: ReferenceOption = 50_000,
+    candidates: CandidatesOption = 100_000,
+    labelled: LabelledOption = None,
+    out: OutOption = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """Pick the rows of a file to label next.
+    """Select the rows of a file to label next.
 
-    POOL holds features, and --head the model's last layer. Or POOL is a table with a column of labels that is filled
-    in part: give its name with --labels, and the labelled rows train a head. Writes CSV: rank, id, row, ldm,
-    predicted, margin and, for strategies that have another, score.
+    POOL holds features, and --head the model's last layer. Or POOL is a table with a label column
+    that is filled in part: name it with --labels, and the labelled rows train a head. Or POOL holds
+    inputs of a model, and --model computes their features.
 
-    With --model, POOL holds rows as the model takes them, and the model makes the features.
+    Writes CSV with the columns rank, id, row, ldm, predicted, margin and, for strategies that have
+    another, score.
 
-    A pool that does not fit in memory is read in shards with --engine local, or by many machines with --engine ray;
-    the picks are the same whatever the number of workers.
+    A pool that does not fit in memory is read in shards with --engine local, or by many machines
+    with --engine ray. The picks are the same for any number of workers.
     """
-    options = dict(_option(text) for text in option or [])
     if out is not None:
-        require_writable(out, pool, *(path for path in (head, model) if path is not None))
+        sources = [path for path in (pool, head, model) if path is not None]
+        require_writable(out, *sources)
+        as_json = as_json or out.suffix.lower() == ".json"
+
+    options = _parse_options(option or [])
     started = time.perf_counter()
-    if engine is not None:
-        if labels is not None or device is not None:
-            raise InputError(
-                "--labels and --device are for a pool in memory: leave them or --engine out."
-            )
-        from teeter.selection.from_file import pick_from_shards
 
-        with progress("Picking") as on_progress:
-            picks = pick_from_shards(
-                pool,
-                n=n,
-                head=head,
-                model=model,
-                engine=engine,
-                workers=workers,
-                work=work,
-                strategy=strategy,
-                rays=rays,
-                reference=reference,
-                candidates=candidates,
-                labelled=labelled,
-                seed=seed,
-                id_column=id_column,
-                options=options,
-                on_progress=lambda what, done, whole: (
-                    on_progress(done, whole) if whole > 1 else None
-                ),
-            )
-        _write(picks, out, as_json)
-        _summarise(picks, time.perf_counter() - started)
-        return
-    if labelled is not None or workers is not None:
-        raise InputError(
-            "--labelled and --workers are for --engine: leave them out, or add --engine local."
-        )
-    with spinner("Picking"):
-        from teeter.selection.from_file import pick_from_file
+    with spinner("Loading"):  # importing torch takes seconds
+        from teeter.selection import SelectionRequest
 
-        picks = pick_from_file(
-            pool,
-            n=n,
-            head=head,
-            model=model,
-            labels=labels,
-            id_column=id_column,
-            strategy=strategy,
-            rays=rays,
-            seed=seed,
-            device=device,
-            options=options,
-        )
-    _write(picks, out, as_json)
-    _summarise(picks, time.perf_counter() - started)
+    request = SelectionRequest(
+        pool=pool,
+        n=n,
+        head=head,
+        model=model,
+        labels=labels,
+        id_column=id_column,
+        strategy=strategy,
+        rays=rays,
+        seed=seed,
+        device=device,
+        options=options,
+        engine=engine,
+        workers=workers,
+        work=work,
+        reference=reference,
+        candidates=candidates,
+        labelled=labelled,
+    )
+    selection = _run(request)
+    _write(selection, out, as_json)
+    _print_summary(selection, time.perf_counter() - started)
 
 
-def _option(text: str) -> tuple[str, Any]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise InputError(f"--option {text} is not key=value.")
-    values = [_value(part.strip()) for part in value.split(",")]
-    return key.strip(), values if len(values) > 1 else values[0]
+def _parse_options(texts: list[str]) -> dict[str, Any]:
+    """Parse ``key=value`` texts; a value with commas is a list."""
+    options: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise InputError(f"--option {text} is not key=value.")
+
+        values = [_parse_value(part.strip()) for part in value.split(",")]
+        if len(values) == 1:
+            options[key.strip()] = values[0]
+        else:
+            options[key.strip()] = values
+    return options
 
 
-def _value(text: str) -> bool | float | str:
+def _parse_value(text: str) -> bool | float | str:
+    """Parse a boolean, an integer or a float; anything else stays a string."""
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
+
     for number in (int, float):
         try:
             return number(text)
@@ -222,28 +228,52 @@ def _value(text: str) -> bool | float | str:
     return text
 
 
-def _write(picks: Selection, out: Path | None, as_json: bool) -> None:
-    if out is None:
-        _write_to(sys.stdout, picks, as_json)
-        sys.stdout.flush()  # a full disk should be heard of before the summary
+def _run(request: SelectionRequest) -> Selection:
+    """Run the request and show its progress."""
+    from teeter.selection import run_selection
+
+    if request.engine is None:
+        with spinner("Picking"):
+            return run_selection(request)
+
+    with progress("Picking") as update_bar:
+
+        def on_progress(step: str, done: int, total: int) -> None:
+            # Steps without a length, such as fetching rows, would reset the bar.
+            if total > 1:
+                update_bar(done, total)
+
+        return run_selection(request, on_progress=on_progress)
+
+
+def _write(selection: Selection, out: Path | None, as_json: bool) -> None:
+    if out is not None:
+        with atomic_text_file(out) as stream:
+            _write_to(stream, selection, as_json)
         return
-    with atomic_text_file(out) as stream:
-        _write_to(stream, picks, as_json or out.suffix.lower() == ".json")
+
+    _write_to(sys.stdout, selection, as_json)
+    # A full disk must be reported before the summary claims success.
+    sys.stdout.flush()
 
 
-def _write_to(stream: Any, picks: Selection, as_json: bool) -> None:
+def _write_to(stream: TextIO, selection: Selection, as_json: bool) -> None:
     if as_json:
-        stream.write(picks.to_json() + "\n")
+        stream.write(selection.to_json() + "\n")
     else:
-        picks.to_csv(stream)
+        selection.to_csv(stream)
 
 
-def _summarise(picks: Selection, seconds: float) -> None:
-    facts = picks.facts
-    for note in facts.notes:
+def _print_summary(selection: Selection, seconds: float) -> None:
+    provenance = selection.provenance
+    for note in provenance.notes:
         typer.echo(note, err=True)
-    labelled = f", {facts.labelled} rows labelled" if facts.labelled else ""
+
+    labelled = ""
+    if provenance.labelled:
+        labelled = f", {provenance.labelled} rows labelled"
     typer.echo(
-        f"Picked {facts.n} of {facts.candidates} candidates by {facts.strategy}{labelled}, in {seconds:.1f} s.",
+        f"Picked {provenance.n} of {provenance.candidates} candidates by {provenance.strategy}"
+        f"{labelled}, in {seconds:.1f} s.",
         err=True,
     )

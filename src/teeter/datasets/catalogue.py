@@ -130,8 +130,8 @@ def names() -> list[str]:
 plugins: Plugins[DatasetSpec] = Plugins(
     "dataset",
     "teeter.datasets",
-    fits=lambda loaded: isinstance(loaded, DatasetSpec),
-    wanted="what teeter.datasets.dataset_from_function(...) returns",
+    is_valid=lambda loaded: isinstance(loaded, DatasetSpec),
+    expected="what teeter.datasets.dataset_from_function(...) returns",
 )
 """Datasets of other packages, from the entry-point group ``teeter.datasets``."""
 

@@ -99,7 +99,7 @@ def _refuse_several_columns(table: Table, column: str) -> None:
 
     if any(name in table.columns for name in names):
         raise InputError(
-            f"labels names {len(names)} columns ({', '.join(names)}): {_ONE_LABEL} of one column."
+            f"labels= names {len(names)} columns ({', '.join(names)}): {_ONE_LABEL} of one column."
         )
 
 

@@ -264,7 +264,7 @@ def _find_id_column(path: Path, id_column: str | None) -> str | None:
     if path.suffix.lower() == ".npy":
         if id_column is not None:
             raise InputError(
-                f"{path} is an array and has no column {id_column!r}: leave out id_column."
+                f"{path} is an array and has no column {id_column!r}: leave out id_column=."
             )
         return None
 

@@ -1,4 +1,8 @@
-"""A plan is a list of tasks, each of which writes one file; a file that is there is done, whoever wrote it and when."""
+"""Run tasks that each write one file, in local processes or on a Ray cluster.
+
+A task whose output file exists is done, whichever process or machine wrote it. No other state is
+kept: a plan that was interrupted is resumed by running it again.
+"""
 
 from __future__ import annotations
 
@@ -18,172 +22,251 @@ from typing import Any, Protocol
 
 from teeter.errors import InputError, TeeterError
 
-__all__ = ["Executor", "LocalExecutor", "Task", "make_executor", "pending_tasks", "run_task"]
+__all__ = [
+    "MAX_ATTEMPTS",
+    "Executor",
+    "LocalExecutor",
+    "Task",
+    "limit_to_one_thread",
+    "make_executor",
+    "pending_tasks",
+    "run_plan",
+    "run_task",
+    "worker_context",
+]
 
 logger = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], None]
 
-TRIES = 5
-"""How often a task whose worker was lost is tried before it is given up."""
+MAX_ATTEMPTS = 5
+"""How often a task is started before it is given up because its workers died."""
 
-SETTLING = 60.0
-"""Seconds that a file which another machine wrote may take to be seen here: folders on a network remember what was not
-there."""
+VISIBILITY_TIMEOUT = 60.0
+"""Seconds to wait for a file that another machine wrote: network file systems cache directory
+listings, so a new file may be invisible here for a while."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A function by its name, what it is called with, and the file it writes: to another name first, then renamed."""
+    """A function call that writes one file.
+
+    The function must write atomically (to a temporary name, then rename), because a file that
+    exists counts as complete.
+    """
 
     function: str
-    """``module:name``; called with ``output`` and the arguments."""
+    """``module:name``; called with ``output`` and then ``arguments`` as keywords."""
     arguments: dict[str, Any]
     output: str
+    """Path of the file that the function writes."""
 
 
 class Executor(Protocol):
-    """Who performs tasks. All that it needs to know of them is here."""
+    """Runs tasks somewhere."""
 
     def run(self, tasks: Sequence[Task], on_done: Callable[[], None]) -> None:
-        """Perform tasks, in any order, and tell of each that is done; raise what a task raises."""
+        """Run tasks in any order.
+
+        Args:
+            tasks: the tasks to run.
+            on_done: called in this process after each finished task.
+
+        Raises:
+            Exception: what a task raised.
+        """
 
 
 def run_task(task: Task) -> None:
-    """Perform one task here."""
-    module, name = task.function.split(":")
-    getattr(importlib.import_module(module), name)(Path(task.output), **task.arguments)
+    """Run one task in this process."""
+    module_name, function_name = task.function.split(":")
+    function = getattr(importlib.import_module(module_name), function_name)
+    function(Path(task.output), **task.arguments)
 
 
 def pending_tasks(tasks: Sequence[Task]) -> list[Task]:
-    """Return the tasks whose file is not there."""
+    """Return the tasks whose output file does not exist."""
     return [task for task in tasks if not Path(task.output).exists()]
 
 
 def run_plan(
-    executor: Executor, tasks: Sequence[Task], on_progress: Progress = lambda done, whole: None
+    executor: Executor, tasks: Sequence[Task], on_progress: Progress = lambda done, total: None
 ) -> None:
-    """Perform what is missing of a plan."""
-    left = pending_tasks(tasks)
-    done = len(tasks) - len(left)
+    """Run the pending tasks of a plan.
+
+    Args:
+        executor: runs the tasks.
+        tasks: the whole plan, including tasks that are done.
+        on_progress: called with the number of finished tasks and the size of the plan.
+
+    Raises:
+        TeeterError: an output file is missing although the executor reported no error.
+    """
+    pending = pending_tasks(tasks)
+    done = len(tasks) - len(pending)
     on_progress(done, len(tasks))
 
-    def one_more() -> None:
+    def count_task() -> None:
         nonlocal done
         done += 1
         on_progress(done, len(tasks))
 
-    executor.run(left, one_more)
-    if lost := _settled(tasks):
+    executor.run(pending, count_task)
+
+    # Trust files, not executors: only what can be read here is done.
+
+    missing = _wait_for_outputs(tasks)
+    if missing:
         raise TeeterError(
-            f"{len(lost)} of {len(tasks)} shards are still not there, {lost[0].output} among them."
+            f"{len(missing)} of {len(tasks)} output files are missing after all tasks ran, "
+            f"{missing[0].output} among them: check that all workers share this folder."
         )
 
 
-def _settled(tasks: Sequence[Task]) -> list[Task]:
-    """Return the tasks whose file is not there, and does not appear soon either."""
-    until, lost = time.monotonic() + SETTLING, pending_tasks(tasks)
-    while lost and time.monotonic() < until and Path(lost[0].output).parent.exists():
+def _wait_for_outputs(tasks: Sequence[Task]) -> list[Task]:
+    """Wait until all output files are visible, and return the tasks whose file never appeared."""
+    deadline = time.monotonic() + VISIBILITY_TIMEOUT
+    missing = pending_tasks(tasks)
+
+    # A folder that was removed will not fill up again: do not wait for it.
+    while missing and time.monotonic() < deadline and Path(missing[0].output).parent.exists():
         time.sleep(0.2)
-        lost = pending_tasks(lost)
-    return lost
+        missing = pending_tasks(missing)
+
+    return missing
 
 
 def make_executor(engine: str, workers: int | None = None) -> Executor:
-    """Return who performs tasks: ``local`` processes, or ``ray``."""
+    """Return an executor by the name of its engine.
+
+    Args:
+        engine: ``"local"`` for processes of this machine, ``"ray"`` for a Ray cluster.
+        workers: number of workers; all cores if None.
+
+    Raises:
+        InputError: the engine is unknown or ``workers`` is less than 1.
+        MissingExtraError: the engine is ``"ray"`` and Ray is not installed.
+
+    Example:
+        >>> make_executor("local", workers=2)
+        LocalExecutor(workers=2)
+    """
     if workers is not None and workers < 1:
-        raise InputError(f"Cannot work with {workers} workers: give 1 or more.")
+        raise InputError(f"Cannot run {workers} workers: ask for 1 or more.")
+
     if engine == "local":
         return LocalExecutor(workers or max(1, os.cpu_count() or 1))
+
     if engine == "ray":
         from teeter.distributed.ray_executor import RayExecutor
 
         return RayExecutor(workers)
-    raise InputError(f"No engine is called {engine!r}: choose local or ray.")
+
+    raise InputError(f"No engine is called {engine!r}: choose 'local' or 'ray'.")
 
 
 @dataclass(frozen=True)
 class LocalExecutor:
-    """Processes of this machine, one thread each; a process that is killed is replaced, and its task done again."""
+    """Processes of this machine with one thread each; a killed process is replaced."""
 
     workers: int
+    """Number of processes. A single worker is this process itself."""
 
     def run(self, tasks: Sequence[Task], on_done: Callable[[], None]) -> None:
-        """Perform tasks in processes; one worker is this process itself."""
+        """Run tasks, and run those of a killed worker again.
+
+        Raises:
+            TeeterError: workers were killed in ``MAX_ATTEMPTS`` attempts.
+        """
+        # A single task is not worth starting processes.
         if self.workers == 1 or len(tasks) <= 1:
             for task in tasks:
                 run_task(task)
                 on_done()
             return
-        left = list(tasks)
-        for attempt in range(TRIES):
-            left = self._round(left, on_done)
-            if not left:
+
+        remaining = list(tasks)
+        for attempt in range(MAX_ATTEMPTS):
+            remaining = self._run_until_loss(remaining, on_done)
+            if not remaining:
                 return
+
             logger.warning(
-                "A worker was lost; %d shards are left to do again (try %d).",
-                len(left),
+                "A worker was killed; %d tasks will run again (attempt %d).",
+                len(remaining),
                 attempt + 2,
             )
+
         raise TeeterError(
-            f"Workers were lost {TRIES} times, by {left[0].output} at last: is there enough memory?"
+            f"Workers were killed in {MAX_ATTEMPTS} attempts, last while writing "
+            f"{remaining[0].output}: use fewer workers if memory runs out."
         )
 
-    def _round(self, tasks: Sequence[Task], on_done: Callable[[], None]) -> list[Task]:
-        """Perform tasks until all are done or a worker is lost, and return those left."""
-        left = {task.output: task for task in tasks}
+    def _run_until_loss(self, tasks: Sequence[Task], on_done: Callable[[], None]) -> list[Task]:
+        """Run tasks until all are done or a worker is killed, and return the remaining ones."""
+        remaining = {task.output: task for task in tasks}
         pool = ProcessPoolExecutor(
             self.workers,
             mp_context=worker_context(),
             initializer=prepare_worker,
             initargs=(dict(os.environ),),
         )
+
         try:
-            running: dict[Future[None], Task] = {
-                pool.submit(run_task, task): task for task in tasks
-            }
+            running: dict[Future[None], Task] = {}
+            for task in tasks:
+                running[pool.submit(run_task, task)] = task
+
             while running:
-                ready, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in ready:
+                finished, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in finished:
                     future.result()
-                    del left[running.pop(future).output]
+                    task = running.pop(future)
+                    del remaining[task.output]
                     on_done()
-        except BrokenProcessPool:  # submitting raises it too, where a worker is lost early
-            return self._after_loss(list(left.values()), on_done)
+
+        except BrokenProcessPool:  # raised by submit() too, if a worker dies early
+            pending = pending_tasks(list(remaining.values()))
+
+            # These tasks wrote their file, but their result was lost with the pool.
+            for _ in range(len(remaining) - len(pending)):
+                on_done()
+            return pending
+
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-        return []
 
-    @staticmethod
-    def _after_loss(tasks: Sequence[Task], on_done: Callable[[], None]) -> list[Task]:
-        left = pending_tasks(tasks)
-        for _ in range(len(tasks) - len(left)):  # done, but the news of it was lost with the pool
-            on_done()
-        return left
+        return []
 
 
 def worker_context() -> BaseContext:
-    """Return how workers are started.
+    """Return the multiprocessing context that starts workers.
 
-    On Linux a fork server imports torch once and every worker is a fork of it. A worker that imports torch itself
-    takes 3 s of CPU time longer to start. Elsewhere it may not be safe to fork once torch is imported.
+    On Linux a fork server imports torch once and each worker is forked from it, which saves 3 s of
+    CPU time per worker. On other systems forking after importing torch may be unsafe: spawn.
     """
     if sys.platform != "linux":
         return multiprocessing.get_context("spawn")
+
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["torch"])
     return context
 
 
 def prepare_worker(environment: dict[str, str]) -> None:
-    """Give a worker the environment of now, where a fork server has that of its own start, and one thread."""
+    """Set up a new worker process.
+
+    Args:
+        environment: the environment of the parent. A fork server keeps the environment it was
+            started with, which may be out of date.
+    """
     os.environ.clear()
     os.environ.update(environment)
-    one_thread()
+    limit_to_one_thread()
 
 
-def one_thread() -> None:
-    """Keep a worker to one thread: there are as many workers as cores."""
+def limit_to_one_thread() -> None:
+    """Let torch use one thread in this process: there are as many workers as cores."""
     import torch
 
     torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""Where features come from: rows that hold them, under a head in a file; or raw rows, through a model in a file."""
+"""Where features come from: stored features and a head file, or raw rows and a model file."""
 
 from __future__ import annotations
 
@@ -24,95 +24,149 @@ __all__ = ["FeatureSource", "LoadedSource", "make_feature_source"]
 
 @dataclass(frozen=True)
 class FeatureSource:
-    """A file of a head or of a model, and a hash of it: another file under the same name is another source."""
+    """A head file or a model file, identified by its content.
+
+    It is small and is sent to workers, which load the file themselves.
+    """
 
     path: str
     is_model: bool
     digest: str
+    """Hash of the file: a changed file under the same name is another source."""
 
-    def opened(self) -> LoadedSource:
-        """Return what the file holds; a process reads it once."""
-        return _opened(self)
+    def load(self) -> LoadedSource:
+        """Return the content of the file. Each process reads it once.
+
+        Raises:
+            FileError: the file has changed since this source was made.
+        """
+        return _load_source(self)
 
 
 @dataclass(frozen=True, eq=False)
 class LoadedSource:
-    """What a worker keeps of a source: the head, and the model where that makes the features."""
+    """The head and, if features are computed, the model of a source."""
 
     head: Head
     model: SavedModel | None
 
     @property
     def weight(self) -> Tensor:
-        """(C, D)."""
+        """(C, D) in single precision."""
         return self.head.weight.float()
 
     @property
     def bias(self) -> Tensor | None:
-        """(C,), or None for a head without one."""
-        return None if self.head.bias is None else self.head.bias.float()
+        """(C,) in single precision, or None for a head without one."""
+        if self.head.bias is None:
+            return None
+        return self.head.bias.float()
 
-    def features(self, rows: npt.NDArray[np.float32], named: Callable[[int], str]) -> Tensor:
-        """Return the features of rows as they are stored: (n, ...) -> (n, D); ``named`` says which row is the k-th."""
+    def features(self, rows: npt.NDArray[np.float32], describe_row: Callable[[int], str]) -> Tensor:
+        """Return the features of stored rows.
+
+        Args:
+            rows: (n, ...) as stored in the pool.
+            describe_row: maps a position among ``rows`` to words for an error message.
+
+        Returns:
+            (n, D): the rows themselves, or what the model computes from them.
+
+        Raises:
+            InputError: the model computes NaN or infinity.
+        """
         stored = torch.from_numpy(rows)
         if self.model is None:
             return stored
-        # As many threads as workers have: how a sum is split among threads changes its rounding.
+
+        # As in workers: the number of threads changes how sums are split, and so how they round.
         with limit_threads(1):
-            found = self.model.features(stored)
-        bad = (~torch.isfinite(found)).any(dim=1)
-        if bad.any():
-            which = named(int(bad.nonzero()[0]))
+            features = self.model.features(stored)
+
+        is_bad = (~torch.isfinite(features)).any(dim=1)
+        if is_bad.any():
+            row = describe_row(int(is_bad.nonzero()[0]))
             raise InputError(
-                f"{self.model.told} makes NaN or infinity of {which}: scale the rows as it was trained."
+                f"{self.model.told} computes NaN or infinity for {row}: "
+                "scale the rows as those it was trained on."
             )
-        return found
+        return features
 
 
+# Two, so that a process can alternate between two selections without reading files again.
 @lru_cache(maxsize=2)
-def _opened(source: FeatureSource) -> LoadedSource:
+def _load_source(source: FeatureSource) -> LoadedSource:
     if file_digest(source.path) != source.digest:
-        raise FileError(f"{source.path} has changed since this began: begin again.")
+        raise FileError(f"{source.path} has changed since the selection started: start it again.")
+
     if source.is_model:
         model = read_model(source.path)
         return LoadedSource(model.head(), model)
+
     return LoadedSource(read_head(source.path), None)
 
 
 def make_feature_source(
     head: str | Path | None, model: str | Path | None, shards: Shards
 ) -> FeatureSource | None:
-    """Return the source for the rows of a pool, or None where neither file is given."""
-    path = head if model is None else model
+    """Return the source for a pool after checking that the file fits its rows.
+
+    Args:
+        head: a head file; the pool then stores features.
+        model: a model file; the pool then stores the model's inputs.
+        shards: the pool.
+
+    Returns:
+        The source, or None if neither file is given.
+
+    Raises:
+        InputError: the head or model does not fit the rows or cannot be used.
+    """
+    path = model
+    if path is None:
+        path = head
     if path is None:
         return None
-    source = FeatureSource(str(Path(path).resolve()), model is not None, file_digest(path))
-    opened = source.opened()
-    weight = opened.head.weight
-    if opened.model is not None:
-        if shards.shape != opened.model.shape and shards.shape != (opened.model.width,):
+
+    # Resolved, because workers may have another working directory.
+    source = FeatureSource(
+        path=str(Path(path).resolve()), is_model=model is not None, digest=file_digest(path)
+    )
+    loaded = source.load()
+
+    if loaded.model is not None:
+        accepted_shapes = (loaded.model.shape, (loaded.model.width,))
+        if shards.shape not in accepted_shapes:
             raise InputError(
-                f"{opened.model.told} takes rows of shape {opened.model.shape}, flat or not, and those of the pool "
-                f"are of shape {shards.shape}."
+                f"{loaded.model.told} takes rows of shape {loaded.model.shape}, flat or not, "
+                f"and the pool has rows of shape {shards.shape}."
             )
-    elif weight.ndim != 2 or weight.shape[1] != shards.width:
-        raise InputError(
-            f"The head in {path} is {tuple(weight.shape)}, and rows have {shards.width} features."
-        )
-    _require_head(opened, path)
+    else:
+        weight = loaded.head.weight
+        if weight.ndim != 2 or weight.shape[1] != shards.width:
+            raise InputError(
+                f"The head in {path} has shape {tuple(weight.shape)}, "
+                f"and rows have {shards.width} features."
+            )
+
+    _check_head(loaded, path)
     return source
 
 
-def _require_head(opened: LoadedSource, path: str | Path) -> None:
-    """Refuse, before hours of work, a head that could not tell of any row."""
+def _check_head(loaded: LoadedSource, path: str | Path) -> None:
+    """Refuse an unusable head now, before hours of work."""
+    weight = loaded.weight
+
+    # Outputs checks a head; a single row of zeros stands for the features.
+    features = torch.zeros(1, weight.shape[1])
     try:
-        Outputs(
-            features=torch.zeros(1, opened.weight.shape[1]), weight=opened.weight, bias=opened.bias
-        )
+        Outputs(features=features, weight=weight, bias=loaded.bias)
     except InputError as error:
         raise InputError(f"The head in {path} cannot be used: {error}") from None
-    names = opened.head.classes
-    if names is not None and len(names) != len(opened.weight):
+
+    class_names = loaded.head.classes
+    if class_names is not None and len(class_names) != len(weight):
         raise InputError(
-            f"The head in {path} names {len(names)} classes, and has weights for {len(opened.weight)}."
+            f"The head in {path} names {len(class_names)} classes, "
+            f"and has weights for {len(weight)}."
         )

@@ -1,4 +1,4 @@
-"""The features of a few rows out of many: fetched here, or by the workers where much must be read or computed."""
+"""Fetch the features of a few rows of a sharded pool, here or by the workers."""
 
 from __future__ import annotations
 
@@ -13,99 +13,153 @@ import torch
 from torch import Tensor
 
 from teeter.datasets.shards import Shard, Shards
-from teeter.distributed.executors import TRIES, Executor, Task, run_plan
-from teeter.distributed.feature_source import FeatureSource, LoadedSource
+from teeter.distributed.executors import MAX_ATTEMPTS, Executor, Task, run_plan
+from teeter.distributed.feature_source import FeatureSource
 from teeter.errors import TeeterError
 from teeter.files import read_state, write_errors, write_state
 from teeter.version import __version__
 
-__all__ = ["features_at", "fetch_shard"]
+__all__ = ["fetch_features", "fetch_shard"]
 
-READ, COMPUTED = 1 << 32, 1 << 26
-"""Bytes of Parquet files that are read here, and bytes of rows that go through a model here; more is for workers."""
-HELD = 1 << 26
-"""Bytes of raw rows that are held here at once."""
+MAX_LOCAL_READ = 1 << 32
+"""Bytes of Parquet row groups that this process reads itself; workers read more."""
+MAX_LOCAL_INPUTS = 1 << 26
+"""Bytes of raw rows that this process runs through a model itself; workers run more."""
+MODEL_CHUNK = 1 << 26
+"""Bytes of raw rows that are held at once while a model computes their features."""
+
+_FLOAT_BYTES = 4
 
 Rows = npt.NDArray[np.int64]
 
 
-def features_at(
+def fetch_features(
     shards: Shards, rows: Rows, source: FeatureSource | None, *, executor: Executor, work: Path
 ) -> Tensor:
-    """Return the features of rows of the pool, in any order: (k,) -> (k, D)."""
-    if _is_much(shards, rows, source):
-        return _by_workers(shards, rows, source, executor, work)
+    """Return the features of some rows of the pool.
+
+    Args:
+        shards: the pool.
+        rows: (k,) row numbers, in any order.
+        source: the head or model; None if the pool stores features and there is no head.
+        executor: runs one task per shard if there is much to read or compute.
+        work: folder for the files of these tasks, which are removed afterwards.
+
+    Returns:
+        (k, D), in the order of ``rows``.
+    """
+    if _is_work_for_executor(shards, rows, source):
+        return _fetch_by_workers(shards, rows, source, executor, work)
+
     if source is None or not source.is_model:
         return torch.from_numpy(shards.take(rows))
-    opened = source.opened()
+
+    # In the order of the files, a chunk at a time: raw rows may be much larger than features.
+    loaded = source.load()
     order = np.argsort(rows, kind="stable")
-    step = max(1, HELD // (4 * shards.width))
-    pieces = [
-        _computed(opened, shards, rows[order[k : k + step]]) for k in range(0, len(rows), step)
-    ]
-    found = torch.empty(len(rows), opened.weight.shape[1])
-    found[torch.from_numpy(order)] = torch.cat(pieces)
-    return found
+    step = max(1, MODEL_CHUNK // (_FLOAT_BYTES * shards.width))
+    features = torch.empty(len(rows), loaded.weight.shape[1])
+
+    for start in range(0, len(rows), step):
+        positions = order[start : start + step]
+        chunk = rows[positions]
+
+        # The default binds this chunk; a closure would see the chunk of the next iteration.
+        def describe_row(k: int, chunk: Rows = chunk) -> str:
+            return f"row {chunk[k]} of the pool"
+
+        computed = loaded.features(shards.take(chunk), describe_row)
+        features[torch.from_numpy(positions)] = computed
+
+    return features
 
 
-def _computed(opened: LoadedSource, shards: Shards, rows: Rows) -> Tensor:
-    return opened.features(shards.take(rows), lambda k: f"row {rows[k]} of the pool")
-
-
-def _is_much(shards: Shards, rows: Rows, source: FeatureSource | None) -> bool:
-    if source is not None and source.is_model and 4 * shards.width * len(rows) > COMPUTED:
+def _is_work_for_executor(shards: Shards, rows: Rows, source: FeatureSource | None) -> bool:
+    row_bytes = _FLOAT_BYTES * shards.width
+    if source is not None and source.is_model and row_bytes * len(rows) > MAX_LOCAL_INPUTS:
         return True
-    read = sum(shard.rows for shard, _ in shards.group_by_shard(rows) if shard.groups)
-    return 4 * shards.width * read > READ
+
+    # Parquet row groups are read whole, also for a single row. Arrays are memory-mapped.
+    rows_read = sum(shard.rows for shard, _ in shards.group_by_shard(rows) if shard.groups)
+    return row_bytes * rows_read > MAX_LOCAL_READ
 
 
-def _by_workers(
+def _fetch_by_workers(
     shards: Shards, rows: Rows, source: FeatureSource | None, executor: Executor, work: Path
 ) -> Tensor:
-    """Return what a task a shard fetches; its files are kept only until all are there."""
+    """Run one task per shard, and remove the files when all were read."""
     parts = list(shards.group_by_shard(rows))
-    facts = [__version__, source, [shard.key() for shard, _ in parts]]
-    name = hashlib.blake2b(repr(facts).encode() + rows.tobytes(), digest_size=10).hexdigest()
+    parameters = [__version__, source, [shard.key() for shard, _ in parts]]
+    content = repr(parameters).encode() + rows.tobytes()
+    name = hashlib.blake2b(content, digest_size=10).hexdigest()
     folder = (work / f"rows-{name}").resolve()
-    orders = [places[np.argsort(rows[places], kind="stable")] for _, places in parts]
-    tasks = [
-        Task(
-            "teeter.distributed.fetch:fetch_shard",
-            {"source": source, "shard": shard, "rows": rows[order] - shard.first},
-            str(folder / f"{k}.safetensors"),
+
+    tasks = []
+    orders = []
+    for number, (shard, positions) in enumerate(parts):
+        # Shard.take wants rising row numbers.
+        order = positions[np.argsort(rows[positions], kind="stable")]
+        task = Task(
+            function="teeter.distributed.fetch:fetch_shard",
+            arguments={"source": source, "shard": shard, "rows": rows[order] - shard.first},
+            output=str(folder / f"{number}.safetensors"),
         )
-        for k, ((shard, _), order) in enumerate(zip(parts, orders, strict=True))
-    ]
-    pieces = _performed(tasks, executor, folder)
-    found = torch.empty(len(rows), pieces[0].shape[1])
-    found[torch.from_numpy(np.concatenate(orders))] = torch.cat(pieces)
-    shutil.rmtree(folder, ignore_errors=True)
-    return found
+        tasks.append(task)
+        orders.append(order)
+
+    pieces = _run_fetch_tasks(tasks, executor, folder)
+    features = torch.empty(len(rows), pieces[0].shape[1])
+    features[torch.from_numpy(np.concatenate(orders))] = torch.cat(pieces)
+    shutil.rmtree(folder, ignore_errors=True)  # another process may have removed it
+    return features
 
 
-def _performed(tasks: Sequence[Task], executor: Executor, folder: Path) -> list[Tensor]:
-    """Return what tasks fetched, which are done again where another process has just cleared the folder away."""
-    for _ in range(TRIES):
+def _run_fetch_tasks(tasks: Sequence[Task], executor: Executor, folder: Path) -> list[Tensor]:
+    """Run tasks and read their files, again if another process removed the folder meanwhile.
+
+    Two processes that make the same selection share the folder, and the first to finish removes it.
+    """
+    for _ in range(MAX_ATTEMPTS):
         with write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
+
         try:
             run_plan(executor, tasks)
-            return [
-                read_state(Path(task.output), "a file of fetched rows")[1]["features"]
-                for task in tasks
-            ]
+
+            pieces = []
+            for task in tasks:
+                _, tensors = read_state(Path(task.output), "a file of fetched rows")
+                pieces.append(tensors["features"])
+            return pieces
+
         except TeeterError:
+            # The folder is still there: this is a real error, not a removed file.
             if folder.exists():
                 raise
+
     raise TeeterError(
-        f"{folder} is cleared away again and again: does another process use this folder?"
+        f"{folder} was removed {MAX_ATTEMPTS} times while its rows were fetched: "
+        "give each process another work folder."
     )
 
 
 def fetch_shard(output: Path, source: FeatureSource | None, shard: Shard, rows: Rows) -> None:
-    """Write the features of some rows of a shard, counted from its first, in rising order."""
+    """Write the features of some rows of a shard.
+
+    Args:
+        output: the file to write.
+        source: the head or model of the pool, if there is one.
+        shard: the shard that holds the rows.
+        rows: row numbers within the shard, rising.
+    """
     stored = shard.take(rows)
     features = torch.from_numpy(stored)
+
     if source is not None:
-        features = source.opened().features(stored, lambda k: shard.names(int(rows[k]))(0))
+
+        def describe_row(k: int) -> str:
+            return shard.names(int(rows[k]))(0)
+
+        features = source.load().features(stored, describe_row)
+
     write_state(output, {}, {"features": features})

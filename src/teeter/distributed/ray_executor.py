@@ -1,4 +1,4 @@
-"""Tasks on a Ray cluster: the same plan on more machines, which must see the same files."""
+"""Run tasks on a Ray cluster. All machines must see the same files under the same paths."""
 
 from __future__ import annotations
 
@@ -6,67 +6,101 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from teeter.distributed.executors import TRIES, Task, one_thread, pending_tasks, run_task
+from teeter.distributed.executors import (
+    MAX_ATTEMPTS,
+    Task,
+    limit_to_one_thread,
+    pending_tasks,
+    run_task,
+)
 from teeter.errors import MissingExtraError, TeeterError
 
 __all__ = ["RayExecutor"]
 
 
 class RayExecutor:
-    """Ray tasks that are tried again when their worker or its machine is lost."""
+    """Ray tasks that run again if their worker or its machine is lost."""
 
     def __init__(self, workers: int | None = None) -> None:
-        """Join the cluster that ``RAY_ADDRESS`` names, or start one on this machine, for so many tasks at once."""
+        """Connect to the cluster in ``RAY_ADDRESS``, or start one on this machine.
+
+        Args:
+            workers: number of tasks at a time; as many as the cluster has cores if None.
+
+        Raises:
+            MissingExtraError: Ray is not installed.
+            TeeterError: the cluster cannot be reached or started.
+        """
         try:
             import ray
         except ImportError:
             raise MissingExtraError(
-                "The engine ray needs Ray: pip install 'teeter[ray]'."
+                "The engine 'ray' needs Ray: pip install 'teeter[ray]'."
             ) from None
+
+        # Ray has no usable type hints.
         self.ray: Any = ray
-        alone = not ray.is_initialized() and not os.environ.get("RAY_ADDRESS")
-        self.at_most = None if alone else workers
+        starts_cluster = not ray.is_initialized() and not os.environ.get("RAY_ADDRESS")
+
+        # A cluster of our own has as many cores as workers, which limits the tasks already.
+        self.max_running = workers
+        if starts_cluster:
+            self.max_running = None
+
         if not ray.is_initialized():
-            here = (
-                {"address": "local", "num_cpus": workers, "include_dashboard": False}
-                if alone
-                else {}
-            )
-            try:
-                ray.init(log_to_driver=False, **here)
-            except (OSError, RuntimeError, ValueError) as error:
-                told = next(iter(str(error).splitlines()), "it does not say why")
-                raise TeeterError(
-                    f"Ray cannot be {'started' if alone else 'reached'}: {told}"
-                ) from None
+            self._connect(workers, starts_cluster)
+
+    def _connect(self, workers: int | None, starts_cluster: bool) -> None:
+        options: dict[str, Any] = {}
+        if starts_cluster:
+            options = {"address": "local", "num_cpus": workers, "include_dashboard": False}
+
+        try:
+            self.ray.init(log_to_driver=False, **options)
+        except (OSError, RuntimeError, ValueError) as error:
+            action = "started" if starts_cluster else "reached"
+            lines = str(error).splitlines() or ["no reason was given"]
+            raise TeeterError(f"Ray cannot be {action}: {lines[0]}") from None
 
     def run(self, tasks: Sequence[Task], on_done: Callable[[], None]) -> None:
-        """Perform tasks on the cluster, a few for each core at a time."""
+        """Run tasks on the cluster, submitting two per core at a time.
+
+        Raises:
+            TeeterError: a task raised it, or its workers were lost too often.
+        """
         ray = self.ray
-        remote = ray.remote(num_cpus=1, max_retries=TRIES)(_performed)
-        waiting = list(reversed(tasks))
+        remote_function = ray.remote(num_cpus=1, max_retries=MAX_ATTEMPTS)(_run_in_one_thread)
+        waiting = list(reversed(tasks))  # reversed, because pop() takes from the end
         running: dict[Any, Task] = {}
+
         while waiting or running:
-            room = self.at_most or 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
-            while waiting and len(running) < room:
+            # Machines join and leave, so the number of cores is read each time.
+            cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
+            limit = self.max_running or 2 * cores
+
+            while waiting and len(running) < limit:
                 task = waiting.pop()
-                running[remote.remote(task)] = task
-            ready, _ = ray.wait(list(running), num_returns=1)
-            for one in ready:
-                task = running.pop(one)
-                self._settle(one, task)
+                running[remote_function.remote(task)] = task
+
+            finished, _ = ray.wait(list(running), num_returns=1)
+            for reference in finished:
+                self._check_result(reference, running.pop(reference))
                 on_done()
 
-    def _settle(self, one: Any, task: Task) -> None:
+    def _check_result(self, reference: Any, task: Task) -> None:
+        """Raise what a task raised; ignore a lost worker if the output file exists."""
         try:
-            self.ray.get(one)
+            self.ray.get(reference)
         except self.ray.exceptions.RayTaskError as error:
-            raise error.cause if isinstance(error.cause, TeeterError) else error from None
+            if isinstance(error.cause, TeeterError):
+                raise error.cause from None
+            raise
         except self.ray.exceptions.RayError as error:
+            # The worker may have died after it wrote the file.
             if pending_tasks([task]):
-                raise TeeterError(f"{task.output} could not be made: {error}") from None
+                raise TeeterError(f"{task.output} could not be written: {error}") from None
 
 
-def _performed(task: Task) -> None:
-    one_thread()
+def _run_in_one_thread(task: Task) -> None:
+    limit_to_one_thread()
     run_task(task)

@@ -1,10 +1,15 @@
-"""What is computed for each shard: the LDM of its rows among reference rows, or a score that a row has by itself."""
+"""Score the rows of a sharded pool: one task and one file of scores per shard.
+
+There are two kinds of scores. A ``row_independent`` strategy scores a row from that row alone. The
+least disagree metric (LDM) ranks a row's flip rate among those of reference rows, which are
+computed once and shared by all workers in ``ranks.npy``.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -15,35 +20,43 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from teeter.datasets.array_files import Head
 from teeter.datasets.shards import Shard, Shards
 from teeter.distributed.executors import Task
 from teeter.distributed.feature_source import FeatureSource, LoadedSource
 from teeter.errors import FileError, InputError
 from teeter.files import atomic_open, atomic_write, read_state, write_errors, write_state
-from teeter.kernels.ldm import default_rays, flip_rates, ldm_against_reference, ray_directions
+from teeter.kernels.ldm import flip_rates, ldm_against_reference, ray_directions
 from teeter.models.outputs import Outputs
 from teeter.strategies.api import build_context, make_strategy
 from teeter.strategies.base import TopKStrategy
 from teeter.version import __version__
 
-__all__ = ["Job", "make_reference", "read_scores", "score_shard", "tasks_of"]
+__all__ = ["ScoringJob", "make_scoring_tasks", "read_scores", "score_shard", "write_reference"]
 
-HELD = 1 << 28
-"""Bytes of directions that a worker keeps; more are drawn anew for each batch."""
+MAX_CACHED_DIRECTIONS = 1 << 28
+"""Bytes of ray directions that a worker keeps; larger sets are drawn again for each batch."""
+
+Direction = tuple[Tensor, Tensor | None]
+"""A block of ray directions: of the weight (B, C, D), and of the bias (B, C) if there is one."""
+
+REFERENCE_FILE = "reference.safetensors"
+RANKS_FILE = "ranks.npy"
+JOB_FILE = "job.json"
 
 
 @dataclass(frozen=True)
-class Job:
-    """What all shards are scored by; a worker reads it from the folder of the job."""
+class ScoringJob:
+    """What all shards are scored by. Workers read it from ``job.json`` in its folder."""
 
     folder: Path
     strategy: str
+    """``"ldm"``, or the name of a strategy that scores rows independently."""
     options: dict[str, Any]
-    """Of a strategy that scores a row by itself."""
+    """Options of the strategy; empty for the LDM."""
     rays: int
+    """Number of rays of the LDM; 0 for other strategies."""
     seed: int
-    """Of the rays."""
+    """Seed of the rays."""
     source: FeatureSource
 
     @property
@@ -52,8 +65,8 @@ class Job:
         return self.strategy == "ldm"
 
     def key(self) -> str:
-        """Return a name for all that scores depend on but the shard."""
-        facts = [
+        """Return a hash of everything that scores depend on except the shard."""
+        parameters = [
             __version__,
             self.source.digest,
             self.strategy,
@@ -61,127 +74,188 @@ class Job:
             self.rays,
             self.seed,
         ]
-        reference = self.folder / "reference.safetensors"
-        told = reference.read_bytes() if self.is_ldm and reference.exists() else b""
-        return hashlib.blake2b(repr(facts).encode() + told, digest_size=12).hexdigest()
+        # Scores by the LDM depend on the features of the reference rows.
+        reference = self.folder / REFERENCE_FILE
+        reference_content = b""
+        if self.is_ldm and reference.exists():
+            reference_content = reference.read_bytes()
+
+        content = repr(parameters).encode() + reference_content
+        return hashlib.blake2b(content, digest_size=12).hexdigest()
 
     def write(self) -> None:
-        """Leave word for the workers."""
-        facts = {
+        """Write the job into its folder for the workers."""
+        content = {
             "strategy": self.strategy,
             "options": self.options,
             "rays": self.rays,
             "seed": self.seed,
+            "source": asdict(self.source),
         }
-        path = self.folder / "job.json"
+        path = self.folder / JOB_FILE
         with write_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            atomic_write(path, json.dumps({**facts, "source": asdict(self.source)}).encode())
+            atomic_write(path, json.dumps(content).encode())
 
 
-def tasks_of(job: Job, shards: Shards) -> list[Task]:
-    """Return the plan: a file of scores for each shard."""
-    key = job.key()
-    return [
-        Task(
-            "teeter.distributed.scoring:score_shard",
-            {"folder": str(job.folder), "shard": shard},
-            str(
-                job.folder
-                / f"{hashlib.blake2b((key + shard.key()).encode(), digest_size=12).hexdigest()}.safetensors"
-            ),
+def make_scoring_tasks(job: ScoringJob, shards: Shards) -> list[Task]:
+    """Return one task per shard, each of which writes a file of scores."""
+    job_key = job.key()
+    tasks = []
+
+    # The name holds the content of job and shard, so a file that exists is never out of date.
+    for shard in shards.shards:
+        content = (job_key + shard.key()).encode()
+        name = hashlib.blake2b(content, digest_size=12).hexdigest()
+        task = Task(
+            function="teeter.distributed.scoring:score_shard",
+            arguments={"folder": str(job.folder), "shard": shard},
+            output=str(job.folder / f"{name}.safetensors"),
         )
-        for shard in shards.shards
-    ]
+        tasks.append(task)
+
+    return tasks
 
 
 def score_shard(output: Path, folder: str, shard: Shard) -> None:
-    """Write the scores of a shard's rows, 4 bytes each, and its least feature."""
-    job = _job(Path(folder))
-    scores, least, start = [], np.inf, 0
+    """Write the scores of a shard's rows (4 bytes each) and its smallest feature.
+
+    Args:
+        output: the file to write.
+        folder: the folder of the job.
+        shard: the rows to score.
+
+    Raises:
+        FileError: the shard holds fewer or more rows than it declares.
+    """
+    scorer = _load_scorer(Path(folder))
+    scores = []
+    smallest = np.inf
+    start = 0
+
     for batch in shard.batches():
-        features = job.opened.features(batch, shard.names(start))
-        least = min(least, float(features.min()))
-        scores.append(job.score(features))
+        features = scorer.source.features(batch, shard.names(start))
+        smallest = min(smallest, float(features.min()))
+        scores.append(scorer.score(features))
         start += len(batch)
+
+    # A damaged Parquet file may end early without an error.
     if start != shard.rows:
         raise FileError(
-            f"{shard.path} holds {start:,} rows where it tells of {shard.rows:,}: it is damaged."
+            f"{shard.path} holds {start:,} rows and declares {shard.rows:,}: it is damaged."
         )
-    write_state(output, {"least": least}, {"scores": torch.cat(scores).float()})
+    write_state(output, {"least": smallest}, {"scores": torch.cat(scores).float()})
 
 
+# A worker scores many shards of one job: it reads the head, the model and the ranks once.
 @lru_cache(maxsize=1)
-def _job(folder: Path) -> _Worker:
-    facts = json.loads((folder / "job.json").read_text(encoding="utf-8"))
-    return _Worker(folder, facts, FeatureSource(**facts["source"]).opened())
+def _load_scorer(folder: Path) -> _ShardScorer:
+    job = json.loads((folder / JOB_FILE).read_text(encoding="utf-8"))
+    source = FeatureSource(**job["source"]).load()
+    return _ShardScorer(folder, job, source)
 
 
-class _Worker:
-    """What a process keeps from shard to shard."""
+class _ShardScorer:
+    """What a worker process keeps between shards."""
 
-    def __init__(self, folder: Path, facts: Mapping[str, Any], opened: LoadedSource) -> None:
-        self.facts, self.opened = facts, opened
-        self.weight, self.bias = opened.weight, opened.bias
-        if facts["strategy"] != "ldm":
-            made = make_strategy(facts["strategy"], dict(facts["options"]))
-            if not isinstance(made, TopKStrategy):
-                raise InputError(f"{facts['strategy']} does not score rows one by one.")
-            self.strategy = made
+    def __init__(self, folder: Path, job: Mapping[str, Any], source: LoadedSource) -> None:
+        self.job = job
+        self.source = source
+        self.weight = source.weight
+        self.bias = source.bias
+
+        if job["strategy"] != "ldm":
+            strategy = make_strategy(job["strategy"], dict(job["options"]))
+            if not isinstance(strategy, TopKStrategy):
+                raise InputError(f"{job['strategy']} does not score rows independently.")
+            self.strategy = strategy
             return
-        size = 4 * self.weight.numel() * ((facts["rays"] + 1) // 2)
-        self.directions = list(self._drawn()) if size <= HELD else None
-        self.reference = torch.from_numpy(
-            np.load(folder / "ranks.npy", mmap_mode="c", allow_pickle=False)
-        )
 
-    def _drawn(self) -> Any:
-        return ray_directions(
-            self.facts["seed"], (self.facts["rays"] + 1) // 2, self.weight, self.bias
-        )
+        # A ray and its mirror image share a direction: half as many directions as rays.
+        self.n_directions = (job["rays"] + 1) // 2
+        self.cached_directions: list[Direction] | None = None
+        if 4 * self.weight.numel() * self.n_directions <= MAX_CACHED_DIRECTIONS:
+            self.cached_directions = list(self._draw_directions())
+
+        # Mapped, not read: all workers of a machine share the pages. Copy-on-write because torch
+        # warns about arrays that it cannot write to.
+        ranks = np.load(folder / RANKS_FILE, mmap_mode="c", allow_pickle=False)
+        self.reference_ranks = torch.from_numpy(ranks)
+
+    def _draw_directions(self) -> Iterable[Direction]:
+        return ray_directions(self.job["seed"], self.n_directions, self.weight, self.bias)
 
     def score(self, features: Tensor) -> Tensor:
-        if self.facts["strategy"] == "ldm":
-            directions = self._drawn() if self.directions is None else self.directions
-            return ldm_against_reference(
-                features, self.weight, self.bias, directions=directions, ranks=self.reference
-            )
-        outputs = Outputs(features=features, weight=self.weight, bias=self.bias)
-        return self.strategy.scores(build_context(outputs, seed=0, device="cpu"))
+        """Return the scores of rows: (n, D) -> (n,)."""
+        if self.job["strategy"] != "ldm":
+            outputs = Outputs(features=features, weight=self.weight, bias=self.bias)
+            return self.strategy.scores(build_context(outputs, seed=0, device="cpu"))
+
+        directions: Iterable[Direction]
+        if self.cached_directions is not None:
+            directions = self.cached_directions
+        else:
+            directions = self._draw_directions()
+
+        return ldm_against_reference(
+            features,
+            self.weight,
+            self.bias,
+            directions=directions,
+            ranks=self.reference_ranks,
+        )
 
 
-def make_reference(
-    job: Job, rows: npt.NDArray[np.int64], fetch: Callable[[npt.NDArray[np.int64]], Tensor]
+def write_reference(
+    job: ScoringJob,
+    rows: npt.NDArray[np.int64],
+    fetch: Callable[[npt.NDArray[np.int64]], Tensor],
 ) -> None:
-    """Write the flip rates of reference rows, in rising order a ray, for the workers to rank rows among."""
-    if (job.folder / "ranks.npy").exists():
+    """Write the sorted flip rates of the reference rows, one line per ray, into ``ranks.npy``.
+
+    Args:
+        job: an LDM job; nothing is done if its folder has the file.
+        rows: (M,) the reference rows.
+        fetch: returns the features of rows, (M,) -> (M, D).
+    """
+    ranks_path = job.folder / RANKS_FILE
+    if ranks_path.exists():
         return
-    reference = job.folder / "reference.safetensors"
-    if not reference.exists():
-        write_state(reference, {}, {"rows": torch.from_numpy(rows), "features": fetch(rows)})
-    features = read_state(reference, "a file of reference rows")[1]["features"]
-    opened = job.source.opened()
-    weight, bias = opened.weight, opened.bias
-    told = {"descr": "<f4", "fortran_order": False, "shape": (job.rays, len(features))}
-    done = 0
-    with write_errors(job.folder / "ranks.npy"), atomic_open(job.folder / "ranks.npy") as file:
-        np.lib.format.write_array_header_1_0(file, told)
-        for block in ray_directions(job.seed, (job.rays + 1) // 2, weight, bias):
-            rates = flip_rates(features, weight, bias, [block])[: job.rays - done]
+
+    reference_path = job.folder / REFERENCE_FILE
+    if not reference_path.exists():
+        write_state(reference_path, {}, {"rows": torch.from_numpy(rows), "features": fetch(rows)})
+    _, tensors = read_state(reference_path, "a file of reference rows")
+    features = tensors["features"]
+
+    source = job.source.load()
+    weight = source.weight
+    bias = source.bias
+    array_header = {"descr": "<f4", "fortran_order": False, "shape": (job.rays, len(features))}
+    n_written = 0
+
+    # Written ray by ray: all ranks together (rays x reference rows) may not fit in memory.
+    with write_errors(ranks_path), atomic_open(ranks_path) as file:
+        np.lib.format.write_array_header_1_0(file, array_header)
+        for directions in ray_directions(job.seed, (job.rays + 1) // 2, weight, bias):
+            # With an odd number of rays, the mirror image of the last direction is left out.
+            rates = flip_rates(features, weight, bias, [directions])[: job.rays - n_written]
             file.write(rates.sort(dim=1).values.numpy().astype("<f4").tobytes())
-            done += len(rates)
+            n_written += len(rates)
 
 
 def read_scores(tasks: list[Task]) -> tuple[npt.NDArray[np.float32], float]:
-    """Return the scores of all rows in the order of the shards, and the least feature of all."""
-    pieces, least = [], np.inf
+    """Read the files that the tasks wrote.
+
+    Returns:
+        The scores of all rows in the order of the shards, (N,), and the smallest feature of all.
+    """
+    scores = []
+    smallest = np.inf
+
     for task in tasks:
         header, tensors = read_state(Path(task.output), "a file of scores")
-        pieces.append(tensors["scores"].numpy())
-        least = min(least, float(header["least"]))
-    return np.concatenate(pieces), least
+        scores.append(tensors["scores"].numpy())
+        smallest = min(smallest, float(header["least"]))
 
-
-def ray_count(head: Head, rays: int | None) -> int:
-    """Return how many rays to follow."""
-    return rays or default_rays(*head.weight.shape)
+    return np.concatenate(scores), smallest

@@ -283,8 +283,8 @@ _BUILT_IN: dict[str, Callable[[str], Tracker]] = {"tensorboard": TensorBoardTrac
 plugins: Plugins[Callable[[str], Tracker]] = Plugins(
     "tracker",
     "teeter.trackers",
-    fits=callable,
-    wanted="a class that takes the text behind the colon",
+    is_valid=callable,
+    expected="a class that takes the text behind the colon",
 )
 """Trackers of other packages, from the entry-point group ``teeter.trackers``."""
 

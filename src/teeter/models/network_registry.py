@@ -23,8 +23,8 @@ Maker = Callable[..., nn.Module]
 plugins: Plugins[Maker] = Plugins(
     "network",
     "teeter.networks",
-    fits=callable,
-    wanted="a function make(shape, classes, *, seed) that gives a torch module",
+    is_valid=callable,
+    expected="a function make(shape, classes, *, seed) that gives a torch module",
 )
 """Networks of other packages, through the entry-point group ``teeter.networks``."""
 

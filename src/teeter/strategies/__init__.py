@@ -1,4 +1,4 @@
-"""Strategies by name: each a thin class over a kernel, under the contract of ``strategies.base``."""
+"""Strategies by name. Each is a thin class over a kernel, under the contract of ``base``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The front door: ``teeter.ldm``, ``teeter.select`` and ``teeter.scores`` check what they are handed, once."""
+"""The public functions ``teeter.ldm``, ``teeter.select`` and ``teeter.scores``.
+
+Arguments are validated here, once. The strategies and kernels below trust them.
+"""
 
 from __future__ import annotations
 
@@ -81,41 +84,64 @@ def ldm(
     seed: int = 0,
     device: torch.device | str | None = None,
 ) -> Array:
-    """Return the least disagree metric of each row: the smallest share of rows that change label along with it.
+    """Estimate the least disagree metric (LDM) of each row.
+
+    The LDM of a row is the smallest share of rows whose predicted label changes together with its
+    own, over random perturbations of the last layer. Small values mean easily flipped predictions.
 
     Args:
-        features: (N, D) the input of the model's last layer.
-        weight: (C, D) the last layer's weight.
-        bias: (C,) its bias; a head without one is perturbed in its weight alone.
-        reference: (M, D) features of the rows that disagreement is measured on; the candidates if left out.
-        method: "rays" follows random directions, exact along each; "gaussian" is the paper's Algorithm 1.
-        rays: how many rays; 512, or 1,024 where C * D > 20,000.
-        sigmas: Algorithm 1's strengths; 51 from 1e-5 to 1 if left out.
-        patience: Algorithm 1 goes on to the next strength after so many draws in vain.
-        sigma_max: discard flips on a ray beyond this strength.
-        seed: same seed, same directions.
-        device: where to compute; a tensor's own device, or a GPU if there is one.
+        features: (N, D) inputs of the last layer.
+        weight: (C, D) weight of the last layer.
+        bias: (C,) its bias. A head without a bias is perturbed in its weight only.
+        reference: (M, D) features on which disagreement is measured. By default the candidates.
+        method: "rays" follows random directions and is exact along each; "gaussian" is Algorithm 1
+            of the paper.
+        rays: the number of rays. By default 512, or 1,024 if C * D > 20,000.
+        sigmas: perturbation strengths of Algorithm 1. By default 51 from 1e-5 to 1.
+        patience: draws without improvement after which Algorithm 1 moves to the next strength.
+        sigma_max: ignore flips on a ray beyond this strength.
+        seed: the same seed gives the same directions.
+        device: where to compute. By default the device of the tensors, or a GPU if there is one.
 
     Returns:
-        (N,) in [0, 1], NumPy for NumPy and a tensor for a tensor; 1 where a row never flipped.
+        (N,) estimates in [0, 1], a NumPy array for NumPy input and a tensor for tensors. A row that
+        never flipped has 1.
+
+    Raises:
+        InputError: if shapes do not match, values are not finite or an option is invalid.
+
+    Example:
+        >>> import numpy as np
+        >>> features = np.array([[0.1, 1.0], [2.0, 0.0], [-2.0, 0.5]])
+        >>> weight = np.array([[1.0, 0.0], [-1.0, 0.0]])
+        >>> int(ldm(features, weight, rays=64).argmin())
+        0
     """
     estimator = LdmEstimator(
         method=method, rays=rays, sigmas=sigmas, patience=patience, sigma_max=sigma_max
     )
-    where = choose_device(device, features, weight)
-    outputs = Outputs(features=features, weight=weight, bias=bias).to(where)
+    compute_device = choose_device(device, features, weight)
+    outputs = Outputs(features=features, weight=weight, bias=bias).to(compute_device)
     if outputs.features is None or outputs.weight is None:
         raise InputError("The least disagree metric needs features and weight.")
     if not len(outputs):
         raise InputError("Cannot compute the LDM of an empty pool: it has no rows.")
-    others = None if reference is None else _reference(reference, outputs.features)
-    answer = estimator.ldm(
-        outputs.features, outputs.weight, outputs.bias, seed=_seed(seed), reference=others
+
+    reference_rows = None
+    if reference is not None:
+        reference_rows = _validate_reference(reference, outputs.features)
+
+    estimates = estimator.ldm(
+        outputs.features,
+        outputs.weight,
+        outputs.bias,
+        seed=_validate_seed(seed),
+        reference=reference_rows,
     )
-    return as_input_type(answer, features)
+    return as_input_type(estimates, features)
 
 
-def _reference(reference: Array, features: Tensor) -> Tensor:
+def _validate_reference(reference: Array, features: Tensor) -> Tensor:
     rows = as_tensor(reference, "reference", features.device).to(features.dtype)
     if rows.ndim != 2:
         raise InputError(f"reference has shape {tuple(rows.shape)}: it should be (rows, features).")
@@ -140,22 +166,36 @@ def select(
     device: torch.device | str | None = None,
     **options: Any,
 ) -> npt.NDArray[np.int64]:
-    """Return the n rows of ``outputs`` to label next, all different, best first.
+    """Select the rows to label next.
 
     Args:
-        strategy: a name of ``teeter.strategies.names()``, with its options as keywords; or a strategy.
-        outputs: what the model tells of the N candidates.
-        n: how many rows, 1 to N.
-        labelled: what the model tells of the L labelled rows, for strategies that ask.
-        labels: (L,) their classes, 0 to C - 1; only for strategies that read ``Context.labels``.
-        seed: same seed, same picks.
-        device: where to compute; the outputs' own device, or a GPU if they came from NumPy and there is one.
-        **options: the strategy's own.
+        strategy: a name of ``teeter.strategies.names()``, with options as keywords, or a strategy.
+        outputs: model outputs of the N candidates.
+        n: the number of rows, 1 to N.
+        labelled: model outputs of the L labelled rows, for strategies that use them.
+        labels: (L,) classes of the labelled rows, 0 to C - 1, for strategies that use them.
+        seed: the same seed gives the same picks.
+        device: where to compute. By default the device of the outputs, or a GPU if they came from
+            NumPy and there is one.
+        **options: options of the strategy.
+
+    Returns:
+        (n,) different row numbers of ``outputs``, best first.
+
+    Raises:
+        UnknownNameError: if no strategy has this name.
+        MissingOutputError: if the strategy needs outputs that are not there.
+        InputError: if n, labels or an option is invalid.
+
+    Example:
+        >>> import numpy as np
+        >>> outputs = Outputs(logits=np.array([[3.0, 0.0], [0.1, 0.0], [0.0, 2.0]]))
+        >>> select("margin", outputs, 2).tolist()
+        [1, 2]
     """
     chosen = make_strategy(strategy, options)
-    return chosen.select(
-        build_context(outputs, labelled=labelled, labels=labels, seed=seed, device=device), n
-    )
+    context = build_context(outputs, labelled=labelled, labels=labels, seed=seed, device=device)
+    return chosen.select(context, n)
 
 
 def scores(
@@ -168,44 +208,69 @@ def scores(
     device: torch.device | str | None = None,
     **options: Any,
 ) -> npt.NDArray[np.floating[Any]]:
-    """Return the score that ``strategy`` gives each row, (N,); its ``best`` says which end is picked first."""
+    """Return the score that a strategy gives each row.
+
+    Arguments are those of ``select``.
+
+    Returns:
+        (N,) scores. ``best`` of the strategy says whether small or large scores are picked first.
+
+    Raises:
+        InputError: if the strategy picks rows jointly and has no score for a single row.
+
+    Example:
+        >>> import numpy as np
+        >>> outputs = Outputs(logits=np.array([[0.0, 0.0], [8.0, 0.0]]))
+        >>> scores("entropy", outputs).round(2).tolist()
+        [0.69, 0.0]
+    """
     chosen = make_strategy(strategy, options)
     if not isinstance(chosen, ScoringStrategy):
         raise InputError(
-            f"{chosen.name} picks rows together and has no score for one alone: use teeter.select."
+            f"{chosen.name} picks rows jointly and has no score for a single row: "
+            "use teeter.select."
         )
+
     context = build_context(outputs, labelled=labelled, labels=labels, seed=seed, device=device)
     if not len(context):
         raise InputError("Cannot score an empty pool: it has no rows.")
-    answer: npt.NDArray[np.floating[Any]] = chosen.scores(context).cpu().numpy()
-    return answer
+    values: npt.NDArray[np.floating[Any]] = chosen.scores(context).cpu().numpy()
+    return values
 
 
 def make_strategy(strategy: str | Strategy, options: Mapping[str, Any] | None = None) -> Strategy:
-    """Return the strategy called so with these options, refusing options that it does not have."""
+    """Return a strategy, made from its name and options if it is not one already.
+
+    Raises:
+        UnknownNameError: if no strategy has this name.
+        InputError: if the strategy does not have one of the options.
+    """
     options = options or {}
     if isinstance(strategy, Strategy):
         if options:
-            raise InputError(f"{strategy.name} is made already: give its options when you make it.")
+            raise InputError(
+                f"{strategy.name} is an instance already: pass its options to its class."
+            )
         return strategy
     if not isinstance(strategy, str):
         raise InputError(f"{strategy!r} is neither the name of a strategy nor a strategy.")
+
     cls = registry.get(strategy)
-    known = option_names(cls)
+    available = option_names(cls)
     for option in options:
-        if option not in known:
-            hint = did_you_mean(option, known) if known else "It has none."
+        if option not in available:
+            hint = did_you_mean(option, available) if available else "It has none."
             raise InputError(f"{strategy} has no option {option!r}. {hint}")
     return cls(**options)
 
 
 def strategy_options(strategy: Strategy) -> dict[str, Any]:
-    """Return the options that a strategy was made with."""
+    """Return the options of a strategy by name."""
     return {name: getattr(strategy, name) for name in option_names(type(strategy))}
 
 
 def option_names(cls: type[Strategy]) -> list[str]:
-    """Return the names of a strategy's options."""
+    """Return the names of the options of a strategy class."""
     return list(inspect.signature(cls).parameters)
 
 
@@ -217,64 +282,78 @@ def build_context(
     seed: int = 0,
     device: torch.device | str | None = None,
 ) -> Context:
-    """Return the context of a bare selection: the candidates are the rows of ``outputs``."""
+    """Return the context of a selection in which every row of ``outputs`` is a candidate."""
     if not isinstance(outputs, Outputs):
         raise InputError(
-            f"outputs is a {type(outputs).__name__}: wrap what the model gives in teeter.Outputs."
+            f"outputs is a {type(outputs).__name__}: wrap the model outputs in teeter.Outputs."
         )
-    where = choose_device(device, *(() if outputs.from_numpy else (outputs.any_tensor,)))
-    n_classes = outputs.n_classes
-    _check_labelled(outputs, labelled)
-    known = None if labels is None else _labels(labels, labelled, n_classes, where)
+    _validate_labelled(outputs, labelled)
+
+    # Tensors stay on their device. NumPy arrays go to a GPU if there is one.
+    tensors = () if outputs.from_numpy else (outputs.any_tensor,)
+    compute_device = choose_device(device, *tensors)
+
+    label_tensor = None
+    if labels is not None:
+        label_tensor = _validate_labels(labels, labelled, outputs.n_classes, compute_device)
+
     return Context(
         candidates=np.arange(len(outputs)),
-        outputs=outputs.to(where),
-        generator=stream(_seed(seed), "select"),
-        labelled=None if labelled is None else labelled.to(where).with_logits(),
-        labels=known,
-        n_classes=n_classes,
+        outputs=outputs.to(compute_device),
+        generator=stream(_validate_seed(seed), "select"),
+        labelled=None if labelled is None else labelled.to(compute_device).with_logits(),
+        labels=label_tensor,
+        n_classes=outputs.n_classes,
     )
 
 
-def _check_labelled(outputs: Outputs, labelled: object) -> None:
-    """Refuse labelled rows that are not of the model that the candidates are of."""
+def _validate_labelled(outputs: Outputs, labelled: object) -> None:
+    """Refuse labelled rows that cannot come from the model of the candidates."""
     if labelled is None:
         return
     if not isinstance(labelled, Outputs):
         raise InputError(
-            f"labelled is a {type(labelled).__name__}: wrap what the model gives in teeter.Outputs."
+            f"labelled is a {type(labelled).__name__}: wrap the model outputs in teeter.Outputs."
         )
     for name, axis in (("features", 1), ("logits", 1), ("posterior_logits", 2)):
-        ours, theirs = getattr(outputs, name), getattr(labelled, name)
-        if ours is not None and theirs is not None and ours.shape[axis] != theirs.shape[axis]:
+        candidates_value = getattr(outputs, name)
+        labelled_value = getattr(labelled, name)
+        if candidates_value is None or labelled_value is None:
+            continue
+
+        width = candidates_value.shape[axis]
+        labelled_width = labelled_value.shape[axis]
+        if width != labelled_width:
             raise InputError(
-                f"The candidates' {name} have {ours.shape[axis]} columns and the labelled rows' {theirs.shape[axis]}."
+                f"The candidates' {name} have {width} columns and "
+                f"the labelled rows' {labelled_width}."
             )
 
 
-def _labels(
+def _validate_labels(
     labels: object, labelled: Outputs | None, n_classes: int | None, device: torch.device
 ) -> Tensor:
-    known = as_integers(labels, "labels", device)
-    if known.ndim != 1:
+    classes = as_integers(labels, "labels", device)
+    if classes.ndim != 1:
         raise InputError(
-            f"labels has shape {tuple(known.shape)}: one class a labelled row is needed."
+            f"labels has shape {tuple(classes.shape)}: pass one class per labelled row."
         )
-    if labelled is not None and len(labelled) != len(known):
+    if labelled is not None and len(labelled) != len(classes):
         raise InputError(
-            f"There are {len(labelled)} labelled rows and {len(known)} labels: one a row is needed."
+            f"There are {len(labelled)} labelled rows and {len(classes)} labels: pass one per row."
         )
-    if len(known) and (
-        int(known.min()) < 0 or (n_classes is not None and int(known.max()) >= n_classes)
-    ):
+    if not len(classes):
+        return classes
+
+    lowest = int(classes.min())
+    highest = int(classes.max())
+    if lowest < 0 or (n_classes is not None and highest >= n_classes):
         bound = "" if n_classes is None else f" to {n_classes - 1}"
-        raise InputError(
-            f"labels run from {int(known.min())} to {int(known.max())}: classes are 0{bound}."
-        )
-    return known
+        raise InputError(f"labels range from {lowest} to {highest}: classes are 0{bound}.")
+    return classes
 
 
-def _seed(seed: object) -> int:
+def _validate_seed(seed: object) -> int:
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
-        raise InputError(f"The seed is {seed!r}: give a whole number.")
+        raise InputError(f"seed is {seed!r}: it must be a whole number.")
     return int(seed)

@@ -1,4 +1,10 @@
-"""The strategy contract: what a strategy is given, what it answers, and who turns positions into rows."""
+"""The strategy contract: what a strategy sees, what it returns, and how its picks become rows.
+
+A strategy declares the model outputs it ``needs`` and implements ``choose``. It sees a ``Context``:
+the outputs of the candidates, never a model and never the label of an unlabelled row. It answers
+in positions, 0 to N - 1. ``Strategy.select`` alone turns positions into rows of the pool, and
+validates both the request and the answer.
+"""
 
 from __future__ import annotations
 
@@ -20,55 +26,54 @@ __all__ = ["Context", "ScoringStrategy", "Strategy", "TopKStrategy", "registry"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Context:
-    """What a strategy may look at when it chooses. Labels of candidates are not in it."""
+    """What a strategy may look at when it chooses. It never holds the labels of candidates."""
 
     candidates: npt.NDArray[np.int64]
-    """(N,) the candidates' row numbers in the pool; strategies answer in positions, 0 to N - 1."""
+    """(N,) row numbers of the candidates in the pool."""
     outputs: Outputs
-    """What the model tells of the candidates."""
+    """Model outputs of the N candidates."""
     generator: Generator
-    """The only source of randomness."""
+    """The only source of randomness a strategy may use."""
     labelled: Outputs | None = None
-    """What the model tells of the L labelled rows."""
+    """Model outputs of the L labelled rows."""
     labels: Tensor | None = None
-    """(L,) the labelled rows' classes, or None if the caller has not passed them; no built-in strategy reads them."""
+    """(L,) classes of the labelled rows, if passed. No built-in strategy reads them."""
     n_classes: int | None = None
     memory: dict[str, Any] = field(default_factory=dict)
-    """A small dictionary that lasts from round to round and is saved with the learner."""
+    """What the strategy keeps from round to round. It is saved with the learner."""
     notes: dict[str, Tensor] = field(default_factory=dict)
-    """What the strategy found out about each candidate, (N,) a note, for those who show why a row was picked."""
+    """Values of shape (N,) that explain the picks, such as "ldm" or "score"."""
 
     def __len__(self) -> int:
-        """Return N."""
         return len(self.candidates)
 
     @property
     def logits(self) -> Tensor:
-        """(N, C)."""
-        return self._present(self.outputs.logits, "logits")
+        """(N, C) logits of the candidates."""
+        return self._require(self.outputs.logits, "logits")
 
     @property
     def features(self) -> Tensor:
-        """(N, D)."""
-        return self._present(self.outputs.features, "features")
+        """(N, D) features of the candidates."""
+        return self._require(self.outputs.features, "features")
 
     @property
     def weight(self) -> Tensor:
-        """(C, D) of the last layer."""
-        return self._present(self.outputs.weight, "weight")
+        """(C, D) weight of the head."""
+        return self._require(self.outputs.weight, "weight")
 
     @property
     def bias(self) -> Tensor | None:
-        """(C,) of the last layer, if it has one."""
+        """(C,) bias of the head, if it has one."""
         return self.outputs.bias
 
     @property
     def posterior_logits(self) -> Tensor:
-        """(S, N, C)."""
-        return self._present(self.outputs.posterior_logits, "posterior_logits")
+        """(S, N, C) logits of the candidates under S draws of the model."""
+        return self._require(self.outputs.posterior_logits, "posterior_logits")
 
     @staticmethod
-    def _present(value: Tensor | None, name: str) -> Tensor:
+    def _require(value: Tensor | None, name: str) -> Tensor:
         if value is None:
             raise MissingOutputError(
                 f"The strategy reads {name} without declaring it in its needs."
@@ -77,24 +82,32 @@ class Context:
 
 
 class Strategy(ABC):
-    """A rule that picks rows. Subclasses declare ``needs`` and write ``choose``; options are their keyword arguments.
+    """A rule that picks rows.
 
-    The contract, which ``teeter.checks.check_strategy`` tests: ``choose`` returns n different positions, best first;
-    the same context gives the same answer; it depends on the rows' contents, not on their numbers; it changes nothing
-    it was given but ``memory`` and ``notes``.
+    Subclasses declare ``needs`` and implement ``choose``. Keyword arguments are their options.
+
+    ``teeter.checks.check_strategy`` tests the contract:
+
+    - ``choose`` returns n different positions, best first.
+    - The same context gives the same answer.
+    - The answer depends on the contents of the rows, not on their row numbers.
+    - Nothing in the context changes except ``memory`` and ``notes``.
     """
 
     needs: ClassVar[frozenset[str]]
-    """What must be there to choose: a subset of logits, features, head, dropout_logits, ensemble_logits, labelled."""
-    uses: ClassVar[frozenset[str]] = frozenset()
-    """What it looks at besides, where it is there: ``labelled`` or nothing."""
+    """Required outputs.
+
+    A subset of logits, features, head, dropout_logits, ensemble_logits and labelled.
+    """
+    optional_needs: ClassVar[frozenset[str]] = frozenset()
+    """Outputs that are used if present: ``labelled`` or nothing."""
 
     def __init_subclass__(cls) -> None:
-        """Refuse needs that nobody can fill."""
+        """Refuse needs that no model output can meet, and an unknown ``best``."""
         needs: frozenset[str] = getattr(cls, "needs", frozenset())
         if isinstance(needs, str) or not set(needs) <= OUTPUTS:
             raise StrategyError(
-                f"{cls.__name__} needs {needs!r}: needs are a set among {sorted(OUTPUTS)}."
+                f"{cls.__name__} needs {needs!r}: use a set of names from {sorted(OUTPUTS)}."
             )
         best = getattr(cls, "best", "smallest")
         if best not in ("smallest", "largest"):
@@ -107,104 +120,118 @@ class Strategy(ABC):
     @property
     @final
     def name(self) -> str:
-        """The registered name, or the class's."""
+        """The registered name, or the name of the class."""
         return registry.name_of(type(self)) or type(self).__name__
 
     @final
     def select(self, context: Context, n: int) -> npt.NDArray[np.int64]:
-        """Return n different rows of the pool, best first: (n,)."""
-        _check_request(n, len(context))
-        positions = self.choose(self._ready(context), n)
-        return context.candidates[self._checked(positions, n, len(context))]
+        """Pick n different rows of the pool.
+
+        Returns:
+            (n,) row numbers, best first.
+
+        Raises:
+            InputError: if n is not a whole number from 1 to the number of candidates.
+            MissingOutputError: if the context lacks an output that the strategy needs.
+            StrategyError: if ``choose`` breaks the contract.
+        """
+        _validate_request(n, len(context))
+        positions = self.choose(self._prepare(context), n)
+        return context.candidates[self._validate_positions(positions, n, len(context))]
 
     @final
-    def _ready(self, context: Context) -> Context:
-        """Return the context with everything this strategy needs, or say what is missing."""
+    def _prepare(self, context: Context) -> Context:
+        """Check that all needs are met, and compute logits from features and head if necessary."""
         for need in sorted(self.needs - {"labelled"}):
             if not context.outputs.has(need):
                 raise MissingOutputError(
-                    f"{self.name} needs {_in_words(need)}, and this model gives none. "
-                    f"With what it gives you can use {', '.join(_usable(context))}."
+                    f"{self.name} needs {_describe_need(need)}, and this model has none. "
+                    f"With the outputs it has you can use {', '.join(_usable_strategies(context))}."
                 )
         if "labelled" in self.needs and context.labelled is None:
             raise MissingOutputError(
                 f"{self.name} needs the outputs of the labelled rows: pass labelled=."
             )
-        return (
-            replace(context, outputs=context.outputs.with_logits())
-            if "logits" in self.needs
-            else context
-        )
+
+        if "logits" not in self.needs:
+            return context
+        return replace(context, outputs=context.outputs.with_logits())
 
     @final
-    def _checked(self, positions: Tensor, n: int, rows: int) -> npt.NDArray[np.int64]:
+    def _validate_positions(self, positions: Tensor, n: int, rows: int) -> npt.NDArray[np.int64]:
         answer = np.asarray(torch.as_tensor(positions).cpu())
+
         if answer.shape != (n,) or answer.dtype.kind not in "iu":
             raise StrategyError(
-                f"{self.name} was asked for {n} positions and answered {answer.dtype} of shape {answer.shape}."
+                f"{self.name} was asked for {n} positions and returned {answer.dtype} values "
+                f"of shape {answer.shape}."
             )
         if answer.min() < 0 or answer.max() >= rows:
-            raise StrategyError(f"{self.name} answered a position outside 0 to {rows - 1}.")
+            raise StrategyError(f"{self.name} returned a position outside 0 to {rows - 1}.")
+
         unique, counts = np.unique(answer, return_counts=True)
         if len(unique) < n:
             raise StrategyError(
-                f"{self.name} answered position {unique[counts > 1][0]} more than once."
+                f"{self.name} returned position {unique[counts > 1][0]} more than once."
             )
         return answer.astype(np.int64)
 
 
 class ScoringStrategy(Strategy):
-    """A strategy that gives each candidate a number of its own; ``best`` says which end is picked first."""
+    """A strategy that scores each candidate. ``best`` says which end is picked first."""
 
     best: ClassVar[Literal["smallest", "largest"]]
 
     @abstractmethod
     def score(self, context: Context) -> Tensor:
-        """Return each candidate's score: (N,)."""
+        """Return the score of each candidate: (N,)."""
 
     @final
     def scores(self, context: Context) -> Tensor:
-        """Return each candidate's score, after checking that what it needs is there: (N,)."""
-        return self._numbers(self.score(self._ready(context)), len(context))
+        """Return the score of each candidate, (N,), after checking what the strategy needs."""
+        return self._validate_scores(self.score(self._prepare(context)), len(context))
 
     @final
-    def _numbers(self, scores: Tensor, rows: int) -> Tensor:
+    def _validate_scores(self, scores: Tensor, rows: int) -> Tensor:
         if scores.shape != (rows,):
-            raise StrategyError(f"{self.name} scored {rows} rows with shape {tuple(scores.shape)}.")
+            raise StrategyError(
+                f"{self.name} returned scores of shape {tuple(scores.shape)} for {rows} rows."
+            )
         if bool(scores.isnan().any()):
             raise StrategyError(
-                f"{self.name} scored {int(scores.isnan().sum())} of {rows} rows with NaN."
+                f"{self.name} returned NaN for {int(scores.isnan().sum())} of {rows} rows."
             )
         return scores
 
 
 class TopKStrategy(ScoringStrategy):
-    """A strategy that picks the best scores; equal scores go to the lowest row."""
+    """A strategy that picks the best scores. Ties go to the lowest row."""
 
-    alone: ClassVar[bool] = False
-    """Whether a row's score depends on nothing but that row, so that rows may be scored a part at a time."""
+    row_independent: ClassVar[bool] = False
+    """Whether a score depends on its own row only, so that a pool may be scored shard by shard."""
 
     @final
     def choose(self, context: Context, n: int) -> Tensor:
         """Return the n best positions, best first."""
-        scores = self._numbers(self.score(context), len(context))
+        scores = self._validate_scores(self.score(context), len(context))
         context.notes["score"] = scores
         return scores.argsort(stable=True, descending=self.best == "largest")[:n]
 
 
 registry: Registry[Strategy] = Registry("strategy", group="teeter.strategies", base=Strategy)
-"""Every strategy by its name; other packages add theirs through the entry-point group ``teeter.strategies``."""
+"""All strategies by name. Other packages add theirs by entry points of ``teeter.strategies``."""
 
 
-def _usable(context: Context) -> list[str]:
-    """Return the strategies that find all they need in a context; plugins are not loaded for it."""
-    have = {need for need in OUTPUTS - {"labelled"} if context.outputs.has(need)}
+def _usable_strategies(context: Context) -> list[str]:
+    """Return the strategies whose needs the context meets. Plugins are not loaded for this."""
+    available = {need for need in OUTPUTS - {"labelled"} if context.outputs.has(need)}
     if context.labelled is not None:
-        have.add("labelled")
-    return sorted(name for name, cls in registry.loaded().items() if cls.needs <= have)
+        available.add("labelled")
+
+    return sorted(name for name, cls in registry.loaded_classes().items() if cls.needs <= available)
 
 
-def _check_request(n: int, rows: int) -> None:
+def _validate_request(n: int, rows: int) -> None:
     if rows == 0:
         raise InputError("Cannot pick from an empty pool: it has no rows.")
     if isinstance(n, bool) or not isinstance(n, int | np.integer):
@@ -213,7 +240,7 @@ def _check_request(n: int, rows: int) -> None:
         raise InputError(f"Cannot pick {n} of {rows} candidates: ask for 1 to {rows}.")
 
 
-def _in_words(need: str) -> str:
+def _describe_need(need: str) -> str:
     words = {
         "head": "a linear head (features and weight)",
         "dropout_logits": "logits of several dropout passes (posterior_logits)",

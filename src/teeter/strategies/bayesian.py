@@ -1,4 +1,4 @@
-"""Rows on which samples of the model disagree: DBAL, BatchBALD, ensembles."""
+"""Bayesian strategies: rows on which samples of the model disagree (DBAL, BatchBALD, ensembles)."""
 
 from __future__ import annotations
 
@@ -19,53 +19,53 @@ __all__ = ["BatchBald", "Dbal", "Ensemble"]
 @registry.register("dbal")
 @dataclass(frozen=True, kw_only=True)
 class Dbal(TopKStrategy):
-    """Rows whose label would tell the most of the model, by dropout passes [Houlsby et al. 2011, Gal et al. 2017]."""
+    """BALD with dropout: the labels that inform most about the model [Houlsby 2011, Gal 2017]."""
 
     needs = frozenset({"dropout_logits"})
     best: ClassVar[Literal["largest"]] = "largest"
 
     def score(self, context: Context) -> Tensor:
-        """Return the mutual information of label and dropout pass in nats."""
+        """Return the mutual information between the label and the dropout mask, in nats."""
         return mutual_information(context.posterior_logits)
 
 
 @registry.register("ensemble")
 @dataclass(frozen=True, kw_only=True)
 class Ensemble(TopKStrategy):
-    """Rows on which the fewest networks of an ensemble agree: variation ratio [Beluch et al. 2018]."""
+    """Variation ratio: rows on which an ensemble of networks agrees least [Beluch et al. 2018]."""
 
     needs = frozenset({"ensemble_logits"})
     best: ClassVar[Literal["largest"]] = "largest"
 
     def score(self, context: Context) -> Tensor:
-        """Return the share of networks outvoted."""
+        """Return the share of networks outside the majority."""
         return variation_ratio(context.posterior_logits)
 
 
 @registry.register("batchbald")
 @dataclass(frozen=True, kw_only=True)
 class BatchBald(ScoringStrategy):
-    """Rows whose labels would, together, tell the most of the model [Kirsch et al. 2019]."""
+    """BatchBALD: rows whose joint labels inform most about the model [Kirsch et al. 2019]."""
 
     needs = frozenset({"dropout_logits"})
     best: ClassVar[Literal["largest"]] = "largest"
 
     configurations: int = 100_000
-    """Labels that a batch may turn out to have: all of them if they are as many at most, else so many drawn."""
+    """The most label configurations of a batch to enumerate. Beyond it, this many are sampled."""
 
     def __post_init__(self) -> None:
-        """Refuse options that mean nothing."""
+        """Validate the options."""
         if not is_count(self.configurations):
             raise InputError(
-                f"Cannot try {self.configurations!r} configurations: ask for a whole number from 1 up."
+                f"configurations is {self.configurations!r}: it must be a whole number from 1 up."
             )
 
     def score(self, context: Context) -> Tensor:
-        """Return the mutual information of a row's own label and the dropout pass in nats."""
+        """Return the mutual information between a row's own label and the dropout mask, in nats."""
         return mutual_information(context.posterior_logits)
 
     def choose(self, context: Context, n: int) -> Tensor:
-        """Return the row of largest score, then those that add the most to the rows before them."""
+        """Return the row of largest score, then the rows that add most to those before them."""
         context.notes["score"] = self.score(context)
         return batch_bald(
             context.posterior_logits,

@@ -1,4 +1,4 @@
-"""Uncertain rows from different clusters: Cluster-Margin, and the same with LDM."""
+"""Cluster-Margin: uncertain rows from different clusters, by margin or by LDM."""
 
 from __future__ import annotations
 
@@ -18,22 +18,24 @@ from teeter.strategies.validation import is_count
 
 __all__ = ["ClusterMargin", "ClusterOptions", "LdmClusterMargin"]
 
-_ROWS, _CLUSTERS = "clustered_rows", "clusters"
+# Keys of the memory that lasts from round to round.
+_ROWS = "clustered_rows"
+_CLUSTERS = "clusters"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions:
-    """How uncertain rows are spread over clusters."""
+    """Spread the most uncertain rows over clusters of the features."""
 
     cluster_size: int = 10
-    """Rows of a cluster, on average."""
+    """The average number of rows in a cluster."""
     sample: int = 5000
-    """Clusters are made from so many rows at most, whose distances are all held; the others join the nearest."""
+    """The most rows to cluster, in O(sample²) memory. Other rows join the nearest cluster."""
     candidates_per_pick: int = 10
-    """For each pick so many of the most uncertain rows are looked at."""
+    """The number of most uncertain rows to consider for each pick."""
 
     def __post_init__(self) -> None:
-        """Refuse options that mean nothing."""
+        """Validate the options."""
         for name in ("cluster_size", "candidates_per_pick"):
             if not is_count(getattr(self, name)):
                 raise InputError(
@@ -43,23 +45,39 @@ class ClusterOptions:
             raise InputError(f"sample is {self.sample!r}: it must be a whole number from 2 up.")
 
     def spread(self, uncertainty: Tensor, context: Context, n: int) -> Tensor:
-        """Return n of the rows of least ``uncertainty``, from their clusters in turn, the smallest first."""
+        """Pick n uncertain rows round-robin from their clusters, smallest cluster first.
+
+        Args:
+            uncertainty: (N,) scores; the smallest is the most uncertain.
+            context: the candidates.
+            n: the number of picks.
+
+        Returns:
+            (n,) positions.
+        """
         ranked = uncertainty.argsort(stable=True)[: self.candidates_per_pick * n]
         clusters = self._clusters(context).to(ranked.device)
         return ranked[round_robin(clusters[ranked], n).to(ranked.device)]
 
     def _clusters(self, context: Context) -> Tensor:
-        """Return the candidates' clusters, (N,): those remembered, or new ones where a candidate has none."""
-        known = context.memory.get(_ROWS)
-        if known is not None:
-            places = np.searchsorted(known.numpy(), context.candidates).clip(max=len(known) - 1)
-            if (known.numpy()[places] == context.candidates).all():
-                remembered: Tensor = context.memory[_CLUSTERS]
-                return remembered[places]
-        wanted = max(1, len(context) // self.cluster_size)
+        """Return the cluster of each candidate, (N,).
+
+        The paper clusters once, in the first round. Clusters are made again only if a candidate was
+        not in the pool then.
+        """
+        clustered_rows = context.memory.get(_ROWS)
+        if clustered_rows is not None:
+            rows = clustered_rows.numpy()  # ascending
+            positions = np.searchsorted(rows, context.candidates).clip(max=len(rows) - 1)
+            if (rows[positions] == context.candidates).all():
+                clusters_before: Tensor = context.memory[_CLUSTERS]
+                return clusters_before[positions]
+
+        n_clusters = max(1, len(context) // self.cluster_size)
         clusters = average_linkage(
-            context.features, wanted, sample=self.sample, generator=context.generator
+            context.features, n_clusters, sample=self.sample, generator=context.generator
         ).cpu()
+
         order = context.candidates.argsort()
         context.memory[_ROWS] = torch.from_numpy(context.candidates[order])
         context.memory[_CLUSTERS] = clusters[torch.from_numpy(order)]
@@ -69,31 +87,32 @@ class ClusterOptions:
 @registry.register("cluster-margin")
 @dataclass(frozen=True, kw_only=True)
 class ClusterMargin(ClusterOptions, ScoringStrategy):
-    """Rows of small margin taken from different clusters of the features, the smallest first [Citovsky et al. 2021]."""
+    """Rows of small margin from different clusters, smallest first [Citovsky et al. 2021]."""
 
     needs = frozenset({"logits", "features"})
     best: ClassVar[Literal["smallest"]] = "smallest"
 
     def score(self, context: Context) -> Tensor:
-        """Return the difference of the two largest probabilities."""
+        """Return the difference between the two largest probabilities."""
         return margin(context.logits)
 
     def choose(self, context: Context, n: int) -> Tensor:
-        """Return the rows of least margin, from their clusters in turn."""
-        context.notes["score"] = self.score(context)
-        return self.spread(context.notes["score"], context, n)
+        """Return rows of small margin, round-robin over their clusters."""
+        scores = self.score(context)
+        context.notes["score"] = scores
+        return self.spread(scores, context, n)
 
 
 @registry.register("ldm-cluster-margin")
 @dataclass(frozen=True, kw_only=True)
 class LdmClusterMargin(ClusterOptions, LdmEstimator, ScoringStrategy):
-    """Cluster-Margin with the least disagree metric in the place of the margin [Cho et al. 2024]."""
+    """Cluster-Margin with the least disagree metric instead of the margin [Cho et al. 2024]."""
 
     needs = frozenset({"features", "head"})
     best: ClassVar[Literal["smallest"]] = "smallest"
 
     def __post_init__(self) -> None:
-        """Refuse options that mean nothing."""
+        """Validate the options."""
         ClusterOptions.__post_init__(self)
         LdmEstimator.__post_init__(self)
 
@@ -102,5 +121,5 @@ class LdmClusterMargin(ClusterOptions, LdmEstimator, ScoringStrategy):
         return estimate_ldm(self, context)
 
     def choose(self, context: Context, n: int) -> Tensor:
-        """Return the rows of least LDM, from their clusters in turn."""
+        """Return rows of small LDM, round-robin over their clusters."""
         return self.spread(self.score(context), context, n)

@@ -1,4 +1,4 @@
-"""Rows that cover the pool: coreset, ProbCover, TypiClust."""
+"""Strategies that cover the pool: CoreSet, ProbCover and TypiClust."""
 
 from __future__ import annotations
 
@@ -23,64 +23,68 @@ __all__ = ["CoreSet", "ProbCover", "TypiClust"]
 @registry.register("coreset")
 @dataclass(frozen=True, kw_only=True)
 class CoreSet(Strategy):
-    """Rows that are each the farthest from the labelled rows and earlier picks: k-center [Sener and Savarese 2018]."""
+    """Greedy k-center: the row farthest from labelled rows and earlier picks [Sener 2018]."""
 
     needs = frozenset({"features", "labelled"})
 
     def choose(self, context: Context, n: int) -> Tensor:
-        """Return the farthest row, then the farthest from both, and so on."""
+        """Return the farthest row, then the row farthest from all before it, and so on."""
         return k_center(context.features, _labelled_features(context), n)
 
 
 @registry.register("probcover")
 @dataclass(frozen=True, kw_only=True)
 class ProbCover(Strategy):
-    """Rows in whose balls most rows are not covered yet by a labelled row or a pick [Yehuda et al. 2022]."""
+    """Rows whose ball covers the most rows not yet covered [Yehuda et al. 2022]."""
 
     needs = frozenset({"features"})
-    uses = frozenset({"labelled"})
+    optional_needs = frozenset({"labelled"})
     radius: float | None = None
-    """Of the balls, between rows of length 1; found from the rows' clusters if left out."""
+    """Radius of the balls, for features scaled to length 1. By default from ``purity``."""
     purity: float = 0.95
-    """The share of balls that hold rows of one cluster only."""
+    """The share of balls whose rows must all be of one cluster, which sets the default radius."""
 
     def __post_init__(self) -> None:
-        """Refuse options that mean nothing."""
+        """Validate the options."""
         if self.radius is not None and not (is_number(self.radius) and 0 < self.radius < math.inf):
             raise InputError(f"radius is {self.radius!r}: it must be a positive number.")
         if not (is_number(self.purity) and 0 < self.purity <= 1):
             raise InputError(f"purity is {self.purity!r}: it must be a share above 0, up to 1.")
 
     def choose(self, context: Context, n: int) -> Tensor:
-        """Return the row that covers most, then the row that covers most of what is left, and so on."""
-        radius = self._found_radius(context) if self.radius is None else self.radius
+        """Return the row that covers most, then the row that covers most of the rest, and so on."""
+        radius = self.radius
+        if radius is None:
+            radius = self._estimate_radius(context)
         return probcover(context.features, radius, n, centres=_labelled_features(context))
 
-    def _found_radius(self, context: Context) -> float:
+    def _estimate_radius(self, context: Context) -> float:
         if context.n_classes is None:
             raise InputError(
-                "probcover finds its radius from the number of classes, and nothing tells it: pass radius=."
+                "probcover derives its radius from the number of classes, which is unknown here: "
+                "pass radius=."
             )
-        clusters = min(context.n_classes, len(context))
-        labels, _, _ = k_means(
-            Cosine(context.features).units, clusters, generator=context.generator
-        )
-        return purity_radius(context.features, labels, self.purity)
+
+        n_clusters = min(context.n_classes, len(context))
+        units = Cosine(context.features).units
+        clusters, _, _ = k_means(units, n_clusters, generator=context.generator)
+        return purity_radius(context.features, clusters, self.purity)
 
 
 @registry.register("typiclust")
 @dataclass(frozen=True, kw_only=True)
 class TypiClust(Strategy):
-    """The most typical rows of the clusters that have the fewest labelled rows, a cold start [Hacohen et al. 2022]."""
+    """Typical rows of clusters with few labels, for a cold start [Hacohen et al. 2022]."""
 
     needs = frozenset({"features"})
-    uses = frozenset({"labelled"})
+    optional_needs = frozenset({"labelled"})
     neighbours: int = 20
-    """A row is typical if these many rows of its cluster are near."""
+    """A row is typical if this many rows of its cluster are near."""
     max_clusters: int = 500
+    """The most clusters, which bounds the cost of k-means."""
 
     def __post_init__(self) -> None:
-        """Refuse options that mean nothing."""
+        """Validate the options."""
         for name in ("neighbours", "max_clusters"):
             if not is_count(getattr(self, name)):
                 raise InputError(
@@ -88,25 +92,22 @@ class TypiClust(Strategy):
                 )
 
     def choose(self, context: Context, n: int) -> Tensor:
-        """Return a row of each cluster, one cluster for each labelled row and each pick."""
+        """Return one row per cluster. There is a cluster for each labelled row and each pick."""
         labelled = _labelled_features(context)
         features = torch.cat([context.features, labelled])
-        clusters, _, _ = k_means(
-            features,
-            min(len(labelled) + n, self.max_clusters, len(features)),
-            generator=context.generator,
-        )
-        free = torch.arange(len(features), device=features.device) < len(context)
-        return typical_rows(features, clusters, free, n, neighbours=self.neighbours)
+        n_clusters = min(len(labelled) + n, self.max_clusters, len(features))
+        clusters, _, _ = k_means(features, n_clusters, generator=context.generator)
+
+        # The candidates come first, the labelled rows after them.
+        is_candidate = torch.arange(len(features), device=features.device) < len(context)
+        return typical_rows(features, clusters, is_candidate, n, neighbours=self.neighbours)
 
 
 def _labelled_features(context: Context) -> Tensor:
-    """Return the labelled rows' features, none if there are no labelled rows: (L, D)."""
+    """Return the features of the labelled rows, (L, D), with L = 0 if there are none."""
     if context.labelled is None:
         return context.features[:0]
     features = context.labelled.features
     if features is None:
-        raise MissingOutputError(
-            "The labelled rows have no features, and the candidates have: give both."
-        )
+        raise MissingOutputError("The candidates have features and the labelled rows have none.")
     return features.to(context.features)

@@ -1,4 +1,4 @@
-"""Uncertain rows first, then those that represent them: FASS, and the same with LDM."""
+"""FASS: the rows that best represent the most uncertain ones, by entropy or by LDM."""
 
 from __future__ import annotations
 
@@ -19,28 +19,38 @@ __all__ = ["CandidateFilter", "Fass", "LdmFass"]
 
 @dataclass(frozen=True, kw_only=True)
 class CandidateFilter:
-    """How many uncertain rows there are to represent."""
+    """Reduce a pool to its most uncertain rows, then pick the rows that represent them."""
 
     candidates_per_pick: int = 5
-    """For each pick so many of the most uncertain rows are looked at."""
+    """The number of most uncertain rows to consider for each pick."""
 
     def __post_init__(self) -> None:
-        """Refuse options that mean nothing."""
+        """Validate the options."""
         if not is_count(self.candidates_per_pick):
             raise InputError(
-                f"candidates_per_pick is {self.candidates_per_pick!r}: it must be a whole number from 1 up."
+                f"candidates_per_pick is {self.candidates_per_pick!r}: "
+                "it must be a whole number from 1 up."
             )
 
     def representatives(self, order: Tensor, features: Tensor, n: int) -> Tensor:
-        """Return n of the first rows in ``order``, those that represent them all: (N,), (N, D) -> (n,)."""
-        first = order[: int(self.candidates_per_pick) * n].sort().values
-        return first[facility_location(features[first], n)]
+        """Pick the n rows that best represent the most uncertain ones.
+
+        Args:
+            order: (N,) positions, most uncertain first.
+            features: (N, D).
+            n: the number of picks.
+
+        Returns:
+            (n,) positions, in the order of picking.
+        """
+        uncertain = order[: int(self.candidates_per_pick) * n].sort().values
+        return uncertain[facility_location(features[uncertain], n)]
 
 
 @registry.register("fass")
 @dataclass(frozen=True, kw_only=True)
 class Fass(CandidateFilter, ScoringStrategy):
-    """Rows that represent those of largest entropy, by facility location in the features [Wei et al. 2015]."""
+    """Represent the rows of largest entropy by facility location [Wei et al. 2015]."""
 
     needs = frozenset({"logits", "features"})
     best: ClassVar[Literal["largest"]] = "largest"
@@ -50,23 +60,24 @@ class Fass(CandidateFilter, ScoringStrategy):
         return uncertainty.entropy(context.logits)
 
     def choose(self, context: Context, n: int) -> Tensor:
-        """Return the rows that cover the most of the uncertain ones, in the order of picking."""
-        context.notes["score"] = scores = self.score(context)
-        return self.representatives(
-            scores.argsort(stable=True, descending=True), context.features, n
-        )
+        """Return the rows that best represent the most uncertain ones."""
+        scores = self.score(context)
+        context.notes["score"] = scores
+
+        order = scores.argsort(stable=True, descending=True)
+        return self.representatives(order, context.features, n)
 
 
 @registry.register("ldm-fass")
 @dataclass(frozen=True, kw_only=True)
 class LdmFass(CandidateFilter, LdmEstimator, ScoringStrategy):
-    """Rows that represent those of smallest least disagree metric [Wei et al. 2015, Cho et al. 2024]."""
+    """FASS with the least disagree metric instead of entropy [Cho et al. 2024]."""
 
     needs = frozenset({"features", "head"})
     best: ClassVar[Literal["smallest"]] = "smallest"
 
     def __post_init__(self) -> None:
-        """Refuse options that mean nothing."""
+        """Validate the options."""
         CandidateFilter.__post_init__(self)
         LdmEstimator.__post_init__(self)
 
@@ -75,5 +86,6 @@ class LdmFass(CandidateFilter, LdmEstimator, ScoringStrategy):
         return estimate_ldm(self, context)
 
     def choose(self, context: Context, n: int) -> Tensor:
-        """Return the rows that cover the most of the uncertain ones, in the order of picking."""
-        return self.representatives(self.score(context).argsort(stable=True), context.features, n)
+        """Return the rows that best represent the most uncertain ones."""
+        order = self.score(context).argsort(stable=True)
+        return self.representatives(order, context.features, n)

@@ -1,4 +1,4 @@
-"""Rows by what they would teach the last layer: BADGE, BAIT."""
+"""Strategies over the gradient of the last layer: BADGE and BAIT."""
 
 from __future__ import annotations
 
@@ -18,28 +18,31 @@ __all__ = ["Badge", "Bait"]
 @registry.register("badge")
 @dataclass(frozen=True, kw_only=True)
 class Badge(Strategy):
-    """Rows whose loss gradients are large and point apart [Ash et al. 2020]."""
+    """Rows whose loss gradients are large and diverse [Ash et al. 2020]."""
 
     needs = frozenset({"logits", "features"})
 
     def choose(self, context: Context, n: int) -> Tensor:
-        """Return the largest gradient, then gradients drawn by their distance to those picked."""
+        """Return the row of largest gradient, then rows drawn by distance to earlier picks."""
         return seed_gradients(context.logits, context.features, n, generator=context.generator)
 
 
 @registry.register("bait")
 @dataclass(frozen=True, kw_only=True)
 class Bait(Strategy):
-    """Rows that bring the last layer's Fisher information nearest to the pool's [Ash et al. 2021]."""
+    """Rows whose Fisher information, for the head, is closest to the pool's [Ash et al. 2021]."""
 
     form: Form = "exact"
+    """The Fisher information: "exact", of the ``top`` classes only, or "binary"."""
     top: int = 2
+    """The number of most probable classes of ``form="top"``."""
     regularisation: float = 1.0
+    """Added to the diagonal of the labelled rows' Fisher information."""
 
     needs = frozenset({"logits", "features", "labelled"})
 
     def __post_init__(self) -> None:
-        """Refuse options that mean nothing."""
+        """Validate the options."""
         if self.form not in ("exact", "top", "binary"):
             raise InputError(f"bait has no form {self.form!r}: choose 'exact', 'top' or 'binary'.")
         if not is_count(self.top):
@@ -50,26 +53,26 @@ class Bait(Strategy):
             )
 
     def choose(self, context: Context, n: int) -> Tensor:
-        """Return what is left of 2n greedy picks after pruning."""
+        """Return n rows: 2n greedy picks, pruned back to n."""
         return bait(
             context.logits,
             context.features,
             n,
-            labelled=_labelled(context),
+            labelled=_labelled_outputs(context),
             regularisation=self.regularisation,
             form=self.form,
             top=self.top,
         )
 
 
-def _labelled(context: Context) -> tuple[Tensor, Tensor] | None:
-    """Return the labelled rows' logits (L, C) and features (L, D), None if there are no labelled rows."""
+def _labelled_outputs(context: Context) -> tuple[Tensor, Tensor] | None:
+    """Return logits (L, C) and features (L, D) of the labelled rows, or None if there are none."""
     if context.labelled is None or not len(context.labelled):
         return None
-    known = context.labelled.with_logits()
-    if known.logits is None or known.features is None:
-        missing = "logits" if known.logits is None else "features"
-        raise MissingOutputError(
-            f"The labelled rows have no {missing}, and the candidates have: give both."
-        )
-    return known.logits, known.features
+
+    labelled = context.labelled.with_logits()
+    if labelled.logits is None:
+        raise MissingOutputError("The candidates have logits and the labelled rows have none.")
+    if labelled.features is None:
+        raise MissingOutputError("The candidates have features and the labelled rows have none.")
+    return labelled.logits, labelled.features

@@ -1,4 +1,8 @@
-"""Rows whose predicted label flips under the smallest change of the model: LDM alone, and LDM-S, which spreads them."""
+"""LDM and LDM-S: rows whose predicted label flips under the smallest change of the model.
+
+LDM ranks rows by the least disagree metric alone. LDM-S draws rows of small LDM that are also
+diverse, by LDM-Seeding.
+"""
 
 from __future__ import annotations
 
@@ -28,50 +32,53 @@ __all__ = ["Ldm", "LdmEstimator", "LdmS", "estimate_ldm"]
 
 @dataclass(frozen=True, kw_only=True)
 class LdmEstimator:
-    """How the least disagree metric is estimated; the options of ``teeter.ldm``."""
+    """Options of the estimate of the least disagree metric, as in ``teeter.ldm``."""
 
     method: Literal["rays", "gaussian"] = "rays"
+    """"rays" is exact along every sampled direction. "gaussian" is the algorithm of the paper."""
     rays: int | None = None
+    """The number of rays. By default 512, or 1,024 for a large head."""
     sigmas: Sequence[float] | None = None
+    """Strengths of the Gaussian perturbations. By default those of the paper."""
     patience: int = 10
+    """Gaussian perturbations without a smaller disagreement after which the search stops."""
     sigma_max: float | None = None
+    """The largest strength along a ray. By default there is no limit."""
     reference_rows: int | None = None
-    """Candidates, drawn at random, on which flips are counted when a strategy picks; all of them if left out."""
+    """The number of candidates, drawn at random, on which flips are counted. By default all."""
 
     def __post_init__(self) -> None:
-        """Refuse options that mean nothing."""
+        """Validate the options."""
         if self.method not in ("rays", "gaussian"):
-            raise InputError(
-                f"No estimator is called {self.method!r}: choose 'rays' or 'gaussian'."
-            )
+            raise InputError(f"method is {self.method!r}: choose 'rays' or 'gaussian'.")
         if self.reference_rows is not None and not is_count(self.reference_rows):
             raise InputError(
                 f"reference_rows is {self.reference_rows!r}: it must be a whole number from 1 up."
             )
-        self._check_rays()
-        self._check_gaussian()
+        self._validate_rays()
+        self._validate_gaussian()
 
-    def _check_rays(self) -> None:
+    def _validate_rays(self) -> None:
         if self.rays is not None and not is_count(self.rays):
-            raise InputError(f"Cannot follow {self.rays!r} rays: ask for a whole number from 1 up.")
+            raise InputError(f"rays is {self.rays!r}: it must be a whole number from 1 up.")
         if self.sigma_max is not None and not is_positive(self.sigma_max):
             raise InputError(f"sigma_max is {self.sigma_max!r}: it must be a positive number.")
-        if self.method == "gaussian" and (self.rays is not None or self.sigma_max is not None):
+
+        has_ray_options = self.rays is not None or self.sigma_max is not None
+        if self.method == "gaussian" and has_ray_options:
             raise InputError(
                 "rays= and sigma_max= belong to method='rays': leave them out for 'gaussian'."
             )
 
-    def _check_gaussian(self) -> None:
+    def _validate_gaussian(self) -> None:
         if self.sigmas is not None:
             if self.method == "rays":
                 raise InputError(
                     "sigmas= belongs to method='gaussian': 'rays' looks at every strength."
                 )
-            if (
-                np.ndim(self.sigmas) != 1
-                or not len(self.sigmas)
-                or not all(map(is_positive, self.sigmas))
-            ):
+
+            is_list = np.ndim(self.sigmas) == 1 and len(self.sigmas) > 0
+            if not is_list or not all(map(is_positive, self.sigmas)):
                 raise InputError(
                     f"sigmas is {self.sigmas!r}: it must be a list of positive numbers."
                 )
@@ -87,9 +94,23 @@ class LdmEstimator:
         seed: int,
         reference: Tensor | None = None,
     ) -> Tensor:
-        """Return the LDM of each row: (N, D), (C, D), (C,) or None -> (N,) in [0, 1]."""
+        """Estimate the least disagree metric of each row.
+
+        Args:
+            features: (N, D) inputs of the last layer.
+            weight: (C, D) weight of the last layer.
+            bias: (C,) its bias, or None.
+            seed: the seed of the directions.
+            reference: (M, D) rows on which flips are counted. By default the candidates.
+
+        Returns:
+            (N,) estimates in [0, 1].
+        """
         if self.method == "gaussian":
-            sigmas = sorted(self.sigmas) if self.sigmas is not None else paper_sigmas()
+            sigmas = paper_sigmas()
+            if self.sigmas is not None:
+                sigmas = sorted(self.sigmas)
+
             return ldm_by_gaussian(
                 features,
                 weight,
@@ -99,6 +120,8 @@ class LdmEstimator:
                 seed=seed,
                 reference=reference,
             )
+
+        # Every direction is followed both ways, so it gives two rays.
         rays = self.rays or default_rays(*weight.shape)
         directions = ray_directions(seed, (rays + 1) // 2, weight, bias)
         return ldm_by_rays(
@@ -115,7 +138,7 @@ class LdmEstimator:
 @registry.register("ldm")
 @dataclass(frozen=True, kw_only=True)
 class Ldm(LdmEstimator, TopKStrategy):
-    """Rows of the smallest least disagree metric, however much they resemble each other [Cho et al. 2024]."""
+    """Pick the rows of smallest least disagree metric, however similar [Cho et al. 2024]."""
 
     needs = frozenset({"features", "head"})
     best: ClassVar[Literal["smallest"]] = "smallest"
@@ -128,7 +151,7 @@ class Ldm(LdmEstimator, TopKStrategy):
 @registry.register("ldm-s")
 @dataclass(frozen=True, kw_only=True)
 class LdmS(LdmEstimator, ScoringStrategy):
-    """Rows of small least disagree metric that are spread in the features: LDM-Seeding [Cho et al. 2024]."""
+    """Pick diverse rows of small least disagree metric by LDM-Seeding [Cho et al. 2024]."""
 
     needs = frozenset({"features", "head"})
     best: ClassVar[Literal["smallest"]] = "smallest"
@@ -138,19 +161,19 @@ class LdmS(LdmEstimator, ScoringStrategy):
         return estimate_ldm(self, context)
 
     def choose(self, context: Context, n: int) -> Tensor:
-        """Return the row of least LDM, then rows drawn by their weight and their distance to those picked."""
+        """Return the row of least LDM, then rows drawn by weight and distance to earlier picks."""
         return ldm_seeding(self.score(context), context.features, n, generator=context.generator)
 
 
 def estimate_ldm(estimator: LdmEstimator, context: Context) -> Tensor:
-    """Return the candidates' LDM, and leave it in the context's notes."""
+    """Return the LDM of the candidates, (N,), and record it in the notes of the context."""
     seed = derive_seed(context.generator)
     reference = None
     if estimator.reference_rows is not None:
-        drawn = torch.randperm(len(context.features), generator=stream(seed, "reference"))[
-            : estimator.reference_rows
-        ]
-        reference = context.features[drawn.to(context.features.device)]
+        order = torch.randperm(len(context.features), generator=stream(seed, "reference"))
+        sample = order[: estimator.reference_rows].to(context.features.device)
+        reference = context.features[sample]
+
     ldm = estimator.ldm(
         context.features, context.weight, context.bias, seed=seed, reference=reference
     )

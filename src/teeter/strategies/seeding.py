@@ -1,4 +1,4 @@
-"""Rows that are far apart in the features: k-means++ seeding, without weights and with an uncertainty for LDM."""
+"""Diverse rows by k-means++ seeding: unweighted, or weighted by entropy or margin."""
 
 from __future__ import annotations
 
@@ -20,70 +20,72 @@ __all__ = ["EntropyS", "MarginS", "SeedingCosine", "SeedingL2"]
 @registry.register("seeding-cosine")
 @dataclass(frozen=True, kw_only=True)
 class SeedingCosine(Strategy):
-    """Rows drawn by their squared cosine distance to those picked [Arthur and Vassilvitskii 2007]."""
+    """Draw rows by squared cosine distance to earlier picks [Arthur and Vassilvitskii 2007]."""
 
     needs = frozenset({"features"})
 
     def choose(self, context: Context, n: int) -> Tensor:
-        """Return a uniform first row, then rows drawn by distance."""
-        return _spread(Cosine(context.features), context, n)
+        """Return a uniformly drawn first row, then rows drawn by distance."""
+        return _seed_by_distance(Cosine(context.features), context, n)
 
 
 @registry.register("seeding-l2")
 @dataclass(frozen=True, kw_only=True)
 class SeedingL2(Strategy):
-    """Rows drawn by their squared Euclidean distance to those picked [Arthur and Vassilvitskii 2007]."""
+    """Draw rows by squared Euclidean distance to earlier picks [Arthur and Vassilvitskii 2007]."""
 
     needs = frozenset({"features"})
 
     def choose(self, context: Context, n: int) -> Tensor:
-        """Return a uniform first row, then rows drawn by distance."""
-        return _spread(Euclidean(context.features), context, n)
+        """Return a uniformly drawn first row, then rows drawn by distance."""
+        return _seed_by_distance(Euclidean(context.features), context, n)
 
 
 @registry.register("entropy-s")
 @dataclass(frozen=True, kw_only=True)
 class EntropyS(ScoringStrategy):
-    """Rows of large entropy that are spread: LDM-Seeding with entropy in the place of LDM [Cho et al. 2024]."""
+    """LDM-Seeding with entropy instead of LDM [Cho et al. 2024]."""
 
     needs = frozenset({"logits", "features"})
     best: ClassVar[Literal["smallest"]] = "smallest"
 
     def score(self, context: Context) -> Tensor:
-        """Return one minus the entropy over its largest value."""
-        return (1 - entropy(context.logits) / math.log(context.logits.shape[1])).clamp_min(0)
+        """Return one minus the normalised entropy: 0 if all classes are equally probable."""
+        n_classes = context.logits.shape[1]
+        return (1 - entropy(context.logits) / math.log(n_classes)).clamp_min(0)
 
     def choose(self, context: Context, n: int) -> Tensor:
         """Return the most uncertain row, then rows drawn by weight and distance."""
-        context.notes["score"] = scores = self.score(context)
+        scores = self.score(context)
+        context.notes["score"] = scores
         return ldm_seeding(scores, context.features, n, generator=context.generator)
 
 
 @registry.register("margin-s")
 @dataclass(frozen=True, kw_only=True)
 class MarginS(ScoringStrategy):
-    """Rows of small margin that are spread: LDM-Seeding with the margin in the place of LDM [Cho et al. 2024]."""
+    """LDM-Seeding with the margin instead of LDM [Cho et al. 2024]."""
 
     needs = frozenset({"logits", "features"})
     best: ClassVar[Literal["smallest"]] = "smallest"
 
     def score(self, context: Context) -> Tensor:
-        """Return the difference of the two largest probabilities."""
+        """Return the difference between the two largest probabilities."""
         return margin(context.logits)
 
     def choose(self, context: Context, n: int) -> Tensor:
         """Return the most uncertain row, then rows drawn by weight and distance."""
-        context.notes["score"] = scores = self.score(context)
+        scores = self.score(context)
+        context.notes["score"] = scores
         return ldm_seeding(scores, context.features, n, generator=context.generator)
 
 
-def _spread(distance: Distance, context: Context, n: int) -> Tensor:
-    even = torch.zeros(len(context), dtype=torch.float64, device=context.features.device)
-    first = int(
-        torch.randint(
-            len(context), (), generator=context.generator, device=context.generator.device
-        )
-    )
+def _seed_by_distance(distance: Distance, context: Context, n: int) -> Tensor:
+    """Return n positions by k-means++ seeding in which every row has the same weight."""
+    generator = context.generator
+    first = int(torch.randint(len(context), (), generator=generator, device=generator.device))
+
+    equal = torch.zeros(len(context), dtype=torch.float64, device=context.features.device)
     return seed_rows(
-        distance, n, first=first, log_weights=even, preference=even, generator=context.generator
+        distance, n, first=first, log_weights=equal, preference=equal, generator=generator
     )

@@ -1,4 +1,4 @@
-"""Rows of which the model is unsure, by its probabilities alone; and Random, which everything is measured against."""
+"""Strategies that rank rows by predicted probabilities, and the baseline Random."""
 
 from __future__ import annotations
 
@@ -18,25 +18,24 @@ __all__ = ["Entropy", "LeastConfidence", "Margin", "Random"]
 @registry.register("random")
 @dataclass(frozen=True, kw_only=True)
 class Random(Strategy):
-    """Rows drawn uniformly, without replacement."""
+    """Pick rows uniformly at random, without replacement."""
 
     needs = frozenset()
 
     def choose(self, context: Context, n: int) -> Tensor:
-        """Return the rows of the n smallest uniform draws."""
-        return uniform((len(context),), context.generator, torch.device("cpu")).argsort(
-            stable=True
-        )[:n]
+        """Return the positions of the n smallest of N uniform draws."""
+        draws = uniform((len(context),), context.generator, torch.device("cpu"))
+        return draws.argsort(stable=True)[:n]
 
 
 @registry.register("entropy")
 @dataclass(frozen=True, kw_only=True)
 class Entropy(TopKStrategy):
-    """Rows whose predicted probabilities have the largest entropy [Shannon 1948]."""
+    """Pick the rows whose predicted probabilities have the largest entropy [Shannon 1948]."""
 
     needs = frozenset({"logits"})
     best: ClassVar[Literal["largest"]] = "largest"
-    alone: ClassVar[bool] = True
+    row_independent: ClassVar[bool] = True
 
     def score(self, context: Context) -> Tensor:
         """Return the entropy in nats."""
@@ -46,25 +45,25 @@ class Entropy(TopKStrategy):
 @registry.register("margin")
 @dataclass(frozen=True, kw_only=True)
 class Margin(TopKStrategy):
-    """Rows whose two most probable classes are the closest [Scheffer et al. 2001]."""
+    """Pick the rows whose two most probable classes are closest [Scheffer et al. 2001]."""
 
     needs = frozenset({"logits"})
     best: ClassVar[Literal["smallest"]] = "smallest"
-    alone: ClassVar[bool] = True
+    row_independent: ClassVar[bool] = True
 
     def score(self, context: Context) -> Tensor:
-        """Return the difference of the two largest probabilities."""
+        """Return the difference between the two largest probabilities."""
         return uncertainty.margin(context.logits)
 
 
 @registry.register("least-confidence")
 @dataclass(frozen=True, kw_only=True)
 class LeastConfidence(TopKStrategy):
-    """Rows whose most probable class is the least probable [Lewis and Gale 1994]."""
+    """Pick the rows with the least probable prediction [Lewis and Gale 1994]."""
 
     needs = frozenset({"logits"})
     best: ClassVar[Literal["largest"]] = "largest"
-    alone: ClassVar[bool] = True
+    row_independent: ClassVar[bool] = True
 
     def score(self, context: Context) -> Tensor:
         """Return one minus the largest probability."""

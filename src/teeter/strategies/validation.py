@@ -1,4 +1,4 @@
-"""What strategies ask of their options."""
+"""Checks of option values, shared by the strategies."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ __all__ = ["is_count", "is_number", "is_positive"]
 
 
 def is_count(value: object) -> bool:
-    """Tell whether an option is a whole number from 1 up."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)
+    """Return whether ``value`` is a whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        return False
+    return bool(value >= 1)
 
 
 def is_number(value: object) -> bool:
-    """Tell whether an option is a number."""
-    return isinstance(value, int | float | np.number) and not isinstance(
-        value, bool | np.complexfloating
-    )
+    """Return whether ``value`` is a real number."""
+    if isinstance(value, bool | np.complexfloating):
+        return False
+    return isinstance(value, int | float | np.number)
 
 
 def is_positive(value: object) -> bool:
-    """Tell whether an option is a positive number that is not infinite."""
+    """Return whether ``value`` is a positive, finite number."""
     return is_number(value) and bool(0 < value < np.inf)  # type: ignore[operator]

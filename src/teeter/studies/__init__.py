@@ -1,1 +1,0 @@
-"""Experiments worth showing, each one function."""
