@@ -41,6 +41,7 @@ def peak_memory(device: torch.device) -> Iterator[Peak]:
     peak = Peak()
 
     if device.type == "cuda":
+        # Counts torch's own allocations, so other processes on the GPU do not matter.
         torch.cuda.reset_peak_memory_stats(device)
         yield peak
         peak.bytes = int(torch.cuda.max_memory_allocated(device))

@@ -123,6 +123,7 @@ class Run:
             if all(Cell(name, repetition) in rounds_by_cell for name in strategies)
         ]
 
+        # A run that is not finished has cells of different lengths.
         cells = [Cell(name, repetition) for name in strategies for repetition in repetitions]
         length = min((len(rounds_by_cell[cell]) for cell in cells), default=0)
 
@@ -179,7 +180,7 @@ def round_to_row(setting: Setting, result: Round) -> dict[str, Any]:
         result: a round of it.
 
     Returns:
-        Values by column. The columns of seconds are named after their phase: ``training_seconds``.
+        values by column. The columns of seconds are named after their phase: ``training_seconds``.
     """
     row: dict[str, Any] = {
         "setting": setting.name,

@@ -79,7 +79,7 @@ def run_setting(
         on_step: called with the number of finished rounds and of all rounds.
 
     Returns:
-        All that the folder holds at the end. Cells that raised an error are in its ``failures``;
+        all that the folder holds at the end. Cells that raised an error are in its ``failures``;
         calling ``run_setting`` again retries them.
 
     Raises:
@@ -88,12 +88,14 @@ def run_setting(
         UnknownNameError: if there is no such strategy, dataset or device.
         FileError: if the folder or a dataset cannot be read or written.
     """
+    # A name given twice is run once.
     request = _RunRequest(
         setting=setting,
         strategies=tuple(dict.fromkeys(setting.strategies if strategies is None else strategies)),
         repetitions=setting.repetitions if repetitions is None else repetitions,
         rounds=setting.rounds if rounds is None else rounds,
     )
+    # All checks come before the folder is created: a mistake leaves nothing behind.
     request.require_valid()
     torch_device = choose_device(device)
     experiment = Experiment(setting, folder, torch_device)
@@ -106,8 +108,10 @@ def run_setting(
         manifest = _updated_manifest(earlier, request, plans, torch_device)
         run_folder.write_manifest(manifest)
 
+        # Earlier groups are left alone unless the request wants more rounds of their cells.
         requested = set(request.cells)
         open_plans = [plan for plan in plans if not requested.isdisjoint(plan.live_cells)]
+        # Trackers know a run by its setting and its first start.
         started = str(manifest.facts.get("started", ""))
 
         with TrackerSet(trackers, setting, started) as tracker_set:
@@ -415,6 +419,7 @@ def _run_in_workers(
 
     run_plan(executor, tasks, on_group_done)
 
+    # Only needed while workers run.
     shutil.rmtree(done_folder, ignore_errors=True)
     shutil.rmtree(_group_locks(run_folder.path), ignore_errors=True)
 

@@ -281,7 +281,7 @@ def setting_named(name: str) -> Setting:
     """Return the setting called ``name``.
 
     Raises:
-        UnknownNameError: if there is none.
+        UnknownNameError: if no setting has this name.
 
     Example:
         >>> setting_named("digits").network

@@ -112,7 +112,7 @@ def learner_row(
         repetition: the number of the repetition, if there are several.
 
     Returns:
-        A value, or None, for each of ``COLUMNS``.
+        a value, or None, for each of ``COLUMNS``.
     """
     values: dict[str, Any] = {
         "setting": setting,
@@ -152,6 +152,7 @@ class TrackerSet:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        # Trackers that failed before were removed from the list: they are not ended.
         for tracker, _ in self._written:
             try:
                 tracker.end()
@@ -256,6 +257,7 @@ class TensorBoardTracker:
     def _writer(self, row: Row) -> Any:
         key = round_key(row)
         run_name = f"{key.setting}-{key.started}".strip("-") or "run"
+        # Windows allows no colons in names, and a slash would make another folder.
         run_folder = run_name.replace(":", "").replace("/", "-")
         cell_folder = f"{key.strategy}-{key.repetition}".replace("/", "-")
         folder = self.folder / run_folder / cell_folder
