@@ -5,7 +5,7 @@ from skactiveml.classifier import SklearnClassifier
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
-from teeter.adapters.skactiveml import TeeterStrategy
+from teeter.adapters import TeeterStrategy
 
 digits, answers = load_digits(return_X_y=True)
 X, y_true = digits[:1000] / 16, answers[:1000]

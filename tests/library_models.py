@@ -188,9 +188,9 @@ def scaled_skorch() -> Any:
 def transformer_says(model: Any, data: Any) -> Tensor:
     """Each row alone, as a batch of one, which needs no padding."""
     model.eval()
-    suited = data.suited(model)
+    suited = data.adapt_to(model)
     with torch.no_grad():
-        answers = [model(**suited.take(np.array([row])).together()).logits[0] for row in range(len(data))]
+        answers = [model(**suited.take(np.array([row])).as_one_batch()).logits[0] for row in range(len(data))]
     return torch.stack(answers).argmax(dim=1)
 
 

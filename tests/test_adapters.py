@@ -24,7 +24,7 @@ def test_it_says_what_to_install(adapter: str, missing: str, extra: str, monkeyp
     for name in [name for name in sys.modules if name.split(".")[0] == missing]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)
-    for name in (adapter, "hf_tables"):
+    for name in (adapter, "hf_columns"):
         monkeypatch.delitem(sys.modules, f"teeter.adapters.{name}", raising=False)
     with pytest.raises(MissingExtraError, match=rf"pip install 'teeter\[{extra}\]'"):
         importlib.import_module(f"teeter.adapters.{adapter}")

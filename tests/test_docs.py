@@ -6,7 +6,6 @@ import json
 import re
 import runpy
 import sys
-import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -179,7 +178,7 @@ def test_the_reference_is_made_from_the_docstrings_and_the_help() -> None:
     for file in sorted((ROOT / "src" / "teeter" / "adapters").glob("[a-z]*.py")):
         (public,) = re.findall(r"^__all__ = \[(.*)\]$", file.read_text(encoding="utf-8"), re.MULTILINE)
         ends = {name.rpartition(".")[2] for name in names if name.startswith("teeter.adapters.")}
-        hidden = {"Table", "cells", "columns_of"}  # of a file that others here use
+        hidden = {"Table", "columns_of", "read_cells"}  # of a file that others here use
         assert set(re.findall(r'"(\w+)"', public)) - hidden <= ends, f"every public name of {file.name} has its entry"
 
 
@@ -190,12 +189,48 @@ def test_the_how_tos_tables_are_made_from_what_was_measured() -> None:
         assert text == made["filled"](text), f"{page.name} is out of date: run python docs/how_to/measure.py"
 
 
-def test_the_page_of_layers_has_those_of_the_contract() -> None:
-    (contract,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    layers = [re.findall(r"\w+", layer) for layer in contract["layers"]]
-    text = (ROOT / "docs" / "explanation" / "layers.md").read_text()
-    rows = [re.findall(r"`(\w+)`", row) for row in re.findall(r"^\| (`.+?) \|", text, flags=re.MULTILINE)]
+def test_the_architecture_page_shows_the_layers_of_the_import_contract() -> None:
+    packages = runpy.run_path(str(ROOT / "docs" / "figures" / "packages.py"))
+    layers = packages["read_layers"]()
+    text = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    table = text[: text.index("## Five decisions")]
+    rows = [re.findall(r"`(\w+)`", row) for row in re.findall(r"^\| (`.+?) \|", table, flags=re.MULTILINE)]
     assert rows == layers
+    picture = packages["PICTURE"].read_text(encoding="utf-8")
+    assert picture == packages["draw"](layers), "run python docs/figures/packages.py"
+
+
+def test_the_architecture_page_names_files_and_functions_that_exist() -> None:
+    text = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    for path, names in re.findall(r"`((?:\w+/)*\w+\.(?:py|html\.jinja))(?:: (\w+))?`", text):
+        if path.startswith("tests/"):
+            assert (ROOT / path).exists()
+            continue
+        files = [file for file in (ROOT / "src" / "teeter").rglob(Path(path).name) if str(file).endswith(path)]
+        assert len(files) == 1, path
+        (file,) = files
+        if names:
+            assert re.search(rf"(def|class) {names}\b", file.read_text(encoding="utf-8")), f"{path} has no {names}"
+
+
+SUBPACKAGES = sorted(path.parent.name for path in (ROOT / "src" / "teeter").glob("*/__init__.py"))
+IMPORTS = re.compile(r"^\s*(?:from|import) (teeter(?:\.\w+)+)", flags=re.MULTILINE)
+DEEP_BY_DESIGN = {"teeter.adapters", "teeter.kernels"}
+"""Adapters need optional packages, and three kernels share the name of their file: import both from their modules."""
+
+
+@pytest.mark.parametrize("page", [*PAGES, *sorted((ROOT / "examples").glob("*.py"))], ids=lambda page: page.name)
+def test_documented_imports_come_from_the_packages(page: Path) -> None:
+    """Files may be renamed, so pages import from ``teeter.datasets``, not from ``teeter.datasets.loading``."""
+    text = page.read_text(encoding="utf-8")
+    if page.suffix == ".md":
+        text = "\n".join(re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL))
+    too_deep = []
+    for module in IMPORTS.findall(text):
+        parts = module.split(".")
+        if len(parts) > 2 and ".".join(parts[:2]) not in DEEP_BY_DESIGN and parts[1] in SUBPACKAGES:
+            too_deep.append(module)
+    assert too_deep == []
 
 
 def test_the_comparison_s_figures_are_the_committed_results() -> None:

@@ -19,7 +19,14 @@ from torch import Tensor, nn
 
 from teeter import files
 from teeter.errors import FileError, InputError
-from teeter.files import atomic_open, load_weights, merge_arrays, read_state, split_arrays, write_state
+from teeter.files import (
+    atomic_open,
+    load_weights,
+    merge_arrays,
+    read_state,
+    split_arrays,
+    write_state,
+)
 
 DTYPES = [
     torch.float64,

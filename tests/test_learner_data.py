@@ -53,7 +53,7 @@ def test_a_cold_start_by_features_sees_the_raw_data(data: Any) -> None:
 
 
 def test_words_have_no_features_for_a_cold_start() -> None:
-    with pytest.raises(InputError, match="cannot see them: use random"):
+    with pytest.raises(InputError, match="cannot use them: choose the cold start random"):
         make(data=["a"] * 9, cold_start="seeding-l2").ask(3)
 
 

@@ -109,7 +109,7 @@ def test_what_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds nothing"):
         save_model(path, network, "mlp", shape=(), classes=4)
     other = nn.Sequential(*[nn.Tanh() if isinstance(one, nn.ReLU) else one for one in network])
-    with pytest.raises(InputError, match="answers otherwise than mlp"):
+    with pytest.raises(InputError, match="gives other logits than mlp"):
         save_model(path, other, "mlp", shape=(20,), classes=4)
     assert not path.exists()
 

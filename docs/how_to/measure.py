@@ -23,7 +23,7 @@ from sklearn.linear_model import LogisticRegression
 
 import teeter
 from teeter.arrays import describe_device
-from teeter.campaigns.campaign import Settings
+from teeter.campaigns import Settings
 from teeter.datasets import LabelledRows, load_dataset, make_long_tailed
 from teeter.experiments import read_run
 

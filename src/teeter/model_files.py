@@ -1,7 +1,7 @@
-"""A trained network as one file: its weights, and which network they are of. No code is ever loaded from it.
+"""Model files: a trained network as one file that holds weights and a description, never code.
 
-The file is safetensors, and its header says the network's name (ours, or one that another package registers under
-``teeter.networks``), the shape of a row, the classes, and the network's own options.
+The file is safetensors. Its header names the network (ours, or one that another package registers
+under ``teeter.networks``), the shape of a row, the classes, and the options of the network.
 """
 
 from __future__ import annotations
@@ -22,87 +22,107 @@ from teeter.errors import FileError, InputError, PluginError, UnknownNameError
 from teeter.files import load_weights, read_state, write_state
 from teeter.label_encoding import class_names
 from teeter.models.network_registry import NETWORKS, build_network, network_names
-from teeter.models.torch_model import evaluation_mode, find_head, forward_with_features
+from teeter.models.torch_model import (
+    evaluation_mode,
+    find_head,
+    forward_logits,
+    forward_with_features,
+    linear_layer,
+)
 from teeter.registry import did_you_mean
 from teeter.seeds import stream
 
 __all__ = ["SavedModel", "file_digest", "read_model", "save_model"]
 
-TRIED = 8
-"""Random rows that a network is tried on before it is written, and after it is read."""
-LARGEST = 1 << 22
-"""Numbers of a row, at most, where a network is tried after it is read."""
-CHUNK = 1 << 20
-"""Bytes of rows that go through a network at once, where 8 rows are not more already."""
+PROBE_ROWS = 8
+"""Random rows that a network is run on before it is written, and after it is read."""
+MAX_PROBE_WIDTH = 1 << 22
+"""Numbers in a row above which a network that was read is not run, to save memory."""
+CHUNK_BYTES = 1 << 20
+"""Bytes of rows that go through a network at once, unless 8 rows are more already."""
 
-_PREFIX = "network."
-_UNFIT = (InputError, RuntimeError, TypeError, ValueError, ArithmeticError)
-"""What torch raises over sizes and options that no network has; InputError is our own word for it."""
-_PICKLES = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
-"""How files of torch.save and pickle begin; so may safetensors, which has a brace at byte 8."""
+_WEIGHT_PREFIX = "network."
+_MISMATCH_ERRORS = (InputError, RuntimeError, TypeError, ValueError, ArithmeticError)
+"""What torch and our networks raise about sizes and options that no network has."""
+_PICKLE_STARTS = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+"""The first bytes of files of torch.save and pickle. A safetensors file may start so too, but then
+has a brace at byte 8."""
 
 
 @dataclass(frozen=True, eq=False)
 class SavedModel:
-    """A network that was read from a file, and what the file says of it."""
+    """A network that was read from a model file, and the description in the file."""
 
     path: str
     name: str
-    """The network's, as in settings of the benchmark."""
+    """The name of the network, as ``network_names()`` lists it."""
     network: nn.Module
     shape: tuple[int, ...]
-    """Of a row that the network takes."""
+    """The shape of a row that the network takes."""
     classes: tuple[str, ...]
     layer: str
     """The name of the last linear layer."""
 
     @property
     def width(self) -> int:
-        """Numbers in a row."""
+        """The number of numbers in a row."""
         return math.prod(self.shape)
 
     @property
     def chunk(self) -> int:
-        """Rows that go through the network at once, always: then no row's features depend on its neighbours."""
+        """The rows that go through the network at once.
+
+        It depends on the width only, so that the features of a row never depend on the rows beside
+        it: matrix products round differently for other numbers of rows.
+        """
         for rows in (TILE, TILE // 2, TILE // 4, TILE // 8):
-            if 4 * self.width * rows <= CHUNK:
+            if 4 * self.width * rows <= CHUNK_BYTES:
                 return rows
         return 8
 
+    @property
+    def description(self) -> str:
+        """The model in words, to begin an error message with."""
+        return f"The model in {self.path} ({self.name})"
+
     def head(self) -> Head:
         """Return the last layer."""
-        layer = self.network.get_submodule(self.layer)
-        weight, bias = layer.weight, layer.bias
-        if not isinstance(weight, Tensor):
-            raise InputError(f"{self.told} has no weight in its last layer, {self.layer}.")
-        return Head(
-            weight.detach(), bias.detach() if isinstance(bias, Tensor) else None, self.classes
-        )
+        layer = linear_layer(self.network, self.layer)
+        bias = None if layer.bias is None else layer.bias.detach()
+        return Head(layer.weight.detach(), bias, self.classes)
 
     def features(self, rows: Tensor) -> Tensor:
-        """Return what goes into the last layer: rows (n, ...) of the network's shape, flat or not -> (n, D)."""
+        """Return the input of the last layer.
+
+        Args:
+            rows: (N, ...) rows of the network's shape, flat or not. N is 1 or more.
+
+        Returns:
+            (N, D) float32 features.
+
+        Raises:
+            InputError: if the rows have another number of numbers than the network takes.
+        """
         if rows[0].numel() != self.width:
             raise InputError(
-                f"{self.told} takes rows of shape {self.shape}, and these are {tuple(rows.shape[1:])}."
+                f"{self.description} takes rows of shape {self.shape}, and these are "
+                f"{tuple(rows.shape[1:])}."
             )
+
         pieces = []
-        with evaluation_mode(self.network, None) as where, full_precision_matmul():
+        with evaluation_mode(self.network, None) as device, full_precision_matmul():
             for start in range(0, len(rows), self.chunk):
                 chunk = rows[start : start + self.chunk].float().reshape(-1, *self.shape)
-                short = self.chunk - len(chunk)
-                whole = (
-                    torch.cat([chunk, chunk[-1:].expand(short, *self.shape)]) if short else chunk
-                )
-                _, features = forward_with_features(self.network, whole, where, self.layer)
-                if features is None:
-                    raise InputError(f"{self.told} answers without its last layer, {self.layer}.")
+
+                # Repeats of the last row fill the last chunk, so that all are of one size.
+                missing = self.chunk - len(chunk)
+                full_chunk = chunk
+                if missing:
+                    full_chunk = torch.cat([chunk, chunk[-1:].expand(missing, *self.shape)])
+
+                _, features = forward_with_features(self.network, full_chunk, device, self.layer)
                 pieces.append(features[: len(chunk)].float())
         return torch.cat(pieces)
-
-    @property
-    def told(self) -> str:
-        """The model in words, for sentences."""
-        return f"The model in {self.path} ({self.name})"
 
 
 def save_model(
@@ -115,114 +135,117 @@ def save_model(
     head: str | None = None,
     **options: Any,
 ) -> None:
-    """Write a trained network to one safe file, whole or not at all, for ``teeter select --model``.
+    """Write a trained network to a model file, atomically, for ``teeter select --model``.
+
+    The network is built again from the description and must give the same logits as ``model``.
 
     Args:
         path: the file, which ends in .safetensors.
-        model: the network; ``learner.models[0]`` is that of a learner.
-        network: its name: linear, mlp, s-cnn, k-cnn, wrn-16-8, resnet-18, or one that another package registers.
-        shape: of one row that it takes, such as (784,) or (3, 32, 32).
-        classes: their names, or how many there are.
-        head: the name of the last linear layer, where it cannot be found by itself.
-        **options: what the network was made with, such as ``hidden=64`` of an mlp.
+        model: the trained network; ``learner.models[0]`` is that of a learner.
+        network: its name: linear, mlp, s-cnn, k-cnn, wrn-16-8, resnet-18, or one that another
+            package registers.
+        shape: the shape of one row that it takes, such as (784,) or (3, 32, 32).
+        classes: their names, or their number.
+        head: the name of the last linear layer, if it cannot be found.
+        **options: the options that the network was built with, such as ``hidden=64`` of an mlp.
     """
-    path, names = _target(path), class_names(classes)
-    sizes = tuple(int(size) for size in shape)
-    made = _made(network, sizes, len(names), options)
-    weights = {_PREFIX + name: value.detach().cpu() for name, value in model.state_dict().items()}
+    path = Path(path)
+    if path.suffix.lower() != ".safetensors":
+        raise InputError(f"A model is written to a file that ends in .safetensors, not to {path}.")
+
+    names = class_names(classes)
+    row_shape = tuple(int(size) for size in shape)
+    rebuilt = _build_network(network, row_shape, len(names), options)
+
+    weights = {}
+    for name, value in model.state_dict().items():
+        weights[_WEIGHT_PREFIX + name] = value.detach().cpu()
     try:
-        load_weights(made, weights, _PREFIX)
+        load_weights(rebuilt, weights, _WEIGHT_PREFIX)
     except InputError:
         raise InputError(
-            f"These weights are not those of {network} for rows of shape {sizes} and {len(names)} classes: give the "
-            "shape, the classes and the options that it was made with."
+            f"These weights are not those of {network} for rows of shape {row_shape} and "
+            f"{len(names)} classes: give the shape, the classes and the options that it was made "
+            "with."
         ) from None
-    layer = _tried(made, model, network, sizes, classes=len(names), head=head)
-    described = {
+
+    layer = _find_layer(rebuilt, network, row_shape, classes=len(names), head=head)
+    _require_same_logits(rebuilt, model, network, row_shape, layer)
+
+    description = {
         "network": network,
-        "shape": sizes,
+        "shape": row_shape,
         "classes": [str(name) for name in names],
         "head": layer,
+        "options": options,
     }
-    write_state(path, {"model": {**described, "options": options}}, weights)
+    write_state(path, {"model": description}, weights)
 
 
 def read_model(path: str | Path) -> SavedModel:
-    """Return the network in a file that ``save_model`` wrote."""
+    """Read a model file that ``save_model`` wrote.
+
+    Raises:
+        FileError: if there is no such file, or if it is damaged, a pickle, or not a model file.
+        UnknownNameError: if it holds a network of a package that is not installed.
+    """
     path = Path(path)
-    _refuse_pickles(path)
+    # First, because safetensors would only say that the header is invalid.
+    _refuse_pickle(path)
     header, tensors = read_state(path, "a model that teeter.save_model wrote")
-    told = header.get("model")
-    if not isinstance(told, dict):
+
+    description = header.get("model")
+    if not isinstance(description, dict):
         raise FileError(
-            f"{path} was written by teeter, but holds no model: write one by teeter.save_model, which takes "
-            "learner.models[0] of a learner."
+            f"{path} was written by teeter, but holds no model: write one by teeter.save_model, "
+            "which takes learner.models[0] of a learner."
         )
     try:
-        name, options = str(told["network"]), dict(told["options"])
-        shape, classes = tuple(map(int, told["shape"])), tuple(map(str, told["classes"]))
-        layer = str(told["head"])
+        name = str(description["network"])
+        options = dict(description["options"])
+        shape = tuple(map(int, description["shape"]))
+        classes = tuple(map(str, description["classes"]))
+        layer = str(description["head"])
     except (KeyError, TypeError, ValueError, OverflowError):
         raise FileError(
             f"The description of the network in {path} is damaged: write it again."
         ) from None
+
     try:
-        network = _filled(name, shape, len(classes), options, tensors)
+        network = _load_network(name, shape, len(classes), options, tensors)
     except UnknownNameError as error:
         raise UnknownNameError(
             f"{path} is of another package's network, or misspelt: {error}"
         ) from None
     except PluginError:
+        # It is a RuntimeError too, but names the package to blame already.
         raise
-    except _UNFIT:
+    except _MISMATCH_ERRORS:
         raise FileError(
-            f"The weights in {path} are not those of {name} for rows of shape {shape} and {len(classes)} classes."
+            f"The weights in {path} are not those of {name} for rows of shape {shape} and "
+            f"{len(classes)} classes."
         ) from None
-    if not all(bool(torch.isfinite(value).all()) for value in network.state_dict().values()):
-        raise FileError(
-            f"The weights in {path} hold NaN or infinity: the training of this model failed."
-        )
-    if _outputs_of(network, layer) != len(classes) or not _is_last(network, layer, shape):
+
+    for value in network.state_dict().values():
+        if not bool(torch.isfinite(value).all()):
+            raise FileError(
+                f"The weights in {path} hold NaN or infinity: the training of this model failed."
+            )
+
+    has_outputs = _count_outputs(network, layer) == len(classes)
+    if not has_outputs or not _may_be_head(network, layer, shape):
         raise FileError(
             f"The network in {path} has no last layer {layer!r} for {len(classes)} classes."
         )
     return SavedModel(str(path), name, network, shape, classes, layer)
 
 
-def _filled(
-    name: str,
-    shape: tuple[int, ...],
-    classes: int,
-    options: dict[str, Any],
-    tensors: dict[str, Tensor],
-) -> nn.Module:
-    """Return the network with its weights; one of ours is first made without memory, lest a file ask for too much."""
-    if name in NETWORKS:
-        with torch.device("meta"):
-            planned = _made(name, shape, classes, options).state_dict()
-        wanted = {_PREFIX + part: value.shape for part, value in planned.items()}
-        if wanted != {part: value.shape for part, value in tensors.items()}:
-            raise InputError(f"These are not the weights of {name}.")
-    network = _made(name, shape, classes, options)
-    load_weights(network, tensors, _PREFIX)
-    return network
-
-
-def _is_last(network: nn.Module, layer: str, shape: tuple[int, ...]) -> bool:
-    """Tell whether the network answers by this layer, as far as that can be seen; rows of millions are not tried."""
-    if math.prod(shape) > LARGEST:
-        return True
-    try:
-        with evaluation_mode(network, None) as where:
-            return find_head(network, _random_rows(shape), where) == layer
-    except InputError:  # several could be: whoever wrote the file named one
-        return True
-    except RuntimeError:  # it cannot take such rows
-        return False
-
-
 def file_digest(path: str | Path) -> str:
-    """Return a hash of what a file holds."""
+    """Return a BLAKE2b hash of a file's content, as 32 hexadecimal digits.
+
+    Raises:
+        FileError: if the file cannot be read.
+    """
     try:
         with Path(path).open("rb") as file:
             return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
@@ -232,14 +255,9 @@ def file_digest(path: str | Path) -> str:
         raise FileError(f"Cannot read {path}: {error.strerror or error}.") from None
 
 
-def _target(path: str | Path) -> Path:
-    path = Path(path)
-    if path.suffix.lower() != ".safetensors":
-        raise InputError(f"A model is written to a file that ends in .safetensors, not to {path}.")
-    return path
-
-
-def _made(network: str, shape: tuple[int, ...], classes: int, options: dict[str, Any]) -> nn.Module:
+def _build_network(
+    network: str, shape: tuple[int, ...], classes: int, options: dict[str, Any]
+) -> nn.Module:
     if network not in network_names():
         raise UnknownNameError(
             f"No network is called {network!r}. {did_you_mean(network, network_names())}"
@@ -251,56 +269,103 @@ def _made(network: str, shape: tuple[int, ...], classes: int, options: dict[str,
     return build_network(network, shape, classes, **options)
 
 
-def _outputs_of(network: nn.Module, layer: str) -> int | None:
-    found = dict(network.named_modules()).get(layer)
-    return len(found.weight) if isinstance(found, nn.Linear) else None
-
-
-def _tried(
-    made: nn.Module,
-    model: nn.Module,
-    network: str,
+def _load_network(
+    name: str,
     shape: tuple[int, ...],
-    *,
     classes: int,
-    head: str | None,
+    options: dict[str, Any],
+    tensors: dict[str, Tensor],
+) -> nn.Module:
+    """Build the network of a description and give it the weights in ``tensors``."""
+    if name in NETWORKS:
+        # A header may ask for any size. On the meta device a network takes no memory, so its
+        # shapes are compared with those in the file before it is built.
+        with torch.device("meta"):
+            planned = _build_network(name, shape, classes, options).state_dict()
+        expected_shapes = {_WEIGHT_PREFIX + part: value.shape for part, value in planned.items()}
+        file_shapes = {part: value.shape for part, value in tensors.items()}
+        if expected_shapes != file_shapes:
+            raise InputError(f"These are not the weights of {name}.")
+
+    network = _build_network(name, shape, classes, options)
+    load_weights(network, tensors, _WEIGHT_PREFIX)
+    return network
+
+
+def _count_outputs(network: nn.Module, layer: str) -> int | None:
+    """Return the number of outputs of a linear layer, or None if there is no such layer."""
+    module = dict(network.named_modules()).get(layer)
+    return len(module.weight) if isinstance(module, nn.Linear) else None
+
+
+def _may_be_head(network: nn.Module, layer: str, shape: tuple[int, ...]) -> bool:
+    """Return False if running the network shows that another layer is its last one."""
+    if math.prod(shape) > MAX_PROBE_WIDTH:
+        return True
+
+    try:
+        with evaluation_mode(network, None) as device:
+            return find_head(network, _random_rows(shape), device) == layer
+    except InputError:
+        # Several layers could be: the author of the file named one.
+        return True
+    except RuntimeError:
+        # The network cannot take such rows.
+        return False
+
+
+def _find_layer(
+    network: nn.Module, name: str, shape: tuple[int, ...], *, classes: int, head: str | None
 ) -> str:
-    """Return the name of the last layer, once the network that will be read answers as the one that was given."""
-    rows = _random_rows(shape)
-    with evaluation_mode(made, None) as where:
-        layer = find_head(made, rows, where, named=head)
-        if layer is None:
-            raise InputError(
-                f"{network} does not end in a linear layer: what goes into it would be the features."
-            )
-        if _outputs_of(made, layer) != classes:
-            raise InputError(
-                f"The layer {layer!r} of {network} does not tell of {classes} classes, one each."
-            )
-        found, _ = forward_with_features(made, rows, where, layer)
-    with evaluation_mode(model, None) as where:
-        given, _ = forward_with_features(model, rows, where, layer)
-    if not torch.allclose(found, as_tensor(given, "logits").cpu().float(), rtol=1e-3, atol=1e-3):
+    """Return the name of the last linear layer, which must have one output for each class."""
+    with evaluation_mode(network, None) as device:
+        layer = find_head(network, _random_rows(shape), device, named=head)
+
+    if layer is None:
         raise InputError(
-            f"This model answers otherwise than {network} with its weights: it is another network."
+            f"{name} does not end in a linear layer, whose input would be the features: it cannot "
+            "be saved as a model file."
+        )
+    outputs = _count_outputs(network, layer)
+    if outputs != classes:
+        raise InputError(
+            f"The layer {layer!r} of {name} has {outputs} outputs, and there are {classes} classes."
         )
     return layer
 
 
+def _require_same_logits(
+    rebuilt: nn.Module, model: nn.Module, network: str, shape: tuple[int, ...], layer: str
+) -> None:
+    rows = _random_rows(shape)
+    with evaluation_mode(rebuilt, None) as device:
+        rebuilt_logits = forward_logits(rebuilt, rows, device, layer)
+    with evaluation_mode(model, None) as device:
+        logits = forward_logits(model, rows, device, layer)
+
+    logits = as_tensor(logits, "logits").cpu().float()
+    if not torch.allclose(rebuilt_logits, logits, rtol=1e-3, atol=1e-3):
+        raise InputError(
+            f"This model gives other logits than {network} with its weights: it is another network."
+        )
+
+
 def _random_rows(shape: tuple[int, ...]) -> Tensor:
-    return torch.randn(TRIED, *shape, generator=stream(0, "model file"))
+    return torch.randn(PROBE_ROWS, *shape, generator=stream(0, "model file"))
 
 
-def _refuse_pickles(path: Path) -> None:
+def _refuse_pickle(path: Path) -> None:
     try:
         with path.open("rb") as file:
-            begin = file.read(9)
+            start = file.read(9)
     except FileNotFoundError:
         raise FileError(f"There is no file {path}.") from None
     except OSError as error:
         raise FileError(f"Cannot read {path}: {error.strerror or error}.") from None
-    if begin.startswith(_PICKLES) and begin[8:] != b"{":
+
+    if start.startswith(_PICKLE_STARTS) and start[8:] != b"{":
         raise FileError(
-            f"{path} is a pickle, which can run code and which teeter never loads: load it yourself by "
-            "torch.load(..., weights_only=True), and write the network by teeter.save_model."
+            f"{path} is a pickle, which can run code and which teeter never loads: load it "
+            "yourself by torch.load(..., weights_only=True), and write the network by "
+            "teeter.save_model."
         )

@@ -65,7 +65,7 @@ def test_a_formatted_table_has_the_same_labels(kind: str) -> None:
         (lambda: labels_of(library_models.table(label=[0.5])), "holds 0.5: classes are whole numbers from 0, or -1"),
         (lambda: labels_of(library_models.table(label=[float("inf")])), "holds inf: classes are whole numbers"),
         (lambda: labels_of(library_models.table(label=[b"1"])), "holds b'1': classes are whole numbers"),
-        (lambda: labels_of(TABLE, "text", classes=["red", "red"]), "A name stands twice in classes"),
+        (lambda: labels_of(TABLE, "text", classes=["red", "red"]), "A name occurs twice in classes"),
         (lambda: labels_of(library_models.table(label=[[1]])), "Column 'label' holds List: one label a row"),
     ],
 )

@@ -13,7 +13,15 @@ from torch import Tensor, nn
 
 import library_models
 import teeter
-from library_models import CLASSES, TEXT_MODELS, TEXTS, image_classifier, image_processor, pictures, text_classifier
+from library_models import (
+    CLASSES,
+    TEXT_MODELS,
+    TEXTS,
+    image_classifier,
+    image_processor,
+    pictures,
+    text_classifier,
+)
 from teeter.errors import InputError
 
 pytest.importorskip("transformers", reason="transformers is not installed: the extra hf")
@@ -92,7 +100,7 @@ def test_the_column_called_text_is_the_one_to_look_at() -> None:
 def test_pairs_of_columns_tell_the_parts_apart() -> None:
     table = library_models.table(one=TEXTS, other=TEXTS[::-1], label=CLASSES.tolist())
     pool = Texts(table, TOKENIZER, ("one", "other"))
-    batch = pool.take(np.array([3])).together()
+    batch = pool.take(np.array([3])).as_one_batch()
     assert set(batch["token_type_ids"][0].tolist()) == {0, 1}
     assert len(teeter.observe(bert(), pool)) == 48
     alone = teeter.observe(bert(), Texts(table, TOKENIZER, "one"))
@@ -116,14 +124,14 @@ def test_texts_are_cut_at_the_model_s_limit(name: str) -> None:
     sizes = {"max_position_embeddings": 20} if name != "GPT-2" else {"n_positions": 20}
     model, long = text_classifier(name, **sizes), ["red " * 300, "green"]
     assert len(teeter.observe(model, Texts(long, TOKENIZER))) == 2
-    width = Texts(long, TOKENIZER).suited(model).together()["input_ids"].shape[1]
+    width = Texts(long, TOKENIZER).adapt_to(model).as_one_batch()["input_ids"].shape[1]
     assert width == (19 if name == "RoBERTa" else 20)  # whose positions begin after the padding's, here 0
-    assert Texts(long, TOKENIZER, max_length=7).suited(model).together()["input_ids"].shape[1] == 7
+    assert Texts(long, TOKENIZER, max_length=7).adapt_to(model).as_one_batch()["input_ids"].shape[1] == 7
 
 
 def test_texts_are_cut_at_the_tokenizer_s_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TOKENIZER, "model_max_length", 9)
-    assert Texts(["red " * 300, "green"], TOKENIZER).suited(bert()).together()["input_ids"].shape == (2, 9)
+    assert Texts(["red " * 300, "green"], TOKENIZER).adapt_to(bert()).as_one_batch()["input_ids"].shape == (2, 9)
 
 
 def test_a_wrapped_or_compiled_model_has_the_same_limit() -> None:
@@ -137,9 +145,9 @@ def test_a_wrapped_or_compiled_model_has_the_same_limit() -> None:
 
     long = Texts(["red " * 300, "green"], TOKENIZER)
     for model in (Wrapped(), *(torch.compile(one, backend="eager") for one in (Wrapped(), Wrapped().inside))):
-        assert long.suited(model).together()["input_ids"].shape == (2, 20)
+        assert long.adapt_to(model).as_one_batch()["input_ids"].shape == (2, 20)
     with pytest.raises(InputError, match="has one output"):
-        long.suited(torch.compile(bert(num_labels=1), backend="eager"))
+        long.adapt_to(torch.compile(bert(num_labels=1), backend="eager"))
 
 
 def test_texts_of_no_token_are_padding() -> None:
@@ -153,7 +161,7 @@ def test_texts_of_no_token_are_padding() -> None:
 
 def test_long_texts_come_in_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = teeter.observe(bert(), Texts(TABLE, TOKENIZER))
-    monkeypatch.setattr(huggingface, "_TOKENS_AT_ONCE", 40)
+    monkeypatch.setattr(huggingface, "_MAX_BATCH_TOKENS", 40)
     pool = Texts(TABLE, TOKENIZER)
     shapes = [batch["input_ids"].shape for batch in pool.batches(1024)]
     assert sum(rows for rows, _ in shapes) == 48
@@ -172,8 +180,8 @@ def test_a_long_text_does_not_make_the_next_batches_small() -> None:
 )
 def test_rows_of_rows_are_the_pool_s(pool: Any) -> None:
     twice, once = (
-        pool.take(np.array([9, 5, 7])).take(np.array([2, 1])).together(),
-        pool.take(np.array([7, 5])).together(),
+        pool.take(np.array([9, 5, 7])).take(np.array([2, 1])).as_one_batch(),
+        pool.take(np.array([7, 5])).as_one_batch(),
     )
     assert all(torch.equal(twice[name], once[name]) for name in once)
 
@@ -209,7 +217,7 @@ def test_images_are_turned_as_the_camera_noted(tmp_path: Path) -> None:
 
 def test_grey_arrays_may_have_a_last_axis() -> None:
     grey = [np.asarray(one.convert("L")) for one in pictures()]
-    flat, deep = (Images(arrays, image_processor()).together() for arrays in (grey, [one[:, :, None] for one in grey]))
+    flat, deep = (Images(arrays, image_processor()).as_one_batch() for arrays in (grey, [one[:, :, None] for one in grey]))
     assert torch.equal(flat["pixel_values"], deep["pixel_values"])
 
 
@@ -295,7 +303,7 @@ def test_a_learner_trains_it_and_asks(name: str) -> None:
 
 def test_a_cold_start_by_features_says_that_texts_are_none() -> None:
     learner = teeter.Learner(lambda seed: bert(), Texts(TABLE, TOKENIZER), classes=4, cold_start="typiclust")
-    with pytest.raises(InputError, match="not numbers, so a cold start by features cannot see them: use random"):
+    with pytest.raises(InputError, match="not numbers, so a cold start by features cannot use them: choose the cold start random"):
         learner.ask(3)
     assert len(teeter.Learner(lambda seed: bert(), Texts(TABLE, TOKENIZER), classes=4).ask(3)) == 3
 

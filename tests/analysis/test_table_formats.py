@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teeter.analysis.table_formats import ReportTable, format_number, format_p_value, to_csv, to_latex, to_markdown
+from teeter.analysis.table_formats import (
+    ReportTable,
+    format_number,
+    format_p_value,
+    to_csv,
+    to_latex,
+    to_markdown,
+)
 
 
 @pytest.mark.parametrize(

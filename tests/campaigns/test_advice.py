@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
-from teeter.campaigns.advice import Progress, advice, agreement, estimate
+from teeter.campaigns.advice import Progress, advice, estimate_accuracy, prediction_agreement
 
 
 @given(total=st.integers(1, 2000), data=st.data())
 def test_the_interval_is_wilson_s(total: int, data: st.DataObject) -> None:
     right = data.draw(st.integers(0, total))
-    found = estimate(right, total)
+    found = estimate_accuracy(right, total)
     assert found is not None
     expected = stats.binomtest(right, total).proportion_ci(method="wilson")
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=1e-9)
@@ -24,18 +24,18 @@ def test_the_interval_is_wilson_s(total: int, data: st.DataObject) -> None:
 
 def test_the_interval_holds_the_truth_19_times_in_20() -> None:
     drawn = np.random.default_rng(0).binomial(80, 0.9, size=4000)
-    held = [(one := estimate(int(right), 80)) is not None and one.low <= 0.9 <= one.high for right in drawn]
+    held = [(one := estimate_accuracy(int(right), 80)) is not None and one.low <= 0.9 <= one.high for right in drawn]
     assert 0.93 <= np.mean(held) <= 0.97
 
 
 def test_nothing_labelled_is_no_estimate() -> None:
-    assert estimate(0, 0) is None
+    assert estimate_accuracy(0, 0) is None
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=2, max_size=60))
 def test_kappa_is_cohen_s(pairs: list[tuple[int, int]]) -> None:
     before, after = (np.array(part) for part in zip(*pairs, strict=True))
-    kappa, changed = agreement(before, after)
+    kappa, changed = prediction_agreement(before, after)
     assert changed == pytest.approx(np.mean(before != after))
     if len(set(before) | set(after)) > 1:
         assert kappa == pytest.approx(cohen_kappa_score(before, after))
@@ -46,7 +46,7 @@ def test_kappa_is_cohen_s(pairs: list[tuple[int, int]]) -> None:
 def told(**values: object) -> str:
     known: dict[str, object] = {
         "labels": 40,
-        "accuracy": estimate(9, 10),
+        "accuracy": estimate_accuracy(9, 10),
         "accuracies": (),
         "kappa": None,
         "changed": None,

@@ -10,7 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sklearn import ensemble, linear_model, naive_bayes, neighbors, neural_network, pipeline, preprocessing, svm
+from sklearn import (
+    ensemble,
+    linear_model,
+    naive_bayes,
+    neighbors,
+    neural_network,
+    pipeline,
+    preprocessing,
+    svm,
+)
 from sklearn.compose import ColumnTransformer
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -215,7 +224,7 @@ def parts(outputs: Outputs) -> dict[str, Tensor]:
 
 def contents(data: Any) -> list[bytes]:
     if isinstance(data, BatchedInputs):
-        return contents({name: part.numpy() for name, part in data.together().items()})
+        return contents({name: part.numpy() for name, part in data.as_one_batch().items()})
     if isinstance(data, dict):
         return [content for part in data.values() for content in contents(part)]
     if isinstance(data, DataLoader):

@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 
 from teeter.campaigns.campaign import Campaign
-from web.browsers import MARKS, PATIENCE, PHONE, for_all_eyes, page_server, sync_api, wait_until, window
+from web.browsers import (
+    MARKS,
+    PATIENCE,
+    PHONE,
+    for_all_eyes,
+    page_server,
+    sync_api,
+    wait_until,
+    window,
+)
 from web.servers import HARMFUL, Server, begin, begin_images
 
 pytestmark = MARKS

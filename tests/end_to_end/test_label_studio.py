@@ -15,7 +15,12 @@ from typing import Any
 import pytest
 
 from campaigns.fake_label_studio import LEGACY
-from campaigns.label_studio_backends import LabelStudioBackend, RealLabelStudio, real, running_studio
+from campaigns.label_studio_backends import (
+    LabelStudioBackend,
+    RealLabelStudio,
+    real,
+    running_studio,
+)
 from campaigns.label_studio_scenarios import SCENARIOS, truth
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.ledger import live_answers

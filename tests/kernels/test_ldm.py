@@ -12,7 +12,14 @@ from torch import Tensor
 import teeter
 from ldm_cases import Case, drawn, make_case, with_mirrors
 from reference import ldm as literal
-from teeter.kernels.ldm import BLOCK, default_rays, flip_rates, ldm_by_rays, paper_sigmas, ray_directions
+from teeter.kernels.ldm import (
+    BLOCK,
+    default_rays,
+    flip_rates,
+    ldm_by_rays,
+    paper_sigmas,
+    ray_directions,
+)
 from teeter.seeds import stream
 
 

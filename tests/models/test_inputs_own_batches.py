@@ -31,14 +31,14 @@ class Lines(BatchedInputs):
     def take(self, rows: Any) -> Self:
         return type(self)([self.lines[row] for row in rows.tolist()], self.shift)
 
-    def suited(self, model: nn.Module) -> Self:
+    def adapt_to(self, model: nn.Module) -> Self:
         return type(self)(self.lines, 0)
 
     def batches(self, size: int) -> Iterator[dict[str, Tensor]]:
         for start in range(0, len(self), min(size, 4)):
-            yield type(self)(self.lines[start : start + min(size, 4)], self.shift).together()
+            yield type(self)(self.lines[start : start + min(size, 4)], self.shift).as_one_batch()
 
-    def together(self) -> dict[str, Tensor]:
+    def as_one_batch(self) -> dict[str, Tensor]:
         assert self.shift is not None, "they are asked what the model takes first"
         width = max(map(len, self.lines))
         return {"numbers": torch.tensor([[*line, *[0] * (width - len(line))] for line in self.lines])}

@@ -85,10 +85,10 @@ def test_a_callable_may_take_words() -> None:
     ("model", "data", "message"),
     [
         (logits, ROWS[:0], "Cannot observe an empty pool"),
-        (lambda rows: (1, 2, 3), ROWS, "answered 3 things: a pair is"),
-        (lambda rows: {"logit": rows}, ROWS, r"The model answered \['logit'\]: name parts as in"),
-        (lambda rows: {}, ROWS, "name parts as in"),
-        (lambda rows: logits(rows)[:3], ROWS, "The model told of 3 rows, and the data has 20"),
+        (lambda rows: (1, 2, 3), ROWS, "returned 3 values: return logits, or a pair"),
+        (lambda rows: {"logit": rows}, ROWS, r"The model returned \['logit'\]: use names out of"),
+        (lambda rows: {}, ROWS, "use names out of"),
+        (lambda rows: logits(rows)[:3], ROWS, "The model returned 3 rows, and the data has 20"),
         (lambda rows: logits(rows)[:, 0], ROWS, "logits has shape"),
         (3, ROWS, "Cannot observe a int: give a torch module"),
         ("resnet", ROWS, "Cannot observe a str"),
@@ -103,7 +103,7 @@ def test_what_does_not_fit_is_refused(model: Any, data: Any, message: str) -> No
 
 @pytest.mark.parametrize("needs", [("gradients",), ("labelled",), "logits"])
 def test_needs_that_no_model_can_fill_are_refused(needs: Any) -> None:
-    with pytest.raises(InputError, match=r"Nobody can tell .*: needs are among \['dropout_logits', 'ensemble_logits'"):
+    with pytest.raises(InputError, match=r"Unknown outputs requested: .* Choose from \['dropout_logits', 'ensemble_logits'"):
         teeter.observe(logits, ROWS, needs)
 
 

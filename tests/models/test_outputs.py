@@ -17,8 +17,8 @@ LOGITS = FEATURES @ WEIGHT.T + BIAS
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "nothing tells of any row"),
-        ({"weight": WEIGHT}, "nothing tells of any row"),
+        ({}, "a head alone has no rows"),
+        ({"weight": WEIGHT}, "a head alone has no rows"),
         ({"logits": LOGITS[0]}, r"logits has shape \(3,\): it should be \(rows, classes\)"),
         ({"logits": LOGITS, "features": FEATURES[:7]}, "logits has 20 rows and features has 7"),
         ({"logits": LOGITS[:, :1]}, "logits has 1 class: at least 2 are needed"),

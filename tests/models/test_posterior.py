@@ -111,7 +111,7 @@ def test_data_of_several_parts_are_repeated_together() -> None:
 
 
 def test_a_small_memory_makes_fewer_passes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("teeter.models.posterior._NUMBERS_AT_ONCE", 64 * 6 * 2)
+    monkeypatch.setattr("teeter.models.posterior._MAX_INPUT_NUMBERS", 64 * 6 * 2)
     passes = dropout_logits(linear_after_dropout(0.5), ROWS, passes=5)
     assert passes.shape == (5, 150, 3)
     assert len({tuple(one.flatten().tolist()) for one in passes}) == 5

@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 import torch
 from scipy import sparse
-from sklearn import ensemble, linear_model, multioutput, naive_bayes, neighbors, neural_network, svm, tree
+from sklearn import (
+    ensemble,
+    linear_model,
+    multioutput,
+    naive_bayes,
+    neighbors,
+    neural_network,
+    svm,
+    tree,
+)
 from sklearn.cluster import KMeans
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.multiclass import OneVsRestClassifier
@@ -97,7 +106,7 @@ def test_text_is_seen_through_its_pipeline() -> None:
 
 def test_too_many_sparse_columns_are_refused_before_they_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     model = linear_model.LogisticRegression().fit(sparse.csr_matrix(ROWS), CLASSES)
-    monkeypatch.setattr(sklearn_model, "_TOO_WIDE", 239)
+    monkeypatch.setattr(sklearn_model, "_MAX_DENSE_NUMBERS", 239)
     with pytest.raises(InputError, match="sparse, 60 x 4, too many to unfold: put TruncatedSVD"):
         teeter.observe(model, sparse.csr_matrix(ROWS))
 

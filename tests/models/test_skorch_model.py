@@ -144,9 +144,9 @@ def test_mistakes_are_told_in_a_sentence() -> None:
         teeter.observe(regressor, ROWS)
     with pytest.raises(TrainingError, match=r"give the pool as float32"):
         taught(data=ROWS.astype(np.float64))
-    with pytest.raises(TrainingError, match="fewer classes than the labels have: make its last layer wider"):
+    with pytest.raises(TrainingError, match=r"has 2 outputs, fewer classes than the labels have \(4\): make its last layer wider"):
         taught(skorch_classifier().set_params(module=lambda: nn.Linear(6, 2)))
-    with pytest.raises(TrainingError, match="one has too few: give it train_split=None, or label more"):
+    with pytest.raises(TrainingError, match="there are too few: give it train_split=None, or label more"):
         taught(skorch_classifier(train_split=ValidSplit(9, stratified=True)))
     learner = teeter.Learner(skorch_classifier(), ROWS, classes=5)
     learner.tell(LABELLED, CLASSES[LABELLED])

@@ -218,7 +218,7 @@ def test_a_vector_for_every_step_of_a_sequence_is_refused() -> None:
 
 def test_more_vectors_than_rows_are_refused() -> None:
     model = nn.Sequential(nn.Flatten(0, 1), nn.Linear(5, 3))
-    with pytest.raises(InputError, match="told of 12 rows, and the data has 2"):
+    with pytest.raises(InputError, match="returned 12 rows, and the data has 2"):
         teeter.observe(model, ROWS.reshape(2, 6, 5))
 
 

@@ -8,7 +8,14 @@ from typing import Any
 from fastapi.testclient import TestClient
 
 from teeter.campaigns.campaign import Campaign
-from web.labelled_campaigns import AT, LabelledCampaign, begin_labelled, get_questions, label_items, true_label
+from web.labelled_campaigns import (
+    AT,
+    LabelledCampaign,
+    begin_labelled,
+    get_questions,
+    label_items,
+    true_label,
+)
 from web.servers import begin, served
 
 

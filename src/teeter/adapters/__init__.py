@@ -1,1 +1,58 @@
-"""teeter's strategies in the shapes that other libraries ask for, one library a file."""
+"""Models, data and training loops of other libraries, one library per file.
+
+========================= ========================================================================
+``huggingface``           texts, images and labels of ``datasets`` for classifiers of transformers
+``hf_columns``            the columns of a ``datasets.Dataset``, checked and read
+``sentence_transformers`` a frozen sentence encoder as a step of a scikit-learn pipeline
+``lightning``             train Lightning modules in a ``teeter.Learner``
+``skactiveml``            strategies of teeter in scikit-activeml
+========================= ========================================================================
+
+Each file needs the library that it is for, and says which extra to install if that is missing. So
+the names below are imported when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from teeter.adapters.hf_columns import labels_of
+    from teeter.adapters.huggingface import Images, Texts
+    from teeter.adapters.lightning import LightningTraining
+    from teeter.adapters.sentence_transformers import SentenceEncoder
+    from teeter.adapters.skactiveml import TeeterStrategy
+
+__all__ = [
+    "Images",
+    "LightningTraining",
+    "SentenceEncoder",
+    "TeeterStrategy",
+    "Texts",
+    "labels_of",
+]
+
+# labels_of comes through huggingface, which explains what to install if a library is missing.
+_MODULES = {
+    "Images": "huggingface",
+    "LightningTraining": "lightning",
+    "SentenceEncoder": "sentence_transformers",
+    "TeeterStrategy": "skactiveml",
+    "Texts": "huggingface",
+    "labels_of": "huggingface",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used."""
+    if name not in _MODULES:
+        raise AttributeError(f"module 'teeter.adapters' has no attribute {name!r}")
+
+    value = getattr(import_module(f"teeter.adapters.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

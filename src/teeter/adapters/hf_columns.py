@@ -1,4 +1,4 @@
-"""The columns of a table of Hugging Face's datasets: texts, images and labels."""
+"""Columns of a ``datasets.Dataset``: find those of texts and images, and read them and labels."""
 
 from __future__ import annotations
 
@@ -13,127 +13,188 @@ from teeter.errors import InputError
 from teeter.models.inputs import take_rows
 from teeter.registry import did_you_mean
 
-__all__ = ["Table", "cells", "columns_of", "labels_of"]
+__all__ = ["Table", "columns_of", "labels_of", "read_cells"]
 
-Numbers = npt.NDArray[np.int64]
+Integers: TypeAlias = npt.NDArray[np.int64]
 Table: TypeAlias = datasets.Dataset
 
 
 def labels_of(
     table: Table, column: str = "label", *, classes: Sequence[str] | None = None
-) -> Numbers:
-    """Return the class of each row of a table, -1 where it has none (None, NaN or -1): (N,).
+) -> Integers:
+    """Return the class number of each row of a table, and -1 for rows without a label: (N,).
 
     Args:
-        table: of ``datasets``.
-        column: the column of labels: class numbers, or names.
-        classes: the names in the order of the model's outputs; those of the column, if it has them, if left out.
+        table: a ``datasets.Dataset``.
+        column: the column of labels: class numbers, or names. None, NaN and -1 mean no label.
+        classes: the names in the order of the model's outputs; those of the column, if it has them,
+            if left out.
     """
     _require_table(table)
     _require_column(table, column)
     feature = table.features[column]
     if not isinstance(feature, datasets.ClassLabel | datasets.Value):
-        raise InputError(f"Column {column!r} holds {_kind(feature)}: one label a row is needed.")
-    values = table.with_format(None)[column][:]  # a list, which is read at once
-    own = feature.names if isinstance(feature, datasets.ClassLabel) else None
-    if _kind(feature) == "string":
-        return _numbers_of_names(values, classes, column)
-    top = own if own is not None else classes
-    labels = _checked_numbers(values, column, None if top is None else len(top) - 1)
-    if own is None or classes is None:
-        return labels
-    return _numbers_of_names(
-        [None if label < 0 else own[label] for label in labels], classes, column
-    )
-
-
-def _checked_numbers(values: Sequence[Any], column: str, top: int | None) -> Numbers:
-    expected = "whole numbers from 0" + ("" if top is None else f" to {top}")
-    labels = np.full(len(values), -1, dtype=np.int64)
-    for row, value in enumerate(values):
-        if value is None or value != value:
-            continue
-        whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-        if not whole or value < -1 or (top is not None and value > top):
-            raise InputError(
-                f"Row {row} of column {column!r} holds {value!r}: classes are {expected}, or -1 if unknown."
-            )
-        labels[row] = value
-    return labels
-
-
-def _numbers_of_names(
-    values: Sequence[str | None], names: Sequence[str] | None, column: str
-) -> Numbers:
-    if names is None:
         raise InputError(
-            f"Column {column!r} holds names: give them in the order of the model's outputs by classes= "
-            "(for a classifier, list(model.config.id2label.values()))."
+            f"Column {column!r} holds {_type_name(feature)}: one label a row is needed."
         )
-    if len(set(names)) < len(names):
-        raise InputError(f"A name stands twice in classes, {list(names)}: give each once.")
-    places: dict[str | None, int] = {**{name: place for place, name in enumerate(names)}, None: -1}
-    for row, value in enumerate(values):
-        if value not in places:
-            raise InputError(
-                f"Row {row} of column {column!r} is {value!r}. {did_you_mean(str(value), list(names))}"
-            )
-    return np.array([places[value] for value in values], dtype=np.int64)
+
+    # [:] turns the column into a list, which reads all rows at once.
+    values = table.with_format(None)[column][:]
+    if _type_name(feature) == "string":
+        return _encode_names(values, classes, column)
+
+    column_names = feature.names if isinstance(feature, datasets.ClassLabel) else None
+    names = column_names if column_names is not None else classes
+    labels = _require_class_numbers(values, column, None if names is None else len(names))
+    if column_names is None or classes is None:
+        return labels
+
+    # The column and the model may number the same names differently.
+    label_names = [None if label < 0 else column_names[label] for label in labels]
+    return _encode_names(label_names, classes, column)
 
 
-def columns_of(table: Any, named: Any, kind: str, things: str) -> tuple[Any, list[str]]:
-    """Return a table of the columns to look at and their names; none of a list."""
+def columns_of(table: Any, named: Any, kind: str, plural: str) -> tuple[Any, list[str]]:
+    """Return the rows to read, and the columns to read of them.
+
+    Args:
+        table: a ``datasets.Dataset``, or a list of texts or images.
+        named: the column, or two for pairs of texts. If None, the only column of this kind is used,
+            or the one called ``text``.
+        kind: what the columns must hold: ``"string"`` or ``"image"``.
+        plural: the kind in words, for error messages.
+
+    Returns:
+        A table of these columns and their names, or the list unchanged and no names.
+    """
     if not isinstance(table, datasets.Dataset):
-        return _listed(table, named, things), []
+        _require_list(table, named, plural)
+        return table, []
+
     _require_table(table)
-    fitting = [name for name, feature in table.features.items() if _kind(feature) == kind]
+    candidates = [name for name, feature in table.features.items() if _type_name(feature) == kind]
     if named is None:
-        named = (
-            "text"
-            if "text" in fitting and kind == "string"
-            else (fitting[0] if len(fitting) == 1 else None)
-        )
-    if named is None:
-        found = (
-            f"several columns of {things} ({', '.join(fitting)})"
-            if fitting
-            else f"no column of {things}"
-        )
-        has = "" if fitting else f" It has: {', '.join(table.column_names)}."
-        raise InputError(f"The table has {found}: name the one to look at.{has}")
+        named = _choose_column(table, candidates, kind, plural)
+
     columns = list(named) if isinstance(named, tuple | list) else [named]
     if not 1 <= len(columns) <= 2:
         raise InputError(f"{len(columns)} columns are named: give one, or two for pairs of texts.")
     for name in columns:
         _require_column(table, name)
-        if name not in fitting:
+        if name not in candidates:
             raise InputError(
-                f"Column {name!r} holds {_kind(table.features[name])} values: {things} are needed."
+                f"Column {name!r} holds {_type_name(table.features[name])} values: {plural} are "
+                "needed."
             )
-    chosen = table.select_columns(columns).with_format(None)
+
+    selected = table.select_columns(columns).with_format(None)
     if kind == "image" and not table.features[columns[0]].decode:
-        chosen = chosen.cast_column(columns[0], datasets.Image())
-    return chosen, columns
+        selected = selected.cast_column(columns[0], datasets.Image())
+    return selected, columns
 
 
-def _listed(table: Any, named: Any, things: str) -> Any:
-    """Return a list of texts or images, refusing what has no rows to pick from."""
-    if isinstance(table, Mapping):  # a DatasetDict is one
-        parts = ", ".join(map(str, table))
+def read_cells(table: Any, columns: list[str], rows: Integers) -> list[list[Any]]:
+    """Return the values of some rows, one list per column.
+
+    Args:
+        table: a table or a list, as ``columns_of`` returned it.
+        columns: the columns to read; empty for a list, which counts as one column.
+        rows: (K,) positions.
+
+    Raises:
+        InputError: if the file of an image cannot be read. The message has its row.
+    """
+    if not columns:
+        return [take_rows(table, rows)]
+
+    try:
+        values = table[rows.tolist()]
+    except OSError as error:  # an image is read from its file only now
+        row = _first_unreadable_row(table, rows)
+        raise InputError(f"Row {row} of the table cannot be read: {error}.") from None
+    return [values[name] for name in columns]
+
+
+def _choose_column(table: Table, candidates: list[str], kind: str, plural: str) -> str:
+    """Return the column to read if the caller names none."""
+    if kind == "string" and "text" in candidates:
+        return "text"
+    if len(candidates) == 1:
+        return candidates[0]
+
+    if candidates:
         raise InputError(
-            f"This is a {type(table).__name__} of several parts ({parts}): give one of them."
+            f"The table has several columns of {plural} ({', '.join(candidates)}): name the one to "
+            "look at."
         )
-    if isinstance(table, str) or not isinstance(table, Sequence | np.ndarray):
+    raise InputError(
+        f"The table has no column of {plural}: name the one to look at. It has: "
+        f"{', '.join(table.column_names)}."
+    )
+
+
+def _require_class_numbers(values: Sequence[Any], column: str, classes: int | None) -> Integers:
+    """Return class numbers as an array, with -1 for None and NaN."""
+    labels = np.full(len(values), -1, dtype=np.int64)
+    for row, value in enumerate(values):
+        is_missing = value is None or value != value  # NaN differs from itself
+        if is_missing:
+            continue
+
+        is_integer = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+        is_too_large = is_integer and classes is not None and value >= classes
+        if not is_integer or value < -1 or is_too_large:
+            last = "" if classes is None else f" to {classes - 1}"
+            raise InputError(
+                f"Row {row} of column {column!r} holds {value!r}: classes are whole numbers from "
+                f"0{last}, or -1 if unknown."
+            )
+        labels[row] = value
+    return labels
+
+
+def _encode_names(
+    values: Sequence[str | None], names: Sequence[str] | None, column: str
+) -> Integers:
+    """Return the position of each value among the names, and -1 for None."""
+    if names is None:
         raise InputError(
-            f"This is a {type(table).__name__}: give a table of datasets, or a list of {things}."
+            f"Column {column!r} holds names: give them in the order of the model's outputs by "
+            "classes= (for a classifier, list(model.config.id2label.values()))."
+        )
+    if len(set(names)) < len(names):
+        raise InputError(f"A name occurs twice in classes, {list(names)}: give each once.")
+
+    numbers: dict[str | None, int] = {name: number for number, name in enumerate(names)}
+    numbers[None] = -1
+
+    labels = np.empty(len(values), dtype=np.int64)
+    for row, value in enumerate(values):
+        if value not in numbers:
+            raise InputError(
+                f"Row {row} of column {column!r} is {value!r}. "
+                f"{did_you_mean(str(value), list(names))}"
+            )
+        labels[row] = numbers[value]
+    return labels
+
+
+def _require_list(values: Any, named: Any, plural: str) -> None:
+    if isinstance(values, Mapping):  # such as a DatasetDict
+        parts = ", ".join(map(str, values))
+        raise InputError(
+            f"This is a {type(values).__name__} of several parts ({parts}): give one of them."
+        )
+    if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray):
+        raise InputError(
+            f"This is a {type(values).__name__}: give a table of datasets, or a list of {plural}."
         )
     if named is not None:
         raise InputError(
             f"A list has no column {named!r}: give a table of datasets, or leave columns out."
         )
-    if not len(table):
+    if not len(values):
         raise InputError("The list is empty: there is no row to look at.")
-    return table
 
 
 def _require_table(table: Any) -> None:
@@ -150,29 +211,18 @@ def _require_column(table: Table, name: str) -> None:
         )
 
 
-def _kind(feature: Any) -> str:
-    """Return what a column holds: string, image, or another type's name."""
+def _type_name(feature: Any) -> str:
+    """Return what a column holds: string, image, or the name of another type."""
     if isinstance(feature, datasets.Image):
         return "image"
     if isinstance(feature, datasets.Value):
-        return "string" if feature.dtype in ("string", "large_string") else str(feature.dtype)
+        if feature.dtype in ("string", "large_string"):
+            return "string"
+        return str(feature.dtype)
     return type(feature).__name__
 
 
-def cells(table: Any, columns: list[str], rows: Numbers) -> list[list[Any]]:
-    """Return some rows of each column; a list is one column."""
-    if not columns:
-        return [take_rows(table, rows)]
-    try:
-        found = table[rows.tolist()]
-    except OSError as error:  # of an image, which is read from its file only now
-        raise InputError(
-            f"Row {_unreadable(table, rows)} of the table cannot be read: {error}."
-        ) from None
-    return [found[name] for name in columns]
-
-
-def _unreadable(table: Any, rows: Numbers) -> int | None:
+def _first_unreadable_row(table: Any, rows: Integers) -> int | None:
     for row in rows.tolist():
         try:
             table[row]

@@ -1,4 +1,4 @@
-"""Lightning modules trained by Lightning's own trainer: their steps, optimizers and schedules."""
+"""Train Lightning modules by Lightning's own trainer: their steps, optimizers and schedules."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ except ModuleNotFoundError as error:
 
 __all__ = ["LightningTraining"]
 
-_QUIET = {
+_DEFAULTS = {
     "logger": False,
     "enable_progress_bar": False,
     "enable_model_summary": False,
@@ -44,82 +44,99 @@ _QUIET = {
 
 
 class LightningTraining(Trainer):
-    """How a ``teeter.Learner`` trains Lightning modules: ``training=LightningTraining(max_epochs=20)``.
+    """How a ``teeter.Learner`` trains Lightning modules.
 
-    A module's ``training_step`` gets batches (inputs, classes); so does its ``validation_step``, if it has one and the
-    learner has validation rows.
+    Pass it as ``training=LightningTraining(max_epochs=20)``. A module's ``training_step`` gets
+    batches (inputs, classes). So does its ``validation_step``, if it has one and the learner has
+    validation rows.
     """
 
     def __init__(self, *, batch_size: int = 64, **trainer: Any) -> None:
-        """Keep the settings.
+        """Check and store the settings.
 
         Args:
             batch_size: rows of a step, of validation too.
-            **trainer: what ``lightning.Trainer`` takes. It draws and writes nothing unless told to here. Every fit gets
-                copies of the ``callbacks``, so that early stopping knows nothing of the round before.
+            **trainer: what ``lightning.Trainer`` takes. It shows and writes nothing unless asked to
+                here. Every fit gets copies of the ``callbacks``, so that early stopping starts
+                afresh in each round.
         """
         if not isinstance(batch_size, int | np.integer) or batch_size < 1:
             raise InputError(
                 f"The batch size is {batch_size}: it must be a whole number, 1 or more."
             )
-        known = [
-            name
-            for name in inspect.signature(lightning.Trainer.__init__).parameters
-            if name != "self"
-        ]
+
+        option_names = list(inspect.signature(lightning.Trainer.__init__).parameters)
+        option_names.remove("self")
         for name in trainer:
-            if name not in known:
+            if name not in option_names:
                 raise InputError(
-                    f"Lightning's trainer has no option {name!r}. {did_you_mean(name, known)}"
+                    f"Lightning's trainer has no option {name!r}. "
+                    f"{did_you_mean(name, option_names)}"
                 )
+
         self.batch_size = batch_size
         self.trainer = trainer
 
     def train(self, job: FitJob) -> FitResult:
-        """Train a module on its labelled rows."""
+        """Train a Lightning module on its labelled rows.
+
+        Raises:
+            InputError: if the model is not a Lightning module.
+            TrainingError: if its weights became NaN or infinite.
+        """
         module = job.model
         library = _library_of(module)
         device = next(module.parameters()).device
-        where = {
-            "accelerator": device.type,
-            "devices": 1 if device.type == "cpu" else [device.index or 0],
-        }
-        with _quietly(), _interruptible():
+
+        with _quiet_lightning(), _python_interrupts():
+            # Callbacks have state, such as the best score so far: each fit gets fresh ones.
             callbacks = copy.deepcopy(self.trainer.get("callbacks")) or []
-            listed = callbacks if isinstance(callbacks, list) else [callbacks]
-            keeps = any(isinstance(one, library.callbacks.Checkpoint) for one in listed)
+            if not isinstance(callbacks, list):
+                callbacks = [callbacks]
+            saves_checkpoints = any(
+                isinstance(callback, library.callbacks.Checkpoint) for callback in callbacks
+            )
+
             options = {
-                **_QUIET,
-                "enable_checkpointing": keeps,
-                **where,
+                **_DEFAULTS,
+                "enable_checkpointing": saves_checkpoints,
+                "accelerator": device.type,
+                "devices": 1 if device.type == "cpu" else [device.index or 0],
                 **self.trainer,
-                "callbacks": listed,
+                "callbacks": callbacks,
             }
             trainer = library.Trainer(**options)
-            trainer.fit(module, self._loader(job), self._validation(job, library))
-        module.trainer = None  # which would hold on to the labelled rows
-        _require_finite(module)
+            trainer.fit(module, self._training_loader(job), self._validation_loader(job, library))
+
+        # The trainer would keep the labelled rows in memory.
+        module.trainer = None
+        _require_finite_weights(module)
         return FitResult(module)
 
-    def _loader(self, job: FitJob) -> DataLoader[Any]:
-        held = _Held(job.model, job.inputs, job.labels)
-        order = _Shuffled(len(held), self.batch_size, job.seed)
-        return DataLoader(held, batch_size=None, sampler=order)  # of whole batches
+    def _training_loader(self, job: FitJob) -> DataLoader[Any]:
+        dataset = _RowDataset(job.model, job.inputs, job.labels)
+        sampler = _EpochSampler(len(dataset), self.batch_size, job.seed)
+        return DataLoader(dataset, batch_size=None, sampler=sampler)
 
-    def _validation(self, job: FitJob, library: Any) -> DataLoader[Any] | None:
-        skipped = type(job.model).validation_step is library.LightningModule.validation_step
-        if job.validation is None or skipped:
+    def _validation_loader(self, job: FitJob, library: Any) -> DataLoader[Any] | None:
+        base_step = library.LightningModule.validation_step
+        has_validation_step = type(job.model).validation_step is not base_step
+        if job.validation is None or not has_validation_step:
             return None
-        held = _Held(job.model, *job.validation)
-        parts = [part.tolist() for part in torch.arange(len(held)).split(self.batch_size)]
-        return DataLoader(held, batch_size=None, sampler=parts)
+
+        inputs, labels = job.validation
+        dataset = _RowDataset(job.model, inputs, labels)
+        batches = [rows.tolist() for rows in torch.arange(len(dataset)).split(self.batch_size)]
+        return DataLoader(dataset, batch_size=None, sampler=batches)
 
 
-class _Held(Dataset[Any]):
-    """Rows and classes, whose items are whole batches."""
+class _RowDataset(Dataset[Any]):
+    """Rows and classes. An index is a list of rows, and an item a batch of them."""
 
     def __init__(self, module: nn.Module, inputs: Any, labels: Tensor) -> None:
-        self.module, self.inputs, self.labels = module, adapt_to(inputs, module), labels
+        self.module = module
+        self.inputs = adapt_to(inputs, module)
+        self.labels = labels
 
     def __len__(self) -> int:
         return count_rows(self.inputs)
@@ -129,66 +146,80 @@ class _Held(Dataset[Any]):
         return prepare_batch(self.module, batch, torch.device("cpu")), self.labels[rows]
 
 
-class _Shuffled:
-    """Batches of rows in an order that is drawn anew each epoch."""
+class _EpochSampler:
+    """Batches of rows, in a new random order each epoch."""
 
-    def __init__(self, rows: int, size: int, seed: int) -> None:
-        self.rows, self.size, self.order = rows, size, stream(seed, "order")
+    def __init__(self, rows: int, batch_size: int, seed: int) -> None:
+        self.rows = rows
+        self.batch_size = batch_size
+        self.generator = stream(seed, "order")
 
     def __len__(self) -> int:
-        return len(list(shuffled_batches(self.rows, self.size, torch.Generator())))
+        # Counting must not move the generator that decides the order.
+        return len(list(shuffled_batches(self.rows, self.batch_size, torch.Generator())))
 
     def __iter__(self) -> Iterator[list[int]]:
-        for batch in shuffled_batches(self.rows, self.size, self.order):
+        for batch in shuffled_batches(self.rows, self.batch_size, self.generator):
             yield batch.tolist()
 
 
 def _library_of(module: nn.Module) -> Any:
-    """Return the library that a module is of: ``lightning.pytorch``, or ``pytorch_lightning``, which is its twin."""
+    """Return the library that a module comes from.
+
+    ``lightning.pytorch`` and ``pytorch_lightning`` are the same code under two names, and neither
+    accepts modules of the other.
+    """
     for cls in type(module).__mro__:
         if cls.__name__ == "LightningModule":
-            twin = cls.__module__.startswith("pytorch_lightning.")
-            return import_module("pytorch_lightning") if twin else lightning
+            if cls.__module__.startswith("pytorch_lightning."):
+                return import_module("pytorch_lightning")
+            return lightning
+
     raise InputError(
-        f"{type(module).__name__} is not a LightningModule: train it with teeter.TrainingConfig instead."
+        f"{type(module).__name__} is not a LightningModule: train it with teeter.TrainingConfig "
+        "instead."
     )
 
 
-def _require_finite(module: nn.Module) -> None:
-    if not all(bool(parameter.isfinite().all()) for parameter in module.parameters()):
-        raise TrainingError(
-            "The weights became NaN or infinite: lower the learning rate, or scale the inputs."
-        )
+def _require_finite_weights(module: nn.Module) -> None:
+    for parameter in module.parameters():
+        if not bool(parameter.isfinite().all()):
+            raise TrainingError(
+                "The weights became NaN or infinite: lower the learning rate, or scale the inputs."
+            )
 
 
 @contextmanager
-def _interruptible() -> Iterator[None]:
-    """Within it, Ctrl-C ends what it interrupts; Lightning would end the process and ignore the next one."""
-    before = signal.getsignal(signal.SIGINT)
+def _python_interrupts() -> Iterator[None]:
+    """Raise KeyboardInterrupt on Ctrl-C while Lightning trains, and restore the signal's handler.
+
+    Lightning would end the process, and ignore every later Ctrl-C.
+    """
+    handler = signal.getsignal(signal.SIGINT)
     try:
         yield
-    except SystemExit as end:
-        if not isinstance(end.__context__, KeyboardInterrupt):
+    except SystemExit as exit_error:
+        if not isinstance(exit_error.__context__, KeyboardInterrupt):
             raise
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, handler)
         raise KeyboardInterrupt from None
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
-    """Within it, Lightning says nothing of devices, nor asks for workers to load rows in memory or for validation."""
+def _quiet_lightning() -> Iterator[None]:
+    """Hide Lightning's messages on devices, and its warnings on workers and missing validation."""
     loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "pytorch_lightning")]
-    levels = [one.level for one in loggers]
-    for one in loggers:
-        one.setLevel(logging.WARNING)
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.WARNING)
+
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*does not have many workers.*")
             warnings.filterwarnings("ignore", message=".*have no `val_dataloader`.*")
-            warnings.filterwarnings(
-                "ignore", message=".*LeafSpec.*", category=FutureWarning
-            )  # theirs, of torch
+            # Lightning uses a name that torch has deprecated.
+            warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)
             yield
     finally:
-        for one, level in zip(loggers, levels, strict=True):
-            one.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

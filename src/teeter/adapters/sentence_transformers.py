@@ -1,4 +1,4 @@
-"""Sentence-transformers encoders as a step of a scikit-learn pipeline, whose last step is the head."""
+"""Encoders of sentence-transformers as a step of a scikit-learn pipeline."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ Vectors = npt.NDArray[np.float32]
 
 
 class SentenceEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Vectors of texts by a frozen encoder: ``make_pipeline(SentenceEncoder(encoder), LogisticRegression())``.
+    """A frozen encoder of texts: ``make_pipeline(SentenceEncoder(encoder), LogisticRegression())``.
 
-    A text is encoded once and remembered, in the clones that a ``teeter.Learner`` makes each round as well.
+    Each text is encoded once and cached. The clones that a ``teeter.Learner`` makes each round
+    share the cache.
     """
 
     def __init__(
@@ -38,34 +39,35 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         batch_size: int = 32,
         remember: bool = True,
     ) -> None:
-        """Keep the parameters.
+        """Store the parameters, as scikit-learn requires.
 
         Args:
             encoder: a ``SentenceTransformer``, which is not trained.
             normalize: whether vectors have length 1.
             batch_size: texts at a time.
-            remember: whether vectors are kept, 4 bytes a number, so that no text is encoded twice.
+            remember: whether vectors are cached, 4 bytes per number, so that no text is encoded
+                twice.
         """
         self.encoder = encoder
         self.normalize = normalize
         self.batch_size = batch_size
         self.remember = remember
-        self._vectors: dict[
-            tuple[SentenceTransformer, bool], dict[str, Vectors]
-        ] = {}  # by what made them
+
+        # Vectors by text, for each encoder and setting that made them: both may be changed.
+        self._caches: dict[tuple[SentenceTransformer, bool], dict[str, Vectors]] = {}
 
     def __sklearn_clone__(self) -> Self:
-        """Return a copy that shares the encoder, which never changes, and what is remembered."""
+        """Return a copy that shares the encoder, which never changes, and the cache."""
         copy = type(self)(**self.get_params(deep=False))
-        copy._vectors = self._vectors
+        copy._caches = self._caches
         return copy
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Tell that there is nothing to fit."""
+        """Return True: there is nothing to fit."""
         return True
 
     def fit(self, texts: Sequence[str], labels: Any = None) -> Self:
-        """Return self: an encoder comes trained."""
+        """Check the encoder and return self: it is trained already."""
         if not isinstance(self.encoder, SentenceTransformer):
             raise InputError(
                 f"The encoder is a {type(self.encoder).__name__}: give a SentenceTransformer."
@@ -75,36 +77,41 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def transform(self, texts: Sequence[str]) -> Vectors:
         """Return the vectors of texts: (N, D)."""
         self.fit(texts)
-        listed = _checked(texts)
-        known = (
-            self._vectors.setdefault((self.encoder, self.normalize), {}) if self.remember else {}
-        )
-        new = [text for text in dict.fromkeys(listed) if text not in known]
-        if new:
-            with evaluation_mode(self.encoder, None):  # so that its mode stays as it was
-                found = self.encoder.encode(
-                    new,
+        text_list = _require_texts(texts)
+
+        cache: dict[str, Vectors] = {}
+        if self.remember:
+            cache = self._caches.setdefault((self.encoder, self.normalize), cache)
+
+        new_texts = [text for text in dict.fromkeys(text_list) if text not in cache]
+        if new_texts:
+            # encode() leaves the encoder in evaluation mode: restore the mode it was in.
+            with evaluation_mode(self.encoder, None):
+                vectors = self.encoder.encode(
+                    new_texts,
                     batch_size=self.batch_size,
                     normalize_embeddings=self.normalize,
                     show_progress_bar=False,
                 )
-            known.update(zip(new, np.asarray(found, dtype=np.float32), strict=True))
-        return np.stack([known[text] for text in listed])
+            cache.update(zip(new_texts, np.asarray(vectors, dtype=np.float32), strict=True))
+
+        return np.stack([cache[text] for text in text_list])
 
 
-def _checked(texts: Any) -> list[str]:
+def _require_texts(texts: Any) -> list[str]:
     if isinstance(texts, str):
         raise InputError("This is one text: give a list of texts.")
-    if (
-        isinstance(texts, Mapping) or getattr(texts, "ndim", 1) != 1
-    ):  # whose items may be names of columns
+
+    # Iterating over a mapping or a frame would give the names of its columns.
+    if isinstance(texts, Mapping) or getattr(texts, "ndim", 1) != 1:
         raise InputError(f"This is a {type(texts).__name__} of columns: give one column of texts.")
-    listed = list(texts)
-    if not listed:
+
+    text_list = list(texts)
+    if not text_list:
         raise InputError("There is no text to encode.")
-    for row, text in enumerate(listed):
+    for row, text in enumerate(text_list):
         if not isinstance(text, str):
             raise InputError(
                 f"Text {row} is a {type(text).__name__}: give texts, or a table's column of them."
             )
-    return listed
+    return text_list

@@ -1,4 +1,4 @@
-"""A query strategy of scikit-activeml that picks by any of teeter's strategies."""
+"""Strategies of teeter as a query strategy of scikit-activeml."""
 
 from __future__ import annotations
 
@@ -38,14 +38,15 @@ Array = npt.NDArray[Any]
 
 logger = logging.getLogger(__name__)
 
-_WITHOUT_MODEL = frozenset({"features", "labelled"})
-"""What the raw samples tell."""
+_NEEDS_WITHOUT_MODEL = frozenset({"features", "labelled"})
+"""Needs that the raw samples fill: they serve as features."""
 
 
 class TeeterStrategy(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
-    """One of teeter's strategies under scikit-activeml's contract: same arguments, same answers, no state.
+    """A strategy of teeter under scikit-activeml's contract: same arguments and results, no state.
 
-    The same query gives the same answer, as there; strategies that remember clusters make them anew each time.
+    The same query gives the same result. A strategy that remembers clusters between rounds computes
+    them again each time.
     """
 
     def __init__(
@@ -58,14 +59,16 @@ class TeeterStrategy(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
         missing_label: Any = MISSING_LABEL,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
-        """Keep the parameters as they are, so that scikit-learn can clone them.
+        """Store the parameters unchanged, so that scikit-learn can clone them.
 
         Args:
             strategy: a name of ``teeter.strategies.names()``, or a strategy.
-            options: the named strategy's own.
-            cold_start: the strategy while labels of two classes are not there; it sees the samples as features.
-            members: classifiers that are fitted for a strategy that needs an ensemble, by seeds of their own.
-            missing_label: stands for a label that is not known.
+            options: options of the named strategy.
+            cold_start: the strategy until labels of two classes are known; it gets the samples as
+                features.
+            members: how many classifiers to fit, each with its own seed, for a strategy that needs
+                an ensemble.
+            missing_label: the value of an unknown label.
             random_state: same state, same picks.
         """
         super().__init__(missing_label=missing_label, random_state=random_state)
@@ -86,127 +89,162 @@ class TeeterStrategy(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
         batch_size: int = 1,
         return_utilities: bool = False,
     ) -> Array | tuple[Array, Array]:
-        """Return the samples to label next, best first, and on demand their utilities.
+        """Return the samples to label next, best first, and their utilities if asked for.
 
         Args:
             X: (samples, features) labelled and unlabelled samples.
             y: (samples,) their labels, or ``missing_label``.
-            clf: the classifier; strategies that look at features alone do without, and take the samples for features.
-            fit_clf: whether a copy of it is fitted to ``X`` and ``y`` first; else it is used as it is.
+            clf: the classifier; not needed for strategies that use features only, which then are
+                the samples.
+            fit_clf: whether to fit a copy of the classifier to ``X`` and ``y`` first; else it is
+                used as it is.
             sample_weight: (samples,) weights for the fit.
-            candidates: indices of X, or samples of their own; the unlabelled ones if left out.
+            candidates: indices of X, or other samples; the unlabelled ones if left out.
             batch_size: how many samples.
             return_utilities: whether to return the utilities as well.
 
         Returns:
-            (batch_size,) indices of X, or of ``candidates`` where those are samples; and (batch_size, samples)
-            utilities, those before each pick, larger is better, NaN where nothing is to be picked. They are a
-            strategy's scores; one that spreads its picks, as LDM-S does, may pass over the largest. A strategy without
-            scores gives its pick 1 and all others 0.
+            (batch_size,) indices of X, or of ``candidates`` if those are samples; and (batch_size,
+            samples) utilities before each pick, larger is better, NaN for samples that cannot be
+            picked. They are the scores of a strategy; one that spreads its picks, as LDM-S does,
+            may pass over the largest. A strategy without scores gives its pick 1 and all others 0.
         """
         X, y, candidates, batch_size, return_utilities = self._validate_data(
             X, y, candidates, batch_size, return_utilities, reset=True
         )
         rows, mapping = self._transform_candidates(candidates, X, y)
+
         strategy = make_strategy(self.strategy, self.options)
-        self._require_possible(strategy, clf, fit_clf, len(rows))
+        self._check_request(strategy, clf, fit_clf, len(rows))
         seed = int(self.random_state_.randint(2**31 - 1))
-        models = self._models(strategy, clf, X, y, fit=fit_clf, weight=sample_weight, seed=seed)
-        alone = (
-            "labelled" in strategy.needs
-            and not is_labeled(y, missing_label=self.missing_label_).any()
+
+        models = self._fit_classifiers(
+            strategy, clf, X, y, fit=fit_clf, weight=sample_weight, seed=seed
         )
-        if alone or (not models and not strategy.needs <= _WITHOUT_MODEL):
+        if self._must_start_cold(strategy, models, y):
             logger.info("There are too few labels for %s: the cold start picks.", strategy.name)
-            strategy, models = make_strategy(self.cold_start), []
+            strategy = make_strategy(self.cold_start)
+            models = []
 
-        def context() -> Context:  # new for each use, since its generator moves on
-            return self._context(strategy, models, rows, X, y, seed=seed)
-
-        picks = strategy.select(context(), batch_size)
+        # A context has a generator, which selecting moves. So the utilities get a new context.
+        context = self._build_context(strategy, models, rows, X, y, seed=seed)
+        picks = strategy.select(context, batch_size)
         indices = picks if mapping is None else mapping[picks]
         if not return_utilities:
             return indices
-        utilities = _utilities(strategy, context(), picks)
+
+        context = self._build_context(strategy, models, rows, X, y, seed=seed)
+        utilities = _utilities(strategy, context, picks)
         if mapping is None:
             return indices, utilities
-        spread = np.full((len(picks), len(X)), np.nan)
-        spread[:, mapping] = utilities
-        return indices, spread
 
-    def _require_possible(
-        self, strategy: Strategy, clf: Any, fit_clf: bool, candidates: int
-    ) -> None:
+        # scikit-activeml wants a column for every sample of X.
+        all_utilities = np.full((len(picks), len(X)), np.nan)
+        all_utilities[:, mapping] = utilities
+        return indices, all_utilities
+
+    def _check_request(self, strategy: Strategy, clf: Any, fit_clf: bool, candidates: int) -> None:
         check_type(fit_clf, "fit_clf", bool)
         if clf is not None:
             check_type(clf, "clf", SkactivemlClassifier)
             check_equal_missing_label(clf.missing_label, self.missing_label_)
-        elif not strategy.needs <= _WITHOUT_MODEL:
+        elif not strategy.needs <= _NEEDS_WITHOUT_MODEL:
             raise InputError(
                 f"{strategy.name} needs a classifier: pass clf=SklearnClassifier(...)."
             )
+
         if not candidates:
             raise InputError("There is no candidate to pick: every sample has a label.")
-        if (
-            isinstance(self.members, bool)
-            or not isinstance(self.members, int | np.integer)
-            or self.members < 2
-        ):
+
+        is_integer = isinstance(self.members, int | np.integer)
+        if not is_integer or isinstance(self.members, bool) or self.members < 2:
             raise InputError(f"members is {self.members!r}: it must be a whole number from 2 up.")
 
-    def _models(
+    def _fit_classifiers(
         self, strategy: Strategy, clf: Any, X: Array, y: Array, *, fit: bool, weight: Any, seed: int
-    ) -> list[_Seen]:
-        """Return the fitted classifiers to look at; none where there are fewer than two classes or no need of any."""
+    ) -> list[_FittedClassifier]:
+        """Return the classifiers to observe: several for an ensemble.
+
+        None if the strategy needs no classifier, or if a classifier has fewer than two classes.
+        """
+        from sklearn.base import clone
+
         if clf is None or not strategy.needs:
             return []
-        if not fit:
-            found = [_seen(clf)]
-        elif len(set(y[is_labeled(y, missing_label=self.missing_label_)].tolist())) < 2:
-            return []
+
+        if fit:
+            labels = y[is_labeled(y, missing_label=self.missing_label_)]
+            if len(set(labels.tolist())) < 2:
+                return []
+
+            copies = [clone(clf)]
+            if "ensemble_logits" in strategy.needs:
+                copies += [clone_with_seed(clf, seed + k) for k in range(self.members - 1)]
+            classifiers = [_fit(copy, X, y, weight, seed + k) for k, copy in enumerate(copies)]
         else:
-            from sklearn.base import clone
+            classifiers = [clf]
 
-            others = self.members - 1 if "ensemble_logits" in strategy.needs else 0
-            new = [clone(clf), *(clone_with_seed(clf, seed + k) for k in range(others))]
-            found = [_seen(_fitted(one, X, y, weight, seed + k)) for k, one in enumerate(new)]
-        return found if all(len(one.classes) > 1 for one in found) else []
+        fitted = [_unwrap_classifier(classifier) for classifier in classifiers]
+        if any(len(model.classes) < 2 for model in fitted):
+            return []
+        return fitted
 
-    def _context(
-        self, strategy: Strategy, models: list[_Seen], rows: Array, X: Array, y: Array, *, seed: int
+    def _must_start_cold(
+        self, strategy: Strategy, models: list[_FittedClassifier], y: Array
+    ) -> bool:
+        """Return whether the strategy lacks a classifier, or labelled samples, that it needs."""
+        if not models and not strategy.needs <= _NEEDS_WITHOUT_MODEL:
+            return True
+        has_labels = is_labeled(y, missing_label=self.missing_label_).any()
+        return "labelled" in strategy.needs and not has_labels
+
+    def _build_context(
+        self,
+        strategy: Strategy,
+        models: list[_FittedClassifier],
+        rows: Array,
+        X: Array,
+        y: Array,
+        *,
+        seed: int,
     ) -> Context:
-        outputs = _told(models, rows, strategy, seed)
+        outputs = _observe(models, rows, strategy, seed)
         if "labelled" not in strategy.needs | strategy.optional_needs:
             return build_context(outputs, seed=seed)
-        known = is_labeled(y, missing_label=self.missing_label_)
-        classes = models[0].classes if models else sorted(set(y[known].tolist()))
-        places = {label: place for place, label in enumerate(classes)}
-        known &= np.array([label in places for label in y.tolist()])
-        if not known.any():
+
+        is_usable = is_labeled(y, missing_label=self.missing_label_)
+        classes = models[0].classes if models else sorted(set(y[is_usable].tolist()))
+        class_numbers = {label: number for number, label in enumerate(classes)}
+
+        # A classifier that is used as it is may not know all classes of y.
+        is_usable &= np.array([label in class_numbers for label in y.tolist()])
+        if not is_usable.any():
             return build_context(outputs, seed=seed)
-        labels = np.array([places[label] for label in y[known].tolist()])
-        return build_context(
-            outputs, labelled=_told(models, X[known], strategy, seed), labels=labels, seed=seed
-        )
+
+        labels = np.array([class_numbers[label] for label in y[is_usable].tolist()])
+        labelled = _observe(models, X[is_usable], strategy, seed)
+        return build_context(outputs, labelled=labelled, labels=labels, seed=seed)
 
 
 @dataclass(frozen=True)
-class _Seen:
-    """What a fitted classifier of theirs wraps, whose head can be seen, and the classes of its columns."""
+class _FittedClassifier:
+    """What ``observe`` can look at, taken out of a classifier of scikit-activeml."""
 
     model: Any
     classes: list[Any]
+    """The classes of its columns, or none if the fit failed, about which scikit-activeml warned."""
 
 
-def _fitted(clf: Any, X: Array, y: Array, weight: Any, seed: int) -> Any:
-    with seeded_global_rng(
-        seed, torch.device("cpu")
-    ):  # torch modules draw their start and their dropout from the global stream
-        return clf.fit(X, y) if weight is None else clf.fit(X, y, sample_weight=weight)
+def _fit(clf: Any, X: Array, y: Array, weight: Any, seed: int) -> Any:
+    # Torch modules draw their initial weights and their dropout from the global generator.
+    with seeded_global_rng(seed, torch.device("cpu")):
+        if weight is None:
+            return clf.fit(X, y)
+        return clf.fit(X, y, sample_weight=weight)
 
 
-def _seen(clf: Any) -> _Seen:
-    """Return what is to be seen of a classifier; no class where its fit failed, of which it warned."""
+def _unwrap_classifier(clf: Any) -> _FittedClassifier:
+    """Return the estimator or the torch module inside a fitted classifier of scikit-activeml."""
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import check_is_fitted
 
@@ -216,32 +254,42 @@ def _seen(clf: Any) -> _Seen:
         raise InputError(
             f"This {type(clf).__name__} is not fitted yet: fit it, or leave fit_clf=True."
         ) from None
+
     if isinstance(clf, SklearnClassifier):
-        return _Seen(clf.estimator_, classes_of(clf.estimator_).tolist() if clf.is_fitted_ else [])
-    network = vars(clf).get(
-        "neural_net_"
-    )  # of a SkorchClassifier, which is there only where skorch is
-    return _Seen(clf if network is None else network.module_, classes_of(clf).tolist())
+        classes = classes_of(clf.estimator_).tolist() if clf.is_fitted_ else []
+        return _FittedClassifier(clf.estimator_, classes)
+
+    # The class SkorchClassifier exists only if skorch is installed, so its attribute decides.
+    classes = classes_of(clf).tolist()
+    net = vars(clf).get("neural_net_")
+    return _FittedClassifier(clf if net is None else net.module_, classes)
 
 
-def _told(models: list[_Seen], rows: Array, strategy: Strategy, seed: int) -> Outputs:
+def _observe(
+    models: list[_FittedClassifier], rows: Array, strategy: Strategy, seed: int
+) -> Outputs:
+    """Return the outputs of the classifiers, or the samples as features if there are none."""
     if not models:
         return Outputs(features=flat_rows(rows))
-    inner = [one.model for one in models]
-    data = rows.astype(np.float32) if isinstance(inner[0], nn.Module) else rows
-    return observe(
-        inner if len(inner) > 1 else inner[0], data, strategy.needs - {"labelled"}, seed=seed
-    ).with_logits()
+
+    inner_models = [fitted.model for fitted in models]
+    if isinstance(inner_models[0], nn.Module):
+        rows = rows.astype(np.float32)
+
+    model = inner_models if len(inner_models) > 1 else inner_models[0]
+    return observe(model, rows, strategy.needs - {"labelled"}, seed=seed).with_logits()
 
 
 def _utilities(strategy: Strategy, context: Context, picks: npt.NDArray[np.int64]) -> Array:
-    """Return the candidates' utilities before each pick: (n, N)."""
+    """Return the utilities of the candidates before each pick: (n, N)."""
     utilities = np.zeros((len(picks), len(context)))
     if isinstance(strategy, ScoringStrategy):
         scores = strategy.scores(context).double().cpu().numpy()
         utilities += scores if strategy.best == "largest" else -scores
     else:
         utilities[np.arange(len(picks)), picks] = 1
-    for turn in range(len(picks)):
-        utilities[turn, picks[:turn]] = np.nan
+
+    # A sample that is picked already cannot be picked again.
+    for position in range(len(picks)):
+        utilities[position, picks[:position]] = np.nan
     return utilities

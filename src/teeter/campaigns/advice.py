@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Estimate", "Progress", "advice", "agreement", "estimate"]
+__all__ = ["Estimate", "Progress", "advice", "estimate_accuracy", "prediction_agreement"]
 
 Integers = npt.NDArray[np.int64]
 
@@ -41,7 +41,7 @@ class Estimate:
         return self.right / self.total
 
 
-def estimate(right: int, total: int) -> Estimate | None:
+def estimate_accuracy(right: int, total: int) -> Estimate | None:
     """Return the estimate from so many right of so many drawn at random; None for none."""
     if total == 0:
         return None
@@ -53,7 +53,7 @@ def estimate(right: int, total: int) -> Estimate | None:
     return Estimate(right, total, max(0.0, low), min(1.0, high))
 
 
-def agreement(before: Integers, after: Integers) -> tuple[float, float]:
+def prediction_agreement(before: Integers, after: Integers) -> tuple[float, float]:
     """Return Cohen's kappa of two lists of predictions (N,), and the share that changed."""
     changed = float((before != after).mean())
     classes = int(max(before.max(), after.max())) + 1

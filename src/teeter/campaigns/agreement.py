@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from teeter.campaigns.advice import estimate
+from teeter.campaigns.advice import estimate_accuracy
 
 __all__ = ["ENOUGH", "Measure", "alpha", "alpha_by_class", "kappa", "observed"]
 
@@ -64,7 +64,7 @@ def kappa(first: Integers, second: Integers) -> Measure | None:
     classes = int(max(first.max(), second.max())) + 1
     one, other = (np.bincount(part, minlength=classes) / total for part in (first, second))
     by_chance = float(one @ other)
-    found = estimate(int((first == second).sum()), total)
+    found = estimate_accuracy(int((first == second).sum()), total)
     if found is None or by_chance >= 1:
         return None
     value, low, high = (
@@ -151,7 +151,7 @@ def _with_interval(
     pairs, counts, size = _pairs(units), units.astype(np.float64), len(units)
     value = float(measure(counts.sum(axis=0), pairs.sum(axis=0)))
     if not pairs[:, 2].any():
-        found = estimate(size, size)
+        found = estimate_accuracy(size, size)
         return Measure(value, fallback(0.0 if found is None else found.low), value, size)
     both = np.concatenate([counts, pairs], axis=1)
     sums = np.concatenate([times @ both for times in _drawn(size)])

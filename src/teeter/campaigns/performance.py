@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from teeter.campaigns.advice import Estimate, estimate
+from teeter.campaigns.advice import Estimate, estimate_accuracy
 from teeter.campaigns.ledger import Answer
 
 __all__ = ["BREAK", "Quality", "Speed", "quality", "speed"]
@@ -74,7 +74,7 @@ def quality(
     return {
         name: Quality(
             *(
-                estimate(count[f"{kind} right"], count[kind])
+                estimate_accuracy(count[f"{kind} right"], count[kind])
                 for kind in ("others", "decided", "drawn")
             )
         )

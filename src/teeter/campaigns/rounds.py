@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import save
 
-from teeter.campaigns.advice import agreement
+from teeter.campaigns.advice import prediction_agreement
 from teeter.campaigns.consensus import labels_of
 from teeter.campaigns.heads import TRAINING, few_labels, head_maker, out_of_fold
 from teeter.campaigns.kept import Frame, layers_of, loaded, unpacked
@@ -249,7 +249,7 @@ def trained(state: State, plan: Plan) -> tuple[bytes, dict[str, Any]]:
     facts |= _measured(state, plan.head, places, labels, predicted)
     if state.weights is not None:
         before = unpacked(state.weights)["predicted"].astype(np.int64)
-        kappa, changed = agreement(before, predicted[: len(before)].astype(np.int64))
+        kappa, changed = prediction_agreement(before, predicted[: len(before)].astype(np.int64))
         facts |= {"kappa": kappa, "changed": changed}
     kept: dict[str, npt.NDArray[Any]] = {"places": places, "labels": labels, "predicted": predicted}
     kept |= layers_of(learner) | ({} if state.frame is None else state.frame.arrays())

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from sqlalchemy import Connection, Row, select
 
 from teeter.campaigns import tables
-from teeter.campaigns.advice import Estimate, Progress, advice, estimate
+from teeter.campaigns.advice import Estimate, Progress, advice, estimate_accuracy
 from teeter.campaigns.agreement import Measure, alpha, alpha_by_class, kappa, observed
 from teeter.campaigns.consensus import Verdict, verdicts
 from teeter.campaigns.decisions import Decision, Disagreement, contested, decisions
@@ -139,7 +139,7 @@ def status_of(ledger: Ledger, connection: Connection, settings: Settings) -> Sta
 def accuracy_of(facts: Mapping[str, Any]) -> Estimate | None:
     """Return how right a model is on random items: those of the audit sample, or controls while they are more."""
     right, total = max(facts["audit"], facts["control"], key=lambda one: int(one[1]))
-    return estimate(int(right), int(total))
+    return estimate_accuracy(int(right), int(total))
 
 
 def outgoing(

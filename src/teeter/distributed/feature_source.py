@@ -87,7 +87,7 @@ class LoadedSource:
         if is_bad.any():
             row = describe_row(int(is_bad.nonzero()[0]))
             raise InputError(
-                f"{self.model.told} computes NaN or infinity for {row}: "
+                f"{self.model.description} computes NaN or infinity for {row}: "
                 "scale the rows as those it was trained on."
             )
         return features
@@ -138,8 +138,8 @@ def make_feature_source(
         accepted_shapes = (loaded.model.shape, (loaded.model.width,))
         if shards.shape not in accepted_shapes:
             raise InputError(
-                f"{loaded.model.told} takes rows of shape {loaded.model.shape}, flat or not, "
-                f"and the pool has rows of shape {shards.shape}."
+                f"{loaded.model.description} takes rows of shape {loaded.model.shape}, flat or "
+                f"not, and the pool has rows of shape {shards.shape}."
             )
     else:
         weight = loaded.head.weight

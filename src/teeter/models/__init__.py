@@ -1,1 +1,89 @@
-"""What a strategy may learn from a model."""
+"""What a model says about rows of data: ``Outputs``, and ``observe``, which fills them.
+
+==================== =============================================================================
+``outputs``          ``Outputs``: logits, features and head, all that a strategy sees of a model
+``observe``          ``observe``: one function for every kind of model
+``torch_model``      torch modules: find the head, and record its input
+``sklearn_model``    scikit-learn classifiers and pipelines
+``skorch_model``     skorch classifiers, which have a network inside
+``posterior``        dropout passes and ensembles
+``inputs``           rows of arrays, lists, frames and datasets: count, take, split into batches
+``networks``         the networks of the paper
+``network_registry`` networks by name, with those of other packages
+``linear_head``      logistic regression on features
+==================== =============================================================================
+
+The names below are imported when they are first used, because most of them need torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from teeter.models.inputs import BatchedInputs, batches, count_rows, take_rows
+    from teeter.models.linear_head import fit_head
+    from teeter.models.network_registry import build_network, network_names
+    from teeter.models.networks import k_cnn, linear, mlp, resnet_18, s_cnn, wrn_16_8
+    from teeter.models.outputs import OUTPUTS, Outputs
+    from teeter.models.posterior import dropout_logits, stacked_logits
+    from teeter.models.torch_model import find_head
+
+__all__ = [
+    "OUTPUTS",
+    "BatchedInputs",
+    "Outputs",
+    "batches",
+    "build_network",
+    "count_rows",
+    "dropout_logits",
+    "find_head",
+    "fit_head",
+    "k_cnn",
+    "linear",
+    "mlp",
+    "network_names",
+    "resnet_18",
+    "s_cnn",
+    "stacked_logits",
+    "take_rows",
+    "wrn_16_8",
+]
+
+# ``observe`` is not here: ``teeter.models.observe`` is the module of that name as soon as anything
+# imports it, and a name that is sometimes a function is a trap. Use ``teeter.observe``.
+_MODULES = {
+    "OUTPUTS": "outputs",
+    "BatchedInputs": "inputs",
+    "Outputs": "outputs",
+    "batches": "inputs",
+    "build_network": "network_registry",
+    "count_rows": "inputs",
+    "dropout_logits": "posterior",
+    "find_head": "torch_model",
+    "fit_head": "linear_head",
+    "k_cnn": "networks",
+    "linear": "networks",
+    "mlp": "networks",
+    "network_names": "network_registry",
+    "resnet_18": "networks",
+    "s_cnn": "networks",
+    "stacked_logits": "posterior",
+    "take_rows": "inputs",
+    "wrn_16_8": "networks",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used."""
+    if name not in _MODULES:
+        raise AttributeError(f"module 'teeter.models' has no attribute {name!r}")
+
+    value = getattr(import_module(f"teeter.models.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

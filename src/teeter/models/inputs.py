@@ -1,7 +1,12 @@
-"""Rows of whatever people keep data in: arrays, tensors, lists, frames, sparse matrices, dictionaries, datasets."""
+"""Rows of data in any common form: arrays, tensors, lists, frames, sparse matrices, datasets.
+
+A pool may also be a mapping of such parts, all with the same number of rows, or a data loader.
+Everything that needs rows of a user's data counts, takes and batches them by the functions here.
+"""
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -25,43 +30,66 @@ __all__ = [
     "take_rows",
 ]
 
+_MATERIALIZE_BATCH_SIZE = 1024
+
 
 class BatchedInputs(ABC):
-    """Rows that are turned into a network's inputs batch by batch: texts by a tokenizer, images by a processor."""
+    """Rows that become a network's inputs batch by batch.
+
+    Texts need a tokenizer for that, and images a processor. Instances are immutable: ``take`` and
+    ``adapt_to`` return new ones.
+    """
 
     @abstractmethod
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of rows."""
 
     @abstractmethod
     def take(self, rows: npt.NDArray[np.int64]) -> BatchedInputs:
-        """Return some of them."""
+        """Return the rows at these positions (K,), in this order."""
 
     @abstractmethod
-    def suited(self, model: nn.Module) -> BatchedInputs:
-        """Return the same rows as ``model`` takes them, refusing a model that cannot."""
+    def adapt_to(self, model: nn.Module) -> BatchedInputs:
+        """Return the same rows in the form that ``model`` takes.
+
+        Raises:
+            InputError: if ``model`` cannot take them.
+        """
 
     @abstractmethod
     def batches(self, size: int) -> Iterator[Mapping[str, Tensor]]:
-        """Yield them in order, ``size`` at a time, or fewer where so many would not fit in memory."""
+        """Yield the rows in order, at most ``size`` at a time; fewer if they need much memory."""
 
     @abstractmethod
-    def together(self) -> Mapping[str, Tensor]:
-        """Return all of them as one batch."""
+    def as_one_batch(self) -> Mapping[str, Tensor]:
+        """Return all rows as one batch."""
 
 
 def count_rows(data: Any) -> int:
-    """Return how many rows ``data`` has."""
+    """Return the number of rows.
+
+    Raises:
+        InputError: if ``data`` has no rows to count, or if its parts differ in their number.
+
+    Example:
+        >>> count_rows({"pixels": np.zeros((3, 8, 8)), "age": [31, 40, 27]})
+        3
+    """
     if isinstance(data, Mapping):
         counts = {name: count_rows(part) for name, part in data.items()}
         if len(set(counts.values())) != 1:
             raise InputError(f"The parts of the data differ in rows: {counts}.")
         return next(iter(counts.values()))
+
     if isinstance(data, DataLoader):
         return count_rows(data.dataset)
-    shape = getattr(data, "shape", None)  # sparse matrices have a shape and refuse len()
+
+    # Sparse matrices have a shape but refuse len().
+    shape = getattr(data, "shape", None)
     try:
-        return int(shape[0]) if shape else len(data)
+        if shape:
+            return int(shape[0])
+        return len(data)
     except TypeError:
         raise InputError(
             f"Cannot count the rows of a {type(data).__name__}: give an array, a list or a dataset."
@@ -69,7 +97,16 @@ def count_rows(data: Any) -> int:
 
 
 def take_rows(data: Any, rows: npt.NDArray[np.int64]) -> Any:
-    """Return some rows of ``data``, as the same kind of thing."""
+    """Return some rows of ``data``, in the same form as ``data``.
+
+    Args:
+        data: the rows, in any form that this module takes except a data loader.
+        rows: (K,) their positions.
+
+    Example:
+        >>> take_rows(["red", "green", "blue"], np.array([2, 0]))
+        ['blue', 'red']
+    """
     if isinstance(data, BatchedInputs):
         return data.take(rows)
     if isinstance(data, Mapping):
@@ -77,96 +114,143 @@ def take_rows(data: Any, rows: npt.NDArray[np.int64]) -> Any:
     if isinstance(data, Tensor):
         return data[torch.from_numpy(rows).to(data.device)]
     if isinstance(data, Dataset):
+        # A view: rows are loaded when a batch needs them.
         return Subset(data, rows.tolist())
-    if hasattr(data, "iloc"):  # a pandas frame or series, which square brackets index by name
+    if _is_frame(data):
         return data.iloc[rows]
+    if _is_hugging_face_column(data):
+        return data[rows.tolist()]
     if isinstance(data, Sequence):
-        return data[rows.tolist()] if _is_column(data) else [data[row] for row in rows.tolist()]
+        # A list does not take an array of positions.
+        return [data[row] for row in rows.tolist()]
     return data[rows]
 
 
-def _is_column(data: Sequence[Any]) -> bool:
-    """Tell whether ``data`` is a column of Hugging Face's datasets, which reads many rows as fast as one."""
-    kind = type(data)
-    return kind.__name__ == "Column" and kind.__module__.startswith("datasets.")
-
-
 def batches(data: Any, size: int) -> Iterator[Any]:
-    """Yield the rows of ``data`` in order, ``size`` at a time, as something a network takes; labels are dropped."""
+    """Yield the rows in order, ``size`` at a time, as a network takes them.
+
+    Labels that a dataset or a data loader returns beside its rows are dropped. A data loader keeps
+    its own batch size.
+
+    Raises:
+        InputError: if ``size`` is below 1, or if a data loader shuffles or drops rows.
+    """
     if size < 1:
         raise InputError(f"The batch size is {size}: it must be 1 or more.")
+
     if isinstance(data, BatchedInputs):
         yield from data.batches(size)
     elif isinstance(data, DataLoader):
-        _require_all_in_order(data)
-        yield from _loaded(data)
+        _require_all_rows_in_order(data)
+        yield from _load_batches(data)
     elif isinstance(data, Dataset):
-        yield from _loaded(DataLoader(data, batch_size=size))
+        yield from _load_batches(DataLoader(data, batch_size=size))
     else:
         for start in range(0, count_rows(data), size):
-            yield _slice(data, slice(start, start + size))
+            yield _slice_rows(data, slice(start, start + size))
 
 
 def as_one_batch(data: Any) -> Any:
     """Return all rows of ``data`` as a single batch."""
-    return (
-        data.together()
-        if isinstance(data, BatchedInputs)
-        else next(batches(data, max(1, count_rows(data))))
-    )
+    if isinstance(data, BatchedInputs):
+        return data.as_one_batch()
+    return next(batches(data, max(1, count_rows(data))))
 
 
 def materialize(data: Any) -> Any:
-    """Return the rows of a dataset together, as batches of them would come; other data as they are."""
+    """Load a dataset into one tensor, or into a mapping of tensors. Return other data unchanged."""
     if not isinstance(data, Dataset):
         return data
-    parts = list(batches(data, 1024))
+
+    parts = list(batches(data, _MATERIALIZE_BATCH_SIZE))
     if isinstance(parts[0], Mapping):
         return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
     return torch.cat(parts)
 
 
 def adapt_to(data: Any, model: nn.Module) -> Any:
-    """Return ``data`` as ``model`` takes them, where they can tell; other data as they are."""
-    return data.suited(model) if isinstance(data, BatchedInputs) else data
+    """Return ``BatchedInputs`` in the form that ``model`` takes, and other data unchanged."""
+    if isinstance(data, BatchedInputs):
+        return data.adapt_to(model)
+    return data
 
 
 def flat_rows(data: Any) -> npt.NDArray[np.float32]:
-    """Return the raw data as features: (N, ...) -> (N, D)."""
+    """Return raw rows as features: (N, ...) -> (N, D).
+
+    Raises:
+        InputError: if the rows are not numbers.
+    """
+    from scipy.sparse import issparse
+
     data = materialize(data)
+    if issparse(data):
+        data = data.toarray()
+
     try:
-        array = np.asarray(data.toarray() if hasattr(data, "toarray") else data, dtype=np.float32)
+        array = np.asarray(data, dtype=np.float32)
     except (TypeError, ValueError):
         raise InputError(
-            "The data are not numbers, so a cold start by features cannot see them: use random."
+            "The data are not numbers, so a cold start by features cannot use them: choose the "
+            "cold start random."
         ) from None
     return array.reshape(len(array), -1)
 
 
-def _require_all_in_order(loader: DataLoader[Any]) -> None:
+def _is_frame(data: Any) -> bool:
+    """Return whether ``data`` is a frame or series like those of pandas.
+
+    Their square brackets select by label, and ``iloc`` by position. Libraries that imitate pandas
+    share no class with it, so the attribute decides.
+    """
+    return hasattr(data, "iloc")
+
+
+def _is_hugging_face_column(data: Any) -> bool:
+    """Return whether ``data`` is a column of ``datasets``, which reads a list of rows at once."""
+    library = sys.modules.get("datasets.arrow_dataset")
+    column_class = getattr(library, "Column", None)  # since version 4
+    return column_class is not None and isinstance(data, column_class)
+
+
+def _require_all_rows_in_order(loader: DataLoader[Any]) -> None:
+    # An iterable dataset has no positions to shuffle: its order is its own.
     if isinstance(loader.dataset, IterableDataset):
         return
-    sampler = (
-        loader.sampler
-        if loader.batch_sampler is None
-        else getattr(loader.batch_sampler, "sampler", None)
-    )
+
+    sampler: Any = loader.sampler
+    if loader.batch_sampler is not None:
+        # A batch sampler of the user's own need not have a sampler inside.
+        sampler = getattr(loader.batch_sampler, "sampler", None)
+
     if not isinstance(sampler, SequentialSampler):
         raise InputError(
-            "The data loader shuffles, so rows could not be told apart: make one with shuffle=False."
+            "The data loader shuffles, so its rows cannot be identified: create it with "
+            "shuffle=False."
         )
     if getattr(loader.batch_sampler, "drop_last", False):
-        raise InputError("The data loader leaves out the last rows: make one with drop_last=False.")
+        raise InputError(
+            "The data loader leaves out the last rows: create it with drop_last=False."
+        )
 
 
-def _loaded(loader: DataLoader[Any]) -> Iterator[Any]:
-    before = torch.get_rng_state()
-    started = iter(loader)
-    torch.set_rng_state(before)  # a loader draws a seed for workers that it may not even have
-    yield from (batch[0] if isinstance(batch, tuple | list) else batch for batch in started)
+def _load_batches(loader: DataLoader[Any]) -> Iterator[Any]:
+    # A loader draws a seed for its workers, even if it has none: undo that draw.
+    state = torch.get_rng_state()
+    iterator = iter(loader)
+    torch.set_rng_state(state)
+
+    for batch in iterator:
+        # The rest of a pair or a longer tuple is labels.
+        if isinstance(batch, tuple | list):
+            yield batch[0]
+        else:
+            yield batch
 
 
-def _slice(data: Any, rows: slice) -> Any:
+def _slice_rows(data: Any, rows: slice) -> Any:
     if isinstance(data, Mapping):
-        return {name: _slice(part, rows) for name, part in data.items()}
-    return data.iloc[rows] if hasattr(data, "iloc") else data[rows]
+        return {name: _slice_rows(part, rows) for name, part in data.items()}
+    if _is_frame(data):
+        return data.iloc[rows]
+    return data[rows]

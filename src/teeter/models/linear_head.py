@@ -18,24 +18,42 @@ Floats: TypeAlias = npt.NDArray[np.float32]
 def fit_head(
     features: Floats, labels: npt.NDArray[np.int64], n_classes: int
 ) -> tuple[Floats, Floats]:
-    """Return the weight (C, D) and bias (C,) that logistic regression finds for features (L, D) and labels (L,).
+    """Fit the last layer of a classifier by logistic regression.
 
-    Every class from 0 to C - 1 must occur. Features should be of one scale.
+    Args:
+        features: (L, D) the labelled rows, in columns of similar scale.
+        labels: (L,) their classes, from 0 to C - 1. Every class must occur.
+        n_classes: C, at least 2.
+
+    Returns:
+        The weight (C, D) and the bias (C,).
+
+    Example:
+        >>> features = np.array([[-2.0, 0.0], [-1.0, 1.0], [1.0, 0.0], [2.0, 1.0]], np.float32)
+        >>> weight, bias = fit_head(features, np.array([0, 0, 1, 1]), 2)
+        >>> (features @ weight.T + bias).argmax(axis=1).tolist()
+        [0, 0, 1, 1]
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
-    seen = np.unique(labels)
-    if n_classes < 2 or not np.array_equal(seen, np.arange(n_classes)):
+    classes_present = np.unique(labels)
+    if n_classes < 2 or not np.array_equal(classes_present, np.arange(n_classes)):
         raise InputError(
-            f"{len(seen)} of {n_classes} classes occur: a head needs 2 or more, each with a labelled row."
+            f"{len(classes_present)} of {n_classes} classes occur: a head needs 2 or more, each "
+            "with a labelled row."
         )
+
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", ConvergenceWarning
-        )  # a head that is nearly there ranks rows as well
+        # A head that has nearly converged ranks rows as well.
+        warnings.simplefilter("ignore", ConvergenceWarning)
         model = LogisticRegression(max_iter=1000).fit(features, labels)
-    weight, bias = model.coef_.astype(np.float32), model.intercept_.astype(np.float32)
-    if n_classes > 2:
-        return weight, bias
-    return np.vstack([np.zeros_like(weight), weight]), np.concatenate([np.zeros_like(bias), bias])
+
+    weight = model.coef_.astype(np.float32)
+    bias = model.intercept_.astype(np.float32)
+
+    # scikit-learn stores a binary head as one row w, which is the head [0; w] of two classes.
+    if n_classes == 2:
+        weight = np.vstack([np.zeros_like(weight), weight])
+        bias = np.concatenate([np.zeros_like(bias), bias])
+    return weight, bias

@@ -1,4 +1,4 @@
-"""Networks by the names that settings give them: ours, and those of other packages."""
+"""Networks by name: ours, and those that other packages register as ``teeter.networks``."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["NETWORKS", "build_network", "build_network_like", "network_names", "
 
 NETWORKS = ("linear", "mlp", "s-cnn", "k-cnn", "wrn-16-8", "resnet-18")
 
-Maker = Callable[..., nn.Module]
-"""make(shape, classes, seed=0): a network that ends in a linear layer, for rows of that shape."""
+NetworkBuilder = Callable[..., nn.Module]
+"""build(shape, classes, seed=0): a network for rows of that shape that ends in a linear layer."""
 
-plugins: Plugins[Maker] = Plugins(
+plugins: Plugins[NetworkBuilder] = Plugins(
     "network",
     "teeter.networks",
     is_valid=callable,
@@ -30,57 +30,113 @@ plugins: Plugins[Maker] = Plugins(
 
 
 def network_names() -> list[str]:
-    """Return the names of ours, then those of other packages, which are not imported for it."""
+    """Return the names of our networks, then those of other packages, without importing these."""
     return list(dict.fromkeys([*NETWORKS, *plugins.names()]))
 
 
 def build_network_like(name: str, inputs: Any, classes: int, seed: int) -> nn.Module:
-    """Return the network called ``name``, one of network_names(), for inputs like these."""
-    shape = tuple(inputs.shape[1:]) if isinstance(inputs, Tensor) else tuple(inputs[0][0].shape)
+    """Build a network for rows like ``inputs``.
+
+    Args:
+        name: one of ``network_names()``.
+        inputs: a tensor (N, ...), or a dataset of pairs (row, label).
+        classes: the number of outputs.
+        seed: decides the initial weights.
+    """
+    if isinstance(inputs, Tensor):
+        shape = tuple(inputs.shape[1:])
+    else:
+        first_row = inputs[0][0]
+        shape = tuple(first_row.shape)
+
     return build_network(name, shape, classes, seed=seed)
 
 
 def build_network(
     name: str, shape: tuple[int, ...], classes: int, *, seed: int = 0, **options: Any
 ) -> nn.Module:
-    """Return the network called ``name``, one of network_names(), for rows of a shape, with options of its own."""
+    """Build a network by its name.
+
+    Args:
+        name: one of ``network_names()``.
+        shape: the shape of one row, such as (784,) or (3, 32, 32).
+        classes: the number of outputs.
+        seed: decides the initial weights.
+        **options: options of this network, such as ``hidden`` of an mlp.
+
+    Raises:
+        InputError: if the network does not take such rows, or has no such option.
+        PluginError: if the network of another package cannot be built.
+
+    Example:
+        >>> build_network("linear", (4,), 3)
+        Sequential(
+          (0): Flatten(start_dim=1, end_dim=-1)
+          (1): Linear(in_features=4, out_features=3, bias=True)
+        )
+    """
     if name not in NETWORKS:
-        return _of_a_plugin(name, shape, classes, seed, options)
-    if name in ("linear", "mlp"):
-        make: Maker = linear if name == "linear" else mlp
-        return make(int(np.prod(shape)), classes, seed=seed, **_known(name, make, options))
+        return _build_plugin_network(name, shape, classes, seed, options)
+
+    # These flatten their rows, so rows of any shape will do.
+    flat_builders: dict[str, NetworkBuilder] = {"linear": linear, "mlp": mlp}
+    if name in flat_builders:
+        build = flat_builders[name]
+        _require_known_options(name, build, options)
+        return build(int(np.prod(shape)), classes, seed=seed, **options)
+
     if len(shape) != 3 or shape[1] != shape[2]:
         raise InputError(
             f"{name} takes square images, and the rows are of shape {shape}: choose mlp or linear."
         )
+
+    channels, side, _ = shape
     if name == "resnet-18":
-        return resnet_18(shape[0], classes, seed=seed, **_known(name, resnet_18, options))
-    made: dict[str, Maker] = {"s-cnn": s_cnn, "k-cnn": k_cnn, "wrn-16-8": wrn_16_8}
-    return made[name](shape[0], shape[1], classes, seed=seed, **_known(name, made[name], options))
+        _require_known_options(name, resnet_18, options)
+        return resnet_18(channels, classes, seed=seed, **options)
+
+    image_builders: dict[str, NetworkBuilder] = {
+        "s-cnn": s_cnn,
+        "k-cnn": k_cnn,
+        "wrn-16-8": wrn_16_8,
+    }
+    build = image_builders[name]
+    _require_known_options(name, build, options)
+    return build(channels, side, classes, seed=seed, **options)
 
 
-def _known(name: str, make: Maker, options: dict[str, Any]) -> dict[str, Any]:
-    parameters = inspect.signature(make).parameters.values()
-    names = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY and one.name != "seed"]
+def _require_known_options(name: str, build: NetworkBuilder, options: dict[str, Any]) -> None:
+    option_names = [
+        parameter.name
+        for parameter in inspect.signature(build).parameters.values()
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.name != "seed"
+    ]
+
     for option in options:
-        if option not in names:
-            hint = did_you_mean(option, names) if names else "It has none."
+        if option not in option_names:
+            hint = did_you_mean(option, option_names) if option_names else "It has none."
             raise InputError(f"The network {name} has no option {option!r}. {hint}")
-    return options
 
 
-def _of_a_plugin(
+def _build_plugin_network(
     name: str, shape: tuple[int, ...], classes: int, seed: int, options: dict[str, Any]
 ) -> nn.Module:
-    make, told = plugins.get(name), f"The network {name!r} of {plugins.package(name)}"
+    build = plugins.get(name)
+    description = f"The network {name!r} of {plugins.package(name)}"
+
+    # Code of others may raise anything: the message must name their package.
     try:
-        network = make(shape, classes, seed=seed, **options)
+        network = build(shape, classes, seed=seed, **options)
     except TeeterError:
         raise
     except Exception as error:
         raise PluginError(
-            f"{told} cannot be made for rows of shape {shape} and {classes} classes: {error}."
+            f"{description} cannot be made for rows of shape {shape} and {classes} classes: "
+            f"{error}."
         ) from error
+
     if not isinstance(network, nn.Module):
-        raise PluginError(f"{told} made a {type(network).__name__}: it must make a torch module.")
+        raise PluginError(
+            f"{description} made a {type(network).__name__}: it must make a torch module."
+        )
     return network

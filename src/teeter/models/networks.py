@@ -1,4 +1,8 @@
-"""The paper's networks. Each ends in a linear layer, and starts from He-normal weights drawn from a seed."""
+"""The networks of the paper, each with a linear last layer and He-normal initial weights.
+
+Every function takes a ``seed``, which alone decides the initial weights: torch's global generator
+is neither read nor moved. The names of layers are part of the format of model files.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +17,28 @@ __all__ = ["WideResNet", "he_normal", "k_cnn", "linear", "mlp", "resnet_18", "s_
 
 Network = TypeVar("Network", bound=nn.Module)
 
-_undisturbed = seeded_global_rng(0, torch.device("cpu"))
-"""Layers draw a start of their own, which he_normal writes over: the global stream is not to notice."""
+# torch's layers draw initial weights from the global generator, which he_normal then overwrites.
+_preserve_global_rng = seeded_global_rng(0, torch.device("cpu"))
 
 
-@_undisturbed
+@_preserve_global_rng
 def mlp(
     inputs: int, classes: int, *, seed: int = 0, hidden: int = 128, dropout: float = 0.3
 ) -> nn.Sequential:
-    """Return [hidden - dropout - hidden - dropout - classes] with ReLU; inputs of any shape are flattened."""
+    """Build a perceptron with two hidden layers, ReLU and dropout after each.
+
+    Args:
+        inputs: numbers in a row. Rows of any shape are flattened.
+        classes: the number of outputs.
+        seed: decides the initial weights.
+        hidden: units in each hidden layer.
+        dropout: probability of dropping a unit.
+
+    Example:
+        >>> network = mlp(4, 3, hidden=8)
+        >>> network(torch.zeros(5, 2, 2)).shape
+        torch.Size([5, 3])
+    """
     network = nn.Sequential(
         nn.Flatten(),
         nn.Linear(inputs, hidden),
@@ -35,16 +52,34 @@ def mlp(
     return he_normal(network, stream(seed, "start"))
 
 
-@_undisturbed
+@_preserve_global_rng
 def linear(inputs: int, classes: int, *, seed: int = 0) -> nn.Sequential:
-    """Return a linear head alone, for features that are given."""
-    return he_normal(nn.Sequential(nn.Flatten(), nn.Linear(inputs, classes)), stream(seed, "start"))
+    """Build a linear layer alone, for rows that are features already.
+
+    Args:
+        inputs: numbers in a row. Rows of any shape are flattened.
+        classes: the number of outputs.
+        seed: decides the initial weights.
+    """
+    network = nn.Sequential(nn.Flatten(), nn.Linear(inputs, classes))
+    return he_normal(network, stream(seed, "start"))
 
 
-@_undisturbed
+@_preserve_global_rng
 def s_cnn(channels: int, side: int, classes: int, *, seed: int = 0) -> nn.Sequential:
-    """Return [3x3x32 - 3x3x64 - pool - dropout - 128 - dropout - classes], not padded, for square images."""
-    after = (side - 4) // 2
+    """Build S-CNN, without padding.
+
+    Its layers are [3x3x32 - 3x3x64 - pool - dropout - 128 - dropout - classes].
+
+    Args:
+        channels: channels of the square images.
+        side: their height and width.
+        classes: the number of outputs.
+        seed: decides the initial weights.
+    """
+    # Each of the two convolutions takes 2 pixels from a side, and the pool halves it.
+    pooled_side = (side - 4) // 2
+
     network = nn.Sequential(
         nn.Conv2d(channels, 32, 3),
         nn.ReLU(),
@@ -53,7 +88,7 @@ def s_cnn(channels: int, side: int, classes: int, *, seed: int = 0) -> nn.Sequen
         nn.MaxPool2d(2),
         nn.Dropout(0.25),
         nn.Flatten(),
-        nn.Linear(64 * after**2, 128),
+        nn.Linear(64 * pooled_side**2, 128),
         nn.ReLU(),
         nn.Dropout(0.5),
         nn.Linear(128, classes),
@@ -61,20 +96,32 @@ def s_cnn(channels: int, side: int, classes: int, *, seed: int = 0) -> nn.Sequen
     return he_normal(network, stream(seed, "start"))
 
 
-@_undisturbed
+@_preserve_global_rng
 def k_cnn(channels: int, side: int, classes: int, *, seed: int = 0) -> nn.Sequential:
-    """Return [two 3x3x32 - pool - dropout - two 3x3x64 - pool - dropout - 512 - dropout - classes], padded."""
+    """Build K-CNN, with padding.
+
+    Its layers are [two 3x3x32 - pool - dropout - two 3x3x64 - pool - dropout - 512 - dropout -
+    classes].
+
+    Args:
+        channels: channels of the square images.
+        side: their height and width.
+        classes: the number of outputs.
+        seed: decides the initial weights.
+    """
     layers: list[nn.Module] = []
-    before = channels
-    for width in (32, 64):
+    in_channels = channels
+    for out_channels in (32, 64):
         layers += [
-            nn.Conv2d(before, width, 3, padding=1),
+            nn.Conv2d(in_channels, out_channels, 3, padding=1),
             nn.ReLU(),
-            nn.Conv2d(width, width, 3, padding=1),
+            nn.Conv2d(out_channels, out_channels, 3, padding=1),
             nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Dropout(0.25),
         ]
-        layers += [nn.MaxPool2d(2), nn.Dropout(0.25)]
-        before = width
+        in_channels = out_channels
+
     layers += [
         nn.Flatten(),
         nn.Linear(64 * (side // 4) ** 2, 512),
@@ -85,31 +132,44 @@ def k_cnn(channels: int, side: int, classes: int, *, seed: int = 0) -> nn.Sequen
     return he_normal(nn.Sequential(*layers), stream(seed, "start"))
 
 
-class _WideBlock(nn.Module):
-    """Two convolutions before which the input is normalised, with dropout between them and a way past."""
+# In both kinds of blocks the order of the layers decides which weights he_normal draws first.
 
-    def __init__(self, before: int, width: int, stride: int, dropout: float) -> None:
+
+class _WideBlock(nn.Module):
+    """A residual block that normalises before each convolution, with dropout between the two."""
+
+    def __init__(self, in_channels: int, out_channels: int, stride: int, dropout: float) -> None:
         super().__init__()
-        self.norm1, self.conv1 = (
-            nn.BatchNorm2d(before),
-            nn.Conv2d(before, width, 3, stride, padding=1, bias=False),
-        )
-        self.norm2, self.conv2 = (
-            nn.BatchNorm2d(width),
-            nn.Conv2d(width, width, 3, padding=1, bias=False),
-        )
+        self.norm1 = nn.BatchNorm2d(in_channels)
+        self.conv1 = nn.Conv2d(in_channels, out_channels, 3, stride, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(out_channels)
+        self.conv2 = nn.Conv2d(out_channels, out_channels, 3, padding=1, bias=False)
         self.dropout = nn.Dropout(dropout)
-        self.past = nn.Conv2d(before, width, 1, stride, bias=False) if before != width else None
+
+        self.past: nn.Module | None = None
+        if in_channels != out_channels:
+            self.past = nn.Conv2d(in_channels, out_channels, 1, stride, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        ready = self.norm1(x).relu()
-        past = x if self.past is None else self.past(ready)
-        answer: Tensor = past + self.conv2(self.dropout(self.norm2(self.conv1(ready)).relu()))
-        return answer
+        activated = self.norm1(x).relu()
+        shortcut = x if self.past is None else self.past(activated)
+
+        hidden = self.norm2(self.conv1(activated)).relu()
+        output: Tensor = shortcut + self.conv2(self.dropout(hidden))
+        return output
 
 
 class WideResNet(nn.Module):
-    """A wide residual network [Zagoruyko and Komodakis 2016] with an 8 x 8 average pool before its head."""
+    """A wide residual network [Zagoruyko and Komodakis 2016] with an 8 x 8 average pool.
+
+    Args:
+        depth: the number of layers, 6 k + 4.
+        factor: how many times as many channels as a plain residual network has.
+        channels: channels of the square images.
+        side: their height and width.
+        classes: the number of outputs.
+        dropout: probability of dropping a value between the convolutions of a block.
+    """
 
     def __init__(
         self,
@@ -122,80 +182,92 @@ class WideResNet(nn.Module):
         dropout: float = 0.3,
     ) -> None:
         super().__init__()
-        blocks = (depth - 4) // 6
+        blocks_per_group = (depth - 4) // 6
         widths = [16, 16 * factor, 32 * factor, 64 * factor]
+
         self.first = nn.Conv2d(channels, 16, 3, padding=1, bias=False)
-        self.groups = nn.Sequential(
-            *[
-                _WideBlock(
-                    widths[g] if b == 0 else widths[g + 1],
-                    widths[g + 1],
-                    2 if b == 0 and g else 1,
-                    dropout,
-                )
-                for g in range(3)
-                for b in range(blocks)
-            ]
-        )
+
+        blocks = []
+        in_channels = widths[0]
+        for group, out_channels in enumerate(widths[1:]):
+            for block in range(blocks_per_group):
+                # The first group keeps the size of the image, the others halve it once.
+                stride = 2 if block == 0 and group > 0 else 1
+                blocks.append(_WideBlock(in_channels, out_channels, stride, dropout))
+                in_channels = out_channels
+        self.groups = nn.Sequential(*blocks)
+
         self.norm = nn.BatchNorm2d(widths[3])
         self.pool = nn.AvgPool2d(8)
-        after = (
-            (side + 3) // 4 // 8
-        )  # two strides of 2 that round up, then a pool of 8 that rounds down
-        self.head = nn.Linear(widths[3] * after**2, classes)
+
+        # Two strides of 2 that round up, then a pool of 8 that rounds down.
+        pooled_side = (side + 3) // 4 // 8
+        self.head = nn.Linear(widths[3] * pooled_side**2, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        answer: Tensor = self.head(
-            self.pool(self.norm(self.groups(self.first(x))).relu()).flatten(1)
-        )
-        return answer
+        maps = self.norm(self.groups(self.first(x))).relu()
+        logits: Tensor = self.head(self.pool(maps).flatten(1))
+        return logits
 
 
-@_undisturbed
+@_preserve_global_rng
 def wrn_16_8(
     channels: int, side: int, classes: int, *, seed: int = 0, dropout: float = 0.3
 ) -> WideResNet:
-    """Return WRN-16-8; images of 64 x 64 and 75 x 75 give 2,048 features, those of 32 x 32 give 512."""
-    return he_normal(
-        WideResNet(16, 8, channels, side, classes, dropout=dropout), stream(seed, "start")
-    )
+    """Build WRN-16-8. Images of 32 x 32 give 512 features, those of 64 x 64 or 75 x 75 give 2,048.
+
+    Args:
+        channels: channels of the square images.
+        side: their height and width.
+        classes: the number of outputs.
+        seed: decides the initial weights.
+        dropout: probability of dropping a value between the convolutions of a block.
+    """
+    network = WideResNet(16, 8, channels, side, classes, dropout=dropout)
+    return he_normal(network, stream(seed, "start"))
 
 
-class _Block(nn.Module):
-    """Two normalised convolutions and a way past."""
+class _ResidualBlock(nn.Module):
+    """Two convolutions, each normalised, with a shortcut around them."""
 
-    def __init__(self, before: int, width: int, stride: int) -> None:
+    def __init__(self, in_channels: int, out_channels: int, stride: int) -> None:
         super().__init__()
-        self.conv1, self.norm1 = (
-            nn.Conv2d(before, width, 3, stride, padding=1, bias=False),
-            nn.BatchNorm2d(width),
-        )
-        self.conv2, self.norm2 = (
-            nn.Conv2d(width, width, 3, padding=1, bias=False),
-            nn.BatchNorm2d(width),
-        )
-        self.past = (
-            nn.Sequential(nn.Conv2d(before, width, 1, stride, bias=False), nn.BatchNorm2d(width))
-            if stride > 1 or before != width
-            else nn.Identity()
-        )
+        self.conv1 = nn.Conv2d(in_channels, out_channels, 3, stride, padding=1, bias=False)
+        self.norm1 = nn.BatchNorm2d(out_channels)
+        self.conv2 = nn.Conv2d(out_channels, out_channels, 3, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(out_channels)
+
+        self.past: nn.Module = nn.Identity()
+        if stride > 1 or in_channels != out_channels:
+            self.past = nn.Sequential(
+                nn.Conv2d(in_channels, out_channels, 1, stride, bias=False),
+                nn.BatchNorm2d(out_channels),
+            )
 
     def forward(self, x: Tensor) -> Tensor:
-        answer: Tensor = (
-            self.norm2(self.conv2(self.norm1(self.conv1(x)).relu())) + self.past(x)
-        ).relu()
-        return answer
+        hidden = self.norm1(self.conv1(x)).relu()
+        output: Tensor = (self.norm2(self.conv2(hidden)) + self.past(x)).relu()
+        return output
 
 
-@_undisturbed
+@_preserve_global_rng
 def resnet_18(channels: int, classes: int, *, seed: int = 0) -> nn.Sequential:
-    """Return ResNet-18 [He et al. 2016] for images of any size, 224 x 224 in the paper."""
-    widths = [64, 64, 128, 256, 512]
-    blocks = [
-        _Block(widths[g] if b == 0 else widths[g + 1], widths[g + 1], 2 if b == 0 and g else 1)
-        for g in range(4)
-        for b in range(2)
-    ]
+    """Build ResNet-18 [He et al. 2016] for images of any size, 224 x 224 in the paper.
+
+    Args:
+        channels: channels of the images.
+        classes: the number of outputs.
+        seed: decides the initial weights.
+    """
+    blocks = []
+    in_channels = 64
+    for group, out_channels in enumerate([64, 128, 256, 512]):
+        # The first group keeps the size of the image, the others halve it once.
+        stride = 1 if group == 0 else 2
+        blocks.append(_ResidualBlock(in_channels, out_channels, stride))
+        blocks.append(_ResidualBlock(out_channels, out_channels, 1))
+        in_channels = out_channels
+
     network = nn.Sequential(
         nn.Conv2d(channels, 64, 7, 2, padding=3, bias=False),
         nn.BatchNorm2d(64),
@@ -210,7 +282,11 @@ def resnet_18(channels: int, classes: int, *, seed: int = 0) -> nn.Sequential:
 
 
 def he_normal(network: Network, generator: Generator) -> Network:
-    """Draw every linear and convolutional weight from N(0, 2 / inputs), set biases to 0, and return the network."""
+    """Initialise a network in place and return it.
+
+    Weights of linear and convolutional layers are drawn from N(0, 2 / inputs), layer by layer in
+    the order of ``network.modules()``. Biases become 0.
+    """
     for module in network.modules():
         if isinstance(module, nn.Linear | nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, nonlinearity="relu", generator=generator)

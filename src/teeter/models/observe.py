@@ -1,4 +1,4 @@
-"""observe: what a model tells of some rows, whoever made the model."""
+"""observe: one function that fills ``Outputs`` from any kind of model."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ from teeter.models.torch_model import observe_torch
 
 __all__ = ["is_estimator", "is_network", "observe"]
 
+_NEEDS = OUTPUTS - {"labelled"}
+"""What can be asked of a model. The labelled rows come from the caller."""
+
 
 def observe(
     model: Any,
@@ -33,29 +36,41 @@ def observe(
     head: str | None = None,
     passes: int = PASSES,
 ) -> Outputs:
-    """Return what ``model`` tells of the rows of ``data``: as much of ``needs`` as it has, in one pass.
+    """Return what ``model`` says about the rows of ``data``: as much of ``needs`` as it has.
 
     Args:
-        model: a torch module that ends in a linear layer, Lightning's and Hugging Face's among them; a fitted
-            scikit-learn classifier or pipeline, which may end in skorch's; a callable from a batch to logits, to
-            (logits, features) or to a dictionary of what ``Outputs`` takes; or a list of models, whose logits become
-            the posterior (``ensemble_logits``) while the first one tells the rest.
-        data: an array, a tensor, a dictionary of them, a dataset, texts or images of ``teeter.adapters.huggingface``;
-            for scikit-learn whatever the model takes.
+        model: a torch module that ends in a linear layer, such as those of Lightning and Hugging
+            Face; a fitted scikit-learn classifier or pipeline, which may end in one of skorch; a
+            callable from a batch to logits, to (logits, features) or to a dictionary of what
+            ``Outputs`` takes; or a list of models, whose logits become the posterior
+            (``ensemble_logits``) while the first one gives all else.
+        data: an array, a tensor, a dictionary of them, a dataset, ``Texts`` or
+            ``Images`` of ``teeter.adapters``; for scikit-learn whatever the model takes.
         needs: a subset of logits, features, head, dropout_logits, ensemble_logits.
-        batch_size: rows at a time; it changes nothing.
-        device: where to run a torch module, which is moved there and back; its own device if left out.
+        batch_size: rows at a time. It does not change the result.
+        device: where to run a torch module, which is moved there and back; its own device if left
+            out.
         seed: decides the dropout passes.
-        head: the name of a torch module's last linear layer, where it cannot be found by itself.
-        passes: how many dropout passes.
+        head: the name of a torch module's last linear layer, if it cannot be found.
+        passes: the number of dropout passes.
+
+    Example:
+        >>> import numpy as np
+        >>> from teeter import observe
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> rows = np.array([[0.0, 1.0], [1.0, 0.0], [0.5, 0.5]])
+        >>> model = LogisticRegression().fit(rows, ["a", "b", "c"])
+        >>> observe(model, rows)
+        Outputs(logits=(3, 3), features=(3, 2), weight=(3, 2), bias=(3,))
     """
-    unknown = set(needs) - (OUTPUTS - {"labelled"})
+    unknown = set(needs) - _NEEDS
     if unknown:
         raise InputError(
-            f"Nobody can tell {sorted(unknown)}: needs are among {sorted(OUTPUTS - {'labelled'})}."
+            f"Unknown outputs requested: {sorted(unknown)}. Choose from {sorted(_NEEDS)}."
         )
+
     if isinstance(model, list | tuple):
-        return _ensemble(
+        return _observe_ensemble(
             model,
             data,
             needs,
@@ -65,8 +80,11 @@ def observe(
             head=head,
             passes=passes,
         )
+
+    # The network inside shows its head. The estimator around it shows probabilities only.
     if is_estimator(model) and is_skorch(model):
         model, data = unwrap_network(model, data)
+
     if isinstance(model, nn.Module):
         outputs = observe_torch(model, data, batch_size=batch_size, device=device, head=head)
         if "dropout_logits" in needs:
@@ -77,80 +95,96 @@ def observe(
     elif is_estimator(model):
         if isinstance(data, BatchedInputs):
             raise InputError(
-                f"{type(data).__name__} are a network's inputs: give a {type(model).__name__} the columns."
+                f"{type(data).__name__} are a network's inputs: give a {type(model).__name__} the "
+                "columns."
             )
         outputs = observe_sklearn(model, data)
     elif callable(model):
         outputs = _observe_callable(model, data, batch_size)
     else:
         raise InputError(
-            f"Cannot observe a {type(model).__name__}: give a torch module that ends in a linear layer, a fitted "
-            "scikit-learn classifier, or a callable that returns logits and features."
+            f"Cannot observe a {type(model).__name__}: give a torch module that ends in a linear "
+            "layer, a fitted scikit-learn classifier, or a callable that returns logits and "
+            "features."
         )
+
+    # The dataset of a data loader need not have a length.
     if not isinstance(data, DataLoader) and len(outputs) != count_rows(data):
         raise InputError(
-            f"The model told of {len(outputs)} rows, and the data has {count_rows(data)}."
+            f"The model returned {len(outputs)} rows, and the data has {count_rows(data)}: it must "
+            "return one for each."
         )
     return outputs
 
 
 def is_estimator(model: object) -> bool:
-    """Tell whether ``model`` is scikit-learn's kind, without importing scikit-learn for those who do not use it."""
+    """Return whether ``model`` is a scikit-learn estimator, without importing scikit-learn."""
     base = sys.modules.get("sklearn.base")
     return base is not None and isinstance(model, base.BaseEstimator)
 
 
 def is_network(model: object) -> bool:
-    """Tell whether the classes that ``model`` tells of are the outputs of a network, whichever it has seen."""
+    """Return whether ``model`` has an output for every class, also for those it never saw.
+
+    So has a torch module, alone or inside an estimator of skorch. Other estimators have columns for
+    the classes of their training labels only.
+    """
     return isinstance(model, nn.Module) or (is_estimator(model) and is_skorch(model))
 
 
-def _ensemble(models: Sequence[Any], data: Any, needs: Collection[str], **options: Any) -> Outputs:
+def _observe_ensemble(
+    models: Sequence[Any], data: Any, needs: Collection[str], **options: Any
+) -> Outputs:
     if not models:
         raise InputError("An ensemble needs one model or more, and this list is empty.")
+
     first = observe(models[0], data, needs, **options)
-    others = [observe(model, data, ("logits",), **options) for model in models[1:]]
-    return first.with_posterior(stacked_logits([first, *others]))
+    rest = [observe(model, data, ("logits",), **options) for model in models[1:]]
+    return first.with_posterior(stacked_logits([first, *rest]))
 
 
 def _observe_callable(model: Callable[[Any], Any], data: Any, batch_size: int) -> Outputs:
-    answers = [_named(model(batch)) for batch in batches(data, batch_size)]
-    if not answers:
+    results = [_name_parts(model(batch)) for batch in batches(data, batch_size)]
+    if not results:
         raise InputError("Cannot observe an empty pool: the data has no rows.")
-    head = {
-        name: answers[0][name] for name in ("weight", "bias") if answers[0].get(name) is not None
-    }
-    rows = {
-        name: _joined([answer[name] for answer in answers], 0)
-        for name in ("logits", "features")
-        if name in answers[0]
-    }
-    if "posterior_logits" in answers[0]:
-        rows["posterior_logits"] = _joined([answer["posterior_logits"] for answer in answers], 1)
-    return Outputs(**rows, **head)
+
+    parts: dict[str, Any] = {}
+    for name in results[0]:
+        if name in ("weight", "bias"):
+            # The head is the same for all rows, so that of the first batch is enough.
+            parts[name] = results[0][name]
+        else:
+            row_axis = 1 if name == "posterior_logits" else 0
+            parts[name] = _concatenate([result[name] for result in results], row_axis)
+    return Outputs(**parts)
 
 
-def _named(answer: Any) -> Mapping[str, Any]:
-    """Return a callable's answer by name."""
-    if isinstance(answer, Outputs):
-        return {name: value for name, value in vars(answer).items() if isinstance(value, Tensor)}
-    if isinstance(answer, Mapping):
-        known = {"logits", "features", "weight", "bias", "posterior_logits"}
-        if not answer or set(answer) - known:
+def _name_parts(result: Any) -> Mapping[str, Any]:
+    """Return what a callable returned for a batch, by the names that ``Outputs`` uses."""
+    if isinstance(result, Outputs):
+        return {name: value for name, value in vars(result).items() if isinstance(value, Tensor)}
+
+    if isinstance(result, Mapping):
+        names = {"logits", "features", "weight", "bias", "posterior_logits"}
+        if not result or set(result) - names:
             raise InputError(
-                f"The model answered {sorted(answer)}: name parts as in {sorted(known)}."
+                f"The model returned {sorted(result)}: use names out of {sorted(names)}."
             )
-        return {name: value for name, value in answer.items() if value is not None}
-    if isinstance(answer, tuple | list):
-        if len(answer) != 2:
+        return {name: value for name, value in result.items() if value is not None}
+
+    if isinstance(result, tuple | list):
+        if len(result) != 2:
             raise InputError(
-                f"The model answered {len(answer)} things: a pair is (logits, features)."
+                f"The model returned {len(result)} values: return logits, or a pair (logits, "
+                "features)."
             )
-        return {"logits": answer[0], "features": answer[1]}
-    return {"logits": answer}
+        logits, features = result
+        return {"logits": logits, "features": features}
+
+    return {"logits": result}
 
 
-def _joined(pieces: list[Any], axis: int) -> Any:
+def _concatenate(pieces: list[Any], axis: int) -> Any:
     if isinstance(pieces[0], Tensor):
         return torch.cat([piece.detach() for piece in pieces], dim=axis)
     return np.concatenate([np.asarray(piece) for piece in pieces], axis=axis)

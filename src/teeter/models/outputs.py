@@ -1,4 +1,4 @@
-"""Outputs: all that a strategy may learn from a model."""
+"""Outputs: all that a strategy sees of a model."""
 
 from __future__ import annotations
 
@@ -25,12 +25,40 @@ _SHAPES = {
     "posterior_logits": "(samples, rows, classes)",
 }
 
+_ROW_AXES = {"logits": 0, "features": 0, "posterior_logits": 1}
+_CLASS_AXES = {"logits": 1, "weight": 0, "bias": 0, "posterior_logits": 2}
+
+_COMPARED_ROWS = 64
+"""Rows, evenly spread, on which given logits are compared with those of features and head."""
+_LOGITS_TOLERANCE = 0.02
+"""Relative to the largest logit: half precision and fused layers round as coarsely as that."""
+
 
 class Outputs:
-    """What a model tells of N rows, as tensors; plain NumPy arrays of floats are taken without a copy.
+    """What a model says about N rows, as tensors. NumPy arrays of floats are not copied.
 
-    logits (N, C), features (N, D), weight (C, D) and bias (C,) of the last layer, posterior_logits (S, N, C).
-    ``features @ weight.T + bias`` are the logits; where all are given, that is checked on some rows.
+    If logits, features and head are all given, ``features @ weight.T + bias`` must equal the
+    logits, which is checked on 64 rows.
+
+    Args:
+        logits: (N, C) scores of the classes before the softmax.
+        features: (N, D) the input of the last layer.
+        weight: (C, D) the weight of the last layer.
+        bias: (C,) the bias of the last layer.
+        posterior_logits: (S, N, C) the logits of S samples of the model.
+
+    Raises:
+        InputError: if a shape is wrong, if shapes contradict each other, or if a value is NaN,
+            infinite, or too large or small to multiply.
+
+    Example:
+        >>> import numpy as np
+        >>> from teeter import Outputs
+        >>> outputs = Outputs(features=np.eye(3), weight=np.ones((2, 3)))
+        >>> outputs
+        Outputs(features=(3, 3), weight=(2, 3))
+        >>> outputs.has("logits"), outputs.has("dropout_logits")
+        (True, False)
     """
 
     logits: Tensor | None
@@ -39,7 +67,7 @@ class Outputs:
     bias: Tensor | None
     posterior_logits: Tensor | None
     from_numpy: bool
-    """Whether no tensor was given, so that no device was chosen either."""
+    """Whether no tensor was given, so that the caller has not chosen a device either."""
 
     def __init__(
         self,
@@ -49,190 +77,243 @@ class Outputs:
         bias: Array | None = None,
         posterior_logits: Array | None = None,
     ) -> None:
-        """Turn what is given into tensors, and refuse what does not fit."""
-        given = dict(
-            logits=logits,
-            features=features,
-            weight=weight,
-            bias=bias,
-            posterior_logits=posterior_logits,
-        )
-        self.from_numpy = not any(isinstance(value, Tensor) for value in given.values())
-        for name, value in given.items():
-            setattr(self, name, None if value is None else _checked(value, name))
+        given = (logits, features, weight, bias, posterior_logits)
+        self.from_numpy = not any(isinstance(value, Tensor) for value in given)
+
+        self.logits = _as_valid_tensor(logits, "logits")
+        self.features = _as_valid_tensor(features, "features")
+        self.weight = _as_valid_tensor(weight, "weight")
+        self.bias = _as_valid_tensor(bias, "bias")
+        self.posterior_logits = _as_valid_tensor(posterior_logits, "posterior_logits")
+
         self._check_rows()
         self._check_classes()
         self._check_head()
 
     def __repr__(self) -> str:
-        """Return the shapes."""
-        return f"Outputs({', '.join(f'{name}={tuple(value.shape)}' for name, value in self._given().items())})"
+        shapes = [f"{name}={tuple(value.shape)}" for name, value in self._tensors().items()]
+        return f"Outputs({', '.join(shapes)})"
 
     def __len__(self) -> int:
-        """Return N."""
-        return self._rows()[0][1]
+        """Return N, the number of rows."""
+        _, rows = self._row_counts()[0]
+        return rows
 
     @property
     def n_classes(self) -> int | None:
-        """C, or None where nothing tells."""
-        counts = self._classes()
-        return counts[0][1] if counts else None
+        """C, or None if only features are given."""
+        counts = self._class_counts()
+        if not counts:
+            return None
+        _, classes = counts[0]
+        return classes
 
     @property
     def device(self) -> torch.device:
-        """Where the tensors are."""
+        """The device of the tensors."""
         return self.any_tensor.device
 
     @property
     def any_tensor(self) -> Tensor:
-        """One of the tensors."""
-        return next(iter(self._given().values()))
+        """The first tensor that is given, to read a device from."""
+        return next(iter(self._tensors().values()))
 
     def has(self, need: str) -> bool:
-        """Tell whether ``need`` (one of OUTPUTS but ``labelled``) is here or follows from what is."""
+        """Return whether ``need`` is given or can be computed from what is given.
+
+        Args:
+            need: one of ``OUTPUTS`` except ``labelled``.
+        """
+        has_head = self.features is not None and self.weight is not None
+
         if need == "logits":
-            return self.logits is not None or (
-                self.features is not None and self.weight is not None
-            )
+            return self.logits is not None or has_head
         if need == "head":
-            return self.features is not None and self.weight is not None
+            return has_head
         if need in ("dropout_logits", "ensemble_logits"):
             return self.posterior_logits is not None
         return self.features is not None
 
     def with_logits(self) -> Outputs:
-        """Return the same with logits, computed from features and head where they were not given."""
+        """Return the same outputs with logits, computed from features and head if not given."""
         if self.logits is not None or self.features is None or self.weight is None:
             return self
-        with full_precision_matmul():
-            logits = self.features @ self.weight.T
-        return self._rebuilt(logits=logits if self.bias is None else logits.add_(self.bias))
+        return self._replace(logits=_compute_logits(self.features, self.weight, self.bias))
 
     def with_posterior(self, posterior_logits: Tensor) -> Outputs:
-        """Return the same with the logits of several samples: (S, N, C)."""
-        posterior = _checked(posterior_logits, "posterior_logits").to(self.device)
-        return Outputs(self.logits, self.features, self.weight, self.bias, posterior)
+        """Return the same outputs with the logits of S samples of the model: (S, N, C)."""
+        return Outputs(
+            self.logits,
+            self.features,
+            self.weight,
+            self.bias,
+            posterior_logits.to(self.device),
+        )
 
     def take(self, rows: Tensor | np.ndarray[Any, np.dtype[np.int64]]) -> Outputs:
-        """Return the outputs of some rows: positions (K,) -> Outputs of K rows, under the same head."""
-        chosen = torch.as_tensor(rows, device=self.device)
-        return self._rebuilt(
-            logits=None if self.logits is None else self.logits[chosen],
-            features=None if self.features is None else self.features[chosen],
-            posterior_logits=None
-            if self.posterior_logits is None
-            else self.posterior_logits[:, chosen],
-        )
+        """Return the outputs of the rows at these positions (K,), with the same head."""
+        positions = torch.as_tensor(rows, device=self.device)
+        taken: dict[str, Tensor | None] = {}
+        if self.logits is not None:
+            taken["logits"] = self.logits[positions]
+        if self.features is not None:
+            taken["features"] = self.features[positions]
+        if self.posterior_logits is not None:
+            taken["posterior_logits"] = self.posterior_logits[:, positions]
+        return self._replace(**taken)
 
     def to(self, device: torch.device) -> Outputs:
-        """Return the same on ``device``, all in the precision of the rows: a float64 head serves float32 features."""
-        given = self._given()
-        rows = [self.features, self.logits, self.posterior_logits]
-        dtype = next(value.dtype for value in rows if value is not None)
-        there = self._rebuilt(
-            **{name: value.to(device=device, dtype=dtype) for name, value in given.items()}
-        )
-        there.from_numpy = False
-        return there
+        """Return the same outputs on ``device``, all in the precision of the rows.
 
-    def _rebuilt(self, **changes: Tensor | None) -> Outputs:
-        """Return a copy with changes that need no checking again."""
+        A float64 head is rounded if the features are float32.
+        """
+        # Features come first: strategies multiply them by the head.
+        per_row = [self.features, self.logits, self.posterior_logits]
+        dtype = next(value.dtype for value in per_row if value is not None)
+
+        moved: dict[str, Tensor | None] = {}
+        for name, value in self._tensors().items():
+            moved[name] = value.to(device=device, dtype=dtype)
+
+        outputs = self._replace(**moved)
+        outputs.from_numpy = False
+        return outputs
+
+    def _replace(self, **changes: Tensor | None) -> Outputs:
+        """Return a copy with other tensors, which are not checked again."""
+        # Not Outputs(...), which would look for NaN in all rows again.
         copy = object.__new__(Outputs)
         copy.from_numpy = self.from_numpy
         for name in _DIMENSIONS:
             setattr(copy, name, changes.get(name, getattr(self, name)))
         return copy
 
-    def _given(self) -> dict[str, Tensor]:
+    def _tensors(self) -> dict[str, Tensor]:
+        """Return the tensors that are given, by name."""
         values = {name: getattr(self, name) for name in _DIMENSIONS}
         return {name: value for name, value in values.items() if value is not None}
 
-    def _rows(self) -> list[tuple[str, int]]:
-        axes = {"logits": 0, "features": 0, "posterior_logits": 1}
-        return [
-            (name, value.shape[axes[name]]) for name, value in self._given().items() if name in axes
-        ]
+    def _row_counts(self) -> list[tuple[str, int]]:
+        return self._sizes(_ROW_AXES)
 
-    def _classes(self) -> list[tuple[str, int]]:
-        axes = {"logits": 1, "weight": 0, "bias": 0, "posterior_logits": 2}
+    def _class_counts(self) -> list[tuple[str, int]]:
+        return self._sizes(_CLASS_AXES)
+
+    def _sizes(self, axes: dict[str, int]) -> list[tuple[str, int]]:
+        """Return the size of one axis of each tensor that has it."""
         return [
-            (name, value.shape[axes[name]]) for name, value in self._given().items() if name in axes
+            (name, value.shape[axes[name]])
+            for name, value in self._tensors().items()
+            if name in axes
         ]
 
     def _check_rows(self) -> None:
-        rows = self._rows()
-        if not rows:
+        counts = self._row_counts()
+        if not counts:
             raise InputError(
-                "Outputs need logits, features or posterior_logits: nothing tells of any row."
+                "Outputs need logits, features or posterior_logits: a head alone has no rows."
             )
-        _same(rows, "rows")
+        _require_same_size(counts, "rows")
+
         if self.posterior_logits is not None and len(self.posterior_logits) < 1:
             raise InputError(
                 "posterior_logits holds no sample: its shape is (samples, rows, classes)."
             )
 
     def _check_classes(self) -> None:
-        classes = self._classes()
-        _same(classes, "classes")
-        if classes and classes[0][1] < 2:
-            raise InputError(
-                f"{classes[0][0]} has {classes[0][1]} class: at least 2 are needed (a binary head [w] is [0; w])."
-            )
+        counts = self._class_counts()
+        _require_same_size(counts, "classes")
+
+        if counts:
+            name, classes = counts[0]
+            if classes < 2:
+                raise InputError(
+                    f"{name} has {classes} class: at least 2 are needed (a binary head [w] is "
+                    "[0; w])."
+                )
 
     def _check_head(self) -> None:
         if self.bias is not None and self.weight is None:
-            raise InputError("A bias without a weight is no head: give both, or neither.")
+            raise InputError("A bias without a weight is not a head: give both, or neither.")
+
         if self.features is None or self.weight is None:
             return
+
         if self.features.shape[1] != self.weight.shape[1]:
             raise InputError(
-                f"features has {self.features.shape[1]} columns and weight has {self.weight.shape[1]}: "
-                "a head's weight is (classes, features)."
+                f"features has {self.features.shape[1]} columns and weight has "
+                f"{self.weight.shape[1]}: a head's weight is (classes, features)."
             )
-        if self.logits is not None:
-            self._check_logits()
 
-    def _check_logits(self) -> None:
-        rows = torch.linspace(0, len(self) - 1, min(len(self), 64)).long()
-        some = self.take(rows.to(self.device)) if len(self) else self
-        told = some.logits
-        computed = some._rebuilt(logits=None).to(self.device).with_logits().logits
-        if told is None or computed is None or not len(self):
-            return
-        worst = (told - computed).abs().max()
-        if worst > 0.02 * (1 + told.abs().max()):
+        if self.logits is not None and len(self):
+            self._check_logits(self.logits, self.features, self.weight)
+
+    def _check_logits(self, logits: Tensor, features: Tensor, weight: Tensor) -> None:
+        """Compare the logits with those of features and head on some rows."""
+        rows = torch.linspace(0, len(self) - 1, min(len(self), _COMPARED_ROWS)).long()
+        rows = rows.to(self.device)
+        logits = logits[rows]
+
+        features = features[rows].to(self.device)
+        weight = weight.to(features)
+        bias = None if self.bias is None else self.bias.to(features)
+        computed = _compute_logits(features, weight, bias)
+
+        largest_difference = (logits - computed).abs().max()
+        if largest_difference > _LOGITS_TOLERANCE * (1 + logits.abs().max()):
             raise InputError(
-                f"logits differ from features @ weight.T + bias by up to {float(worst):.3g}: "
-                "the features must be the input of the head that gives these logits."
+                f"logits differ from features @ weight.T + bias by up to "
+                f"{float(largest_difference):.3g}: the features must be the input of the head that "
+                "gives these logits."
             )
 
 
-def _checked(given: object, name: str) -> Tensor:
-    tensor = as_tensor(given, name)
+def _compute_logits(features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    with full_precision_matmul():
+        logits = features @ weight.T
+    if bias is not None:
+        logits.add_(bias)
+    return logits
+
+
+def _as_valid_tensor(value: object, name: str) -> Tensor | None:
+    if value is None:
+        return None
+
+    tensor = as_tensor(value, name)
     if tensor.ndim != _DIMENSIONS[name]:
         raise InputError(f"{name} has shape {tuple(tensor.shape)}: it should be {_SHAPES[name]}.")
-    if name in ("features", "weight") and tensor.shape[1] == 0:
+
+    is_multiplied = name in ("features", "weight")
+    if is_multiplied and tensor.shape[1] == 0:
         raise InputError(f"{name} has no columns.")
+
     require_finite(tensor, name)
-    if name in ("features", "weight") and len(tensor):
-        _require_measurable(tensor, name)
+    if is_multiplied and len(tensor):
+        _require_safe_range(tensor, name)
     return tensor
 
 
-def _require_measurable(tensor: Tensor, name: str) -> None:
-    """Refuse numbers whose squares and products would overflow or vanish."""
+def _require_safe_range(tensor: Tensor, name: str) -> None:
+    """Refuse numbers whose squares and products would overflow or underflow."""
     low, high = torch.aminmax(tensor)
-    peak, limit = max(-float(low), float(high)), 1e15 if tensor.dtype == torch.float32 else 1e150
+    peak = max(-float(low), float(high))
+
+    # float32 reaches 3e38 and float64 1.8e308: the limits leave room for a sum of many products.
+    limit = 1e15 if tensor.dtype == torch.float32 else 1e150
     if peak > limit or 0 < peak < 1 / limit:
+        size = "large" if peak > 1 else "small"
         raise InputError(
-            f"{name} has values up to {peak:.3g}, too {'large' if peak > 1 else 'small'} to be multiplied: "
-            "scale them towards 1."
+            f"{name} has values up to {peak:.3g}, too {size} to be multiplied: scale them "
+            "towards 1."
         )
 
 
-def _same(counts: list[tuple[str, int]], what: str) -> None:
+def _require_same_size(counts: list[tuple[str, int]], unit: str) -> None:
     for name, count in counts[1:]:
-        if count != counts[0][1]:
+        first_name, first_count = counts[0]
+        if count != first_count:
             raise InputError(
-                f"{counts[0][0]} has {counts[0][1]} {what} and {name} has {count}: they must be the same."
+                f"{first_name} has {first_count} {unit} and {name} has {count}: they must be the "
+                "same."
             )

@@ -1,4 +1,4 @@
-"""What several samples of a model tell: dropout left on, and networks trained from different starts."""
+"""Samples of a model's posterior: passes with dropout left on, and ensembles of networks."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from torch import Tensor, nn
 from teeter.errors import InputError
 from teeter.models.inputs import BatchedInputs, adapt_to, batches
 from teeter.models.outputs import Outputs
-from teeter.models.torch_model import evaluation_mode, find_head, forward_with_features, probe_batch
+from teeter.models.torch_model import evaluation_mode, find_head, forward_logits, probe_batch
 from teeter.seeds import seeded_global_rng, stream
 
 __all__ = ["PASSES", "dropout_logits", "stacked_logits"]
 
 PASSES = 100
-"""Dropout passes, as the paper takes."""
+"""Dropout passes, as in the paper."""
 
-_DROPOUT = (
+_DROPOUT_LAYERS = (
     nn.Dropout,
     nn.Dropout1d,
     nn.Dropout2d,
@@ -28,8 +28,10 @@ _DROPOUT = (
     nn.AlphaDropout,
     nn.FeatureAlphaDropout,
 )
-_ROWS_AT_ONCE = 64
-_NUMBERS_AT_ONCE = 1 << 26
+_BLOCK_ROWS = 64
+"""Rows that share a random stream. It is fixed, so that results do not depend on a batch size."""
+_MAX_INPUT_NUMBERS = 1 << 26
+"""Input numbers that go through the network at once: 256 MiB of float32."""
 
 
 def dropout_logits(
@@ -41,39 +43,81 @@ def dropout_logits(
     device: torch.device | str | None = None,
     head: str | None = None,
 ) -> Tensor:
-    """Return the logits of ``passes`` runs with dropout left on and everything else as in use: (S, N, C).
+    """Return the logits of several passes with dropout on and all else in evaluation mode.
 
-    Rows come in blocks of a fixed size, each with a random stream of its own, repeated over the passes.
+    Rows come in blocks of 64, each with its own random stream, and are repeated over the passes.
+
+    Args:
+        model: a torch module with a dropout layer.
+        data: N rows in any form that ``observe`` takes.
+        passes: S, the number of passes.
+        seed: decides what is dropped.
+        device: where to run. The module's own device if None.
+        head: the name of the last linear layer, if it cannot be found.
+
+    Returns:
+        (S, N, C) logits.
+
+    Raises:
+        InputError: if the module has no dropout layer, or the data have no rows.
     """
-    if not any(isinstance(module, _DROPOUT) for module in model.modules()):
+    if not any(isinstance(module, _DROPOUT_LAYERS) for module in model.modules()):
         raise InputError(
             f"{type(model).__name__} has no dropout layer, so dropout passes would all be the same."
         )
     if passes < 1:
         raise InputError(f"Cannot make {passes} dropout passes: ask for 1 or more.")
+
     blocks = []
-    with evaluation_mode(model, device) as where:
-        found: str | None = None
+    # evaluation_mode restores the modes that are changed below.
+    with evaluation_mode(model, device) as run_device:
+        head_name: str | None = None
         rows = adapt_to(data, model)
-        for k, batch in enumerate(batches(rows, _ROWS_AT_ONCE)):
-            if k == 0:
-                found = find_head(model, probe_batch(rows, batch), where, named=head)
+        # BatchedInputs come in batches that are as large as memory allows already.
+        max_repeats = 1 if isinstance(rows, BatchedInputs) else passes
+
+        for block, batch in enumerate(batches(rows, _BLOCK_ROWS)):
+            if block == 0:
+                # The head must be found before dropout is switched on: it compares outputs.
+                head_name = find_head(model, probe_batch(rows, batch), run_device, named=head)
                 for module in model.modules():
-                    module.training = isinstance(module, _DROPOUT)
-            at_once = (
-                1 if isinstance(rows, BatchedInputs) else passes
-            )  # their batches are as large as they may be
-            blocks.append(
-                _passes(
-                    model, batch, where, found, passes=passes, seed=seed, block=k, at_once=at_once
-                )
+                    module.training = isinstance(module, _DROPOUT_LAYERS)
+
+            logits = _block_logits(
+                model,
+                batch,
+                run_device,
+                head_name,
+                passes=passes,
+                seed=stream(seed, "dropout", block).initial_seed(),
+                max_repeats=max_repeats,
             )
+            blocks.append(logits)
+
     if not blocks:
         raise InputError("Cannot observe an empty pool: the data has no rows.")
     return torch.cat(blocks, dim=1)
 
 
-def _passes(
+def stacked_logits(members: Sequence[Outputs]) -> Tensor:
+    """Return the logits of several models for the same rows: S outputs of (N, C) -> (S, N, C).
+
+    Raises:
+        InputError: if a model has no logits, or if their shapes differ.
+    """
+    all_logits = [member.with_logits().logits for member in members]
+    present = [logits for logits in all_logits if logits is not None]
+    shapes = {tuple(logits.shape) for logits in present}
+
+    if len(present) < len(all_logits) or len(shapes) != 1:
+        described = [None if logits is None else tuple(logits.shape) for logits in all_logits]
+        raise InputError(
+            f"The models of an ensemble must give logits of one shape, and these give {described}."
+        )
+    return torch.stack(present)
+
+
+def _block_logits(
     model: nn.Module,
     batch: Any,
     device: torch.device,
@@ -81,43 +125,32 @@ def _passes(
     *,
     passes: int,
     seed: int,
-    block: int,
-    at_once: int,
+    max_repeats: int,
 ) -> Tensor:
-    """Return the logits of one block: (S, B, C)."""
-    rows, numbers = _size(batch)
-    together = max(1, min(at_once, _NUMBERS_AT_ONCE // max(1, numbers)))
-    answers = []
-    with seeded_global_rng(stream(seed, "dropout", block).initial_seed(), device):
-        for start in range(0, passes, together):
-            count = min(together, passes - start)
-            logits, _ = forward_with_features(model, _repeated(batch, count), device, head)
-            answers.append(logits.reshape(count, rows, -1))
-    return torch.cat(answers)
+    """Return the logits of B rows in S passes, of which several run at once: (S, B, C)."""
+    rows, numbers = _count_rows_and_numbers(batch)
+    repeats = max(1, min(max_repeats, _MAX_INPUT_NUMBERS // max(1, numbers)))
+
+    pieces = []
+    with seeded_global_rng(seed, device):
+        for start in range(0, passes, repeats):
+            count = min(repeats, passes - start)
+            logits = forward_logits(model, _repeat_rows(batch, count), device, head)
+            pieces.append(logits.reshape(count, rows, -1))
+    return torch.cat(pieces)
 
 
-def _size(batch: Any) -> tuple[int, int]:
-    """Return the rows and the numbers of a batch."""
+def _count_rows_and_numbers(batch: Any) -> tuple[int, int]:
     if isinstance(batch, Mapping):
-        sizes = [_size(part) for part in batch.values()]
-        return sizes[0][0], sum(numbers for _, numbers in sizes)
+        sizes = [_count_rows_and_numbers(part) for part in batch.values()]
+        rows, _ = sizes[0]
+        return rows, sum(numbers for _, numbers in sizes)
     return len(batch), int(np.prod(np.shape(batch)))
 
 
-def _repeated(batch: Any, times: int) -> Any:
+def _repeat_rows(batch: Any, times: int) -> Any:
     if isinstance(batch, Mapping):
-        return {name: _repeated(part, times) for name, part in batch.items()}
+        return {name: _repeat_rows(part, times) for name, part in batch.items()}
     if isinstance(batch, Tensor):
         return batch.repeat(times, *[1] * (batch.ndim - 1))
     return np.concatenate([np.asarray(batch)] * times)
-
-
-def stacked_logits(members: Sequence[Outputs]) -> Tensor:
-    """Return the logits of several models for the same rows: S outputs of (N, C) -> (S, N, C)."""
-    logits = [member.with_logits().logits for member in members]
-    shapes = {None if one is None else tuple(one.shape) for one in logits}
-    if len(shapes) != 1 or None in shapes:
-        raise InputError(
-            f"The models of an ensemble must give logits of one shape, and these give {shapes}."
-        )
-    return torch.stack([one for one in logits if one is not None])

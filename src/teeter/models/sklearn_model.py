@@ -1,4 +1,4 @@
-"""What a fitted scikit-learn classifier tells: its linear head and its features, or its probabilities alone."""
+"""Outputs of a fitted scikit-learn classifier: its features and linear head, or probabilities."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ __all__ = ["classes_of", "clone_with_seed", "observe_sklearn", "split_pipeline"]
 
 Floats = npt.NDArray[np.floating[Any]]
 
-_TOO_WIDE = 1 << 29
+_MAX_DENSE_NUMBERS = 1 << 29
+"""Numbers in a sparse matrix that is made dense: 2 GiB of float32."""
+_SMALLEST_PROBABILITY = 1e-12
+"""Smaller ones become this, because log(0) is infinite."""
 
 _ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {
     "identity": lambda x: x,
@@ -27,23 +30,47 @@ _ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {
 
 
 def observe_sklearn(model: Any, data: Any) -> Outputs:
-    """Return logits, features and head of a linear model or MLPClassifier; log-probabilities of any other classifier.
+    """Return what a fitted classifier, alone or at the end of a pipeline, says about rows.
 
-    Columns are in the order of the model's ``classes_``. The members of a forest are its posterior.
+    A linear model or ``MLPClassifier`` gives logits, features and head. Any other classifier gives
+    the logarithms of its probabilities as logits, and a forest or another ensemble those of its
+    members as posterior.
+
+    Args:
+        model: the classifier, or a pipeline that ends in one.
+        data: N rows as the model takes them.
+
+    Returns:
+        Outputs whose columns are in the order of the model's ``classes_``.
+
+    Raises:
+        InputError: if the model is not a fitted classifier of one class per row, or has neither
+            coefficients nor probabilities.
     """
+    from sklearn.neural_network import MLPClassifier
+
     if not count_rows(data):
         raise InputError("Cannot observe an empty pool: the data has no rows.")
-    _require_fitted(model)
-    _require_one_class_a_row(model, data)
-    steps, last = split_pipeline(model)
+    _require_fitted_classifier(model)
+    _require_one_class_per_row(model, data)
+
+    steps, classifier = split_pipeline(model)
     rows = data
     for step in steps:
         rows = step.transform(rows)
-    if hasattr(last, "coefs_"):
-        return _multilayer(last, _dense(rows))
-    if hasattr(last, "coef_"):
-        return _linear(last, _dense(rows))
-    return Outputs(logits=_log_probabilities(last, rows), posterior_logits=_votes(last, rows))
+
+    if isinstance(classifier, MLPClassifier):
+        return _observe_mlp(classifier, _as_dense(rows))
+
+    # scikit-learn has no class for linear models: the attribute is its convention, and a
+    # property that raises AttributeError on an SVC whose kernel is not linear.
+    if hasattr(classifier, "coef_"):
+        return _observe_linear(classifier, _as_dense(rows))
+
+    return Outputs(
+        logits=_log_probabilities(classifier, rows),
+        posterior_logits=_member_log_probabilities(classifier, rows),
+    )
 
 
 def classes_of(model: Any) -> npt.NDArray[Any]:
@@ -53,15 +80,37 @@ def classes_of(model: Any) -> npt.NDArray[Any]:
 
 
 def clone_with_seed(model: Any, seed: int) -> Any:
-    """Return an unfitted copy of an estimator whose random states, its parts' among them, are this seed."""
+    """Return an unfitted copy of an estimator with all random states, also inside it, set to seed.
+
+    Example:
+        >>> from sklearn.ensemble import RandomForestClassifier
+        >>> clone_with_seed(RandomForestClassifier(), 7).random_state
+        7
+    """
     from sklearn.base import clone
 
     copy = clone(model)
-    states = [name for name in copy.get_params() if name.split("__")[-1] == "random_state"]
-    return copy.set_params(**dict.fromkeys(states, seed))
+    names = [name for name in copy.get_params() if name.split("__")[-1] == "random_state"]
+    return copy.set_params(**dict.fromkeys(names, seed))
 
 
-def _require_fitted(model: Any) -> None:
+def split_pipeline(model: Any) -> tuple[list[Any], Any]:
+    """Return the steps before the classifier, in order, and the classifier.
+
+    A pipeline at the end of a pipeline is split too. A model that is not a pipeline has no steps.
+    """
+    from sklearn.pipeline import Pipeline
+
+    if not isinstance(model, Pipeline):
+        return [], model
+
+    inner_steps, classifier = split_pipeline(model[-1])
+    if len(model) == 1:
+        return inner_steps, classifier
+    return [model[:-1], *inner_steps], classifier
+
+
+def _require_fitted_classifier(model: Any) -> None:
     from sklearn.base import is_classifier
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import check_is_fitted
@@ -69,6 +118,7 @@ def _require_fitted(model: Any) -> None:
     name = type(model).__name__
     if not is_classifier(model):
         raise InputError(f"{name} is not a classifier: teeter picks rows to classify.")
+
     try:
         check_is_fitted(model)
     except NotFittedError:
@@ -77,119 +127,138 @@ def _require_fitted(model: Any) -> None:
         ) from None
 
 
-def _require_one_class_a_row(model: Any, data: Any) -> None:
-    if (
-        isinstance(model.classes_, list)
-        or np.ndim(model.predict(take_rows(data, np.arange(1)))) != 1
-    ):
+def _require_one_class_per_row(model: Any, data: Any) -> None:
+    # Multi-output classifiers have a list of classes for each output. Multi-label ones look like
+    # others until they predict.
+    is_multi_output = isinstance(model.classes_, list)
+    if is_multi_output or np.ndim(model.predict(take_rows(data, np.arange(1)))) != 1:
         raise InputError(
-            f"This {type(model).__name__} predicts several labels a row: teeter takes one class a row."
+            f"This {type(model).__name__} predicts several labels a row: teeter takes one class a "
+            "row."
         )
 
 
-def split_pipeline(model: Any) -> tuple[list[Any], Any]:
-    """Return what comes before the classifier, in turn, and the classifier."""
-    from sklearn.pipeline import Pipeline
+def _as_dense(rows: Any) -> Floats:
+    """Return features as an array of floats. TF-IDF and one-hot columns come sparse."""
+    from scipy.sparse import issparse
 
-    if not isinstance(model, Pipeline):
-        return [], model
-    deeper, classifier = split_pipeline(model[-1])
-    return [model[:-1], *deeper] if len(model) > 1 else deeper, classifier
-
-
-def _dense(rows: Any) -> Floats:
-    """Return features as an array; TF-IDF and one-hot columns come sparse."""
-    if hasattr(rows, "toarray"):
-        if rows.shape[0] * rows.shape[1] > _TOO_WIDE:
+    if issparse(rows):
+        if rows.shape[0] * rows.shape[1] > _MAX_DENSE_NUMBERS:
             raise InputError(
-                f"The features are sparse, {rows.shape[0]:,} x {rows.shape[1]:,}, too many to unfold: "
-                "put TruncatedSVD before the classifier, or pick from fewer rows."
+                f"The features are sparse, {rows.shape[0]:,} x {rows.shape[1]:,}, too many to "
+                "unfold: put TruncatedSVD before the classifier, or pick from fewer rows."
             )
         rows = rows.toarray()
+
     dense: Floats = np.asarray(rows)
-    return dense.astype(np.float32) if dense.dtype.kind != "f" else dense
+    if dense.dtype.kind != "f":
+        return dense.astype(np.float32)
+    return dense
 
 
-def _linear(model: Any, features: Floats) -> Outputs:
-    weight, classes = np.atleast_2d(_dense(model.coef_)), len(model.classes_)
-    in_pairs = classes > 2 and hasattr(
-        model, "dual_coef_"
-    )  # three pairs of three classes look like a head
-    if in_pairs or len(weight) not in (1, classes):
+def _observe_linear(model: Any, features: Floats) -> Outputs:
+    from sklearn.svm import SVC, NuSVC
+
+    weight = np.atleast_2d(_as_dense(model.coef_))
+    classes = len(model.classes_)
+
+    # These have a row for each pair of classes, and three classes have three pairs.
+    is_one_vs_one = classes > 2 and isinstance(model, SVC | NuSVC)
+    if is_one_vs_one or len(weight) not in (1, classes):
         raise InputError(
-            f"{type(model).__name__} keeps {len(weight)} rows of coefficients for {classes} classes: "
-            "it is no linear head (for SVC use LinearSVC)."
+            f"{type(model).__name__} keeps {len(weight)} rows of coefficients for {classes} "
+            "classes: it is no linear head (for SVC use LinearSVC)."
         )
-    return _headed(features, weight, np.broadcast_to(np.asarray(model.intercept_), len(weight)))
+
+    # Without an intercept, scikit-learn stores a single 0.
+    bias = np.broadcast_to(np.asarray(model.intercept_), len(weight))
+    return _outputs_with_head(features, weight, bias)
 
 
-def _headed(features: Floats, weight: Floats, bias: Floats) -> Outputs:
-    """Return outputs in one precision."""
-    dtype = np.result_type(features, weight)
-    return Outputs(
-        features=features.astype(dtype, copy=False),
-        weight=_two_rows(weight.astype(dtype, copy=False)),
-        bias=_two_rows(bias.astype(dtype)),
-    ).with_logits()
-
-
-def _two_rows(head: Floats) -> Floats:
-    """Return a binary head [w] as [0; w], and any other as it is."""
-    answer: Floats = (
-        np.concatenate([np.zeros_like(head), head]) if len(head) == 1 else np.array(head)
-    )
-    return answer
-
-
-def _multilayer(model: Any, inputs: Floats) -> Outputs:
+def _observe_mlp(model: Any, inputs: Floats) -> Outputs:
     """Return the last hidden layer as features, and the output layer as head."""
     activate = _ACTIVATIONS[model.activation]
     features = inputs
     for weight, bias in zip(model.coefs_[:-1], model.intercepts_[:-1], strict=True):
         features = activate(features @ weight + bias)
-    return _headed(features, model.coefs_[-1].T, model.intercepts_[-1])
+    return _outputs_with_head(features, model.coefs_[-1].T, model.intercepts_[-1])
+
+
+def _outputs_with_head(features: Floats, weight: Floats, bias: Floats) -> Outputs:
+    """Return outputs with logits, all in the higher precision of features and weight."""
+    dtype = np.result_type(features, weight)
+    return Outputs(
+        features=features.astype(dtype, copy=False),
+        weight=_with_zero_class(weight.astype(dtype, copy=False)),
+        bias=_with_zero_class(bias.astype(dtype)),
+    ).with_logits()
+
+
+def _with_zero_class(head: Floats) -> Floats:
+    """Return a binary head [w] as [0; w], and any other head as a copy."""
+    if len(head) > 1:
+        return np.array(head)
+    two_rows: Floats = np.concatenate([np.zeros_like(head), head])
+    return two_rows
+
+
+def _has_probabilities(model: Any) -> bool:
+    """Return whether a classifier predicts probabilities; some have the method only if asked to."""
+    return hasattr(model, "predict_proba")
 
 
 def _log_probabilities(model: Any, rows: Any) -> Floats:
-    if not hasattr(model, "predict_proba"):
+    if not _has_probabilities(model):
         raise InputError(
-            f"This {type(model).__name__} has neither coefficients nor probabilities, so it tells nothing: "
-            "use one that has predict_proba or coef_ (for SVC, LinearSVC)."
+            f"This {type(model).__name__} has neither coefficients nor probabilities: use a "
+            "classifier that has predict_proba or coef_ (for SVC, LinearSVC)."
         )
+
     probabilities = np.asarray(model.predict_proba(rows), dtype=np.float64)
-    answer: Floats = np.log(np.clip(probabilities, 1e-12, None))
-    return answer
+    logarithms: Floats = np.log(np.clip(probabilities, _SMALLEST_PROBABILITY, None))
+    return logarithms
 
 
-def _votes(model: Any, rows: Any) -> Floats | None:
-    """Return the log-probabilities of each member of a forest or the like: (S, N, C); None of any other model."""
+def _member_log_probabilities(model: Any, rows: Any) -> Floats | None:
+    """Return those of each member of an ensemble: (S, N, C). None if it is not an ensemble."""
     from sklearn.ensemble import AdaBoostClassifier, BaseEnsemble, VotingClassifier
 
     if not isinstance(model, BaseEnsemble | VotingClassifier):
         return None
+
     members = list(model.estimators_)
-    if not all(hasattr(member, "predict_proba") for member in members):
+    if not all(_has_probabilities(member) for member in members):
         return None
-    views = (
-        [rows] * len(members)
-        if isinstance(model, VotingClassifier)
-        else _views(model, rows, len(members))
-    )
-    places = {name: place for place, name in enumerate(model.classes_)}
-    votes = np.full((len(members), count_rows(rows), len(model.classes_)), np.log(1e-12))
-    for vote, member, view in zip(votes, members, views, strict=True):
-        own = member.classes_  # names in AdaBoost, places in the others
-        columns = (
-            [places[name] for name in own]
-            if isinstance(model, AdaBoostClassifier)
-            else own.astype(int)
-        )
-        vote[:, columns] = _log_probabilities(member, view)
-    return votes
+
+    if isinstance(model, VotingClassifier):
+        member_rows = [rows] * len(members)
+    else:
+        member_rows = _rows_of_members(model, rows, len(members))
+
+    # A member that never saw a class has no column for it.
+    shape = (len(members), count_rows(rows), len(model.classes_))
+    logarithms = np.full(shape, np.log(_SMALLEST_PROBABILITY))
+    columns_by_class = {name: column for column, name in enumerate(model.classes_)}
+
+    for position, member in enumerate(members):
+        if isinstance(model, AdaBoostClassifier):
+            columns = [columns_by_class[name] for name in member.classes_]
+        else:
+            # All other ensembles train their members on the positions of the classes.
+            columns = member.classes_.astype(int)
+        logarithms[position][:, columns] = _log_probabilities(member, member_rows[position])
+    return logarithms
 
 
-def _views(model: Any, rows: Any, members: int) -> list[Any]:
-    """Return what each member looks at, all columns or its own, as plain arrays, since members know no names."""
-    plain = rows.tocsr() if hasattr(rows, "tocsr") else np.asarray(rows)
-    columns = getattr(model, "estimators_features_", None)
-    return [plain] * members if columns is None else [plain[:, own] for own in columns]
+def _rows_of_members(model: Any, rows: Any, members: int) -> list[Any]:
+    """Return the rows for each member: all columns, or those that bagging gave it.
+
+    They come as plain arrays, because members are trained without column names.
+    """
+    from scipy.sparse import issparse
+
+    plain_rows = rows.tocsr() if issparse(rows) else np.asarray(rows)
+    column_subsets = getattr(model, "estimators_features_", None)
+    if column_subsets is None:
+        return [plain_rows] * members
+    return [plain_rows[:, columns] for columns in column_subsets]

@@ -1,4 +1,8 @@
-"""skorch classifiers: the network inside is what tells."""
+"""skorch classifiers, alone or at the end of a pipeline: unwrap, prepare and diagnose them.
+
+An estimator of skorch is observed by the torch module inside it. skorch itself is imported only if
+the user has done so already: an estimator of skorch cannot exist before that.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +11,34 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
 from teeter.errors import InputError
+from teeter.models.inputs import take_rows
 from teeter.models.sklearn_model import split_pipeline
+from teeter.models.torch_model import call_model, evaluation_mode, prepare_batch
 
 __all__ = ["disable_train_split", "explain_failure", "is_skorch", "skorch_labels", "unwrap_network"]
 
-_MENDS = {
-    "same dtype": "The pool's numbers are not the network's kind: give the pool as float32.",
-    "out of bounds": "The network answers with fewer classes than the labels have: make its last layer wider.",
-    "n_splits": "skorch holds rows of each class back, and one has too few: give it train_split=None, or label more.",
-}
-"""What to say to an error in skorch's training, by a part of its text."""
+_DEFAULT_FOLDS = 5
+"""skorch's default validation split: every fifth row."""
 
 
 def is_skorch(model: object) -> bool:
-    """Tell whether an estimator is skorch's or a pipeline that ends in one; skorch is not imported for that."""
-    return _net_of(model) is not None
+    """Return whether an estimator is one of skorch, or a pipeline that ends in one."""
+    return _find_net(model) is not None
 
 
 def unwrap_network(model: Any, data: Any) -> tuple[Any, Any]:
-    """Return the network of a skorch classifier, also at the end of a pipeline, and the data as they come to it."""
+    """Return the torch module inside an estimator of skorch, and the rows as they reach it.
+
+    Args:
+        model: the fitted classifier, or a pipeline that ends in one.
+        data: rows as ``model`` takes them. The steps of a pipeline transform them.
+
+    Raises:
+        InputError: if the estimator is not a classifier, or not fitted.
+    """
     from sklearn.base import is_classifier
 
     steps, net = split_pipeline(model)
@@ -36,47 +47,141 @@ def unwrap_network(model: Any, data: Any) -> tuple[Any, Any]:
         raise InputError(f"{name} is not a classifier: teeter picks rows to classify.")
     if not net.initialized_:
         raise InputError(f"This {name} is not fitted yet: fit it to the labelled rows first.")
+
     for step in steps:
         data = step.transform(data)
     return net.module_, data
 
 
 def disable_train_split(model: Any) -> bool:
-    """Let a skorch classifier learn from all labelled rows where it would hold back every fifth by default.
+    """Let a skorch classifier train on all labelled rows if it would hold back some by default.
 
-    A split or callbacks of the user's own, which may look at what is held back, stay as they are.
+    A split that the user chose stays as it is. So does the default split of a classifier with
+    callbacks, which may look at what is held back.
+
+    Returns:
+        Whether the split was disabled.
     """
-    net = _net_of(model)
-    if net is None or net.callbacks or not _splits_by_default(net):
+    net = _find_net(model)
+    if net is None or net.callbacks or not _has_default_split(net):
         return False
+
     net.set_params(train_split=None)
     return True
 
 
 def skorch_labels(model: Any, classes: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    """Return classes (L,) as an estimator learns them: skorch's binary one wants them as floats."""
-    net = _net_of(model)
-    binary = net is not None and isinstance(net, sys.modules["skorch"].NeuralNetBinaryClassifier)
-    return classes.astype(np.float32) if binary else classes
+    """Return classes (L,) as an estimator trains on them: floats for skorch's binary classifier."""
+    net = _find_net(model)
+    if net is not None and isinstance(net, sys.modules["skorch"].NeuralNetBinaryClassifier):
+        return classes.astype(np.float32)
+    return classes
 
 
-def explain_failure(model: Any, error: Exception) -> str | None:
-    """Return what to do about an error in the training of a skorch classifier; None where that is not known."""
-    if _net_of(model) is None:
+def explain_failure(
+    model: Any, data: Any, classes: npt.NDArray[np.int64], error: Exception
+) -> str | None:
+    """Return why the training of a skorch classifier failed, and what to do.
+
+    The type of the error suggests a cause, and the network and the rows confirm it.
+
+    Args:
+        model: the estimator that raised, or a pipeline that ends in it.
+        data: (L, ...) the rows that it was fitted to.
+        classes: (L,) their classes.
+        error: what it raised.
+
+    Returns:
+        One sentence, or None if the cause is not one of those known here, or if ``model`` is not
+        an estimator of skorch.
+    """
+    net = _find_net(model)
+    # Before a network is initialised, the error came from a step of the pipeline.
+    if net is None or not net.initialized_:
         return None
-    return next((mend for part, mend in _MENDS.items() if part in str(error)), None)
+
+    if isinstance(error, ValueError):
+        return _explain_split(net, classes)
+
+    _, network_inputs = unwrap_network(model, data)
+    if isinstance(error, IndexError):
+        return _explain_outputs(net, network_inputs, classes)
+    if isinstance(error, RuntimeError):
+        return _explain_precision(net, network_inputs)
+    return None
 
 
-def _splits_by_default(net: Any) -> bool:
+def _explain_split(net: Any, classes: npt.NDArray[np.int64]) -> str | None:
     from skorch.dataset import ValidSplit
 
     split = net.train_split
-    return isinstance(split, ValidSplit) and (split.cv, split.random_state) == (5, None)
+    if not isinstance(split, ValidSplit) or not isinstance(split.cv, int):
+        return None
+
+    # A stratified split needs one class with a row for each fold, and a plain one as many rows.
+    rows_to_split = int(np.bincount(classes).max()) if split.stratified else len(classes)
+    if rows_to_split >= split.cv:
+        return None
+    return (
+        f"skorch splits the labelled rows into {split.cv} parts to hold one back, and there are "
+        "too few: give it train_split=None, or label more."
+    )
 
 
-def _net_of(model: object) -> Any:
+def _explain_outputs(net: Any, data: Any, classes: npt.NDArray[np.int64]) -> str | None:
+    """Return what to do if the network has fewer outputs than there are classes."""
+    try:
+        with evaluation_mode(net.module_, None) as device:
+            row = prepare_batch(net.module_, take_rows(data, np.arange(1)), device)
+            result = call_model(net.module_, row)
+    except (IndexError, RuntimeError, TypeError, ValueError):
+        # The network fails on the rows themselves: its own error says more.
+        return None
+    if not isinstance(result, Tensor) or result.ndim != 2:
+        return None
+
+    needed = int(classes.max()) + 1
+    outputs = result.shape[1]
+    if outputs >= needed:
+        return None
+    return (
+        f"The network has {outputs} outputs, fewer classes than the labels have ({needed}): make "
+        "its last layer wider."
+    )
+
+
+def _explain_precision(net: Any, data: Any) -> str | None:
+    """Return what to do if the rows are floats of another precision than the network."""
+    if isinstance(data, np.ndarray) and data.dtype.kind == "f":
+        row_precision = str(data.dtype)
+    elif isinstance(data, Tensor) and data.is_floating_point():
+        row_precision = str(data.dtype).removeprefix("torch.")
+    else:
+        return None
+
+    expected = {str(value.dtype).removeprefix("torch.") for value in net.module_.parameters()}
+    if not expected or row_precision in expected:
+        return None
+    return (
+        f"The rows are {row_precision} and the network is {', '.join(sorted(expected))}: give the "
+        "pool as float32."
+    )
+
+
+def _has_default_split(net: Any) -> bool:
+    from skorch.dataset import ValidSplit
+
+    split = net.train_split
+    if not isinstance(split, ValidSplit):
+        return False
+    return split.cv == _DEFAULT_FOLDS and split.random_state is None
+
+
+def _find_net(model: object) -> Any:
+    """Return the estimator of skorch that ``model`` is or ends in, or None."""
     library = sys.modules.get("skorch")
     if library is None:
         return None
-    net = split_pipeline(model)[1]
+
+    _, net = split_pipeline(model)
     return net if isinstance(net, library.NeuralNet) else None

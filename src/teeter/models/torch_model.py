@@ -1,4 +1,10 @@
-"""What a torch module tells: the linear layer it ends in, that layer's input as features, its output as logits."""
+"""Outputs of a torch module: find the linear layer that it ends in, and record what goes into it.
+
+The last linear layer is the head. Its input is the features, and its output the logits, whatever
+the module does with them afterwards. Nothing in a module says which layer that is, so ``find_head``
+runs a batch and compares what each linear layer returned with what the module returned. Later
+passes record the input and the output of the head by a hook.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +27,20 @@ __all__ = [
     "evaluation_mode",
     "extract_logits",
     "find_head",
+    "forward_logits",
     "forward_with_features",
+    "linear_layer",
     "observe_torch",
     "prepare_batch",
     "probe_batch",
 ]
 
-_TRIED = 8
-"""Texts or images that a head is looked for with: the outputs of every linear layer are kept meanwhile."""
+_PROBE_ROWS = 8
+"""Texts or images to find a head with: the outputs of every linear layer are in memory then."""
+
+# A module may compute its result by a fused softmax or in another order than we do.
+_RELATIVE_TOLERANCE = 1e-3
+_ABSOLUTE_TOLERANCE = 1e-5
 
 
 def observe_torch(
@@ -39,263 +51,412 @@ def observe_torch(
     device: torch.device | str | None,
     head: str | None = None,
 ) -> Outputs:
-    """Return logits, features and head of a module that ends in a linear layer; logits alone of one that does not."""
-    with evaluation_mode(model, device) as where:
-        found: str | None = None
-        pieces: list[tuple[Tensor, Tensor | None]] = []
+    """Return logits, features and head of a module; logits alone if it has no linear layer.
+
+    Args:
+        model: the module. A single logit z counts as the two classes [0, z].
+        data: N rows in any form that ``observe`` takes.
+        batch_size: rows at a time.
+        device: where to run. The module is moved there and back. Its own device if None.
+        head: the name of the last linear layer, if it cannot be found.
+
+    Raises:
+        InputError: if the data have no rows, or if it is not clear which layer is the head.
+    """
+    logit_pieces: list[Tensor] = []
+    feature_pieces: list[Tensor] = []
+
+    with evaluation_mode(model, device) as run_device:
+        head_name: str | None = None
         rows = adapt_to(data, model)
+
         for batch in batches(rows, batch_size):
-            if not pieces:
-                found = find_head(model, probe_batch(rows, batch), where, named=head)
-            pieces.append(forward_with_features(model, batch, where, found))
-        if not pieces:
+            if not logit_pieces:
+                head_name = find_head(model, probe_batch(rows, batch), run_device, named=head)
+
+            if head_name is None:
+                logit_pieces.append(forward_logits(model, batch, run_device, None))
+            else:
+                logits, features = forward_with_features(model, batch, run_device, head_name)
+                logit_pieces.append(logits)
+                feature_pieces.append(features)
+
+        if not logit_pieces:
             raise InputError("Cannot observe an empty pool: the data has no rows.")
-        logits = torch.cat([piece[0] for piece in pieces])
-        if found is None:
-            return Outputs(logits=logits)
-        features = torch.cat([piece[1] for piece in pieces if piece[1] is not None])
-        layer = _layer(model, found)
-        weight, bias = (
-            layer.weight.detach().clone(),
-            None if layer.bias is None else layer.bias.detach().clone(),
-        )
+
+        all_logits = torch.cat(logit_pieces)
+        if head_name is None:
+            return Outputs(logits=all_logits)
+
+        # Copies, so that training the module later does not change them.
+        layer = linear_layer(model, head_name)
+        weight = layer.weight.detach().clone()
+        bias = None if layer.bias is None else layer.bias.detach().clone()
+
         if len(weight) == 1:
-            weight, bias = _two_classes(weight, 0), None if bias is None else _two_classes(bias, 0)
-        return Outputs(logits=logits, features=features, weight=weight, bias=bias)
+            weight = _add_zero_class(weight, 0)
+            bias = None if bias is None else _add_zero_class(bias, 0)
+
+        return Outputs(
+            logits=all_logits, features=torch.cat(feature_pieces), weight=weight, bias=bias
+        )
 
 
 @contextmanager
 def evaluation_mode(model: nn.Module, device: torch.device | str | None) -> Iterator[torch.device]:
-    """Within it, the module is in evaluation mode on ``device`` and tracks no gradients; all is put back after."""
-    parameter = next(iter([*model.parameters(), *model.buffers()]), None)
-    home = torch.device("cpu") if parameter is None else parameter.device
-    where = home if device is None else choose_device(device)
+    """Run a module in evaluation mode on ``device`` without gradients, then restore it.
+
+    Yields:
+        The device that the module is on. Its own device if ``device`` is None.
+    """
+    first_tensor = next(iter([*model.parameters(), *model.buffers()]), None)
+    own_device = torch.device("cpu") if first_tensor is None else first_tensor.device
+    run_device = own_device if device is None else choose_device(device)
+
+    # The modules inside may be in different modes, as batch norm of a frozen body is.
     modes = {module: module.training for module in model.modules()}
     try:
-        if where != home:
-            model.to(where)
+        if run_device != own_device:
+            model.to(run_device)
         model.eval()
-        with torch.no_grad():  # not inference_mode: its tensors could not be trained on later
-            yield where
+        # Not inference_mode: its tensors could not be trained on later.
+        with torch.no_grad():
+            yield run_device
     finally:
         for module, mode in modes.items():
             module.training = mode
-        if where != home:
-            model.to(home)
+        if run_device != own_device:
+            model.to(own_device)
 
 
-def call_model(model: nn.Module, batch: Any) -> Any:
-    """Return what the module says to a batch that is ``ready``; a mapping becomes keyword arguments."""
-    return model(**batch) if isinstance(batch, Mapping) else model(batch)
+def find_head(
+    model: nn.Module, batch: Any, device: torch.device, *, named: str | None = None
+) -> str | None:
+    """Return the name of the linear layer whose output the module returns.
 
+    The module may return that output unchanged, or its softmax, log-softmax, sigmoid, or anything
+    else that keeps the order of the classes.
 
-def extract_logits(answered: Any) -> Any:
-    """Return the logits among what a module answered: those called so in a mapping, as Hugging Face's models have."""
-    return answered.get("logits", answered) if isinstance(answered, Mapping) else answered
+    Args:
+        model: the module, in evaluation mode.
+        batch: rows to run it on.
+        device: where the module is.
+        named: the name of the layer, if the caller knows it. It is checked, and nothing is run.
 
+    Returns:
+        The name of the layer, or None if the module runs no linear layer.
 
-def probe_batch(data: Any, batch: Any) -> Any:
-    """Return what to look for a head with: the first batch, or a few rows of those that make their own."""
-    return (
-        data.take(np.arange(min(_TRIED, len(data)))).together()
-        if isinstance(data, BatchedInputs)
-        else batch
+    Raises:
+        InputError: if several layers match and none is named, or if there are linear layers and
+            none matches.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3), nn.Softmax(dim=1))
+        >>> find_head(model, torch.zeros(2, 4), torch.device("cpu"))
+        '2'
+    """
+    if named is not None:
+        linear_layer(model, named)
+        return named
+
+    calls, results = _record_linear_layers(model, batch, device)
+    if not calls:
+        return None
+
+    # A set, because a layer that runs twice is still one layer.
+    matching_names = set()
+    for call in calls:
+        if any(_is_output_or_softmax(result, call.output) for result in results):
+            matching_names.add(call.layer)
+
+    if len(matching_names) > 1:
+        raise InputError(
+            f"{type(model).__name__} answers with several linear layers "
+            f"({', '.join(sorted(matching_names))}): name the one to look at with head=."
+        )
+    if matching_names:
+        return matching_names.pop()
+
+    # A temperature, alone or inside a softmax, changes the values and keeps their order.
+    last_call = calls[-1]
+    for result in results:
+        if result.shape == last_call.output.shape and _has_same_order(result, last_call.output):
+            return last_call.layer
+
+    raise InputError(
+        f"None of the linear layers of {type(model).__name__} "
+        f"({', '.join(call.layer for call in calls)}) gives its answer: name the one to look at "
+        "with head=."
     )
 
 
+def forward_with_features(
+    model: nn.Module, batch: Any, device: torch.device, head: str
+) -> tuple[Tensor, Tensor]:
+    """Run a batch and return what leaves and what enters the head: (B, C) logits, (B, D) features.
+
+    A single logit z becomes the two classes [0, z].
+
+    Raises:
+        InputError: if the batch does not reach the head, or reaches it with more than one vector
+            per row.
+    """
+    recorded: list[tuple[Tensor, Tensor]] = []
+
+    def record(module: nn.Module, args: Any, kwargs: dict[str, Any], output: Tensor) -> None:
+        head_input = args[0] if args else kwargs["input"]
+        # Copies, because later layers may work in place.
+        recorded.append((output.detach().clone(), head_input.detach().clone()))
+
+    hook = linear_layer(model, head).register_forward_hook(record, with_kwargs=True)
+    try:
+        results = _collect_tensors(call_model(model, prepare_batch(model, batch, device)))
+    finally:
+        hook.remove()
+
+    if not recorded:
+        raise InputError(
+            f"The layer {head!r} of {type(model).__name__} was not used for this data."
+        )
+
+    # A layer may run several times, as in a recurrent module. The last time gives the result.
+    logits, features = recorded[-1]
+    if logits.ndim == 3:
+        logits, features = _take_result_tokens(logits, features, results)
+    if features.ndim != 2:
+        raise InputError(
+            f"The layer {head!r} of {type(model).__name__} gets features of shape "
+            f"{tuple(features.shape)}: one vector a row is needed."
+        )
+
+    if logits.shape[1] == 1:
+        logits = _add_zero_class(logits, 1)
+    return logits, features
+
+
+def forward_logits(model: nn.Module, batch: Any, device: torch.device, head: str | None) -> Tensor:
+    """Run a batch and return its logits (B, C).
+
+    Without a head they are what the module returns. Probabilities are turned into their logarithms.
+
+    Raises:
+        InputError: if there is no head and the module does not return one matrix.
+    """
+    if head is not None:
+        logits, _ = forward_with_features(model, batch, device, head)
+        return logits
+
+    results = _collect_tensors(call_model(model, prepare_batch(model, batch, device)))
+    if len(results) != 1 or results[0].ndim != 2:
+        shapes = [tuple(result.shape) for result in results]
+        raise InputError(
+            f"{type(model).__name__} has no linear layer and answers {shapes}: logits are "
+            "(rows, classes)."
+        )
+
+    result = results[0].detach()
+    # A matrix whose rows are positive and sum to 1 is taken for probabilities, not logits.
+    sums_to_one = torch.allclose(result.sum(dim=1), result.new_ones(()), atol=1e-3)
+    if bool((result >= 0).all()) and sums_to_one:
+        return result.clamp_min(torch.finfo(result.dtype).tiny).log()
+    return result.clone()
+
+
+def call_model(model: nn.Module, batch: Any) -> Any:
+    """Run a module on a batch of ``prepare_batch``. A mapping becomes keyword arguments."""
+    if isinstance(batch, Mapping):
+        return model(**batch)
+    return model(batch)
+
+
+def extract_logits(result: Any) -> Any:
+    """Return ``logits`` of a mapping, as Hugging Face's models return, and other values as is."""
+    if isinstance(result, Mapping):
+        return result.get("logits", result)
+    return result
+
+
+def probe_batch(data: Any, batch: Any) -> Any:
+    """Return rows to find a head with: the first batch, or a few rows of ``BatchedInputs``."""
+    if isinstance(data, BatchedInputs):
+        return data.take(np.arange(min(_PROBE_ROWS, len(data)))).as_one_batch()
+    return batch
+
+
 def prepare_batch(model: nn.Module, batch: Any, device: torch.device) -> Any:
-    """Return a copy of a batch (a module may work in place) as tensors on ``device``, in the module's precision."""
+    """Copy a batch to tensors on ``device``, floats in the precision of the module.
+
+    A copy, because a module may work in place.
+
+    Raises:
+        InputError: if the rows are not numbers, or differ in shape.
+    """
     if isinstance(batch, Mapping):
         return {name: prepare_batch(model, part, device) for name, part in batch.items()}
-    tensor = batch.clone() if isinstance(batch, Tensor) else _numbers(batch)
+
+    tensor = batch.clone() if isinstance(batch, Tensor) else _copy_to_tensor(batch)
+    # Integers are tokens or categories, for an embedding: only floats follow the module.
     if not tensor.is_floating_point():
         return tensor.to(device)
-    dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), tensor.dtype)
+
+    dtype = tensor.dtype
+    for parameter in model.parameters():
+        if parameter.is_floating_point():
+            dtype = parameter.dtype
+            break
     return tensor.to(device=device, dtype=dtype)
 
 
-def _numbers(batch: Any) -> Tensor:
+def linear_layer(model: nn.Module, name: str) -> nn.Linear:
+    """Return the linear layer of that name.
+
+    Raises:
+        InputError: if the module has no such layer. The message lists those that it has.
+    """
+    layers = {
+        layer_name: module
+        for layer_name, module in model.named_modules()
+        if isinstance(module, nn.Linear)
+    }
+    if name not in layers:
+        raise InputError(
+            f"{type(model).__name__} has no linear layer called {name!r}. It has: "
+            f"{', '.join(layers)}."
+        )
+    return layers[name]
+
+
+@dataclass(frozen=True)
+class _LayerCall:
+    """One call of a linear layer: its name, and a copy of what it returned."""
+
+    layer: str
+    output: Tensor
+
+
+def _record_linear_layers(
+    model: nn.Module, batch: Any, device: torch.device
+) -> tuple[list[_LayerCall], list[Tensor]]:
+    """Run a batch and return the calls of linear layers in order, and the tensors returned."""
+    calls: list[_LayerCall] = []
+
+    def recorder(layer: str) -> Callable[[nn.Module, Any, Tensor], None]:
+        def record(module: nn.Module, args: Any, output: Tensor) -> None:
+            calls.append(_LayerCall(layer, output.detach().clone()))
+
+        return record
+
+    hooks = []
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear):
+            hooks.append(module.register_forward_hook(recorder(name)))
+
+    try:
+        results = _collect_tensors(call_model(model, prepare_batch(model, batch, device)))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return calls, results
+
+
+def _collect_tensors(result: Any) -> list[Tensor]:
+    """Return all tensors in what a module returned, however nested."""
+    if isinstance(result, Tensor):
+        return [result]
+    if isinstance(result, Mapping):
+        return _collect_tensors(list(result.values()))
+    if isinstance(result, tuple | list):
+        return [tensor for part in result for tensor in _collect_tensors(part)]
+    return []
+
+
+def _is_output_or_softmax(result: Tensor, output: Tensor) -> bool:
+    """Return whether ``result`` is a layer's output, or its softmax, log-softmax or sigmoid."""
+    if output.ndim == 3 and result.ndim == 2:
+        return _result_tokens(result, output) is not None
+
+    # A binary module may return its single logit as (B,) instead of (B, 1).
+    if output.shape[-1] == 1 and result.numel() == output.numel():
+        result = result.reshape(output.shape)
+    if result.shape != output.shape:
+        return False
+
+    candidates = [output, output.softmax(dim=-1), output.log_softmax(dim=-1), output.sigmoid()]
+    return any(_is_close(result, candidate) for candidate in candidates)
+
+
+def _is_close(result: Tensor, expected: Tensor) -> bool:
+    return torch.allclose(
+        result, expected, rtol=_RELATIVE_TOLERANCE, atol=_ABSOLUTE_TOLERANCE, equal_nan=True
+    )
+
+
+def _has_same_order(result: Tensor, output: Tensor) -> bool:
+    """Return whether larger outputs never give smaller results.
+
+    Equal results are allowed: a softmax rounds small ones to the same number.
+    """
+    sorted_results = result.gather(-1, output.argsort(dim=-1))
+    return bool((sorted_results.diff(dim=-1) >= 0).all())
+
+
+def _result_tokens(result: Tensor, output: Tensor) -> Tensor | None:
+    """Return the token whose output became the result of each row: (B,), or None if none did.
+
+    Decoders apply their head to every token and return the output of the last one that is not
+    padding.
+
+    Args:
+        result: (B, C) what the module returned.
+        output: (B, T, C) what its head returned for each token.
+    """
+    if result.shape != (output.shape[0], output.shape[2]):
+        return None
+
+    differences = (output - result.unsqueeze(1)).abs().amax(dim=2)
+    differences = differences.nan_to_num(float("inf"))  # padding may give NaN
+    nearest = differences.argmin(dim=1)
+
+    rows = torch.arange(len(output), device=output.device)
+    is_equal = torch.allclose(
+        output[rows, nearest], result, rtol=_RELATIVE_TOLERANCE, atol=_ABSOLUTE_TOLERANCE
+    )
+    return nearest if is_equal else None
+
+
+def _take_result_tokens(
+    logits: Tensor, features: Tensor, results: list[Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Return logits and features of the token that gave each result: (B, T, C) -> (B, C)."""
+    for result in results:
+        if result.ndim != 2:
+            continue
+        tokens = _result_tokens(result, logits)
+        if tokens is not None:
+            rows = torch.arange(len(logits), device=logits.device)
+            return logits[rows, tokens], features[rows, tokens]
+
+    return logits, features
+
+
+def _copy_to_tensor(batch: Any) -> Tensor:
     try:
         array = np.array(batch)
     except ValueError:
         raise InputError(
             "The rows of the data differ in shape: a torch module takes them in batches."
         ) from None
+
     if array.dtype.kind == "U":
         raise InputError(
-            "The data hold texts, and a torch module takes numbers: Texts of teeter.adapters.huggingface makes them."
+            "The data hold texts, and a torch module takes numbers: Texts of "
+            "teeter.adapters.huggingface makes them."
         )
     if array.dtype.kind not in "biuf":
         raise InputError(f"The data hold {array.dtype} values: a torch module takes numbers.")
     return torch.from_numpy(array)
 
 
-@dataclass
-class _Call:
-    name: str
-    output: Tensor
-
-
-def find_head(
-    model: nn.Module, batch: Any, device: torch.device, *, named: str | None = None
-) -> str | None:
-    """Return the name of the linear layer whose output the module's answer is (or is the softmax of).
-
-    None where no linear layer is; a sentence where several could be and none is ``named``.
-    """
-    if named is not None:
-        _layer(model, named)
-        return named
-    calls: list[_Call] = []
-    hooks = [
-        module.register_forward_hook(_recorder(calls, name))
-        for name, module in model.named_modules()
-        if isinstance(module, nn.Linear)
-    ]
-    try:
-        answers = _tensors(call_model(model, prepare_batch(model, batch, device)))
-    finally:
-        for hook in hooks:
-            hook.remove()
-    if not calls:
-        return None
-    exact = {call.name for call in calls for one in answers if _comes_from(one, call.output)}
-    if len(exact) > 1:
-        raise InputError(
-            f"{type(model).__name__} answers with several linear layers ({', '.join(sorted(exact))}): "
-            "name the one to look at with head=."
-        )
-    if exact:
-        return exact.pop()
-    last = calls[-1]
-    if any(one.shape == last.output.shape and _same_order(one, last.output) for one in answers):
-        return last.name
-    raise InputError(
-        f"None of the linear layers of {type(model).__name__} ({', '.join(call.name for call in calls)}) gives its "
-        "answer: name the one to look at with head=."
-    )
-
-
-def _recorder(calls: list[_Call], name: str) -> Callable[[nn.Module, Any, Tensor], None]:
-    def record(module: nn.Module, inputs: Any, output: Tensor) -> None:
-        calls.append(_Call(name, output.detach().clone()))
-
-    return record
-
-
-def _tensors(answered: Any) -> list[Tensor]:
-    if isinstance(answered, Tensor):
-        return [answered]
-    if isinstance(answered, Mapping):
-        return _tensors(list(answered.values()))
-    if isinstance(answered, tuple | list):
-        return [tensor for part in answered for tensor in _tensors(part)]
-    return []
-
-
-def _comes_from(answered: Tensor, output: Tensor) -> bool:
-    if output.ndim == 3 and answered.ndim == 2:
-        return _position(answered, output) is not None
-    if output.shape[-1] == 1 and answered.numel() == output.numel():
-        answered = answered.reshape(output.shape)
-    if answered.shape != output.shape:
-        return False
-    ends = [output, output.softmax(dim=-1), output.log_softmax(dim=-1), output.sigmoid()]
-    return any(torch.allclose(answered, end, rtol=1e-3, atol=1e-5, equal_nan=True) for end in ends)
-
-
-def _position(answered: Tensor, output: Tensor) -> Tensor | None:
-    """Return where each row's answer (B, C) stands in the outputs (B, T, C) of a head for every token: (B,), or None.
-
-    Decoders classify a text by its last token that is not padding, and apply their head to all of them.
-    """
-    if answered.shape != (output.shape[0], output.shape[2]):
-        return None
-    away = (
-        (output - answered.unsqueeze(1)).abs().amax(dim=2).nan_to_num(float("inf"))
-    )  # padding may give NaN
-    nearest, rows = away.argmin(dim=1), torch.arange(len(output), device=output.device)
-    return (
-        nearest if torch.allclose(output[rows, nearest], answered, rtol=1e-3, atol=1e-5) else None
-    )
-
-
-def _same_order(answered: Tensor, output: Tensor) -> bool:
-    """Tell whether larger outputs never give smaller answers; a softmax rounds small ones to the same."""
-    return bool((answered.gather(-1, output.argsort(dim=-1)).diff(dim=-1) >= 0).all())
-
-
-def _layer(model: nn.Module, name: str) -> nn.Linear:
-    found = dict(model.named_modules()).get(name)
-    if not isinstance(found, nn.Linear):
-        linear = [n for n, module in model.named_modules() if isinstance(module, nn.Linear)]
-        raise InputError(
-            f"{type(model).__name__} has no linear layer called {name!r}. It has: {', '.join(linear)}."
-        )
-    return found
-
-
-def forward_with_features(
-    model: nn.Module, batch: Any, device: torch.device, head: str | None
-) -> tuple[Tensor, Tensor | None]:
-    """Return the logits of a batch, and the features where there is a head: (B, C), (B, D).
-
-    A single logit z becomes the two classes [0, z].
-    """
-    if head is None:
-        return _answered_logits(call_model(model, prepare_batch(model, batch, device)), model), None
-    seen: list[tuple[Tensor, Tensor]] = []
-
-    def keep(module: nn.Module, inputs: Any, named: dict[str, Any], output: Tensor) -> None:
-        given = inputs[0] if inputs else named["input"]
-        seen.append(
-            (output.detach().clone(), given.detach().clone())
-        )  # what follows may work in place
-
-    hook = _layer(model, head).register_forward_hook(keep, with_kwargs=True)
-    try:
-        answers = _tensors(call_model(model, prepare_batch(model, batch, device)))
-    finally:
-        hook.remove()
-    if not seen:
-        raise InputError(
-            f"The layer {head!r} of {type(model).__name__} was not used for this data."
-        )
-    logits, features = _of_each_row(*seen[-1], answers)
-    if features.ndim != 2:
-        raise InputError(
-            f"The layer {head!r} of {type(model).__name__} gets features of shape {tuple(features.shape)}: "
-            "one vector a row is needed."
-        )
-    return logits if logits.shape[1] > 1 else _two_classes(logits, 1), features
-
-
-def _of_each_row(logits: Tensor, features: Tensor, answers: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """Return the logits and features at the positions that the answer is of, where a head looks at every token."""
-    if logits.ndim != 3:
-        return logits, features
-    found = (_position(one, logits) for one in answers if one.ndim == 2)
-    position = next((one for one in found if one is not None), None)
-    if position is None:
-        return logits, features
-    rows = torch.arange(len(logits), device=logits.device)
-    return logits[rows, position], features[rows, position]
-
-
-def _answered_logits(told: Any, model: nn.Module) -> Tensor:
-    tensors = _tensors(told)
-    if len(tensors) != 1 or tensors[0].ndim != 2:
-        shapes = [tuple(tensor.shape) for tensor in tensors]
-        raise InputError(
-            f"{type(model).__name__} has no linear layer and answers {shapes}: logits are (rows, classes)."
-        )
-    answered = tensors[0].detach()
-    if bool((answered >= 0).all()) and torch.allclose(
-        answered.sum(dim=1), answered.new_ones(()), atol=1e-3
-    ):
-        return answered.clamp_min(torch.finfo(answered.dtype).tiny).log()
-    return answered.clone()
-
-
-def _two_classes(tensor: Tensor, dim: int) -> Tensor:
+def _add_zero_class(tensor: Tensor, dim: int) -> Tensor:
+    """Return a binary head or logit [z] as that of two classes, [0, z]."""
     return torch.cat([torch.zeros_like(tensor), tensor], dim=dim)

@@ -202,7 +202,7 @@ def _run_model(
     row_shape = tuple(pool.features.shape[1:])
     if row_shape not in (model.shape, (model.width,)):
         raise InputError(
-            f"{model.told} takes rows of shape {model.shape}, flat or not, "
+            f"{model.description} takes rows of shape {model.shape}, flat or not, "
             f"and {path} holds rows of shape {row_shape}."
         )
 
@@ -213,7 +213,7 @@ def _run_model(
             model.network, inputs.reshape(-1, *model.shape), device=device, head=model.layer
         )
     except InputError as error:
-        raise InputError(f"{model.told} computes unusable outputs: {error}") from None
+        raise InputError(f"{model.description} computes unusable outputs: {error}") from None
 
     return FileCandidates(
         request=request,

@@ -112,7 +112,7 @@ def fit_estimator(job: FitJob) -> None:
         except TeeterError:
             raise
         except (IndexError, RuntimeError, TypeError, ValueError) as error:
-            advice = explain_failure(job.model, error)
+            advice = explain_failure(job.model, job.inputs, job.labels.numpy(), error)
             if advice is not None:
                 raise TrainingError(advice) from None
 
@@ -231,7 +231,7 @@ def _prepare_inputs(network: nn.Module, inputs: Any, device: torch.device) -> An
 
 def _take_batch(network: nn.Module, inputs: Any, rows: Tensor) -> Any:
     if isinstance(inputs, BatchedInputs):
-        encoded = inputs.take(rows.cpu().numpy()).together()
+        encoded = inputs.take(rows.cpu().numpy()).as_one_batch()
         return prepare_batch(network, encoded, rows.device)
     if isinstance(inputs, Mapping):
         return {name: part[rows] for name, part in inputs.items()}

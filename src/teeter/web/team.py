@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from teeter.campaigns import tables
-from teeter.campaigns.advice import estimate
+from teeter.campaigns.advice import estimate_accuracy
 from teeter.campaigns.consensus import WAYS
 from teeter.campaigns.decisions import Decision, undo_decision, write_decision
 from teeter.campaigns.items import require_whole
@@ -175,7 +175,7 @@ def _with_consensus(standing: Standing) -> dict[str, tuple[int, int]]:
 
 
 def _share(right: int, total: int) -> dict[str, float] | None:
-    return _told(estimate(right, total))
+    return _told(estimate_accuracy(right, total))
 
 
 def _told(found: Any) -> dict[str, float] | None:
