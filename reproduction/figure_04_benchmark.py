@@ -36,7 +36,7 @@ from teeter.analysis.table_formats import (
     format_number,
 )
 from teeter.errors import InputError
-from teeter.experiments.results import FACTS, read_run
+from teeter.experiments import RunFolder
 from teeter.experiments.settings import PAPER_STRATEGIES, Setting, setting_named, setting_names
 
 __all__ = ["FIGURE_4", "FIGURE_17", "TABLE_1", "TABLE_5", "benchmark_runs", "paper_settings"]
@@ -73,7 +73,8 @@ def benchmark_runs(config: StudyConfig) -> tuple[list[RunComparison], tuple[str,
         return runs, (said, "BAIT is in a cheaper form, by a binary likelihood.")
     found, missing = [], []
     for name in paper_settings():
-        run = read_run(config.runs / name) if (config.runs / name / FACTS).exists() else None
+        run_folder = RunFolder(config.runs / name)
+        run = run_folder.read() if run_folder.exists() else None
         if run is not None and run.finished and FIRST in run.strategies:
             found.append(compare_strategies(run))
         else:

@@ -17,7 +17,7 @@ from teeter.analysis.run_comparison import RunComparison, compare_strategies
 from teeter.analysis.statistics import Gain, gain_over
 from teeter.analysis.table_formats import ReportTable, format_number, format_p_value
 from teeter.errors import TeeterError
-from teeter.experiments.results import FACTS, Run, read_run
+from teeter.experiments import Run, RunFolder, read_run
 from teeter.experiments.runner import run_setting
 from teeter.experiments.settings import Setting, setting_named
 
@@ -78,7 +78,7 @@ def _read_complete_run(setting: Setting, folder: Path) -> Run | None:
 
     Reading needs neither the dataset nor the lock of the folder, which running does.
     """
-    if not (folder / FACTS).exists():
+    if not RunFolder(folder).exists():
         return None
     run = read_run(folder)
 

@@ -12,7 +12,7 @@ from reproduction.shared_runs import run_settings
 from teeter.analysis.run_comparison import RunComparison, compare_strategies
 from teeter.analysis.table_formats import MISSING, ReportTable, format_duration, format_number
 from teeter.errors import InputError
-from teeter.experiments.results import FACTS, read_run
+from teeter.experiments import RunFolder, read_run
 
 __all__ = ["ENSEMBLE_TIME", "LDM_TIME", "TABLE_2", "measure_times"]
 
@@ -61,7 +61,7 @@ def solo_minutes(config: StudyConfig, dataset: str, name: str) -> tuple[dict[str
     Returns ({}, "") unless both were run to the end, on one kind of machine.
     """
     folders = {one: config.runs / f"{dataset}-{one}-alone" for one in (name, BASELINE)}
-    runs = {one: read_run(folder) for one, folder in folders.items() if (folder / FACTS).exists()}
+    runs = {one: read_run(folder) for one, folder in folders.items() if RunFolder(folder).exists()}
     machines = {str(run.facts["hardware"]) for run in runs.values() if run.finished}
     if (
         len(runs) < len(folders)
@@ -235,7 +235,7 @@ def measure_ldm_time(config: StudyConfig) -> Measurement:
 def _unfinished_runs(config: StudyConfig, known: Sequence[str]) -> list[RunComparison]:
     """Return runs of image sets that are not finished, as far as all their strategies went."""
     folders = [config.runs / name for name in IMAGES if name not in known]
-    runs = [compare_strategies(read_run(folder)) for folder in folders if (folder / FACTS).exists()]
+    runs = [compare_strategies(read_run(folder)) for folder in folders if RunFolder(folder).exists()]
     return [one for one in runs if one.comparable and {FIRST, BASELINE} <= set(one.minutes)]
 
 

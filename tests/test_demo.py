@@ -3,47 +3,47 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from teeter import TrainingConfig, demo
 from teeter.cli import app
-from teeter.demo import run_demo
+from teeter.demo import DEMO_SETTING, run_demo
+from teeter.errors import InputError
+
+SMALL = replace(DEMO_SETTING, train=200, final=60, epochs=2, repetitions=2, strategies=("ldm-s", "random"))
 
 
-def test_a_small_demonstration_has_all_its_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "POOL", 200)
+def test_a_small_demonstration_has_all_its_parts(tmp_path: Path, one_thread: None) -> None:
     steps: list[tuple[int, int]] = []
-    found = run_demo(
-        tmp_path / "new" / "folder",
-        strategies=("ldm-s", "random"),
-        repetitions=2,
-        rounds=2,
-        training=TrainingConfig(epochs=2),
-        workers=1,
-        on_step=lambda done, whole: steps.append((done, whole)),
-    )
-    assert steps == [(1, 4), (2, 4), (3, 4), (4, 4)]
-    assert found.labels == 60
-    assert [line.strategy for line in found.lines] == ["ldm-s", "random"]
-    text = found.page.read_text()
+    folder = tmp_path / "new" / "folder"
+    result = run_demo(folder, setting=SMALL, on_step=lambda done, total: steps.append((done, total)))
+    assert steps[-1] == (12, 12)
+    assert result.labels == 60
+    assert [row.strategy for row in result.rows] == ["ldm-s", "random"]
+    text = result.page.read_text()
     for part in ("ldm-s", "random", "paired t-test", "gain over random", "data:image/png;base64", "teeter 0."):
         assert part in text
-    results = json.loads((found.page.parent / "results.json").read_text())
+    results = json.loads((folder / "results.json").read_text())
     assert np.shape(results["accuracy"]["ldm-s"]) == (2, 3)
-    assert results["lines"][0]["gain"]["mean"] == pytest.approx(found.lines[0].gain.mean)
-    assert found.picture.read_bytes().startswith(b"\x89PNG")
+    assert results["lines"][0]["gain"]["mean"] == pytest.approx(result.row("ldm-s").gain.mean)
+    assert result.curves.read_bytes().startswith(b"\x89PNG")
+
+
+def test_other_experiments_are_refused(tmp_path: Path) -> None:
+    for setting in (replace(SMALL, strategies=("random",)), replace(SMALL, dataset="mnist")):
+        with pytest.raises(InputError, match="compares ldm-s with random on digits"):
+            run_demo(tmp_path, setting=setting)
 
 
 @pytest.mark.slow
-def test_workers_change_nothing(tmp_path: Path) -> None:
-    options = {"strategies": ("ldm-s", "random"), "repetitions": 1, "rounds": 1, "training": TrainingConfig(epochs=5)}
-    alone = run_demo(tmp_path / "one", workers=1, **options)
-    together = run_demo(tmp_path / "two", workers=2, **options)
-    assert alone.lines == together.lines
+def test_fewer_repetitions_than_recorded_are_shown_if_asked_for(tmp_path: Path) -> None:
+    run_demo(tmp_path, setting=SMALL)
+    fewer = run_demo(tmp_path, setting=replace(SMALL, repetitions=1))
+    assert "Means over 1 repetitions" in fewer.page.read_text()
 
 
 @pytest.mark.slow
@@ -51,8 +51,7 @@ def test_the_demonstration_keeps_its_promise(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
     assert len(done.stdout.strip().splitlines()) == 3
-    found = run_demo(tmp_path)
-    gain = next(line.gain for line in found.lines if line.strategy == "ldm-s")
+    gain = run_demo(tmp_path).row("ldm-s").gain
     assert gain is not None
     assert gain.mean > 0
     assert gain.significant

@@ -18,7 +18,7 @@ from cli.commands import run_teeter
 from teeter import strategies
 from teeter.datasets import catalogue, load_dataset
 from teeter.errors import PluginError, UnknownNameError
-from teeter.experiments.results import read_run
+from teeter.experiments import read_run
 from teeter.experiments.settings import override, setting_named
 from teeter.model_files import save_model
 from teeter.models import network_registry

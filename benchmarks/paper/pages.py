@@ -14,7 +14,7 @@ from teeter.analysis import paper_results
 from teeter.analysis.plots import plot_gains
 from teeter.analysis.run_comparison import RunComparison, compare_strategies
 from teeter.analysis.statistics import gain_over
-from teeter.experiments.results import read_run
+from teeter.experiments import read_run
 
 ROOT = Path(__file__).parents[2]
 RUNS, ISOLET = Path(__file__).parent / "runs", Path(__file__).parent / "isolet"

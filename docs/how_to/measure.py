@@ -25,7 +25,7 @@ import teeter
 from teeter.arrays import describe_device
 from teeter.campaigns import Settings
 from teeter.datasets import LabelledRows, load_dataset, make_long_tailed
-from teeter.experiments.results import read_run
+from teeter.experiments import read_run
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

@@ -1,268 +1,237 @@
-"""The demonstration: strategies side by side on handwritten digits, and the digits that LDM-S asks about."""
+"""The demonstration: compare strategies on handwritten digits, and show the digits LDM-S picks.
+
+It is a run of the setting ``digits`` with a page of its own. The run folder stays beside the page,
+so ``teeter bench report`` can compare it further.
+"""
 
 from __future__ import annotations
 
 import json
-import multiprocessing
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
-from functools import cache, partial
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from teeter.analysis.plot_style import figure_png
 from teeter.analysis.plots import pca_2d, plot_curves, plot_picks
 from teeter.analysis.report.render import ImageBlock, Section, TableBlock, render_page
 from teeter.analysis.statistics import Gain, gain_over, labels_to_reach
 from teeter.analysis.table_formats import format_p_value
-from teeter.arrays import describe_device
-from teeter.experiments.play import initial_rows, play
-from teeter.learner import Learner
-from teeter.models.networks import mlp
-from teeter.models.outputs import Outputs
+from teeter.errors import InputError, TrainingError
+from teeter.experiments.experiment import Experiment
+from teeter.experiments.results import Cell, Curves, Run, by_cells
+from teeter.experiments.runner import Progress, run_setting
+from teeter.experiments.settings import Setting, override, setting_named
 from teeter.strategies.api import ldm
-from teeter.training import TrainingConfig
-from teeter.version import __version__, commit
 
-__all__ = ["Demo", "Line", "run_demo"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-Array = npt.NDArray[np.floating[Any]]
-Cell = tuple[str, int]
-"""A strategy and a repetition."""
+__all__ = ["DEMO_SETTING", "DemoResult", "DemoRow", "run_demo"]
 
-STRATEGIES = ("ldm-s", "random", "entropy", "margin", "badge")
-POOL, INITIAL, BATCH, ROUNDS = 1300, 20, 20, 10
+DEMO_SETTING = override(
+    setting_named("digits"), {"strategies": ("ldm-s", "random", "entropy", "margin", "badge")}
+)
+"""What the demonstration runs: 20 to 220 labels, 5 repetitions."""
+
+_IMAGE_SHAPE = (8, 8)
+
+_ROUNDS_BEFORE_MAP = 2
+"""The map of the pool shows the picks after this many rounds of labels."""
 
 
 @dataclass(frozen=True)
-class Line:
-    """A strategy's line of the table."""
+class DemoRow:
+    """A strategy's row in the table."""
 
     strategy: str
     accuracy: float
-    """The mean over rounds and repetitions."""
+    """Mean over repetitions, and over the rounds after the first."""
     last: float
+    """Mean accuracy in the last round."""
     gain: Gain | None
     """Over Random; None for Random itself."""
     labels: float | None
-    """Labels needed to be as accurate as Random at its end."""
+    """Number of labels at which it is as accurate as Random at its end; None if it never is."""
 
 
 @dataclass(frozen=True)
-class Demo:
-    """What the demonstration found, and where it is shown."""
+class DemoResult:
+    """The results of the demonstration, and the page that shows them."""
 
     page: Path
-    picture: Path
-    lines: tuple[Line, ...]
+    curves: Path
+    """The learning curves as a PNG file."""
+    rows: tuple[DemoRow, ...]
     labels: int
-    """How many labels each run ended with."""
+    """The number of labels at the end of each run."""
+
+    def row(self, strategy: str) -> DemoRow:
+        """Return the row of a strategy."""
+        return next(row for row in self.rows if row.strategy == strategy)
 
 
 def run_demo(
     folder: Path,
     *,
-    strategies: Sequence[str] = STRATEGIES,
-    repetitions: int = 5,
-    rounds: int = ROUNDS,
-    training: TrainingConfig | None = None,
-    workers: int = 2,
-    on_step: Callable[[int, int], None] = lambda done, whole: None,
-) -> Demo:
-    """Run every strategy ``repetitions`` times on the digits, and write a page, pictures and results into ``folder``.
+    setting: Setting = DEMO_SETTING,
+    on_step: Progress = lambda done, total: None,
+) -> DemoResult:
+    """Run strategies on handwritten digits, and write a page, figures and results.
 
-    ``on_step`` is told how many runs are done, of how many.
+    Called again with the same folder, it continues a run that was interrupted.
+
+    Args:
+        folder: where the page goes; the run is recorded in its subfolder ``run``.
+        setting: a setting of the dataset ``digits``, with the strategies ldm-s and random.
+        on_step: called with the number of finished rounds and of all rounds.
+
+    Raises:
+        InputError: if the setting is another one, or the folder holds a run with other values.
+        TrainingError: if a strategy fails.
     """
-    training = training or TrainingConfig()
-    cells = [(name, seed) for seed in range(repetitions) for name in strategies]
-    run = partial(_run, rounds=rounds, training=training)
-    curve = _all_runs(cells, run, workers=workers, on_step=on_step)
-    accuracy = {
-        name: np.array([curve[name, seed] for seed in range(repetitions)]) for name in strategies
-    }
-    labelled = INITIAL + BATCH * np.arange(rounds + 1, dtype=float)
-    lines = tuple(_line(name, labelled, accuracy) for name in accuracy)
-    curves, chosen = plot_curves(labelled, accuracy), _draw_a_round(training)
-    folder.mkdir(parents=True, exist_ok=True)
-    curves.savefig(folder / "curves.png", dpi=150)
-    chosen.savefig(folder / "picks.png", dpi=150)
-    facts = _facts()
-    (folder / "index.html").write_text(
-        _page(lines, curves, chosen, repetitions, facts), encoding="utf-8"
-    )
+    if setting.dataset != "digits" or not {"ldm-s", "random"} <= set(setting.strategies):
+        raise InputError(
+            f"The demonstration compares ldm-s with random on digits, and {setting.name} has "
+            f"{', '.join(setting.strategies)} on {setting.dataset}."
+        )
+
+    run = run_setting(setting, folder / "run", device="cpu", on_step=on_step)
+    for cell, error in run.failures.items():
+        raise TrainingError(f"{cell.strategy}, repetition {cell.repetition}, failed: {error}")
+
+    # An earlier call may have recorded more repetitions or strategies.
+    run = replace(run, strategies=setting.strategies, repetitions=setting.repetitions)
+    curves = run.curves()
+    rows = tuple(_make_row(name, curves) for name in curves.accuracy)
+
+    curves_figure = plot_curves(curves.labelled, curves.accuracy)
+    picks_figure = _plot_picks(run, Experiment(setting, None, torch.device("cpu")))
+    curves_figure.savefig(folder / "curves.png", dpi=150)
+    picks_figure.savefig(folder / "picks.png", dpi=150)
+
+    page = folder / "index.html"
+    page.write_text(_render(run, rows, curves_figure, picks_figure), encoding="utf-8")
     results = {
-        **facts,
-        "pool": POOL,
-        "training": asdict(training),
-        "lines": [asdict(line) for line in lines],
-        "labelled": labelled.tolist(),
-        "accuracy": {name: runs.round(6).tolist() for name, runs in accuracy.items()},
+        **run.facts,
+        "setting": asdict(setting),
+        "lines": [asdict(row) for row in rows],
+        "labelled": curves.labelled.tolist(),
+        "accuracy": {name: values.round(6).tolist() for name, values in curves.accuracy.items()},
     }
     (folder / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    return Demo(folder / "index.html", folder / "curves.png", lines, int(labelled[-1]))
+
+    return DemoResult(page, folder / "curves.png", rows, int(curves.labelled[-1]))
 
 
-@cache
-def _digits() -> tuple[Array, npt.NDArray[np.int64]]:
-    """Return 1,797 digits in an order of our own: features (N, 64) in [0, 1], labels (N,)."""
-    from sklearn.datasets import load_digits
+def _make_row(strategy: str, curves: Curves) -> DemoRow:
+    accuracy = curves.accuracy[strategy]
+    random = curves.accuracy["random"]
+    final_random = float(random[:, -1].mean())
 
-    digits = load_digits()
-    order = np.random.default_rng(0).permutation(len(digits.data))
-    return (digits.data[order] / 16).astype(np.float32), digits.target[order].astype(np.int64)
-
-
-def _learner(strategy: str, seed: int, training: TrainingConfig) -> Learner:
-    features, _ = _digits()
-    return Learner(
-        partial(_network),
-        features[:POOL],
-        strategy,
-        classes=10,
-        seed=seed,
-        training=training,
-        device="cpu",
+    gain = None
+    if strategy != "random":
+        gain = gain_over(accuracy, random)
+    return DemoRow(
+        strategy=strategy,
+        accuracy=float(accuracy[:, 1:].mean()),
+        last=float(accuracy[:, -1].mean()),
+        gain=gain,
+        labels=labels_to_reach(curves.labelled, accuracy.mean(axis=0), final_random),
     )
 
 
-def _network(seed: int) -> torch.nn.Module:
-    return mlp(64, 10, seed=seed)
+def _plot_picks(run: Run, experiment: Experiment) -> Figure:
+    """Draw the pool as LDM-S saw it in its first repetition, with its picks."""
+    cell = Cell("ldm-s", 0)
+    rounds = by_cells(run.rounds)[cell][:_ROUNDS_BEFORE_MAP]
 
-
-def _run(strategy: str, seed: int, rounds: int, training: TrainingConfig) -> list[float]:
-    """Return the test accuracy after each round of one run."""
-    torch.set_num_threads(1)
-    features, labels = _digits()
-    learner = _learner(strategy, seed, training)
-    played = play(
-        learner,
-        labels[:POOL],
-        initial=initial_rows(POOL, INITIAL, seed),
-        n=BATCH,
-        rounds=rounds,
-        test=(features[POOL:], labels[POOL:]),
-    )
-    return [one.accuracy for one in played]
-
-
-def _all_runs(
-    cells: Sequence[Cell],
-    run: Callable[[str, int], list[float]],
-    *,
-    workers: int,
-    on_step: Callable[[int, int], None],
-) -> dict[Cell, list[float]]:
-    """Return the curve of every strategy and repetition."""
-    found: dict[Cell, list[float]] = {}
-    if workers == 1:
-        for done, cell in enumerate(cells, start=1):
-            found[cell] = run(*cell)
-            on_step(done, len(cells))
-        return found
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        waiting = {pool.submit(run, *cell): cell for cell in cells}
-        for done, future in enumerate(as_completed(waiting), start=1):
-            found[waiting[future]] = future.result()
-            on_step(done, len(cells))
-    return found
-
-
-def _line(name: str, labelled: Array, accuracy: dict[str, Array]) -> Line:
-    runs, random = accuracy[name], accuracy["random"]
-    return Line(
-        strategy=name,
-        accuracy=float(runs[:, 1:].mean()),
-        last=float(runs[:, -1].mean()),
-        gain=None if name == "random" else gain_over(runs, random),
-        labels=labels_to_reach(labelled, runs.mean(axis=0), float(random[:, -1].mean())),
-    )
-
-
-def _draw_a_round(training: TrainingConfig) -> Any:
-    """Return a figure of the pool after the first fit, with what LDM-S picks."""
-    features, labels = _digits()
-    learner = _learner("ldm-s", 0, training)
-    start = initial_rows(POOL, 3 * INITIAL, 0)
-    learner.tell(start, labels[:POOL][start])
+    learner = experiment.make_learner(cell)
+    for result in rounds:
+        experiment.tell_labels(learner, result)
+    learner.resume(len(rounds), {})
     learner.fit()
-    rows = learner.ask(BATCH)
-    free = learner.pool.candidates()
-    outputs: Outputs = learner.observe(features[free], {"features", "head"})
-    if outputs.features is None or outputs.weight is None:
-        raise TypeError("The network of the demonstration ends in a linear layer.")
-    values = ldm(outputs.features, outputs.weight, outputs.bias).numpy()
-    places = np.searchsorted(free, rows)
+
+    candidates = learner.pool.candidates()
+    picks = learner.ask(experiment.setting.query)
+    images = experiment.train.inputs[picks].numpy().reshape(-1, *_IMAGE_SHAPE)
+
+    outputs = learner.observe(experiment.train.inputs[candidates], {"features", "head"})
+    # Not None: the network ends in a linear layer.
+    features = cast(Tensor, outputs.features)
+    weight = cast(Tensor, outputs.weight)
+    disagreement = ldm(features, weight, outputs.bias).numpy()
     return plot_picks(
-        pca_2d(outputs.features.numpy()), values, places, features[rows].reshape(-1, 8, 8)
+        pca_2d(features.numpy()), disagreement, np.searchsorted(candidates, picks), images
     )
 
 
-def _facts() -> dict[str, str | None]:
-    hardware = describe_device(torch.device("cpu"))
-    return {
-        "teeter": __version__,
-        "commit": commit(),
-        "torch": str(torch.__version__),
-        "hardware": hardware,
-    }
+def _render(run: Run, rows: Sequence[DemoRow], curves_figure: Figure, picks_figure: Figure) -> str:
+    """Return the page as HTML."""
+    setting = run.setting
+    map_labels = setting.initial + _ROUNDS_BEFORE_MAP * setting.query
 
-
-def _page(
-    lines: Sequence[Line], curves: Any, chosen: Any, repetitions: int, facts: dict[str, str | None]
-) -> str:
+    comparison = Section(
+        "Accuracy against labels",
+        f"Means over {run.repetitions} repetitions, with bands of one standard deviation. All "
+        "strategies begin with the same labels and the same networks.",
+        [
+            ImageBlock(figure_png(curves_figure), "Learning curves of each strategy"),
+            TableBlock(_table_rows(rows)),
+        ],
+    )
+    selection = Section(
+        "What LDM-S asks about",
+        f"The pool after {map_labels} labels, laid out by the network's last features. Dark rows "
+        "are those whose label flips under the smallest change of the network. The picks are such "
+        "rows, spread over the pool.",
+        [
+            ImageBlock(
+                figure_png(picks_figure),
+                "The pool coloured by its least disagree metric, with the picked digits beside it",
+            )
+        ],
+    )
     return render_page(
         "teeter on handwritten digits",
-        "A small network learns to read digits, twenty labels at a time. Which twenty makes the difference.",
-        [
-            Section(
-                "Accuracy against labels",
-                f"The mean of {repetitions} repetitions, with a band of one standard deviation. All strategies begin "
-                "with the same labels and the same networks.",
-                [
-                    ImageBlock(figure_png(curves), "Learning curves of each strategy"),
-                    TableBlock(_cells(lines)),
-                ],
-            ),
-            Section(
-                "What LDM-S asks about",
-                "The pool after 60 labels, laid out by the network's last features. Dark rows are those whose label "
-                "flips under the smallest change of the network; the picks are such rows, spread over the pool.",
-                [
-                    ImageBlock(
-                        figure_png(chosen),
-                        "The pool coloured by its least disagree metric, with the picked digits beside it",
-                    )
-                ],
-            ),
-        ],
-        {name: value for name, value in facts.items() if value is not None},
+        f"A small network learns to read digits, {setting.query} labels at a time. Which "
+        f"{setting.query} makes the difference.",
+        [comparison, selection],
+        {name: value for name, value in run.facts.items() if value is not None},
     )
 
 
-def _cells(lines: Sequence[Line]) -> list[dict[str, str]]:
-    random = next(line for line in lines if line.strategy == "random")
-    return [
-        {
-            "strategy": line.strategy,
-            "mean accuracy": f"{line.accuracy:.1%}",
-            "last accuracy": f"{line.last:.1%}",
-            "gain over random": ""
-            if line.gain is None
-            else f"{line.gain.mean:+.2f} ± {line.gain.deviation:.2f} points",
-            "p (paired t-test)": "" if line.gain is None else _chance(line.gain),
-            f"labels for {random.last:.1%}": "not reached"
-            if line.labels is None
-            else f"{line.labels:.0f}",
-        }
-        for line in lines
-    ]
+def _table_rows(rows: Sequence[DemoRow]) -> list[dict[str, Any]]:
+    final_random = next(row.last for row in rows if row.strategy == "random")
+
+    table = []
+    for row in rows:
+        gain = ""
+        p_value = ""
+        if row.gain is not None:
+            gain = f"{row.gain.mean:+.2f} ± {row.gain.deviation:.2f} points"
+            p_value = format_p_value(row.gain.p)
+            if not row.gain.significant:
+                p_value += ", not significant"
+
+        table.append(
+            {
+                "strategy": row.strategy,
+                "mean accuracy": f"{row.accuracy:.1%}",
+                "last accuracy": f"{row.last:.1%}",
+                "gain over random": gain,
+                "p (paired t-test)": p_value,
+                f"labels for {final_random:.1%}": _format_labels(row.labels),
+            }
+        )
+    return table
 
 
-def _chance(gain: Gain) -> str:
-    shown = format_p_value(gain.p)
-    return shown if gain.significant else f"{shown}, not significant"
+def _format_labels(labels: float | None) -> str:
+    if labels is None:
+        return "not reached"
+    return f"{labels:.0f}"

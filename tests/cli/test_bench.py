@@ -11,7 +11,7 @@ import pytest
 import torch
 from typer.testing import Result
 
-from teeter.experiments import runner
+from teeter.experiments import runner, tracking
 from teeter.strategies.base import Context, Strategy, registry
 
 Teeter = Callable[..., Result]
@@ -75,8 +75,8 @@ def test_a_strategy_that_fails_is_told_and_the_exit_code_is_1(teeter: Teeter, mo
 
     monkeypatch.setitem(registry._classes, "broken", Broken)
     said = teeter("bench", "run", "digits", *SHORT, "--strategies", "random,broken", fails=1).stdout.splitlines()
-    assert said[0] == "broken, repetition 0, failed: RuntimeError: not today. The same command tries again."
-    assert said[-1].startswith("What is done is in runs/digits")
+    assert said[0] == "broken, repetition 0, failed: RuntimeError: not today. Repeat the command to try again."
+    assert said[-1].startswith("The finished rounds are in runs/digits")
 
 
 def test_stopped_by_hand_it_says_that_it_goes_on(teeter: Teeter, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,16 +86,32 @@ def test_stopped_by_hand_it_says_that_it_goes_on(teeter: Teeter, monkeypatch: py
     with monkeypatch.context() as patch:
         patch.setattr(runner, "fit_learners", stopped)
         said = teeter("bench", "run", "digits", *SHORT, "--strategies", "random", fails=130).stderr
-    assert said == "Stopped. What is done is in runs/digits; the same command goes on.\n"
+    assert said == "Stopped. The finished rounds are in runs/digits. Repeat the command to continue.\n"
     teeter("bench", "run", "digits", *SHORT, "--strategies", "random")
 
 
-def test_rounds_are_tracked_as_well(teeter: Teeter, tmp_path: Path) -> None:
+def test_rounds_are_tracked_as_well(teeter: Teeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Lines:
+        """Appends the keys of rounds to a file."""
+
+        def __init__(self, target: str) -> None:
+            self.path = Path(target)
+
+        def begin(self) -> list[Any]:
+            lines = self.path.read_text().splitlines() if self.path.exists() else []
+            return [tuple(json.loads(line)) for line in lines]
+
+        def write(self, row: Any) -> None:
+            with self.path.open("a") as file:
+                file.write(json.dumps(tracking.round_key(row)) + "\n")
+
+        def end(self) -> None:
+            pass
+
+    monkeypatch.setitem(tracking._BUILT_IN, "lines", Lines)
     short = ("--set", "final=40", "--set", "epochs=1", "--strategies", "random", "--repetitions", 2, "--device", "cpu")
-    told = ("--out", tmp_path / "run", "--track", f"csv:{tmp_path / 'a.csv'}", "--track", f"jsonl:{tmp_path / 'b'}")
     for _ in range(2):
-        teeter("bench", "run", "digits", *short, *told)
-    assert len((tmp_path / "a.csv").read_text().splitlines()) == 1 + 4
-    assert len((tmp_path / "b").read_text().splitlines()) == 4
-    refused = teeter("bench", "run", "digits", *short, "--track", "cvs:a.csv", fails=2)
-    assert "Did you mean 'csv'?" in refused.stderr
+        teeter("bench", "run", "digits", *short, "--out", tmp_path / "run", "--track", f"lines:{tmp_path / 'a'}")
+    assert len((tmp_path / "a").read_text().splitlines()) == 4
+    refused = teeter("bench", "run", "digits", *short, "--track", "tensorbord:a", fails=2)
+    assert "Did you mean 'tensorboard'?" in refused.stderr

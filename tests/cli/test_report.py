@@ -17,8 +17,8 @@ from teeter.analysis import report as reports
 from teeter.analysis.report import Report
 from teeter.cli.errors import Commands
 from teeter.cli.report import report
-from teeter.experiments import results
-from teeter.experiments.results import Run
+from teeter import experiments
+from teeter.experiments import Run
 
 pytestmark = pytest.mark.xdist_group("report")  # one worker, so one drawing
 
@@ -44,7 +44,7 @@ def a_run(monkeypatch: pytest.MonkeyPatch, drawn_report: Report) -> None:
         files = tuple(out / path.relative_to(drawn_in) for path in drawn_report.files)
         return replace(drawn_report, page=out / drawn_report.page.name, files=files)
 
-    monkeypatch.setattr(results, "read_run", lambda folder: RUN)
+    monkeypatch.setattr(experiments, "read_run", lambda folder: RUN)
     monkeypatch.setattr(reports, "write_report", copy_report)
 
 

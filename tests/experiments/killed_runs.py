@@ -30,16 +30,13 @@ def _run_and_die(setting: Setting, folder: Path, rounds: int, trackers: Sequence
     append = RunFolder.append
     recorded = 0
 
-    def die(one: Round) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    def append_or_die(self: RunFolder, one: Round, memory: dict[str, Any]) -> None:
+    def append_then_die(self: RunFolder, result: Round, memory: dict[str, Any]) -> None:
         nonlocal recorded
+        append(self, result, memory)
         recorded += 1
         if recorded == rounds:
-            self.tell = die  # trackers are not told of the last round
-        append(self, one, memory)
+            os.kill(os.getpid(), signal.SIGKILL)  # before trackers get the round
 
-    RunFolder.append = append_or_die  # type: ignore[method-assign]
+    RunFolder.append = append_then_die  # type: ignore[method-assign]
     torch.set_num_threads(1)
     run_setting(setting, folder, device="cpu", trackers=trackers)

@@ -12,7 +12,8 @@ import torch
 
 from experiments.tiny_runs import TINY
 from teeter.errors import FileError
-from teeter.experiments.results import Run, by_cells, read_run
+from teeter.experiments.results import Run, by_cells
+from teeter.experiments.run_folder import read_run
 from teeter.experiments.runner import run_setting
 
 
@@ -25,7 +26,7 @@ def test_a_folder_that_is_no_run_is_told(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="There is no run in"):
         read_run(tmp_path)
     (tmp_path / "run.json").write_text("{")
-    with pytest.raises(FileError, match="is damaged, or something else than a run"):
+    with pytest.raises(FileError, match="is damaged, or is not a run of teeter"):
         read_run(tmp_path)
     (tmp_path / "run.json").write_text('{"format": 99}')
     with pytest.raises(FileError, match="was written by a newer teeter"):
@@ -36,7 +37,7 @@ def test_a_damaged_line_in_the_middle_is_told(tmp_path: Path) -> None:
     run_setting(TINY, tmp_path, strategies=["random"], rounds=1, device="cpu")
     path = tmp_path / "cells" / "random-0.jsonl"
     path.write_text("{}\n" + path.read_text())
-    with pytest.raises(FileError, match="is damaged: a line of it is not a round"):
+    with pytest.raises(FileError, match="is damaged: it has a line that is not a round"):
         run_setting(TINY, tmp_path, strategies=["random"], device="cpu")
 
 
@@ -50,18 +51,18 @@ def test_damaged_facts_rounds_and_failures_are_told(tmp_path: Path) -> None:
     cell.write_text(lines)
     for damaged in ("{}", "[]", "3", "not JSON"):
         failures.write_text(damaged + "\n")
-        with pytest.raises(FileError, match="is damaged: a line of it is not a failure"):
+        with pytest.raises(FileError, match="is damaged: it has a line that is not a failure"):
             run_setting(TINY, tmp_path, strategies=["random"], device="cpu")
     failures.unlink()
     facts = json.loads((tmp_path / "run.json").read_text())
     for damage in ({"setting": {"name": "x"}}, {"setting": 3}, {"groups": None}, {"groups": [3]}, {"rounds": "two"}):
         (tmp_path / "run.json").write_text(json.dumps({**facts, **damage}))
         for read in (read_run, lambda folder: run_setting(TINY, folder, strategies=["random"], device="cpu")):
-            with pytest.raises(FileError, match="is damaged, or something else than a run"):
+            with pytest.raises(FileError, match="is damaged, or is not a run of teeter"):
                 read(tmp_path)
     for missing in ("setting", "strategies", "repetitions", "rounds", "groups"):
         (tmp_path / "run.json").write_text(json.dumps({name: facts[name] for name in facts if name != missing}))
-        with pytest.raises(FileError, match="is damaged, or something else than a run"):
+        with pytest.raises(FileError, match="is damaged, or is not a run of teeter"):
             read_run(tmp_path)
 
 

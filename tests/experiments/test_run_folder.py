@@ -12,7 +12,7 @@ import torch
 
 from experiments.tiny_runs import TINY
 from teeter.errors import FileError, InputError
-from teeter.experiments.results import Round
+from teeter.experiments.results import Cell, Round
 from teeter.experiments.run_folder import RunFolder, run_lock
 from teeter.experiments.runner import run_setting
 
@@ -56,7 +56,7 @@ def test_lines_that_end_as_on_windows_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "cells" / "random-0.jsonl"
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
     before = path.read_bytes()
-    assert len(RunFolder(tmp_path).rounds(("random", 0))) == 2
+    assert len(RunFolder(tmp_path).rounds(Cell("random", 0))) == 2
     assert path.read_bytes() == before
 
 
@@ -71,9 +71,9 @@ def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path) -> None:
         if child == 0:
             os._exit(_append_within(records, replace(one, number=1), size + 40))
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-        assert records.rounds(("random", 0)) == [one]
+        assert records.rounds(Cell("random", 0)) == [one]
         records.append(replace(one, number=1), {})
-        assert [some.number for some in records.rounds(("random", 0))] == [0, 1]
+        assert [some.number for some in records.rounds(Cell("random", 0))] == [0, 1]
 
 
 def _append_within(records: RunFolder, one: Round, limit: int) -> int:

@@ -19,8 +19,8 @@ from experiments.killed_runs import run_until_killed
 from experiments.tiny_runs import TINY, results_without_times
 from teeter.errors import InputError, UnknownNameError
 from teeter.experiments import runner
-from teeter.experiments.results import Round, Run, by_cells, read_run
-from teeter.experiments.run_folder import RunFolder
+from teeter.experiments.results import Round, Run, by_cells
+from teeter.experiments.run_folder import RunFolder, read_run
 from teeter.experiments.runner import run_setting
 from teeter.experiments.settings import Setting
 from teeter.strategies.base import Context, Strategy, registry

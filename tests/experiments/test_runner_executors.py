@@ -79,7 +79,7 @@ def test_repetitions_are_groups_only_if_the_setting_says_so(tmp_path: Path) -> N
 
 
 def test_big_networks_are_groups_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("teeter.experiments.runner._STACKED", ())
+    monkeypatch.setattr("teeter.experiments.runner._BATCHED_NETWORKS", ())
     executor = Here()
     run_setting(replace(SETTING, separate=False), tmp_path, device="cpu", rounds=0, executor=executor)
     assert executor.performed == 6

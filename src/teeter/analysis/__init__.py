@@ -1,7 +1,7 @@
 """Compare strategies: statistics over runs and datasets, figures, tables and reports.
 
 Statistics and figures take arrays; ``compare_strategies`` and ``write_report`` take runs of the
-benchmark, as ``teeter.experiments.results.read_run`` returns them.
+benchmark, as ``teeter.experiments.read_run`` returns them.
 """
 
 from teeter.analysis.cross_dataset import (

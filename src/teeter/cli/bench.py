@@ -1,4 +1,4 @@
-"""teeter bench: strategies compared on the paper's settings, and on yours."""
+"""teeter bench: compare strategies on the paper's settings, or on your own."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from teeter.cli.report import report
 from teeter.errors import FileError, InputError
 
 if TYPE_CHECKING:
-    from teeter.experiments.results import Run
-    from teeter.experiments.settings import Setting
+    from teeter.experiments import Run, Setting
 
 __all__ = ["bench"]
+
+_INTERRUPTED = 130
+"""The exit code of a command that Ctrl-C has stopped: 128 + SIGINT."""
 
 bench = typer.Typer(
     cls=Commands,
@@ -28,143 +30,155 @@ bench = typer.Typer(
 )
 bench.command()(report)
 
+SettingArgument = Annotated[
+    str,
+    typer.Argument(metavar="SETTING", help="A name from teeter bench settings, or a .toml file."),
+]
+StrategiesOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES",
+        help="Comma-separated strategy names. Default: those of the setting. A run that exists "
+        "gets the new ones added.",
+    ),
+]
+RepetitionsOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1, metavar="N", help="Repetitions of each strategy. Default: those of the setting."
+    ),
+]
+RoundsOption = Annotated[
+    int | None,
+    typer.Option(
+        min=0, metavar="N", help="Stop after N rounds. Run the command without it to continue."
+    ),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a value of the setting, such as epochs=20. May be repeated.",
+    ),
+]
+DeviceOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="cpu or cuda. Default: a GPU if there is one."),
+]
+ThreadsOption = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="CPU threads that torch uses.")
+]
+DataOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER", help="Folder of the datasets. Default: TEETER_DATA, or the cache."
+    ),
+]
+OutOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", help="Folder to record the run in. Default: runs/SETTING."),
+]
+EngineOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="local or ray: run groups of networks that are trained together in workers.",
+    ),
+]
+WorkersOption = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="Workers of the engine. Default: the number of cores."),
+]
+TrackOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KIND:TARGET",
+        help="Send rounds to a tracker too, such as tensorboard:FOLDER. May be repeated.",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
 
 @bench.command()
 def run(
-    setting: Annotated[
-        str,
-        typer.Argument(
-            metavar="SETTING", help="A name from teeter bench settings, or a .toml file."
-        ),
-    ],
+    setting: SettingArgument,
     *,
-    strategies: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAMES",
-            help="With commas between them; the setting's own if left out. New names are added to a run.",
-        ),
-    ] = None,
-    repetitions: Annotated[
-        int | None,
-        typer.Option(
-            min=1, metavar="N", help="Runs of each strategy; the setting's own if left out."
-        ),
-    ] = None,
-    rounds: Annotated[
-        int | None,
-        typer.Option(
-            min=0, metavar="N", help="Stop after so many rounds; the same command goes on later."
-        ),
-    ] = None,
-    change: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Another value than the setting's, such as epochs=20. May be repeated.",
-        ),
-    ] = None,
-    device: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="cpu or cuda; a GPU if there is one and this is left out."
-        ),
-    ] = None,
-    threads: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Threads that torch uses on a CPU.")
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Where datasets are; else TEETER_DATA or the cache."),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Where rounds are recorded; runs/SETTING if left out."),
-    ] = None,
-    engine: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="local or ray: groups of networks that train together, each by a worker.",
-        ),
-    ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Workers of the engine; as many as there are cores if left out.",
-        ),
-    ] = None,
-    track: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KIND:PLACE",
-            help="Tell rounds to csv:FILE, jsonl:FILE or tensorboard:FOLDER as well. May be repeated.",
-        ),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Say in JSON what there is in the end.")
-    ] = False,
+    strategies: StrategiesOption = None,
+    repetitions: RepetitionsOption = None,
+    rounds: RoundsOption = None,
+    change: SetOption = None,
+    device: DeviceOption = None,
+    threads: ThreadsOption = None,
+    data: DataOption = None,
+    out: OutOption = None,
+    engine: EngineOption = None,
+    workers: WorkersOption = None,
+    track: TrackOption = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """Run a setting; started again with the same words, it goes on where it was stopped."""
-    from teeter.experiments.settings import override
-
-    chosen = override(_setting(setting), dict(map(_pair, change or [])))
-    names = (
-        None
-        if strategies is None
-        else [name.strip() for name in strategies.split(",") if name.strip()]
-    )
-    folder = out or Path("runs") / chosen.name
-    with progress(chosen.name) as step:
+    """Run a setting, or continue a run that was interrupted: repeat its command."""
+    with progress(setting) as on_step:
+        # Importing torch takes seconds: the progress bar is on by then.
         import torch
 
         from teeter.distributed.executors import make_executor
-        from teeter.experiments.runner import run_setting
-        from teeter.experiments.tracking import make_tracker
+        from teeter.experiments import make_tracker, override, run_setting
 
+        changes = dict(_parse_change(text) for text in change or [])
+        chosen = override(_find_setting(setting), changes)
+        folder = out or Path("runs") / chosen.name
         if threads is not None:
             torch.set_num_threads(threads)
+
         try:
-            found = run_setting(
+            result = run_setting(
                 chosen,
                 folder,
-                strategies=names,
+                strategies=_split_names(strategies),
                 repetitions=repetitions,
                 rounds=rounds,
                 device=device,
                 folder=data,
                 executor=None if engine is None else make_executor(engine, workers),
-                trackers=[make_tracker(one) for one in track or []],
-                on_step=step,
+                trackers=[make_tracker(text) for text in track or []],
+                on_step=on_step,
             )
         except KeyboardInterrupt:
-            typer.echo(f"Stopped. What is done is in {folder}; the same command goes on.", err=True)
-            raise typer.Exit(130) from None
-    typer.echo(json.dumps(_summary(found), indent=2) if as_json else "\n".join(_sentences(found)))
-    if found.failures:
+            typer.echo(
+                f"Stopped. The finished rounds are in {folder}. Repeat the command to continue.",
+                err=True,
+            )
+            raise typer.Exit(_INTERRUPTED) from None
+
+    if as_json:
+        typer.echo(json.dumps(_summary(result), indent=2))
+    else:
+        for sentence in _sentences(result):
+            typer.echo(sentence)
+    if result.failures:
         raise typer.Exit(1)
 
 
 @bench.command("settings")
 def list_settings(
-    as_json: Annotated[bool, typer.Option("--json", help="Write all values as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all values as JSON.")] = False,
 ) -> None:
     """List the settings that can be run."""
-    from teeter.experiments.settings import setting_named, setting_names
+    from teeter.experiments import setting_named, setting_names
     from teeter.models.network_registry import network_names
 
-    found = [setting_named(name) for name in setting_names()]
+    settings = [setting_named(name) for name in setting_names()]
     if as_json:
-        typer.echo(json.dumps([asdict(one) for one in found], indent=2))
+        typer.echo(json.dumps([asdict(setting) for setting in settings], indent=2))
         return
-    width = max(len(one.name) for one in found)
-    for one in found:
-        typer.echo(f"{one.name:{width}}  {_in_words(one)}")
+
+    width = max(len(setting.name) for setting in settings)
+    for setting in settings:
+        typer.echo(f"{setting.name:{width}}  {_describe(setting)}")
     typer.echo(
-        f"Other networks and datasets by --set: network={'|'.join(network_names())}; see teeter datasets."
+        f"Other networks and datasets by --set: network={'|'.join(network_names())}; "
+        "see teeter datasets."
     )
 
 
@@ -176,24 +190,25 @@ def rounds(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="A .csv or .parquet file; CSV to the screen if left out."
+            metavar="FILE", help="A .csv or .parquet file. Default: print CSV to the screen."
         ),
     ] = None,
 ) -> None:
     """Write all rounds of a run, with their picks, as one table."""
     with spinner("Reading"):
         from teeter.analysis.export import rounds_to_csv, write_rounds
-        from teeter.experiments.results import read_run
+        from teeter.experiments import read_run
 
-        found = read_run(run)
+        result = read_run(run)
         if out is not None:
-            write_rounds(found, out)
+            write_rounds(result, out)
+
     if out is None:
-        typer.echo(rounds_to_csv(found), nl=False)
+        typer.echo(rounds_to_csv(result), nl=False)
 
 
-def _setting(name: str) -> Setting:
-    from teeter.experiments.settings import read_setting, setting_named
+def _find_setting(name: str) -> Setting:
+    from teeter.experiments import read_setting, setting_named
 
     path = Path(name)
     if path.suffix == ".toml":
@@ -205,46 +220,68 @@ def _setting(name: str) -> Setting:
     return setting_named(name)
 
 
-def _pair(text: str) -> tuple[str, str]:
-    key, sign, value = text.partition("=")
-    if not sign or not key:
-        raise InputError(f"--set {text} is not KEY=VALUE: write --set epochs=20, say.")
+def _parse_change(text: str) -> tuple[str, str]:
+    key, _, value = text.partition("=")
+    if not key or "=" not in text:
+        raise InputError(f"--set {text} is not KEY=VALUE: write --set epochs=20, for example.")
     return key.strip().replace("-", "_"), value.strip()
 
 
-def _in_words(one: Setting) -> str:
-    of_the_paper = (
-        ", as in the paper" if one.paper else ", smaller than the paper's" if one.quick else ""
-    )
-    long_tail = f", long-tailed ({one.imbalance:g} to 1)" if one.imbalance > 1 else ""
+def _split_names(text: str | None) -> list[str] | None:
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",")]
+    return [name for name in names if name]
+
+
+def _describe(setting: Setting) -> str:
+    """Return a setting in one line."""
+    notes = ""
+    if setting.paper:
+        notes += ", as in the paper"
+    elif setting.quick:
+        notes += ", smaller than the paper's"
+    if setting.imbalance > 1:
+        notes += f", long-tailed ({setting.imbalance:g} to 1)"
+
     return (
-        f"{one.network} on {one.dataset}: {one.initial:,} to {one.final:,} labels by {one.query:,}, "
-        f"{one.repetitions} repetitions of {len(one.strategies)} strategies{of_the_paper}{long_tail}"
+        f"{setting.network} on {setting.dataset}: {setting.initial:,} to {setting.final:,} labels "
+        f"by {setting.query:,}, {setting.repetitions} repetitions of {len(setting.strategies)} "
+        f"strategies{notes}"
     )
 
 
-def _summary(found: Run) -> dict[str, object]:
+def _summary(run: Run) -> dict[str, object]:
+    failures = [
+        {"strategy": cell.strategy, "repetition": cell.repetition, "error": error}
+        for cell, error in run.failures.items()
+    ]
     return {
-        "folder": str(found.folder),
-        "setting": found.setting.name,
-        "finished": found.finished,
-        "rounds": len(found.rounds),
-        "failures": [
-            {"strategy": cell[0], "repetition": cell[1], "error": told}
-            for cell, told in found.failures.items()
-        ],
+        "folder": str(run.folder),
+        "setting": run.setting.name,
+        "finished": run.finished,
+        "rounds": len(run.rounds),
+        "failures": failures,
     }
 
 
-def _sentences(found: Run) -> list[str]:
-    lines = [
-        f"{cell[0]}, repetition {cell[1]}, failed: {told.rstrip('.')}. The same command tries again."
-        for cell, told in found.failures.items()
-    ]
-    curves = found.curves()
+def _sentences(run: Run) -> list[str]:
+    """Return what a run came to: its failures, the mean accuracies, and where it is."""
+    sentences = []
+    for cell, error in run.failures.items():
+        sentences.append(
+            f"{cell.strategy}, repetition {cell.repetition}, failed: {error.rstrip('.')}. "
+            "Repeat the command to try again."
+        )
+
+    # The first round is the same for all strategies, so it does not count.
+    curves = run.curves()
     if len(curves.labelled) > 1:
-        means = {name: float(runs[:, 1:].mean()) for name, runs in curves.accuracy.items()}
-        best = sorted(means, key=lambda name: -means[name])
-        lines += ["Mean accuracy: " + ", ".join(f"{name} {means[name]:.1%}" for name in best) + "."]
-    state = "All rounds are" if found.finished else "What is done is"
-    return [*lines, f"{state} in {found.folder}; teeter bench report {found.folder} compares them."]
+        means = {name: float(values[:, 1:].mean()) for name, values in curves.accuracy.items()}
+        ranking = sorted(means, key=lambda name: -means[name])
+        accuracies = ", ".join(f"{name} {means[name]:.1%}" for name in ranking)
+        sentences.append(f"Mean accuracy: {accuracies}.")
+
+    recorded = "All rounds are" if run.finished else "The finished rounds are"
+    sentences.append(f"{recorded} in {run.folder}; teeter bench report {run.folder} compares them.")
+    return sentences

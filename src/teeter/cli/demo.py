@@ -1,8 +1,7 @@
-"""teeter demo: see it work on handwritten digits."""
+"""teeter demo: compare strategies on handwritten digits."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,44 +10,46 @@ import typer
 from teeter.cli.output import progress
 
 if TYPE_CHECKING:
-    from teeter.demo import Demo
+    from teeter.demo import DemoResult
 
 __all__ = ["demo"]
 
 
 def demo(
     out: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="Where the page and its pictures go.")
+        Path, typer.Option(metavar="FOLDER", help="Folder for the page and its figures.")
     ] = Path("teeter-demo"),
     repetitions: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Runs of each strategy.")
+        int, typer.Option(min=1, metavar="N", help="Repetitions of each strategy.")
     ] = 5,
 ) -> None:
     """Compare strategies on handwritten digits, and show the picks on a page."""
-    with progress("Learning digits") as step:
-        from teeter.demo import run_demo
+    with progress("Learning digits") as on_step:
+        # Importing torch and matplotlib takes seconds: the progress bar is on by then.
+        from teeter.demo import DEMO_SETTING, run_demo
+        from teeter.experiments import override
 
-        found = run_demo(
-            out, repetitions=repetitions, workers=min(2, os.cpu_count() or 1), on_step=step
-        )
-    for sentence in _sentences(found):
+        setting = override(DEMO_SETTING, {"repetitions": repetitions})
+        result = run_demo(out, setting=setting, on_step=on_step)
+
+    for sentence in _sentences(result):
         typer.echo(sentence)
 
 
-def _sentences(found: Demo) -> list[str]:
-    ldm_s, random = (
-        next(line for line in found.lines if line.strategy == name) for name in ("ldm-s", "random")
-    )
+def _sentences(result: DemoResult) -> list[str]:
+    ldm_s = result.row("ldm-s")
+    random = result.row("random")
     if ldm_s.gain is None:
         return []
-    saved = (
-        "never"
-        if ldm_s.labels is None
-        else f"with {ldm_s.labels:.0f} labels instead of {found.labels}"
-    )
+
+    reached = "It never reached"
+    labels = ""
+    if ldm_s.labels is not None:
+        reached = "It reached"
+        labels = f" with {ldm_s.labels:.0f} labels instead of {result.labels}"
     return [
-        f"LDM-S was right on {ldm_s.accuracy:.1%} of new digits over the rounds, Random on {random.accuracy:.1%} "
-        f"({ldm_s.gain.mean:+.1f} points, p = {ldm_s.gain.p:.2g}).",
-        f"It came to Random's last accuracy of {random.last:.1%} {saved}.",
-        f"Curves, table and the digits it asked about: {found.page}",
+        f"LDM-S was right on {ldm_s.accuracy:.1%} of new digits over the rounds, Random on "
+        f"{random.accuracy:.1%} ({ldm_s.gain.mean:+.1f} points, p = {ldm_s.gain.p:.2g}).",
+        f"{reached} Random's last accuracy of {random.last:.1%}{labels}.",
+        f"Curves, table and the digits it asked about: {result.page}",
     ]

@@ -36,7 +36,7 @@ def report(
     with spinner("Comparing"):
         # Importing matplotlib and reading runs may take seconds: the spinner is on by then.
         from teeter.analysis.report import write_report
-        from teeter.experiments.results import read_run
+        from teeter.experiments import read_run
 
         loaded = [read_run(folder) for folder in runs]
         written = write_report(loaded, out or _default_folder(runs))

@@ -1,4 +1,4 @@
-"""teeter strategies: what there is to pick by."""
+"""teeter strategies: list the strategies that pick rows."""
 
 from __future__ import annotations
 
@@ -11,42 +11,53 @@ import typer
 
 __all__ = ["strategies"]
 
+_WIDTH_WITHOUT_TERMINAL = 140
+
 
 def strategies(
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON instead of a table.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
 ) -> None:
     """List the strategies: what each needs, its options and their defaults, and what it picks."""
     from teeter.strategies import names
 
-    described = [_described(name) for name in names()]
+    descriptions = [_describe(name) for name in names()]
     if as_json:
-        typer.echo(json.dumps(described, ensure_ascii=False, indent=2))
+        typer.echo(json.dumps(descriptions, ensure_ascii=False, indent=2))
     else:
-        _draw(described)
+        _print_table(descriptions)
 
 
-def _described(name: str) -> dict[str, Any]:
+def _describe(name: str) -> dict[str, Any]:
     from teeter.errors import PluginError
     from teeter.strategies import get
 
     try:
-        cls = get(name)
-    except PluginError as error:  # a broken plugin must not hide the others
+        strategy_class = get(name)
+    except PluginError as error:
+        # A broken plugin must not hide the others.
         return {"name": name, "needs": [], "options": {}, "about": str(error)}
-    options = {
-        option: parameter.default for option, parameter in inspect.signature(cls).parameters.items()
+
+    parameters = inspect.signature(strategy_class).parameters
+    docstring = inspect.getdoc(strategy_class) or ""
+    return {
+        "name": name,
+        "needs": sorted(strategy_class.needs),
+        "options": {option: parameter.default for option, parameter in parameters.items()},
+        "about": docstring.split("\n")[0],
     }
-    about = (inspect.getdoc(cls) or "").split("\n")[0]
-    return {"name": name, "needs": sorted(cls.needs), "options": options, "about": about}
 
 
-def _draw(described: list[dict[str, Any]]) -> None:
+def _print_table(descriptions: list[dict[str, Any]]) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
     table = Table("name", "needs", "options", "picks", box=SIMPLE_HEAD)
-    for strategy in described:
+    for strategy in descriptions:
         options = ", ".join(f"{name}={default!r}" for name, default in strategy["options"].items())
-        table.add_row(strategy["name"], ", ".join(strategy["needs"]), options, strategy["about"])
-    Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else 140).print(table)
+        needs = ", ".join(strategy["needs"])
+        table.add_row(strategy["name"], needs, options, strategy["about"])
+
+    # Without a terminal, Rich would wrap at 80 columns.
+    width = None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL
+    Console(markup=False, highlight=False, width=width).print(table)

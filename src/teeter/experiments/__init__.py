@@ -1,1 +1,68 @@
-"""Learners with an oracle, side by side."""
+"""Compare strategies on datasets whose labels are known.
+
+==================  ==============================================================================
+``settings``        ``Setting``: what an experiment consists of, and the settings of the LDM paper
+``experiment``      the rows of a setting, and learners that ask for their labels
+``runner``          ``run_setting``: plan the groups, run the rounds, resume after a crash
+``run_folder``      ``RunFolder``: the files of a run, written and read
+``results``         what a run returns: rounds, failures, curves
+``tracking``        rounds for TensorBoard and other trackers
+``peak_memory``     how much memory a round took
+==================  ==============================================================================
+"""
+
+from teeter.experiments.experiment import Experiment, initial_rows
+from teeter.experiments.results import (
+    PHASES,
+    Cell,
+    Curves,
+    Failure,
+    Round,
+    Run,
+    by_cells,
+    round_to_row,
+)
+from teeter.experiments.run_folder import RunFolder, read_run
+from teeter.experiments.runner import run_setting
+from teeter.experiments.settings import (
+    PAPER_STRATEGIES,
+    Setting,
+    override,
+    read_setting,
+    setting_named,
+    setting_names,
+)
+from teeter.experiments.tracking import (
+    TensorBoardTracker,
+    Tracker,
+    learner_row,
+    make_tracker,
+    round_key,
+)
+
+__all__ = [
+    "PAPER_STRATEGIES",
+    "PHASES",
+    "Cell",
+    "Curves",
+    "Experiment",
+    "Failure",
+    "Round",
+    "Run",
+    "RunFolder",
+    "Setting",
+    "TensorBoardTracker",
+    "Tracker",
+    "by_cells",
+    "initial_rows",
+    "learner_row",
+    "make_tracker",
+    "override",
+    "read_run",
+    "read_setting",
+    "round_key",
+    "round_to_row",
+    "run_setting",
+    "setting_named",
+    "setting_names",
+]

@@ -1,128 +1,399 @@
-"""A run's folder as it is written: a line that returned is on disk, and only one process writes."""
+"""The folder of a benchmark run, read and written.
+
+==================================  ================================================================
+``run.json``                        the manifest: setting, strategies, groups of cells, versions
+``cells/STRATEGY-R.jsonl``          a line for every finished round of a cell
+``cells/STRATEGY-R-memory-N.*``     what the strategy remembers after round N, if it does
+``failures.jsonl``                  a line for every cell that stopped with an error
+``.lock``                           held by the process that writes
+==================================  ================================================================
+
+A line is on disk when ``append`` returns, and a crash costs at most the line that was being
+written: a last line without its end is ignored by readers and removed by the next writer.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from teeter.errors import FileError, InputError
-from teeter.experiments.results import (
-    CELLS,
-    FACTS,
-    FAILURES,
-    FORMAT,
-    Cell,
-    Round,
-    complete_lines,
-    read_facts,
-    read_failures,
-    read_rounds,
-    round_to_json,
-)
+from teeter.experiments.results import Cell, Failure, Round, Run, by_cells
+from teeter.experiments.settings import Setting
 from teeter.files import atomic_write, merge_arrays, read_state, split_arrays, write_state
 
-__all__ = ["RunFolder", "run_lock"]
+__all__ = ["Manifest", "RunFolder", "read_run", "run_lock"]
+
+_FORMAT = 1
+"""Raised when older versions can no longer read what is written."""
+
+_MANIFEST = "run.json"
+_CELLS = "cells"
+_FAILURES = "failures.jsonl"
+_LOCK = ".lock"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a run consists of."""
+
+    setting: Setting
+    """Without strategies and repetitions, which may be added to a run later."""
+    strategies: tuple[str, ...]
+    repetitions: int
+    rounds: int
+    """The number of the last round."""
+    groups: tuple[tuple[Cell, ...], ...]
+    """Cells whose networks are trained together, in the order in which they were started."""
+    facts: dict[str, Any]
+    """Versions, commit, hardware and the time of the first start."""
+
+    @property
+    def cells(self) -> list[Cell]:
+        """Every strategy in every repetition."""
+        return [
+            Cell(strategy, repetition)
+            for strategy in self.strategies
+            for repetition in range(self.repetitions)
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the manifest as its file holds it."""
+        return {
+            "format": _FORMAT,
+            "setting": asdict(self.setting),
+            "strategies": self.strategies,
+            "repetitions": self.repetitions,
+            "rounds": self.rounds,
+            "groups": self.groups,
+            **self.facts,
+        }
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Manifest:
+        """Return the manifest in the contents of a file.
+
+        Raises:
+            Exception: of any kind, if something is missing or has a wrong type.
+        """
+        facts = dict(values)
+        del facts["format"]
+
+        groups = [
+            tuple(Cell(str(name), int(repetition)) for name, repetition in group)
+            for group in facts.pop("groups")
+        ]
+
+        manifest = cls(
+            # Values that a newer teeter added have their defaults in an older run.
+            setting=Setting(**facts.pop("setting")),
+            strategies=tuple(facts.pop("strategies")),
+            repetitions=facts.pop("repetitions"),
+            rounds=facts.pop("rounds"),
+            groups=tuple(groups),
+            facts=facts,
+        )
+
+        for count in (manifest.repetitions, manifest.rounds):
+            if not isinstance(count, int):
+                raise TypeError(f"{count!r} is not a whole number")
+        for cell in (cell for group in groups for cell in group):
+            if cell.strategy not in manifest.strategies:
+                raise ValueError(f"{cell.strategy!r} is not one of the strategies")
+        return manifest
 
 
 class RunFolder:
-    """The rounds of a run, appended as they are done, with what strategies remember from round to round."""
+    """The files of one run.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.tell: Callable[[Round], None] = lambda one: None
-        """Is told of a round when it is on disk."""
+    Any process may read them. Hold ``run_lock`` to write.
 
-    def facts(self) -> dict[str, Any] | None:
-        """Return what the run says about itself, or None where there is none yet."""
-        return read_facts(self.folder)
+    Args:
+        path: the folder. It need not exist yet.
+    """
 
-    def write_facts(self, facts: dict[str, Any]) -> None:
-        """Write what the run is, whole or not at all."""
-        with _saying(self.folder / FACTS):
-            atomic_write(
-                self.folder / FACTS,
-                (json.dumps({"format": FORMAT, **facts}, indent=1) + "\n").encode(),
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def exists(self) -> bool:
+        """Return whether the folder holds a run."""
+        return (self.path / _MANIFEST).exists()
+
+    def read(self) -> Run:
+        """Read the whole run.
+
+        Raises:
+            FileError: if there is no run in the folder, or a file of it is damaged.
+        """
+        manifest = self.read_manifest()
+        if manifest is None:
+            raise FileError(
+                f"There is no run in {self.path}: it has no {_MANIFEST}. Name a folder that "
+                "teeter bench run has written."
             )
-            _sync(self.folder)
+
+        rounds: list[Round] = []
+        for path in sorted((self.path / _CELLS).glob("*.jsonl")):
+            rounds += _read_rounds(path)
+
+        finished_cells = set()
+        for cell, cell_rounds in by_cells(rounds).items():
+            if cell_rounds[-1].number >= manifest.rounds:
+                finished_cells.add(cell)
+
+        # A cell that failed may have finished in a later attempt.
+        failures = {}
+        for failure in self.read_failures():
+            if failure.cell not in finished_cells:
+                failures[failure.cell] = failure.error
+
+        cells = set(manifest.cells)
+        return Run(
+            folder=self.path,
+            setting=manifest.setting,
+            facts=manifest.facts,
+            strategies=manifest.strategies,
+            repetitions=manifest.repetitions,
+            rounds=tuple(
+                result
+                for result in rounds
+                if result.cell in cells and result.number <= manifest.rounds
+            ),
+            failures=failures,
+            finished=cells <= finished_cells,
+        )
+
+    def read_manifest(self) -> Manifest | None:
+        """Read what the run consists of, or return None if the folder holds no run.
+
+        Raises:
+            FileError: if the file is damaged, or was written by a newer teeter.
+        """
+        path = self.path / _MANIFEST
+        manifest = None
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+            format_number = values["format"]
+            if format_number <= _FORMAT:
+                manifest = Manifest.from_json(values)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise FileError(f"Cannot read {path}: {error.strerror or error}.") from None
+        except (ValueError, KeyError, TypeError):
+            raise FileError(f"{path} is damaged, or is not a run of teeter.") from None
+
+        if manifest is None:
+            raise FileError(
+                f"{path} was written by a newer teeter (format {format_number}): update teeter to "
+                "read it."
+            )
+        return manifest
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        """Write what the run consists of, atomically."""
+        path = self.path / _MANIFEST
+        text = json.dumps(manifest.to_json(), indent=1) + "\n"
+        with _write_errors(path):
+            atomic_write(path, text.encode())
+            _sync_folder(self.path)
 
     def rounds(self, cell: Cell) -> list[Round]:
-        """Return the finished rounds of a cell, and cut off what a crash left of a line."""
-        path = self._path(cell)
-        rounds = read_rounds(path)
-        with _saying(path):
-            size = sum(map(len, complete_lines(path)))
+        """Read the rounds of a cell, and remove a last line that a crash left without its end."""
+        path = self._rounds_path(cell)
+        rounds = _read_rounds(path)
+
+        with _write_errors(path):
+            size = sum(len(line) for line in _complete_lines(path))
             if path.exists() and path.stat().st_size > size:
                 os.truncate(path, size)
         return rounds
 
-    def append(self, one: Round, memory: dict[str, Any]) -> None:
-        """Record a round and what its strategy remembers; it is on disk when this returns."""
-        cell = one.strategy, one.repetition
+    def append(self, result: Round, memory: dict[str, Any]) -> None:
+        """Record a round and what its strategy remembers. Both are on disk when this returns.
+
+        Raises:
+            FileError: if they cannot be written. What was recorded before is unchanged.
+        """
+        cell = result.cell
+
+        # The memory is on disk before the line: a line whose memory is missing could not resume.
         if memory:
             header, tensors = split_arrays(memory, "")
-            write_state(self._memory(cell, one.number), {"memory": header}, tensors)
-            with _saying(self.folder / CELLS):
-                _sync(self.folder / CELLS)  # a line never outlives the memory that goes with it
-        _append(self._path(cell), round_to_json(one))
+            write_state(self._memory_path(cell, result.number), {"memory": header}, tensors)
+            with _write_errors(self.path / _CELLS):
+                _sync_folder(self.path / _CELLS)
+
+        _append_line(self._rounds_path(cell), json.dumps(asdict(result)))
         with contextlib.suppress(OSError):
-            self._memory(cell, one.number - 1).unlink(missing_ok=True)
-        self.tell(one)
+            self._memory_path(cell, result.number - 1).unlink(missing_ok=True)
 
     def memory(self, cell: Cell, number: int) -> dict[str, Any]:
-        """Return what a cell's strategy remembered after a round."""
-        path = self._memory(cell, number)
+        """Read what the strategy of a cell remembers after a round."""
+        path = self._memory_path(cell, number)
         if not path.exists():
             return {}
         header, tensors = read_state(path)
         return merge_arrays(header["memory"], tensors, "")
 
-    def fail(self, cell: Cell, number: int, group: int, error: str, trace: str) -> None:
-        """Record why a cell of a group could not go on at a round."""
-        told = {"strategy": cell[0], "repetition": cell[1], "round": number, "group": group}
-        _append(self.folder / FAILURES, json.dumps({**told, "error": error, "trace": trace}) + "\n")
+    def append_failure(self, failure: Failure, traceback: str) -> None:
+        """Record why a cell stopped."""
+        line = {
+            "strategy": failure.cell.strategy,
+            "repetition": failure.cell.repetition,
+            "round": failure.round,
+            "group": failure.group,
+            "error": failure.error,
+            "trace": traceback,
+        }
+        _append_line(self.path / _FAILURES, json.dumps(line))
 
-    def failed_in(self, group: int, cells: Collection[Cell]) -> dict[Cell, int]:
-        """Return the rounds at which cells of a group failed in it."""
-        found = [
-            one for one in read_failures(self.folder) if one.group == group and one.cell in cells
-        ]
-        return {one.cell: one.round for one in found}
+    def read_failures(self) -> list[Failure]:
+        """Read all failures, the latest last.
 
-    def _path(self, cell: Cell) -> Path:
-        return self.folder / CELLS / f"{_file_name(cell)}.jsonl"
+        Raises:
+            FileError: if the file is damaged.
+        """
+        path = self.path / _FAILURES
+        failures = []
+        try:
+            for line in _complete_lines(path):
+                values = json.loads(line)
+                cell = Cell(values["strategy"], values["repetition"])
+                group = values.get("group", 0)
+                failures.append(Failure(cell, values["round"], group, values["error"]))
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise FileError(f"{path} is damaged: it has a line that is not a failure.") from None
+        return failures
 
-    def _memory(self, cell: Cell, number: int) -> Path:
-        return self.folder / CELLS / f"{_file_name(cell)}-memory-{number}.safetensors"
+    def failed_rounds(self, group: int, cells: Sequence[Cell]) -> dict[Cell, int]:
+        """Return the round at which each cell of a group failed, for those that did."""
+        failed = {}
+        for failure in self.read_failures():
+            if failure.group == group and failure.cell in cells:
+                failed[failure.cell] = failure.round
+        return failed
+
+    def _rounds_path(self, cell: Cell) -> Path:
+        return self.path / _CELLS / f"{_file_name(cell)}.jsonl"
+
+    def _memory_path(self, cell: Cell, number: int) -> Path:
+        return self.path / _CELLS / f"{_file_name(cell)}-memory-{number}.safetensors"
+
+
+def read_run(folder: Path) -> Run:
+    """Read a run from its folder, finished or not.
+
+    Args:
+        folder: where ``run_setting`` or ``teeter bench run`` has recorded it.
+
+    Raises:
+        FileError: if there is no run in the folder, or a file of it is damaged.
+    """
+    return RunFolder(folder).read()
+
+
+@contextmanager
+def run_lock(folder: Path, *, wait: bool = False) -> Iterator[None]:
+    """Create a run's folder and be the only process that writes to it.
+
+    Args:
+        folder: the run's folder.
+        wait: wait until the other process has finished, instead of raising an error.
+
+    Raises:
+        FileError: if the folder cannot be written.
+        InputError: if another process holds the lock.
+    """
+    try:
+        (folder / _CELLS).mkdir(parents=True, exist_ok=True)
+        lock = (folder / _LOCK).open("w")
+    except OSError as error:
+        raise FileError(
+            f"Cannot record a run in {folder}: {error.strerror or error}. Make it writable, or "
+            "choose another folder."
+        ) from None
+
+    # Closing the file releases the lock, also when the process is killed.
+    with lock:
+        _lock_file(lock.fileno(), folder, wait=wait)
+        yield
+
+
+def _lock_file(handle: int, folder: Path, *, wait: bool) -> None:
+    try:
+        import fcntl
+    except ImportError:
+        return  # Windows has none; users must not write from two processes there.
+
+    mode = fcntl.LOCK_EX
+    if not wait:
+        mode |= fcntl.LOCK_NB
+    try:
+        fcntl.flock(handle, mode)
+    except OSError:
+        raise InputError(
+            f"Another process is running {folder}: wait for it, or choose another folder."
+        ) from None
 
 
 def _file_name(cell: Cell) -> str:
-    return f"{quote(cell[0], safe='')}-{cell[1]}"
+    return f"{quote(cell.strategy, safe='')}-{cell.repetition}"
 
 
-def _append(path: Path, line: str) -> None:
-    with _saying(path):
-        new = not path.exists()
+def _read_rounds(path: Path) -> list[Round]:
+    rounds = []
+    try:
+        for line in _complete_lines(path):
+            values = json.loads(line)
+            rounds.append(Round(**{**values, "picks": tuple(values["picks"])}))
+    except (ValueError, TypeError, KeyError):
+        raise FileError(f"{path} is damaged: it has a line that is not a round.") from None
+
+    if [result.number for result in rounds] != list(range(len(rounds))):
+        raise FileError(f"{path} is damaged: its rounds are not 0, 1, 2 and so on.")
+    return rounds
+
+
+def _complete_lines(path: Path) -> list[bytes]:
+    """Return the lines of a file with their ends, without a last line that has none."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise FileError(f"Cannot read {path}: {error.strerror or error}.") from None
+    return [line for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
+
+
+def _append_line(path: Path, line: str) -> None:
+    with _write_errors(path):
+        is_new = not path.exists()
         with path.open("ab") as file:
             start = file.tell()
             try:
-                file.write(line.encode())
+                file.write(line.encode() + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
-            except OSError:  # a full disk: no half line stays
+            except OSError:
+                # The disk may be full: remove what was written of the line.
                 with contextlib.suppress(OSError):
                     os.truncate(path, start)
                 raise
-        if new:
-            _sync(path.parent)
+
+        if is_new:
+            _sync_folder(path.parent)
 
 
-def _sync(path: Path) -> None:
+def _sync_folder(path: Path) -> None:
+    """Make sure that new names in a folder are on disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -131,38 +402,11 @@ def _sync(path: Path) -> None:
 
 
 @contextmanager
-def _saying(path: Path) -> Iterator[None]:
+def _write_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise FileError(
-            f"Cannot write {path}: {error.strerror or error}. What was recorded before is safe; run it again to go on."
-        ) from None
-
-
-@contextmanager
-def run_lock(folder: Path, *, waiting: bool = False) -> Iterator[None]:
-    """Make the folder and hold it; a second process is refused, or waits until the first is gone."""
-    try:
-        (folder / CELLS).mkdir(parents=True, exist_ok=True)
-        lock = (folder / ".lock").open("w")
-    except OSError as error:
-        raise FileError(
-            f"Cannot record a run in {folder}: {error.strerror or error}. Make it writable, or choose another folder."
-        ) from None
-    with lock:
-        _hold(lock.fileno(), folder, waiting=waiting)
-        yield
-
-
-def _hold(handle: int, folder: Path, *, waiting: bool) -> None:
-    try:
-        import fcntl
-    except ImportError:  # not on Windows, where a second writer is the user's to avoid
-        return
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if waiting else fcntl.LOCK_NB))
-    except OSError:
-        raise InputError(
-            f"Another process is running {folder}: wait for it, or choose another folder."
+            f"Cannot write {path}: {error.strerror or error}. What was recorded before is safe: "
+            "run it again to continue."
         ) from None

@@ -1,56 +1,53 @@
-"""The runner: every strategy and repetition of a setting, round by round, recorded as it goes.
+"""Run every strategy and repetition of a setting, round by round, and record each round.
 
-Killed at any moment and started again, it goes on where it was. What a cell (a strategy and a repetition) finds does
-not depend on when it was stopped: the networks of a group train together, and who is in a group is written down at the
-first start.
+A cell is a strategy in a repetition. Cells are planned in groups, whose networks are trained
+together because that is faster. The results of a cell depend slightly on its group (the order of
+floating-point sums), so groups are written into the run folder before anything is trained, and they
+never change. A run may therefore be killed at any moment: the same call continues it, and its
+results are those of a run that was never interrupted.
+
+``run_setting`` plans the groups. Each group then fits its learners, evaluates and asks each of
+them, records the round, and tells the labels, in this process or in workers.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from teeter.arrays import choose_device, describe_device
-from teeter.datasets.loading import load_dataset
-from teeter.datasets.splits import LabelledRows, make_long_tailed, take
 from teeter.distributed.executors import Executor, Task, run_plan
 from teeter.errors import InputError, TeeterError
-from teeter.experiments.peak_memory import peak_memory
-from teeter.experiments.play import initial_rows
-from teeter.experiments.results import PHASES, Cell, Round, Run, read_run, setting_as_json
-from teeter.experiments.run_folder import RunFolder, run_lock
+from teeter.experiments.experiment import Experiment
+from teeter.experiments.results import Cell, Failure, Round, Run
+from teeter.experiments.run_folder import Manifest, RunFolder, run_lock
 from teeter.experiments.settings import Setting
 from teeter.experiments.tracking import Tracker, TrackerSet
 from teeter.files import atomic_write, round_trip
 from teeter.learner import Learner, fit_learners
-from teeter.models.network_registry import build_network_like
-from teeter.seeds import stream
 from teeter.version import __version__, commit
 
 __all__ = ["Progress", "run_group", "run_setting"]
 
 logger = logging.getLogger(__name__)
 
-Rows = npt.NDArray[np.int64]
 Progress = Callable[[int, int], None]
-"""Is told how many rounds of cells are done, of how many."""
+"""Called with the number of finished rounds, over all cells, and the number of all rounds."""
 
-_STACKED = ("linear", "mlp", "s-cnn", "k-cnn")
-"""Networks small enough to be trained together; cells of others go one after the other."""
+_BATCHED_NETWORKS = ("linear", "mlp", "s-cnn", "k-cnn")
+"""Networks small enough to be trained together. A cell with another network is its own group."""
 
-_ON_DEVICE = 16 << 30
-"""Bytes up to which a dataset is moved to a GPU as a whole."""
+_NOT_COMPARED = ("strategies", "repetitions", "quick", "paper")
+"""Values of a setting that may change while a run continues: they do not change its results."""
 
 
 def run_setting(
@@ -64,114 +61,90 @@ def run_setting(
     folder: Path | None = None,
     executor: Executor | None = None,
     trackers: Sequence[Tracker] = (),
-    on_step: Progress = lambda done, whole: None,
+    on_step: Progress = lambda done, total: None,
 ) -> Run:
-    """Run a setting into the folder ``out``, or go on with what is there; return all that is known in the end.
+    """Run a setting and record it in a folder, or continue the run in that folder.
 
     Args:
         setting: what to run.
-        out: where the rounds are recorded.
-        strategies: names; the setting's own if left out. Those that are not there yet are added to a run.
-        repetitions: how many; the setting's own if left out.
-        rounds: stop after so many rounds, instead of at the setting's final labels.
-        device: where networks live; a GPU if there is one.
-        folder: where datasets are looked for.
-        executor: who runs the groups of cells that train together, each by itself; this process if left out.
-        trackers: are told of every round when it is done, and at the start of those that were done before; none twice.
-        on_step: is told of progress.
+        out: the run folder.
+        strategies: names of strategies; those that a run does not have yet are added to it.
+            Default: those of the setting.
+        repetitions: the number of repetitions. Default: that of the setting.
+        rounds: the number of the last round. Default: that of the setting's final labels.
+        device: where networks are trained. Default: a GPU if there is one.
+        folder: where datasets are looked for. Default: as ``teeter.datasets`` does.
+        executor: runs groups of cells in workers. Default: all run in this process.
+        trackers: get every round once, and first those that were recorded before.
+        on_step: called with the number of finished rounds and of all rounds.
+
+    Returns:
+        all that the folder holds at the end. Cells that raised an error are in its ``failures``;
+        calling ``run_setting`` again retries them.
+
+    Raises:
+        InputError: if the setting cannot be run, the folder holds a run with other values, or
+            another process is running it.
+        UnknownNameError: if there is no such strategy, dataset or device.
+        FileError: if the folder or a dataset cannot be read or written.
     """
-    wanted = _Wanted(
-        setting,
-        tuple(dict.fromkeys(setting.strategies if strategies is None else strategies)),
-        setting.repetitions if repetitions is None else repetitions,
-        setting.rounds if rounds is None else rounds,
+    # A name given twice is run once.
+    request = _RunRequest(
+        setting=setting,
+        strategies=tuple(dict.fromkeys(setting.strategies if strategies is None else strategies)),
+        repetitions=setting.repetitions if repetitions is None else repetitions,
+        rounds=setting.rounds if rounds is None else rounds,
     )
-    wanted.require_possible()
-    where = choose_device(device)
-    oracle = _Oracle(setting, folder, where)
-    oracle.require_enough(wanted.rounds)
+    # All checks come before the folder is created: a mistake leaves nothing behind.
+    request.require_valid()
+    torch_device = choose_device(device)
+    experiment = Experiment(setting, folder, torch_device)
+    experiment.require_runnable(request.rounds)
+
     with run_lock(out):
-        records = RunFolder(out)
-        plans = _plans(records, wanted, where)
-        with _tracking(trackers, setting, records) as catch_up:
-            if executor is not None:
-                places = {
+        run_folder = RunFolder(out)
+        earlier = run_folder.read_manifest()
+        plans = _plan_groups(run_folder, earlier, request)
+        manifest = _updated_manifest(earlier, request, plans, torch_device)
+        run_folder.write_manifest(manifest)
+
+        # Earlier groups are left alone unless the request wants more rounds of their cells.
+        requested = set(request.cells)
+        open_plans = [plan for plan in plans if not requested.isdisjoint(plan.live_cells)]
+        # Trackers know a run by its setting and its first start.
+        started = str(manifest.facts.get("started", ""))
+
+        with TrackerSet(trackers, setting, started) as tracker_set:
+            _catch_up(tracker_set, run_folder)
+
+            if executor is None:
+                _run_here(
+                    open_plans,
+                    request,
+                    experiment,
+                    run_folder,
+                    trackers=tracker_set,
+                    on_step=on_step,
+                )
+            else:
+                locations = {
                     "out": str(out.resolve()),
                     "device": None if device is None else str(device),
+                    "folder": None if folder is None else str(folder.resolve()),
                 }
-                places["folder"] = None if folder is None else str(folder.resolve())
-                _run_elsewhere(executor, plans, wanted, places, _then(catch_up, on_step))
-            else:
-                counter = _Counter(
-                    on_step, sum(len(plan.alive) for plan in plans) * (wanted.rounds + 1)
+                _run_in_workers(
+                    executor,
+                    open_plans,
+                    request,
+                    run_folder,
+                    locations=locations,
+                    trackers=tracker_set,
+                    on_step=on_step,
                 )
-                for plan in plans:
-                    _Group(plan, wanted, oracle, records, counter).run()
-    return read_run(out)
 
+            _catch_up(tracker_set, run_folder)
 
-def _then(catch_up: Callable[[], None], on_step: Progress) -> Progress:
-    def step(done: int, whole: int) -> None:
-        catch_up()
-        on_step(done, whole)
-
-    return step
-
-
-@contextmanager
-def _tracking(
-    trackers: Sequence[Tracker], setting: Setting, records: RunFolder
-) -> Iterator[Callable[[], None]]:
-    """Have trackers told of the rounds of a run, and yield what tells them of those done before or by others."""
-    tracking = TrackerSet(trackers, setting, str((records.facts() or {}).get("started", "")))
-
-    def catch_up() -> None:
-        if tracking.known:
-            tracking.catch_up(read_run(records.folder).rounds)
-
-    try:
-        records.tell = tracking.tell
-        catch_up()
-        yield catch_up
-        catch_up()
-    finally:
-        tracking.end()
-
-
-def _run_elsewhere(
-    executor: Executor,
-    plans: list[_Plan],
-    wanted: _Wanted,
-    places: dict[str, str | None],
-    on_step: Progress,
-) -> None:
-    """Have each group run by a worker, which records its cells; a group is done when its file is there."""
-    done = Path(str(places["out"])) / "done"
-    shutil.rmtree(
-        done, ignore_errors=True
-    )  # of a run that was stopped: what is done is for the records to say
-    done.mkdir()
-    arguments = {
-        "setting": wanted.setting,
-        "strategies": wanted.strategies,
-        "repetitions": wanted.repetitions,
-        "rounds": wanted.rounds,
-        **places,
-    }
-    tasks = [
-        Task(
-            "teeter.experiments.runner:run_group",
-            {**arguments, "group": plan.group},
-            str(done / f"{plan.group}"),
-        )
-        for plan in plans
-    ]
-    rounds = sum(len(plan.alive) for plan in plans) * (wanted.rounds + 1)
-    run_plan(
-        executor, tasks, lambda finished, whole: on_step(rounds * finished // max(1, whole), rounds)
-    )
-    for rest in (done, done.with_name("held")):
-        shutil.rmtree(rest, ignore_errors=True)
+    return run_folder.read()
 
 
 def run_group(
@@ -186,25 +159,43 @@ def run_group(
     folder: str | None,
     group: int,
 ) -> None:
-    """Run one group of a run that is written down in ``out``, as a worker does."""
-    place, where = Path(out), choose_device(device)
-    with run_lock(
-        place / "held" / str(group), waiting=True
-    ):  # a worker whose driver is gone may still be at it
-        records = RunFolder(place)
-        facts = records.facts()
-        if facts is None:
+    """Run one group of a planned run, as the task of a worker.
+
+    Args:
+        output: the file that marks the task as done.
+        setting: what to run.
+        strategies: all strategies of the run.
+        repetitions: their number of repetitions.
+        rounds: the number of the last round.
+        out: the run folder, whose manifest names the group.
+        device: where networks are trained.
+        folder: where datasets are looked for.
+        group: the number of the group.
+    """
+    # A worker of a driver that was killed may still be running this group: wait for it.
+    with run_lock(_group_locks(Path(out)) / str(group), wait=True):
+        run_folder = RunFolder(Path(out))
+        manifest = run_folder.read_manifest()
+        if manifest is None:
             raise InputError(f"There is no run in {out}.")
-        cells: list[Cell] = [(name, repetition) for name, repetition in facts["groups"][group]]
-        plan = _Plan(group, cells, records.failed_in(group, cells))
-        wanted = _Wanted(setting, strategies, repetitions, rounds)
-        oracle = _Oracle(setting, None if folder is None else Path(folder), where)
-        _Group(plan, wanted, oracle, records, _Counter(lambda done, whole: None, 0)).run()
+
+        request = _RunRequest(setting, strategies, repetitions, rounds)
+        experiment = Experiment(
+            setting, None if folder is None else Path(folder), choose_device(device)
+        )
+        plan = _read_plan(run_folder, group, manifest.groups[group])
+
+        # The driver reads the recorded rounds from the folder.
+        for _ in _Group(plan, request, experiment, run_folder).run():
+            pass
+
     atomic_write(output, b"done\n")
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _RunRequest:
+    """What a call of ``run_setting`` asks for."""
+
     setting: Setting
     strategies: tuple[str, ...]
     repetitions: int
@@ -212,12 +203,17 @@ class _Wanted:
 
     @property
     def cells(self) -> list[Cell]:
-        return [(name, r) for name in self.strategies for r in range(self.repetitions)]
+        return [
+            Cell(strategy, repetition)
+            for strategy in self.strategies
+            for repetition in range(self.repetitions)
+        ]
 
-    def require_possible(self) -> None:
-        """Refuse what could not be run, or would be nothing."""
+    def require_valid(self) -> None:
+        # Creating a strategy checks its name and its options.
         for name in dict.fromkeys([*self.strategies, *self.setting.options]):
             self.setting.strategy(name)
+
         if not self.strategies:
             raise InputError("There is no strategy to run: name one or more.")
         if self.repetitions < 1:
@@ -229,94 +225,125 @@ class _Wanted:
 
 
 @dataclass(frozen=True)
-class _Plan:
-    """A group as it was written down: its number, its cells, and the rounds at which some of them failed in it."""
+class _GroupPlan:
+    """A group of cells whose networks are trained together, and what is recorded of it."""
 
-    group: int
-    cells: list[Cell]
+    number: int
+    cells: tuple[Cell, ...]
     failed: dict[Cell, int]
+    """The round at which a cell failed in this group."""
+    recorded: dict[Cell, list[Round]]
+    """The rounds of each cell that are on disk, before its failure."""
 
     @property
-    def alive(self) -> list[Cell]:
+    def live_cells(self) -> list[Cell]:
+        """The cells that have not failed in this group."""
         return [cell for cell in self.cells if cell not in self.failed]
 
 
-class _Counter:
-    def __init__(self, tell: Progress, whole: int) -> None:
-        self.tell, self.whole, self.done = tell, whole, 0
+def _plan_groups(
+    run_folder: RunFolder, earlier: Manifest | None, request: _RunRequest
+) -> list[_GroupPlan]:
+    """Return all groups of the run: those of earlier calls, then new ones for other cells."""
+    plans: list[_GroupPlan] = []
+    if earlier is not None:
+        _require_same_setting(earlier.setting, request.setting, run_folder.path)
+        for number, cells in enumerate(earlier.groups):
+            plans.append(_read_plan(run_folder, number, cells))
 
-    def add(self, rounds: int) -> None:
-        self.done += rounds
-        self.tell(self.done, self.whole)
+    # A cell needs a new group if it is new, or if it failed in its group and is not done.
+    planned: set[Cell] = set()
+    assigned: set[Cell] = set()
+    for plan in plans:
+        planned.update(plan.cells)
+        assigned.update(plan.live_cells)
+        assigned.update(cell for cell in plan.cells if len(plan.recorded[cell]) > request.rounds)
 
+    unassigned = [cell for cell in request.cells if cell not in assigned]
 
-def _plans(records: RunFolder, wanted: _Wanted, device: torch.device) -> list[_Plan]:
-    """Return the groups to run and write them down: new cells are one of their own, failed ones to try again too."""
-    facts = records.facts()
-    setting = setting_as_json(replace(wanted.setting, strategies=(), repetitions=1))
-    known: list[list[Cell]] = []
-    if facts is not None:
-        _require_same(facts["setting"], setting, records.folder)
-        known = [[(name, r) for name, r in group] for group in facts["groups"]]
-    plans = [_Plan(k, cells, records.failed_in(k, cells)) for k, cells in enumerate(known)]
-    settled = {cell for plan in plans for cell in plan.alive}
-    settled |= {
-        cell for cells in known for cell in cells if len(records.rounds(cell)) > wanted.rounds
-    }
-    for cells in _new_groups(
-        [cell for cell in wanted.cells if cell not in settled], known, wanted.setting
-    ):
-        plans.append(_Plan(len(plans), cells, {}))
-    before = facts or {"strategies": [], "repetitions": 0, "rounds": 0, **_facts(device)}
-    records.write_facts(
-        {
-            "setting": setting,
-            "strategies": list(dict.fromkeys([*before["strategies"], *wanted.strategies])),
-            "repetitions": max(before["repetitions"], wanted.repetitions),
-            "rounds": max(before["rounds"], wanted.rounds),
-            "groups": [plan.cells for plan in plans],
-            **{name: before[name] for name in _facts(device) if name in before},
-        }
-    )
-    return [plan for plan in plans if set(plan.alive) & set(wanted.cells)]
+    for cells in _new_groups(unassigned, planned, request.setting):
+        recorded = {cell: run_folder.rounds(cell) for cell in cells}
+        plans.append(_GroupPlan(len(plans), cells, failed={}, recorded=recorded))
+    return plans
 
 
-def _new_groups(cells: list[Cell], known: list[list[Cell]], setting: Setting) -> list[list[Cell]]:
-    if setting.network not in _STACKED:
-        return [[cell] for cell in cells]
-    seen = {cell for group in known for cell in group}
-    again, new = (
-        [cell for cell in cells if cell in seen],
-        [cell for cell in cells if cell not in seen],
-    )
-    found = [group for group in (new, again) if group]
+def _read_plan(run_folder: RunFolder, number: int, cells: tuple[Cell, ...]) -> _GroupPlan:
+    """Return a group that an earlier call has planned."""
+    failed = run_folder.failed_rounds(number, cells)
+    # Rounds after the failure were recorded by a later group, which retried the cell.
+    recorded = {cell: run_folder.rounds(cell)[: failed.get(cell)] for cell in cells}
+    return _GroupPlan(number, cells, failed, recorded)
+
+
+def _new_groups(cells: list[Cell], planned: set[Cell], setting: Setting) -> list[tuple[Cell, ...]]:
+    """Divide cells without a group: cells to retry are apart from those that are new."""
+    if setting.network not in _BATCHED_NETWORKS:
+        return [(cell,) for cell in cells]
+
+    new_cells = tuple(cell for cell in cells if cell not in planned)
+    retried_cells = tuple(cell for cell in cells if cell in planned)
+    groups = [group for group in (new_cells, retried_cells) if group]
     if not setting.separate:
-        return found
-    return [
-        [cell for cell in group if cell[1] == repetition]
-        for group in found
-        for repetition in sorted({cell[1] for cell in group})
-    ]
+        return groups
+
+    separate_groups = []
+    for group in groups:
+        for repetition in sorted({cell.repetition for cell in group}):
+            members = tuple(cell for cell in group if cell.repetition == repetition)
+            separate_groups.append(members)
+    return separate_groups
 
 
-def _require_same(found: dict[str, Any], now: Mapping[str, Any], folder: Path) -> None:
-    before = setting_as_json(
-        Setting(**found)
-    )  # a run of an older teeter has the values that came later as they default
-    different = [
-        name for name, value in now.items() if before[name] != value and name not in _NOT_COMPARED
-    ]
-    if different:
-        told = ", ".join(
-            f"{name} was {before[name]!r} and is now {now[name]!r}" for name in different[:3]
+def _require_same_setting(recorded: Setting, requested: Setting, folder: Path) -> None:
+    before = _as_json(recorded)
+    differences = []
+    for name, value in _as_json(requested).items():
+        if name not in _NOT_COMPARED and before[name] != value:
+            differences.append(f"{name} was {before[name]!r} and is now {value!r}")
+
+    if differences:
+        raise InputError(
+            f"{folder} holds a run with other values ({', '.join(differences[:3])}): choose "
+            "another folder."
         )
-        raise InputError(f"{folder} holds a run with other values ({told}): choose another folder.")
 
 
-_NOT_COMPARED = ("strategies", "repetitions", "quick", "paper")
+def _as_json(setting: Setting) -> dict[str, Any]:
+    """Return the values of a setting as they come back from a file: tuples as lists."""
+    values: dict[str, Any] = json.loads(json.dumps(asdict(setting)))
+    return values
 
 
-def _facts(device: torch.device) -> dict[str, Any]:
+def _updated_manifest(
+    earlier: Manifest | None,
+    request: _RunRequest,
+    plans: list[_GroupPlan],
+    device: torch.device,
+) -> Manifest:
+    """Return the manifest of the run with the strategies, repetitions and groups of a request."""
+    strategies = request.strategies
+    repetitions = request.repetitions
+    rounds = request.rounds
+    facts = _current_facts(device)
+
+    if earlier is not None:
+        strategies = tuple(dict.fromkeys([*earlier.strategies, *request.strategies]))
+        repetitions = max(earlier.repetitions, request.repetitions)
+        rounds = max(earlier.rounds, request.rounds)
+        # Those of the first start.
+        facts = {name: earlier.facts[name] for name in facts if name in earlier.facts}
+
+    return Manifest(
+        setting=replace(request.setting, strategies=(), repetitions=1),
+        strategies=strategies,
+        repetitions=repetitions,
+        rounds=rounds,
+        groups=tuple(plan.cells for plan in plans),
+        facts=facts,
+    )
+
+
+def _current_facts(device: torch.device) -> dict[str, Any]:
     return {
         "teeter": __version__,
         "commit": commit(),
@@ -326,170 +353,180 @@ def _facts(device: torch.device) -> dict[str, Any]:
     }
 
 
-class _Oracle:
-    """The rows of an experiment, the same for all its cells, and the labels, which learners get only when they ask."""
+def _run_here(
+    plans: list[_GroupPlan],
+    request: _RunRequest,
+    experiment: Experiment,
+    run_folder: RunFolder,
+    *,
+    trackers: TrackerSet,
+    on_step: Progress,
+) -> None:
+    """Run groups one after the other in this process."""
+    rounds_per_cell = request.rounds + 1
+    total = _count_rounds(plans, request)
+    done = 0
 
-    def __init__(self, setting: Setting, folder: Path | None, device: torch.device) -> None:
-        self.setting, self.device = setting, device
-        split = load_dataset(
-            setting.dataset,
-            folder=folder,
-            validation=setting.validation,
-            seed=setting.seed,
-            embeddings=setting.embeddings,
-        )
-        train = split.train
-        if setting.imbalance > 1:
-            train = make_long_tailed(train, imbalance=setting.imbalance, seed=setting.seed)
-        self.train = _moved(_some(train, setting.train, stream(setting.seed, "train")), device)
-        self.test = _moved(_some(split.test, setting.test, stream(0, "test")), device)
-        self.validation = None if split.validation is None else _moved(split.validation, device)
-        self.classes = len(split.classes)
+    for plan in plans:
+        for cell in plan.live_cells:
+            done += min(len(plan.recorded[cell]), rounds_per_cell)
+        on_step(done, total)
 
-    def require_enough(self, rounds: int) -> None:
-        """Refuse a run whose network cannot take the rows, or that would come to an end for want of them."""
-        build_network_like(self.setting.network, self.train.inputs, self.classes, 0)
-        needed = self.setting.initial + rounds * self.setting.query
-        if needed > len(self.train):
-            raise InputError(
-                f"{self.setting.name} needs {needed} training rows, and there are {len(self.train)}: lower final."
-            )
-
-    def learner(self, cell: Cell) -> Learner:
-        """Return a cell's learner with its initial labels; those of one repetition begin alike."""
-        setting, seed = (
-            self.setting,
-            stream(self.setting.seed, "repetition", cell[1]).initial_seed(),
-        )
-        validation = (
-            None if self.validation is None else (self.validation.inputs, self.validation.labels)
-        )
-        learner = Learner(
-            lambda seed: build_network_like(setting.network, self.train.inputs, self.classes, seed),
-            self.train.inputs,
-            setting.strategy(cell[0]),
-            classes=self.classes,
-            seed=seed,
-            training=setting.training,
-            validation=validation,
-            pool_size=setting.pool,
-            device=self.device,
-        )
-        balanced = self.train.labels if setting.balanced else None
-        rows = initial_rows(len(self.train), setting.initial, seed, balanced=balanced)
-        learner.tell(rows, self.train.labels[rows])
-        return learner
+        for result in _Group(plan, request, experiment, run_folder).run():
+            if isinstance(result, Round):
+                trackers.write(result)
+                done += 1
+            else:
+                # The remaining rounds of the cell will not be run.
+                done += rounds_per_cell - result.round
+            on_step(done, total)
 
 
-def _some(part: LabelledRows, count: int | None, generator: torch.Generator) -> LabelledRows:
-    if count is None or count >= len(part):
-        return part
-    return take(part, np.sort(torch.randperm(len(part), generator=generator).numpy()[:count]))
+def _run_in_workers(
+    executor: Executor,
+    plans: list[_GroupPlan],
+    request: _RunRequest,
+    run_folder: RunFolder,
+    *,
+    locations: dict[str, str | None],
+    trackers: TrackerSet,
+    on_step: Progress,
+) -> None:
+    """Run each group as the task of a worker, which records its rounds in the run folder."""
+    # Files of a run that was stopped: what is done is for the recorded rounds to say.
+    done_folder = run_folder.path.resolve() / "done"
+    shutil.rmtree(done_folder, ignore_errors=True)
+    done_folder.mkdir()
+
+    tasks = []
+    for plan in plans:
+        arguments = {
+            "setting": request.setting,
+            "strategies": request.strategies,
+            "repetitions": request.repetitions,
+            "rounds": request.rounds,
+            "group": plan.number,
+            **locations,
+        }
+        output = str(done_folder / str(plan.number))
+        tasks.append(Task("teeter.experiments.runner:run_group", arguments, output))
+
+    total = _count_rounds(plans, request)
+
+    def on_group_done(done_groups: int, group_count: int) -> None:
+        _catch_up(trackers, run_folder)
+        on_step(total * done_groups // max(1, group_count), total)
+
+    run_plan(executor, tasks, on_group_done)
+
+    # Only needed while workers run.
+    shutil.rmtree(done_folder, ignore_errors=True)
+    shutil.rmtree(_group_locks(run_folder.path), ignore_errors=True)
 
 
-def _moved(part: LabelledRows, device: torch.device) -> LabelledRows:
-    inputs = part.inputs
-    fits = (
-        isinstance(inputs, torch.Tensor)
-        and inputs.is_floating_point()
-        and inputs.nbytes <= _ON_DEVICE
-    )
-    return replace(part, inputs=inputs.to(device)) if fits else part
+def _group_locks(run_path: Path) -> Path:
+    """Return the folder in which workers lock the groups that they run."""
+    return run_path / "held"
+
+
+def _count_rounds(plans: list[_GroupPlan], request: _RunRequest) -> int:
+    return sum(len(plan.live_cells) for plan in plans) * (request.rounds + 1)
+
+
+def _catch_up(trackers: TrackerSet, run_folder: RunFolder) -> None:
+    """Send trackers what earlier calls or workers have recorded."""
+    if trackers.is_active:
+        trackers.catch_up(run_folder.read().rounds)
 
 
 class _Group:
-    """Cells that go from round to round together, so that their networks train together."""
+    """Runs the rounds of a group that are not recorded yet."""
 
     def __init__(
-        self, plan: _Plan, wanted: _Wanted, oracle: _Oracle, records: RunFolder, counter: _Counter
+        self,
+        plan: _GroupPlan,
+        request: _RunRequest,
+        experiment: Experiment,
+        run_folder: RunFolder,
     ) -> None:
-        self.plan, self.wanted, self.oracle, self.records, self.counter = (
-            plan,
-            wanted,
-            oracle,
-            records,
-            counter,
-        )
-        self.done = {cell: records.rounds(cell)[: plan.failed.get(cell)] for cell in plan.cells}
-        counter.add(sum(min(len(self.done[cell]), wanted.rounds + 1) for cell in plan.alive))
-        self.first = min(len(self.done[cell]) for cell in plan.alive)
-        # A cell that failed trains once more in the rounds that it trained in, so that the others find the same.
-        company = [
-            cell for cell in plan.cells if plan.failed.get(cell, wanted.rounds) >= self.first
-        ]
-        self.live = (
-            {cell: self._resumed(cell) for cell in company} if self.first <= wanted.rounds else {}
-        )
+        self.plan = plan
+        self.request = request
+        self.experiment = experiment
+        self.run_folder = run_folder
+        self.learners: dict[Cell, Learner] = {}
 
-    def _resumed(self, cell: Cell) -> Learner:
-        """Return a cell's learner as it was before the first round that some cell of the group still has to do."""
-        learner = self.oracle.learner(cell)
-        for one in self.done[cell][: self.first]:
-            learner.tell(one.picks, self.oracle.train.labels[list(one.picks)])
-        learner.resume(self.first, self.records.memory(cell, self.first - 1))
+    def run(self) -> Iterator[Round | Failure]:
+        """Run all remaining rounds, and yield each new round or failure once it is recorded."""
+        plan = self.plan
+        last_round = self.request.rounds
+        first_round = min(len(plan.recorded[cell]) for cell in plan.live_cells)
+        if first_round > last_round:
+            return
+
+        # A failed cell is trained again in the rounds that it took part in, because the results of
+        # the others depend on the group being the same.
+        for cell in plan.cells:
+            if plan.failed.get(cell, last_round) >= first_round:
+                self.learners[cell] = self._resume_learner(cell, first_round)
+
+        for number in range(first_round, last_round + 1):
+            cells = list(self.learners)
+            if not cells:
+                return
+            errors = fit_learners([self.learners[cell] for cell in cells])
+
+            for position, cell in enumerate(cells):
+                if plan.failed.get(cell) == number:
+                    del self.learners[cell]
+                elif position in errors:
+                    yield self._record_failure(cell, number, errors[position])
+                elif number < len(plan.recorded[cell]):
+                    self._replay_round(cell, number)
+                else:
+                    yield self._run_round(cell, number)
+
+    def _resume_learner(self, cell: Cell, first_round: int) -> Learner:
+        """Return a learner as it was before a round, from the rounds that are recorded."""
+        learner = self.experiment.make_learner(cell)
+        for result in self.plan.recorded[cell][:first_round]:
+            self.experiment.tell_labels(learner, result)
+        learner.resume(first_round, self.run_folder.memory(cell, first_round - 1))
         return learner
 
-    def run(self) -> None:
-        """Do all rounds that are left."""
-        for number in range(self.first, self.wanted.rounds + 1):
-            if not self.live:
-                return
-            cells = list(self.live)
-            errors = fit_learners([self.live[cell] for cell in cells])
-            for k, cell in enumerate(cells):
-                if self.plan.failed.get(cell) == number:
-                    del self.live[cell]
-                elif k in errors:
-                    self._fail(cell, number, errors[k])
-                else:
-                    self._finish(cell, number)
+    def _replay_round(self, cell: Cell, number: int) -> None:
+        """Take the picks of a recorded round, for a cell that is ahead of others in its group."""
+        learner = self.learners[cell]
+        learner.resume(learner.rounds, self.run_folder.memory(cell, number))
+        self.experiment.tell_labels(learner, self.plan.recorded[cell][number])
 
-    def _finish(self, cell: Cell, number: int) -> None:
-        """Evaluate, ask and record, if that is not done yet; then tell the labels asked for."""
-        learner, labels = self.live[cell], self.oracle.train.labels
-        if number < len(self.done[cell]):
-            picks = self.done[cell][number].picks
-            learner.resume(learner.rounds, self.records.memory(cell, number))
-        else:
-            try:
-                one = self._played(cell, number)
-                # What is remembered is what would be read back, so that a run that was stopped goes on alike.
-                learner.resume(learner.rounds, round_trip(learner.pending_memory))
-            except Exception as error:  # whatever it is, other cells go on
-                self._fail(cell, number, error)
-                return
-            self.records.append(one, learner.pending_memory)
-            self.counter.add(1)
-            picks = one.picks
-        learner.tell(picks, labels[list(picks)])
+    def _run_round(self, cell: Cell, number: int) -> Round | Failure:
+        """Evaluate and ask a fitted learner, record the round, and tell the labels."""
+        learner = self.learners[cell]
+        try:
+            result = self.experiment.evaluate_and_ask(learner, cell, number)
+            # The memory as it would be read from disk, so that an interrupted run has the same.
+            learner.resume(learner.rounds, round_trip(learner.pending_memory))
+        except Exception as error:  # A strategy may raise anything; the other cells continue.
+            return self._record_failure(cell, number, error)
 
-    def _played(self, cell: Cell, number: int) -> Round:
-        learner, setting = self.live[cell], self.wanted.setting
-        with peak_memory(self.oracle.device) as peak:
-            judged = learner.evaluate(self.oracle.test.inputs, self.oracle.test.labels)
-            labelled = len(learner.pool.labelled)
-            picks = learner.ask(setting.query).tolist() if number < setting.rounds else []
-        return Round(
-            strategy=cell[0],
-            repetition=cell[1],
-            number=number,
-            labelled=labelled,
-            accuracy=judged.accuracy,
-            loss=judged.loss,
-            picks=tuple(picks),
-            seconds={kind: round(learner.seconds.get(kind, 0.0), 6) for kind in PHASES},
-            peak_memory=peak.bytes,
-            validation=learner.validation_accuracy,
-            vote=judged.vote,
+        self.run_folder.append(result, learner.pending_memory)
+        self.experiment.tell_labels(learner, result)
+        return result
+
+    def _record_failure(self, cell: Cell, number: int, error: Exception) -> Failure:
+        message = str(error)
+        if not isinstance(error, TeeterError):
+            message = f"{type(error).__name__}: {error}"
+        logger.warning(
+            "%s, repetition %d, failed in round %d: %s",
+            cell.strategy,
+            cell.repetition,
+            number,
+            message,
         )
 
-    def _fail(self, cell: Cell, number: int, error: Exception) -> None:
-        sentence = (
-            str(error) if isinstance(error, TeeterError) else f"{type(error).__name__}: {error}"
-        )
-        logger.warning("%s, repetition %d, failed in round %d: %s", *cell, number, sentence)
-        self.records.fail(
-            cell, number, self.plan.group, sentence, "".join(traceback.format_exception(error))
-        )
-        self.counter.add(self.wanted.rounds + 1 - number)
-        del self.live[cell]
+        failure = Failure(cell, number, self.plan.number, message)
+        trace = "".join(traceback.format_exception(error))
+        self.run_folder.append_failure(failure, trace)
+        del self.learners[cell]
+        return failure

@@ -1,12 +1,19 @@
-"""The settings of experiments, a page of values: those of the paper, quick variants of them, and a few of our own."""
+"""The settings of experiments: those of the LDM paper, quick variants of them, and some more.
+
+A setting is a page of values, and a ``.toml`` file can hold one. ``setting_named`` finds one by its
+name, ``override`` changes values of it, ``read_setting`` reads a file.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import re
 import tomllib
+import types
+import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +33,6 @@ __all__ = [
     "setting_names",
 ]
 
-_A_NAME = re.compile(r"\w[\w.=-]*")
-
 PAPER_STRATEGIES = (
     "ldm-s",
     "random",
@@ -40,83 +45,141 @@ PAPER_STRATEGIES = (
     "badge",
     "bait",
 )
-"""The ten of the paper's main comparison."""
+"""The ten strategies of the paper's main comparison."""
+
+# Names of strategies are parts of file names.
+_STRATEGY_NAME = re.compile(r"\w[\w.=-]*")
+
+_COUNTS = (
+    "initial",
+    "query",
+    "final",
+    "pool",
+    "train",
+    "test",
+    "epochs",
+    "batch_size",
+    "repetitions",
+)
+"""Values that must be 1 or more, unless they are None."""
+
+_FIXED_VALUES = ("name", "paper", "quick")
+"""Values that say which experiment a setting is, so that ``override`` must not change them."""
+
+_SAME_EXPERIMENT = frozenset({"seed", "repetitions", "strategies", "options"})
+"""Values that may change while the results are still comparable to the paper's."""
+
+_TYPE_DESCRIPTIONS: dict[Any, str] = {
+    str: "a name",
+    str | None: "a name, or none",
+    int: "a whole number",
+    int | None: "a whole number, or all",
+    float: "a number",
+    bool: "yes or no",
+    tuple[int, ...]: "whole numbers with commas between them",
+    tuple[str, ...]: "names with commas between them",
+    dict[str, dict[str, Any]]: "a table for each strategy, as [options.ldm-s] in a .toml file",
+}
+
+_BOOLEANS = {"true": True, "yes": True, "false": False, "no": False}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One experiment: a dataset, a network, how many labels, and how the network is trained."""
+    """One experiment: a dataset, a network, how many labels, and how the network is trained.
+
+    Raises:
+        InputError: if a value has a wrong type or is out of range.
+        UnknownNameError: if there is no such network or optimizer.
+
+    Example:
+        >>> labels = {"initial": 20, "query": 10, "final": 50, "pool": None}
+        >>> Setting(name="mine", dataset="digits", network="mlp", **labels).rounds
+        3
+    """
 
     name: str
     dataset: str
     network: str
     initial: int
-    """Labels to begin with."""
+    """Number of labels at the start."""
     query: int
-    """Labels a round."""
+    """Number of labels added in each round."""
     final: int
-    """Labels at the end."""
+    """Number of labels at the end."""
     pool: int | None
-    """Candidates drawn at random each round; None for all."""
+    """Number of candidates drawn at random in each round; None for all."""
     validation: int = 0
-    """Training rows set apart; the epoch that is right on most of them is kept."""
+    """Number of training rows set apart to choose the best epoch."""
     train: int | None = None
-    """Training rows that are used, drawn by the seed; None for all."""
+    """Number of training rows to use, drawn by the seed; None for all."""
     test: int | None = None
-    """Test rows that are used, the first of a fixed order; None for all."""
+    """Number of test rows to use, the same for every seed; None for all."""
     epochs: int = 100
     batch_size: int = 64
     optimizer: str = "adam"
     learning_rate: float = 1e-3
     weight_decay: float = 0.0
     decay: float = 1.0
+    """The learning rate is multiplied by this at each of the ``milestones``."""
     milestones: tuple[int, ...] = ()
+    """Epochs."""
     class_weighted: bool = False
-    """Whether every class counts alike in training, however many labels it has."""
+    """Whether every class has the same weight in training, however many labels it has."""
     repetitions: int = 5
     seed: int = 0
     balanced: bool = False
-    """Whether the initial labels are the same number of every class, instead of drawn like the training rows."""
+    """Whether the initial labels are equally many of every class, instead of drawn at random."""
     separate: bool = False
-    """Whether repetitions train in stacks of their own, so that several workers can share a run; else all in one."""
+    """Whether repetitions are trained apart, so that several workers can share a run."""
     imbalance: float = 1.0
     """How many times as many training rows the first class keeps as the last."""
     embeddings: bool = False
-    """Whether features from a file stand in for the inputs, so that only a head trains."""
+    """Whether features from a file replace the inputs, so that only a head is trained."""
     quick: bool = False
     """Whether this is a smaller variant, whose numbers are not the paper's."""
     paper: str | None = None
-    """What the paper's tables call it; None where the numbers cannot be compared."""
+    """The name in the paper's tables; None if the numbers cannot be compared."""
     strategies: tuple[str, ...] = PAPER_STRATEGIES
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Options of strategies, by name; one that names a ``strategy`` is a variant of it, under a name of its own."""
+    """Options by strategy. An entry with a ``strategy`` is a variant of it under a new name."""
 
     def __post_init__(self) -> None:
-        """Refuse values that no run could follow."""
-        for one in fields(self):
-            value = getattr(self, one.name)
-            if isinstance(value, list):
-                object.__setattr__(self, one.name, value := tuple(value))
-            if not _is_of(str(one.type), value):
-                raise InputError(f"{one.name} is {value!r}: it must be {_in_words(str(one.type))}.")
+        self._require_types()
+        self._require_ranges()
+
         if self.network not in network_names():
             raise UnknownNameError(
-                f"No network is called {self.network!r}. {did_you_mean(self.network, network_names())}"
+                f"No network is called {self.network!r}. "
+                f"{did_you_mean(self.network, network_names())}"
             )
-        for name in (
-            "initial",
-            "query",
-            "final",
-            "pool",
-            "train",
-            "test",
-            "epochs",
-            "batch_size",
-            "repetitions",
-        ):
+
+        for name in self.options:
+            if not _STRATEGY_NAME.fullmatch(name):
+                raise InputError(
+                    f"{name!r} cannot be a strategy's name: use letters, digits, '.', '=', '_' "
+                    "and '-'."
+                )
+
+        # Building the configuration checks the values of training.
+        _ = self.training
+
+    def _require_types(self) -> None:
+        """Turn lists, as JSON and TOML have them, into tuples, and refuse values of other types."""
+        for name, hint in _type_hints().items():
+            value = getattr(self, name)
+            if isinstance(value, list):
+                value = tuple(value)
+                object.__setattr__(self, name, value)
+            if not _has_type(value, hint):
+                raise _wrong_value(name, value, hint)
+
+    def _require_ranges(self) -> None:
+        for name in _COUNTS:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(f"{name} is {value!r}: it must be a whole number of 1 or more.")
+
         if self.validation < 0:
             raise InputError(
                 f"validation is {self.validation!r}: it must be a whole number of 0 or more."
@@ -126,129 +189,104 @@ class Setting:
                 f"A run from {self.initial} labels by {self.query} does not end at {self.final}: "
                 f"final must be {self.initial + self.query} or more."
             )
+        # Written this way round, it also refuses NaN.
         if not self.imbalance >= 1:
             raise InputError(f"imbalance is {self.imbalance!r}: it must be 1 or more.")
-        for name in self.options:
-            if not _A_NAME.fullmatch(name):
-                raise InputError(
-                    f"{name!r} cannot be a strategy's name: use letters, digits, '.', '=', '_' and '-'."
-                )
-        _ = self.training
 
     @property
     def training(self) -> TrainingConfig:
         """How networks are trained."""
-        shared = {one.name for one in fields(TrainingConfig)}
-        return TrainingConfig(**{name: getattr(self, name) for name in shared})
-
-    def strategy(self, name: str) -> Strategy:
-        """Return the strategy called so here, with its options."""
-        options = dict(self.options.get(name, {}))
-        return make_strategy(str(options.pop("strategy", name)), options)
+        values = {item.name: getattr(self, item.name) for item in fields(TrainingConfig)}
+        return TrainingConfig(**values)
 
     @property
     def rounds(self) -> int:
-        """How often labels are asked for."""
+        """How many times labels are asked for."""
         return (self.final - self.initial) // self.query
+
+    def strategy(self, name: str) -> Strategy:
+        """Return a new strategy with its options in this setting.
+
+        Args:
+            name: a strategy, or a variant that ``options`` defines.
+
+        Raises:
+            UnknownNameError: if there is no such strategy.
+            InputError: if it does not take one of the options.
+        """
+        options = dict(self.options.get(name, {}))
+        strategy_name = str(options.pop("strategy", name))
+        return make_strategy(strategy_name, options)
 
 
 def override(setting: Setting, values: Mapping[str, Any]) -> Setting:
-    """Return a setting with some values changed; numbers and lists may come as text, as from a command line."""
-    changed = _read(values)
-    different = {name for name, value in changed.items() if getattr(setting, name) != value}
-    # Other seeds, repetitions and strategies are the same experiment; all else is another, which the paper did not run.
-    same = different <= {"seed", "repetitions", "strategies", "options"}
-    return replace(setting, **changed, paper=setting.paper if same else None)
+    """Return a setting with some values changed.
 
+    Args:
+        setting: what to start from.
+        values: new values by name. They may be text, as from a command line.
 
-def _read(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values that anyone may give, with text turned into what they are to be."""
-    kinds = {
-        one.name: str(one.type)
-        for one in fields(Setting)
-        if one.name not in ("name", "paper", "quick")
-    }
-    for name in values:
-        if name not in kinds:
-            raise UnknownNameError(
-                f"A setting has no value called {name!r}. {did_you_mean(name, kinds)}"
-            )
-    return {
-        name: _as_wanted(name, value, kinds[name]) if isinstance(value, str) else value
-        for name, value in values.items()
-    }
+    Raises:
+        UnknownNameError: if a setting has no value of that name.
+        InputError: if a value has a wrong type or is out of range.
 
+    Example:
+        >>> short = override(setting_named("digits"), {"epochs": "5", "pool": "all"})
+        >>> short.epochs, short.pool
+        (5, None)
+    """
+    parsed = _parse_values(values)
+    changed = {name for name, value in parsed.items() if getattr(setting, name) != value}
 
-def _as_wanted(name: str, text: str, kind: str) -> Any:
-    try:
-        if kind.startswith("tuple"):
-            parts = [part.strip() for part in text.split(",") if part.strip()]
-            return tuple(map(int, parts)) if "int" in kind else tuple(parts)
-        if "None" in kind and text.lower() in ("none", "all"):
-            return None
-        if kind == "bool":
-            return {"true": True, "yes": True, "false": False, "no": False}[text.lower()]
-        if kind.startswith("int"):
-            return int(text)
-        return float(text) if kind == "float" else text
-    except (ValueError, KeyError):
-        raise InputError(f"{name} is {text!r}: it must be {_in_words(kind)}.") from None
-
-
-def _is_of(kind: str, value: Any) -> bool:
-    if kind.endswith(" | None"):
-        return value is None or _is_of(kind.removesuffix(" | None"), value)
-    if kind.startswith("tuple"):
-        inner = kind.removeprefix("tuple[").removesuffix(", ...]")
-        return isinstance(value, tuple) and all(_is_of(inner, one) for one in value)
-    if kind.startswith("dict"):
-        return isinstance(value, dict) and all(isinstance(one, dict) for one in value.values())
-    if isinstance(value, bool) or kind == "bool":
-        return isinstance(value, bool) and kind == "bool"
-    return isinstance(value, {"int": int, "float": int | float, "str": str}[kind]) and value != ""
-
-
-def _in_words(kind: str) -> str:
-    return {
-        "str": "a name",
-        "int": "a whole number",
-        "int | None": "a whole number, or all",
-        "float": "a number",
-        "bool": "yes or no",
-        "tuple[int, ...]": "whole numbers with commas between them",
-        "tuple[str, ...]": "names with commas between them",
-    }.get(kind, "a table for each strategy, as [options.ldm-s] in a .toml file")
+    paper = setting.paper
+    if not changed <= _SAME_EXPERIMENT:
+        paper = None
+    return replace(setting, **parsed, paper=paper)
 
 
 def read_setting(path: Path) -> Setting:
-    """Return the setting of a TOML file: a base and what differs, or all values of its own."""
+    """Read a setting from a TOML file.
+
+    The file has all values of a setting, or the name of another setting as its ``base`` and the
+    values that differ.
+
+    Raises:
+        FileError: if the file cannot be read.
+        UnknownNameError: if there is no such base or value.
+        InputError: if a value is missing, has a wrong type, or is out of range.
+    """
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise FileError(f"There is no file {path}.") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise FileError(f"{path} is not a TOML file that can be read: {error}.") from None
+
     base = values.pop("base", None)
     if base is not None:
         name = values.pop("name", f"{base}-{path.stem}")
         return replace(override(setting_named(str(base)), values), name=name)
+
     name = values.pop("name", path.stem)
-    values = _read(values)
-    required = {one.name for one in fields(Setting) if _is_required(one)}
-    missing = sorted(required - set(values) - {"name"})
+    parsed = _parse_values(values)
+    missing = sorted(_required_values() - set(parsed) - {"name"})
     if missing:
         raise InputError(
             f"{path} does not say {', '.join(missing)}: add them, or name a setting as its base."
         )
-    return Setting(name=name, **values)
-
-
-def _is_required(one: dataclasses.Field[Any]) -> bool:
-    return one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
+    return Setting(name=name, **parsed)
 
 
 def setting_named(name: str) -> Setting:
-    """Return the setting called ``name``."""
+    """Return the setting called ``name``.
+
+    Raises:
+        UnknownNameError: if no setting has this name.
+
+    Example:
+        >>> setting_named("digits").network
+        'mlp'
+    """
     try:
         return _SETTINGS[name]
     except KeyError:
@@ -262,7 +300,92 @@ def setting_names() -> list[str]:
     return list(_SETTINGS)
 
 
-def _of_the_paper(name: str, network: str, **values: Any) -> Setting:
+@cache
+def _type_hints() -> dict[str, Any]:
+    return typing.get_type_hints(Setting)
+
+
+def _required_values() -> set[str]:
+    """Return the names of the values without a default."""
+    required = set()
+    for setting_field in fields(Setting):
+        has_default = setting_field.default is not dataclasses.MISSING
+        has_factory = setting_field.default_factory is not dataclasses.MISSING
+        if not has_default and not has_factory:
+            required.add(setting_field.name)
+    return required
+
+
+def _parse_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values by name, with text turned into the types of their fields."""
+    hints = dict(_type_hints())
+    for name in _FIXED_VALUES:
+        del hints[name]
+
+    parsed = {}
+    for name, value in values.items():
+        if name not in hints:
+            raise UnknownNameError(
+                f"A setting has no value called {name!r}. {did_you_mean(name, hints)}"
+            )
+        parsed[name] = value
+        if isinstance(value, str):
+            parsed[name] = _parse_text(name, value, hints[name])
+    return parsed
+
+
+def _parse_text(name: str, text: str, hint: Any) -> Any:
+    """Return what a text stands for in a field of type ``hint``."""
+    value_type = hint
+    if _is_optional(hint):
+        if text.lower() in ("none", "all"):
+            return None
+        value_type = typing.get_args(hint)[0]
+
+    try:
+        if typing.get_origin(value_type) is tuple:
+            element_type = typing.get_args(value_type)[0]
+            parts = [part.strip() for part in text.split(",")]
+            return tuple(element_type(part) for part in parts if part)
+        if value_type is bool:
+            return _BOOLEANS[text.lower()]
+        if value_type in (int, float):
+            return value_type(text)
+    except (ValueError, KeyError):
+        raise _wrong_value(name, text, hint) from None
+    return text
+
+
+def _has_type(value: Any, hint: Any) -> bool:
+    """Return whether a value has the type of a field. An empty text is not a name."""
+    if _is_optional(hint):
+        return value is None or _has_type(value, typing.get_args(hint)[0])
+
+    origin = typing.get_origin(hint)
+    if origin is tuple:
+        element_type = typing.get_args(hint)[0]
+        return isinstance(value, tuple) and all(_has_type(part, element_type) for part in value)
+    if origin is dict:
+        return isinstance(value, dict) and all(isinstance(part, dict) for part in value.values())
+
+    # In Python a bool is an int, and a whole number is not a float.
+    if hint is bool or isinstance(value, bool):
+        return hint is bool and isinstance(value, bool)
+    if hint is float:
+        return isinstance(value, int | float)
+    return isinstance(value, hint) and value != ""
+
+
+def _is_optional(hint: Any) -> bool:
+    """Return whether a hint is ``T | None``, the only unions that a setting has."""
+    return typing.get_origin(hint) in (types.UnionType, typing.Union)
+
+
+def _wrong_value(name: str, value: Any, hint: Any) -> InputError:
+    return InputError(f"{name} is {value!r}: it must be {_TYPE_DESCRIPTIONS[hint]}.")
+
+
+def _paper_setting(name: str, network: str, **values: Any) -> Setting:
     return Setting(name=name, dataset=name, network=network, paper=name, **values)
 
 
@@ -272,15 +395,15 @@ _NESTEROV: dict[str, Any] = {
     "weight_decay": 5e-4,
     "decay": 0.2,
 }
-"""The paper does not tell the weight decay; the momentum is 0.9."""
+"""The paper does not state the weight decay; the momentum is 0.9."""
 
 _WITHOUT_BAIT = tuple(name for name in PAPER_STRATEGIES if name != "bait")
 
 _PAPER = (
-    _of_the_paper("openml-6", "mlp", initial=200, query=200, final=4000, pool=2000),
-    _of_the_paper("openml-156", "mlp", initial=100, query=100, final=2000, pool=2000),
-    _of_the_paper("openml-44135", "mlp", initial=100, query=100, final=2000, pool=2000),
-    _of_the_paper(
+    _paper_setting("openml-6", "mlp", initial=200, query=200, final=4000, pool=2000),
+    _paper_setting("openml-156", "mlp", initial=100, query=100, final=2000, pool=2000),
+    _paper_setting("openml-44135", "mlp", initial=100, query=100, final=2000, pool=2000),
+    _paper_setting(
         "mnist",
         "s-cnn",
         initial=20,
@@ -292,7 +415,7 @@ _PAPER = (
         batch_size=32,
     ),
     *(
-        _of_the_paper(
+        _paper_setting(
             name,
             "k-cnn",
             initial=200,
@@ -306,7 +429,7 @@ _PAPER = (
         )
         for name in ("cifar10", "svhn")
     ),
-    _of_the_paper(
+    _paper_setting(
         "cifar100",
         "wrn-16-8",
         initial=5000,
@@ -319,7 +442,7 @@ _PAPER = (
         strategies=_WITHOUT_BAIT,
         **_NESTEROV,
     ),
-    _of_the_paper(
+    _paper_setting(
         "tiny-imagenet",
         "wrn-16-8",
         initial=10_000,
@@ -333,7 +456,7 @@ _PAPER = (
         strategies=_WITHOUT_BAIT,
         **_NESTEROV,
     ),
-    _of_the_paper(
+    _paper_setting(
         "food101",
         "wrn-16-8",
         initial=6000,
@@ -347,7 +470,7 @@ _PAPER = (
         strategies=_WITHOUT_BAIT,
         **_NESTEROV,
     ),
-    _of_the_paper(
+    _paper_setting(
         "imagenet",
         "resnet-18",
         initial=128_120,
@@ -363,7 +486,7 @@ _PAPER = (
     ),
 )
 
-_SMALLER: dict[str, dict[str, Any]] = {
+_QUICK_VALUES: dict[str, dict[str, Any]] = {
     "openml-6": {"final": 1400},
     "openml-156": {"final": 700},
     "openml-44135": {"final": 700},
@@ -425,15 +548,18 @@ _SMALLER: dict[str, dict[str, Any]] = {
         "train": 2000,
     },
 }
-"""What quick variants cut: rounds, epochs and rows, so that a run on two cores takes minutes where it can."""
+"""What quick variants cut: rounds, epochs and rows. On two cores, most of them take minutes."""
 
 _QUICK_STRATEGIES = ("ldm-s", "random", "entropy", "margin", "coreset", "badge")
 
 
-def _quick(setting: Setting) -> Setting:
-    values = _SMALLER[setting.name]
+def _quick_setting(setting: Setting) -> Setting:
+    values = _QUICK_VALUES[setting.name]
+
+    # A few epochs never reach the milestones of the large networks.
     if setting.network in ("wrn-16-8", "resnet-18"):
         values = {"test": 500, "pool": 1000, "milestones": (), **values}
+
     return replace(
         setting,
         name=f"{setting.name}-quick",
@@ -456,9 +582,12 @@ _DIGITS = Setting(
     strategies=("ldm-s", "random", "entropy", "margin", "coreset", "badge"),
 )
 
-_IMBALANCED = tuple(
-    replace(one, name=f"{one.name}-imbalanced", imbalance=20.0, paper=None)
-    for one in (*_PAPER[:1], *_PAPER[3:5], _DIGITS)
+_LONG_TAILED = tuple(
+    replace(setting, name=f"{setting.name}-imbalanced", imbalance=20.0, paper=None)
+    for setting in (*_PAPER[:1], *_PAPER[3:5], _DIGITS)
 )
 
-_SETTINGS = {one.name: one for one in (*_PAPER, _DIGITS, *map(_quick, _PAPER), *_IMBALANCED)}
+_SETTINGS = {
+    setting.name: setting
+    for setting in (*_PAPER, _DIGITS, *map(_quick_setting, _PAPER), *_LONG_TAILED)
+}

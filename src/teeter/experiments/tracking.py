@@ -1,19 +1,19 @@
-"""Rounds told to others as they are done: files, TensorBoard, or whoever has the three methods of a Tracker."""
+"""Trackers: send every round to TensorBoard, or to your own code, as soon as it is recorded.
+
+The run folder holds all rounds anyway. A tracker shows them elsewhere while a run is going on, and
+may be added to a run later: it then gets the earlier rounds first.
+"""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import logging
-import os
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from teeter.errors import FileError, InputError, MissingExtraError, PluginError, UnknownNameError
+from teeter.errors import InputError, MissingExtraError, PluginError, UnknownNameError
 from teeter.experiments.results import PHASES, Round, round_to_row
 from teeter.registry import Plugins, did_you_mean
 
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COLUMNS",
-    "CsvTracker",
-    "JsonlTracker",
+    "RoundKey",
     "TensorBoardTracker",
     "Tracker",
     "TrackerSet",
@@ -34,233 +33,218 @@ __all__ = [
     "round_key",
 ]
 
-Row = Mapping[str, Any]
-Place = tuple[str, str, str, int, int]
-"""Which round of which run: the setting, when the run was started, the strategy, the repetition, the round."""
+logger = logging.getLogger(__name__)
 
-_PLACE = ("setting", "started", "strategy", "repetition", "round")
+Row = Mapping[str, Any]
 
 COLUMNS = (
-    *_PLACE,
-    *("dataset", "labelled", "accuracy", "loss", "validation", "vote"),
-    *(f"{kind}_seconds" for kind in PHASES),
-    *("peak_memory", "picks"),
+    "setting",
+    "started",
+    "strategy",
+    "repetition",
+    "round",
+    "dataset",
+    "labelled",
+    "accuracy",
+    "loss",
+    "validation",
+    "vote",
+    *(f"{phase}_seconds" for phase in PHASES),
+    "peak_memory",
+    "picks",
 )
-"""What a row tells, in the order of a file."""
+"""The keys of a row."""
 
-logger = logging.getLogger(__name__)
+
+class RoundKey(NamedTuple):
+    """What identifies a round among the rounds of many runs."""
+
+    setting: str
+    started: str
+    """When the run was started for the first time."""
+    strategy: str
+    repetition: int
+    round: int
 
 
 class Tracker(Protocol):
-    """Whoever is told of rounds, one after the other; a run that was stopped goes on, and so does its tracker."""
+    """Receives rounds, one after the other.
 
-    def begin(self) -> Collection[Place]:
-        """Make ready, and return the rounds that were written before: they are not told again."""
+    A tracker that raises an exception is disabled for the rest of the run, and the run continues.
+    """
+
+    def begin(self) -> Collection[RoundKey]:
+        """Get ready, and return the rounds that were written before: they are not sent again."""
 
     def write(self, row: Row) -> None:
-        """Take one round, with what COLUMNS names."""
+        """Write a round. The row has a value, or None, for each of ``COLUMNS``."""
 
     def end(self) -> None:
-        """Put everything away."""
+        """Close files and connections."""
 
 
-def round_key(row: Row) -> Place:
-    """Return which round a row is of."""
-    setting, started, strategy = (str(row.get(name) or "") for name in _PLACE[:3])
-    return setting, started, strategy, int(row.get("repetition") or 0), int(row["round"])
+def round_key(row: Row) -> RoundKey:
+    """Return which round a row is.
+
+    Example:
+        >>> key = round_key({"setting": "digits", "strategy": "margin", "round": 2})
+        >>> key.strategy, key.repetition, key.round
+        ('margin', 0, 2)
+    """
+    return RoundKey(
+        setting=str(row.get("setting") or ""),
+        started=str(row.get("started") or ""),
+        strategy=str(row.get("strategy") or ""),
+        repetition=int(row.get("repetition") or 0),
+        round=int(row["round"]),
+    )
 
 
 def learner_row(
-    learner: Learner, judged: Evaluation, *, setting: str = "", repetition: int = 0
+    learner: Learner, evaluation: Evaluation, *, setting: str = "", repetition: int = 0
 ) -> Row:
-    """Return what the last fit of a learner of your own came to, as a row for a tracker."""
-    seconds = {
-        f"{kind}_seconds": learner.seconds[kind] for kind in PHASES if kind in learner.seconds
+    """Return the last fit of your own learner as a row for a tracker.
+
+    Args:
+        learner: a fitted learner.
+        evaluation: what its ``evaluate`` returned.
+        setting: a name for the experiment.
+        repetition: the number of the repetition, if there are several.
+
+    Returns:
+        a value, or None, for each of ``COLUMNS``.
+    """
+    values: dict[str, Any] = {
+        "setting": setting,
+        "strategy": learner.strategy.name,
+        "repetition": repetition,
+        "round": learner.rounds - 1,
+        "labelled": len(learner.training_rows),
+        "accuracy": evaluation.accuracy,
+        "loss": evaluation.loss,
+        "validation": learner.validation_accuracy,
+        "vote": evaluation.vote,
     }
-    told = {
-        **{"setting": setting, "strategy": learner.strategy.name, "repetition": repetition},
-        **{"round": learner.rounds - 1, "labelled": len(learner.training_rows)},
-        **{
-            "accuracy": judged.accuracy,
-            "loss": judged.loss,
-            "validation": learner.validation_accuracy,
-            "vote": judged.vote,
-        },
-        **seconds,
-    }
-    return {name: told.get(name) for name in COLUMNS}
+    for phase, seconds in learner.seconds.items():
+        values[f"{phase}_seconds"] = seconds
+    return {name: values.get(name) for name in COLUMNS}
 
 
 class TrackerSet:
-    """The trackers of one run: each is told each round once, and one that fails does not stop the run."""
+    """The trackers of one run. Each gets every round once, and its errors do not stop the run.
+
+    Use it as a context manager, which begins the trackers and ends them.
+    """
 
     def __init__(self, trackers: Sequence[Tracker], setting: Setting, started: str) -> None:
-        self.setting, self.started = setting, started
-        self.known = [(tracker, set(tracker.begin())) for tracker in trackers]
+        self._trackers = trackers
+        self._setting = setting
+        self._started = started
+        self._written: list[tuple[Tracker, set[RoundKey]]] = []
 
-    def tell(self, one: Round) -> None:
-        """Tell a round to all who do not know it yet."""
-        if not self.known:
+    def __enter__(self) -> TrackerSet:
+        self._written = [(tracker, set(tracker.begin())) for tracker in self._trackers]
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # Trackers that failed before were removed from the list: they are not ended.
+        for tracker, _ in self._written:
+            try:
+                tracker.end()
+            except Exception as end_error:
+                logger.warning("Tracker %s failed at its end: %s", _name(tracker), end_error)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether there is a tracker that has not failed."""
+        return bool(self._written)
+
+    def write(self, result: Round) -> None:
+        """Send a round to all trackers that do not have it yet."""
+        if not self.is_active:
             return
-        row = {"started": self.started, **round_to_row(self.setting, one)}
-        row = {name: row.get(name) for name in COLUMNS}
-        for pair in list(self.known):
-            tracker, known = pair
-            if round_key(row) in known:
+
+        values = {"started": self._started, **round_to_row(self._setting, result)}
+        row = {name: values.get(name) for name in COLUMNS}
+        key = round_key(row)
+
+        working = []
+        for tracker, written in self._written:
+            if key in written:
+                working.append((tracker, written))
                 continue
             try:
                 tracker.write(row)
-            except (
-                Exception
-            ) as error:  # rounds are safe in the run's folder, whatever becomes of a tracker
+            except Exception as error:  # The rounds are safe in the run folder.
+                reason = str(error).rstrip(".") or type(error).__name__
                 logger.warning(
-                    "%s is told no more: %s. The same command tells it the rest.",
-                    *(type(tracker).__name__, str(error).rstrip(".") or type(error).__name__),
+                    "Tracker %s failed and was disabled: %s. Rerun the command to send the "
+                    "remaining rounds.",
+                    _name(tracker),
+                    reason,
                 )
-                self.known.remove(pair)
-            known.add(round_key(row))
+            else:
+                written.add(key)
+                working.append((tracker, written))
+        self._written = working
 
     def catch_up(self, rounds: Iterable[Round]) -> None:
-        """Tell the rounds that were done before, or elsewhere."""
-        for one in sorted(rounds, key=lambda one: one.number):
-            self.tell(one)
-
-    def end(self) -> None:
-        """Let all of them put everything away."""
-        for tracker, _ in self.known:
-            try:
-                tracker.end()
-            except Exception as error:
-                logger.warning(
-                    "%s could not put everything away: %s", type(tracker).__name__, error
-                )
+        """Send rounds that were recorded earlier or by other processes."""
+        for result in sorted(rounds, key=lambda result: result.number):
+            self.write(result)
 
 
-class _LineTracker(ABC):
-    """Rounds as lines of a file that others may read while it grows."""
-
-    heading = ""
-
-    def __init__(self, place: str | Path) -> None:
-        self.path = Path(place)
-
-    def begin(self) -> Collection[Place]:
-        """Return the rounds in the file, without the half line that a crash may have left."""
-        try:
-            text = self.path.read_bytes() if self.path.exists() else b""
-            whole = text[: text.rfind(b"\n") + 1]
-            found = self._places(whole.decode(), text[len(whole) :].decode())
-            if len(whole) < len(text):
-                os.truncate(self.path, len(whole))
-            if not whole:
-                self._append(self.heading)
-        except OSError as error:
-            raise FileError(f"Cannot write {self.path}: {error.strerror or error}.") from None
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise FileError(
-                f"{self.path} holds something else than rounds: name another file."
-            ) from None
-        return found
-
-    def write(self, row: Row) -> None:
-        """Append a line."""
-        self._append(self._line(row))
-
-    def end(self) -> None:  # noqa: B027 - not left to be written
-        """Do nothing: every line is written when it is told."""
-
-    def _append(self, text: str) -> None:
-        with self.path.open("ab") as file:
-            start = file.tell()
-            try:
-                file.write(text.encode())
-            except OSError:  # a full disk: no half line stays
-                with suppress(OSError):
-                    os.truncate(self.path, start)
-                raise
-
-    @abstractmethod
-    def _places(self, whole: str, rest: str) -> list[Place]:
-        """Return the rounds of the whole lines; raise where they, or the rest of a file without any, are not ours."""
-
-    @abstractmethod
-    def _line(self, row: Row) -> str:
-        """Return a row as a line, with its end."""
-
-
-class CsvTracker(_LineTracker):
-    """Rounds as a table with commas; picks are numbers with spaces between."""
-
-    heading = ",".join(COLUMNS) + "\n"
-
-    def _places(self, whole: str, rest: str) -> list[Place]:
-        if not whole:
-            return _nothing_if(self.heading.startswith(rest))
-        rows = csv.DictReader(io.StringIO(whole))
-        if tuple(rows.fieldnames or ()) != COLUMNS:
-            raise ValueError("these are other columns")
-        return [round_key(row) for row in rows]
-
-    def _line(self, row: Row) -> str:
-        unknown = [name for name in row if name not in COLUMNS]
-        if unknown:
-            raise InputError(
-                f"{self.path} has no column {unknown[0]!r}: write what is not in COLUMNS as JSONL."
-            )
-        line = io.StringIO()
-        picks = " ".join(map(str, row.get("picks") or ()))
-        csv.DictWriter(line, COLUMNS, lineterminator="\n").writerow({**row, "picks": picks})
-        return line.getvalue()
-
-
-class JsonlTracker(_LineTracker):
-    """Rounds as one JSON object a line."""
-
-    def _places(self, whole: str, rest: str) -> list[Place]:
-        if not whole:
-            start = '{"setting"'
-            return _nothing_if(rest.startswith(start) or start.startswith(rest))
-        return [round_key(json.loads(line)) for line in whole.splitlines()]
-
-    def _line(self, row: Row) -> str:
-        return json.dumps(dict(row)) + "\n"
-
-
-def _nothing_if(ours: bool) -> list[Place]:
-    if not ours:
-        raise ValueError("these are no rounds")
-    return []
+def _name(tracker: Tracker) -> str:
+    return type(tracker).__name__
 
 
 class TensorBoardTracker:
-    """Rounds as TensorBoard's scalars over the number of labels, a folder for each strategy and repetition of a run."""
+    """Write rounds for TensorBoard: every number as a curve over the number of labels.
 
-    def __init__(self, place: str | Path) -> None:
-        self.folder = Path(place)
+    Needs the extra ``track``.
+
+    Args:
+        folder: what ``tensorboard --logdir`` shows. It gets a folder for each run, and in it one
+            for each strategy and repetition.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
         self._writers: dict[Path, Any] = {}
 
-    def begin(self) -> Collection[Place]:
-        """Return the rounds that the event files hold."""
-        _tensorboard()
+    def begin(self) -> Collection[RoundKey]:
+        """Return the rounds that the event files hold.
+
+        Raises:
+            MissingExtraError: if TensorBoard is not installed.
+        """
+        _summary_writer_class()
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-        found: list[Place] = []
-        for note in sorted(self.folder.glob("*/*/cell.json")):
-            events = EventAccumulator(str(note.parent), size_guidance={"scalars": 0}).Reload()
-            if "round" in events.Tags()["scalars"]:
-                cell = json.loads(note.read_text(encoding="utf-8"))
-                found += [
-                    round_key({**cell, "round": event.value}) for event in events.Scalars("round")
-                ]
-        return found
+        keys: list[RoundKey] = []
+        for cell_file in sorted(self.folder.glob("*/*/cell.json")):
+            # 0 means all: by default, TensorBoard reads a sample of the events.
+            events = EventAccumulator(str(cell_file.parent), size_guidance={"scalars": 0}).Reload()
+            if "round" not in events.Tags()["scalars"]:
+                continue
+            cell = json.loads(cell_file.read_text(encoding="utf-8"))
+            keys += [round_key({**cell, "round": event.value}) for event in events.Scalars("round")]
+        return keys
 
     def write(self, row: Row) -> None:
-        """Write every number of a round; its own number comes last, and says that the round is whole."""
+        """Write every number of a round."""
         writer = self._writer(row)
-        numbers = {name: value for name, value in row.items() if isinstance(value, int | float)}
-        for name, value in numbers.items():
-            if name not in ("repetition", "labelled", "round"):
+        for name, value in row.items():
+            is_axis = name in ("repetition", "labelled", "round")
+            if isinstance(value, int | float) and not is_axis:
                 writer.add_scalar(name, value, row["labelled"])
+
+        # Last, because begin takes it as the sign that the round is complete.
         writer.add_scalar("round", row["round"], row["labelled"])
         writer.flush()
 
@@ -271,18 +255,22 @@ class TensorBoardTracker:
         self._writers.clear()
 
     def _writer(self, row: Row) -> Any:
-        setting, started, strategy, repetition, _ = round_key(row)
-        run = f"{setting}-{started}".strip("-").replace(":", "").replace("/", "-") or "run"
-        folder = self.folder / run / f"{strategy}-{repetition}".replace("/", "-")
+        key = round_key(row)
+        run_name = f"{key.setting}-{key.started}".strip("-") or "run"
+        # Windows allows no colons in names, and a slash would make another folder.
+        run_folder = run_name.replace(":", "").replace("/", "-")
+        cell_folder = f"{key.strategy}-{key.repetition}".replace("/", "-")
+        folder = self.folder / run_folder / cell_folder
+
         if folder not in self._writers:
             folder.mkdir(parents=True, exist_ok=True)
-            cell = {name: row.get(name) for name in _PLACE[:4]}
+            cell = {name: row.get(name) for name in RoundKey._fields if name != "round"}
             (folder / "cell.json").write_text(json.dumps(cell), encoding="utf-8")
-            self._writers[folder] = _tensorboard()(str(folder))
+            self._writers[folder] = _summary_writer_class()(str(folder))
         return self._writers[folder]
 
 
-def _tensorboard() -> Any:
+def _summary_writer_class() -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
@@ -292,38 +280,50 @@ def _tensorboard() -> Any:
     return SummaryWriter
 
 
-_KINDS: dict[str, Callable[[str], Tracker]] = {
-    "csv": CsvTracker,
-    "jsonl": JsonlTracker,
-    "tensorboard": TensorBoardTracker,
-}
+_BUILT_IN: dict[str, Callable[[str], Tracker]] = {"tensorboard": TensorBoardTracker}
 
 plugins: Plugins[Callable[[str], Tracker]] = Plugins(
     "tracker",
     "teeter.trackers",
     is_valid=callable,
-    expected="a class that is made from what stands behind the colon",
+    expected="a class that takes the text behind the colon",
 )
-"""Trackers of other packages, through the entry-point group ``teeter.trackers``."""
+"""Trackers of other packages, from the entry-point group ``teeter.trackers``."""
 
 
 def make_tracker(text: str) -> Tracker:
-    """Return the tracker that ``KIND:PLACE`` asks for, such as ``csv:rounds.csv``."""
-    kind, sign, place = text.partition(":")
-    names = list(dict.fromkeys([*_KINDS, *plugins.names()]))
-    if not sign or not place:
+    """Return the tracker that a text describes.
+
+    Args:
+        text: ``KIND:TARGET``. The kind is ``tensorboard``, whose target is a folder, or the name of
+            a plugin.
+
+    Raises:
+        InputError: if the text is not of that form.
+        UnknownNameError: if there is no such kind.
+        PluginError: if the plugin cannot be loaded.
+
+    Example:
+        >>> make_tracker("tensorboard:board").folder.name
+        'board'
+    """
+    kind, _, target = text.partition(":")
+    kinds = list(dict.fromkeys([*_BUILT_IN, *plugins.names()]))
+    if not target:
         raise InputError(
-            f"Cannot track to {text!r}: write KIND:PLACE, as in csv:rounds.csv, with {' or '.join(names)}."
+            f"Cannot track to {text!r}: write KIND:TARGET, as in tensorboard:FOLDER. "
+            f"Kinds: {', '.join(kinds)}."
         )
-    if kind in _KINDS:
-        return _KINDS[kind](place)
-    if kind not in names:
-        raise UnknownNameError(f"No tracker is called {kind!r}. {did_you_mean(kind, names)}")
+
+    if kind in _BUILT_IN:
+        return _BUILT_IN[kind](target)
+    if kind not in kinds:
+        raise UnknownNameError(f"No tracker is called {kind!r}. {did_you_mean(kind, kinds)}")
     try:
-        return plugins.get(kind)(place)
+        return plugins.get(kind)(target)
     except PluginError:
         raise
     except Exception as error:
         raise PluginError(
-            f"The tracker {kind!r} of {plugins.package(kind)} cannot be made: {error}."
+            f"The tracker {kind!r} of {plugins.package(kind)} cannot be created: {error}."
         ) from error

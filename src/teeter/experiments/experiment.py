@@ -1,0 +1,204 @@
+"""An experiment: the rows of a setting, whose labels are known, and learners that ask for them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from teeter.datasets.loading import load_dataset
+from teeter.datasets.splits import LabelledRows, make_long_tailed, take
+from teeter.errors import InputError
+from teeter.experiments.peak_memory import peak_memory
+from teeter.experiments.results import PHASES, Cell, Round
+from teeter.experiments.settings import Setting
+from teeter.learner import Learner
+from teeter.models.network_registry import build_network_like
+from teeter.seeds import stream
+
+__all__ = ["Experiment", "initial_rows"]
+
+RowArray = npt.NDArray[np.int64]
+
+_MAX_DEVICE_BYTES = 16 << 30
+"""A dataset of at most this size is moved to a GPU as a whole."""
+
+
+class Experiment:
+    """The rows of a setting, the same for all its cells.
+
+    It plays the annotator: it knows every label, and a learner gets those it asks for.
+
+    Args:
+        setting: what to run.
+        folder: where datasets are looked for. Default: as ``teeter.datasets`` does.
+        device: where networks are trained.
+
+    Attributes:
+        train: the pool, with all its labels.
+        test: the rows that networks are evaluated on.
+        validation: the rows that choose the best epoch, if the setting has any.
+        classes: the number of classes.
+    """
+
+    def __init__(self, setting: Setting, folder: Path | None, device: torch.device) -> None:
+        split = load_dataset(
+            setting.dataset,
+            folder=folder,
+            validation=setting.validation,
+            seed=setting.seed,
+            embeddings=setting.embeddings,
+        )
+        train = split.train
+        if setting.imbalance > 1:
+            train = make_long_tailed(train, imbalance=setting.imbalance, seed=setting.seed)
+        train = _draw_rows(train, setting.train, stream(setting.seed, "train"))
+        # Not the setting's seed: all seeds are compared on the same test rows.
+        test = _draw_rows(split.test, setting.test, stream(0, "test"))
+
+        self.setting = setting
+        self.device = device
+        self.train = _move_to_device(train, device)
+        self.test = _move_to_device(test, device)
+        self.validation: LabelledRows | None = None
+        if split.validation is not None:
+            self.validation = _move_to_device(split.validation, device)
+        self.classes = len(split.classes)
+
+    def require_runnable(self, rounds: int) -> None:
+        """Check that the network takes the rows, and that there are enough rows to ask about.
+
+        Raises:
+            InputError: if not.
+        """
+        build_network_like(self.setting.network, self.train.inputs, self.classes, 0)
+
+        needed = self.setting.initial + rounds * self.setting.query
+        if needed > len(self.train):
+            raise InputError(
+                f"{self.setting.name} needs {needed} training rows, and there are "
+                f"{len(self.train)}: lower final."
+            )
+
+    def make_learner(self, cell: Cell) -> Learner:
+        """Return the learner of a cell with its initial labels.
+
+        All strategies of a repetition start with the same labels and the same network.
+        """
+        setting = self.setting
+        seed = stream(setting.seed, "repetition", cell.repetition).initial_seed()
+        validation = None
+        if self.validation is not None:
+            validation = (self.validation.inputs, self.validation.labels)
+
+        learner = Learner(
+            lambda seed: build_network_like(setting.network, self.train.inputs, self.classes, seed),
+            self.train.inputs,
+            setting.strategy(cell.strategy),
+            classes=self.classes,
+            seed=seed,
+            training=setting.training,
+            validation=validation,
+            pool_size=setting.pool,
+            device=self.device,
+        )
+
+        classes = self.train.labels if setting.balanced else None
+        rows = initial_rows(len(self.train), setting.initial, seed, balanced=classes)
+        learner.tell(rows, self.train.labels[rows])
+        return learner
+
+    def evaluate_and_ask(self, learner: Learner, cell: Cell, number: int) -> Round:
+        """Evaluate a fitted learner on the test rows, and ask it which rows to label next.
+
+        In the last round of the setting, it is not asked.
+        """
+        picks: list[int] = []
+        with peak_memory(self.device) as peak:
+            evaluation = learner.evaluate(self.test.inputs, self.test.labels)
+            labelled = len(learner.pool.labelled)
+            if number < self.setting.rounds:
+                picks = learner.ask(self.setting.query).tolist()
+
+        return Round(
+            strategy=cell.strategy,
+            repetition=cell.repetition,
+            number=number,
+            labelled=labelled,
+            accuracy=evaluation.accuracy,
+            loss=evaluation.loss,
+            picks=tuple(picks),
+            seconds={phase: round(learner.seconds.get(phase, 0.0), 6) for phase in PHASES},
+            peak_memory=peak.bytes,
+            validation=learner.validation_accuracy,
+            vote=evaluation.vote,
+        )
+
+    def tell_labels(self, learner: Learner, result: Round) -> None:
+        """Tell a learner the labels of the rows that it picked in a round."""
+        learner.tell(result.picks, self.train.labels[list(result.picks)])
+
+
+def initial_rows(
+    size: int, count: int, seed: int, *, balanced: npt.NDArray[np.int64] | None = None
+) -> RowArray:
+    """Draw the rows that are labelled first.
+
+    Args:
+        size: the number of rows in the pool.
+        count: how many to draw.
+        seed: decides which.
+        balanced: (size,) the class of every row. If given, all classes get equally many rows, as
+            far as they have them.
+
+    Returns:
+        (count,) rows.
+
+    Raises:
+        InputError: if there are fewer than ``count`` rows.
+
+    Example:
+        >>> sorted(initial_rows(3, 3, seed=0).tolist())
+        [0, 1, 2]
+    """
+    if not 1 <= count <= size:
+        raise InputError(f"Cannot begin with {count} of {size} rows: ask for 1 to {size}.")
+
+    generator = np.random.default_rng(stream(seed, "initial").initial_seed())
+    order = generator.permutation(size).astype(np.int64)
+
+    if balanced is not None:
+        # First the first row of every class, then the second of every class, and so on.
+        rank = _rank_in_class(balanced[order])
+        order = order[np.argsort(rank, kind="stable")]
+    return order[:count]
+
+
+def _rank_in_class(classes: npt.NDArray[np.int64]) -> RowArray:
+    """Return, for each entry, how many entries before it have the same class."""
+    rank = np.empty_like(classes)
+    for label in np.unique(classes):
+        positions = np.flatnonzero(classes == label)
+        rank[positions] = np.arange(len(positions))
+    return rank
+
+
+def _draw_rows(rows: LabelledRows, count: int | None, generator: torch.Generator) -> LabelledRows:
+    """Draw ``count`` rows without changing their order, or return all."""
+    if count is None or count >= len(rows):
+        return rows
+    drawn = torch.randperm(len(rows), generator=generator).numpy()[:count]
+    return take(rows, np.sort(drawn))
+
+
+def _move_to_device(rows: LabelledRows, device: torch.device) -> LabelledRows:
+    """Move rows to a device, if they are a tensor that fits."""
+    inputs = rows.inputs
+    if not isinstance(inputs, torch.Tensor) or not inputs.is_floating_point():
+        return rows
+    if inputs.nbytes > _MAX_DEVICE_BYTES:
+        return rows
+    return replace(rows, inputs=inputs.to(device))
