@@ -201,8 +201,8 @@ def _groups_table(
             "accuracy (%)": 100 * float(values.mean()),
         }
         for low, high in pairwise(np.linspace(*TRUTHS, 5)):
-            in_range = values[(angles >= low) & (angles <= high)]
-            mean = 100 * float(in_range.mean()) if len(in_range) else None
+            in_range = 100 * values[(angles >= low) & (angles <= high)]
+            mean = float(in_range.mean()) if len(in_range) else None
             row[f"truth at {low:g}° to {high:g}°"] = mean
         row["picks in C or D"] = float(outer_picks[name].mean()) if name in outer_picks else None
         data.append(row)
