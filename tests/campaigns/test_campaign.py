@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -285,11 +287,24 @@ def test_somebody_else_s_second_look_decides(campaign: Campaign) -> None:
         campaign.keep("v999")
 
 
-@pytest.mark.parametrize("strategy", sorted(set(registry.names()) - {"dbal", "batchbald", "ensemble"}))
-def test_any_strategy_by_name(strategy: str, tmp_path: Path) -> None:
-    campaign = made(tmp_path, replace(PLAIN, strategy=strategy))
+@pytest.fixture(scope="module")
+def trained_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A campaign with thirty answers and a model, to be copied."""
+    folder = tmp_path_factory.mktemp("trained")
+    campaign = made(folder)
     answer_all(campaign, 30)
     campaign.train()
+    campaign.store.close()
+    return folder / "colours.teeter"
+
+
+@pytest.mark.parametrize("strategy", sorted(set(registry.names()) - {"dbal", "batchbald", "ensemble"}))
+def test_any_strategy_by_name(strategy: str, trained_file: Path, tmp_path: Path) -> None:
+    path = shutil.copy(trained_file, tmp_path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE campaigns SET settings = json_set(settings, '$.strategy', ?)", (strategy,))
+    campaign = Campaign.open(path)
+    assert campaign.settings.strategy == strategy
     assert len({question.item for question in campaign.ask(10)}) == 10
 
 

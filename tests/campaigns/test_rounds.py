@@ -202,9 +202,8 @@ def test_a_rare_class_counts_as_much(head: str, tmp_path: Path) -> None:
     labels = np.zeros(220, np.int64)
     labels[:20] = 1
     vectors[:20, 0] += 1.5
-    campaign = made(tmp_path, replace(PLAIN, head=head), vectors)
-    for k in range(220):
-        campaign.tell(f"i{k}", "ab"[labels[k]])
+    campaign = Campaign.create(tmp_path / "c.teeter", "c", ("a", "b"), replace(PLAIN, head=head))
+    campaign.add({"id": f"i{k}", "features": vectors[k], "label": "ab"[labels[k]]} for k in range(220))
     campaign.train()
     campaign.export(tmp_path / "out.csv")
     with (tmp_path / "out.csv").open() as file:

@@ -100,10 +100,10 @@ def _label_on(url: str, ledger: Ledger, items: list[str], report: Report) -> Non
 
 def test_many_write_at_once_and_nothing_is_lost(url: str) -> None:
     store = Store(url, create=True)
-    ledger = begun(store, texts=160)
+    ledger = begun(store, texts=64)
     with ThreadPoolExecutor(8) as people:
-        list(people.map(lambda k: label(store, ledger, f"a{k}", f"person {k % 8}"), range(160)))
-    assert len(labelled(store, ledger)) == 160
+        list(people.map(lambda k: label(store, ledger, f"a{k}", f"person {k % 8}"), range(64)))
+    assert len(labelled(store, ledger)) == 64
     with store.reading() as connection:
         numbers = [line["number"] for line in ledger.history(connection) if "number" in line]
     assert len(numbers) == len(set(numbers))
