@@ -235,7 +235,9 @@ def measure_ldm_time(config: StudyConfig) -> Measurement:
 def _unfinished_runs(config: StudyConfig, known: Sequence[str]) -> list[RunComparison]:
     """Return runs of image sets that are not finished, as far as all their strategies went."""
     folders = [config.runs / name for name in IMAGES if name not in known]
-    runs = [compare_strategies(read_run(folder)) for folder in folders if RunFolder(folder).exists()]
+    runs = [
+        compare_strategies(read_run(folder)) for folder in folders if RunFolder(folder).exists()
+    ]
     return [one for one in runs if one.comparable and {FIRST, BASELINE} <= set(one.minutes)]
 
 

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is loaded; several workers would fight for the cores
+os.environ.setdefault(
+    "OMP_NUM_THREADS", "1"
+)  # before torch is loaded; several workers would fight for the cores
 
 import torch
 from hypothesis import settings
@@ -23,7 +25,9 @@ CPU_SECONDS_TO_REPORT = 3
 """A case of the fast tier that takes more CPU time than this is listed at the end of the run."""
 
 settings.register_profile("fast", deadline=None, derandomize=True, max_examples=10, print_blob=True)
-settings.register_profile("thorough", deadline=None, derandomize=True, max_examples=40, print_blob=True)
+settings.register_profile(
+    "thorough", deadline=None, derandomize=True, max_examples=40, print_blob=True
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -63,11 +67,15 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     report = yield
     if call.when == "teardown":
         # User properties travel with the report from a worker of xdist to the process that prints.
-        report.user_properties.append(("cpu_seconds", cpu_seconds() - item.stash[_cpu_seconds_at_start]))
+        report.user_properties.append(
+            ("cpu_seconds", cpu_seconds() - item.stash[_cpu_seconds_at_start])
+        )
     return report
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
     """List the cases that make the fast tier slow. CPU time is the same on a quiet and on a busy machine."""
     if not is_fast_tier(config):
         return

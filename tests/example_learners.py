@@ -32,11 +32,17 @@ def network(seed: int) -> nn.Sequential:
     return mlp(4, 3, seed=seed, hidden=8)
 
 
-def make(model: Any = network, strategy: Any = "ldm-s", data: Any = ROWS, **options: Any) -> Learner:
-    return Learner(model, data, strategy, **{"classes": NAMES, "training": QUICK, "device": "cpu", **options})
+def make(
+    model: Any = network, strategy: Any = "ldm-s", data: Any = ROWS, **options: Any
+) -> Learner:
+    return Learner(
+        model, data, strategy, **{"classes": NAMES, "training": QUICK, "device": "cpu", **options}
+    )
 
 
-def taught(model: Any = network, strategy: Any = "ldm-s", *, rows: Any = range(12), **options: Any) -> Learner:
+def taught(
+    model: Any = network, strategy: Any = "ldm-s", *, rows: Any = range(12), **options: Any
+) -> Learner:
     learner = make(model, strategy, **options)
     learner.tell(rows, TRUTH[list(rows)])
     learner.fit()

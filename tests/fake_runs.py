@@ -34,8 +34,12 @@ def fake_accuracy(
     start = 0.45 + 0.01 * rng.normal(size=repetitions)
     found = {}
     for name in names:
-        rise = 0.45 + 0.45 * (1 - np.exp(-steps / 5)) + LIFTS.get(name, 0.0) * (1 - np.exp(-steps / 3))
-        noise = 0.006 * rng.normal(size=(repetitions, rounds)) + 0.004 * rng.normal(size=(repetitions, 1))
+        rise = (
+            0.45 + 0.45 * (1 - np.exp(-steps / 5)) + LIFTS.get(name, 0.0) * (1 - np.exp(-steps / 3))
+        )
+        noise = 0.006 * rng.normal(size=(repetitions, rounds)) + 0.004 * rng.normal(
+            size=(repetitions, 1)
+        )
         found[name] = np.round(np.clip(rise + noise, 0, 1), 4)
         found[name][:, 0] = start.round(4)
     return found
@@ -43,7 +47,14 @@ def fake_accuracy(
 
 def fake_setting(**values: Any) -> Setting:
     """The setting of OpenML 6, as in the paper, with some values changed."""
-    paper = {"name": "openml-6", "dataset": "openml-6", "network": "mlp", "initial": 200, "query": 200, "final": 4000}
+    paper = {
+        "name": "openml-6",
+        "dataset": "openml-6",
+        "network": "mlp",
+        "initial": 200,
+        "query": 200,
+        "final": 4000,
+    }
     return Setting(**{**paper, "pool": 2000, "paper": "openml-6", **values})
 
 
@@ -77,7 +88,9 @@ def fake_run(
     )
     repetitions = max((len(runs) for runs in accuracy.values()), default=0)
     facts = {"teeter": "0.1.0", "commit": None, "torch": "2.9", "hardware": "a thread", "seed": 0}
-    return Run(folder, setting, facts, tuple(accuracy), repetitions, rounds, failures or {}, finished)
+    return Run(
+        folder, setting, facts, tuple(accuracy), repetitions, rounds, failures or {}, finished
+    )
 
 
 def _seconds(name: str) -> dict[str, float]:

@@ -31,7 +31,9 @@ class Case:
         return self.features.numpy(), self.weight.numpy(), bias
 
 
-def make_case(rows: int = 24, width: int = 3, classes: int = 3, *, seed: int = 0, bias: bool = True) -> Case:
+def make_case(
+    rows: int = 24, width: int = 3, classes: int = 3, *, seed: int = 0, bias: bool = True
+) -> Case:
     generator = torch.Generator().manual_seed(seed)
     draw = lambda *shape: torch.randn(*shape, generator=generator, dtype=torch.float64)  # noqa: E731
     return Case(draw(rows, width), draw(classes, width), draw(classes) if bias else None)
@@ -41,7 +43,9 @@ def drawn(seed: int, count: int, case: Case) -> list[tuple[Tensor, Tensor | None
     return list(ray_directions(seed, count, *case.head()))
 
 
-def with_mirrors(blocks: list[tuple[Tensor, Tensor | None]], rays: int | None = None) -> list[tuple[Array, Array]]:
+def with_mirrors(
+    blocks: list[tuple[Tensor, Tensor | None]], rays: int | None = None
+) -> list[tuple[Array, Array]]:
     """Directions one by one, each followed by its mirror, as the transcriptions take them."""
     answer: list[tuple[Array, Array]] = []
     for moves, shifts in blocks:

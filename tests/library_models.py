@@ -14,7 +14,21 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-WORDS = ("red", "green", "blue", "round", "long", "tiny", "heavy", "quick", "slow", "warm", "cold", "old", "new")
+WORDS = (
+    "red",
+    "green",
+    "blue",
+    "round",
+    "long",
+    "tiny",
+    "heavy",
+    "quick",
+    "slow",
+    "warm",
+    "cold",
+    "old",
+    "new",
+)
 RNG = np.random.default_rng(5)
 ROWS = RNG.normal(size=(48, 6)).astype(np.float32)
 CLASSES = (ROWS @ RNG.normal(size=(6, 4))).argmax(axis=1)
@@ -36,7 +50,9 @@ TEXT_MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 @cache
 def tokenizer() -> Any:
     """A tokenizer of whole words."""
-    tokenizers = pytest.importorskip("tokenizers", reason="transformers is not installed: the extra hf")
+    tokenizers = pytest.importorskip(
+        "tokenizers", reason="transformers is not installed: the extra hf"
+    )
     from transformers import PreTrainedTokenizerFast
 
     special = ["[PAD]", "[CLS]", "[SEP]", "[UNK]"]
@@ -44,7 +60,9 @@ def tokenizer() -> Any:
     words = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="[UNK]"))
     words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     words.post_processor = tokenizers.processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 1), ("[SEP]", 2)],
     )
     names = dict(pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]", unk_token="[UNK]")
     inputs = ["input_ids", "token_type_ids", "attention_mask"]
@@ -53,14 +71,18 @@ def tokenizer() -> Any:
 
 def text_classifier(name: str, **settings: Any) -> Any:
     """A small classifier of texts, whose weights are far enough from 0 that it says different things."""
-    transformers = pytest.importorskip("transformers", reason="transformers is not installed: the extra hf")
+    transformers = pytest.importorskip(
+        "transformers", reason="transformers is not installed: the extra hf"
+    )
     family, sizes = TEXT_MODELS[name]
     config = getattr(transformers, f"{family}Config")(**{**SMALL, **sizes, **settings})
     return _spread(lambda: getattr(transformers, f"{family}ForSequenceClassification")(config))
 
 
 def image_classifier(**settings: Any) -> Any:
-    transformers = pytest.importorskip("transformers", reason="transformers is not installed: the extra hf")
+    transformers = pytest.importorskip(
+        "transformers", reason="transformers is not installed: the extra hf"
+    )
     sizes = {**ENCODER, "image_size": 16, "patch_size": 8, "num_labels": 4, **settings}
     return _spread(lambda: transformers.ViTForImageClassification(transformers.ViTConfig(**sizes)))
 
@@ -77,13 +99,19 @@ def pictures() -> list[Any]:
     image = pytest.importorskip("PIL.Image", reason="Pillow is not installed: the extra images")
     drawn = np.random.default_rng(2)
     sizes = [(int(12 + row % 9), int(12 + row % 5)) for row in range(48)]
-    found = [image.fromarray(drawn.integers(0, 256, size=(*size, 3), dtype=np.uint8)) for size in sizes]
+    found = [
+        image.fromarray(drawn.integers(0, 256, size=(*size, 3), dtype=np.uint8)) for size in sizes
+    ]
     return [one.convert(("RGB", "L", "RGBA")[row % 3]) for row, one in enumerate(found)]
 
 
 def table(**columns: Any) -> Any:
-    found = pytest.importorskip("datasets.arrow_dataset", reason="datasets is not installed: the extra hf")
-    return found.Dataset.from_dict(columns)  # a part of it, since our folder of tests has its name, too
+    found = pytest.importorskip(
+        "datasets.arrow_dataset", reason="datasets is not installed: the extra hf"
+    )
+    return found.Dataset.from_dict(
+        columns
+    )  # a part of it, since our folder of tests has its name, too
 
 
 def _spread(make: Callable[[], nn.Module]) -> nn.Module:
@@ -97,12 +125,16 @@ def _spread(make: Callable[[], nn.Module]) -> nn.Module:
 
 
 def lightning_module() -> Any:
-    lightning = pytest.importorskip("lightning", reason="Lightning is not installed: the extra lightning")
+    lightning = pytest.importorskip(
+        "lightning", reason="Lightning is not installed: the extra lightning"
+    )
 
     class Module(lightning.LightningModule):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
             super().__init__()
-            self.network = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.2), nn.Linear(8, 4))
+            self.network = nn.Sequential(
+                nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.2), nn.Linear(8, 4)
+            )
             self.steps = 0
 
         def forward(self, rows: Tensor) -> Tensor:
@@ -125,7 +157,10 @@ def skorch_classifier(**settings: Any) -> Any:
     class Network(nn.Module):
         def __init__(self, ending: str = "none") -> None:
             super().__init__()
-            self.body, self.head = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.2)), nn.Linear(8, 4)
+            self.body, self.head = (
+                nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.2)),
+                nn.Linear(8, 4),
+            )
             self.end: nn.Module = nn.Softmax(dim=1) if ending == "softmax" else nn.Identity()
 
         def forward(self, X: Tensor) -> Tensor:
@@ -137,11 +172,15 @@ def skorch_classifier(**settings: Any) -> Any:
 
 @cache
 def sentence_encoder() -> Any:
-    pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed: the extra hf")
+    pytest.importorskip(
+        "sentence_transformers", reason="sentence-transformers is not installed: the extra hf"
+    )
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
-    return SentenceTransformer(modules=[StaticEmbedding(tokenizer().backend_tokenizer, embedding_dim=12)], device="cpu")
+    return SentenceTransformer(
+        modules=[StaticEmbedding(tokenizer().backend_tokenizer, embedding_dim=12)], device="cpu"
+    )
 
 
 def seeded_fit(model: Any, data: Any) -> Any:
@@ -190,7 +229,10 @@ def transformer_says(model: Any, data: Any) -> Tensor:
     model.eval()
     suited = data.adapt_to(model)
     with torch.no_grad():
-        answers = [model(**suited.take(np.array([row])).as_one_batch()).logits[0] for row in range(len(data))]
+        answers = [
+            model(**suited.take(np.array([row])).as_one_batch()).logits[0]
+            for row in range(len(data))
+        ]
     return torch.stack(answers).argmax(dim=1)
 
 

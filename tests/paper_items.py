@@ -26,6 +26,14 @@ def drawn(found: Measurement) -> list[Drawing]:
     return [Drawing(figure, "Two values, <rising>.")]
 
 
-def item(name: str, compute: Callable[[StudyConfig], Measurement] = measured, **changes: object) -> Item:
-    values = dict(title=f"Item <{name}>", location="figure 1", claim="1 < 2 & so on.", test="Counted.", draw=drawn)
+def item(
+    name: str, compute: Callable[[StudyConfig], Measurement] = measured, **changes: object
+) -> Item:
+    values = dict(
+        title=f"Item <{name}>",
+        location="figure 1",
+        claim="1 < 2 & so on.",
+        test="Counted.",
+        draw=drawn,
+    )
     return Item(name=name, compute=compute, **{**values, **changes})

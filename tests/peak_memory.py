@@ -16,7 +16,9 @@ def taken(call: Callable[[], object]) -> int:
     """Return by how many bytes the process grows at most during a call; skip the test where nobody tells."""
     gc.collect()
     try:
-        ctypes.CDLL("libc.so.6").malloc_trim(0)  # what earlier tests gave back would be used again, and not be seen
+        ctypes.CDLL("libc.so.6").malloc_trim(
+            0
+        )  # what earlier tests gave back would be used again, and not be seen
         _FORGET.write_text("5")
     except (OSError, AttributeError):
         pytest.skip("this system does not tell the peak of a call")

@@ -32,7 +32,10 @@ def write_mnist(folder: Path, *, packed: bool = True, dot: str = "-") -> tuple[B
     pixels = bytes_of(12, 28, 28), bytes_of(5, 28, 28, seed=1)
     for stem, images in zip(("train", "t10k"), pixels, strict=True):
         write_idx(folder / f"{stem}-images{dot}idx3-ubyte{suffix}", images)
-        write_idx(folder / f"{stem}-labels{dot}idx1-ubyte{suffix}", (np.arange(len(images)) % 10).astype(np.uint8))
+        write_idx(
+            folder / f"{stem}-labels{dot}idx1-ubyte{suffix}",
+            (np.arange(len(images)) % 10).astype(np.uint8),
+        )
     return pixels
 
 
@@ -41,7 +44,9 @@ def write_cifar10(folder: Path) -> tuple[Bytes, Bytes]:
     folder.mkdir(parents=True, exist_ok=True)
     records = bytes_of(24, 1 + 3072)
     records[:, 0] %= 10
-    for batch, name in enumerate(["data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5"]):
+    for batch, name in enumerate(
+        ["data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5"]
+    ):
         (folder / f"{name}.bin").write_bytes(records[4 * batch : 4 * batch + 4].tobytes())
     (folder / "test_batch.bin").write_bytes(records[20:].tobytes())
     return records[:20], records[20:]
@@ -91,7 +96,9 @@ def write_picture_table(path: Path, pictures: list[Any], labels: list[int], **mo
 
     names = more.get("names")
     image, label = more.get("image", "image"), more.get("label", "label")
-    table = pyarrow.table({image: [{"bytes": one, "path": None} for one in pictures], label: labels})
+    table = pyarrow.table(
+        {image: [{"bytes": one, "path": None} for one in pictures], label: labels}
+    )
     if names:
         told = {"info": {"features": {label: {"names": names, "_type": "ClassLabel"}}}}
         table = table.replace_schema_metadata({"huggingface": json.dumps(told)})

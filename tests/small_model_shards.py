@@ -23,7 +23,9 @@ NETWORK = build_network("s-cnn", SHAPE, CLASSES, seed=1)
 
 def write_model_pool(home: Path) -> None:
     """Write the images, the model, the features of the images, and the model's head."""
-    teeter.save_model(home / "model.safetensors", NETWORK, "s-cnn", shape=SHAPE, classes=list("abcd"))
+    teeter.save_model(
+        home / "model.safetensors", NETWORK, "s-cnn", shape=SHAPE, classes=list("abcd")
+    )
     outputs = teeter.observe(NETWORK, IMAGES)
     assert outputs.features is not None
 
@@ -37,8 +39,18 @@ def write_model_pool(home: Path) -> None:
 
 def select_from(home: Path, pool: str, n: int = 30, **options: Any) -> Selection:
     """Select in this process: from features with the head, from anything else with the model."""
-    source = {"head": home / "head.npz"} if pool.startswith("features") else {"model": home / "model.safetensors"}
-    defaults = {**source, "executor": LocalExecutor(1), "work": home / "work", "reference": 300, "rays": 32}
+    source = (
+        {"head": home / "head.npz"}
+        if pool.startswith("features")
+        else {"model": home / "model.safetensors"}
+    )
+    defaults = {
+        **source,
+        "executor": LocalExecutor(1),
+        "work": home / "work",
+        "reference": 300,
+        "rays": 32,
+    }
     return select_from_shards(home / pool, n, **{**defaults, **options})
 
 

@@ -13,7 +13,10 @@ from teeter.selection import Selection, select_from_shards
 ROWS, WIDTH, CLASSES = 1200, 6, 4
 RNG = np.random.default_rng(0)
 FEATURES = RNG.standard_normal((ROWS, WIDTH)).astype(np.float32)
-HEAD = {"weight": RNG.standard_normal((CLASSES, WIDTH)).astype(np.float32), "bias": np.zeros(CLASSES, np.float32)}
+HEAD = {
+    "weight": RNG.standard_normal((CLASSES, WIDTH)).astype(np.float32),
+    "bias": np.zeros(CLASSES, np.float32),
+}
 
 
 def as_lists(rows: np.ndarray) -> Any:

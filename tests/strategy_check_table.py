@@ -46,7 +46,9 @@ def _marked() -> Iterator[tuple[list[str], str, str]]:
             for call in getattr(node, "decorator_list", []):
                 if isinstance(call, ast.Call) and ast.unparse(call.func) == "pytest.mark.checks":
                     names = [ast.literal_eval(argument) for argument in call.args]
-                    against = ast.literal_eval(next(k.value for k in call.keywords if k.arg == "against"))
+                    against = ast.literal_eval(
+                        next(k.value for k in call.keywords if k.arg == "against")
+                    )
                     yield names, against, str(path.relative_to(ROOT))
 
 

@@ -20,7 +20,9 @@ from teeter.errors import MissingExtraError
         ("sentence_transformers", "sentence_transformers", "hf"),
     ],
 )
-def test_it_says_what_to_install(adapter: str, missing: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_says_what_to_install(
+    adapter: str, missing: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in [name for name in sys.modules if name.split(".")[0] == missing]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)

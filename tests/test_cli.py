@@ -25,9 +25,15 @@ def test_picks_come_out_in_utf_8_and_the_summary_apart(tmp_path: Path) -> None:
     """In a real process, whose streams are not UTF-8 by themselves."""
     pool = tmp_path / "pool.npz"
     features = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
-    np.savez(pool, features=features, ids=np.array([f"é{row}" for row in range(50)]), weight=np.eye(2))
+    np.savez(
+        pool, features=features, ids=np.array([f"é{row}" for row in range(50)]), weight=np.eye(2)
+    )
     command = [sys.executable, "-c", "from teeter.cli import main; main()"]
-    environment = {"PYTHONPATH": os.pathsep.join(sys.path), "TERM": "dumb", "PYTHONIOENCODING": "ascii"}
+    environment = {
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "TERM": "dumb",
+        "PYTHONIOENCODING": "ascii",
+    }
     done = subprocess.run(
         [*command, "select", str(pool), "-n", "2", "--strategy", "random"],
         env=environment,

@@ -37,7 +37,9 @@ def environment(tmp_path: Path) -> dict[str, str]:
     """A home of its own, and a `teeter` on the path that runs this one."""
     command = tmp_path / "bin" / "teeter"
     command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -c "from teeter.cli import main; main()" "$@"\n')
+    command.write_text(
+        f'#!/bin/sh\nexec {sys.executable} -c "from teeter.cli import main; main()" "$@"\n'
+    )
     command.chmod(0o755)
     return {
         "HOME": str(tmp_path),
@@ -48,7 +50,9 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def run(*command: str, environment: dict[str, str], **more: str) -> str:
-    done = subprocess.run(command, env={**environment, **more}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env={**environment, **more}, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -69,7 +73,9 @@ def teeter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_it_is_installed_where_the_shell_looks(shell: str, tmp_path: Path, teeter: Callable[..., str]) -> None:
+def test_it_is_installed_where_the_shell_looks(
+    shell: str, tmp_path: Path, teeter: Callable[..., str]
+) -> None:
     said = teeter("--install-completion", shell)
     script, finder = (tmp_path / name for name in INSTALLED[shell])
     assert str(script) in said
@@ -77,7 +83,9 @@ def test_it_is_installed_where_the_shell_looks(shell: str, tmp_path: Path, teete
     assert finder.exists()
     before = finder.read_text()
     teeter("--install-completion", shell)
-    assert finder.read_text().count("_TEETER_COMPLETE") == before.count("_TEETER_COMPLETE"), "twice is as good as once"
+    assert finder.read_text().count("_TEETER_COMPLETE") == before.count("_TEETER_COMPLETE"), (
+        "twice is as good as once"
+    )
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -86,8 +94,13 @@ def test_the_shell_completes(shell: str, tmp_path: Path, environment: dict[str, 
         pytest.skip(f"there is no {shell} here")
     script = tmp_path / "script"
     script.write_text(run("teeter", "--show-completion", shell, environment=environment))
-    for line, expected, other in [("teeter se", "select serve", "demo"), ("teeter campaign un", "undo", "tell")]:
-        answer = run(shell, "-c", ASKED[shell].format(script=script, line=line), environment=environment)
+    for line, expected, other in [
+        ("teeter se", "select serve", "demo"),
+        ("teeter campaign un", "undo", "tell"),
+    ]:
+        answer = run(
+            shell, "-c", ASKED[shell].format(script=script, line=line), environment=environment
+        )
         assert all(word in answer for word in expected.split()), answer
         assert other not in answer
 
@@ -95,7 +108,11 @@ def test_the_shell_completes(shell: str, tmp_path: Path, environment: dict[str, 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_options_are_known_to_every_shell(shell: str, teeter: Callable[..., str]) -> None:
     """What the scripts call, for shells that are not here as well."""
-    asked = {"COMP_WORDS": "teeter select --str", "COMP_CWORD": "2", "_TYPER_COMPLETE_ARGS": "teeter select --str"}
+    asked = {
+        "COMP_WORDS": "teeter select --str",
+        "COMP_CWORD": "2",
+        "_TYPER_COMPLETE_ARGS": "teeter select --str",
+    }
     more = {"_TEETER_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
     answer = teeter(**asked, **more)
     assert "--strategy" in answer

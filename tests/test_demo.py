@@ -14,18 +14,29 @@ from teeter.cli import app
 from teeter.demo import DEMO_SETTING, run_demo
 from teeter.errors import InputError
 
-SMALL = replace(DEMO_SETTING, train=200, final=60, epochs=2, repetitions=2, strategies=("ldm-s", "random"))
+SMALL = replace(
+    DEMO_SETTING, train=200, final=60, epochs=2, repetitions=2, strategies=("ldm-s", "random")
+)
 
 
 def test_a_small_demonstration_has_all_its_parts(tmp_path: Path, one_thread: None) -> None:
     steps: list[tuple[int, int]] = []
     folder = tmp_path / "new" / "folder"
-    result = run_demo(folder, setting=SMALL, on_step=lambda done, total: steps.append((done, total)))
+    result = run_demo(
+        folder, setting=SMALL, on_step=lambda done, total: steps.append((done, total))
+    )
     assert steps[-1] == (12, 12)
     assert result.labels == 60
     assert [row.strategy for row in result.rows] == ["ldm-s", "random"]
     text = result.page.read_text()
-    for part in ("ldm-s", "random", "paired t-test", "gain over random", "data:image/png;base64", "teeter 0."):
+    for part in (
+        "ldm-s",
+        "random",
+        "paired t-test",
+        "gain over random",
+        "data:image/png;base64",
+        "teeter 0.",
+    ):
         assert part in text
     results = json.loads((folder / "results.json").read_text())
     assert np.shape(results["accuracy"]["ldm-s"]) == (2, 3)

@@ -28,7 +28,9 @@ LIBRARIES = {
     "skorch": ["skorch"],
     "transformers": ["transformers", "huggingface", "ForSequenceClassification"],
 }
-OPTIONAL = [word for library, words in LIBRARIES.items() if find_spec(library) is None for word in words]
+OPTIONAL = [
+    word for library, words in LIBRARIES.items() if find_spec(library) is None for word in words
+]
 """What tells a snippet that shows a library which is not here: it is left out."""
 
 
@@ -40,7 +42,13 @@ def snippets(page: Path) -> str:
 
 def pages_with_snippets() -> list[Any]:
     """Return a case for each page; those that take seconds are slow."""
-    expensive = {"big_pools.md", "from_modal.md", "python.md", "run_the_benchmark.md", "when_to_stop.md"}
+    expensive = {
+        "big_pools.md",
+        "from_modal.md",
+        "python.md",
+        "run_the_benchmark.md",
+        "when_to_stop.md",
+    }
     cases = []
     for page in PAGES:
         if snippets(page):
@@ -62,7 +70,9 @@ def test_what_you_write_here_runs_in_the_order_of_the_table(
 ) -> None:
     page = ROOT / "docs" / "how_to" / name
     monkeypatch.chdir(tmp_path)
-    before, table = re.split(r"^\| (?:modAL|scikit-activeml) \| teeter \|\n", page.read_text(), flags=re.MULTILINE)
+    before, table = re.split(
+        r"^\| (?:modAL|scikit-activeml) \| teeter \|\n", page.read_text(), flags=re.MULTILINE
+    )
     setting_up = re.findall(r"^```python\n(.*?)^```", before, flags=re.MULTILINE | re.DOTALL)[-1]
     rows = [line.strip("| ").split(" | ") for line in table.split("\n\n")[0].splitlines()[1:]]
     assert len(rows) > 10
@@ -92,27 +102,40 @@ def test_the_readme_has_its_parts() -> None:
     assert "make test" in text
     assert re.search(r"!\[.+\]\(.+\)", text), "a picture"
     for name in strategies.names():
-        assert re.search(rf"^\| .*`{name}`.* \|", text, flags=re.MULTILINE), f"the table of strategies has {name}"
+        assert re.search(rf"^\| .*`{name}`.* \|", text, flags=re.MULTILINE), (
+            f"the table of strategies has {name}"
+        )
 
 
 def test_speed_figures_are_the_committed_results() -> None:
     made = runpy.run_path(str(ROOT / "benchmarks" / "speed" / "pages.py"))
     for page in made["FILLED"]:
-        assert made["rays_table"]() in page.read_text(), f"{page.name}: run python benchmarks/speed/pages.py"
+        assert made["rays_table"]() in page.read_text(), (
+            f"{page.name}: run python benchmarks/speed/pages.py"
+        )
     *_, imagenet = json.loads((RESULTS / "all_h200.json").read_text())["table"]
     assert f"takes {imagenet['teeter (s)']:.2f} s on the H200" in (ROOT / "README.md").read_text()
 
 
 @pytest.mark.parametrize("name", ["all_cpu", "all_h200"])
-def test_floors_are_those_that_the_benchmark_reckons(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_floors_are_those_that_the_benchmark_reckons(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(str(RESULTS.parent))
     made = runpy.run_path(str(RESULTS.parent / "bench_all.py"))
     result = json.loads((RESULTS / f"{name}.json").read_text())
     for row in result["table"]:
         cell = made["Cell"]("teeter", *(row[size] for size in ("strategy", "N", "D", "C", "n")))
-        again = made["line"](cell, {"seconds": row["teeter (s)"], "peak MB": 0.0}, {}, result["rates"])
-        assert (row["floor (s)"], row["times the floor"]) == (again["floor (s)"], again["times the floor"])
-        assert row["floor (s)"] is None or row["times the floor"] >= 1, "nothing is faster than the floor"
+        again = made["line"](
+            cell, {"seconds": row["teeter (s)"], "peak MB": 0.0}, {}, result["rates"]
+        )
+        assert (row["floor (s)"], row["times the floor"]) == (
+            again["floor (s)"],
+            again["times the floor"],
+        )
+        assert row["floor (s)"] is None or row["times the floor"] >= 1, (
+            "nothing is faster than the floor"
+        )
 
 
 def test_figures_are_made_by_their_scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +150,9 @@ def test_the_table_of_checks_is_made_from_the_tests() -> None:
     assert strategy_check_table.PAGE.read_text() == strategy_check_table.table(), (
         "run python tests/strategy_check_table.py"
     )
-    assert set(strategy_check_table.marks()) == set(strategies.names()), "every strategy is checked against something"
+    assert set(strategy_check_table.marks()) == set(strategies.names()), (
+        "every strategy is checked against something"
+    )
 
 
 def test_the_page_on_the_paper_s_runs_and_the_readme_s_table_are_made_from_the_runs() -> None:
@@ -139,13 +164,17 @@ def test_the_page_on_the_paper_s_runs_and_the_readme_s_table_are_made_from_the_r
 def test_the_page_of_speed_is_made_from_the_results() -> None:
     made = runpy.run_path(str(ROOT / "benchmarks" / "speed" / "pages.py"))
     assert made["PAGE"].read_text() == made["page"](), "run python benchmarks/speed/pages.py"
-    measured = {row["strategy"] for row in json.loads((RESULTS / "growth_cpu.json").read_text())["growth"]}
+    measured = {
+        row["strategy"] for row in json.loads((RESULTS / "growth_cpu.json").read_text())["growth"]
+    }
     assert measured == set(strategies.names()), "every strategy has a row"
 
 
 def test_the_page_of_campaigns_is_made_from_the_results() -> None:
     made = runpy.run_path(str(ROOT / "benchmarks" / "campaigns" / "simulate.py"))
-    assert made["PAGE"].read_text() == made["page"](), "run python benchmarks/campaigns/simulate.py page"
+    assert made["PAGE"].read_text() == made["page"](), (
+        "run python benchmarks/campaigns/simulate.py page"
+    )
     for name in made["TITLES"]:
         assert set(made["read"](name)["curves"]) == set(made["STRATEGIES"])
 
@@ -166,8 +195,14 @@ def test_the_reference_is_made_from_the_docstrings_and_the_help() -> None:
     made = runpy.run_path(str(ROOT / "docs" / "reference" / "generate.py"))
     for page in made["PAGES"]:
         text = page.read_text(encoding="utf-8")
-        assert text == made["filled"](text), f"{page.name} is out of date: run python docs/reference/generate.py"
-    names = re.findall(r"^<!-- (teeter[^>]*) -->$", "".join(page.read_text() for page in made["PAGES"]), re.MULTILINE)
+        assert text == made["filled"](text), (
+            f"{page.name} is out of date: run python docs/reference/generate.py"
+        )
+    names = re.findall(
+        r"^<!-- (teeter[^>]*) -->$",
+        "".join(page.read_text() for page in made["PAGES"]),
+        re.MULTILINE,
+    )
     assert len(set(names)) == len(names)
     told = {f"teeter.{name}" for name in teeter.__all__} - {
         "teeter.TeeterError",
@@ -176,17 +211,23 @@ def test_the_reference_is_made_from_the_docstrings_and_the_help() -> None:
     }
     assert told <= set(names), "every public name has its entry"
     for file in sorted((ROOT / "src" / "teeter" / "adapters").glob("[a-z]*.py")):
-        (public,) = re.findall(r"^__all__ = \[(.*)\]$", file.read_text(encoding="utf-8"), re.MULTILINE)
+        (public,) = re.findall(
+            r"^__all__ = \[(.*)\]$", file.read_text(encoding="utf-8"), re.MULTILINE
+        )
         ends = {name.rpartition(".")[2] for name in names if name.startswith("teeter.adapters.")}
         hidden = {"Table", "columns_of", "read_cells"}  # of a file that others here use
-        assert set(re.findall(r'"(\w+)"', public)) - hidden <= ends, f"every public name of {file.name} has its entry"
+        assert set(re.findall(r'"(\w+)"', public)) - hidden <= ends, (
+            f"every public name of {file.name} has its entry"
+        )
 
 
 def test_the_how_tos_tables_are_made_from_what_was_measured() -> None:
     made = runpy.run_path(str(ROOT / "docs" / "how_to" / "measure.py"))
     for page in made["PAGES"]:
         text = page.read_text(encoding="utf-8")
-        assert text == made["filled"](text), f"{page.name} is out of date: run python docs/how_to/measure.py"
+        assert text == made["filled"](text), (
+            f"{page.name} is out of date: run python docs/how_to/measure.py"
+        )
 
 
 def test_the_architecture_page_shows_the_layers_of_the_import_contract() -> None:
@@ -194,7 +235,10 @@ def test_the_architecture_page_shows_the_layers_of_the_import_contract() -> None
     layers = packages["read_layers"]()
     text = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
     table = text[: text.index("## Five decisions")]
-    rows = [re.findall(r"`(\w+)`", row) for row in re.findall(r"^\| (`.+?) \|", table, flags=re.MULTILINE)]
+    rows = [
+        re.findall(r"`(\w+)`", row)
+        for row in re.findall(r"^\| (`.+?) \|", table, flags=re.MULTILINE)
+    ]
     assert rows == layers
     picture = packages["PICTURE"].read_text(encoding="utf-8")
     assert picture == packages["draw"](layers), "run python docs/figures/packages.py"
@@ -206,11 +250,17 @@ def test_the_architecture_page_names_files_and_functions_that_exist() -> None:
         if path.startswith("tests/"):
             assert (ROOT / path).exists()
             continue
-        files = [file for file in (ROOT / "src" / "teeter").rglob(Path(path).name) if str(file).endswith(path)]
+        files = [
+            file
+            for file in (ROOT / "src" / "teeter").rglob(Path(path).name)
+            if str(file).endswith(path)
+        ]
         assert len(files) == 1, path
         (file,) = files
         if names:
-            assert re.search(rf"(def|class) {names}\b", file.read_text(encoding="utf-8")), f"{path} has no {names}"
+            assert re.search(rf"(def|class) {names}\b", file.read_text(encoding="utf-8")), (
+                f"{path} has no {names}"
+            )
 
 
 SUBPACKAGES = sorted(path.parent.name for path in (ROOT / "src" / "teeter").glob("*/__init__.py"))
@@ -219,7 +269,9 @@ DEEP_BY_DESIGN = {"teeter.adapters", "teeter.kernels"}
 """Adapters need optional packages, and three kernels share the name of their file: import both from their modules."""
 
 
-@pytest.mark.parametrize("page", [*PAGES, *sorted((ROOT / "examples").glob("*.py"))], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [*PAGES, *sorted((ROOT / "examples").glob("*.py"))], ids=lambda page: page.name
+)
 def test_documented_imports_come_from_the_packages(page: Path) -> None:
     """Files may be renamed, so pages import from ``teeter.datasets``, not from ``teeter.datasets.loading``."""
     text = page.read_text(encoding="utf-8")
@@ -263,7 +315,8 @@ def test_the_demonstration_s_figures_are_the_committed_ones() -> None:
     ldm_s, random = lines["ldm-s"], lines["random"]
     text = " ".join((ROOT / "README.md").read_text().split())
     assert (
-        f"right on {ldm_s['accuracy']:.1%} of new digits over the rounds and Random on {random['accuracy']:.1%}" in text
+        f"right on {ldm_s['accuracy']:.1%} of new digits over the rounds and Random on {random['accuracy']:.1%}"
+        in text
     )
     assert f"({ldm_s['gain']['mean']:+.1f} points, p = {ldm_s['gain']['p']:.2g}" in text
     assert f"{ldm_s['labels']:.0f} labels instead of {results['labelled'][-1]:.0f}" in text

@@ -60,7 +60,9 @@ def test_the_bill(made: dict[str, Any]) -> None:
     assert told.hours(100) == pytest.approx((told.scoring + told.fetching) / 100 + 1)
 
 
-def test_the_model_s_line_runs_after_the_snippet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_model_s_line_runs_after_the_snippet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     text = PAGE.read_text(encoding="utf-8")
     first, second = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)

@@ -38,7 +38,9 @@ DTYPES = [
     torch.uint8,
     torch.bool,
 ]
-NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=12).filter(lambda name: name != "__metadata__")
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=12).filter(
+    lambda name: name != "__metadata__"
+)
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
@@ -49,16 +51,26 @@ PLAIN = st.recursive(
 @st.composite
 def tensors(draw: st.DrawFn) -> Tensor:
     shape = draw(st.lists(st.integers(0, 4), max_size=3))
-    numbers = torch.randint(0, 99, shape, generator=torch.Generator().manual_seed(draw(st.integers(0, 99))))
+    numbers = torch.randint(
+        0, 99, shape, generator=torch.Generator().manual_seed(draw(st.integers(0, 99)))
+    )
     made = numbers.to(draw(st.sampled_from(DTYPES)))
     return made.T if made.ndim == 2 and draw(st.booleans()) else made
 
 
 def alike(first: Any, second: Any) -> bool:
     if isinstance(first, Tensor):
-        return isinstance(second, Tensor) and first.dtype == second.dtype and torch.equal(first, second)
+        return (
+            isinstance(second, Tensor)
+            and first.dtype == second.dtype
+            and torch.equal(first, second)
+        )
     if isinstance(first, np.ndarray):
-        return isinstance(second, np.ndarray) and first.dtype == second.dtype and np.array_equal(first, second)
+        return (
+            isinstance(second, np.ndarray)
+            and first.dtype == second.dtype
+            and np.array_equal(first, second)
+        )
     return type(first) is type(second) and first == second
 
 
@@ -67,8 +79,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("states")
 
 
-@given(header=st.dictionaries(NAMES, PLAIN, max_size=4), held=st.dictionaries(NAMES, tensors(), max_size=4))
-def test_what_was_written_comes_back(folder: Path, header: dict[str, Any], held: dict[str, Tensor]) -> None:
+@given(
+    header=st.dictionaries(NAMES, PLAIN, max_size=4),
+    held=st.dictionaries(NAMES, tensors(), max_size=4),
+)
+def test_what_was_written_comes_back(
+    folder: Path, header: dict[str, Any], held: dict[str, Tensor]
+) -> None:
     header.pop("format", None)
     write_state(folder / "state", header, held)
     again, back = read_state(folder / "state")
@@ -78,9 +95,14 @@ def test_what_was_written_comes_back(folder: Path, header: dict[str, Any], held:
 
 
 @given(
-    st.dictionaries(NAMES, PLAIN | tensors() | tensors().filter(lambda t: t.dtype != torch.bfloat16).map(Tensor.numpy))
+    st.dictionaries(
+        NAMES,
+        PLAIN | tensors() | tensors().filter(lambda t: t.dtype != torch.bfloat16).map(Tensor.numpy),
+    )
 )
-def test_a_dictionary_of_plain_values_and_arrays_comes_back(folder: Path, memory: dict[str, Any]) -> None:
+def test_a_dictionary_of_plain_values_and_arrays_comes_back(
+    folder: Path, memory: dict[str, Any]
+) -> None:
     header, held = split_arrays(memory, "memory.")
     write_state(folder / "memory", {"memory": header}, {"other": torch.ones(1), **held})
     again, back = read_state(folder / "memory")
@@ -98,21 +120,31 @@ def test_tensors_that_share_memory_are_written_apart(tmp_path: Path) -> None:
 
 
 def test_numbers_of_numpy_are_written_as_pythons_own(tmp_path: Path) -> None:
-    write_state(tmp_path / "state", {"seed": np.int64(3), "share": np.float32(0.5), "on": np.bool_(True)}, {})
+    write_state(
+        tmp_path / "state",
+        {"seed": np.int64(3), "share": np.float32(0.5), "on": np.bool_(True)},
+        {},
+    )
     header, _ = read_state(tmp_path / "state")
     assert (header["seed"], header["share"], header["on"]) == (3, 0.5, True)
 
 
 @pytest.mark.parametrize("value", [object(), {1, 2}, nn.Linear(1, 1)])
-def test_what_cannot_be_written_as_text_is_refused_and_the_old_file_stays(tmp_path: Path, value: object) -> None:
+def test_what_cannot_be_written_as_text_is_refused_and_the_old_file_stays(
+    tmp_path: Path, value: object
+) -> None:
     write_state(tmp_path / "state", {"version": 1}, {})
-    with pytest.raises(InputError, match=f"Cannot save a {type(value).__name__}: numbers, texts, lists"):
+    with pytest.raises(
+        InputError, match=f"Cannot save a {type(value).__name__}: numbers, texts, lists"
+    ):
         write_state(tmp_path / "state", {"memory": {"deep": [value]}}, {})
     assert read_state(tmp_path / "state")[0]["version"] == 1
 
 
 def test_arrays_of_words_are_refused() -> None:
-    with pytest.raises(InputError, match="Cannot save 'names': it is an array of <U1, not of numbers"):
+    with pytest.raises(
+        InputError, match="Cannot save 'names': it is an array of <U1, not of numbers"
+    ):
         split_arrays({"names": np.array(["a"])}, "")
 
 
@@ -143,12 +175,16 @@ def a_folder(tmp_path: Path) -> Path:
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, place: Any) -> None:
     path = place(tmp_path)
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(FileError, match=r"Cannot save to .*: (No such file|Not a directory|Is a directory)"):
+    with pytest.raises(
+        FileError, match=r"Cannot save to .*: (No such file|Not a directory|Is a directory)"
+    ):
         write_state(path, {}, {"x": torch.ones(1)})
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_file_is_replaced_at_once_and_leaves_no_other_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_replaced_at_once_and_leaves_no_other_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_state(tmp_path / "state", {"version": 1}, {})
     write_state(tmp_path / "state", {"version": 2}, {})
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
@@ -163,7 +199,9 @@ def test_a_file_is_replaced_at_once_and_leaves_no_other_behind(tmp_path: Path, m
     assert read_state(tmp_path / "state")[0]["version"] == 2
 
 
-def test_a_full_disk_leaves_the_old_file_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_the_old_file_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_state(tmp_path / "state", {"version": 1}, {"x": torch.ones(1)})
 
     def full(descriptor: int) -> None:
@@ -188,14 +226,23 @@ def cut_short(path: Path) -> None:
 DAMAGES: dict[str, tuple[Any, str]] = {
     "missing": (lambda path: None, "There is no file"),
     "empty": (lambda path: path.write_bytes(b""), "is not a saved learner, or it is damaged"),
-    "text": (lambda path: path.write_text("id,label\n1,cat\n" * 9), "is not a saved learner, or it is damaged"),
+    "text": (
+        lambda path: path.write_text("id,label\n1,cat\n" * 9),
+        "is not a saved learner, or it is damaged",
+    ),
     "cut short": (cut_short, "is not a saved learner, or it is damaged"),
     "a folder": (lambda path: path.mkdir(), "is not a saved learner, or it is damaged"),
-    "someone else's": (lambda path: save_file({"x": torch.ones(2)}, path), "it has no teeter header"),
+    "someone else's": (
+        lambda path: save_file({"x": torch.ones(2)}, path),
+        "it has no teeter header",
+    ),
     "no JSON": (lambda path: with_header(path, "{"), "its header cannot be read"),
     "no dictionary": (lambda path: with_header(path, "[1]"), "its header cannot be read"),
     "no format": (lambda path: with_header(path, "{}"), "its header cannot be read"),
-    "an odd format": (lambda path: with_header(path, '{"format": "x"}'), "its header cannot be read"),
+    "an odd format": (
+        lambda path: with_header(path, '{"format": "x"}'),
+        "its header cannot be read",
+    ),
     "newer": (
         lambda path: with_header(path, '{"format": 99}'),
         r"saved by a newer teeter \(format 99\): upgrade teeter",
@@ -218,7 +265,9 @@ def test_weights_go_to_the_network_they_came_from() -> None:
     load_weights(other, {"model.0.weight": torch.zeros(9, 9), **held}, "model.1.")
     assert torch.equal(other.weight, network.weight)
     assert not other.training
-    with pytest.raises(InputError, match=r"The saved weights do not fit this Linear: give the make_model"):
+    with pytest.raises(
+        InputError, match=r"The saved weights do not fit this Linear: give the make_model"
+    ):
         load_weights(nn.Linear(3, 4), held, "model.1.")
 
 

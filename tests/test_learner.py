@@ -89,18 +89,26 @@ def test_the_global_stream_neither_matters_nor_moves() -> None:
 def test_before_any_label_rows_are_drawn_at_random() -> None:
     asked = make().ask(30)
     assert len(set(asked.tolist())) == 30
-    assert asked.tolist() == make(strategy="margin").ask(30).tolist() == make(strategy="random").ask(30).tolist()
+    assert (
+        asked.tolist()
+        == make(strategy="margin").ask(30).tolist()
+        == make(strategy="random").ask(30).tolist()
+    )
 
 
 def test_a_cold_start_that_needs_a_model_is_refused() -> None:
-    with pytest.raises(MissingOutputError, match=r"margin needs logits, and this model has none.*random"):
+    with pytest.raises(
+        MissingOutputError, match=r"margin needs logits, and this model has none.*random"
+    ):
         make(cold_start="margin").ask(3)
 
 
 def test_labels_without_a_fit_are_not_passed_over() -> None:
     learner = make()
     learner.tell([1, 2], ["cat", "dog"])
-    with pytest.raises(InputError, match="There are 2 labels and no model yet: call fit before ask"):
+    with pytest.raises(
+        InputError, match="There are 2 labels and no model yet: call fit before ask"
+    ):
         learner.ask(3)
     patient = make(strategy="random")
     patient.tell([1, 2], ["cat", "dog"])
@@ -109,7 +117,9 @@ def test_labels_without_a_fit_are_not_passed_over() -> None:
 
 @pytest.mark.parametrize("call", [Learner.predict, lambda learner: learner.evaluate(ROWS, TRUTH)])
 def test_without_a_model_nothing_is_predicted(call: Any) -> None:
-    with pytest.raises(InputError, match="There is no model yet: tell labels of two classes or more, and fit"):
+    with pytest.raises(
+        InputError, match="There is no model yet: tell labels of two classes or more, and fit"
+    ):
         call(make())
 
 
@@ -118,7 +128,9 @@ def test_without_labels_there_is_nothing_to_fit() -> None:
         make().fit()
 
 
-@pytest.mark.parametrize("exclude", [range(12, 50), set(range(12, 50)), np.arange(12, 50), iter(range(12, 50))])
+@pytest.mark.parametrize(
+    "exclude", [range(12, 50), set(range(12, 50)), np.arange(12, 50), iter(range(12, 50))]
+)
 def test_excluded_rows_are_passed_over(exclude: Any) -> None:
     assert sorted(taught().ask(10, exclude=exclude).tolist()) == list(range(50, 60))
 
@@ -200,7 +212,9 @@ def test_telling_again_changes_the_label() -> None:
         ([[1, 2]], ["cat"], "Rows must be whole numbers"),
     ],
 )
-def test_what_cannot_be_told_is_refused_and_nothing_is_recorded(rows: Any, labels: Any, message: str) -> None:
+def test_what_cannot_be_told_is_refused_and_nothing_is_recorded(
+    rows: Any, labels: Any, message: str
+) -> None:
     learner = make()
     with pytest.raises(InputError, match=message):
         learner.tell(rows, labels)
@@ -214,11 +228,15 @@ def test_one_class_alone_trains_a_network() -> None:
     assert len(answer(learner)) == 5
 
 
-def test_one_class_alone_leaves_an_estimator_to_the_cold_start_until_there_are_two(caplog: Any) -> None:
+def test_one_class_alone_leaves_an_estimator_to_the_cold_start_until_there_are_two(
+    caplog: Any,
+) -> None:
     caplog.set_level("INFO", "teeter")
     learner = taught(LOGISTIC, rows=range(0, 12, 3), cold_start="seeding-cosine")
     assert learner.models == []
-    assert "Only one class is labelled: seeding-cosine chooses rows until there are two" in caplog.text
+    assert (
+        "Only one class is labelled: seeding-cosine chooses rows until there are two" in caplog.text
+    )
     with pytest.raises(InputError, match="There is no model yet"):
         learner.predict()
     answer(learner, 9)
@@ -246,7 +264,8 @@ def test_a_class_that_was_never_seen_is_never_predicted_and_costs_accuracy(model
 
 
 @pytest.mark.parametrize(
-    "classes", [NAMES, 3, (0.5, 1.5, 2.5), (True, False, "unsure"), np.array(["x", "y", "z"]), range(3)]
+    "classes",
+    [NAMES, 3, (0.5, 1.5, 2.5), (True, False, "unsure"), np.array(["x", "y", "z"]), range(3)],
 )
 @both
 def test_what_is_predicted_can_be_told(model: Any, classes: Any) -> None:
@@ -292,7 +311,10 @@ def test_what_cannot_be_evaluated_is_refused(data: Any, labels: Any, message: st
         ({"validation": (ROWS[:0], [])}, "There are 0 validation rows and 0 labels"),
         ({"validation": (ROWS[:1], ["bird"])}, "No class is called 'bird'"),
         ({"data": 3}, "Cannot count the rows of a int"),
-        ({"data": DataLoader(TensorDataset(torch.from_numpy(ROWS)))}, "The pool is a data loader.*give its dataset"),
+        (
+            {"data": DataLoader(TensorDataset(torch.from_numpy(ROWS)))},
+            "The pool is a data loader.*give its dataset",
+        ),
         ({"pool_size": 0}, "pool_size is 0: it must be 1 or more"),
         ({"members": 1}, "members is 1: it must be 2 or more"),
         ({"passes": 0}, "passes is 0: it must be 1 or more"),
@@ -311,7 +333,10 @@ def test_settings_that_make_no_sense_are_refused(options: dict[str, Any], messag
     [
         (network(0), "make_model is a Sequential: give a function from a seed to a new model"),
         (None, "make_model is a NoneType"),
-        (lambda seed: None, "make_model returned a NoneType: return a torch module or a scikit-learn classifier"),
+        (
+            lambda seed: None,
+            "make_model returned a NoneType: return a torch module or a scikit-learn classifier",
+        ),
         (lambda seed: 3, "make_model returned a int"),
     ],
 )
@@ -353,7 +378,9 @@ def test_learners_are_fitted_together_and_one_that_fails_leaves_the_others_be() 
     assert learners[2].predict().tolist() == taught(seed=2).predict().tolist()
 
 
-@pytest.mark.parametrize("name", ["models", "rounds", "memory", "seconds", "training_rows", "validation_accuracy"])
+@pytest.mark.parametrize(
+    "name", ["models", "rounds", "memory", "seconds", "training_rows", "validation_accuracy"]
+)
 def test_the_state_of_a_learner_is_only_read(name: str) -> None:
     learner = taught()
     with pytest.raises(AttributeError):

@@ -46,9 +46,13 @@ from teeter.strategies import Context
 def test_a_cold_start_by_features_sees_the_raw_data(data: Any) -> None:
     learner = make(data=data, cold_start="seeding-l2", seed=3)
     context = Context(
-        candidates=np.arange(60), outputs=Outputs(features=ROWS), generator=teeter.seeds.stream(3, "select", 0)
+        candidates=np.arange(60),
+        outputs=Outputs(features=ROWS),
+        generator=teeter.seeds.stream(3, "select", 0),
     )
-    assert learner.ask(6).tolist() == teeter.strategies.get("seeding-l2")().select(context, 6).tolist()
+    assert (
+        learner.ask(6).tolist() == teeter.strategies.get("seeding-l2")().select(context, 6).tolist()
+    )
     assert learner.ask(6).tolist() != make(data=data, seed=3).ask(6).tolist()
 
 
@@ -68,11 +72,17 @@ GAPS[3, 1] = None
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (MISSING, "1 of 12 rows contain missing or infinite values, which LogisticRegression does not take: fix"),
+        (
+            MISSING,
+            "1 of 12 rows contain missing or infinite values, which LogisticRegression does not take: fix",
+        ),
         (sparse.csr_matrix(MISSING), "1 of 12 rows contain missing or infinite values"),
         (GAPS, "1 of 12 rows contain missing or infinite values"),
         (MIXED, "The data contain 'red', and LogisticRegression takes numbers only: encode texts"),
-        (["it purrs"] * 60, "The data contain 'it purrs', and LogisticRegression takes numbers only"),
+        (
+            ["it purrs"] * 60,
+            "The data contain 'it purrs', and LogisticRegression takes numbers only",
+        ),
     ],
     ids=["NaN", "sparse NaN", "None", "a word", "texts"],
 )
@@ -85,7 +95,10 @@ def test_rows_that_an_estimator_cannot_predict_are_explained() -> None:
     learner = taught(LOGISTIC, data=MISSING, rows=[0, 1, 2, 4, 5, 6, 7, 8])
     assert len(learner.predict([0, 1, 2])) == 3
     for rows, message in (([3], "1 of 1 rows"), (None, "3 of 60 rows")):
-        with pytest.raises(InputError, match=f"{message} contain missing or infinite values, which LogisticRegression"):
+        with pytest.raises(
+            InputError,
+            match=f"{message} contain missing or infinite values, which LogisticRegression",
+        ):
             learner.predict(rows)
     with pytest.raises(InputError, match="3 of 52 rows contain missing"):
         learner.ask(3)
@@ -103,7 +116,9 @@ def test_an_error_that_the_rows_do_not_explain_is_passed_on() -> None:
 
 
 def test_missing_values_are_left_to_an_estimator_that_takes_them() -> None:
-    learner = taught(HistGradientBoostingClassifier(max_iter=3, min_samples_leaf=2), "margin", data=MISSING)
+    learner = taught(
+        HistGradientBoostingClassifier(max_iter=3, min_samples_leaf=2), "margin", data=MISSING
+    )
     assert len(learner.ask(3)) == 3
 
 
@@ -170,14 +185,17 @@ def test_a_head_can_be_named() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.first(x) + self.second(x)
 
-    with pytest.raises(InputError, match=r"None of the linear layers of TwoHeads \(first, second\)"):
+    with pytest.raises(
+        InputError, match=r"None of the linear layers of TwoHeads \(first, second\)"
+    ):
         taught(lambda seed: TwoHeads()).ask(3)
     assert len(taught(lambda seed: TwoHeads(), head="second").ask(3)) == 3
 
 
 def test_validation_rows_choose_the_epoch() -> None:
     learner = make(
-        training=TrainingConfig(epochs=8, batch_size=4, optimizer="sgd", learning_rate=0.5), validation=(ROWS, TRUTH)
+        training=TrainingConfig(epochs=8, batch_size=4, optimizer="sgd", learning_rate=0.5),
+        validation=(ROWS, TRUTH),
     )
     learner.tell(range(12), TRUTH[:12])
     (job,) = learner.prepare_fit()

@@ -45,7 +45,10 @@ def test_asked_twice_it_answers_the_same_whatever_the_strategy_remembers() -> No
 
 def test_a_part_of_the_pool_is_drawn_anew_each_round() -> None:
     seen: list[list[int]] = []
-    learner = make(strategy=probe(lambda context: seen.append(context.candidates.tolist()), "logits"), pool_size=10)
+    learner = make(
+        strategy=probe(lambda context: seen.append(context.candidates.tolist()), "logits"),
+        pool_size=10,
+    )
     learner.tell(range(12), TRUTH[:12])
     for _ in range(2):
         learner.fit()
@@ -67,9 +70,13 @@ def test_classes_that_were_never_seen_do_not_trouble_a_vote() -> None:
 
 
 def test_an_estimator_without_a_head_is_told_what_it_can_use() -> None:
-    with pytest.raises(MissingOutputError, match=r"ldm-s needs features, and this model has none\.") as error:
+    with pytest.raises(
+        MissingOutputError, match=r"ldm-s needs features, and this model has none\."
+    ) as error:
         taught(GaussianNB()).ask(3)
-    assert {"entropy", "margin", "random"} <= set(str(error.value).rstrip(".").replace(",", "").split())
+    assert {"entropy", "margin", "random"} <= set(
+        str(error.value).rstrip(".").replace(",", "").split()
+    )
 
 
 def count_models(learner_options: dict[str, Any]) -> int:
@@ -88,7 +95,11 @@ def test_the_networks_of_an_ensemble_are_trained_only_for_a_strategy_that_needs_
 def test_an_ensemble_strategy_sees_networks_that_differ(model: Any) -> None:
     seen: list[Tensor] = []
     varied = model if model is network else SGDClassifier(loss="log_loss")
-    learner = taught(varied, probe(lambda context: seen.append(context.posterior_logits), "ensemble_logits"), members=4)
+    learner = taught(
+        varied,
+        probe(lambda context: seen.append(context.posterior_logits), "ensemble_logits"),
+        members=4,
+    )
     learner.ask(3)
     assert seen[0].shape == (4, 48, 3)
     assert len({tuple(member.flatten().tolist()) for member in seen[0]}) == 4
@@ -188,7 +199,10 @@ def test_a_strategy_is_never_handed_the_labels_of_candidates(model: Any) -> None
         for path, value in found.items()
         if isinstance(value, Tensor | np.ndarray) and value.ndim == 1 and "bias" not in path
     }
-    assert whole == {"context.candidates": list(range(12, 60)), "context.labels": CLASSES[:12].tolist()}
+    assert whole == {
+        "context.candidates": list(range(12, 60)),
+        "context.labels": CLASSES[:12].tolist(),
+    }
     assert len(looked[0].labelled) == 12
 
 

@@ -128,7 +128,12 @@ def test_a_memory_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_learner_is_saved_before_it_knows_anything(tmp_path: Path) -> None:
-    learner = make(cold_start="seeding-l2", strategy=teeter.strategies.get("ldm-s")(rays=64), passes=3, batch_size=7)
+    learner = make(
+        cold_start="seeding-l2",
+        strategy=teeter.strategies.get("ldm-s")(rays=64),
+        passes=3,
+        batch_size=7,
+    )
     learner.save(tmp_path / "learner")
     loaded = Learner.load(tmp_path / "learner", network, ROWS)
     assert loaded.ask(5).tolist() == learner.ask(5).tolist()
@@ -160,7 +165,9 @@ def test_a_saved_learner_knows_its_labels_and_settings(tmp_path: Path) -> None:
 
 def test_a_strategy_that_has_no_name_is_refused_when_saved(tmp_path: Path) -> None:
     learner = make(strategy=Remembering())
-    with pytest.raises(InputError, match=r"Remembering has no registered name.*teeter.strategies.register"):
+    with pytest.raises(
+        InputError, match=r"Remembering has no registered name.*teeter.strategies.register"
+    ):
         learner.save(tmp_path / "learner")
 
 
@@ -186,9 +193,18 @@ def cut(path: Path) -> None:
 UNREADABLE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "missing": (lambda path: None, "There is no file"),
     "damaged": (cut, "is not a saved learner, or it is damaged"),
-    "a table": (lambda path: path.write_text("id,label\n" * 20), "is not a saved learner, or it is damaged"),
-    "someone else's weights": (lambda path: save_file(network(0).state_dict(), path), "it has no teeter header"),
-    "another state": (lambda path: write_state(path, {"kind": "campaign"}, {}), "is not a saved learner"),
+    "a table": (
+        lambda path: path.write_text("id,label\n" * 20),
+        "is not a saved learner, or it is damaged",
+    ),
+    "someone else's weights": (
+        lambda path: save_file(network(0).state_dict(), path),
+        "it has no teeter header",
+    ),
+    "another state": (
+        lambda path: write_state(path, {"kind": "campaign"}, {}),
+        "is not a saved learner",
+    ),
     "newer": (lambda path: write_state(path, {"format": 99}, {}), "saved by a newer teeter"),
 }
 
@@ -208,11 +224,15 @@ def test_other_data_than_were_saved_are_refused(tmp_path: Path) -> None:
 
 
 def test_another_network_than_was_saved_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="The saved weights do not fit this Sequential: give the make_model"):
+    with pytest.raises(
+        InputError, match="The saved weights do not fit this Sequential: give the make_model"
+    ):
         Learner.load(saved(tmp_path / "learner"), lambda seed: mlp(4, 3, hidden=9), ROWS)
 
 
-def test_a_save_that_fails_leaves_the_old_file_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_save_that_fails_leaves_the_old_file_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = saved(tmp_path / "learner")
     before = path.read_bytes()
     learner = taught(rows=range(30))

@@ -41,7 +41,14 @@ def test_what_is_read_is_what_was_written(
 ) -> None:
     network = build_network(name, shape, 4, seed=3, **options)
     network.train()
-    save_model(tmp_path / "m.safetensors", network, name, shape=shape, classes=["a", "b", "c", "d"], **options)
+    save_model(
+        tmp_path / "m.safetensors",
+        network,
+        name,
+        shape=shape,
+        classes=["a", "b", "c", "d"],
+        **options,
+    )
     assert network.training
     found = read_model(tmp_path / "m.safetensors")
     assert (found.name, found.shape, found.classes) == (name, shape, ("a", "b", "c", "d"))
@@ -74,18 +81,25 @@ def test_batch_statistics_are_written_too(tmp_path: Path) -> None:
     save_model(tmp_path / "m.safetensors", network, "resnet-18", shape=(2, 16, 16), classes=3)
     rows = torch.randn(4, 2, 16, 16)
     expected = teeter.observe(network, rows).features
-    assert torch.allclose(read_model(tmp_path / "m.safetensors").features(rows), expected, rtol=1e-4, atol=1e-5)
+    assert torch.allclose(
+        read_model(tmp_path / "m.safetensors").features(rows), expected, rtol=1e-4, atol=1e-5
+    )
 
 
 def test_a_learner_s_network_can_be_written(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     data, labels = rng.standard_normal((40, 6)).astype(np.float32), rng.integers(0, 2, 40)
     learner = teeter.Learner(
-        lambda seed: build_network("mlp", (6,), 2, seed=seed), data, classes=2, training=teeter.TrainingConfig(epochs=1)
+        lambda seed: build_network("mlp", (6,), 2, seed=seed),
+        data,
+        classes=2,
+        training=teeter.TrainingConfig(epochs=1),
     )
     learner.tell(range(40), labels)
     learner.fit()
-    save_model(tmp_path / "m.safetensors", learner.models[0], "mlp", shape=(6,), classes=learner.classes)
+    save_model(
+        tmp_path / "m.safetensors", learner.models[0], "mlp", shape=(6,), classes=learner.classes
+    )
     assert read_model(tmp_path / "m.safetensors").classes == ("0", "1")
     learner.save(tmp_path / "learner.safetensors")
     with pytest.raises(FileError, match=r"holds no model: write one by teeter\.save_model"):
@@ -94,7 +108,9 @@ def test_a_learner_s_network_can_be_written(tmp_path: Path) -> None:
 
 def test_what_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     network, path = build_network("mlp", (20,), 4), tmp_path / "m.safetensors"
-    with pytest.raises(InputError, match=r"not those of mlp for rows of shape \(21,\) and 4 classes"):
+    with pytest.raises(
+        InputError, match=r"not those of mlp for rows of shape \(21,\) and 4 classes"
+    ):
         save_model(path, network, "mlp", shape=(21,), classes=4)
     with pytest.raises(InputError, match="not those of mlp"):
         save_model(path, network, "mlp", shape=(20,), classes=4, hidden=64)
@@ -121,24 +137,54 @@ def rewritten(path: Path, **changes: Any) -> None:
 
 
 DAMAGE = {
-    "another package's": (lambda path: rewritten(path, network="mlpp"), "No network is called 'mlpp'. Did you mean"),
-    "another shape": (lambda path: rewritten(path, shape=[30]), "are not those of mlp for rows of shape (30,)"),
-    "another layer": (lambda path: rewritten(path, head="1"), "has no last layer '1' for 4 classes"),
+    "another package's": (
+        lambda path: rewritten(path, network="mlpp"),
+        "No network is called 'mlpp'. Did you mean",
+    ),
+    "another shape": (
+        lambda path: rewritten(path, shape=[30]),
+        "are not those of mlp for rows of shape (30,)",
+    ),
+    "another layer": (
+        lambda path: rewritten(path, head="1"),
+        "has no last layer '1' for 4 classes",
+    ),
     "a word for a shape": (lambda path: rewritten(path, shape="wide"), "is damaged"),
     "a shape without end": (lambda path: rewritten(path, shape=[float("inf")]), "is damaged"),
-    "a shape of terabytes": (lambda path: rewritten(path, shape=[10**13]), "are not those of mlp for rows of shape"),
-    "a width of terabytes": (lambda path: rewritten(path, options={"hidden": 10**9}), "are not those of mlp"),
-    "a word for a width": (lambda path: rewritten(path, options={"hidden": "x"}), "are not those of mlp"),
-    "less than nothing": (lambda path: rewritten(path, options={"hidden": -3}), "are not those of mlp"),
+    "a shape of terabytes": (
+        lambda path: rewritten(path, shape=[10**13]),
+        "are not those of mlp for rows of shape",
+    ),
+    "a width of terabytes": (
+        lambda path: rewritten(path, options={"hidden": 10**9}),
+        "are not those of mlp",
+    ),
+    "a word for a width": (
+        lambda path: rewritten(path, options={"hidden": "x"}),
+        "are not those of mlp",
+    ),
+    "less than nothing": (
+        lambda path: rewritten(path, options={"hidden": -3}),
+        "are not those of mlp",
+    ),
     "an odd option": (lambda path: rewritten(path, options={"dropout": 7}), "are not those of mlp"),
     "weights alone": (
         lambda path: save_file({"weight": torch.ones(2, 2)}, path),
         "is not a model that teeter.save_model wrote: it has no teeter header",
     ),
-    "a table": (lambda path: path.write_text("id,label\n" * 20), "is not a model that teeter.save_model wrote"),
+    "a table": (
+        lambda path: path.write_text("id,label\n" * 20),
+        "is not a model that teeter.save_model wrote",
+    ),
     "empty": (lambda path: path.write_bytes(b""), "is not a model that teeter.save_model wrote"),
-    "torch.save": (lambda path: torch.save({"weight": torch.ones(2)}, path), "is a pickle, which can run code"),
-    "a pickle": (lambda path: path.write_bytes(b"\x80\x04N."), "write the network by teeter.save_model"),
+    "torch.save": (
+        lambda path: torch.save({"weight": torch.ones(2)}, path),
+        "is a pickle, which can run code",
+    ),
+    "a pickle": (
+        lambda path: path.write_bytes(b"\x80\x04N."),
+        "write the network by teeter.save_model",
+    ),
     "away": (lambda path: path.unlink(), "There is no file"),
     "a folder": (lambda path: (path.unlink(), path.mkdir()), "Cannot read"),
 }

@@ -52,8 +52,12 @@ SLOW_TO_IMPORT = {"sklearn", "matplotlib", "typer"}
 
 def run(*command: str | Path, cwd: Path, **variables: str) -> str:
     """Return what ``command`` prints; fail with all it said if it fails."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")} | variables
-    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("PYTHON")
+    } | variables
+    done = subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         said = f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
         pytest.fail(f"{' '.join(map(str, command))}\n{said}")
@@ -85,12 +89,22 @@ def installed(wheel: Path) -> Iterator[Path]:
 def empty_environment(wanted: str | Path, *options: str) -> Iterator[Path]:
     """Yield the scripts folder of an environment that holds nothing but ``wanted`` and what it brings in."""
     if os.environ.get("TEETER_OFFLINE") == "1":
-        pytest.skip("TEETER_OFFLINE=1: installing the wheel in an empty environment needs the network")
+        pytest.skip(
+            "TEETER_OFFLINE=1: installing the wheel in an empty environment needs the network"
+        )
     with TemporaryDirectory(prefix="teeter-wheel-") as name:
         folder = Path(name)
         run(sys.executable, "-m", "venv", folder / "env", cwd=folder)
         scripts = folder / "env" / SCRIPTS
-        pip = (scripts / "python", "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-compile")
+        pip = (
+            scripts / "python",
+            "-m",
+            "pip",
+            "--disable-pip-version-check",
+            "install",
+            "--quiet",
+            "--no-compile",
+        )
         run(*pip, *options, "--constraint", CONSTRAINTS, wanted, cwd=folder)
         yield scripts
 
@@ -120,17 +134,28 @@ def test_the_wheel_holds_the_typed_package_and_nothing_else(wheel: Path) -> None
 
 @builds
 def test_the_wheel_carries_its_licence(wheel: Path) -> None:
-    assert any(file.endswith(".dist-info/licenses/LICENSE") for file in zipfile.ZipFile(wheel).namelist())
+    assert any(
+        file.endswith(".dist-info/licenses/LICENSE") for file in zipfile.ZipFile(wheel).namelist()
+    )
 
 
 @builds
 def test_the_source_archive_holds_what_the_wheel_is_made_of(built: tuple[Path, Path]) -> None:
     with tarfile.open(built[0]) as archive:
         files = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "pyproject.toml", "PKG-INFO"} <= files
+    assert {
+        "README.md",
+        "LICENSE",
+        "CHANGELOG.md",
+        "CITATION.cff",
+        "pyproject.toml",
+        "PKG-INFO",
+    } <= files
     assert {file.split("/")[0] for file in files if "/" in file} == {"src"}
     packed = {file.removeprefix("src/") for file in files if file.startswith("src/teeter/")}
-    assert packed == {file for file in zipfile.ZipFile(built[1]).namelist() if file.startswith("teeter/")}
+    assert packed == {
+        file for file in zipfile.ZipFile(built[1]).namelist() if file.startswith("teeter/")
+    }
     tracked = run("git", "ls-files", "src/teeter", cwd=ROOT).splitlines()
     assert {file.removeprefix("src/") for file in tracked if (ROOT / file).exists()} <= packed
 
@@ -141,7 +166,11 @@ def test_the_metadata_say_where_it_runs(wheel: Path) -> None:
         (name,) = [name for name in file.namelist() if name.endswith(".dist-info/METADATA")]
         found = BytesParser().parsebytes(file.read(name))
     assert found["Requires-Python"] == ">=3.11"
-    versions = [one.rpartition(" ")[2] for one in found.get_all("Classifier") if re.search(r"Python :: 3\.\d+$", one)]
+    versions = [
+        one.rpartition(" ")[2]
+        for one in found.get_all("Classifier")
+        if re.search(r"Python :: 3\.\d+$", one)
+    ]
     assert versions == ["3.11", "3.12", "3.13"]
     assert set(found.get_all("Provides-Extra")) == set(EXTRAS)
     assert found["Description-Content-Type"] == "text/markdown"
@@ -149,7 +178,9 @@ def test_the_metadata_say_where_it_runs(wheel: Path) -> None:
 
 
 @builds
-def test_importing_teeter_needs_the_core_dependencies_alone(installed: Path, tmp_path: Path) -> None:
+def test_importing_teeter_needs_the_core_dependencies_alone(
+    installed: Path, tmp_path: Path
+) -> None:
     imported = imported_by_teeter(installed / "python", tmp_path)
     assert "teeter" in imported
     assert not imported & SLOW_TO_IMPORT
@@ -161,7 +192,15 @@ def test_importing_teeter_leaves_slow_packages_alone(imported_here: set[str]) ->
 
 def test_importing_teeter_imports_no_more_than_torch_and_numpy(imported_here: set[str]) -> None:
     assert {"torch", "numpy", "teeter"} <= imported_here
-    assert not imported_here & {"sklearn", "scipy", "matplotlib", "typer", "rich", "pandas", "pyarrow"}
+    assert not imported_here & {
+        "sklearn",
+        "scipy",
+        "matplotlib",
+        "typer",
+        "rich",
+        "pandas",
+        "pyarrow",
+    }
 
 
 def test_the_public_names_stay() -> None:
@@ -178,7 +217,9 @@ def test_the_package_is_typed_and_carries_its_licence() -> None:
 
 def test_the_project_says_where_it_runs() -> None:
     assert PROJECT["requires-python"] == ">=3.11"
-    minor_versions = [line for line in PROJECT["classifiers"] if re.search(r"Python :: 3\.\d+$", line)]
+    minor_versions = [
+        line for line in PROJECT["classifiers"] if re.search(r"Python :: 3\.\d+$", line)
+    ]
     assert [line.rpartition(" ")[2] for line in minor_versions] == ["3.11", "3.12", "3.13"]
 
 
@@ -194,7 +235,9 @@ def test_the_command_line_needs_the_core_dependencies_alone(
 def test_selecting_needs_the_core_dependencies_alone(installed: Path, tmp_path: Path) -> None:
     rows = [f"{k},{k % 7},{k % 3 if k < 12 else ''}" for k in range(40)]
     (tmp_path / "pool.csv").write_text("\n".join(["a,b,class", *rows]), encoding="utf-8")
-    said = run(installed / "teeter", "select", "pool.csv", "--labels", "class", "-n", "5", cwd=tmp_path)
+    said = run(
+        installed / "teeter", "select", "pool.csv", "--labels", "class", "-n", "5", cwd=tmp_path
+    )
     assert len(said.splitlines()) == 6
 
 
@@ -239,7 +282,10 @@ def test_every_requirement_is_pinned_within_its_bounds() -> None:
     lines = CONSTRAINTS.read_text(encoding="utf-8").splitlines()
     pins = dict(line.split("==") for line in lines if line and not line.startswith("#"))
     pinned = {canonicalize_name(name): version for name, version in pins.items()}
-    for extra in [PROJECT["dependencies"], *(EXTRAS[extra] for extra in FOR_USERS | FOR_DEVELOPERS)]:
+    for extra in [
+        PROJECT["dependencies"],
+        *(EXTRAS[extra] for extra in FOR_USERS | FOR_DEVELOPERS),
+    ]:
         for requirement in map(Requirement, extra):
             if requirement.name == "teeter":  # an extra that takes in another
                 continue
@@ -253,6 +299,9 @@ def test_constraints_are_plain_pins() -> None:
 
 
 def test_torchvision_is_never_required() -> None:
-    requirements = [*PROJECT["dependencies"], *(line for extra in EXTRAS.values() for line in extra)]
+    requirements = [
+        *PROJECT["dependencies"],
+        *(line for extra in EXTRAS.values() for line in extra),
+    ]
     assert "torchvision" not in names(requirements)
     assert "torchvision" not in CONSTRAINTS.read_text(encoding="utf-8")

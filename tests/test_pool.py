@@ -43,7 +43,11 @@ def test_what_is_handed_out_does_not_reach_into_the_pool() -> None:
     pool.labels[:] = 0
     pool.labelled[:] = 0
     pool.candidates()[:] = 1
-    assert (pool.labelled.tolist(), pool.labels.tolist(), pool.candidates().tolist()) == ([1], [2], [0, 2])
+    assert (pool.labelled.tolist(), pool.labels.tolist(), pool.candidates().tolist()) == (
+        [1],
+        [2],
+        [0, 2],
+    )
 
 
 @pytest.mark.parametrize("bad", [-1, 3, 100])

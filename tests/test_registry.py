@@ -31,7 +31,9 @@ def test_plugins_load_when_asked_for() -> None:
 
 def test_a_broken_plugin_takes_nothing_down_but_itself() -> None:
     registry = make_registry()
-    with pytest.raises(PluginError, match="The animal 'bee' of an unknown package cannot be loaded"):
+    with pytest.raises(
+        PluginError, match="The animal 'bee' of an unknown package cannot be loaded"
+    ):
         registry.get("bee")
     assert registry.get("cat") is dict
 
@@ -43,5 +45,7 @@ def test_a_name_is_given_once() -> None:
 
 
 def test_an_unknown_name_lists_what_there_is() -> None:
-    with pytest.raises(UnknownNameError, match=r"No animal is called 'zebra'\. Known: ant, bee, cat\."):
+    with pytest.raises(
+        UnknownNameError, match=r"No animal is called 'zebra'\. Known: ant, bee, cat\."
+    ):
         make_registry().get("zebra")

@@ -32,8 +32,16 @@ BROKEN = {
         "leaves": "teeter_broken.leaves:Mine",
         "a-number": "math:pi",
     },
-    "teeter.datasets": {"lost": "no_such_module:LOST", "a-function": "math:sqrt", "short": "teeter_broken.short:SHORT"},
-    "teeter.networks": {"gone": "no_such_module:gone", "a-word": "teeter_broken.short:WORD", "root": "math:sqrt"},
+    "teeter.datasets": {
+        "lost": "no_such_module:LOST",
+        "a-function": "math:sqrt",
+        "short": "teeter_broken.short:SHORT",
+    },
+    "teeter.networks": {
+        "gone": "no_such_module:gone",
+        "a-word": "teeter_broken.short:WORD",
+        "root": "math:sqrt",
+    },
 }
 
 Install = Callable[[Path], None]
@@ -42,7 +50,11 @@ Install = Callable[[Path], None]
 def look_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget which plugins there were."""
     monkeypatch.setattr(registry, "_classes", registry.loaded_classes())
-    for owner, name in ((registry, "_plugins"), (catalogue.plugins, "_entry_points"), (network_registry.plugins, "_entry_points")):
+    for owner, name in (
+        (registry, "_plugins"),
+        (catalogue.plugins, "_entry_points"),
+        (network_registry.plugins, "_entry_points"),
+    ):
         monkeypatch.delitem(owner.__dict__, name, raising=False)
 
 
@@ -59,7 +71,11 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
     for name in set(sys.modules) - before:
         if name.startswith("teeter_"):
             del sys.modules[name]
-    for owner, name in ((registry, "_plugins"), (catalogue.plugins, "_entry_points"), (network_registry.plugins, "_entry_points")):
+    for owner, name in (
+        (registry, "_plugins"),
+        (catalogue.plugins, "_entry_points"),
+        (network_registry.plugins, "_entry_points"),
+    ):
         owner.__dict__.pop(name, None)
 
 
@@ -67,11 +83,21 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package of the how-to page, made of the page's own blocks, built as a wheel and unpacked as pip would."""
     folder = tmp_path_factory.mktemp("package")
-    for name, text in re.findall(r"^```(?:python|toml)\n# (\S+)\n(.*?)^```", PAGE.read_text(), flags=re.M | re.S):
+    for name, text in re.findall(
+        r"^```(?:python|toml)\n# (\S+)\n(.*?)^```", PAGE.read_text(), flags=re.M | re.S
+    ):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
     (folder / "teeter_even" / "__init__.py").touch()
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--skip-dependency-check", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "build",
+        "--wheel",
+        "--no-isolation",
+        "--skip-dependency-check",
+        str(folder),
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     (wheel,) = (folder / "dist").glob("*.whl")
@@ -93,7 +119,10 @@ def broken(tmp_path: Path) -> Path:
     info = site / "teeter_broken-1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: teeter-broken\nVersion: 1\n")
-    groups = [f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in points.items()) for group, points in BROKEN.items()]
+    groups = [
+        f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in points.items())
+        for group, points in BROKEN.items()
+    ]
     (info / "entry_points.txt").write_text("\n".join(groups))
     return site
 
@@ -115,8 +144,26 @@ def test_a_package_s_strategy_dataset_and_network_are_found_and_run(
     assert found["found"] == "teeter-even"
     assert "rings is already there: teeter-even." in run_teeter("datasets", "get", "rings").stdout
     assert run_teeter("bench", "settings").stdout.splitlines()[-1].count("|tiny;") == 1
-    values = ("--set", "dataset=rings", "--set", "network=tiny", "--set", "epochs=2", "--set", "final=60")
-    wanted = ("--strategies", "even-margin,random", "--repetitions", 2, "--out", tmp_path / "run", "--device", "cpu")
+    values = (
+        "--set",
+        "dataset=rings",
+        "--set",
+        "network=tiny",
+        "--set",
+        "epochs=2",
+        "--set",
+        "final=60",
+    )
+    wanted = (
+        "--strategies",
+        "even-margin,random",
+        "--repetitions",
+        2,
+        "--out",
+        tmp_path / "run",
+        "--device",
+        "cpu",
+    )
     run_teeter("bench", "run", "digits", *values, *wanted)
     run = read_run(tmp_path / "run")
     assert run.finished
@@ -130,10 +177,16 @@ def test_a_package_s_network_can_be_a_model_file(
     install(built)
     path = tmp_path / "model.safetensors"
     save_model(path, network_registry.build_network("tiny", (6,), 3), "tiny", shape=(6,), classes=3)
-    np.save(tmp_path / "pool.npy", np.random.default_rng(0).standard_normal((50, 6)).astype(np.float32))
+    np.save(
+        tmp_path / "pool.npy", np.random.default_rng(0).standard_normal((50, 6)).astype(np.float32)
+    )
     arguments = ("select", tmp_path / "pool.npy", "-n", 3, "--model", path)
-    in_shards = run_teeter(*arguments, "--engine", "local", "--workers", 1, "--work", tmp_path / "work")
-    assert len(in_shards.stdout.splitlines()) == len(run_teeter(*arguments).stdout.splitlines()) == 4
+    in_shards = run_teeter(
+        *arguments, "--engine", "local", "--workers", 1, "--work", tmp_path / "work"
+    )
+    assert (
+        len(in_shards.stdout.splitlines()) == len(run_teeter(*arguments).stdout.splitlines()) == 4
+    )
     monkeypatch.undo()  # where the package is not installed
     look_again(monkeypatch)
     told = run_teeter(*arguments, fails=2).stderr
@@ -149,18 +202,26 @@ def test_nothing_is_imported_before_it_is_asked_for(install: Install, built: Pat
     assert not any(name.startswith("teeter_even") for name in sys.modules)
 
 
-def test_broken_ones_are_listed_with_the_reason_and_all_else_works(install: Install, broken: Path) -> None:
+def test_broken_ones_are_listed_with_the_reason_and_all_else_works(
+    install: Install, broken: Path
+) -> None:
     install(broken)
     told = by_name(run_teeter("strategies", "--json").stdout)
     assert told["absent"]["about"] == (
         "The strategy 'absent' of teeter-broken cannot be loaded: No module named 'no_such_module'."
     )
-    assert told["leaves"]["about"] == "The strategy 'leaves' of teeter-broken cannot be loaded: no licence found."
+    assert (
+        told["leaves"]["about"]
+        == "The strategy 'leaves' of teeter-broken cannot be loaded: no licence found."
+    )
     assert told["a-number"]["about"].endswith("is float math:pi: it must be a class of Strategy.")
     assert "margin" in told
     found = by_name(run_teeter("datasets", "--json").stdout)
     assert found["lost"]["get"].startswith("The dataset 'lost' of teeter-broken cannot be loaded")
-    assert "it must be what teeter.datasets.dataset_from_function(...) returns" in found["a-function"]["get"]
+    assert (
+        "it must be what teeter.datasets.dataset_from_function(...) returns"
+        in found["a-function"]["get"]
+    )
     assert found["digits"]["found"] == "scikit-learn"
     assert "cannot be loaded" in run_teeter("datasets").stdout
     assert "gone|root" in run_teeter("bench", "settings").stdout
@@ -171,17 +232,25 @@ def test_broken_ones_are_listed_with_the_reason_and_all_else_works(install: Inst
     [
         (("--strategies", "absent"), "The strategy 'absent' of teeter-broken cannot be loaded"),
         (("--set", "dataset=lost"), "The dataset 'lost' of teeter-broken cannot be loaded"),
-        (("--set", "dataset=short"), "teeter_broken.short.short returns 1 rows and 2 labels in y_train: they must have the same number."),
+        (
+            ("--set", "dataset=short"),
+            "teeter_broken.short.short returns 1 rows and 2 labels in y_train: they must have the same number.",
+        ),
         (("--set", "network=gone"), "The network 'gone' of teeter-broken cannot be loaded"),
         (("--set", "network=a-word"), "it must be a function make(shape, classes, *, seed)"),
-        (("--set", "network=root"), "'root' of teeter-broken cannot be made for rows of shape (64,) and 10 classes"),
+        (
+            ("--set", "network=root"),
+            "'root' of teeter-broken cannot be made for rows of shape (64,) and 10 classes",
+        ),
     ],
 )
 def test_asking_for_a_broken_one_gives_a_sentence(
     install: Install, broken: Path, arguments: tuple[str, ...], sentence: str
 ) -> None:
     install(broken)
-    told = run_teeter("bench", "run", "digits", "--out", broken.parent / "run", *arguments, fails=2).stderr
+    told = run_teeter(
+        "bench", "run", "digits", "--out", broken.parent / "run", *arguments, fails=2
+    ).stderr
     assert sentence in told
     assert len(told.strip().splitlines()) == 1
 

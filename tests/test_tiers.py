@@ -44,7 +44,10 @@ def test_cases_of_one_group_run_on_one_worker(tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-m", "pytest", *options],
         cwd=tmp_path,
-        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},  # the other plugins take seconds to load
+        env={
+            **os.environ,
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        },  # the other plugins take seconds to load
         capture_output=True,
         text=True,
         check=False,
@@ -69,7 +72,9 @@ def test_every_test_file_is_named_after_what_it_tests() -> None:
             continue
 
         folder = TESTS.parent / "src" / "teeter" / relative.parent
-        modules = [module.stem for module in folder.glob("*") if module.suffix == ".py" or module.is_dir()]
+        modules = [
+            module.stem for module in folder.glob("*") if module.suffix == ".py" or module.is_dir()
+        ]
         topic = path.stem.removeprefix("test_")
         if not any(topic == module or topic.startswith(f"{module}_") for module in modules):
             strangers.append(str(relative))

@@ -11,7 +11,9 @@ import pytest
 from teeter import version
 
 
-def test_the_commit_is_that_of_teeter_s_own_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commit_is_that_of_teeter_s_own_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def git(*arguments: str) -> None:
         names = ["-c", "user.name=a", "-c", "user.email=a@b"]
         subprocess.run(["git", *names, *arguments], cwd=tmp_path, check=True, capture_output=True)

@@ -38,7 +38,9 @@ TRIES = {
 def finished() -> list[RunComparison]:
     """Return what the runs of the paper's settings say, those that are complete."""
     names = [name for name in paper_results.datasets() if (RUNS / name / "run.json").exists()]
-    return [compare_strategies(run) for run in (read_run(RUNS / name) for name in names) if run.finished]
+    return [
+        compare_strategies(run) for run in (read_run(RUNS / name) for name in names) if run.finished
+    ]
 
 
 def table_of_runs() -> str:

@@ -218,7 +218,9 @@ def prose(docstring: str) -> Iterator[str]:
         elif part.startswith("Returns:\n"):
             yield f"Returns {plain(part[9:])}"
         elif part.startswith("Raises:\n"):
-            errors = re.findall(r"^(\w+): (.*?)(?=^\S|\Z)", textwrap.dedent(part[8:]), re.MULTILINE | re.DOTALL)
+            errors = re.findall(
+                r"^(\w+): (.*?)(?=^\S|\Z)", textwrap.dedent(part[8:]), re.MULTILINE | re.DOTALL
+            )
             yield table("error", [(f"`{name}`", plain(text)) for name, text in errors])
         elif part.startswith("Example:\n"):
             yield fenced(textwrap.dedent(part[9:]).rstrip())

@@ -65,7 +65,11 @@ def test_the_answers_are_those_of_their_own_batches(name: str) -> None:
     model = text_classifier(name).eval()
     told = teeter.observe(model, Texts(TABLE, TOKENIZER))
     batch = TOKENIZER(TEXTS, padding=True, return_tensors="pt")
-    taken = {name: part for name, part in batch.items() if name in inspect.signature(model.forward).parameters}
+    taken = {
+        name: part
+        for name, part in batch.items()
+        if name in inspect.signature(model.forward).parameters
+    }
     with torch.no_grad():
         theirs = model(**taken).logits
     torch.testing.assert_close(told.logits, theirs, rtol=1e-4, atol=1e-4)
@@ -78,16 +82,22 @@ def test_padding_is_on_the_right_whatever_the_tokenizer_s_side() -> None:
     usual = teeter.observe(model, Texts(TABLE, TOKENIZER))
     try:
         TOKENIZER.padding_side = "left"
-        torch.testing.assert_close(teeter.observe(model, Texts(TABLE, TOKENIZER)).features, usual.features)
+        torch.testing.assert_close(
+            teeter.observe(model, Texts(TABLE, TOKENIZER)).features, usual.features
+        )
     finally:
         TOKENIZER.padding_side = "right"
 
 
 def test_padding_is_on_the_left_where_the_end_decides() -> None:
     torch.manual_seed(0)
-    sizes = dict(vocab_size=24, d_model=16, n_layer=2, n_head=2, d_inner=24, num_labels=4, pad_token_id=0)
+    sizes = dict(
+        vocab_size=24, d_model=16, n_layer=2, n_head=2, d_inner=24, num_labels=4, pad_token_id=0
+    )
     model = XLNetForSequenceClassification(XLNetConfig(**sizes, initializer_range=0.5))
-    alone, together = (teeter.observe(model, Texts(TABLE, TOKENIZER), batch_size=size) for size in (1, 48))
+    alone, together = (
+        teeter.observe(model, Texts(TABLE, TOKENIZER), batch_size=size) for size in (1, 48)
+    )
     torch.testing.assert_close(alone.features, together.features, rtol=1e-4, atol=1e-4)
 
 
@@ -110,7 +120,9 @@ def test_pairs_of_columns_tell_the_parts_apart() -> None:
 def test_lists_of_texts_serve_as_well() -> None:
     told = teeter.observe(bert(), Texts(TEXTS, TOKENIZER))
     assert torch.equal(told.features, teeter.observe(bert(), Texts(TABLE, TOKENIZER)).features)
-    assert torch.equal(told.features, teeter.observe(bert(), Texts(TABLE["text"], TOKENIZER)).features)
+    assert torch.equal(
+        told.features, teeter.observe(bert(), Texts(TABLE["text"], TOKENIZER)).features
+    )
 
 
 def test_a_formatted_table_is_read_all_the_same() -> None:
@@ -125,13 +137,20 @@ def test_texts_are_cut_at_the_model_s_limit(name: str) -> None:
     model, long = text_classifier(name, **sizes), ["red " * 300, "green"]
     assert len(teeter.observe(model, Texts(long, TOKENIZER))) == 2
     width = Texts(long, TOKENIZER).adapt_to(model).as_one_batch()["input_ids"].shape[1]
-    assert width == (19 if name == "RoBERTa" else 20)  # whose positions begin after the padding's, here 0
-    assert Texts(long, TOKENIZER, max_length=7).adapt_to(model).as_one_batch()["input_ids"].shape[1] == 7
+    assert width == (
+        19 if name == "RoBERTa" else 20
+    )  # whose positions begin after the padding's, here 0
+    assert (
+        Texts(long, TOKENIZER, max_length=7).adapt_to(model).as_one_batch()["input_ids"].shape[1]
+        == 7
+    )
 
 
 def test_texts_are_cut_at_the_tokenizer_s_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TOKENIZER, "model_max_length", 9)
-    assert Texts(["red " * 300, "green"], TOKENIZER).adapt_to(bert()).as_one_batch()["input_ids"].shape == (2, 9)
+    assert Texts(["red " * 300, "green"], TOKENIZER).adapt_to(bert()).as_one_batch()[
+        "input_ids"
+    ].shape == (2, 9)
 
 
 def test_a_wrapped_or_compiled_model_has_the_same_limit() -> None:
@@ -144,7 +163,10 @@ def test_a_wrapped_or_compiled_model_has_the_same_limit() -> None:
             return self.inside(input_ids, attention_mask).logits
 
     long = Texts(["red " * 300, "green"], TOKENIZER)
-    for model in (Wrapped(), *(torch.compile(one, backend="eager") for one in (Wrapped(), Wrapped().inside))):
+    for model in (
+        Wrapped(),
+        *(torch.compile(one, backend="eager") for one in (Wrapped(), Wrapped().inside)),
+    ):
         assert long.adapt_to(model).as_one_batch()["input_ids"].shape == (2, 20)
     with pytest.raises(InputError, match="has one output"):
         long.adapt_to(torch.compile(bert(num_labels=1), backend="eager"))
@@ -155,7 +177,9 @@ def test_texts_of_no_token_are_padding() -> None:
     bare.pad_token = "[PAD]"
     bare.backend_tokenizer.post_processor = TemplateProcessing(single="$A", special_tokens=[])
     texts = ["", "red", ""]
-    alone, together = (teeter.observe(bert(), Texts(texts, bare), batch_size=size) for size in (1, 3))
+    alone, together = (
+        teeter.observe(bert(), Texts(texts, bare), batch_size=size) for size in (1, 3)
+    )
     torch.testing.assert_close(alone.features, together.features)
 
 
@@ -172,11 +196,18 @@ def test_long_texts_come_in_small_batches(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_long_text_does_not_make_the_next_batches_small() -> None:
-    assert list(huggingface._runs([9, 1, 1, 1, 6, 6], 10)) == [slice(0, 1), slice(1, 4), slice(4, 5), slice(5, 6)]
+    assert list(huggingface._runs([9, 1, 1, 1, 6, 6], 10)) == [
+        slice(0, 1),
+        slice(1, 4),
+        slice(4, 5),
+        slice(5, 6),
+    ]
 
 
 @pytest.mark.parametrize(
-    "pool", [Texts(TEXTS, TOKENIZER), Images(pictures(), image_processor())], ids=["texts", "images"]
+    "pool",
+    [Texts(TEXTS, TOKENIZER), Images(pictures(), image_processor())],
+    ids=["texts", "images"],
 )
 def test_rows_of_rows_are_the_pool_s(pool: Any) -> None:
     twice, once = (
@@ -193,19 +224,26 @@ def test_images_come_in_batches_of_32_at_most() -> None:
 
 
 def test_columns_of_images_are_decoded() -> None:
-    table = library_models.table(picture=pictures(), label=CLASSES.tolist()).cast_column("picture", datasets.Image())
+    table = library_models.table(picture=pictures(), label=CLASSES.tolist()).cast_column(
+        "picture", datasets.Image()
+    )
     usual = teeter.observe(image_classifier(), Images(pictures(), image_processor()))
     for column in (datasets.Image(), datasets.Image(decode=False)):
-        told = teeter.observe(image_classifier(), Images(table.cast_column("picture", column), image_processor()))
+        told = teeter.observe(
+            image_classifier(), Images(table.cast_column("picture", column), image_processor())
+        )
         torch.testing.assert_close(told.features, usual.features)
     arrays = [np.asarray(one.convert("RGB")) for one in pictures()]
     torch.testing.assert_close(
-        teeter.observe(image_classifier(), Images(arrays, image_processor())).features, usual.features
+        teeter.observe(image_classifier(), Images(arrays, image_processor())).features,
+        usual.features,
     )
 
 
 def test_images_are_turned_as_the_camera_noted(tmp_path: Path) -> None:
-    upright = PIL.Image.fromarray(np.random.default_rng(0).integers(0, 255, (16, 16, 3), dtype=np.uint8))
+    upright = PIL.Image.fromarray(
+        np.random.default_rng(0).integers(0, 255, (16, 16, 3), dtype=np.uint8)
+    )
     noted = PIL.Image.Exif()
     noted[0x0112] = 6  # a quarter turn
     upright.transpose(PIL.Image.Transpose.ROTATE_90).save(tmp_path / "turned.png", exif=noted)
@@ -217,7 +255,10 @@ def test_images_are_turned_as_the_camera_noted(tmp_path: Path) -> None:
 
 def test_grey_arrays_may_have_a_last_axis() -> None:
     grey = [np.asarray(one.convert("L")) for one in pictures()]
-    flat, deep = (Images(arrays, image_processor()).as_one_batch() for arrays in (grey, [one[:, :, None] for one in grey]))
+    flat, deep = (
+        Images(arrays, image_processor()).as_one_batch()
+        for arrays in (grey, [one[:, :, None] for one in grey])
+    )
     assert torch.equal(flat["pixel_values"], deep["pixel_values"])
 
 
@@ -227,14 +268,18 @@ def test_an_image_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     for name in ("bad.png", "gone.png"):
         files = [str(tmp_path / one) for one in ("good.png", name)]
         table = library_models.table(image=files).cast_column("image", datasets.Image())
-        with pytest.raises(InputError, match=r"Row 1 of the table cannot be read: .*(identify|No such file)"):
+        with pytest.raises(
+            InputError, match=r"Row 1 of the table cannot be read: .*(identify|No such file)"
+        ):
             teeter.observe(image_classifier(), Images(table, image_processor()))
 
 
 def test_a_classifier_of_grey_images_gets_grey_images() -> None:
     processor = image_processor()
     processor.image_mean, processor.image_std = [0.5], [0.5]
-    assert len(teeter.observe(image_classifier(num_channels=1), Images(pictures(), processor))) == 48
+    assert (
+        len(teeter.observe(image_classifier(num_channels=1), Images(pictures(), processor))) == 48
+    )
 
 
 @pytest.mark.parametrize("kind", ["texts", "images"])
@@ -273,7 +318,9 @@ def test_dropout_passes_repeat_and_differ() -> None:
     first = teeter.observe(model, pool, ("dropout_logits",), passes=3).posterior_logits
     assert first.shape == (3, 48, 4)
     assert not torch.equal(first[0], first[1])
-    assert torch.equal(first, teeter.observe(model, pool, ("dropout_logits",), passes=3).posterior_logits)
+    assert torch.equal(
+        first, teeter.observe(model, pool, ("dropout_logits",), passes=3).posterior_logits
+    )
 
 
 @pytest.mark.parametrize("name", ["BERT", "GPT-2", "ViT"])
@@ -286,7 +333,9 @@ def test_a_learner_trains_it_and_asks(name: str) -> None:
 
     def taught() -> teeter.Learner:
         validation = (pool.take(np.arange(40, 48)), CLASSES[40:]) if name == "BERT" else None
-        learner = teeter.Learner(make, pool, classes=4, training=training, validation=validation, device="cpu")
+        learner = teeter.Learner(
+            make, pool, classes=4, training=training, validation=validation, device="cpu"
+        )
         with pytest.raises(InputError, match="tell some labels first"):
             learner.fit()
         learner.tell(LABELLED, CLASSES[LABELLED])
@@ -294,7 +343,10 @@ def test_a_learner_trains_it_and_asks(name: str) -> None:
         return learner
 
     learner = taught()
-    assert learner.evaluate(pool.take(LABELLED), CLASSES[LABELLED]).accuracy > 0.7 or learner.validation_accuracy is not None
+    assert (
+        learner.evaluate(pool.take(LABELLED), CLASSES[LABELLED]).accuracy > 0.7
+        or learner.validation_accuracy is not None
+    )
     picks = learner.ask(5)
     assert len(set(picks.tolist()) - set(LABELLED.tolist())) == 5
     torch.rand(3)
@@ -302,8 +354,13 @@ def test_a_learner_trains_it_and_asks(name: str) -> None:
 
 
 def test_a_cold_start_by_features_says_that_texts_are_none() -> None:
-    learner = teeter.Learner(lambda seed: bert(), Texts(TABLE, TOKENIZER), classes=4, cold_start="typiclust")
-    with pytest.raises(InputError, match="not numbers, so a cold start by features cannot use them: choose the cold start random"):
+    learner = teeter.Learner(
+        lambda seed: bert(), Texts(TABLE, TOKENIZER), classes=4, cold_start="typiclust"
+    )
+    with pytest.raises(
+        InputError,
+        match="not numbers, so a cold start by features cannot use them: choose the cold start random",
+    ):
         learner.ask(3)
     assert len(teeter.Learner(lambda seed: bert(), Texts(TABLE, TOKENIZER), classes=4).ask(3)) == 3
 
@@ -321,7 +378,10 @@ def test_modules_of_one_s_own_get_what_they_take() -> None:
     told = teeter.observe(Bag(), Texts(TABLE, TOKENIZER))
     assert told.features.shape == (48, 8)
     names: set[str] = set()
-    teeter.observe(lambda batch: names.update(batch) or batch["input_ids"][:, :2].float(), Texts(TABLE, TOKENIZER))
+    teeter.observe(
+        lambda batch: names.update(batch) or batch["input_ids"][:, :2].float(),
+        Texts(TABLE, TOKENIZER),
+    )
     assert names == {"input_ids", "token_type_ids", "attention_mask"}
 
 
@@ -343,23 +403,50 @@ def no_padding() -> Any:
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: Texts(TABLE, None), "The tokenizer is a NoneType: give the model's, by AutoTokenizer"),
+        (
+            lambda: Texts(TABLE, None),
+            "The tokenizer is a NoneType: give the model's, by AutoTokenizer",
+        ),
         (lambda: Texts(TABLE, "bert-base"), "The tokenizer is a str"),
-        (lambda: Texts(TABLE, no_padding()), "has no padding token, so texts cannot be put in batches: set tokenizer"),
-        (lambda: Texts(TABLE, TOKENIZER, "txet"), r"The table has no column 'txet'. Did you mean 'text'\?"),
-        (lambda: Texts(TABLE, TOKENIZER, "label"), "Column 'label' holds int64 values: texts are needed"),
+        (
+            lambda: Texts(TABLE, no_padding()),
+            "has no padding token, so texts cannot be put in batches: set tokenizer",
+        ),
+        (
+            lambda: Texts(TABLE, TOKENIZER, "txet"),
+            r"The table has no column 'txet'. Did you mean 'text'\?",
+        ),
+        (
+            lambda: Texts(TABLE, TOKENIZER, "label"),
+            "Column 'label' holds int64 values: texts are needed",
+        ),
         (lambda: Texts(TABLE, TOKENIZER, 3), r"The table has no column 3\."),
-        (lambda: Texts(TABLE, TOKENIZER, max_length=9.5), r"max_length is 9\.5: it must be a whole number"),
-        (lambda: Texts(TABLE, TOKENIZER, ("text",) * 3), "3 columns are named: give one, or two for pairs"),
+        (
+            lambda: Texts(TABLE, TOKENIZER, max_length=9.5),
+            r"max_length is 9\.5: it must be a whole number",
+        ),
+        (
+            lambda: Texts(TABLE, TOKENIZER, ("text",) * 3),
+            "3 columns are named: give one, or two for pairs",
+        ),
         (
             lambda: Texts(TABLE, TOKENIZER, max_length=2),
             "max_length is 2: with the tokenizer's own .* be 3 or more",
         ),
         (lambda: Texts(TABLE.select([]), TOKENIZER), "The table is empty"),
         (lambda: Texts([], TOKENIZER), "The list is empty"),
-        (lambda: Texts("red", TOKENIZER), "This is a str: give a table of datasets, or a list of texts"),
-        (lambda: Texts(TABLE.to_iterable_dataset(), TOKENIZER), "This is a IterableDataset: give a table"),
-        (lambda: Texts(datasets.DatasetDict(train=TABLE), TOKENIZER), r"several parts \(train\): give one of them"),
+        (
+            lambda: Texts("red", TOKENIZER),
+            "This is a str: give a table of datasets, or a list of texts",
+        ),
+        (
+            lambda: Texts(TABLE.to_iterable_dataset(), TOKENIZER),
+            "This is a IterableDataset: give a table",
+        ),
+        (
+            lambda: Texts(datasets.DatasetDict(train=TABLE), TOKENIZER),
+            r"several parts \(train\): give one of them",
+        ),
         (lambda: Texts(TEXTS, TOKENIZER, "text"), "A list has no column 'text'"),
         (
             lambda: Texts(library_models.table(a=TEXTS, b=TEXTS), TOKENIZER),
@@ -370,7 +457,10 @@ def no_padding() -> Any:
             "The table has no column of texts: name the one to look at. It has: a.",
         ),
         (lambda: Images(TABLE, image_processor()), "The table has no column of images"),
-        (lambda: Images(TABLE, TOKENIZER), "The processor is a .*: give the model's, by AutoImageProcessor"),
+        (
+            lambda: Images(TABLE, TOKENIZER),
+            "The processor is a .*: give the model's, by AutoImageProcessor",
+        ),
     ],
 )
 def test_mistakes_are_told_at_once(make: Any, sentence: str) -> None:
@@ -379,13 +469,19 @@ def test_mistakes_are_told_at_once(make: Any, sentence: str) -> None:
 
 
 def broken(**settings: Any) -> Any:
-    return GPT2ForSequenceClassification(GPT2Config(**{**TEXT_MODELS["GPT-2"][1], "vocab_size": 24, **settings}))
+    return GPT2ForSequenceClassification(
+        GPT2Config(**{**TEXT_MODELS["GPT-2"][1], "vocab_size": 24, **settings})
+    )
 
 
 @pytest.mark.parametrize(
     ("model", "data", "sentence"),
     [
-        (lambda: bert(num_labels=1), Texts(TABLE, TOKENIZER), "has one output, a number and not a class"),
+        (
+            lambda: bert(num_labels=1),
+            Texts(TABLE, TOKENIZER),
+            "has one output, a number and not a class",
+        ),
         (
             lambda: bert(problem_type="multi_label_classification"),
             Texts(TABLE, TOKENIZER),
@@ -401,8 +497,16 @@ def broken(**settings: Any) -> Any:
             Texts(TABLE, TOKENIZER),
             "pads with token 0, and this GPT2ForSequenceClassification knows no padding token: set model.config",
         ),
-        (lambda: bert(pad_token_id=3), Texts(TABLE, TOKENIZER), "takes token 3 for padding: set model.config"),
-        (lambda: bert(vocab_size=9), Texts(TABLE, TOKENIZER), r"The tokenizer has \d+ tokens and the model knows 9"),
+        (
+            lambda: bert(pad_token_id=3),
+            Texts(TABLE, TOKENIZER),
+            "takes token 3 for padding: set model.config",
+        ),
+        (
+            lambda: bert(vocab_size=9),
+            Texts(TABLE, TOKENIZER),
+            r"The tokenizer has \d+ tokens and the model knows 9",
+        ),
         (bert, Texts(["red", None], TOKENIZER), "Text 1 is None, a NoneType: fill such rows in"),
         (
             lambda: nn.Linear(3, 2),
@@ -410,7 +514,11 @@ def broken(**settings: Any) -> Any:
             "The forward of Linear takes input: to get Texts, it must take",
         ),
         (bert, Texts(TABLE, TOKENIZER).take(np.arange(0)), "Cannot observe an empty pool"),
-        (image_classifier, Images(["a.png"], image_processor()), "Image 0 is a str: give Pillow's images"),
+        (
+            image_classifier,
+            Images(["a.png"], image_processor()),
+            "Image 0 is a str: give Pillow's images",
+        ),
         (
             image_classifier,
             Images([np.zeros((3, 16, 16), np.uint8)], image_processor()),
@@ -429,17 +537,25 @@ def test_mistakes_are_told_when_a_model_looks(model: Any, data: Any, sentence: s
 
 
 def test_a_table_that_nobody_encodes_says_what_does() -> None:
-    with pytest.raises(InputError, match=r"hold texts, and a torch module takes numbers: Texts of teeter\.adapters"):
+    with pytest.raises(
+        InputError, match=r"hold texts, and a torch module takes numbers: Texts of teeter\.adapters"
+    ):
         teeter.observe(bert(), TABLE)
-    encoded = TABLE.map(lambda row: TOKENIZER(row["text"], padding="max_length", max_length=15, truncation=True))
+    encoded = TABLE.map(
+        lambda row: TOKENIZER(row["text"], padding="max_length", max_length=15, truncation=True)
+    )
     tensors = encoded.select_columns(["input_ids", "attention_mask"]).with_format("torch")
     told = teeter.observe(bert(), tensors, batch_size=10)
-    torch.testing.assert_close(told.features, teeter.observe(bert(), Texts(TABLE, TOKENIZER)).features)
+    torch.testing.assert_close(
+        told.features, teeter.observe(bert(), Texts(TABLE, TOKENIZER)).features
+    )
 
 
 def test_estimators_are_told_apart_from_networks() -> None:
     from sklearn.linear_model import LogisticRegression
 
     model = LogisticRegression().fit(np.eye(3), [0, 1, 2])
-    with pytest.raises(InputError, match="Texts are a network's inputs: give a LogisticRegression the columns"):
+    with pytest.raises(
+        InputError, match="Texts are a network's inputs: give a LogisticRegression the columns"
+    ):
         teeter.observe(model, Texts(TABLE, TOKENIZER))

@@ -18,7 +18,9 @@ from library_models import CLASSES, ROWS, lightning_module
 from teeter.errors import InputError, TrainingError
 from teeter.models.networks import mlp
 
-lightning = pytest.importorskip("lightning", reason="Lightning is not installed: the extra lightning")
+lightning = pytest.importorskip(
+    "lightning", reason="Lightning is not installed: the extra lightning"
+)
 
 from teeter.adapters.lightning import LightningTraining, _Shuffled  # noqa: E402
 
@@ -26,7 +28,9 @@ QUICK = LightningTraining(max_epochs=12, batch_size=8)
 LABELLED = np.arange(17)
 
 
-def taught(make: Any = None, training: Any = QUICK, data: Any = ROWS, **options: Any) -> teeter.Learner:
+def taught(
+    make: Any = None, training: Any = QUICK, data: Any = ROWS, **options: Any
+) -> teeter.Learner:
     made = make or (lambda seed: lightning_module())
     learner = teeter.Learner(made, data, classes=4, training=training, device="cpu", **options)
     learner.tell(LABELLED, CLASSES[LABELLED])
@@ -43,7 +47,9 @@ def test_its_own_steps_train_it_and_nothing_is_printed_or_written(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     learner = taught()
-    assert learner.models[0].steps == 12 * 2, "17 rows are a batch of 8 and one of 9, since a row alone joins the last"
+    assert learner.models[0].steps == 12 * 2, (
+        "17 rows are a batch of 8 and one of 9, since a row alone joins the last"
+    )
     assert learner.evaluate(ROWS[:17], CLASSES[:17]).accuracy > 0.6
     assert len(set(learner.ask(5).tolist()) - set(LABELLED.tolist())) == 5
     assert not learner.models[0].training
@@ -73,7 +79,11 @@ def test_the_order_of_rows_follows_the_seed_and_is_another_each_epoch() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [torch.from_numpy(ROWS), ROWS.astype(np.float64), TensorDataset(torch.from_numpy(ROWS), torch.zeros(48))],
+    [
+        torch.from_numpy(ROWS),
+        ROWS.astype(np.float64),
+        TensorDataset(torch.from_numpy(ROWS), torch.zeros(48)),
+    ],
     ids=["tensor", "float64", "dataset"],
 )
 def test_any_pool_trains_alike(data: Any) -> None:
@@ -87,11 +97,15 @@ def test_a_saved_learner_goes_on_when_given_its_training_again(tmp_path: Path) -
     again = teeter.Learner.load(file, make, ROWS, training=QUICK, device="cpu")
     assert torch.equal(weights(learner), weights(again))
     assert (learner.ask(4) == again.ask(4)).all()
-    with pytest.raises(InputError, match=r"was saved with a trainer of its own: pass it again as training="):
+    with pytest.raises(
+        InputError, match=r"was saved with a trainer of its own: pass it again as training="
+    ):
         teeter.Learner.load(file, make, ROWS)
     plain = teeter.Learner(lambda seed: mlp(6, 4, seed=seed), ROWS, classes=4)
     plain.save(file)
-    with pytest.raises(InputError, match=r"was saved with the built-in training loop: leave out training="):
+    with pytest.raises(
+        InputError, match=r"was saved with the built-in training loop: leave out training="
+    ):
         teeter.Learner.load(file, lambda seed: mlp(6, 4, seed=seed), ROWS, training=QUICK)
 
 
@@ -101,7 +115,11 @@ def test_validation_rows_come_to_its_validation_step_and_callbacks_are_its_own()
     class Validated(type(lightning_module())):  # type: ignore[misc]
         def validation_step(self, batch: tuple[Tensor, Tensor], place: int) -> None:
             seen.append(len(batch[1]))
-            self.log("loss", nn.functional.cross_entropy(self(batch[0]), batch[1]), batch_size=len(batch[1]))
+            self.log(
+                "loss",
+                nn.functional.cross_entropy(self(batch[0]), batch[1]),
+                batch_size=len(batch[1]),
+            )
 
     stop = lightning.pytorch.callbacks.EarlyStopping("loss", patience=1, min_delta=9.0)
     training = LightningTraining(max_epochs=50, callbacks=[stop], num_sanity_val_steps=0)
@@ -115,10 +133,14 @@ def test_validation_rows_come_to_its_validation_step_and_callbacks_are_its_own()
 def test_callbacks_begin_anew_each_round() -> None:
     class Judged(type(lightning_module())):  # type: ignore[misc]
         def validation_step(self, batch: tuple[Tensor, Tensor], place: int) -> None:
-            self.log("score", -float(self.current_epoch))  # the first epoch is the best, so patience ends it
+            self.log(
+                "score", -float(self.current_epoch)
+            )  # the first epoch is the best, so patience ends it
 
     stop = lightning.pytorch.callbacks.EarlyStopping("score", mode="max", patience=3)
-    training = LightningTraining(max_epochs=30, callbacks=[stop], num_sanity_val_steps=0, batch_size=32)
+    training = LightningTraining(
+        max_epochs=30, callbacks=[stop], num_sanity_val_steps=0, batch_size=32
+    )
     learner = taught(lambda seed: Judged(), training, validation=(ROWS[30:], CLASSES[30:]))
     assert learner.models[0].steps == 4
     learner.fit()
@@ -127,7 +149,10 @@ def test_callbacks_begin_anew_each_round() -> None:
 
 
 def test_a_callback_that_keeps_checkpoints_needs_no_other_word(tmp_path: Path) -> None:
-    one, other = (lightning.pytorch.callbacks.ModelCheckpoint(dirpath=tmp_path / name) for name in ("one", "other"))
+    one, other = (
+        lightning.pytorch.callbacks.ModelCheckpoint(dirpath=tmp_path / name)
+        for name in ("one", "other")
+    )
     for callbacks in (one, [other]):
         taught(training=LightningTraining(max_epochs=1, callbacks=callbacks))
     assert all(list((tmp_path / name).iterdir()) for name in ("one", "other"))
@@ -170,7 +195,9 @@ def test_an_error_of_the_module_itself_is_passed_on() -> None:
 def test_modules_of_the_twin_package_find_their_own_trainer() -> None:
     twin = pytest.importorskip("pytorch_lightning")
     ours = type(lightning_module())
-    members = {name: vars(ours)[name] for name in ("forward", "training_step", "configure_optimizers")}
+    members = {
+        name: vars(ours)[name] for name in ("forward", "training_step", "configure_optimizers")
+    }
 
     def start(self: Any) -> None:
         twin.LightningModule.__init__(self)
@@ -205,9 +232,14 @@ def test_mistakes_are_told_in_a_sentence() -> None:
     with pytest.raises(InputError, match=r"has no option 'max_epoch'. Did you mean 'max_epochs'"):
         LightningTraining(max_epoch=3)
     for size in (0, 2.5):
-        with pytest.raises(InputError, match=f"batch size is {size}: it must be a whole number, 1 or more"):
+        with pytest.raises(
+            InputError, match=f"batch size is {size}: it must be a whole number, 1 or more"
+        ):
             LightningTraining(batch_size=size)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match=r"Sequential is not a LightningModule: train it with teeter\.TrainingConfig"):
+    with pytest.raises(
+        InputError,
+        match=r"Sequential is not a LightningModule: train it with teeter\.TrainingConfig",
+    ):
         taught(lambda seed: mlp(6, 4, seed=seed))
     rows = ROWS.copy()
     rows[3] = np.inf

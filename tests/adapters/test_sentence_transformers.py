@@ -16,7 +16,9 @@ import teeter
 from library_models import CLASSES, TEXTS, sentence_encoder
 from teeter.errors import InputError
 
-pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed: the extra hf")
+pytest.importorskip(
+    "sentence_transformers", reason="sentence-transformers is not installed: the extra hf"
+)
 
 from teeter.adapters.sentence_transformers import SentenceEncoder
 
@@ -42,7 +44,9 @@ def test_vectors_are_the_encoder_s() -> None:
         expected = sentence_encoder().encode(TEXTS, normalize_embeddings=normalize)
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
         assert found.dtype == np.float32
-    assert np.allclose(np.linalg.norm(SentenceEncoder(sentence_encoder()).transform(TEXTS), axis=1), 1)
+    assert np.allclose(
+        np.linalg.norm(SentenceEncoder(sentence_encoder()).transform(TEXTS), axis=1), 1
+    )
 
 
 def test_a_learner_encodes_every_text_once(encoded: list[int]) -> None:
@@ -67,7 +71,9 @@ def test_texts_come_as_many_at_a_time_as_asked(monkeypatch: pytest.MonkeyPatch) 
     sizes: list[int] = []
     encoder = sentence_encoder()
     looked = encoder.forward
-    monkeypatch.setattr(encoder, "forward", lambda *given, **named: sizes.append(1) or looked(*given, **named))
+    monkeypatch.setattr(
+        encoder, "forward", lambda *given, **named: sizes.append(1) or looked(*given, **named)
+    )
     SentenceEncoder(encoder, batch_size=2).transform(["red", "green", "blue", "old", "new"])
     assert len(sizes) == 3
 
@@ -83,7 +89,9 @@ def test_what_is_remembered_is_of_these_settings() -> None:
     step = SentenceEncoder(sentence_encoder())
     step.transform(TEXTS)
     changed = clone(step).set_params(normalize=False)
-    np.testing.assert_allclose(changed.transform(TEXTS), sentence_encoder().encode(TEXTS), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        changed.transform(TEXTS), sentence_encoder().encode(TEXTS), rtol=1e-5, atol=1e-6
+    )
     other = sentence_encoder()
     with torch.no_grad():
         next(other.parameters()).mul_(-1)

@@ -19,7 +19,9 @@ import teeter
 from teeter.errors import InputError, MissingOutputError
 from teeter.models.sklearn_model import clone_with_seed
 
-skactiveml = pytest.importorskip("skactiveml", reason="scikit-activeml is not installed: the extra skactiveml")
+skactiveml = pytest.importorskip(
+    "skactiveml", reason="scikit-activeml is not installed: the extra skactiveml"
+)
 
 from skactiveml.classifier import ParzenWindowClassifier, SklearnClassifier  # noqa: E402
 from skactiveml.pool import SubSamplingWrapper, UncertaintySampling  # noqa: E402
@@ -43,11 +45,15 @@ def linear(**options: Any) -> SklearnClassifier:
 
 
 def forest() -> SklearnClassifier:
-    return SklearnClassifier(RandomForestClassifier(5, random_state=0), classes=[0, 1, 2], random_state=0)
+    return SklearnClassifier(
+        RandomForestClassifier(5, random_state=0), classes=[0, 1, 2], random_state=0
+    )
 
 
 def suited(name: str) -> SklearnClassifier:
-    return forest() if name in DROPOUT else linear()  # trees are the only posterior that scikit-learn has
+    return (
+        forest() if name in DROPOUT else linear()
+    )  # trees are the only posterior that scikit-learn has
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -61,7 +67,9 @@ def test_every_strategy_answers_different_unlabelled_samples_and_utilities(name:
     assert utilities.shape == (5, 80)
     gone = np.isfinite(y)
     for turn in range(5):
-        assert (np.isnan(utilities[turn]) == gone).all(), "only labelled and picked samples have none"
+        assert (np.isnan(utilities[turn]) == gone).all(), (
+            "only labelled and picked samples have none"
+        )
         gone[picks[turn]] = True
     again = strategy.query(X, y, suited(name), batch_size=5)
     assert (picks == again).all(), "a query leaves no state behind"
@@ -116,7 +124,9 @@ def test_margin_agrees_with_their_own() -> None:
 @pytest.mark.parametrize("name", ["margin", "ldm"])
 def test_the_best_scores_have_the_largest_utilities(name: str) -> None:
     X, y = problem()
-    picks, utilities = TeeterStrategy(name, random_state=0).query(X, y, linear(), batch_size=4, return_utilities=True)
+    picks, utilities = TeeterStrategy(name, random_state=0).query(
+        X, y, linear(), batch_size=4, return_utilities=True
+    )
     assert (np.nanargmax(utilities, axis=1) == picks).all()
 
 
@@ -124,8 +134,12 @@ def test_candidates_may_be_indices_or_samples() -> None:
     X, y = problem()
     strategy, free = TeeterStrategy("ldm-s", random_state=0), np.arange(12, 80)
     plain, utilities = strategy.query(X, y, linear(), batch_size=3, return_utilities=True)
-    by_index, same = strategy.query(X, y, linear(), candidates=free, batch_size=3, return_utilities=True)
-    by_sample, own = strategy.query(X, y, linear(), candidates=X[free], batch_size=3, return_utilities=True)
+    by_index, same = strategy.query(
+        X, y, linear(), candidates=free, batch_size=3, return_utilities=True
+    )
+    by_sample, own = strategy.query(
+        X, y, linear(), candidates=X[free], batch_size=3, return_utilities=True
+    )
     assert (plain == by_index).all()
     assert (plain == free[by_sample]).all()
     assert np.array_equal(utilities, same, equal_nan=True)
@@ -137,18 +151,27 @@ def test_candidates_may_be_indices_or_samples() -> None:
 
 def test_another_random_state_gives_other_picks() -> None:
     X, y = problem()
-    picks = [TeeterStrategy("random", random_state=state).query(X, y, batch_size=9).tolist() for state in (0, 0, 1)]
+    picks = [
+        TeeterStrategy("random", random_state=state).query(X, y, batch_size=9).tolist()
+        for state in (0, 0, 1)
+    ]
     assert picks[0] == picks[1] != picks[2]
 
 
-@pytest.mark.parametrize(("missing", "kind"), [(np.nan, float), (-1, int), (None, object), ("", "U3")])
+@pytest.mark.parametrize(
+    ("missing", "kind"), [(np.nan, float), (-1, int), (None, object), ("", "U3")]
+)
 def test_labels_and_missing_labels_of_every_kind(missing: Any, kind: Any) -> None:
     X, numbers = problem()
     names = ["ant", "bee", "cat"] if kind in (object, "U3") else [4, 5, 6]
     y = np.array([missing if np.isnan(one) else names[int(one)] for one in numbers], dtype=kind)
-    clf = SklearnClassifier(LogisticRegression(), classes=names, missing_label=missing, random_state=0)
+    clf = SklearnClassifier(
+        LogisticRegression(), classes=names, missing_label=missing, random_state=0
+    )
     for name in ("ldm-s", "bait", "typiclust"):
-        picks = TeeterStrategy(name, missing_label=missing, random_state=0).query(X, y, clf, batch_size=3)
+        picks = TeeterStrategy(name, missing_label=missing, random_state=0).query(
+            X, y, clf, batch_size=3
+        )
         expected = TeeterStrategy(name, random_state=0).query(X, numbers, linear(), batch_size=3)
         assert (picks == expected).all()
 
@@ -160,9 +183,13 @@ def test_a_cold_start_picks_until_two_classes_are_labelled(labelled: int) -> Non
     assert np.isnan(y[picks]).all()
     random = TeeterStrategy("random", random_state=0).query(X, y, batch_size=4)
     assert (picks == random).all() == (labelled < 2)
-    spread = TeeterStrategy("ldm-s", cold_start="typiclust", random_state=0).query(X, y, linear(), batch_size=4)
+    spread = TeeterStrategy("ldm-s", cold_start="typiclust", random_state=0).query(
+        X, y, linear(), batch_size=4
+    )
     if labelled < 2:
-        assert (spread == TeeterStrategy("typiclust", random_state=0).query(X, y, batch_size=4)).all()
+        assert (
+            spread == TeeterStrategy("typiclust", random_state=0).query(X, y, batch_size=4)
+        ).all()
 
 
 def test_strategies_that_look_at_features_alone_need_no_classifier() -> None:
@@ -172,7 +199,9 @@ def test_strategies_that_look_at_features_alone_need_no_classifier() -> None:
         assert np.isnan(y[picks]).all()
     nothing = np.full(80, np.nan)
     random = TeeterStrategy("random", random_state=0).query(X, nothing, batch_size=4)
-    assert (TeeterStrategy("coreset", random_state=0).query(X, nothing, batch_size=4) == random).all()
+    assert (
+        TeeterStrategy("coreset", random_state=0).query(X, nothing, batch_size=4) == random
+    ).all()
 
 
 def test_a_classifier_that_is_not_to_be_fitted_is_used_as_it_is() -> None:
@@ -182,7 +211,10 @@ def test_a_classifier_that_is_not_to_be_fitted_is_used_as_it_is() -> None:
     before = fitted.estimator_.coef_.copy()
     expected = strategy.query(X, y, linear(), batch_size=3)
     assert (strategy.query(X, y, fitted, fit_clf=False, batch_size=3) == expected).all()
-    assert (strategy.query(X, np.full(80, np.nan), fitted, fit_clf=False, candidates=np.arange(12, 80)) >= 12).all()
+    assert (
+        strategy.query(X, np.full(80, np.nan), fitted, fit_clf=False, candidates=np.arange(12, 80))
+        >= 12
+    ).all()
     assert (fitted.estimator_.coef_ == before).all()
     with pytest.raises(InputError, match="not fitted yet"):
         strategy.query(X, y, linear(), fit_clf=False)
@@ -199,8 +231,12 @@ def test_probabilities_alone_serve_the_strategies_that_need_no_more() -> None:
     X, y = problem()
     clf = ParzenWindowClassifier(classes=[0, 1, 2], random_state=0)
     theirs = UncertaintySampling("entropy", random_state=0).query(X, y, clf, batch_size=3)
-    assert (TeeterStrategy("entropy", random_state=0).query(X, y, clf, batch_size=3) == theirs).all()
-    with pytest.raises(MissingOutputError, match=r"ldm-s needs .*With the outputs it has you can use"):
+    assert (
+        TeeterStrategy("entropy", random_state=0).query(X, y, clf, batch_size=3) == theirs
+    ).all()
+    with pytest.raises(
+        MissingOutputError, match=r"ldm-s needs .*With the outputs it has you can use"
+    ):
         TeeterStrategy("ldm-s", random_state=0).query(X, y, clf)
 
 
@@ -212,12 +248,16 @@ def test_torch_modules_in_their_wrapper_show_their_head(name: str) -> None:
     X, y = problem()
     network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 3))
     training = {"max_epochs": 3, "verbose": 0, "train_split": None}
-    clf = SkorchClassifier(network, classes=[0, 1, 2], neural_net_param_dict=training, random_state=0)
+    clf = SkorchClassifier(
+        network, classes=[0, 1, 2], neural_net_param_dict=training, random_state=0
+    )
     strategy = TeeterStrategy(name, members=2, random_state=0)
     picks = strategy.query(X, y, clf, batch_size=4)
     assert np.isnan(y[picks]).all()
     torch.rand(3)
-    assert (strategy.query(X, y, clf, batch_size=4) == picks).all(), "the global stream decides nothing"
+    assert (strategy.query(X, y, clf, batch_size=4) == picks).all(), (
+        "the global stream decides nothing"
+    )
     if name in ("ldm-s", "badge"):
         fitted = clf.fit(X, y)
         own = teeter.observe(fitted.neural_net_.module_, X[12:].astype(np.float32))
@@ -231,7 +271,9 @@ def test_it_clones_and_works_in_their_wrappers() -> None:
     strategy = TeeterStrategy("ldm-s", options={"rays": 64}, random_state=0)
     copy = clone(strategy)
     assert copy.get_params()["options"] == {"rays": 64}
-    assert (copy.query(X, y, linear(), batch_size=3) == strategy.query(X, y, linear(), batch_size=3)).all()
+    assert (
+        copy.query(X, y, linear(), batch_size=3) == strategy.query(X, y, linear(), batch_size=3)
+    ).all()
     few = SubSamplingWrapper(strategy, max_candidates=10, random_state=0)
     picks = few.query(X, y, clf=linear(), batch_size=3)
     assert len(set(picks.tolist())) == 3
@@ -254,7 +296,10 @@ def test_mistakes_are_told_in_a_sentence() -> None:
         TeeterStrategy("margin", options={"rays": 3}).query(X, y, linear())
     with pytest.raises(InputError, match="members is 1"):
         TeeterStrategy("ensemble", members=1).query(X, y, linear())
-    with pytest.warns(UserWarning, match="batch_size"), pytest.raises(InputError, match="no candidate"):
+    with (
+        pytest.warns(UserWarning, match="batch_size"),
+        pytest.raises(InputError, match="no candidate"),
+    ):
         TeeterStrategy("ldm-s").query(X, np.zeros(80), linear())
     with pytest.raises(TypeError, match="clf"):
         TeeterStrategy("ldm-s").query(X, y, LogisticRegression())

@@ -39,7 +39,11 @@ def test_a_profile_by_hand() -> None:
     second = {"b": np.array([[0.0, 0.50]]), "a": np.array([[1.0, 0.70]])}
     found = performance_profile([first, second])
     a, b = found["a"], found["b"]
-    assert (a.at(0), a.at(2.99), a.at(3)) == (0.75, 0.75, 1)  # half of the first dataset, all of the second
+    assert (a.at(0), a.at(2.99), a.at(3)) == (
+        0.75,
+        0.75,
+        1,
+    )  # half of the first dataset, all of the second
     assert (b.at(0), b.at(1), b.at(19.9), b.at(20), b.at(-1)) == (0.25, 0.5, 0.5, 1, 0)
     assert a.area() == pytest.approx(3 * 0.75 + 7)
     assert b.area() == pytest.approx(1 * 0.25 + 9 * 0.5)
@@ -50,7 +54,9 @@ def test_a_profile_by_hand() -> None:
 def test_the_profile_is_the_paper_s(datasets: list[Counts], tenths: int) -> None:
     found = performance_profile(as_shares(datasets))
     for name in NAMES:
-        assert found[name].at(tenths / 10) == pytest.approx(float(profile(datasets, name, Fraction(tenths, 10))))
+        assert found[name].at(tenths / 10) == pytest.approx(
+            float(profile(datasets, name, Fraction(tenths, 10)))
+        )
 
 
 @given(experiments())
@@ -60,7 +66,9 @@ def test_a_profile_grows_to_one_and_its_area_is_exact(datasets: list[Counts]) ->
     for name, one in found.items():
         assert (np.diff(one.shares) > 0).all()
         assert one.shares[-1] == 1
-        steps = [profile(datasets, name, Fraction(k, 10)) for k in range(100)]  # gaps are tenths of a point
+        steps = [
+            profile(datasets, name, Fraction(k, 10)) for k in range(100)
+        ]  # gaps are tenths of a point
         assert one.area() == pytest.approx(float(sum(steps) / 10))
         assert 0 <= one.area() <= 10
 
@@ -84,7 +92,9 @@ def test_two_strategies_cannot_both_win_a_step(datasets: list[Counts]) -> None:
 def test_penalties_by_hand() -> None:
     noise = np.array([0, 0.01, 0.02, 0.03, 0.04])
     good = np.stack([noise, 0.8 + noise, 0.8 + noise, 0.8 + noise, 0.8 + noise], axis=1)
-    poor = np.stack([1 + noise, 0.7 + noise, 0.7 + 0.9 * noise, 0.7 + 0.9 * noise, good[:, 4]], axis=1)
+    poor = np.stack(
+        [1 + noise, 0.7 + noise, 0.7 + 0.9 * noise, 0.7 + 0.9 * noise, good[:, 4]], axis=1
+    )
     found = penalty_matrix([{"good": good, "poor": poor}])
     # The first round is left out; the second differs by exactly 0.1 each time and the last by nothing: no wins.
     np.testing.assert_allclose(found.matrix, [[0, 0.5], [0, 0]])

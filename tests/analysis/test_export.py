@@ -19,7 +19,12 @@ def test_a_frame_has_a_row_a_round() -> None:
     rows = round_rows(RUN)
     assert len(rows) == 2 * 2 * 3
     first = rows[0]
-    assert (first["setting"], first["strategy"], first["repetition"], first["round"]) == ("openml-6", "ensemble", 0, 0)
+    assert (first["setting"], first["strategy"], first["repetition"], first["round"]) == (
+        "openml-6",
+        "ensemble",
+        0,
+        0,
+    )
     assert (first["labelled"], first["picks"], first["training_seconds"]) == (200, [0, 1, 2], 75)
     assert first["validation"] is None
     assert first["vote"] == pytest.approx(first["accuracy"] + 0.01)
@@ -51,7 +56,9 @@ def test_other_formats_are_refused(tmp_path: Path) -> None:
         write_rounds(RUN, tmp_path / "rounds.xlsx")
 
 
-def test_parquet_without_pyarrow_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_without_pyarrow_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'teeter\[parquet\]'"):
         write_rounds(RUN, tmp_path / "rounds.parquet")

@@ -37,11 +37,18 @@ def test_the_tables_are_whole() -> None:
     assert len(paper_results.datasets()) == 10
     assert sum(len(paper_results.deltas(dataset)) for dataset in paper_results.datasets()) == 85
     assert (
-        sum(len(curve) for name in paper_results.datasets() for curve in paper_results.accuracy(name).values()) == 826
+        sum(
+            len(curve)
+            for name in paper_results.datasets()
+            for curve in paper_results.accuracy(name).values()
+        )
+        == 826
     )
     assert sum(len(paper_results.minutes(dataset)) for dataset in paper_results.datasets()) == 78
     assert paper_results.minutes("imagenet") == {}
-    assert paper_results.deltas("openml-6")["ensemble"] == paper_results.PaperDelta(4.43, 0.31, beaten=False)
+    assert paper_results.deltas("openml-6")["ensemble"] == paper_results.PaperDelta(
+        4.43, 0.31, beaten=False
+    )
     assert paper_results.accuracy("openml-6")["random"][400] == 60.64
 
 
@@ -64,12 +71,18 @@ def test_complete_tables_give_the_deltas_back_where_the_paper_agrees_with_itself
     agreeing = {(one.dataset, one.strategy) for one in found if one.agrees}
     for one in found:
         told = "agrees" if one.agrees else "DISAGREES"
-        print(f"{one.dataset} {one.strategy}: {one.printed:+.2f} printed, {one.recomputed:+.3f} recomputed, {told}")
+        print(
+            f"{one.dataset} {one.strategy}: {one.printed:+.2f} printed, {one.recomputed:+.3f} recomputed, {told}"
+        )
     assert agreeing == AGREE
 
 
 def test_the_widest_disagreements() -> None:
-    wide = {(one.dataset, one.strategy): one.difference for one in own(*COMPLETE) if abs(one.difference) > 0.14}
+    wide = {
+        (one.dataset, one.strategy): one.difference
+        for one in own(*COMPLETE)
+        if abs(one.difference) > 0.14
+    }
     assert wide == {
         ("cifar100", "entropy"): pytest.approx(-0.227),
         ("cifar100", "margin"): pytest.approx(-0.160),

@@ -41,7 +41,9 @@ def test_ten_strategies_are_told_apart() -> None:
 
 
 def test_every_strategy_has_a_look_of_its_own() -> None:
-    looks = [(look.colour, look.marker, look.dashes) for look in map(line_style, strategies.names())]
+    looks = [
+        (look.colour, look.marker, look.dashes) for look in map(line_style, strategies.names())
+    ]
     assert len(set(looks)) == len(looks)
 
 
@@ -92,14 +94,19 @@ def test_penalties_show_every_number_off_the_diagonal() -> None:
 
 
 def test_bars_are_the_minutes() -> None:
-    figure = plot_runtime({"a": {"training": 2.0, "selection": 1.0, "mine": 0.5}, "b": {"training": 1.0}})
+    figure = plot_runtime(
+        {"a": {"training": 2.0, "selection": 1.0, "mine": 0.5}, "b": {"training": 1.0}}
+    )
     widths = [patch.get_width() for patch in figure.axes[0].patches]
     assert sorted(widths) == [0, 0, 0.5, 1, 1, 2]
     assert plot_runtime({"a": {}}).axes
 
 
 def test_labels_not_reached_are_said_to_be() -> None:
-    savings = {name: saving_over(LABELLED, ACCURACY[name], ACCURACY["random"]) for name in ("ldm-s", "entropy")}
+    savings = {
+        name: saving_over(LABELLED, ACCURACY[name], ACCURACY["random"])
+        for name in ("ldm-s", "entropy")
+    }
     texts = [text.get_text() for text in plot_labels(savings).axes[0].texts]
     assert texts[0] == "not reached"
     assert texts[1] == f"{savings['ldm-s'].labels:,.0f}"
@@ -110,7 +117,10 @@ def test_files_are_the_same_each_time(tmp_path: Path) -> None:
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
         save_figure(plot_curves(LABELLED, few), tmp_path / folder / "openml-6.5")
-    assert sorted(path.name for path in (tmp_path / "one").iterdir()) == ["openml-6.5.png", "openml-6.5.svg"]
+    assert sorted(path.name for path in (tmp_path / "one").iterdir()) == [
+        "openml-6.5.png",
+        "openml-6.5.svg",
+    ]
     for path in (tmp_path / "one").iterdir():
         assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
 
@@ -132,7 +142,9 @@ def test_the_plane_keeps_the_largest_variances() -> None:
 
 def test_pictures_show_every_pick() -> None:
     rng = np.random.default_rng(0)
-    figure = plot_picks(rng.normal(size=(50, 2)), rng.uniform(0.01, 1, 50), np.arange(7), rng.normal(size=(7, 8, 8)))
+    figure = plot_picks(
+        rng.normal(size=(50, 2)), rng.uniform(0.01, 1, 50), np.arange(7), rng.normal(size=(7, 8, 8))
+    )
     whole, side = figure.subfigs
     assert len(whole.axes[0].collections[1].get_offsets()) == 7
     assert sum(bool(cell.images) for cell in side.axes) == 7

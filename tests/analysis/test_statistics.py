@@ -60,7 +60,8 @@ def test_what_cannot_be_paired_is_refused(shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "labels"), [(0.4, 10), (0.5, 10), (0.6, 15), (0.7, 20), (0.65, 17.5), (0.8, 40), (0.75, 35), (0.9, None)]
+    ("target", "labels"),
+    [(0.4, 10), (0.5, 10), (0.6, 15), (0.7, 20), (0.65, 17.5), (0.8, 40), (0.75, 35), (0.9, None)],
 )
 def test_labels_are_read_off_the_first_crossing(target: float, labels: float | None) -> None:
     found = labels_to_reach(np.array([10, 20, 30, 40]), np.array([0.5, 0.7, 0.7, 0.8]), target)
@@ -94,7 +95,9 @@ def test_labels_saved_by_hand() -> None:
 
 def test_a_target_that_is_never_reached_saves_nothing_and_has_no_spread() -> None:
     labelled = np.array([10.0, 20.0])
-    found = saving_over(labelled, np.array([[0.5, 0.6], [0.5, 0.9]]), np.array([[0.5, 0.9], [0.5, 0.8]]))
+    found = saving_over(
+        labelled, np.array([[0.5, 0.6], [0.5, 0.9]]), np.array([[0.5, 0.9], [0.5, 0.8]])
+    )
     assert (found.labels, found.saved, found.spread, found.p) == (None, None, None, None)
     assert found.saved_by_repetition[0] is None
     assert found.saved_by_repetition[1] == pytest.approx(2.5)
@@ -142,13 +145,19 @@ def test_a_gain_is_the_other_s_loss(seed: int, repetitions: int, rounds: int) ->
 @given(st.integers(0, 999), st.integers(2, 6), st.integers(2, 6))
 def test_a_gain_needs_only_the_differences(seed: int, repetitions: int, rounds: int) -> None:
     ours, theirs = curves(seed, repetitions, rounds)
-    luck = np.random.default_rng(seed + 1).random((repetitions, 1))  # a repetition that is easier for both
+    luck = np.random.default_rng(seed + 1).random(
+        (repetitions, 1)
+    )  # a repetition that is easier for both
     moved, still = gain_over(ours + luck, theirs + luck), gain_over(ours, theirs)
-    assert (moved.mean, moved.deviation, moved.p) == pytest.approx((still.mean, still.deviation, still.p))
+    assert (moved.mean, moved.deviation, moved.p) == pytest.approx(
+        (still.mean, still.deviation, still.p)
+    )
 
 
 @given(st.integers(0, 999), st.floats(0, 1), st.floats(0, 1))
 def test_more_accuracy_never_needs_fewer_labels(seed: int, one: float, other: float) -> None:
     curve, _ = curves(seed, 1, 8)
-    low, high = (labels_to_reach(np.arange(8.0), curve[0], target) for target in sorted((one, other)))
+    low, high = (
+        labels_to_reach(np.arange(8.0), curve[0], target) for target in sorted((one, other))
+    )
     assert high is None or (low is not None and low <= high)

@@ -56,7 +56,9 @@ class FakeLabelStudio:
         """Somebody's browser."""
         headers = {"Authorization": f"Token {token}"}
         return httpx.Client(
-            base_url="http://127.0.0.1:8080", headers=headers, transport=httpx.MockTransport(self._answer)
+            base_url="http://127.0.0.1:8080",
+            headers=headers,
+            transport=httpx.MockTransport(self._answer),
         )
 
     def user(self, email: str) -> httpx.Client:
@@ -88,14 +90,19 @@ class FakeLabelStudio:
         who = self._who(request.headers.get("Authorization", ""))
         if who is None:
             return httpx.Response(401, json={"status_code": 401, "detail": "Invalid token."})
-        words = [int(word) if word.isdecimal() else word for word in path.removeprefix("/api/").strip("/").split("/")]
+        words = [
+            int(word) if word.isdecimal() else word
+            for word in path.removeprefix("/api/").strip("/").split("/")
+        ]
         is_json = request.headers.get("Content-Type", "").startswith("application/json")
         body = json.loads(request.content) if is_json and request.content else request.content
         try:
             status, found = self._found(method, words, query, body, who)
         except RefusedError as refusal:
             key = "detail" if isinstance(refusal.detail, str) else "validation_errors"
-            return httpx.Response(refusal.status, json={"status_code": refusal.status, key: refusal.detail})
+            return httpx.Response(
+                refusal.status, json={"status_code": refusal.status, key: refusal.detail}
+            )
         return httpx.Response(status) if found is None else httpx.Response(status, json=found)
 
     def _refresh(self, request: httpx.Request) -> httpx.Response:
@@ -110,7 +117,9 @@ class FakeLabelStudio:
             return 1 if token == f"access{self.access}" else None
         return self.tokens.get(token) if kind == "Token" else None
 
-    def _found(self, method: str, words: list[Any], query: dict[str, str], body: Any, who: int) -> tuple[int, Any]:
+    def _found(
+        self, method: str, words: list[Any], query: dict[str, str], body: Any, who: int
+    ) -> tuple[int, Any]:
         match method, *words:
             case "GET", "current-user", "whoami":
                 return 200, {"id": who, "email": self.users[who]}
@@ -131,7 +140,9 @@ class FakeLabelStudio:
                 self.tasks[number].update(body, updated_at=self._now())
                 return 200, self.tasks[number]
             case "DELETE", "tasks", int(number):
-                self.annotations = {k: one for k, one in self.annotations.items() if one["task"] != number}
+                self.annotations = {
+                    k: one for k, one in self.annotations.items() if one["task"] != number
+                }
                 del self.tasks[number]
                 return 204, None
             case _, "annotations", int(number):
@@ -140,13 +151,22 @@ class FakeLabelStudio:
 
     def _new_project(self, body: dict[str, Any]) -> dict[str, Any]:
         if not 3 <= len(body["title"]) <= 50:
-            raise RefusedError(400, {"title": ["Ensure this field has no more than 50 characters."]})
+            raise RefusedError(
+                400, {"title": ["Ensure this field has no more than 50 characters."]}
+            )
         project = {"id": self._next(), **body}
         self.projects[project["id"]] = project
         return project
 
     def _of_project(
-        self, method: str, number: int, rest: list[Any], query: dict[str, str], body: Any, *, who: int
+        self,
+        method: str,
+        number: int,
+        rest: list[Any],
+        query: dict[str, str],
+        body: Any,
+        *,
+        who: int,
     ) -> tuple[int, Any]:
         if number not in self.projects:
             raise RefusedError(404, "No Project matches the given query.")
@@ -158,13 +178,17 @@ class FakeLabelStudio:
                 return 200, self.projects[number]
             case ("DELETE",):
                 del self.projects[number]
-                self.tasks = {k: task for k, task in self.tasks.items() if task["project"] != number}
+                self.tasks = {
+                    k: task for k, task in self.tasks.items() if task["project"] != number
+                }
                 return 204, None
             case "POST", "import":
                 return 201, self._imported(number, body)
             case "GET", "file-uploads":
                 wanted = json.loads(query["ids"])
-                return 200, [{"id": k, "file": f"upload/{number}/{k}-{self.files[k][0]}"} for k in wanted]
+                return 200, [
+                    {"id": k, "file": f"upload/{number}/{k}-{self.files[k][0]}"} for k in wanted
+                ]
             case "GET", "next":
                 return 200, self._next_task(number, who)
         raise AssertionError(f"{method} {rest} was never seen on a real one")
@@ -176,7 +200,9 @@ class FakeLabelStudio:
                 head, _, data = part.partition(b"\r\n\r\n")
                 name = head.split(b'filename="')[1].split(b'"')[0].decode()
                 if name.lower().endswith((".tif", ".tiff")):
-                    raise RefusedError(400, {"non_field_errors": [".tiff extension is not supported"]})
+                    raise RefusedError(
+                        400, {"non_field_errors": [".tiff extension is not supported"]}
+                    )
                 numbers.append(self._next())
                 self.files[numbers[-1]] = (name, data)
             return {"task_count": len(numbers), "file_upload_ids": numbers}
@@ -207,7 +233,10 @@ class FakeLabelStudio:
         rows = [row for row in rows if row["project"] == project]
         if "query" in query:
             (changed,) = json.loads(query["query"])["filters"]["items"]
-            assert (changed["filter"], changed["operator"]) == ("filter:tasks:updated_at", "greater")
+            assert (changed["filter"], changed["operator"]) == (
+                "filter:tasks:updated_at",
+                "greater",
+            )
             since = datetime.fromisoformat(changed["value"])
             rows = [row for row in rows if datetime.fromisoformat(row["updated_at"]) > since]
         some, total = _page(rows, query, 100)
@@ -218,11 +247,26 @@ class FakeLabelStudio:
 
     def _next_task(self, project: int, who: int) -> dict[str, Any]:
         version = self.projects[project].get("model_version")
-        open_ = [task for task in self.tasks.values() if task["project"] == project and not task["is_labeled"]]
-        open_ = [task for task in open_ if who not in {one["completed_by"] for one in self._of(task["id"])}]
-        scored = [task for task in open_ if any(one["model_version"] == version for one in task["predictions"])]
+        open_ = [
+            task
+            for task in self.tasks.values()
+            if task["project"] == project and not task["is_labeled"]
+        ]
+        open_ = [
+            task
+            for task in open_
+            if who not in {one["completed_by"] for one in self._of(task["id"])}
+        ]
+        scored = [
+            task
+            for task in open_
+            if any(one["model_version"] == version for one in task["predictions"])
+        ]
         if not scored:
-            raise RefusedError(404, "There are still some tasks to complete for the user, but they seem to be locked")
+            raise RefusedError(
+                404,
+                "There are still some tasks to complete for the user, but they seem to be locked",
+            )
         return min(scored, key=lambda task: float(task["predictions"][0]["score"]))
 
     def _new_annotation(self, task: int, body: dict[str, Any], who: int) -> dict[str, Any]:
@@ -268,7 +312,9 @@ def _page(rows: list[Any], query: dict[str, str], usual: int) -> tuple[list[Any]
 
 def waiting_tasks(studio: FakeLabelStudio) -> Counter[str]:
     """How many tasks each item has that wait for an answer."""
-    return Counter(task["data"]["teeter_item"] for task in studio.tasks.values() if not task["is_labeled"])
+    return Counter(
+        task["data"]["teeter_item"] for task in studio.tasks.values() if not task["is_labeled"]
+    )
 
 
 @contextmanager
@@ -281,7 +327,9 @@ def serving(studio: FakeLabelStudio) -> Iterator[str]:
         def do_any(self) -> None:
             length = int(self.headers.get("Content-Length", 0))
             url = f"http://{self.headers['Host']}{self.path}"
-            request = httpx.Request(self.command, url, headers=dict(self.headers), content=self.rfile.read(length))
+            request = httpx.Request(
+                self.command, url, headers=dict(self.headers), content=self.rfile.read(length)
+            )
             with lock:
                 answer = studio.handle(request)
             self.send_response(answer.status_code)

@@ -27,20 +27,44 @@ from teeter.campaigns.label_studio import Synced, sync_campaign
 from teeter.campaigns.ledger import Pick
 from teeter.campaigns.rounds import State
 
-__all__ = ["LabelStudioBackend", "RealLabelStudio", "imaginary", "real", "recorded", "running_studio"]
+__all__ = [
+    "LabelStudioBackend",
+    "RealLabelStudio",
+    "imaginary",
+    "real",
+    "recorded",
+    "running_studio",
+]
 
 EXCHANGES = Path(__file__).parent / "label_studio" / "recordings"
 _FREE = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_UNUSED = ("permissions", "custom_hotkeys", "active_organization_meta", "control_weights", "parsed_label_config")
+_UNUSED = (
+    "permissions",
+    "custom_hotkeys",
+    "active_organization_meta",
+    "control_weights",
+    "parsed_label_config",
+)
 
 
 class LabelStudioBackend:
     """A campaign, and a Label Studio that may be there or only remembered."""
 
     def __init__(
-        self, folder: Path, url: str, transport: httpx.BaseTransport, people: list[httpx.Client], name: str = "backend"
+        self,
+        folder: Path,
+        url: str,
+        transport: httpx.BaseTransport,
+        people: list[httpx.Client],
+        name: str = "backend",
     ) -> None:
-        self.folder, self.url, self.transport, self.people, self._name = folder, url, transport, people, name
+        self.folder, self.url, self.transport, self.people, self._name = (
+            folder,
+            url,
+            transport,
+            people,
+            name,
+        )
         self._marks = itertools.count()
         self.tokens = {"legacy": LEGACY, "personal": PERSONAL}
         self.project = 0
@@ -51,7 +75,9 @@ class LabelStudioBackend:
         """Whether people can do something there."""
         return bool(self.people)
 
-    def campaign(self, classes: tuple[str, ...] = ("even", "odd"), count: int = 60, **settings: Any) -> Campaign:
+    def campaign(
+        self, classes: tuple[str, ...] = ("even", "odd"), count: int = 60, **settings: Any
+    ) -> Campaign:
         """Numbers to be told even from odd, which is easy."""
         chosen = Settings(**{"kind": "features", "control": 0.1, **settings})
         campaign = Campaign.create(self.folder / "numbers.teeter", "numbers", classes, chosen)
@@ -61,8 +87,15 @@ class LabelStudioBackend:
 
     def sync(self, campaign: Campaign, token: str = "legacy", **options: Any) -> Synced:
         """Sync as the command does, without waiting."""
-        told = {"url": self.url, "transport": _unclosed(self.transport), "sleep": lambda _: None, **options}
-        marks = patch("secrets.token_hex", side_effect=lambda _: f"{self._name}-{next(self._marks)}")
+        told = {
+            "url": self.url,
+            "transport": _unclosed(self.transport),
+            "sleep": lambda _: None,
+            **options,
+        }
+        marks = patch(
+            "secrets.token_hex", side_effect=lambda _: f"{self._name}-{next(self._marks)}"
+        )
         with marks, patch("teeter.campaigns.campaign.picks_for", in_order):
             found = sync_campaign(campaign, self.tokens.get(token, token), **told)
         self.project = found.project
@@ -75,7 +108,9 @@ class LabelStudioBackend:
 
     def annotate(self, count: int, label: Callable[[str], str | None], who: int = 0) -> list[str]:
         """Let somebody answer what comes next, so many times; None skips. Returns the items."""
-        return [self.answer(self.next(who), label, who) for _ in range(count)] if self.is_live else []
+        return (
+            [self.answer(self.next(who), label, who) for _ in range(count)] if self.is_live else []
+        )
 
     def next(self, who: int = 0) -> dict[str, Any]:
         """What somebody is shown."""
@@ -95,7 +130,12 @@ class LabelStudioBackend:
 
     def annotation_of(self, item: str) -> dict[str, Any]:
         """The last annotation of an item."""
-        found = [one for task in self.tasks() if task["data"].get("teeter_item") == item for one in task["annotations"]]
+        found = [
+            one
+            for task in self.tasks()
+            if task["data"].get("teeter_item") == item
+            for one in task["annotations"]
+        ]
         return dict(found[-1])
 
     def change(self, item: str, label: str) -> None:
@@ -121,11 +161,15 @@ def in_order(state: State, _: object, n: int) -> list[Pick]:
 
 
 def chosen(label: str) -> list[dict[str, Any]]:
-    return [{"from_name": "label", "to_name": "item", "type": "choices", "value": {"choices": [label]}}]
+    return [
+        {"from_name": "label", "to_name": "item", "type": "choices", "value": {"choices": [label]}}
+    ]
 
 
 def _ok(answer: httpx.Response) -> Any:
-    assert answer.status_code < 300, f"{answer.request.method} {answer.request.url}: {answer.text[:500]}"
+    assert answer.status_code < 300, (
+        f"{answer.request.method} {answer.request.url}: {answer.text[:500]}"
+    )
     return answer.json() if answer.content else None
 
 
@@ -145,7 +189,9 @@ def _unclosed(transport: httpx.BaseTransport) -> httpx.BaseTransport:
 def imaginary(folder: Path, studio: FakeLabelStudio | None = None) -> LabelStudioBackend:
     """A backend with the Label Studio in memory."""
     studio = studio or FakeLabelStudio()
-    backend = LabelStudioBackend(folder, "http://127.0.0.1:8080", studio.transport, [studio.client()])
+    backend = LabelStudioBackend(
+        folder, "http://127.0.0.1:8080", studio.transport, [studio.client()]
+    )
     backend.sign_up = studio.user
     return backend
 
@@ -192,10 +238,16 @@ def _told(answer: httpx.Response) -> dict[str, Any]:
 def _scrubbed(found: Any) -> Any:
     if isinstance(found, dict):
         kept = {key: value for key, value in found.items() if key not in _UNUSED}
-        return {key: "access" if key == "access" else _scrubbed(value) for key, value in kept.items()}
+        return {
+            key: "access" if key == "access" else _scrubbed(value) for key, value in kept.items()
+        }
     if isinstance(found, list):
         return [_scrubbed(one) for one in found]
-    return _FREE.sub("00000000-0000-0000-0000-000000000000", found) if isinstance(found, str) else found
+    return (
+        _FREE.sub("00000000-0000-0000-0000-000000000000", found)
+        if isinstance(found, str)
+        else found
+    )
 
 
 class Replayer(httpx.BaseTransport):
@@ -210,7 +262,9 @@ class Replayer(httpx.BaseTransport):
         one = self.left.pop(0)
         assert _asked(request) == {key: one[key] for key in ("method", "path", "body")}
         page = {"html": one["page"]} if one.get("page") else {}
-        return httpx.Response(one["status"], **({"json": one["answer"]} if "answer" in one else page))
+        return httpx.Response(
+            one["status"], **({"json": one["answer"]} if "answer" in one else page)
+        )
 
 
 @contextmanager
@@ -233,10 +287,31 @@ class RealLabelStudio:
 
     def start(self) -> float:
         """Start it, wait until it answers, and return how long that took."""
-        quiet = {"COLLECT_ANALYTICS": "false", "LATEST_VERSION_CHECK": "false", "HOME": str(self.folder)}
-        allowed = {"LABEL_STUDIO_ENABLE_LEGACY_API_TOKEN": "true", "LABEL_STUDIO_DISABLE_SIGNUP_WITHOUT_LINK": "false"}
-        names = ["--username", "ann@example.com", "--password", "only-for-tests", "--user-token", LEGACY]
-        place = ["--data-dir", str(self.folder / "data"), "--port", str(self.port), "--internal-host", "127.0.0.1"]
+        quiet = {
+            "COLLECT_ANALYTICS": "false",
+            "LATEST_VERSION_CHECK": "false",
+            "HOME": str(self.folder),
+        }
+        allowed = {
+            "LABEL_STUDIO_ENABLE_LEGACY_API_TOKEN": "true",
+            "LABEL_STUDIO_DISABLE_SIGNUP_WITHOUT_LINK": "false",
+        }
+        names = [
+            "--username",
+            "ann@example.com",
+            "--password",
+            "only-for-tests",
+            "--user-token",
+            LEGACY,
+        ]
+        place = [
+            "--data-dir",
+            str(self.folder / "data"),
+            "--port",
+            str(self.port),
+            "--internal-host",
+            "127.0.0.1",
+        ]
         begun = time.monotonic()
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -249,7 +324,9 @@ class RealLabelStudio:
             )
         while time.monotonic() < begun + 300:
             if self._process.poll() is not None:
-                raise RuntimeError(f"Label Studio ended: {(self.folder / 'log').read_text()[-1000:]}")
+                raise RuntimeError(
+                    f"Label Studio ended: {(self.folder / 'log').read_text()[-1000:]}"
+                )
             try:
                 if httpx.get(f"{self.url}/health", timeout=5, trust_env=False).status_code == 200:
                     return time.monotonic() - begun
@@ -279,7 +356,11 @@ class RealLabelStudio:
         place = f"{self.url}/user/signup/"
         with httpx.Client(timeout=60, trust_env=False) as browser:
             browser.get(place)
-            form = {"email": email, "password": "only-for-tests", "csrfmiddlewaretoken": browser.cookies["csrftoken"]}
+            form = {
+                "email": email,
+                "password": "only-for-tests",
+                "csrfmiddlewaretoken": browser.cookies["csrftoken"],
+            }
             answer = browser.post(place, data=form, headers={"Referer": place})
             assert answer.status_code == 302, answer.text[:300]
             return str(browser.get(f"{self.url}/api/current-user/token").json()["token"])

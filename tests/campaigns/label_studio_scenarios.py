@@ -30,7 +30,10 @@ def rounds(backend: LabelStudioBackend) -> None:
     first = backend.sync(campaign, n=6)
     assert (first.made, first.sent, first.waiting, first.model) == (True, 6, 6, None)
     asked = [question.item for question in campaign.ask(6, "label-studio")]
-    assert backend.annotate(6, lambda item: None if item == asked[2] else truth(item)) in (asked, []), "the best first"
+    assert backend.annotate(6, lambda item: None if item == asked[2] else truth(item)) in (
+        asked,
+        [],
+    ), "the best first"
     second = backend.sync(campaign, n=6)
     assert (second.labels, second.skips, second.model, second.sent) == (5, 1, 1, 6)
     assert held(campaign) == {item: "skip" if item == asked[2] else truth(item) for item in asked}
@@ -43,7 +46,13 @@ def rounds(backend: LabelStudioBackend) -> None:
         backend.change(asked[2], truth(asked[2]))
         backend.delete(asked[1])
     third = backend.sync(campaign, n=6)
-    assert (third.labels, third.corrected, third.withdrawn, third.waiting, third.sent) == (0, 2, 1, 6, 0)
+    assert (third.labels, third.corrected, third.withdrawn, third.waiting, third.sent) == (
+        0,
+        2,
+        1,
+        6,
+        0,
+    )
     assert asked[1] in {pick.item for pick in campaign.ask(20, "label-studio")}, "it is asked again"
     expected = {item: truth(item) for item in asked if item != asked[1]} | {asked[0]: wrong}
     assert held(campaign) == expected
@@ -92,7 +101,9 @@ def images(backend: LabelStudioBackend) -> None:
     from teeter.campaigns.campaign import Settings
 
     settings = Settings(kind="image", folder=str(folder))
-    campaign = Campaign.create(backend.folder / "images.teeter", "images", ("red", "black"), settings)
+    campaign = Campaign.create(
+        backend.folder / "images.teeter", "images", ("red", "black"), settings
+    )
     campaign.add(["a b.png", "deep/ü.jpg", "c.tiff"])
     assert backend.sync(campaign, n=3).sent == 3
     if backend.is_live:
@@ -108,24 +119,35 @@ def together(backend: LabelStudioBackend) -> None:
     backend.sync(campaign, n=4)
     backend.annotate(4, truth, 0)
     half = backend.sync(campaign, n=4)
-    assert (half.labels, half.sent, half.waiting) == (4, 0, 4), "the same four wait for somebody else"
+    assert (half.labels, half.sent, half.waiting) == (4, 0, 4), (
+        "the same four wait for somebody else"
+    )
     asked = [question.item for question in campaign.ask(4, "label-studio")]
     differs = {asked[1]: "even" if truth(asked[1]) == "odd" else "odd", asked[2]: None}
     backend.annotate(4, lambda item: differs.get(item, truth(item)), 1)
     last = backend.sync(campaign, n=4)
     assert (last.labels, last.skips, last.waiting) == (3, 1, 4)
     assert campaign.status().disagreements == 1
-    assert {one.name: one.answers for one in campaign.team()} == {"ann@example.com": 4, "bob@example.com": 4}
+    assert {one.name: one.answers for one in campaign.team()} == {
+        "ann@example.com": 4,
+        "bob@example.com": 4,
+    }
 
 
 def refusals(backend: LabelStudioBackend) -> None:
     """A wrong token, a wrong address, and a project that is deleted, then made anew: nothing is lost."""
     campaign = backend.campaign()
-    with pytest.raises(ServerError, match=r"refuses the token \(Invalid token.\): it is wrong or ended"):
+    with pytest.raises(
+        ServerError, match=r"refuses the token \(Invalid token.\): it is wrong or ended"
+    ):
         backend.sync(campaign, "f" * 40)
-    with pytest.raises(ServerError, match=r"refuses the token \(Token is invalid\): it is wrong or ended; make one"):
+    with pytest.raises(
+        ServerError, match=r"refuses the token \(Token is invalid\): it is wrong or ended; make one"
+    ):
         backend.sync(campaign, "wrong.wrong.wrong")
-    with pytest.raises(ServerError, match=r"There is no Label Studio at http://127.0.0.1:\d+/elsewhere: check"):
+    with pytest.raises(
+        ServerError, match=r"There is no Label Studio at http://127.0.0.1:\d+/elsewhere: check"
+    ):
         backend.sync(campaign, url=f"{backend.url}/elsewhere")
     backend.sync(campaign, n=4)
     asked = [question.item for question in campaign.ask(4, "label-studio")]
@@ -133,11 +155,16 @@ def refusals(backend: LabelStudioBackend) -> None:
     backend.sync(campaign, n=4)
     if backend.is_live:
         backend.delete_project()
-    with pytest.raises(ServerError, match=r"has no project \d+ any more: begin another with --new-project"):
+    with pytest.raises(
+        ServerError, match=r"has no project \d+ any more: begin another with --new-project"
+    ):
         backend.sync(campaign, n=4)
     anew = backend.sync(campaign, n=4, new_project=True)
     assert (anew.made, anew.sent, anew.labels, anew.withdrawn) == (True, 3, 0, 0)
     assert held(campaign) == {asked[0]: truth(asked[0])}
 
 
-SCENARIOS = {scenario.__name__: scenario for scenario in (rounds, strangers, personal, images, together, refusals)}
+SCENARIOS = {
+    scenario.__name__: scenario
+    for scenario in (rounds, strangers, personal, images, together, refusals)
+}

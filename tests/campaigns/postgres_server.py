@@ -18,7 +18,10 @@ from campaigns.ports import ReservedPort
 
 __all__ = ["Server", "running_server"]
 
-_PLACES = [*os.environ.get("PATH", "").split(os.pathsep), *map(str, Path("/usr/lib/postgresql").glob("*/bin"))]
+_PLACES = [
+    *os.environ.get("PATH", "").split(os.pathsep),
+    *map(str, Path("/usr/lib/postgresql").glob("*/bin")),
+]
 
 
 class Server:
@@ -66,7 +69,9 @@ def running_server(*, durable: bool = True) -> Iterator[Server]:
         durable: Write to disk at every commit, as in production. Tests that never crash the server need not wait
             for that.
     """
-    pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'teeter[postgres]'")
+    pytest.importorskip(
+        "psycopg", reason="psycopg is not installed: pip install 'teeter[postgres]'"
+    )
     if _found("initdb") is None or _found("pg_ctl") is None:
         pytest.skip("PostgreSQL's initdb and pg_ctl are not on this machine")
 

@@ -44,11 +44,15 @@ def begun(store: Store, name: str = "reviews", texts: int = 6) -> Ledger:
     """Write a campaign of two classes and a few texts called a0, a1, ... into a store."""
     with store.writing() as connection:
         values = {"name": name, "created": now(), "settings": "{}"}
-        (number,) = connection.execute(insert(tables.campaigns).values(values)).inserted_primary_key or (0,)
+        (number,) = connection.execute(
+            insert(tables.campaigns).values(values)
+        ).inserted_primary_key or (0,)
         ledger = Ledger(int(number))
         for label in ("good", "poor"):
             ledger.add_class(connection, label, "owner")
-        ledger.add_items(connection, items_of([(f"a{k}", f"text {k}") for k in range(texts)], "text"), "owner")
+        ledger.add_items(
+            connection, items_of([(f"a{k}", f"text {k}") for k in range(texts)], "text"), "owner"
+        )
     return ledger
 
 

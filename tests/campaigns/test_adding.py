@@ -41,15 +41,33 @@ def exported(campaign: Campaign, path: Path) -> dict[str, dict[str, str]]:
 
 def test_a_label_for_what_is_there_is_its_label_if_it_has_none(tmp_path: Path) -> None:
     campaign = Campaign.create(tmp_path / "t.teeter", "t", ("a", "b"))
-    added = campaign.add([("1", "one x"), {"id": "2", "text": "one x", "label": "a"}, ("3", "two x"), ("4", "three x")])
-    assert (added.new, added.labelled, added.duplicates, added.conflicts) == (3, 1, (("2", "1"),), ())
+    added = campaign.add(
+        [
+            ("1", "one x"),
+            {"id": "2", "text": "one x", "label": "a"},
+            ("3", "two x"),
+            ("4", "three x"),
+        ]
+    )
+    assert (added.new, added.labelled, added.duplicates, added.conflicts) == (
+        3,
+        1,
+        (("2", "1"),),
+        (),
+    )
     campaign.tell("3", "b")
     labels = {"1": "b", "3": "a", "4": "b"}
     texts = {"1": "one x", "3": "two x", "4": "three x"}
-    added = campaign.add([{"id": key, "text": texts[key], "label": label} for key, label in labels.items()])
+    added = campaign.add(
+        [{"id": key, "text": texts[key], "label": label} for key, label in labels.items()]
+    )
     assert (added.new, added.labelled) == (0, 1)
     assert added.conflicts == (("1", "b", "a"), ("3", "a", "b"))
-    assert {key: one.label for key, one in campaign.labels().items()} == {"1": "a", "3": "b", "4": "b"}
+    assert {key: one.label for key, one in campaign.labels().items()} == {
+        "1": "a",
+        "3": "b",
+        "4": "b",
+    }
     with pytest.raises(UnknownNameError, match="No class is called 'c'"):
         campaign.add([{"text": "four x", "label": "c"}])
     assert campaign.status().items == 3
@@ -61,8 +79,15 @@ def test_duplicates_go_out_with_the_label_of_their_original(tmp_path: Path) -> N
     campaign.add([("1c", "one x"), ("2", "two x")])
     campaign.tell("1", "a")
     rows = exported(campaign, tmp_path)
-    assert {key: row["label"] for key, row in rows.items()} == {"1": "a", "2": "", "1b": "a", "1c": "a"}
-    noted = [pair for line in campaign.history() if line["what"] == "added" for pair in line["same"]]
+    assert {key: row["label"] for key, row in rows.items()} == {
+        "1": "a",
+        "2": "",
+        "1b": "a",
+        "1c": "a",
+    }
+    noted = [
+        pair for line in campaign.history() if line["what"] == "added" for pair in line["same"]
+    ]
     assert noted == [["1b", "1"], ["1c", "1"]]
 
 
@@ -84,7 +109,9 @@ def test_labels_that_came_along_are_nobody_s_to_undo_and_to_pay(tmp_path: Path) 
     campaign.tell("i0", "b", "ann")
     campaign.skip("i1", "ann")
     campaign.unsure("i2", "ann")
-    assert "17 of the budget is left: 3 of 20." in campaign.status().advice, "every answer is paid, not every label"
+    assert "17 of the budget is left: 3 of 20." in campaign.status().advice, (
+        "every answer is paid, not every label"
+    )
 
 
 def test_another_process_may_add_while_a_campaign_is_open(tmp_path: Path) -> None:
@@ -100,7 +127,9 @@ def test_another_process_may_add_while_a_campaign_is_open(tmp_path: Path) -> Non
     assert len(exported(campaign, tmp_path)) == 50
 
 
-def test_others_may_write_while_an_encoder_runs_and_it_runs_again_if_they_added(tmp_path: Path) -> None:
+def test_others_may_write_while_an_encoder_runs_and_it_runs_again_if_they_added(
+    tmp_path: Path,
+) -> None:
     campaign = Campaign.create(tmp_path / "t.teeter", "t", ("a", "b"))
     other = Campaign.open(tmp_path / "t.teeter")
     seen: list[list[str]] = []
@@ -110,13 +139,18 @@ def test_others_may_write_while_an_encoder_runs_and_it_runs_again_if_they_added(
         if len(seen) == 2:
             other.tell("1", "a", "ann")
         if len(seen) == 3:
-            other.add([("3", "third x")], encoder=lambda texts: [[len(text), 2.0] for text in texts])
+            other.add(
+                [("3", "third x")], encoder=lambda texts: [[len(text), 2.0] for text in texts]
+            )
         return [[len(text), 2.0] for text in texts]
 
     campaign.add([("1", "first x")], encoder=encoder)
     campaign.add([("2", "second x")], encoder=encoder)
     campaign.add([("4", "fourth x")], encoder=encoder)
-    assert seen[2:] == [["first x", "second x", "fourth x"], ["first x", "second x", "third x", "fourth x"]]
+    assert seen[2:] == [
+        ["first x", "second x", "fourth x"],
+        ["first x", "second x", "third x", "fourth x"],
+    ]
     assert campaign.status().items == 4
     assert len(campaign.ask(9)) == 3
 
@@ -124,7 +158,11 @@ def test_others_may_write_while_an_encoder_runs_and_it_runs_again_if_they_added(
 def test_what_is_skipped_is_told_by_counting_not_by_the_clock(tmp_path: Path) -> None:
     times = iter([datetime(2030, 1, 1, tzinfo=UTC)] * 60)
     campaign = Campaign.create(
-        tmp_path / "c.teeter", "c", ("a", "b"), PLAIN, clock=lambda: next(times, datetime(2020, 1, 1, tzinfo=UTC))
+        tmp_path / "c.teeter",
+        "c",
+        ("a", "b"),
+        PLAIN,
+        clock=lambda: next(times, datetime(2020, 1, 1, tzinfo=UTC)),
     )
     campaign.add(vectors(0, 12))
     for k in range(6):
@@ -153,9 +191,9 @@ def test_what_was_skipped_is_asked_again_when_nothing_else_is_left(tmp_path: Pat
     for question in again[:2]:
         campaign.tell(question.item, "a")
     campaign.skip(again[2].item)
-    assert [question.item for question in campaign.ask(5)] == [one.item for one in (*again[3:], again[2])], (
-        "it comes last"
-    )
+    assert [question.item for question in campaign.ask(5)] == [
+        one.item for one in (*again[3:], again[2])
+    ], "it comes last"
 
 
 def test_a_single_string_is_no_list_of_things(tmp_path: Path) -> None:
@@ -191,12 +229,19 @@ def test_a_campaign_is_made_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="exists already"):
         Campaign.make(path, ("a", "b"), vectors(0, 5), PLAIN)
     with pytest.raises(InputError, match="differ in length"):
-        Campaign.make(tmp_path / "d.teeter", ("a", "b"), [*vectors(0, 5), {"id": "x", "features": [1.0]}], PLAIN)
+        Campaign.make(
+            tmp_path / "d.teeter",
+            ("a", "b"),
+            [*vectors(0, 5), {"id": "x", "features": [1.0]}],
+            PLAIN,
+        )
     assert [one.name for one in tmp_path.iterdir() if "d.teeter" in one.name] == []
 
 
 @needs_fork
-def test_killed_while_it_is_made_a_campaign_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_while_it_is_made_a_campaign_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def make(report: Report) -> None:
         monkeypatch.setattr(adding, "_set_apart", lambda *_: (report("now"), signal.pause()))
         Campaign.make(tmp_path / "c.teeter", ("a", "b"), vectors(0, 5), PLAIN)
@@ -218,9 +263,14 @@ def test_a_folder_of_images_goes_where_the_campaign_goes(tmp_path: Path) -> None
     assert Campaign.open(tmp_path / "moved.teeter").settings.folder == str(folder)
     campaign.store.close()
     (tmp_path / "here").rename(tmp_path / "there")
-    assert Campaign.open(tmp_path / "there" / "c.teeter").settings.folder == str(tmp_path / "there" / "images")
+    assert Campaign.open(tmp_path / "there" / "c.teeter").settings.folder == str(
+        tmp_path / "there" / "images"
+    )
     outside = Campaign.create(
-        tmp_path / "there" / "d.teeter", "d", ("a", "b"), Settings(kind="image", folder=str(tmp_path))
+        tmp_path / "there" / "d.teeter",
+        "d",
+        ("a", "b"),
+        Settings(kind="image", folder=str(tmp_path)),
     )
     assert outside.history()[0]["folder"] == str(tmp_path)
 
@@ -238,7 +288,9 @@ def test_a_folder_of_images_goes_where_the_campaign_goes(tmp_path: Path) -> None
         "drop table picks",
     ],
 )
-def test_a_database_that_is_not_as_it_was_written_is_told_to_be_damaged(damage: str, tmp_path: Path) -> None:
+def test_a_database_that_is_not_as_it_was_written_is_told_to_be_damaged(
+    damage: str, tmp_path: Path
+) -> None:
     campaign = made(tmp_path)
     for question in campaign.ask(10):
         campaign.tell(question.item, "ab"[int(question.item[1:]) % 2])

@@ -24,7 +24,10 @@ def test_the_interval_is_wilson_s(total: int, data: st.DataObject) -> None:
 
 def test_the_interval_holds_the_truth_19_times_in_20() -> None:
     drawn = np.random.default_rng(0).binomial(80, 0.9, size=4000)
-    held = [(one := estimate_accuracy(int(right), 80)) is not None and one.low <= 0.9 <= one.high for right in drawn]
+    held = [
+        (one := estimate_accuracy(int(right), 80)) is not None and one.low <= 0.9 <= one.high
+        for right in drawn
+    ]
     assert 0.93 <= np.mean(held) <= 0.97
 
 

@@ -23,7 +23,10 @@ FOUR = np.array(
 # The same: two observers, ten binary units (section A), and twelve units of five classes (section B).
 BINARY = np.array([[0, 1, 0, 0, 0, 0, 0, 0, 1, 0], [1, 1, 1, 0, 0, 1, 0, 0, 0, 0]]).T
 TWO = np.array(
-    [["abcde".index(letter) for letter in line] for line in ("aabbdccceddA".lower(), "babbbcccEddd".lower())]
+    [
+        ["abcde".index(letter) for letter in line]
+        for line in ("aabbdccceddA".lower(), "babbbcccEddd".lower())
+    ]
 ).T
 
 
@@ -36,7 +39,12 @@ def test_the_worked_examples_of_alpha(ratings: np.ndarray, expected: float) -> N
 
 
 def from_table(counts: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
-    pairs = [(i, j) for i, line in enumerate(counts) for j, count in enumerate(line) for _ in range(count)]
+    pairs = [
+        (i, j)
+        for i, line in enumerate(counts)
+        for j, count in enumerate(line)
+        for _ in range(count)
+    ]
     return np.array([i for i, _ in pairs]), np.array([j for _, j in pairs])
 
 
@@ -92,7 +100,9 @@ def drawn(seed: int, items: int, right: float, people: int = 2) -> np.ndarray:
     """People who each say what an item is with a probability, and else anything."""
     source = np.random.default_rng(seed)
     truth = source.integers(3, size=(items, 1))
-    return np.where(source.random((items, people)) < right, truth, source.integers(3, size=(items, people)))
+    return np.where(
+        source.random((items, people)) < right, truth, source.integers(3, size=(items, people))
+    )
 
 
 @pytest.mark.parametrize("items", [15, 60])
@@ -101,7 +111,10 @@ def test_the_intervals_hold_most_times(items: int) -> None:
     held = {"kappa": 0, "alpha": 0}
     for seed in range(150):
         ratings = drawn(seed, items, 0.8)
-        for name, found in (("kappa", kappa(ratings[:, 0], ratings[:, 1])), ("alpha", alpha(ratings))):
+        for name, found in (
+            ("kappa", kappa(ratings[:, 0], ratings[:, 1])),
+            ("alpha", alpha(ratings)),
+        ):
             held[name] += found is not None and found.low <= true <= found.high
     assert min(held.values()) >= 0.88 * 150, held
 
@@ -116,8 +129,12 @@ def test_few_who_agree_are_not_certain() -> None:
 
 def test_a_class_that_people_confuse_stands_out() -> None:
     ratings = drawn(0, 300, 1.0)
-    ratings[:, 1] = np.where(ratings[:, 1] == 2, np.random.default_rng(1).integers(1, 3, size=300), ratings[:, 1])
-    first, second, third = (found.value for found in alpha_by_class(ratings, 3) if found is not None)
+    ratings[:, 1] = np.where(
+        ratings[:, 1] == 2, np.random.default_rng(1).integers(1, 3, size=300), ratings[:, 1]
+    )
+    first, second, third = (
+        found.value for found in alpha_by_class(ratings, 3) if found is not None
+    )
     assert first == 1
     assert max(second, third) < 0.8
     assert alpha_by_class(ratings, 4)[3] is None, "nobody ever said it"

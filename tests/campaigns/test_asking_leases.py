@@ -170,7 +170,9 @@ def test_for_those_at_work_it_is_picked_ahead_and_a_new_model_picks_anew(made: M
     assert max(held(campaign).values()) == 1
 
 
-def test_one_picks_at_a_time_and_the_dead_keep_nobody_waiting_for_long(made: Made, watch: FakeClock) -> None:
+def test_one_picks_at_a_time_and_the_dead_keep_nobody_waiting_for_long(
+    made: Made, watch: FakeClock
+) -> None:
     campaign = made()
     ledger = campaign.ledger
     with campaign.store.writing() as connection:
@@ -185,7 +187,9 @@ def test_one_picks_at_a_time_and_the_dead_keep_nobody_waiting_for_long(made: Mad
     with campaign.store.writing() as connection:
         assert take_turn(ledger, connection, "cem"), "bob's turn ended"
         watch.wait(-1440)
-        assert take_turn(ledger, connection, "bob"), "the clock was set back: cem's turn would last for a day"
+        assert take_turn(ledger, connection, "bob"), (
+            "the clock was set back: cem's turn would last for a day"
+        )
         end_turn(ledger, connection)
 
 
@@ -238,7 +242,9 @@ def test_controls_and_audits_are_among_what_several_answer(made: Made) -> None:
     assert {one.item for one in first} == {one.item for one in second}
 
 
-def test_a_skip_a_lease_that_ends_and_an_undo_leave_nobody_missing(made: Made, watch: FakeClock) -> None:
+def test_a_skip_a_lease_that_ends_and_an_undo_leave_nobody_missing(
+    made: Made, watch: FakeClock
+) -> None:
     campaign = made(overlap=1.0, lease=30)
     (item,) = asked(campaign, 1, "ann")
     answer(campaign, [item], "ann")
@@ -260,7 +266,9 @@ def test_a_skip_a_lease_that_ends_and_an_undo_leave_nobody_missing(made: Made, w
 
 def test_several_at_once_share_the_items(tmp_path: Path) -> None:
     path = tmp_path / "points.teeter"
-    campaign = Campaign.create(path, "points", ["left", "right"], Settings(kind="features", strategy="margin"))
+    campaign = Campaign.create(
+        path, "points", ["left", "right"], Settings(kind="features", strategy="margin")
+    )
     campaign.add({"id": f"p{k}", "features": row} for k, row in enumerate(VECTORS[:40]))
     campaign.store.close()
 
@@ -297,9 +305,13 @@ def plans(campaign: Campaign, work: Callable[[], object]) -> list[str]:
     work()
     event.remove(campaign.store.engine, "before_cursor_execute", see)
     with closing(sqlite3.connect(str(campaign.store.path))) as file:
-        told = [(one, values) for one, values in seen if one.startswith(("SELECT", "UPDATE", "DELETE"))]
+        told = [
+            (one, values) for one, values in seen if one.startswith(("SELECT", "UPDATE", "DELETE"))
+        ]
         return [
-            f"{line[3]}: {one}" for one, values in told for line in file.execute(f"EXPLAIN QUERY PLAN {one}", values)
+            f"{line[3]}: {one}"
+            for one, values in told
+            for line in file.execute(f"EXPLAIN QUERY PLAN {one}", values)
         ]
 
 
@@ -321,7 +333,9 @@ def test_no_table_is_read_from_end_to_end_to_ask_or_to_answer(tmp_path: Path) ->
         found = plans(campaign, one)
         assert found
         scans = [
-            line for line in found if line.startswith(("SCAN items", "SCAN picks", "SCAN answers", "SCAN batches"))
+            line
+            for line in found
+            if line.startswith(("SCAN items", "SCAN picks", "SCAN answers", "SCAN batches"))
         ]
         assert scans == []
         assert not any(line.startswith("SCAN history") for line in found)

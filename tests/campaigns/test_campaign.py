@@ -207,7 +207,9 @@ def test_of_several_annotators_most_decide_and_none_is_asked_twice(campaign: Cam
     assert campaign.status().by_class == {"red": 0, "green": 1, "blue": 0}
 
 
-def test_two_who_have_it_open_at_once_see_each_other_s_answers(campaign: Campaign, tmp_path: Path) -> None:
+def test_two_who_have_it_open_at_once_see_each_other_s_answers(
+    campaign: Campaign, tmp_path: Path
+) -> None:
     other = Campaign.open(tmp_path / "colours.teeter")
     for _ in range(2):
         mine, theirs = campaign.ask(10, "ann"), other.ask(10, "bob")
@@ -222,7 +224,10 @@ def test_two_who_have_it_open_at_once_see_each_other_s_answers(campaign: Campaig
 
 def test_labels_that_came_with_the_items_are_there(tmp_path: Path) -> None:
     campaign = Campaign.create(tmp_path / "c.teeter", "c", CLASSES, PLAIN)
-    given = [{"id": f"v{k}", "features": VECTORS[k], "label": TRUTH[f"v{k}"] if k < 30 else ""} for k in range(120)]
+    given = [
+        {"id": f"v{k}", "features": VECTORS[k], "label": TRUTH[f"v{k}"] if k < 30 else ""}
+        for k in range(120)
+    ]
     added = campaign.add(given)
     assert (added.new, added.labelled) == (120, 30)
     assert campaign.train().labels == 30
@@ -249,7 +254,9 @@ def suspected(campaign: Campaign, *, again: bool = False) -> list[str]:
     return [one.item for one in campaign.suspects(50, again=again)]
 
 
-def test_a_label_that_was_kept_is_not_suspected_again_unless_told(campaign: Campaign, tmp_path: Path) -> None:
+def test_a_label_that_was_kept_is_not_suspected_again_unless_told(
+    campaign: Campaign, tmp_path: Path
+) -> None:
     item, wrong = with_a_wrong_label(campaign)
     answers = len(campaign.history())
     campaign.keep(item, comment="I looked twice")
@@ -298,11 +305,15 @@ def trained_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "colours.teeter"
 
 
-@pytest.mark.parametrize("strategy", sorted(set(registry.names()) - {"dbal", "batchbald", "ensemble"}))
+@pytest.mark.parametrize(
+    "strategy", sorted(set(registry.names()) - {"dbal", "batchbald", "ensemble"})
+)
 def test_any_strategy_by_name(strategy: str, trained_file: Path, tmp_path: Path) -> None:
     path = shutil.copy(trained_file, tmp_path)
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE campaigns SET settings = json_set(settings, '$.strategy', ?)", (strategy,))
+        connection.execute(
+            "UPDATE campaigns SET settings = json_set(settings, '$.strategy', ?)", (strategy,)
+        )
     campaign = Campaign.open(path)
     assert campaign.settings.strategy == strategy
     assert len({question.item for question in campaign.ask(10)}) == 10
@@ -358,7 +369,9 @@ def test_classes_that_do_not_differ_are_refused(classes: tuple[str, ...], tmp_pa
 def test_mistakes_are_told_and_change_nothing(campaign: Campaign, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="Cannot ask about 0 items"):
         campaign.ask(0)
-    with pytest.raises(InputError, match="labels of 0 of 3 classes: label items of two or more, then train"):
+    with pytest.raises(
+        InputError, match="labels of 0 of 3 classes: label items of two or more, then train"
+    ):
         campaign.train()
     campaign.tell("v0", "red")
     with pytest.raises(InputError, match="labels of 1 of 3 classes"):
@@ -371,7 +384,9 @@ def test_mistakes_are_told_and_change_nothing(campaign: Campaign, tmp_path: Path
         Campaign.create(tmp_path / "colours.teeter", "colours", CLASSES)
     with pytest.raises(InputError, match="A campaign needs a name"):
         Campaign.create(tmp_path / "x.teeter", " ", CLASSES)
-    with pytest.raises(UnknownNameError, match=r"No campaign is called 'colour'. Did you mean 'colours'"):
+    with pytest.raises(
+        UnknownNameError, match=r"No campaign is called 'colour'. Did you mean 'colours'"
+    ):
         Campaign.open(tmp_path / "colours.teeter", "colour")
     Campaign.create(tmp_path / "colours.teeter", "second", CLASSES)
     with pytest.raises(InputError, match="has several campaigns: say which of colours, second"):
@@ -420,13 +435,17 @@ def test_a_text_of_ten_million_letters_is_asked_about_and_learnt_from(tmp_path: 
 
 def test_an_encoder_of_your_own(tmp_path: Path) -> None:
     campaign = Campaign.create(tmp_path / "t.teeter", "t", ("short", "long"))
-    campaign.add(["a" * k for k in range(1, 30)], encoder=lambda texts: [[len(text), 1.0] for text in texts])
+    campaign.add(
+        ["a" * k for k in range(1, 30)], encoder=lambda texts: [[len(text), 1.0] for text in texts]
+    )
     assert len(campaign.ask(5)) == 5
     for wrong in (lambda texts: [[1.0]], lambda texts: [[np.nan]] * len(texts)):
         with pytest.raises(InputError, match="The encoder gave"):
             campaign.add(["more"], encoder=wrong)
     assert campaign.status().items == 29
-    with pytest.raises(InputError, match="1 items have no features, and the others have features of your own"):
+    with pytest.raises(
+        InputError, match="1 items have no features, and the others have features of your own"
+    ):
         campaign.add(["more"])
     campaign.add(["more"], encoder=lambda texts: [[len(text), 2.0] for text in texts])
     assert campaign.status().items == 30
@@ -450,5 +469,7 @@ def test_a_setting_of_a_newer_version_is_told(campaign: Campaign, tmp_path: Path
     connection.execute("update campaigns set settings = json_insert(settings, '$.colour', 'red')")
     connection.commit()
     connection.close()
-    with pytest.raises(StoreError, match=r"has a setting of a newer teeter \(colour\): update teeter"):
+    with pytest.raises(
+        StoreError, match=r"has a setting of a newer teeter \(colour\): update teeter"
+    ):
         Campaign.open(tmp_path / "colours.teeter")

@@ -30,9 +30,13 @@ KILLS = 100
 def begin(path: Path, items: int) -> None:
     vectors = np.random.default_rng(0).normal(size=(items, 6)).astype(np.float32)
     vectors[::2, 0] += 2
-    campaign = Campaign.create(path, "numbers", ("even", "odd"), Settings(kind="features", strategy="margin"))
+    campaign = Campaign.create(
+        path, "numbers", ("even", "odd"), Settings(kind="features", strategy="margin")
+    )
     known = {k: annotator_process.truth(f"n{k}") for k in range(KNOWN)}
-    campaign.add({"id": f"n{k}", "features": vectors[k], "label": known.get(k)} for k in range(items))
+    campaign.add(
+        {"id": f"n{k}", "features": vectors[k], "label": known.get(k)} for k in range(items)
+    )
     campaign.train()
     campaign.store.close()
 
@@ -50,7 +54,9 @@ def check(path: Path, told: list[str], version: int, kills: int, items: int) -> 
     assert max(Counter(one.item for one in answers).values(), default=1) == 1
     assert max(Counter(told).values(), default=1) == 1, "nobody is asked twice"
     assert all(label == annotator_process.truth(item) for item, label in held.items())
-    assert len(held) - KNOWN - len(told) <= kills, "at most one answer a kill was written and not told of"
+    assert len(held) - KNOWN - len(told) <= kills, (
+        "at most one answer a kill was written and not told of"
+    )
     assert there == {f"n{k}" for k in range(items)}
     assert not opened & set(held), "what is answered is not open"
     assert len(opened) <= annotator_process.BATCH
@@ -85,7 +91,11 @@ def test_killed_while_labelling(kills: int, tmp_path: Path) -> None:
     begin(path, items)
     moments, told, version = random.Random(kills), [], 0
     command = [sys.executable, annotator_process.__file__ or "", str(path)]
-    alone = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # threads and fork do not mix
+    alone = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }  # threads and fork do not mix
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, **pipes, env=alone, text=True, bufsize=1) as people:
         assert people.stdin is not None
@@ -94,7 +104,10 @@ def test_killed_while_labelling(kills: int, tmp_path: Path) -> None:
             people.stdin.write("go\n")
             _, number = people.stdout.readline().split()
             # However slow the machine is, the moment comes after so many reports, and somewhere in what comes next.
-            lines = [people.stdout.readline() for _ in range(moments.randrange(2 * annotator_process.BATCH))]
+            lines = [
+                people.stdout.readline()
+                for _ in range(moments.randrange(2 * annotator_process.BATCH))
+            ]
             time.sleep(moments.uniform(0, 0.1))
             os.kill(int(number), signal.SIGKILL)
             lines += iter(people.stdout.readline, "ended\n")

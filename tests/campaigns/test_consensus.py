@@ -18,7 +18,9 @@ def said(votes: np.ndarray, classes: tuple[str, ...] = CLASSES) -> list[Answer]:
     return [Answer(f"i{i}", f"p{a}", "label", classes[k]) for i, a, k in votes]
 
 
-def simulated(seed: int, items: int, confusions: list[np.ndarray], each: int) -> tuple[np.ndarray, np.ndarray]:
+def simulated(
+    seed: int, items: int, confusions: list[np.ndarray], each: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Items' true classes, and the answers of ``each`` people to each, who err as they do."""
     source = np.random.default_rng(seed)
     classes = len(confusions[0])
@@ -37,7 +39,9 @@ def erring(right: float, classes: int = 3) -> np.ndarray:
     )
 
 
-VOTES = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=30)
+VOTES = st.lists(
+    st.tuples(st.integers(0, 5), st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=30
+)
 
 
 @given(VOTES)
@@ -57,7 +61,9 @@ def test_it_beats_the_majority_where_people_differ() -> None:
     for seed in range(5):
         truth, votes = simulated(seed, 400, people, each=4)
         found = [verdicts(said(votes), CLASSES, way) for way in ("majority", "dawid-skene")]
-        by_most, weighed = (np.mean([one[f"i{i}"].label == CLASSES[truth[i]] for i in range(400)]) for one in found)
+        by_most, weighed = (
+            np.mean([one[f"i{i}"].label == CLASSES[truth[i]] for i in range(400)]) for one in found
+        )
         gains.append(weighed - by_most)
     assert min(gains) > 0.05
     assert np.mean(gains) > 0.1
@@ -70,7 +76,9 @@ def test_it_finds_how_people_err() -> None:
     found = dawid_skene(votes, (1500, 3, 3))
     assert np.abs(found.confusion - np.array(people)).max() < 0.08
     assert np.mean(found.chances.argmax(axis=1) == truth) > 0.93
-    assert found.chances.max(axis=1).mean() == pytest.approx(np.mean(found.chances.argmax(axis=1) == truth), abs=0.03)
+    assert found.chances.max(axis=1).mean() == pytest.approx(
+        np.mean(found.chances.argmax(axis=1) == truth), abs=0.03
+    )
 
 
 def test_thousands_of_answers_to_one_item_are_no_trouble() -> None:
@@ -80,20 +88,31 @@ def test_thousands_of_answers_to_one_item_are_no_trouble() -> None:
     assert found.chances.argmax(axis=1).tolist() == [0, 1]
 
 
-def test_the_order_of_answers_changes_nothing_and_a_label_that_nobody_gave_is_never_the_answer() -> None:
+def test_the_order_of_answers_changes_nothing_and_a_label_that_nobody_gave_is_never_the_answer() -> (
+    None
+):
     _, votes = simulated(3, 60, [erring(0.5)] * 4, each=2)
     answers = said(votes)
     first = verdicts(answers, CLASSES, "dawid-skene")
     again = verdicts(list(reversed(answers)), CLASSES, "dawid-skene")
-    assert {item: one.label for item, one in first.items()} == {item: one.label for item, one in again.items()}
+    assert {item: one.label for item, one in first.items()} == {
+        item: one.label for item, one in again.items()
+    }
     for item, one in first.items():
         assert one.label in {answer.label for answer in answers if answer.item == item}
         assert 0 < one.confidence <= 1
 
 
 def test_most_decide_and_of_as_many_the_last() -> None:
-    answers = [Answer("a", who, "label", label) for who, label in (("p", "red"), ("q", "blue"), ("r", "red"))]
-    answers += [Answer("b", "p", "label", "red"), Answer("b", "q", "label", "blue"), Answer("c", "p", "skip")]
+    answers = [
+        Answer("a", who, "label", label)
+        for who, label in (("p", "red"), ("q", "blue"), ("r", "red"))
+    ]
+    answers += [
+        Answer("b", "p", "label", "red"),
+        Answer("b", "q", "label", "blue"),
+        Answer("c", "p", "skip"),
+    ]
     found = verdicts(answers, CLASSES, "majority")
     assert found["a"] == Verdict("red", pytest.approx(2 / 3), "majority")
     assert found["b"] == Verdict("blue", 0.5, "majority")

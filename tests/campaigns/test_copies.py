@@ -65,7 +65,9 @@ def test_a_campaign_that_is_there_is_replaced_only_if_told(path: Path, backup: P
 
 
 @needs_fork
-def test_the_log_of_a_campaign_that_was_killed_does_not_spoil_what_is_restored(path: Path, backup: Path) -> None:
+def test_the_log_of_a_campaign_that_was_killed_does_not_spoil_what_is_restored(
+    path: Path, backup: Path
+) -> None:
     child = os.fork()
     if child == 0:
         Campaign.open(path).tell("v3", "dark")
@@ -91,7 +93,9 @@ def test_a_damaged_campaign_is_replaced(path: Path, backup: Path) -> None:
     assert labels(path) == 1
 
 
-def test_a_backup_where_nothing_can_be_written_is_read(path: Path, backup: Path, tmp_path: Path) -> None:
+def test_a_backup_where_nothing_can_be_written_is_read(
+    path: Path, backup: Path, tmp_path: Path
+) -> None:
     shut = tmp_path / "shut"
     shut.mkdir()
     backup.rename(shut / "copy.teeter")
@@ -149,7 +153,9 @@ def torn(backup: Path) -> None:
         (lambda backup: (backup.unlink(), backup.mkdir()), "is not a plain file"),
     ],
 )
-def test_what_is_no_whole_backup_changes_nothing(harm: object, message: str, path: Path, backup: Path) -> None:
+def test_what_is_no_whole_backup_changes_nothing(
+    harm: object, message: str, path: Path, backup: Path
+) -> None:
     harm(backup)  # type: ignore[operator]
     before = sorted(one.name for one in path.parent.iterdir())
     with pytest.raises((StoreError, FileError), match=message):
@@ -181,7 +187,9 @@ def test_a_restore_that_stops_in_the_middle_leaves_the_campaign(
 
 
 @needs_fork
-def test_a_disk_without_room_is_not_the_backup_s_fault(path: Path, backup: Path, tmp_path: Path) -> None:
+def test_a_disk_without_room_is_not_the_backup_s_fault(
+    path: Path, backup: Path, tmp_path: Path
+) -> None:
     child = os.fork()
     if child == 0:
         import resource

@@ -16,7 +16,10 @@ from teeter.errors import FileError, InputError
 
 def test_texts_alone_pairs_and_dictionaries() -> None:
     found = items_of(["one", ("b", "two"), {"id": 3, "text": "three", "label": " yes "}], "text")
-    assert [(item.key, item.content, item.label) for item in found[1:]] == [("b", "two", None), ("3", "three", "yes")]
+    assert [(item.key, item.content, item.label) for item in found[1:]] == [
+        ("b", "two", None),
+        ("3", "three", "yes"),
+    ]
     assert len(found[0].key) == 12
     assert items_of(["one"], "text")[0].key == found[0].key, "an id made of the content stays"
 
@@ -35,8 +38,14 @@ def test_a_long_text_is_kept_whole() -> None:
         ({"text": "  "}, "An item has no text"),
         ({"text": None}, "An item has no text"),
         ({"text": "a", "features": ["x"]}, "features are not numbers"),
-        ({"text": "a", "features": [1.0, float("nan")]}, "must be a list of finite numbers: number 1 of them is nan"),
-        ({"id": "v3", "text": "a", "features": [float("inf")]}, "The features of 'v3' .* number 0 of them is inf"),
+        (
+            {"text": "a", "features": [1.0, float("nan")]},
+            "must be a list of finite numbers: number 1 of them is nan",
+        ),
+        (
+            {"id": "v3", "text": "a", "features": [float("inf")]},
+            "The features of 'v3' .* number 0 of them is inf",
+        ),
         ({"text": "bad \ud800"}, "has half a character at place 4"),
         ({"id": "\ud800", "text": "a"}, "The id .* has half a character"),
         ({"text": "a", "label": "\ud800"}, "The label .* has half a character"),
@@ -111,7 +120,13 @@ def test_images_that_look_alike_have_features_alike(tmp_path: Path) -> None:
 
 
 def test_texts_that_read_alike_have_features_alike() -> None:
-    texts = ["the card was lost", "my card is lost", "a lost card", "exchange rate today", "what is the exchange rate"]
+    texts = [
+        "the card was lost",
+        "my card is lost",
+        "a lost card",
+        "exchange rate today",
+        "what is the exchange rate",
+    ]
     features = encode_texts(texts * 3 + ["…", "a"])
     lengths = np.linalg.norm(features, axis=1)
     assert np.isfinite(features).all()
@@ -158,13 +173,17 @@ def test_images_are_seen_upright_and_over_white(tmp_path: Path) -> None:
     picture.rotate(90).save(tmp_path / "turned.png", exif=turned)
     Image.new("RGBA", (9, 9), (255, 0, 0, 0)).save(tmp_path / "clear.png")
     Image.new("RGB", (9, 9), (255, 255, 255)).save(tmp_path / "white.png")
-    upright, again, clear, white = looked_at(tmp_path, "upright.png", "turned.png", "clear.png", "white.png")
+    upright, again, clear, white = looked_at(
+        tmp_path, "upright.png", "turned.png", "clear.png", "white.png"
+    )
     assert np.abs(upright - again).max() < 0.01
     assert np.abs(clear - white).max() < 0.01
 
 
 @pytest.mark.filterwarnings("error")
-def test_what_pillow_wonders_at_is_no_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_pillow_wonders_at_is_no_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Image.new("P", (9, 9), 3).save(tmp_path / "a.png", transparency=bytes([0, 128] * 4))
     Image.new("RGB", (30, 30), (1, 2, 3)).save(tmp_path / "b.png")
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 500)
@@ -179,5 +198,7 @@ def test_an_image_that_is_cut_short_is_told(length: int, tmp_path: Path) -> None
     picture(tmp_path / "a.png", (1, 2, 3))
     whole = (tmp_path / "a.png").read_bytes()
     (tmp_path / "a.png").write_bytes(whole[:length])
-    with pytest.raises(FileError, match=r"a\.png is not an image that can be read: mend it, take it out"):
+    with pytest.raises(
+        FileError, match=r"a\.png is not an image that can be read: mend it, take it out"
+    ):
         encode_images(["a.png"], tmp_path)

@@ -39,7 +39,10 @@ def content(path: Path) -> list[str]:
 def schema(path: Path) -> dict[str, list[tuple[object, ...]]]:
     """The columns and indexes of every table, as SQLite tells them."""
     connection = sqlite3.connect(path)
-    names = [name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")]
+    names = [
+        name
+        for (name,) in connection.execute("select name from sqlite_master where type = 'table'")
+    ]
     told = {
         name: sorted(connection.execute(f"pragma table_info({name})"))
         + sorted(connection.execute(f"pragma foreign_key_list({name})"))
@@ -58,7 +61,11 @@ def schema(path: Path) -> dict[str, list[tuple[object, ...]]]:
 
 def test_everything_of_the_first_version_is_there(first: Path) -> None:
     campaign = Campaign.open(first)
-    assert (campaign.name, campaign.classes, campaign.settings.audit) == ("colours", ("dark", "light"), 3)
+    assert (campaign.name, campaign.classes, campaign.settings.audit) == (
+        "colours",
+        ("dark", "light"),
+        3,
+    )
     assert campaign.settings.instructions == "Is it dark?"
     status = campaign.status()
     assert (status.items, status.labelled, status.version, status.open) == (24, 8, 1, 3)
@@ -87,12 +94,18 @@ def test_a_campaign_of_the_first_version_goes_on(first: Path) -> None:
     assert campaign.undo("ann") is not None
 
 
-def test_what_was_asked_before_there_were_leases_stays_with_whom_it_was_asked_of(first: Path) -> None:
+def test_what_was_asked_before_there_were_leases_stays_with_whom_it_was_asked_of(
+    first: Path,
+) -> None:
     campaign = Campaign.open(first)
     assert "0003_teams" in campaign.store.upgraded
     with campaign.store.reading() as connection:
-        assert connection.exec_driver_sql("select distinct due from batches").fetchall() == [(None,)]
-        assert connection.exec_driver_sql("select distinct people, missing from items").fetchall() == [(1, 0)]
+        assert connection.exec_driver_sql("select distinct due from batches").fetchall() == [
+            (None,)
+        ]
+        assert connection.exec_driver_sql(
+            "select distinct people, missing from items"
+        ).fetchall() == [(1, 0)]
     mine = {one.item for one in campaign.ask(3, "ann")}
     assert not mine & {one.item for one in campaign.ask(20, "bob")}
     assert campaign.settings.lease == 60
@@ -126,11 +139,15 @@ def rebuilt(connection: Connection) -> None:
     """Give items a column and a table of notes beside them, with what is known of each."""
     connection.exec_driver_sql("alter table items add column length integer not null default 0")
     connection.exec_driver_sql("update items set length = length(key)")
-    connection.exec_driver_sql("create table notes (item_id integer primary key references items (id), note text)")
+    connection.exec_driver_sql(
+        "create table notes (item_id integer primary key references items (id), note text)"
+    )
     connection.exec_driver_sql("insert into notes select id, 'from ' || added from items")
 
 
-def test_a_second_version_takes_the_place_of_the_first(first: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_version_takes_the_place_of_the_first(
+    first: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = Campaign.open(first)
     told = (before.status(), before.history())
     before.store.close()
@@ -138,8 +155,15 @@ def test_a_second_version_takes_the_place_of_the_first(first: Path, monkeypatch:
     campaign = Campaign.open(first)
     assert campaign.store.upgraded == ["0002_second"]
     with campaign.store.reading() as connection:
-        assert connection.exec_driver_sql("select count(*) from notes where note like 'from 20%'").scalar() == 24
-        assert connection.exec_driver_sql("select sum(length) from items").scalar() == 10 * 2 + 14 * 3
+        assert (
+            connection.exec_driver_sql(
+                "select count(*) from notes where note like 'from 20%'"
+            ).scalar()
+            == 24
+        )
+        assert (
+            connection.exec_driver_sql("select sum(length) from items").scalar() == 10 * 2 + 14 * 3
+        )
     assert (campaign.status(), campaign.history()) == told
     campaign.store.close()
     assert Campaign.open(first).store.upgraded == []

@@ -30,7 +30,9 @@ def place(tmp_path: Path) -> Place:
     """Return a place for a store of a kind."""
     numbers = iter(range(100))
     return lambda kind: (
-        str(tmp_path / f"{next(numbers)}.teeter") if kind == "sqlite" else shared_server().new_database()
+        str(tmp_path / f"{next(numbers)}.teeter")
+        if kind == "sqlite"
+        else shared_server().new_database()
     )
 
 
@@ -41,7 +43,9 @@ def lived(where: str) -> Campaign:
     campaign = Campaign.create(where, "points", ["left", "right"], settings)
     campaign.add({"id": f"p{k}", "features": row} for k, row in enumerate(rows))
     for question in campaign.ask(12, "ann"):
-        campaign.tell(question.item, "right" if rows[int(question.item[1:]), 0] > 0 else "left", "ann")
+        campaign.tell(
+            question.item, "right" if rows[int(question.item[1:]), 0] > 0 else "left", "ann"
+        )
     campaign.train()
     waiting = campaign.ask(4, "bob")
     campaign.skip(waiting[0].item, "bob", comment="later")
@@ -60,12 +64,17 @@ def known(campaign: Campaign) -> dict[str, object]:
         return {
             "settings": campaign.settings,
             "classes": campaign.classes,
-            "items": [(row.key, row.content, row.audit, row.added) for row in ledger.items(connection)],
+            "items": [
+                (row.key, row.content, row.audit, row.added) for row in ledger.items(connection)
+            ],
             "features": vectors.tobytes(),
             "answers": ledger.answers(connection),
             "open": ledger.open_picks(connection),
             "model": None if model is None else (model.version, model.weights, model.facts),
-            "history": [{k: v for k, v in line.items() if k not in NUMBERS} for line in ledger.history(connection)],
+            "history": [
+                {k: v for k, v in line.items() if k not in NUMBERS}
+                for line in ledger.history(connection)
+            ],
             "status": campaign.status(),
         }
 
@@ -100,18 +109,26 @@ def test_it_is_the_same_there_and_goes_on(here: str, there: str, place: Place) -
 
 def test_what_cannot_be_moved_is_told_and_nothing_is_written(place: Place) -> None:
     campaign, store = lived(place("sqlite")), Store(place("sqlite"), create=True)
-    with pytest.raises(UnknownNameError, match=r"No campaign is called 'point'. Did you mean 'points'\?"):
+    with pytest.raises(
+        UnknownNameError, match=r"No campaign is called 'point'. Did you mean 'points'\?"
+    ):
         move_campaign(campaign.store, store, "point")
     move_campaign(campaign.store, store, "points")
-    with pytest.raises(InputError, match="There is a campaign called 'points' where this one is to go"):
+    with pytest.raises(
+        InputError, match="There is a campaign called 'points' where this one is to go"
+    ):
         move_campaign(campaign.store, store, "points")
     campaign.store.close()
     store.close()
 
 
 @pytest.mark.parametrize("kind", POSTGRESQL_SLOW)
-def test_the_history_has_the_numbers_that_rows_have_after_a_move(kind: str, place: Place, tmp_path: Path) -> None:
-    before = Campaign.create(tmp_path / "before.teeter", "before", ["left", "right"], Settings(kind="features"))
+def test_the_history_has_the_numbers_that_rows_have_after_a_move(
+    kind: str, place: Place, tmp_path: Path
+) -> None:
+    before = Campaign.create(
+        tmp_path / "before.teeter", "before", ["left", "right"], Settings(kind="features")
+    )
     before.add([{"id": "q0", "features": np.ones(3, dtype=np.float32)}])
     before.ask(1, "zoe")
     before.store.close()
@@ -138,9 +155,13 @@ def test_the_history_has_the_numbers_that_rows_have_after_a_move(kind: str, plac
         of_item = select(tables.items.c.key).join_from(tables.items, tables.answers)
         for line in moved.history():
             if "answer" in line:
-                assert new.scalar(of_item.where(tables.answers.c.id == line["answer"])) == line["item"]
+                assert (
+                    new.scalar(of_item.where(tables.answers.c.id == line["answer"])) == line["item"]
+                )
             if "batch" in line:
-                name = select(tables.batches.c.annotator).where(tables.batches.c.id == line["batch"])
+                name = select(tables.batches.c.annotator).where(
+                    tables.batches.c.id == line["batch"]
+                )
                 assert new.scalar(name) == line["who"]
         (decided,) = (line["decision"] for line in moved.history() if "decision" in line)
         assert decided == new.scalar(select(func.max(tables.decisions.c.id)))
@@ -161,9 +182,13 @@ def test_a_move_to_a_file_that_failed_leaves_nothing_and_can_be_tried_again(
     source = lived(str(tmp_path / "own.teeter"))
     whole = moving._copy
 
-    def full(old: Connection, new: Connection, table: Table, campaign: int, numbers: moving.Numbers) -> int:
+    def full(
+        old: Connection, new: Connection, table: Table, campaign: int, numbers: moving.Numbers
+    ) -> int:
         if table is tables.answers:
-            raise OperationalError("insert", {}, sqlite3.OperationalError("database or disk is full"))
+            raise OperationalError(
+                "insert", {}, sqlite3.OperationalError("database or disk is full")
+            )
         return whole(old, new, table, campaign, numbers)
 
     monkeypatch.setattr(moving, "_copy", full)
@@ -186,7 +211,10 @@ def test_a_move_to_a_file_that_failed_leaves_nothing_and_can_be_tried_again(
 def test_a_campaign_keeps_its_name_where_it_goes(tmp_path: Path) -> None:
     source = lived(str(tmp_path / "own.teeter"))
     url = shared_server().new_database()
-    with pytest.raises(InputError, match=r"keeps its name where it goes, and this one is called 'points': give \S+\."):
+    with pytest.raises(
+        InputError,
+        match=r"keeps its name where it goes, and this one is called 'points': give \S+\.",
+    ):
         move_to(source.store, "points", f"{url}#others")
     move_to(source.store, "points", f"{url}#points")
     moved = Campaign.open(f"{url}#points")

@@ -29,16 +29,23 @@ def watch() -> FakeClock:
 
 
 @pytest.fixture(params=POSTGRESQL_SLOW)
-def campaign(request: pytest.FixtureRequest, tmp_path: Path, watch: FakeClock) -> Iterator[Campaign]:
+def campaign(
+    request: pytest.FixtureRequest, tmp_path: Path, watch: FakeClock
+) -> Iterator[Campaign]:
     settings = Settings(kind="features", strategy="margin", control=0.5, consensus="dawid-skene")
-    made = Campaign.create(new_place(request.param, tmp_path), "points", ["left", "right"], settings, clock=watch)
+    made = Campaign.create(
+        new_place(request.param, tmp_path), "points", ["left", "right"], settings, clock=watch
+    )
     made.add({"id": f"p{k}", "features": row} for k, row in enumerate(VECTORS))
     yield made
     made.store.close()
 
 
 def test_roles_and_what_they_may_do() -> None:
-    allowed = {role: [what for what in ("answer", "decide", "export", "manage") if may(role, what)] for role in ROLES}
+    allowed = {
+        role: [what for what in ("answer", "decide", "export", "manage") if may(role, what)]
+        for role in ROLES
+    }
     assert allowed == {
         "annotator": ["answer"],
         "reviewer": ["answer", "decide", "export"],
@@ -76,9 +83,13 @@ def test_rights_are_asked_in_one_place(campaign: Campaign) -> None:
     campaign.people.add("ann")
     campaign.people.add("rey", "reviewer")
     campaign.people.require("rey", "decide")
-    with pytest.raises(PermissionDeniedError, match="ann is an annotator and may not decide: ask a reviewer"):
+    with pytest.raises(
+        PermissionDeniedError, match="ann is an annotator and may not decide: ask a reviewer"
+    ):
         campaign.people.require("ann", "decide")
-    with pytest.raises(PermissionDeniedError, match="rey is a reviewer and may not manage: ask an owner"):
+    with pytest.raises(
+        PermissionDeniedError, match="rey is a reviewer and may not manage: ask an owner"
+    ):
         require_right(campaign.people.named("rey"), "manage")
     with pytest.raises(UnknownNameError, match=r"Nobody here is called 'anne'. Did you mean 'ann'"):
         campaign.people.require("anne", "answer")
@@ -134,7 +145,11 @@ def test_a_decision_settles_what_people_disagree_on(campaign: Campaign, tmp_path
     campaign.export(tmp_path / "out.csv")
     with (tmp_path / "out.csv").open() as file:
         rows = {row["id"]: row for row in csv.DictReader(file)}
-    assert (rows["p0"]["label"], rows["p0"]["decided_by"], rows["p0"]["agreement"]) == ("right", "rey", "1.0")
+    assert (rows["p0"]["label"], rows["p0"]["decided_by"], rows["p0"]["agreement"]) == (
+        "right",
+        "rey",
+        "1.0",
+    )
     assert json.loads(rows["p0"]["answers"]) == {"ann": "left", "bob": "right", "cem": "left"}
     assert (rows["p2"]["left_out"], rows["p3"]["answers"]) == ("True", "")
     campaign.export(tmp_path / "out.jsonl")

@@ -21,7 +21,9 @@ from teeter.errors import InputError
 PLAIN = Settings(kind="features", control=0.0)
 
 
-def made(path: Path, settings: Settings, vectors: npt.NDArray[np.float32], name: str = "c") -> Campaign:
+def made(
+    path: Path, settings: Settings, vectors: npt.NDArray[np.float32], name: str = "c"
+) -> Campaign:
     campaign = Campaign.create(path / f"{name}.teeter", name, ("a", "b"), settings)
     campaign.add({"id": f"i{k}", "features": vectors[k]} for k in range(len(vectors)))
     return campaign
@@ -35,7 +37,9 @@ def place(item: str) -> int:
     return int(item[1:])
 
 
-def go_on(campaign: Campaign, labels: npt.NDArray[np.int64], n: int, *, train: bool = True) -> list[str]:
+def go_on(
+    campaign: Campaign, labels: npt.NDArray[np.int64], n: int, *, train: bool = True
+) -> list[str]:
     asked = campaign.ask(n)
     for question in asked:
         campaign.tell(question.item, "ab"[labels[place(question.item)]])
@@ -57,7 +61,9 @@ def audit(campaign: Campaign) -> set[int]:
 @pytest.mark.parametrize(
     ("seeds", "lowest", "highest"), [(3, 11, 28), pytest.param(30, 15, 24, marks=pytest.mark.slow)]
 )
-def test_the_audit_is_asked_in_random_order(seeds: int, lowest: float, highest: float, tmp_path: Path) -> None:
+def test_the_audit_is_asked_in_random_order(
+    seeds: int, lowest: float, highest: float, tmp_path: Path
+) -> None:
     first: list[int] = []
     for seed in range(seeds):
         campaign = made(tmp_path, replace(PLAIN, audit=40, seed=seed), drawn(100, 2), f"c{seed}")
@@ -95,7 +101,10 @@ def test_items_added_later_enter_the_audit_in_proportion(tmp_path: Path) -> None
 def test_a_whole_audit_is_not_drawn_again_nor_from_what_has_a_label(tmp_path: Path) -> None:
     campaign = Campaign.create(tmp_path / "c.teeter", "c", ("a", "b"), replace(PLAIN, audit=30))
     vectors = drawn(100)
-    things = [{"id": f"i{k}", "features": vectors[k], "label": "a" if k < 60 else None} for k in range(100)]
+    things = [
+        {"id": f"i{k}", "features": vectors[k], "label": "a" if k < 60 else None}
+        for k in range(100)
+    ]
     campaign.add(things)
     before = audit(campaign)
     assert len(before) == 30
@@ -118,7 +127,9 @@ def test_controls_are_of_all_items_and_those_with_a_label_are_not_asked(tmp_path
     labels = (vectors[:, 0] > 0).astype(np.int64)
     campaign = made(tmp_path, replace(PLAIN, control=0.25, strategy="margin"), vectors)
     asked = [arm for _ in range(6) for arm in go_on(campaign, labels, 40)]
-    known = [item for line in campaign.history() if line["what"] == "asked" for item in line["known"]]
+    known = [
+        item for line in campaign.history() if line["what"] == "asked" for item in line["known"]
+    ]
     assert len(controls(campaign)) == 60
     assert len(known) == 60 - asked.count("control") > 10
     assert set(known) <= controls(campaign)
@@ -143,10 +154,14 @@ def test_accuracy_is_told_without_the_bias_of_what_was_picked(tmp_path: Path) ->
         guesses = out_of_fold(vectors, labels).argmax(axis=1)
         true.append(float((guesses == labels).mean()))
         campaign.store.close()
-    assert abs(np.mean(told) - np.mean(true)) < 0.035, "controls drawn from what is left tell 0.05 too much"
+    assert abs(np.mean(told) - np.mean(true)) < 0.035, (
+        "controls drawn from what is left tell 0.05 too much"
+    )
 
 
-def test_labels_at_random_are_told_to_be_half_right_however_wide_the_features(tmp_path: Path) -> None:
+def test_labels_at_random_are_told_to_be_half_right_however_wide_the_features(
+    tmp_path: Path,
+) -> None:
     campaign = made(tmp_path, replace(PLAIN, control=0.9), drawn(300, 400))
     labels = np.random.default_rng(1).integers(2, size=300)
     go_on(campaign, labels, 200)
@@ -203,7 +218,9 @@ def test_a_rare_class_counts_as_much(head: str, tmp_path: Path) -> None:
     labels[:20] = 1
     vectors[:20, 0] += 1.5
     campaign = Campaign.create(tmp_path / "c.teeter", "c", ("a", "b"), replace(PLAIN, head=head))
-    campaign.add({"id": f"i{k}", "features": vectors[k], "label": "ab"[labels[k]]} for k in range(220))
+    campaign.add(
+        {"id": f"i{k}", "features": vectors[k], "label": "ab"[labels[k]]} for k in range(220)
+    )
     campaign.train()
     campaign.export(tmp_path / "out.csv")
     with (tmp_path / "out.csv").open() as file:
@@ -233,9 +250,13 @@ def test_a_kept_model_is_loaded_and_not_trained_again(
     again.add({"id": f"n{k}", "features": drawn(1, 5, k)[0] + 3} for k in range(90))
     again.export(tmp_path / "later.csv")
     assert len(again.ask(5)) == 5
-    before, later = ((tmp_path / f"{name}.csv").read_text().splitlines() for name in ("before", "later"))
+    before, later = (
+        (tmp_path / f"{name}.csv").read_text().splitlines() for name in ("before", "later")
+    )
     told = [[line.split(",")[4] for line in lines[1:61]] for lines in (before, later)]
-    assert told[0] == told[1], "neither a class nor items that came later change what the model says"
+    assert told[0] == told[1], (
+        "neither a class nor items that came later change what the model says"
+    )
     sure = [[float(line.split(",")[5]) for line in lines[1:61]] for lines in (before, later)]
     assert sure[0] == pytest.approx(sure[1], abs=1e-3)
 
@@ -252,13 +273,17 @@ def test_a_model_of_other_features_is_trained_again_and_that_is_told(tmp_path: P
     assert len(campaign.ask(3)) == 3
 
 
-def test_more_can_be_asked_for_than_a_strategy_looks_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_can_be_asked_for_than_a_strategy_looks_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(rounds, "CANDIDATES", 10)
     campaign = made(tmp_path, PLAIN, drawn(60))
     assert len(campaign.ask(30)) == 30
 
 
-def test_what_others_hold_or_have_answered_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_others_hold_or_have_answered_is_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever a round picks, even what is taken."""
     campaign = made(tmp_path, PLAIN, drawn(30))
     theirs = {question.item for question in campaign.ask(10, "bob")}
@@ -277,9 +302,12 @@ def test_what_others_hold_or_have_answered_is_not_asked(tmp_path: Path, monkeypa
 @pytest.mark.parametrize("strategy", ["dbal", "batchbald", "ensemble"])
 def test_a_strategy_that_the_head_cannot_serve_is_refused(strategy: str, tmp_path: Path) -> None:
     with pytest.raises(
-        InputError, match=f"{strategy} needs .*, which the head linear does not give: choose the head mlp"
+        InputError,
+        match=f"{strategy} needs .*, which the head linear does not give: choose the head mlp",
     ):
-        Campaign.create(tmp_path / "refused.teeter", "refused", ["a", "b"], Settings(strategy=strategy))
+        Campaign.create(
+            tmp_path / "refused.teeter", "refused", ["a", "b"], Settings(strategy=strategy)
+        )
     assert not (tmp_path / "refused.teeter").exists()
     vectors = drawn(40)
     campaign = made(tmp_path, replace(PLAIN, strategy=strategy, head="mlp"), vectors)
@@ -291,7 +319,9 @@ def test_a_campaign_with_such_a_strategy_from_before_can_still_be_read(tmp_path:
     campaign = made(tmp_path, replace(PLAIN, strategy="random"), drawn(20))
     with campaign.store.writing() as connection:
         told = json.loads(connection.scalar(select(tables.campaigns.c.settings)) or "")
-        connection.execute(update(tables.campaigns).values(settings=json.dumps({**told, "strategy": "dbal"})))
+        connection.execute(
+            update(tables.campaigns).values(settings=json.dumps({**told, "strategy": "dbal"}))
+        )
     assert campaign.store.path is not None
     again = Campaign.open(campaign.store.path)
     assert again.export(tmp_path / "labels.csv") == 0

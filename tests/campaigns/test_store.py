@@ -74,9 +74,13 @@ def test_killed_every_answer_that_was_acknowledged_is_there(path: Path) -> None:
 
 @needs_fork
 @pytest.mark.slow
-def test_killed_at_a_hundred_moments_every_answer_that_was_acknowledged_is_there(path: Path) -> None:
+def test_killed_at_a_hundred_moments_every_answer_that_was_acknowledged_is_there(
+    path: Path,
+) -> None:
     moments = random.Random(5)
-    check_after_kills(path, [(moments.randrange(5), moments.uniform(0.0, 0.02)) for _ in range(100)])
+    check_after_kills(
+        path, [(moments.randrange(5), moments.uniform(0.0, 0.02)) for _ in range(100)]
+    )
 
 
 @needs_fork
@@ -113,7 +117,9 @@ def test_a_full_disk_is_told_and_loses_nothing(path: Path) -> None:
         nonlocal acknowledged
         for k in range(1000):
             with store.writing() as connection:
-                ledger.answer(connection, Answer(f"a{k % 6}", f"ann {k}", "label", "good", "x" * 200))
+                ledger.answer(
+                    connection, Answer(f"a{k % 6}", f"ann {k}", "label", "good", "x" * 200)
+                )
             acknowledged += 1
 
     with pytest.raises(StoreError, match="Nothing was lost; make room and try again"):
@@ -135,7 +141,9 @@ def test_a_file_that_may_not_grow_is_told_and_loses_nothing(path: Path) -> None:
         try:
             for k in range(5000):
                 with store.writing() as connection:
-                    ledger.answer(connection, Answer(f"a{k % 6}", f"ann {k}", "label", "good", "x" * 500))
+                    ledger.answer(
+                        connection, Answer(f"a{k % 6}", f"ann {k}", "label", "good", "x" * 500)
+                    )
         except StoreError as error:
             os._exit(7 if "Nothing was lost" in str(error) else 1)
         os._exit(2)
@@ -148,11 +156,15 @@ def test_a_file_of_a_newer_version_is_refused(path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("insert into migrations values ('0999_beyond', 'tomorrow')")
     connection.close()
-    with pytest.raises(StoreError, match=r"written by a newer teeter \(0999_beyond\): update teeter"):
+    with pytest.raises(
+        StoreError, match=r"written by a newer teeter \(0999_beyond\): update teeter"
+    ):
         Store(path)
 
 
-def test_a_file_of_an_older_version_is_brought_up_in_place(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_an_older_version_is_brought_up_in_place(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ledger = made(path)
 
     def later(connection: migrations.Connection) -> None:
@@ -167,7 +179,9 @@ def test_a_file_of_an_older_version_is_brought_up_in_place(path: Path, monkeypat
     Store(path).close()
 
 
-def test_a_change_that_fails_leaves_the_file_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_that_fails_leaves_the_file_as_it_was(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made(path)
 
     def broken(connection: migrations.Connection) -> None:
@@ -221,13 +235,17 @@ def test_another_program_s_database_is_left_alone(tmp_path: Path) -> None:
     connection.close()
     before = path.read_bytes()
     for create in (False, True):
-        with pytest.raises(StoreError, match="is a database of another program: name a campaign's file"):
+        with pytest.raises(
+            StoreError, match="is a database of another program: name a campaign's file"
+        ):
             Store(path, create=create)
     assert path.read_bytes() == before
     assert [one.name for one in tmp_path.iterdir()] == [path.name]
 
 
-def test_a_backup_is_whole_while_others_write_and_opens_as_a_campaign(path: Path, tmp_path: Path) -> None:
+def test_a_backup_is_whole_while_others_write_and_opens_as_a_campaign(
+    path: Path, tmp_path: Path
+) -> None:
     ledger = made(path)
     store = Store(path)
     with store.writing() as connection:
@@ -260,6 +278,10 @@ def test_where_no_connection_is_free_it_says_so(path: Path) -> None:
     store = Store(path)
     store.engine.dispose()
     store.engine = create_engine(store.engine.url, pool_size=1, max_overflow=0, pool_timeout=0.1)
-    with store.reading(), pytest.raises(StoreError, match="no connection was free"), store.reading():
+    with (
+        store.reading(),
+        pytest.raises(StoreError, match="no connection was free"),
+        store.reading(),
+    ):
         pass
     store.close()

@@ -44,7 +44,9 @@ def labelled(store: Store, ledger: Ledger) -> list[str]:
 
 def test_a_campaign_goes_through_its_rounds(url: str) -> None:
     rows = np.random.default_rng(0).normal(size=(80, 4)).astype(np.float32)
-    campaign = Campaign.create(url, "points", ["left", "right"], Settings(kind="features", seed=2**62))
+    campaign = Campaign.create(
+        url, "points", ["left", "right"], Settings(kind="features", seed=2**62)
+    )
     campaign.add({"id": f"p{k}", "features": row} for k, row in enumerate(rows))
     for _ in range(2):
         for question in campaign.ask(10):
@@ -59,7 +61,9 @@ def test_a_campaign_goes_through_its_rounds(url: str) -> None:
     again.store.close()
 
 
-def test_after_a_crash_of_the_server_what_was_acknowledged_is_there_and_the_store_goes_on(own_server: Server) -> None:
+def test_after_a_crash_of_the_server_what_was_acknowledged_is_there_and_the_store_goes_on(
+    own_server: Server,
+) -> None:
     store = Store(own_server.new_database(), create=True)
     ledger = begun(store, texts=40)
     for k in range(10):
@@ -75,7 +79,9 @@ def test_after_a_crash_of_the_server_what_was_acknowledged_is_there_and_the_stor
 
 @needs_fork
 @pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.slow)])
-def test_killed_while_it_writes_a_process_loses_nothing_that_it_acknowledged(kills: int, url: str) -> None:
+def test_killed_while_it_writes_a_process_loses_nothing_that_it_acknowledged(
+    kills: int, url: str
+) -> None:
     store = Store(url, create=True)
     ledger = begun(store, texts=200 * kills)
     store.close()
@@ -131,7 +137,9 @@ def test_an_address_that_does_not_answer_is_told_without_its_password() -> None:
 
 
 def test_a_server_that_lets_nobody_in_is_not_said_to_be_away(url: str) -> None:
-    with pytest.raises(StoreError, match=r'refuses: database "nothing" does not exist\. Check its name') as caught:
+    with pytest.raises(
+        StoreError, match=r'refuses: database "nothing" does not exist\. Check its name'
+    ) as caught:
         Store(f"{url.rpartition('/')[0]}/nothing")
     assert "postgresql://teeter@" in str(caught.value)  # as people write it
     with pytest.raises(StoreError, match=r'refuses: role "stranger" does not exist\.'):

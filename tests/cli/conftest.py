@@ -15,7 +15,10 @@ from cli.commands import done, run_teeter
 
 Teeter: TypeAlias = Callable[..., Result]
 
-WORDS = {"fruit": ["apple", "pear", "plum", "cherry", "fig"], "tool": ["saw", "hammer", "nail", "drill", "file"]}
+WORDS = {
+    "fruit": ["apple", "pear", "plum", "cherry", "fig"],
+    "tool": ["saw", "hammer", "nail", "drill", "file"],
+}
 
 
 @pytest.fixture

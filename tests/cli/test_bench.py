@@ -19,17 +19,31 @@ SHORT = ("--set", "epochs=2", "--set", "final=60", "--repetitions", 1, "--device
 
 
 @pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None) -> None:
+def _in_a_folder_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None
+) -> None:
     monkeypatch.chdir(tmp_path)
 
 
 def test_a_run_says_what_it_found_and_goes_on_when_asked_for_more(teeter: Teeter) -> None:
-    said = teeter("bench", "run", "digits", *SHORT, "--strategies", "random,margin").stdout.splitlines()
+    said = teeter(
+        "bench", "run", "digits", *SHORT, "--strategies", "random,margin"
+    ).stdout.splitlines()
     assert said[0].startswith("Mean accuracy: ")
-    assert said[1] == "All rounds are in runs/digits; teeter bench report runs/digits compares them."
+    assert (
+        said[1] == "All rounds are in runs/digits; teeter bench report runs/digits compares them."
+    )
     before = Path("runs/digits/cells/random-0.jsonl").read_bytes()
-    told = json.loads(teeter("bench", "run", "digits", *SHORT, "--strategies", "random,coreset", "--json").stdout)
-    assert told == {"folder": "runs/digits", "setting": "digits", "finished": True, "rounds": 9, "failures": []}
+    told = json.loads(
+        teeter("bench", "run", "digits", *SHORT, "--strategies", "random,coreset", "--json").stdout
+    )
+    assert told == {
+        "folder": "runs/digits",
+        "setting": "digits",
+        "finished": True,
+        "rounds": 9,
+        "failures": [],
+    }
     assert Path("runs/digits/cells/random-0.jsonl").read_bytes() == before
     assert len(teeter("bench", "rounds", "runs/digits").stdout.splitlines()) == 10
 
@@ -47,24 +61,40 @@ def test_the_settings_are_listed_with_all_values(teeter: Teeter) -> None:
         (["digitz"], "No setting is called 'digitz'. Did you mean 'digits'?"),
         (["none.toml"], "There is no file none.toml."),
         (["digits", "--set", "epochs"], "--set epochs is not KEY=VALUE"),
-        (["digits", "--set", "epoch=3"], "A setting has no value called 'epoch'. Did you mean 'epochs'?"),
+        (
+            ["digits", "--set", "epoch=3"],
+            "A setting has no value called 'epoch'. Did you mean 'epochs'?",
+        ),
         (["digits", "--set", "options=x"], "options is 'x': it must be a table for each strategy"),
         (["digits", "--strategies", ","], "There is no strategy to run"),
-        (["digits", "--strategies", "randm"], "No strategy is called 'randm'. Did you mean 'random'?"),
-        (["digits", "--set", "final=5000"], "digits needs 5000 training rows, and there are 1437: lower final."),
-        (["digits", "--set", "validation=1437"], "Cannot draw 1437 validation rows out of 1437 training rows"),
+        (
+            ["digits", "--strategies", "randm"],
+            "No strategy is called 'randm'. Did you mean 'random'?",
+        ),
+        (
+            ["digits", "--set", "final=5000"],
+            "digits needs 5000 training rows, and there are 1437: lower final.",
+        ),
+        (
+            ["digits", "--set", "validation=1437"],
+            "Cannot draw 1437 validation rows out of 1437 training rows",
+        ),
         (["digits", "--device", "tpu"], "No device is called 'tpu'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_a_mistake_is_one_sentence_and_leaves_nothing(teeter: Teeter, arguments: list[str], sentence: str) -> None:
+def test_a_mistake_is_one_sentence_and_leaves_nothing(
+    teeter: Teeter, arguments: list[str], sentence: str
+) -> None:
     said = teeter("bench", "run", *arguments, fails=2).stderr.splitlines()
     assert len(said) == 1
     assert said[0].startswith(f"Error: {sentence}")
     assert not Path("runs").exists()
 
 
-def test_a_strategy_that_fails_is_told_and_the_exit_code_is_1(teeter: Teeter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_strategy_that_fails_is_told_and_the_exit_code_is_1(
+    teeter: Teeter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Broken(Strategy):
         """Never chooses."""
 
@@ -74,23 +104,34 @@ def test_a_strategy_that_fails_is_told_and_the_exit_code_is_1(teeter: Teeter, mo
             raise RuntimeError("not today")
 
     monkeypatch.setitem(registry._classes, "broken", Broken)
-    said = teeter("bench", "run", "digits", *SHORT, "--strategies", "random,broken", fails=1).stdout.splitlines()
-    assert said[0] == "broken, repetition 0, failed: RuntimeError: not today. Repeat the command to try again."
+    said = teeter(
+        "bench", "run", "digits", *SHORT, "--strategies", "random,broken", fails=1
+    ).stdout.splitlines()
+    assert (
+        said[0]
+        == "broken, repetition 0, failed: RuntimeError: not today. Repeat the command to try again."
+    )
     assert said[-1].startswith("The finished rounds are in runs/digits")
 
 
-def test_stopped_by_hand_it_says_that_it_goes_on(teeter: Teeter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopped_by_hand_it_says_that_it_goes_on(
+    teeter: Teeter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def stopped(*_: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr(runner, "fit_learners", stopped)
         said = teeter("bench", "run", "digits", *SHORT, "--strategies", "random", fails=130).stderr
-    assert said == "Stopped. The finished rounds are in runs/digits. Repeat the command to continue.\n"
+    assert (
+        said == "Stopped. The finished rounds are in runs/digits. Repeat the command to continue.\n"
+    )
     teeter("bench", "run", "digits", *SHORT, "--strategies", "random")
 
 
-def test_rounds_are_tracked_as_well(teeter: Teeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounds_are_tracked_as_well(
+    teeter: Teeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Lines:
         """Appends the keys of rounds to a file."""
 
@@ -109,9 +150,29 @@ def test_rounds_are_tracked_as_well(teeter: Teeter, tmp_path: Path, monkeypatch:
             pass
 
     monkeypatch.setitem(tracking._BUILT_IN, "lines", Lines)
-    short = ("--set", "final=40", "--set", "epochs=1", "--strategies", "random", "--repetitions", 2, "--device", "cpu")
+    short = (
+        "--set",
+        "final=40",
+        "--set",
+        "epochs=1",
+        "--strategies",
+        "random",
+        "--repetitions",
+        2,
+        "--device",
+        "cpu",
+    )
     for _ in range(2):
-        teeter("bench", "run", "digits", *short, "--out", tmp_path / "run", "--track", f"lines:{tmp_path / 'a'}")
+        teeter(
+            "bench",
+            "run",
+            "digits",
+            *short,
+            "--out",
+            tmp_path / "run",
+            "--track",
+            f"lines:{tmp_path / 'a'}",
+        )
     assert len((tmp_path / "a").read_text().splitlines()) == 4
     refused = teeter("bench", "run", "digits", *short, "--track", "tensorbord:a", fails=2)
     assert "Did you mean 'tensorboard'?" in refused.stderr

@@ -24,7 +24,9 @@ def test_from_a_table_to_labels_in_a_file(made: Path, tmp_path: Path) -> None:
     assert told.startswith("24 of 60 items labelled, 0 open, model 2.")
     assert "fruit" in told
     out = tmp_path / "labels.csv"
-    assert done("export", made, out, "--history", tmp_path / "history.jsonl") == f"{out}: 24 labels.\n"
+    assert (
+        done("export", made, out, "--history", tmp_path / "history.jsonl") == f"{out}: 24 labels.\n"
+    )
     with out.open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 60
@@ -36,7 +38,9 @@ def test_from_a_table_to_labels_in_a_file(made: Path, tmp_path: Path) -> None:
 
 
 def test_labels_that_are_known_come_along(things: Path) -> None:
-    assert "60 items to label, 4 with a label" in done("new", things, "--classes", "fruit,tool", "--labels", "known")
+    assert "60 items to label, 4 with a label" in done(
+        "new", things, "--classes", "fruit,tool", "--labels", "known"
+    )
 
 
 def test_answers_besides_labels_and_undo(made: Path) -> None:
@@ -56,7 +60,10 @@ def test_every_form_of_export(form: str, made: Path, tmp_path: Path) -> None:
         (told,) = map(json.loads, out.read_text().splitlines())
         assert (told["id"], told["label"]) == ("t5", ["fruit"])
     if form == "prodigy":
-        assert [json.loads(line)["answer"] for line in out.read_text().splitlines()] == ["accept", "reject"]
+        assert [json.loads(line)["answer"] for line in out.read_text().splitlines()] == [
+            "accept",
+            "reject",
+        ]
     if form == "datasets":
         from pyarrow import parquet
 
@@ -79,7 +86,9 @@ def test_images_from_a_folder(tmp_path: Path) -> None:
     folder = tmp_path / "pictures"
     folder.mkdir()
     for k in range(12):
-        Image.new("RGB", (16, 16), (250 - k, 5, 5) if k % 2 else (5, 5, 250 - k)).save(folder / f"{k:02}.png")
+        Image.new("RGB", (16, 16), (250 - k, 5, 5) if k % 2 else (5, 5, 250 - k)).save(
+            folder / f"{k:02}.png"
+        )
     assert "12 items to label" in done("new", folder, "--classes", "red,blue")
     questions = json.loads(done("ask", tmp_path / "pictures.teeter", "-n", 3, "--json"))
     assert all(question["content"].endswith(".png") for question in questions)
@@ -101,16 +110,22 @@ def test_a_backup_is_put_back(made: Path, tmp_path: Path) -> None:
     done("restore", tmp_path / "copy.teeter", made, "--overwrite")
     assert "1 of 60 items labelled" in done("status", made)
     (tmp_path / "copy.teeter").write_text("no database" * 100)
-    assert "is damaged, or not a backup" in refused("restore", tmp_path / "copy.teeter", tmp_path / "other.teeter")
+    assert "is damaged, or not a backup" in refused(
+        "restore", tmp_path / "copy.teeter", tmp_path / "other.teeter"
+    )
     assert not (tmp_path / "other.teeter").exists()
 
 
 def test_an_export_replaces_nothing_unless_told(made: Path, things: Path, tmp_path: Path) -> None:
     before = things.read_bytes()
-    assert "exists already: name another, or replace it with --overwrite" in refused("export", made, things)
+    assert "exists already: name another, or replace it with --overwrite" in refused(
+        "export", made, things
+    )
     assert "exists already" in refused("export", made, tmp_path)
     assert "exists already" in refused("export", made, tmp_path / "out.csv", "--history", things)
-    assert "cannot both go to" in refused("export", made, tmp_path / "o.csv", "--history", tmp_path / "o.csv")
+    assert "cannot both go to" in refused(
+        "export", made, tmp_path / "o.csv", "--history", tmp_path / "o.csv"
+    )
     assert things.read_bytes() == before
     for _ in range(2):
         done("export", made, tmp_path / "out.csv", "--overwrite")
@@ -125,7 +140,9 @@ def test_only_the_same_kind_is_added(made: Path, things: Path, tmp_path: Path) -
             Image.new("RGB", (8, 8), (len(folder), 40 * k, 5)).save(tmp_path / folder / f"{k}.png")
     done("new", tmp_path / "pictures", "--classes", "red,blue")
     pictures = tmp_path / "pictures.teeter"
-    assert "This campaign is of text, and '0.png' is of image" in refused("add", made, tmp_path / "others")
+    assert "This campaign is of text, and '0.png' is of image" in refused(
+        "add", made, tmp_path / "others"
+    )
     assert "This campaign is of image, and 't0' is of text" in refused("add", pictures, things)
     assert "put new images there" in refused("add", pictures, tmp_path / "others")
     Image.new("RGB", (8, 8), (1, 2, 3)).save(tmp_path / "pictures" / "new" / "4.png")
@@ -136,11 +153,15 @@ def test_only_the_same_kind_is_added(made: Path, things: Path, tmp_path: Path) -
 
 def test_mistakes_are_told_in_a_sentence(made: Path, things: Path, tmp_path: Path) -> None:
     assert "exists already" in refused("new", things, "--classes", "fruit,tool")
-    assert "give two or more different names" in refused("new", things, "--classes", "one", "--file", tmp_path / "x")
+    assert "give two or more different names" in refused(
+        "new", things, "--classes", "one", "--file", tmp_path / "x"
+    )
     assert not (tmp_path / "x").exists()
     assert "There is no file" in refused("new", tmp_path / "none.csv", "--classes", "a,b")
     assert "There is no campaign" in refused("status", tmp_path / "none.teeter")
-    assert "No class is called 'friut'. Did you mean 'fruit'?" in refused("tell", made, "t5", "friut")
+    assert "No class is called 'friut'. Did you mean 'fruit'?" in refused(
+        "tell", made, "t5", "friut"
+    )
     assert "No item is called 'q5'" in refused("tell", made, "q5", "fruit")
     assert "Give a class, or --other" in refused("tell", made, "t5")
     assert "is none of skip, unsure and bad" in refused("tell", made, "t5", "--other", "later")
@@ -172,7 +193,11 @@ def test_mistakes_are_told_in_a_sentence(made: Path, things: Path, tmp_path: Pat
         ("blank.csv", b"text\nhello\n \nthere\n", "is blank in line 3"),
         ("latin.csv", "text\ncaf\xe9\n".encode("latin-1"), "is not UTF-8"),
         ("open.csv", b'text,other\n"unclosed,1\n', r"open\.csv"),
-        ("ragged.csv", b"text,other\nhello,1,2\n", "Line 2 of .* has 3 fields and the header has 2"),
+        (
+            "ragged.csv",
+            b"text,other\nhello,1,2\n",
+            "Line 2 of .* has 3 fields and the header has 2",
+        ),
         ("zeros.csv", b"\x00" * 200, r"zeros\.csv"),
         ("twice.csv", b"id,text\na,one\na,two\n", "is used in rows 0 and 1: ids must differ"),
         ("bad.jsonl", b"{not json}\n", "Line 1 of .* is not a JSON object"),
@@ -185,7 +210,9 @@ def test_mistakes_are_told_in_a_sentence(made: Path, things: Path, tmp_path: Pat
         ("empty.csv", b"", "is empty"),
     ],
 )
-def test_broken_files_are_told_and_leave_nothing(name: str, content: bytes, message: str, tmp_path: Path) -> None:
+def test_broken_files_are_told_and_leave_nothing(
+    name: str, content: bytes, message: str, tmp_path: Path
+) -> None:
     path = tmp_path / name
     path.write_bytes(content)
     assert re.search(message, refused("new", path, "--classes", "a,b"))
@@ -204,15 +231,20 @@ def test_lines_are_read_as_teeter_writes_them(tmp_path: Path) -> None:
     texts = ["hello\u2028there", "second\x85one", "third"]
     path = tmp_path / "a.jsonl"
     lines = [
-        json.dumps({"text": text, "y": label}, ensure_ascii=False) for text, label in zip(texts, "ab ", strict=True)
+        json.dumps({"text": text, "y": label}, ensure_ascii=False)
+        for text, label in zip(texts, "ab ", strict=True)
     ]
     path.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode())
-    assert "3 items to label, 2 with a label" in done("new", path, "--classes", "a,b", "--labels", "y")
+    assert "3 items to label, 2 with a label" in done(
+        "new", path, "--classes", "a,b", "--labels", "y"
+    )
     done("export", tmp_path / "a.teeter", tmp_path / "b.jsonl")
     assert "3 items to label, 2 with" in done(
         "new", tmp_path / "b.jsonl", "--classes", "a,b", "--text", "content", "--labels", "label"
     )
-    assert {one["content"] for one in json.loads(done("ask", tmp_path / "b.teeter", "--json"))} == {"third"}
+    assert {one["content"] for one in json.loads(done("ask", tmp_path / "b.teeter", "--json"))} == {
+        "third"
+    }
     for option in ("--labels", "--id"):
         told = refused("new", path, "--classes", "a,b", option, "z", "--file", tmp_path / "c")
         assert "No line of" in told
@@ -223,10 +255,14 @@ def test_labels_that_are_missing_are_none_unless_a_class_is_called_so(tmp_path: 
     path = tmp_path / "x.csv"
     path.write_text("text,y\none x,a\ntwo x,NA\nthree x,nan\n")
     assert "1 with a label" in done("new", path, "--classes", "a,b", "--labels", "y")
-    assert "2 with a label" in done("new", path, "--classes", "a,NA", "--labels", "y", "--file", tmp_path / "y.teeter")
+    assert "2 with a label" in done(
+        "new", path, "--classes", "a,NA", "--labels", "y", "--file", tmp_path / "y.teeter"
+    )
 
 
-def test_labels_for_what_is_there_are_taken_over_and_conflicts_told(made: Path, things: Path, tmp_path: Path) -> None:
+def test_labels_for_what_is_there_are_taken_over_and_conflicts_told(
+    made: Path, things: Path, tmp_path: Path
+) -> None:
     done("tell", made, "t0", "fruit")
     told = done("add", made, things, "--labels", "known")
     assert "0 items added, 3 labels taken over" in told
@@ -239,12 +275,19 @@ def test_labels_for_what_is_there_are_taken_over_and_conflicts_told(made: Path, 
 
 @pytest.mark.parametrize("name", ["a\nb", "\x1b[31mred", "b\udcff"])
 def test_class_names_are_plain(name: str, made: Path, things: Path, tmp_path: Path) -> None:
-    for words in (("new", things, "--classes", f"a,{name}", "--file", tmp_path / "z"), ("add-class", made, name)):
+    for words in (
+        ("new", things, "--classes", f"a,{name}", "--file", tmp_path / "z"),
+        ("add-class", made, name),
+    ):
         assert re.search("control character|half a character", refused(*words))
 
 
 def test_half_characters_are_told_wherever_they_come(made: Path) -> None:
-    for words in (("t1", "fruit", "--comment", "x\udcff"), ("t1\udcff", "fruit"), ("t1", "fruit", "--as", "\udcff")):
+    for words in (
+        ("t1", "fruit", "--comment", "x\udcff"),
+        ("t1\udcff", "fruit"),
+        ("t1", "fruit", "--as", "\udcff"),
+    ):
         assert "half a character" in refused("tell", made, *words)
 
 
@@ -254,7 +297,9 @@ def test_a_class_is_added(made: Path) -> None:
     assert "Cannot add a class 'bird'" in refused("add-class", made, "bird")
 
 
-def test_a_folder_is_called_by_its_own_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_is_called_by_its_own_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "pictures").mkdir()
     for k in range(3):
         Image.new("RGB", (8, 8), (40 * k, 5, 5)).save(tmp_path / "pictures" / f"{k}.png")
@@ -282,7 +327,10 @@ def test_images_move_with_their_campaign_and_a_lost_one_can_be_given_up(tmp_path
     done("tell", campaign, "1.png", "a")
     for form in ("prodigy", "doccano"):
         done("export", campaign, tmp_path / form, "--format", form)
-        assert json.loads((tmp_path / form).read_text().splitlines()[-1])["image"] in ("0.png", "1.png")
+        assert json.loads((tmp_path / form).read_text().splitlines()[-1])["image"] in (
+            "0.png",
+            "1.png",
+        )
 
 
 def test_one_of_two_campaigns_in_a_file_is_named(made: Path) -> None:
@@ -295,7 +343,9 @@ def test_one_of_two_campaigns_in_a_file_is_named(made: Path) -> None:
 
 
 def test_an_audit_that_is_cut_is_told(things: Path) -> None:
-    assert "30 of 1,000 items are kept for the audit" in done("new", things, "--classes", "a,b", "--audit", 1000)
+    assert "30 of 1,000 items are kept for the audit" in done(
+        "new", things, "--classes", "a,b", "--audit", 1000
+    )
 
 
 def test_arrays_added_later_go_on_counting(tmp_path: Path) -> None:
@@ -316,15 +366,21 @@ def test_an_export_says_what_its_predictions_are_of(made: Path, tmp_path: Path) 
     done("train", made)
     assert "Predictions" not in done("export", made, tmp_path / "a.csv")
     done("tell", made, "t20", "tool")
-    assert "Predictions are of model 1; 1 answer is newer" in done("export", made, tmp_path / "b.csv")
+    assert "Predictions are of model 1; 1 answer is newer" in done(
+        "export", made, tmp_path / "b.csv"
+    )
     assert "which is a folder" in refused("export", made, tmp_path / "c.csv", "--history", tmp_path)
-    assert "outside of" in refused("export", made, tmp_path / "d", "--history", tmp_path / "d" / "h.jsonl")
+    assert "outside of" in refused(
+        "export", made, tmp_path / "d", "--history", tmp_path / "d" / "h.jsonl"
+    )
 
 
 def test_moving_to_a_server_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     url = shared_server().new_database()
     monkeypatch.chdir(tmp_path)
-    Path("notes.csv").write_text("text\n" + "".join(f"note {k}\n" for k in range(30)), encoding="utf-8")
+    Path("notes.csv").write_text(
+        "text\n" + "".join(f"note {k}\n" for k in range(30)), encoding="utf-8"
+    )
     done("new", "notes.csv", "--classes", "good,poor")
     told = done("move", "notes.teeter", url)
     assert "notes with 30 items, 0 answers" in told

@@ -24,9 +24,14 @@ def _nothing_of_mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def test_every_dataset_is_listed_with_where_it_is_or_how_to_get_it(teeter: Teeter, tmp_path: Path) -> None:
+def test_every_dataset_is_listed_with_where_it_is_or_how_to_get_it(
+    teeter: Teeter, tmp_path: Path
+) -> None:
     np.savez(tmp_path / "letter.npz", x=np.zeros((5, 16)), y=np.zeros(5))
-    told = {one["name"]: one for one in json.loads(teeter("datasets", "--folder", tmp_path, "--json").stdout)}
+    told = {
+        one["name"]: one
+        for one in json.loads(teeter("datasets", "--folder", tmp_path, "--json").stdout)
+    }
     assert list(told) == datasets.names()
     assert told["openml-6"]["found"] == str(tmp_path / "letter.npz")
     assert told["openml-6"]["get"] is None
@@ -46,12 +51,18 @@ def test_every_dataset_is_listed_with_where_it_is_or_how_to_get_it(teeter: Teete
 
 def test_the_table(teeter: Teeter) -> None:
     shown = " ".join(teeter("datasets").stdout.split())
-    for words in ("openml-44135 6,237 1,560 26 613", "3 x 32 x 32 teeter datasets get svhn", "360 10 64 scikit-learn"):
+    for words in (
+        "openml-44135 6,237 1,560 26 613",
+        "3 x 32 x 32 teeter datasets get svhn",
+        "360 10 64 scikit-learn",
+    ):
         assert words in shown
 
 
 def test_a_folder_that_is_not_there_is_one_sentence(teeter: Teeter) -> None:
-    assert teeter("datasets", "--folder", "none", fails=2).stderr.startswith("Error: There is no folder none")
+    assert teeter("datasets", "--folder", "none", fails=2).stderr.startswith(
+        "Error: There is no folder none"
+    )
 
 
 def test_getting_one_tells_checksums_and_where_it_is(
@@ -73,12 +84,16 @@ def test_getting_one_tells_checksums_and_where_it_is(
     ]
 
 
-@pytest.mark.parametrize("words", [["--folder", "here", "get", "svhn"], ["get", "svhn", "--folder", "here"]])
+@pytest.mark.parametrize(
+    "words", [["--folder", "here", "get", "svhn"], ["get", "svhn", "--folder", "here"]]
+)
 def test_the_folder_may_come_before_the_command_or_after_it(
     words: list[str], teeter: Teeter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Path | None] = []
-    monkeypatch.setattr(downloads, "fetch_dataset", lambda name, *, folder, progress: asked.append(folder) or ())
+    monkeypatch.setattr(
+        downloads, "fetch_dataset", lambda name, *, folder, progress: asked.append(folder) or ()
+    )
     teeter("datasets", *words, fails=2)  # there is no such folder to look in
     assert asked == [Path("here")]
 
@@ -89,7 +104,10 @@ def test_one_that_is_there_is_not_fetched(teeter: Teeter) -> None:
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("minst", "Error: No dataset is called 'minst'. Did you mean 'mnist'?"), ("imagenet", "Error: ImageNet needs an")],
+    [
+        ("minst", "Error: No dataset is called 'minst'. Did you mean 'mnist'?"),
+        ("imagenet", "Error: ImageNet needs an"),
+    ],
 )
 def test_one_that_cannot_be_had_is_one_sentence(teeter: Teeter, name: str, said: str) -> None:
     assert teeter("datasets", "get", name, fails=2).stderr.startswith(said)

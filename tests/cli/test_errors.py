@@ -33,7 +33,9 @@ app()
 """
 """An app with the errors of ours that loads no library."""
 
-needs_full_device = pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+needs_full_device = pytest.mark.skipif(
+    not Path("/dev/full").exists(), reason="no device that is always full"
+)
 
 
 @pytest.fixture
@@ -41,12 +43,20 @@ def selecting(tmp_path: Path) -> list[str]:
     """The command that selects 30,000 rows."""
     features = np.random.default_rng(0).normal(size=(30_000, 2)).astype(np.float32)
     np.savez(tmp_path / "pool.npz", features=features, weight=np.eye(2))
-    command = [sys.executable, "-c", "from teeter.cli import main; main()", "select", str(tmp_path / "pool.npz")]
+    command = [
+        sys.executable,
+        "-c",
+        "from teeter.cli import main; main()",
+        "select",
+        str(tmp_path / "pool.npz"),
+    ]
     return [*command, "-n", "30000", "--strategy", "margin", "--rays", "2"]
 
 
 def check_that_a_reader_may_leave(command: list[str]) -> None:
-    with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.readline()
@@ -57,7 +67,9 @@ def check_that_a_reader_may_leave(command: list[str]) -> None:
 
 def check_that_a_full_disk_is_one_sentence(command: list[str]) -> None:
     with open("/dev/full", "w", encoding="utf-8") as full:
-        done = subprocess.run(command, env=ENVIRONMENT, stdout=full, stderr=subprocess.PIPE, check=False)
+        done = subprocess.run(
+            command, env=ENVIRONMENT, stdout=full, stderr=subprocess.PIPE, check=False
+        )
     assert done.returncode == 2
     assert done.stderr == b"Error: Cannot read or write the output: No space left on device.\n"
 
@@ -85,8 +97,14 @@ def test_a_full_disk_is_one_sentence_of_select(selecting: list[str]) -> None:
 @pytest.mark.parametrize(
     ("message", "shown"),
     [
-        ("Give only one of head= and model=: each ...", "Give only one of --head and --model: each ..."),
-        ("Leave id_column= out, or pass engine='local'.", "Leave --id out, or pass --engine local."),
+        (
+            "Give only one of head= and model=: each ...",
+            "Give only one of --head and --model: each ...",
+        ),
+        (
+            "Leave id_column= out, or pass engine='local'.",
+            "Leave --id out, or pass --engine local.",
+        ),
         ("Pass sigma_max= instead of head=", "Pass sigma_max= instead of --head"),
         ("There is no file runs/head=3/model=x.npz.", "There is no file runs/head=3/model=x.npz."),
     ],

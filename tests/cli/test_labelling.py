@@ -43,7 +43,9 @@ def doubtful(made: Path) -> Path:
     campaign = Campaign.open(made)
     for k in range(60):
         right = truth(f"t{k}")
-        campaign.tell(f"t{k}", {"fruit": "tool", "tool": "fruit"}[right] if k in (10, 21, 34) else right)
+        campaign.tell(
+            f"t{k}", {"fruit": "tool", "tool": "fruit"}[right] if k in (10, 21, 34) else right
+        )
     campaign.store.close()
     return made
 
@@ -53,11 +55,18 @@ def test_suspects_are_gone_through_one_by_one(doubtful: Path) -> None:
     assert {one["item"] for one in listed} == {"t10", "t21", "t34"}
     first, second, third = listed
     keys = {"fruit": "1", "tool": "2"}
-    result = run("label", doubtful, "--suspects", typed=f"x={keys[second['predicted']]}u{keys[second['predicted']]} s")
+    result = run(
+        "label",
+        doubtful,
+        "--suspects",
+        typed=f"x={keys[second['predicted']]}u{keys[second['predicted']]} s",
+    )
     assert result.exit_code == 0
     assert f"labelled {first['label']}, looks like {first['predicted']}" in result.stderr
     assert f"{first['label']} kept" in result.stdout
-    assert [one["item"] for one in json.loads(done("suspects", doubtful, "--json"))] == [third["item"]]
+    assert [one["item"] for one in json.loads(done("suspects", doubtful, "--json"))] == [
+        third["item"]
+    ]
     assert first["item"] in done("suspects", doubtful, "--again")
     done("label", doubtful, "--suspects", typed=keys[third["label"]])
     assert done("suspects", doubtful) == "No label is suspected.\n"
@@ -131,7 +140,12 @@ def label_in_terminal(path: Path, *keys: bytes, monkeypatch: pytest.MonkeyPatch)
     with terminal(monkeypatch) as terminal_end:
         threading.Thread(target=type_keys, args=(terminal_end, keys, is_asked), daemon=True).start()
         try:
-            return int(build_command(app).main(["campaign", "label", str(path), "-n", "3"], standalone_mode=False) or 0)
+            return int(
+                build_command(app).main(
+                    ["campaign", "label", str(path), "-n", "3"], standalone_mode=False
+                )
+                or 0
+            )
         except typer.Exit as ended:
             return ended.exit_code
 
@@ -148,20 +162,39 @@ def test_a_terminal_is_read_key_by_key(
 
 @pytest.mark.parametrize(("key", "code"), [(b"\x03", 130), (b"\x04", 0)])
 def test_a_terminal_is_left_by_ctrl_c_and_ctrl_d(
-    key: bytes, code: int, made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    key: bytes,
+    code: int,
+    made: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert label_in_terminal(made, key, monkeypatch=monkeypatch) == code
     assert "Everything is in" in capsys.readouterr().out
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("keys", "code", "labelled"), [(b"12s", 0, 2), (b"\x03", 130, 0), (b"\x04", 0, 0)])
-def test_a_process_reads_its_terminal_key_by_key(keys: bytes, code: int, labelled: int, made: Path) -> None:
+@pytest.mark.parametrize(
+    ("keys", "code", "labelled"), [(b"12s", 0, 2), (b"\x03", 130, 0), (b"\x04", 0, 0)]
+)
+def test_a_process_reads_its_terminal_key_by_key(
+    keys: bytes, code: int, labelled: int, made: Path
+) -> None:
     pty = pytest.importorskip("pty")
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-c", "from teeter.cli import main; main()", "campaign", "label", str(made), "-n", "3"]
+    command = [
+        sys.executable,
+        "-c",
+        "from teeter.cli import main; main()",
+        "campaign",
+        "label",
+        str(made),
+        "-n",
+        "3",
+    ]
     said, waiting, since = b"", [keys[k : k + 1] for k in range(len(keys))], 0
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True) as process:
+    with subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    ) as process:
         os.close(theirs)
         with contextlib.suppress(OSError):  # a terminal whose other end is closed
             ends = time.monotonic() + 240
@@ -183,7 +216,9 @@ def test_a_process_reads_its_terminal_key_by_key(keys: bytes, code: int, labelle
 def test_ids_cannot_steer_the_terminal_nor_flood_it(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     ids = ["\x1b[31mred", "n\nl", "tab\tx", "long" * 100_000]
-    path.write_text("".join(json.dumps({"id": one, "text": f"text {k}"}) + "\n" for k, one in enumerate(ids)))
+    path.write_text(
+        "".join(json.dumps({"id": one, "text": f"text {k}"}) + "\n" for k, one in enumerate(ids))
+    )
     done("new", path, "--classes", "a,b")
     campaign = tmp_path / "x.teeter"
     told = done("ask", campaign)
@@ -204,11 +239,15 @@ def test_nothing_left_is_told_with_what_is_skipped(tmp_path: Path) -> None:
     shown = done("label", campaign, "-n", 3, typed="1  s")
     assert shown.count("skipped") == 2
     assert "Nothing is left" not in shown
-    assert len(done("ask", campaign).splitlines()) == 2, "what was skipped comes back when nothing else is left"
+    assert len(done("ask", campaign).splitlines()) == 2, (
+        "what was skipped comes back when nothing else is left"
+    )
     done("tell", campaign, "a", "--other", "unsure")
     for item in ("b", "c"):
         done("tell", campaign, item, "a")
-    assert done("ask", campaign) == "Nothing is left to label: 2 of 3 items are labelled, 1 unsure.\n"
+    assert (
+        done("ask", campaign) == "Nothing is left to label: 2 of 3 items are labelled, 1 unsure.\n"
+    )
 
 
 def test_too_many_classes_for_the_keyboard_are_told(things: Path) -> None:

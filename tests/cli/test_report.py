@@ -13,11 +13,11 @@ import typer
 
 from cli.commands import CommandRunner
 from fake_runs import fake_accuracy, fake_run
+from teeter import experiments
 from teeter.analysis import report as reports
 from teeter.analysis.report import Report
 from teeter.cli.errors import Commands
 from teeter.cli.report import report
-from teeter import experiments
 from teeter.experiments import Run
 
 pytestmark = pytest.mark.xdist_group("report")  # one worker, so one drawing
@@ -49,7 +49,9 @@ def a_run(monkeypatch: pytest.MonkeyPatch, drawn_report: Report) -> None:
 
 
 def test_the_findings_are_said_and_the_page_is_named(tmp_path: Path) -> None:
-    done = CommandRunner().invoke(APP, ["report", str(tmp_path / "run"), "--out", str(tmp_path / "out")])
+    done = CommandRunner().invoke(
+        APP, ["report", str(tmp_path / "run"), "--out", str(tmp_path / "out")]
+    )
     assert done.exit_code == 0, done.output
     first, *_, last = done.stdout.splitlines()
     assert "LDM-S was the most accurate of 2 strategies" in first
@@ -64,7 +66,9 @@ def test_left_out_the_report_goes_into_the_run(tmp_path: Path) -> None:
 
 
 def test_json_has_findings_and_tables(tmp_path: Path) -> None:
-    done = CommandRunner().invoke(APP, ["report", str(tmp_path), "--out", str(tmp_path / "out"), "--json"])
+    done = CommandRunner().invoke(
+        APP, ["report", str(tmp_path), "--out", str(tmp_path / "out"), "--json"]
+    )
     told = json.loads(done.stdout)
     assert all(Path(path).exists() for path in told["files"])
     assert set(told) == {"page", "findings", "notes", "tables", "files"}

@@ -49,7 +49,14 @@ def arrays(tmp_path: Path) -> Path:
     path = tmp_path / "pool.npz"
     features = np.array([[-3.0], [0.5], [2.0], [-0.25]], dtype=np.float32)
     ids = np.array(["w", "x", "y", "z"])
-    np.savez(path, features=features, ids=ids, weight=np.ones((1, 1)), bias=np.zeros(1), classes=["no", "yes"])
+    np.savez(
+        path,
+        features=features,
+        ids=ids,
+        weight=np.ones((1, 1)),
+        bias=np.zeros(1),
+        classes=["no", "yes"],
+    )
     return path
 
 
@@ -83,7 +90,9 @@ def test_a_pool_of_arrays(teeter: Teeter, arrays: Path) -> None:
 
 def test_a_table_with_labels(teeter: Teeter, table: Path) -> None:
     """The labelled rows are mirror images, so the boundary is at 0 and the smallest size is the least sure."""
-    result = teeter("select", table, "--labels", "kind", "--id", "name", "--strategy", "margin", "-n", 4)
+    result = teeter(
+        "select", table, "--labels", "kind", "--id", "name", "--strategy", "margin", "-n", 4
+    )
     picks = rows(result.stdout)
     assert [(p["id"], p["row"], p["predicted"]) for p in picks] == [
         ("c", "2", "yes"),
@@ -103,17 +112,31 @@ def test_ldm_s_is_the_default_and_its_score_is_the_ldm(teeter: Teeter, arrays: P
 
 
 def test_json(teeter: Teeter, arrays: Path) -> None:
-    told = json.loads(teeter("select", arrays, "-n", 2, "--strategy", "ldm", "--rays", 32, "--json").stdout)
+    told = json.loads(
+        teeter("select", arrays, "-n", 2, "--strategy", "ldm", "--rays", 32, "--json").stdout
+    )
     assert [(pick["id"], pick["ldm"]) for pick in told["picks"]] == [("x", 0.25), ("z", 0.25)]
     assert told["picks"][0]["score"] is None
     facts = told["facts"]
-    assert (facts["strategy"], facts["options"], facts["seed"], facts["n"]) == ("ldm", {"rays": 32}, 0, 2)
+    assert (facts["strategy"], facts["options"], facts["seed"], facts["n"]) == (
+        "ldm",
+        {"rays": 32},
+        0,
+        2,
+    )
     assert (facts["candidates"], facts["labelled"], facts["classes"]) == (4, 0, ["no", "yes"])
 
 
-def test_out_is_written_whole_and_stdout_stays_empty(teeter: Teeter, arrays: Path, tmp_path: Path) -> None:
+def test_out_is_written_whole_and_stdout_stays_empty(
+    teeter: Teeter, arrays: Path, tmp_path: Path
+) -> None:
     shown = teeter("select", arrays, "-n", 2, "--strategy", "margin").stdout
-    assert teeter("select", arrays, "-n", 2, "--strategy", "margin", "--out", tmp_path / "p.csv").stdout == ""
+    assert (
+        teeter(
+            "select", arrays, "-n", 2, "--strategy", "margin", "--out", tmp_path / "p.csv"
+        ).stdout
+        == ""
+    )
     assert (tmp_path / "p.csv").read_text(encoding="utf-8") == shown
     teeter("select", arrays, "-n", 2, "--out", tmp_path / "p.json")
     assert len(json.loads((tmp_path / "p.json").read_text(encoding="utf-8"))["picks"]) == 2
@@ -137,7 +160,14 @@ def test_a_crash_leaves_the_old_file_and_no_half_file(
 
 
 def test_options_are_numbers_truths_lists_or_texts(teeter: Teeter, arrays: Path) -> None:
-    given = ["--option", "method=gaussian", "--option", "sigmas=0.1, 1,10", "--option", "patience=3"]
+    given = [
+        "--option",
+        "method=gaussian",
+        "--option",
+        "sigmas=0.1, 1,10",
+        "--option",
+        "patience=3",
+    ]
     told = json.loads(teeter("select", arrays, "-n", 1, *given, "--json").stdout)
     assert told["facts"]["options"] == {"method": "gaussian", "sigmas": [0.1, 1, 10], "patience": 3}
     said = refusal(teeter("select", arrays, "-n", 1, "--option", "rays=True", fails=2))
@@ -149,24 +179,49 @@ def test_options_are_numbers_truths_lists_or_texts(teeter: Teeter, arrays: Path)
     [
         (["-n", "5"], "Cannot pick 5 of 4 candidates: ask for 1 to 4."),
         (["-n", "0"], "Cannot pick 0 of 4 candidates: ask for 1 to 4."),
-        (["-n", "1", "--strategy", "marginn"], "No strategy is called 'marginn'. Did you mean 'margin'?"),
+        (
+            ["-n", "1", "--strategy", "marginn"],
+            "No strategy is called 'marginn'. Did you mean 'margin'?",
+        ),
         (["-n", "1", "--option", "ray=3"], "ldm-s has no option 'ray'. Did you mean 'rays'?"),
         (["-n", "1", "--option", "ray"], "--option ray is not key=value."),
         (["-n", "1", "--rays", "0"], "rays is 0: it must be a whole number from 1 up."),
-        (["-n", "1", "--strategy", "margin", "--rays", "0"], "rays is 0: it must be a whole number from 1 up."),
-        (["-n", "1", "--device", "gpu"], "No device is called 'gpu': try 'cpu', 'cuda' or 'cuda:1'."),
-        (["-n", "1", "--id", "name"], "Nothing in POOL is called 'name'. Known: features, ids, weight, bias, classes."),
-        (["-n", "1", "--labels", "kind"], "--labels names a column of a table, and POOL holds arrays: pass --head instead."),
-        (["-n", "1", "--head", "POOL", "--labels", "y"], "Give only one of --head and --labels: each of them provides the head."),
+        (
+            ["-n", "1", "--strategy", "margin", "--rays", "0"],
+            "rays is 0: it must be a whole number from 1 up.",
+        ),
+        (
+            ["-n", "1", "--device", "gpu"],
+            "No device is called 'gpu': try 'cpu', 'cuda' or 'cuda:1'.",
+        ),
+        (
+            ["-n", "1", "--id", "name"],
+            "Nothing in POOL is called 'name'. Known: features, ids, weight, bias, classes.",
+        ),
+        (
+            ["-n", "1", "--labels", "kind"],
+            "--labels names a column of a table, and POOL holds arrays: pass --head instead.",
+        ),
+        (
+            ["-n", "1", "--head", "POOL", "--labels", "y"],
+            "Give only one of --head and --labels: each of them provides the head.",
+        ),
         (["-n", "1", "--head", "none.npz"], "There is no file none.npz."),
-        (["-n", "1", "--out", "POOL"], "Cannot write POOL: it is an input file. Name another file."),
+        (
+            ["-n", "1", "--out", "POOL"],
+            "Cannot write POOL: it is an input file. Name another file.",
+        ),
         (["-n", "1", "--out", "/"], "Cannot write /: it is not a plain file."),
         (["-n", "1", "--out", "no/where.csv"], "Cannot write no/where.csv: there is no folder no."),
     ],
 )
-def test_a_mistake_is_one_sentence(teeter: Teeter, arrays: Path, arguments: list[str], said: str) -> None:
+def test_a_mistake_is_one_sentence(
+    teeter: Teeter, arrays: Path, arguments: list[str], said: str
+) -> None:
     filled = [argument.replace("POOL", str(arrays)) for argument in arguments]
-    assert refusal(teeter("select", arrays, *filled, fails=2)).startswith(said.replace("POOL", str(arrays)))
+    assert refusal(teeter("select", arrays, *filled, fails=2)).startswith(
+        said.replace("POOL", str(arrays))
+    )
 
 
 def test_the_time_left_is_told_of_slow_steps_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +246,9 @@ def test_the_time_left_is_told_of_slow_steps_too(monkeypatch: pytest.MonkeyPatch
 def test_what_is_for_an_engine_is_not_overlooked(teeter: Teeter, tmp_path: Path) -> None:
     np.save(tmp_path / "pool.npy", np.eye(4, dtype=np.float32))
     for given in (["--labelled", tmp_path / "pool.npy"], ["--workers", 2]):
-        found = teeter("select", tmp_path / "pool.npy", "-n", 1, "--strategy", "random", *given, fails=2)
+        found = teeter(
+            "select", tmp_path / "pool.npy", "-n", 1, "--strategy", "random", *given, fails=2
+        )
         assert "leave it out, or pass --engine local." in found.stderr
         assert f"takes no {given[0]}:" in found.stderr
 
@@ -199,26 +256,56 @@ def test_what_is_for_an_engine_is_not_overlooked(teeter: Teeter, tmp_path: Path)
 @pytest.mark.parametrize("engine", [[], ["--engine", "local", "--workers", 1]])
 def test_a_model_makes_the_features(teeter: Teeter, tmp_path: Path, engine: list[object]) -> None:
     network = mlp(9, 3, seed=1, hidden=8)
-    save_model(tmp_path / "model.safetensors", network, "mlp", shape=(9,), classes=["a", "b", "c"], hidden=8)
+    save_model(
+        tmp_path / "model.safetensors",
+        network,
+        "mlp",
+        shape=(9,),
+        classes=["a", "b", "c"],
+        hidden=8,
+    )
     inputs = np.random.default_rng(0).standard_normal((60, 9)).astype(np.float32)
     np.save(tmp_path / "raw.npy", inputs)
     observed = observe(network, inputs)
     np.save(tmp_path / "features.npy", observed.features)
-    np.savez(tmp_path / "head.npz", weight=observed.weight, bias=observed.bias, classes=["a", "b", "c"])
+    np.savez(
+        tmp_path / "head.npz", weight=observed.weight, bias=observed.bias, classes=["a", "b", "c"]
+    )
     model, head = tmp_path / "model.safetensors", tmp_path / "head.npz"
     work = ["--work", tmp_path / "work"] if engine else []
     told = [
         rows(teeter("select", tmp_path / pool, "-n", 5, "--rays", 16, *of, *engine, *work).stdout)
         for pool, of in (("raw.npy", ["--model", model]), ("features.npy", ["--head", head]))
     ]
-    assert [(one["row"], one["predicted"]) for one in told[0]] == [(one["row"], one["predicted"]) for one in told[1]]
-    both = teeter("select", tmp_path / "raw.npy", "-n", 1, "--model", model, "--head", head, *engine, *work, fails=2)
+    assert [(one["row"], one["predicted"]) for one in told[0]] == [
+        (one["row"], one["predicted"]) for one in told[1]
+    ]
+    both = teeter(
+        "select",
+        tmp_path / "raw.npy",
+        "-n",
+        1,
+        "--model",
+        model,
+        "--head",
+        head,
+        *engine,
+        *work,
+        fails=2,
+    )
     assert refusal(both) == "Give only one of --head and --model: each of them provides the head."
-    written = teeter("select", tmp_path / "raw.npy", "-n", 1, "--model", model, "--out", model, *engine, fails=2)
+    written = teeter(
+        "select", tmp_path / "raw.npy", "-n", 1, "--model", model, "--out", model, *engine, fails=2
+    )
     assert refusal(written).endswith("it is an input file. Name another file.")
     torch.save(network.state_dict(), tmp_path / "model.pt")
-    pickled = teeter("select", tmp_path / "raw.npy", "-n", 1, "--model", tmp_path / "model.pt", *engine, fails=2)
-    assert "is a pickle, which can run code and which teeter never loads: load it yourself" in refusal(pickled)
+    pickled = teeter(
+        "select", tmp_path / "raw.npy", "-n", 1, "--model", tmp_path / "model.pt", *engine, fails=2
+    )
+    assert (
+        "is a pickle, which can run code and which teeter never loads: load it yourself"
+        in refusal(pickled)
+    )
 
 
 def test_a_model_and_labels_exclude_each_other(teeter: Teeter, table: Path) -> None:
@@ -227,22 +314,32 @@ def test_a_model_and_labels_exclude_each_other(teeter: Teeter, table: Path) -> N
 
 
 def test_options_of_the_wrong_kind_are_one_sentence(teeter: Teeter, arrays: Path) -> None:
-    assert "sigma_max" in refusal(teeter("select", arrays, "-n", 1, "--option", "sigma_max=much", fails=2))
+    assert "sigma_max" in refusal(
+        teeter("select", arrays, "-n", 1, "--option", "sigma_max=much", fails=2)
+    )
 
 
-@pytest.mark.parametrize("arguments", [[], ["-n", "many"], ["-n", "1.5"], ["-n", "1", "--seed", "x"]])
-def test_a_missing_or_wrong_number_says_how_to_use_it(teeter: Teeter, arrays: Path, arguments: list[str]) -> None:
+@pytest.mark.parametrize(
+    "arguments", [[], ["-n", "many"], ["-n", "1.5"], ["-n", "1", "--seed", "x"]]
+)
+def test_a_missing_or_wrong_number_says_how_to_use_it(
+    teeter: Teeter, arrays: Path, arguments: list[str]
+) -> None:
     assert "Usage: " in teeter("select", arrays, *arguments, fails=2).stderr
 
 
 def test_columns_left_out_are_said(teeter: Teeter, tmp_path: Path) -> None:
     path = tmp_path / "pool.csv"
-    path.write_text("x,remark,y\n" + "".join(f"{k},remark {k},{'' if k > 3 else k % 2}\n" for k in range(60)))
+    path.write_text(
+        "x,remark,y\n" + "".join(f"{k},remark {k},{'' if k > 3 else k % 2}\n" for k in range(60))
+    )
     result = teeter("select", path, "--labels", "y", "-n", 2, "--rays", 16)
     assert result.stderr.splitlines()[0] == "Left out as free text: remark."
 
 
-def test_an_interrupt_exits_with_130(teeter: Teeter, arrays: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_exits_with_130(
+    teeter: Teeter, arrays: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupted(*_: object, **__: object) -> Selection:
         raise KeyboardInterrupt
 
@@ -250,7 +347,9 @@ def test_an_interrupt_exits_with_130(teeter: Teeter, arrays: Path, monkeypatch: 
     assert teeter("select", arrays, "-n", 1, fails=130).stdout == ""
 
 
-def test_a_fault_of_ours_keeps_its_traceback(arrays: Path, teeter: Teeter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_ours_keeps_its_traceback(
+    arrays: Path, teeter: Teeter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def faulty(*_: object, **__: object) -> Selection:
         raise ZeroDivisionError
 

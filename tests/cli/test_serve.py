@@ -32,7 +32,9 @@ def test_it_needs_something_to_serve(teeter: Teeter) -> None:
 
 
 @pytest.mark.parametrize("name", ["texts.csv", "features.npz", "images"])
-def test_things_without_classes_are_not_called_damaged(teeter: Teeter, tmp_path: Path, name: str) -> None:
+def test_things_without_classes_are_not_called_damaged(
+    teeter: Teeter, tmp_path: Path, name: str
+) -> None:
     (tmp_path / name).mkdir() if name == "images" else (tmp_path / name).write_text("text\none\n")
     told = teeter("serve", tmp_path / name, fails=2).stderr
     assert "is no campaign: say what its things can be with --classes" in told
@@ -41,7 +43,10 @@ def test_things_without_classes_are_not_called_damaged(teeter: Teeter, tmp_path:
 def test_beyond_this_machine_it_needs_tokens(teeter: Teeter, tmp_path: Path) -> None:
     file = begin(tmp_path / "texts.teeter", 10)
     assert "--make-token" in teeter("serve", file, "--host", "0.0.0.0", fails=2).stderr
-    assert "16 or more" in teeter("serve", file, "--host", "0.0.0.0", "--token", "ann=short", fails=2).stderr
+    assert (
+        "16 or more"
+        in teeter("serve", file, "--host", "0.0.0.0", "--token", "ann=short", fails=2).stderr
+    )
     assert "NAME=TOKEN" in teeter("serve", file, "--token", "ann", fails=2).stderr
 
 
@@ -54,18 +59,26 @@ def test_a_token_is_shown_once(teeter: Teeter, home: Path) -> None:
     assert "No token of 'ann'" in teeter("serve", "--remove-token", "ann", fails=2).stderr
 
 
-def test_tokens_that_are_given_hold_on_this_machine_too(teeter: Teeter, tmp_path: Path, home: Path) -> None:
+def test_tokens_that_are_given_hold_on_this_machine_too(
+    teeter: Teeter, tmp_path: Path, home: Path
+) -> None:
     kept = tmp_path / "tokens.json"
     token = teeter("serve", "--tokens", kept, "--make-token", "ann").stdout.strip()
     assert not _guard("127.0.0.1", [], None, 1).needs_token
-    by_file, by_option = _guard("127.0.0.1", [], kept, 1), _guard("127.0.0.1", ["ann=" + "x" * 16], None, 1)
+    by_file, by_option = (
+        _guard("127.0.0.1", [], kept, 1),
+        _guard("127.0.0.1", ["ann=" + "x" * 16], None, 1),
+    )
     assert by_file.tokens.name_of(token) == "ann"
     for guard in (by_file, by_option):
         assert guard.needs_token
         assert guard.hosts is None, "a proxy in front has a name of its own"
     file = begin(tmp_path / "texts.teeter", 10)
     none = tmp_path / "none.json"
-    assert f"serve --tokens {none} --make-token NAME." in teeter("serve", file, "--tokens", none, fails=2).stderr
+    assert (
+        f"serve --tokens {none} --make-token NAME."
+        in teeter("serve", file, "--tokens", none, fails=2).stderr
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,7 +109,10 @@ def test_a_proxy_is_an_address(teeter: Teeter, tmp_path: Path) -> None:
 
 def test_what_is_not_there_is_one_sentence(teeter: Teeter, tmp_path: Path) -> None:
     assert "no campaign" in teeter("serve", tmp_path / "none.teeter", "--no-open", fails=2).stderr
-    assert "not a folder" in teeter("serve", "--folder", tmp_path / "none", "--no-open", fails=2).stderr
+    assert (
+        "not a folder"
+        in teeter("serve", "--folder", tmp_path / "none", "--no-open", fails=2).stderr
+    )
 
 
 def test_a_taken_port_is_told(teeter: Teeter, tmp_path: Path) -> None:
@@ -152,7 +168,9 @@ def test_an_answer_to_a_process_is_in_one_file_when_it_ends(tmp_path: Path, home
     campaign.pick_ahead(20)  # or the first question would wait for the trainer's process
     campaign.store.close()
     answer_and_interrupt(Server(home, file), "texts")
-    assert [path.name for path in tmp_path.glob("texts.teeter*")] == ["texts.teeter"], "nothing is left beside it"
+    assert [path.name for path in tmp_path.glob("texts.teeter*")] == ["texts.teeter"], (
+        "nothing is left beside it"
+    )
     campaign = Campaign.open(file)
     assert campaign.status().labelled == 1
     campaign.store.close()
@@ -163,7 +181,9 @@ def test_an_answer_to_a_process_is_in_one_file_when_it_ends(tmp_path: Path, home
 def test_one_command_from_a_table_to_a_question_and_back(tmp_path: Path, home: Path) -> None:
     (tmp_path / "mail.csv").write_text("text\n" + "".join(f'"{text(k)}"\n' for k in range(40)))
     answer_and_interrupt(Server(home, tmp_path / "mail.csv", "--classes", "spam,ham"), "mail")
-    assert [path.name for path in tmp_path.glob("mail.teeter*")] == ["mail.teeter"], "nothing is left beside it"
+    assert [path.name for path in tmp_path.glob("mail.teeter*")] == ["mail.teeter"], (
+        "nothing is left beside it"
+    )
 
 
 def answer_and_interrupt(server: Server, slug: str) -> None:
@@ -171,12 +191,18 @@ def answer_and_interrupt(server: Server, slug: str) -> None:
     server.start()
     try:
         with closing(client_of(server.address)) as client:
-            assert {cookie.name for cookie in client.cookies.jar} == {f"teeter_session_{server.port}"}
+            assert {cookie.name for cookie in client.cookies.jar} == {
+                f"teeter_session_{server.port}"
+            }
             ends = time.monotonic() + PATIENCE
-            while not (found := client.get(f"/api/v1/campaigns/{slug}/questions").json()["questions"]):
+            while not (
+                found := client.get(f"/api/v1/campaigns/{slug}/questions").json()["questions"]
+            ):
                 assert time.monotonic() < ends
                 time.sleep(0.5)
-            told = client.post(f"/api/v1/campaigns/{slug}/answers", json={"item": found[0]["item"], "label": "ham"})
+            told = client.post(
+                f"/api/v1/campaigns/{slug}/answers", json={"item": found[0]["item"], "label": "ham"}
+            )
             assert told.json()["stored"]
         assert server.process is not None
         server.process.send_signal(signal.SIGINT)

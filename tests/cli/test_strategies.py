@@ -16,7 +16,9 @@ Teeter = Callable[..., Result]
 
 
 def test_every_strategy_is_listed_with_what_it_needs(teeter: Teeter) -> None:
-    told = {strategy["name"]: strategy for strategy in json.loads(teeter("strategies", "--json").stdout)}
+    told = {
+        strategy["name"]: strategy for strategy in json.loads(teeter("strategies", "--json").stdout)
+    }
     assert list(told) == library.strategies.names()
     assert told["margin"] == {
         "name": "margin",
@@ -33,9 +35,13 @@ def test_the_table_shows_names_options_and_first_lines(teeter: Teeter) -> None:
         assert words in shown
 
 
-def test_a_broken_plugin_does_not_hide_the_others(teeter: Teeter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_plugin_does_not_hide_the_others(
+    teeter: Teeter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     broken = EntryPoint("mine", "no_such_module:Mine", registry.group)
     monkeypatch.setitem(registry.__dict__, "_plugins", {"mine": broken})
-    told = {strategy["name"]: strategy for strategy in json.loads(teeter("strategies", "--json").stdout)}
+    told = {
+        strategy["name"]: strategy for strategy in json.loads(teeter("strategies", "--json").stdout)
+    }
     assert "cannot be loaded" in told["mine"]["about"]
     assert "margin" in told

@@ -65,7 +65,10 @@ def test_a_round_in_words(
     monkeypatch.setenv("LABEL_STUDIO_API_KEY", LEGACY)
     first = teeter("campaign", "sync", file, "--url", url, "-n", 6)
     where = f"{url}/projects/1"
-    assert first.stdout == f"{where} is made: 0 labels and 0 skips in.\n6 tasks sent, 6 questions waiting.\n"
+    assert (
+        first.stdout
+        == f"{where} is made: 0 labels and 0 skips in.\n6 tasks sent, 6 questions waiting.\n"
+    )
     annotate(studio, 1, skip=True)
     annotate(studio, 5)
     second = teeter("campaign", "sync", file, "-n", 6)
@@ -80,19 +83,33 @@ def test_a_round_in_words(
 
 
 def test_as_json(teeter: Teeter, file: Path, url: str) -> None:
-    found = json.loads(teeter("campaign", "sync", file, "--url", url, "--token", PERSONAL, "--json").stdout)
+    found = json.loads(
+        teeter("campaign", "sync", file, "--url", url, "--token", PERSONAL, "--json").stdout
+    )
     assert (found["url"], found["made"], found["sent"], found["notes"]) == (url, True, 20, [])
-    assert set(found) >= {"project", "labels", "skips", "corrected", "withdrawn", "model", "waiting"}
+    assert set(found) >= {
+        "project",
+        "labels",
+        "skips",
+        "corrected",
+        "withdrawn",
+        "model",
+        "waiting",
+    }
 
 
-def test_a_token_in_a_file_is_its_owner_s_alone(teeter: Teeter, file: Path, url: str, tmp_path: Path) -> None:
+def test_a_token_in_a_file_is_its_owner_s_alone(
+    teeter: Teeter, file: Path, url: str, tmp_path: Path
+) -> None:
     token = tmp_path / "token"
     token.write_text(f"{LEGACY}\n")
     words = ("campaign", "sync", file, "--url", url, "--token-file", token)
     if os.name == "posix":
         for mode in (0o644, 0o640, 0o604):
             token.chmod(mode)
-            assert f"Others can read the token in {token}: chmod 600" in teeter(*words, fails=2).stderr
+            assert (
+                f"Others can read the token in {token}: chmod 600" in teeter(*words, fails=2).stderr
+            )
     token.chmod(0o600)
     assert "20 tasks sent" in teeter(*words).stdout
     token.write_bytes(b"\xff")
@@ -102,8 +119,14 @@ def test_a_token_in_a_file_is_its_owner_s_alone(teeter: Teeter, file: Path, url:
 
 
 def test_what_is_missing_is_told(teeter: Teeter, file: Path, url: str) -> None:
-    assert "put it into LABEL_STUDIO_API_KEY" in teeter("campaign", "sync", file, "--url", url, fails=2).stderr
-    assert "Where is Label Studio?" in teeter("campaign", "sync", file, "--token", LEGACY, fails=2).stderr
+    assert (
+        "put it into LABEL_STUDIO_API_KEY"
+        in teeter("campaign", "sync", file, "--url", url, fails=2).stderr
+    )
+    assert (
+        "Where is Label Studio?"
+        in teeter("campaign", "sync", file, "--token", LEGACY, fails=2).stderr
+    )
     both = ("campaign", "sync", file, "--url", url, "--token", LEGACY, "--once", "--watch", 5)
     assert "exclude each other" in teeter(*both, fails=2).stderr
     wrong = teeter("campaign", "sync", file, "--url", url, "--token", "f" * 40, fails=2).stderr
@@ -112,9 +135,13 @@ def test_what_is_missing_is_told(teeter: Teeter, file: Path, url: str) -> None:
     assert len(wrong.splitlines()) == 1
 
 
-def test_without_httpx_it_says_what_to_install(teeter: Teeter, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_httpx_it_says_what_to_install(
+    teeter: Teeter, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "httpx", None)
-    told = teeter("campaign", "sync", file, "--url", "http://localhost:1", "--token", LEGACY, fails=2).stderr
+    told = teeter(
+        "campaign", "sync", file, "--url", "http://localhost:1", "--token", LEGACY, fails=2
+    ).stderr
     assert "pip install 'teeter[label-studio]'" in told
 
 
@@ -131,7 +158,9 @@ def test_watching_goes_on_after_a_trouble_and_stops_at_ctrl_c(
     """The pauses between two syncs are when things happen, and nobody waits for them."""
 
     def go_away() -> None:
-        studio.before = lambda request: httpx.Response(502 if "refresh" in request.url.path else 401)
+        studio.before = lambda request: httpx.Response(
+            502 if "refresh" in request.url.path else 401
+        )
 
     def come_back() -> None:
         annotate(studio, 4)
@@ -169,23 +198,44 @@ def ended(process: subprocess.Popen[str]) -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs signals")
-def test_a_process_watches_and_stops_at_ctrl_c(file: Path, studio: FakeLabelStudio, url: str) -> None:
+def test_a_process_watches_and_stops_at_ctrl_c(
+    file: Path, studio: FakeLabelStudio, url: str
+) -> None:
     heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # in the background, too
     code = f"{heard}; from teeter.cli import main; main()"
-    command = [sys.executable, "-c", code, "campaign", "sync", str(file), "--url", url, "-n", "4", "--watch", "1"]
+    command = [
+        sys.executable,
+        "-c",
+        code,
+        "campaign",
+        "sync",
+        str(file),
+        "--url",
+        url,
+        "-n",
+        "4",
+        "--watch",
+        "1",
+    ]
     env = {**os.environ, "LABEL_STUDIO_API_KEY": PERSONAL, "OMP_NUM_THREADS": "1"}
     pipe = subprocess.PIPE
     with (
-        subprocess.Popen([*command, "--json"], env=env, stdout=pipe, stderr=pipe, text=True) as watching,
+        subprocess.Popen(
+            [*command, "--json"], env=env, stdout=pipe, stderr=pipe, text=True
+        ) as watching,
         ended(watching),
     ):
         assert watching.stdout is not None
         assert json.loads(watching.stdout.readline())["sent"] == 4
-        studio.before = lambda request: httpx.Response(502 if "refresh" in request.url.path else 401)
+        studio.before = lambda request: httpx.Response(
+            502 if "refresh" in request.url.path else 401
+        )
         until, begun = time.monotonic() + 600, len(studio.asked)
         while len(studio.asked) < begun + 6 and time.monotonic() < until:
             time.sleep(0.1)
-        annotate(studio, 4)  # before the trouble ends: a sync between two of them would tell of fewer
+        annotate(
+            studio, 4
+        )  # before the trouble ends: a sync between two of them would tell of fewer
         studio.before = lambda _: None
         assert json.loads(watching.stdout.readline())["labels"] == 4
         watching.send_signal(signal.SIGINT)

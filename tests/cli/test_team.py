@@ -26,7 +26,18 @@ def team_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a campaign of several annotators, made once and copied for every test."""
     things = tmp_path_factory.mktemp("team") / "things.csv"
     things.write_text("id,text\n" + "".join(f"t{k},a thing of number {k}\n" for k in range(30)))
-    run("new", things, "--classes", "small,large", "--overlap", 0.5, "--lease", 15, "--consensus", "dawid-skene")
+    run(
+        "new",
+        things,
+        "--classes",
+        "small,large",
+        "--overlap",
+        0.5,
+        "--lease",
+        15,
+        "--consensus",
+        "dawid-skene",
+    )
     return things.parent
 
 
@@ -47,8 +58,20 @@ def disagree(path: Path, count: int) -> None:
 
 def test_what_is_told_is_kept(made: Path) -> None:
     settings = Campaign.open(made).settings
-    assert (settings.overlap, settings.people, settings.lease, settings.consensus) == (0.5, 2, 15, "dawid-skene")
-    again = ("new", made.with_suffix(".csv"), "--classes", "a,b", "--file", made.with_suffix(".other"))
+    assert (settings.overlap, settings.people, settings.lease, settings.consensus) == (
+        0.5,
+        2,
+        15,
+        "dawid-skene",
+    )
+    again = (
+        "new",
+        made.with_suffix(".csv"),
+        "--classes",
+        "a,b",
+        "--file",
+        made.with_suffix(".other"),
+    )
     assert "overlap is 2.0" in run(*again, "--overlap", 2, code=2)
 
 
@@ -110,7 +133,12 @@ def test_people_are_named_shown_and_let_go(made: Path) -> None:
 def test_a_late_answer_is_told(made: Path) -> None:
     (asked,) = json.loads(run("ask", made, "-n", 1, "--as", "ann", "--json"))
     Campaign.open(made).give_back("ann")
-    result = CommandRunner().invoke(app, ["campaign", "tell", str(made), asked["item"], "small", "--as", "ann"])
+    result = CommandRunner().invoke(
+        app, ["campaign", "tell", str(made), asked["item"], "small", "--as", "ann"]
+    )
     assert result.exit_code == 0
-    assert "The question had gone back, and nobody is asked now; your answer counts all the same." in result.stderr
+    assert (
+        "The question had gone back, and nobody is asked now; your answer counts all the same."
+        in result.stderr
+    )
     assert json.loads(run("status", made, "--json"))["labelled"] == 1

@@ -38,10 +38,19 @@ def test_it_has_help_and_so_has_each_option(path: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_the_documentation_names_it_and_its_options(path: tuple[str, ...]) -> None:
     sections = PAGE.read_text(encoding="utf-8").split("\n## ")
-    (section,) = [section for section in sections if section.startswith(f"`teeter {' '.join(path)}`\n")]
-    options = [name for parameter in COMMANDS[path].params for name in parameter.opts if name.startswith("-")]
+    (section,) = [
+        section for section in sections if section.startswith(f"`teeter {' '.join(path)}`\n")
+    ]
+    options = [
+        name
+        for parameter in COMMANDS[path].params
+        for name in parameter.opts
+        if name.startswith("-")
+    ]
     assert [name for name in options if f"`{name}" not in section] == []
-    assert f"<!-- teeter {' '.join(path)} -->" in section, "its help is filled in by docs/reference/generate.py"
+    assert f"<!-- teeter {' '.join(path)} -->" in section, (
+        "its help is filled in by docs/reference/generate.py"
+    )
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)

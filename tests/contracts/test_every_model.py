@@ -68,7 +68,11 @@ class TwoInputs(nn.Module):
         self.words, self.numbers, self.head = nn.Embedding(20, 5), nn.Linear(6, 5), nn.Linear(10, 4)
 
     def forward(self, tokens: Tensor, rows: Tensor) -> dict[str, Tensor]:
-        return {"logits": self.head(torch.cat([self.words(tokens).mean(dim=1), self.numbers(rows).relu()], dim=1))}
+        return {
+            "logits": self.head(
+                torch.cat([self.words(tokens).mean(dim=1), self.numbers(rows).relu()], dim=1)
+            )
+        }
 
 
 class OfTheLastWord(nn.Module):
@@ -100,10 +104,16 @@ def torch_says(model: nn.Module, data: Any) -> Tensor:
     model.eval()
     with torch.no_grad():
         if isinstance(data, dict):
-            return model(**{name: as_input(part, model) for name, part in data.items()})["logits"].argmax(dim=1)
+            return model(**{name: as_input(part, model) for name, part in data.items()})[
+                "logits"
+            ].argmax(dim=1)
         rows = data.dataset if isinstance(data, DataLoader) else data
-        answer = model(as_input(rows.tensors[0] if isinstance(rows, TensorDataset) else rows, model))
-    return (answer > 0.5).long().reshape(-1) if answer.numel() == len(answer) else answer.argmax(dim=1)
+        answer = model(
+            as_input(rows.tensors[0] if isinstance(rows, TensorDataset) else rows, model)
+        )
+    return (
+        (answer > 0.5).long().reshape(-1) if answer.numel() == len(answer) else answer.argmax(dim=1)
+    )
 
 
 def as_input(part: Any, model: nn.Module) -> Tensor:
@@ -111,7 +121,9 @@ def as_input(part: Any, model: nn.Module) -> Tensor:
     return tensor.to(next(model.parameters()).dtype) if tensor.is_floating_point() else tensor
 
 
-def sklearn_subject(model: Any, labels: Any = NAMED, data: Any = ROWS, *, head: bool = True) -> Subject:
+def sklearn_subject(
+    model: Any, labels: Any = NAMED, data: Any = ROWS, *, head: bool = True
+) -> Subject:
     return Subject(lambda: model.fit(data, labels), data, sklearn_says, head)
 
 
@@ -121,7 +133,9 @@ def sklearn_says(model: Any, data: Any) -> Any:
 
 def perceptron(activation: str, labels: Any = NAMED) -> Subject:
     return sklearn_subject(
-        neural_network.MLPClassifier((7, 5), activation=activation, solver="lbfgs", max_iter=5000, random_state=0),
+        neural_network.MLPClassifier(
+            (7, 5), activation=activation, solver="lbfgs", max_iter=5000, random_state=0
+        ),
         labels,
     )
 
@@ -135,15 +149,22 @@ SUBJECTS = {
     "a linear layer without bias": torch_subject(lambda: nn.Linear(6, 4, bias=False)),
     "a multilayer perceptron": torch_subject(lambda: mlp(6, 4, seed=1)),
     "a float64 network": torch_subject(lambda: mlp(6, 4, seed=1).double(), ROWS.astype(np.float32)),
-    "a softmax": torch_subject(lambda: nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 4), nn.Softmax(dim=1))),
+    "a softmax": torch_subject(
+        lambda: nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 4), nn.Softmax(dim=1))
+    ),
     "a log-softmax": torch_subject(lambda: nn.Sequential(nn.Linear(6, 4), nn.LogSoftmax(dim=1))),
     "a temperature": torch_subject(Temperate),
     "a single logit": torch_subject(lambda: nn.Sequential(nn.Linear(6, 1), nn.Sigmoid())),
     "a convolutional network": torch_subject(
-        lambda: convolutional(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 4)), IMAGES
+        lambda: convolutional(
+            nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 4)
+        ),
+        IMAGES,
     ),
     "convolutions alone": torch_subject(
-        lambda: convolutional(nn.Conv2d(4, 9, 2), nn.AdaptiveMaxPool2d(1), nn.Flatten()), IMAGES, head=False
+        lambda: convolutional(nn.Conv2d(4, 9, 2), nn.AdaptiveMaxPool2d(1), nn.Flatten()),
+        IMAGES,
+        head=False,
     ),
     "a dictionary": torch_subject(TwoInputs, {"tokens": TOKENS, "rows": ROWS}),
     "a head for every word": torch_subject(OfTheLastWord, TOKENS),
@@ -151,53 +172,88 @@ SUBJECTS = {
     "a data loader": torch_subject(lambda: mlp(6, 4), DataLoader(HELD, batch_size=7)),
     "logistic regression": sklearn_subject(LOGISTIC()),
     "binary logistic regression": sklearn_subject(LOGISTIC(), TWO),
-    "logistic regression of whole numbers": sklearn_subject(LOGISTIC(max_iter=1000), MANY, (ROWS * 9).astype(int)),
-    "a linear support vector machine": sklearn_subject(svm.LinearSVC(random_state=0), NAMED, ROWS.astype(np.float32)),
-    "binary linear support vector machine": sklearn_subject(svm.LinearSVC(random_state=0, fit_intercept=False), TWO),
+    "logistic regression of whole numbers": sklearn_subject(
+        LOGISTIC(max_iter=1000), MANY, (ROWS * 9).astype(int)
+    ),
+    "a linear support vector machine": sklearn_subject(
+        svm.LinearSVC(random_state=0), NAMED, ROWS.astype(np.float32)
+    ),
+    "binary linear support vector machine": sklearn_subject(
+        svm.LinearSVC(random_state=0, fit_intercept=False), TWO
+    ),
     "a support vector machine with a linear kernel": sklearn_subject(svm.SVC(kernel="linear"), TWO),
     "ridge": sklearn_subject(linear_model.RidgeClassifier()),
     "binary ridge": sklearn_subject(linear_model.RidgeClassifier(fit_intercept=False), TWO),
     "stochastic gradient descent": sklearn_subject(linear_model.SGDClassifier(random_state=0)),
     "linear discriminant analysis": sklearn_subject(LinearDiscriminantAnalysis()),
     "binary linear discriminant analysis": sklearn_subject(LinearDiscriminantAnalysis(), TWO),
-    **{f"scikit-learn's perceptron with {name}": perceptron(name) for name in ("relu", "tanh", "logistic", "identity")},
+    **{
+        f"scikit-learn's perceptron with {name}": perceptron(name)
+        for name in ("relu", "tanh", "logistic", "identity")
+    },
     "scikit-learn's binary perceptron": perceptron("relu", TWO),
     "a pipeline": sklearn_subject(pipeline.make_pipeline(SCALER(), LOGISTIC())),
     "a pipeline in a pipeline": sklearn_subject(
-        pipeline.make_pipeline(SCALER(), "passthrough", pipeline.make_pipeline(SCALER(), LOGISTIC()))
+        pipeline.make_pipeline(
+            SCALER(), "passthrough", pipeline.make_pipeline(SCALER(), LOGISTIC())
+        )
     ),
     "a pipeline that is alone in a pipeline": sklearn_subject(
         pipeline.make_pipeline(pipeline.make_pipeline(SCALER(), LOGISTIC()))
     ),
     "a pipeline of one": sklearn_subject(pipeline.make_pipeline(LOGISTIC())),
-    "a pipeline of text": sklearn_subject(pipeline.make_pipeline(TfidfVectorizer(), LOGISTIC()), NAMED, TEXTS),
+    "a pipeline of text": sklearn_subject(
+        pipeline.make_pipeline(TfidfVectorizer(), LOGISTIC()), NAMED, TEXTS
+    ),
     "columns apart": sklearn_subject(
-        pipeline.make_pipeline(ColumnTransformer([("a", SCALER(), [0, 3]), ("b", "passthrough", [5])]), LOGISTIC())
+        pipeline.make_pipeline(
+            ColumnTransformer([("a", SCALER(), [0, 3]), ("b", "passthrough", [5])]), LOGISTIC()
+        )
     ),
     "a forest": sklearn_subject(ensemble.RandomForestClassifier(9, random_state=0), head=False),
-    "a forest of extra trees": sklearn_subject(ensemble.ExtraTreesClassifier(9, random_state=0), TWO, head=False),
+    "a forest of extra trees": sklearn_subject(
+        ensemble.ExtraTreesClassifier(9, random_state=0), TWO, head=False
+    ),
     "a scaled forest": sklearn_subject(
-        pipeline.make_pipeline(SCALER(), ensemble.RandomForestClassifier(9, random_state=0)), head=False
+        pipeline.make_pipeline(SCALER(), ensemble.RandomForestClassifier(9, random_state=0)),
+        head=False,
     ),
     "a forest of text": sklearn_subject(
-        pipeline.make_pipeline(TfidfVectorizer(), ensemble.RandomForestClassifier(9, random_state=0)),
+        pipeline.make_pipeline(
+            TfidfVectorizer(), ensemble.RandomForestClassifier(9, random_state=0)
+        ),
         NAMED,
         TEXTS,
         head=False,
     ),
-    "bagging": sklearn_subject(ensemble.BaggingClassifier(max_features=0.5, random_state=0), head=False),
-    "ada boost": sklearn_subject(ensemble.AdaBoostClassifier(n_estimators=6, random_state=0), head=False),
-    "a vote": sklearn_subject(
-        ensemble.VotingClassifier([("a", LOGISTIC()), ("b", naive_bayes.GaussianNB())], voting="soft"), head=False
+    "bagging": sklearn_subject(
+        ensemble.BaggingClassifier(max_features=0.5, random_state=0), head=False
     ),
-    "gradient boosting": sklearn_subject(ensemble.GradientBoostingClassifier(n_estimators=4), head=False),
+    "ada boost": sklearn_subject(
+        ensemble.AdaBoostClassifier(n_estimators=6, random_state=0), head=False
+    ),
+    "a vote": sklearn_subject(
+        ensemble.VotingClassifier(
+            [("a", LOGISTIC()), ("b", naive_bayes.GaussianNB())], voting="soft"
+        ),
+        head=False,
+    ),
+    "gradient boosting": sklearn_subject(
+        ensemble.GradientBoostingClassifier(n_estimators=4), head=False
+    ),
     "naive Bayes": sklearn_subject(naive_bayes.GaussianNB(), head=False),
     "nearest neighbours": sklearn_subject(neighbors.KNeighborsClassifier(), head=False),
     "one class against the rest": sklearn_subject(OneVsRestClassifier(LOGISTIC()), head=False),
     "a callable": Subject(
-        lambda: lambda rows: (rows @ ROWS[:4].T, rows), ROWS, lambda model, rows: model(rows)[0].argmax(axis=1), False
+        lambda: lambda rows: (rows @ ROWS[:4].T, rows),
+        ROWS,
+        lambda model, rows: model(rows)[0].argmax(axis=1),
+        False,
     ),
-    **{name: Subject(make, data, said) for name, (make, data, said) in library_models.MODELS.items()},
+    **{
+        name: Subject(make, data, said)
+        for name, (make, data, said) in library_models.MODELS.items()
+    },
 }
 
 
@@ -235,7 +291,9 @@ def contents(data: Any) -> list[bytes]:
 
 
 every = pytest.mark.parametrize("name", SUBJECTS)
-with_head = pytest.mark.parametrize("name", [name for name, subject in SUBJECTS.items() if subject.head])
+with_head = pytest.mark.parametrize(
+    "name", [name for name, subject in SUBJECTS.items() if subject.head]
+)
 
 
 @with_head

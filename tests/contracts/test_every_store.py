@@ -47,20 +47,35 @@ def test_classes_keep_their_order_and_differ(store: Store, ledger: Ledger) -> No
             ledger.add_class(connection, name, "owner")
 
 
-def test_items_come_back_in_order_and_content_that_is_there_is_told(store: Store, ledger: Ledger) -> None:
+def test_items_come_back_in_order_and_content_that_is_there_is_told(
+    store: Store, ledger: Ledger
+) -> None:
     with store.writing() as connection:
         things = items_of([("b", "new"), ("c", "text 3"), ("d", "new")], "text")
         new, duplicates = ledger.add_items(connection, things, "owner")
     assert [item.key for item in new] == ["b"]
     assert duplicates == [("c", "a3"), ("d", "b")]
     with store.reading() as connection:
-        assert [row.key for row in ledger.items(connection)] == ["a0", "a1", "a2", "a3", "a4", "a5", "b"]
+        assert [row.key for row in ledger.items(connection)] == [
+            "a0",
+            "a1",
+            "a2",
+            "a3",
+            "a4",
+            "a5",
+            "b",
+        ]
         assert ledger.item(connection, "b").content == "new"
 
 
-def test_two_different_things_of_one_id_are_refused_and_nothing_is_added(store: Store, ledger: Ledger) -> None:
+def test_two_different_things_of_one_id_are_refused_and_nothing_is_added(
+    store: Store, ledger: Ledger
+) -> None:
     things = items_of([("b", "new"), ("a1", "another")], "text")
-    with pytest.raises(InputError, match="Two items are called 'a1', and they differ"), store.writing() as connection:
+    with (
+        pytest.raises(InputError, match="Two items are called 'a1', and they differ"),
+        store.writing() as connection,
+    ):
         ledger.add_items(connection, things, "owner")
     with store.reading() as connection:
         assert len(ledger.items(connection)) == 6
@@ -81,8 +96,13 @@ def test_features_come_back_bit_by_bit(store: Store, ledger: Ledger) -> None:
 def test_features_of_two_lengths_are_told(store: Store, ledger: Ledger) -> None:
     with store.writing() as connection:
         numbers = [row.id for row in ledger.items(connection)]
-        ledger.write_vectors(connection, numbers[:2], [np.ones(3, np.float32), np.ones(4, np.float32)])
-    with store.reading() as connection, pytest.raises(StoreError, match="features differ in length"):
+        ledger.write_vectors(
+            connection, numbers[:2], [np.ones(3, np.float32), np.ones(4, np.float32)]
+        )
+    with (
+        store.reading() as connection,
+        pytest.raises(StoreError, match="features differ in length"),
+    ):
         ledger.vectors(connection)
 
 
@@ -105,7 +125,9 @@ def test_what_is_not_there_is_told_with_a_hint(store: Store, ledger: Ledger) -> 
     assert held(store, ledger) == {}
 
 
-def test_undo_brings_back_what_was_said_before_and_opens_the_question(store: Store, ledger: Ledger) -> None:
+def test_undo_brings_back_what_was_said_before_and_opens_the_question(
+    store: Store, ledger: Ledger
+) -> None:
     with store.writing() as connection:
         picks = [Pick("a1", 1, "picked", {"ldm": 0.01}), Pick("a2", 2, "control", {})]
         ledger.write_batch(connection, "ann", picks, strategy="ldm-s", seed=0, version=0)
@@ -190,7 +212,9 @@ def test_history_tells_every_state(
     assert told == expected
 
 
-def _played(store: Store, steps: list[tuple[str, str, str, str]]) -> list[dict[tuple[str, str], Answer]]:
+def _played(
+    store: Store, steps: list[tuple[str, str, str, str]]
+) -> list[dict[tuple[str, str], Answer]]:
     """Return what holds after the steps: by the tables, by the history, and by what was said."""
     ledger = begun(store, texts=3)
     said: dict[tuple[str, str], list[Answer]] = {}
@@ -214,23 +238,37 @@ def _played(store: Store, steps: list[tuple[str, str, str, str]]) -> list[dict[t
     return [now, told, expected]
 
 
-def test_a_skip_taken_back_after_it_was_asked_again_is_one_question(store: Store, ledger: Ledger) -> None:
+def test_a_skip_taken_back_after_it_was_asked_again_is_one_question(
+    store: Store, ledger: Ledger
+) -> None:
     with store.writing() as connection:
-        ledger.write_batch(connection, "ann", [Pick("a1", 1, "picked", {})], strategy="ldm-s", seed=0, version=0)
+        ledger.write_batch(
+            connection, "ann", [Pick("a1", 1, "picked", {})], strategy="ldm-s", seed=0, version=0
+        )
         ledger.answer(connection, Answer("a1", "ann", "skip"))
-        ledger.write_batch(connection, "ann", [Pick("a1", 1, "picked", {})], strategy="ldm-s", seed=0, version=1)
+        ledger.write_batch(
+            connection, "ann", [Pick("a1", 1, "picked", {})], strategy="ldm-s", seed=0, version=1
+        )
         ledger.undo(connection, "ann")
         assert [pick.item for pick in ledger.open_picks(connection, "ann")] == ["a1"]
         ledger.answer(connection, Answer("a1", "ann", "label", "good"))
         assert ledger.open_picks(connection, "ann") == []
 
 
-def test_an_answer_is_taken_back_by_its_number_and_what_came_after_it_stays(store: Store, ledger: Ledger) -> None:
+def test_an_answer_is_taken_back_by_its_number_and_what_came_after_it_stays(
+    store: Store, ledger: Ledger
+) -> None:
     with store.writing() as connection:
-        ledger.write_batch(connection, "queue", [Pick("a1", 1, "picked", {})], strategy="ldm-s", seed=0, version=0)
-        first = ledger.answer(connection, Answer("a1", "ann", "label", "good"), asked="queue").number
+        ledger.write_batch(
+            connection, "queue", [Pick("a1", 1, "picked", {})], strategy="ldm-s", seed=0, version=0
+        )
+        first = ledger.answer(
+            connection, Answer("a1", "ann", "label", "good"), asked="queue"
+        ).number
         assert ledger.open_picks(connection) == [], "the question of the queue is answered"
-        second = ledger.answer(connection, Answer("a1", "ann", "label", "poor"), asked="queue").number
+        second = ledger.answer(
+            connection, Answer("a1", "ann", "label", "poor"), asked="queue"
+        ).number
         ledger.withdraw(connection, first)
         assert ledger.open_picks(connection) == []
     assert held(store, ledger) == {("a1", "ann"): "poor"}
@@ -243,11 +281,16 @@ def test_an_answer_is_taken_back_by_its_number_and_what_came_after_it_stays(stor
     assert held(store, ledger) == {}
 
 
-def test_what_is_taken_back_is_asked_again_unless_another_answered_it(store: Store, ledger: Ledger) -> None:
+def test_what_is_taken_back_is_asked_again_unless_another_answered_it(
+    store: Store, ledger: Ledger
+) -> None:
     with store.writing() as connection:
         picks = [Pick(f"a{k}", k, "picked", {}) for k in (1, 2)]
         ledger.write_batch(connection, "queue", picks, strategy="ldm-s", seed=0, version=0)
-        numbers = [ledger.answer(connection, Answer(f"a{k}", "ann", "label", "good"), asked="queue") for k in (1, 2)]
+        numbers = [
+            ledger.answer(connection, Answer(f"a{k}", "ann", "label", "good"), asked="queue")
+            for k in (1, 2)
+        ]
         ledger.answer(connection, Answer("a2", "bob", "label", "poor"))
         for one in numbers:
             ledger.withdraw(connection, one.number)

@@ -33,20 +33,36 @@ def test_contract_with_default_options(name: str, check: str) -> None:
     CHECKS[check](strategies.get(name)())
 
 
-NO_DRAWS = ["bait", "cluster-margin", "coreset", "dbal", "ensemble", "entropy", "fass", "least-confidence", "margin"]
+NO_DRAWS = [
+    "bait",
+    "cluster-margin",
+    "coreset",
+    "dbal",
+    "ensemble",
+    "entropy",
+    "fass",
+    "least-confidence",
+    "margin",
+]
 
 
-@pytest.mark.checks(against="the mistake of ignoring the seed: other seeds give other picks, where anything is drawn")
+@pytest.mark.checks(
+    against="the mistake of ignoring the seed: other seeds give other picks, where anything is drawn"
+)
 @pytest.mark.parametrize("name", strategies.names())
 def test_the_seed_decides_what_is_drawn(name: str) -> None:
-    contexts = [replace(checks.example_context(), generator=stream(seed, "select")) for seed in range(8)]
+    contexts = [
+        replace(checks.example_context(), generator=stream(seed, "select")) for seed in range(8)
+    ]
     options = {}
     if name == "batchbald":
         options = {"configurations": 100}
     if name.startswith("ldm"):
         options = {"rays": 64}
 
-    picks = {tuple(strategies.get(name)(**options).select(context, 9).tolist()) for context in contexts}
+    picks = {
+        tuple(strategies.get(name)(**options).select(context, 9).tolist()) for context in contexts
+    }
     assert len(picks) == 1 if name in NO_DRAWS else len(picks) > 2
 
 

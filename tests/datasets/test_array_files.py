@@ -45,7 +45,16 @@ def features_of(pool: PoolFile) -> list[list[float]]:
 
 
 def test_npz(tmp_path: Path) -> None:
-    pool = read_pool(npz(tmp_path, features=X, ids=np.array(["a", "b", "ä,", "d"]), weight=W, bias=B, classes=[7, 9]))
+    pool = read_pool(
+        npz(
+            tmp_path,
+            features=X,
+            ids=np.array(["a", "b", "ä,", "d"]),
+            weight=W,
+            bias=B,
+            classes=[7, 9],
+        )
+    )
     assert features_of(pool) == X.tolist()
     assert pool.ids == ["a", "b", "ä,", "d"]
     assert pool.head is not None
@@ -71,7 +80,9 @@ def test_safetensors_in_half_precision(tmp_path: Path) -> None:
 
 
 def test_parquet_with_a_column_of_lists(tmp_path: Path) -> None:
-    pool = read_pool(parquet(tmp_path, features=X.tolist(), id=["a", "b", "c", "d"], other=[1, 2, 3, 4]))
+    pool = read_pool(
+        parquet(tmp_path, features=X.tolist(), id=["a", "b", "c", "d"], other=[1, 2, 3, 4])
+    )
     assert features_of(pool) == X.tolist()
     assert pool.ids == ["a", "b", "c", "d"]
 
@@ -87,7 +98,15 @@ def test_parquet_and_csv_with_columns_of_numbers(tmp_path: Path) -> None:
 
 
 def test_the_only_floating_matrix_is_the_features(tmp_path: Path) -> None:
-    pool = read_pool(npz(tmp_path, embeddings=X, logits=X[:, :2], y=np.arange(4), pixels=np.ones((4, 9), np.uint8)))
+    pool = read_pool(
+        npz(
+            tmp_path,
+            embeddings=X,
+            logits=X[:, :2],
+            y=np.arange(4),
+            pixels=np.ones((4, 9), np.uint8),
+        )
+    )
     assert features_of(pool) == X.tolist()
     assert np.array_equal(np.asarray(pool.logits), X[:, :2])
 
@@ -97,7 +116,10 @@ def test_logits_alone_are_a_pool(tmp_path: Path) -> None:
 
 
 def test_arrays_that_are_not_asked_for_are_not_loaded(tmp_path: Path) -> None:
-    assert features_of(read_pool(npz(tmp_path, features=X, extra=np.array([{}], dtype=object)))) == X.tolist()
+    assert (
+        features_of(read_pool(npz(tmp_path, features=X, extra=np.array([{}], dtype=object))))
+        == X.tolist()
+    )
 
 
 def test_ids_under_another_name(tmp_path: Path) -> None:
@@ -110,19 +132,30 @@ def test_ids_under_another_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arrays", "said"),
     [
-        ({"a": X, "b": X}, r"holds a \(4, 3\) float32, b \(4, 3\) float32: name the array to pick from features"),
+        (
+            {"a": X, "b": X},
+            r"holds a \(4, 3\) float32, b \(4, 3\) float32: name the array to pick from features",
+        ),
         ({"x": X.astype(np.uint8)}, r"holds x \(4, 3\) uint8: name the array"),
         ({}, "holds no array: name the array"),
-        ({"features": X, "ids": np.array(list("abcd"), dtype=object)}, "'ids' in .* is pickled .* a unicode array"),
+        (
+            {"features": X, "ids": np.array(list("abcd"), dtype=object)},
+            "'ids' in .* is pickled .* a unicode array",
+        ),
         (
             {"features": X, "ids": np.array([1.0, 2, 3, 4])},
             r"holds ids \(4,\) float64: a list of texts or whole numbers",
         ),
-        ({"features": X, "ids": np.ones((4, 1), int)}, r"holds ids \(4, 1\) int64: a list of texts"),
+        (
+            {"features": X, "ids": np.ones((4, 1), int)},
+            r"holds ids \(4, 1\) int64: a list of texts",
+        ),
         ({"features": X, "ids": np.array(["a", "b"])}, "holds 4 rows and 2 ids"),
     ],
 )
-def test_arrays_that_do_not_fit_are_refused(tmp_path: Path, arrays: dict[str, Any], said: str) -> None:
+def test_arrays_that_do_not_fit_are_refused(
+    tmp_path: Path, arrays: dict[str, Any], said: str
+) -> None:
     with pytest.raises(FileError, match=said):
         read_pool(npz(tmp_path, **arrays))
 
@@ -158,7 +191,9 @@ def test_a_damaged_file_is_refused_wherever_it_is_cut(tmp_path: Path, suffix: st
 def test_a_pickle_under_another_name_is_refused(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"file{suffix}"
     path.write_bytes(b"\x80\x04]\x94(K\x01K\x02e.")  # the list [1, 2]
-    with pytest.raises(FileError, match=f"is not a {suffix} file: it is pickled, damaged or of another type"):
+    with pytest.raises(
+        FileError, match=f"is not a {suffix} file: it is pickled, damaged or of another type"
+    ):
         read_pool(path)
 
 
@@ -174,15 +209,25 @@ def test_one_format_under_the_name_of_another_is_refused(tmp_path: Path) -> None
         read_pool(tmp_path / "file.npy")
 
 
-@pytest.mark.parametrize("names", [("weight", "bias"), ("coef_", "intercept_"), ("fc.weight", "fc.bias")])
+@pytest.mark.parametrize(
+    "names", [("weight", "bias"), ("coef_", "intercept_"), ("fc.weight", "fc.bias")]
+)
 def test_a_head_under_its_names(tmp_path: Path, names: tuple[str, str]) -> None:
-    head = read_head(npz(tmp_path, **{names[0]: W, names[1]: B, "norm.weight": B, "classes": ["no", "yes"]}))
+    head = read_head(
+        npz(tmp_path, **{names[0]: W, names[1]: B, "norm.weight": B, "classes": ["no", "yes"]})
+    )
     assert head.bias is not None
-    assert (head.weight.tolist(), head.bias.tolist(), head.classes) == (W.tolist(), B.tolist(), ("no", "yes"))
+    assert (head.weight.tolist(), head.bias.tolist(), head.classes) == (
+        W.tolist(),
+        B.tolist(),
+        ("no", "yes"),
+    )
 
 
 def test_a_state_dict_with_class_names_in_the_metadata(tmp_path: Path) -> None:
-    head = read_head(safetensors(tmp_path, {"classes": json.dumps(["no", "yes"])}, model__fc__weight=W))
+    head = read_head(
+        safetensors(tmp_path, {"classes": json.dumps(["no", "yes"])}, model__fc__weight=W)
+    )
     assert (head.weight.tolist(), head.bias, head.classes) == (W.tolist(), None, ("no", "yes"))
 
 
@@ -201,7 +246,9 @@ def test_one_row_is_a_binary_head(tmp_path: Path) -> None:
 
 
 def test_two_layers_and_none_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match=r"holds 2 layers \(a.weight, b.weight\): save only the last one"):
+    with pytest.raises(
+        FileError, match=r"holds 2 layers \(a.weight, b.weight\): save only the last one"
+    ):
         read_head(safetensors(tmp_path, a__weight=W, b__weight=W + 1))
     with pytest.raises(FileError, match=r"holds no weight, only w \(2, 3\) float32"):
         read_head(npz(tmp_path, w=W))
@@ -215,5 +262,7 @@ def test_class_names_that_are_no_list_are_refused(tmp_path: Path) -> None:
 
 def test_a_head_in_another_format_is_refused(tmp_path: Path) -> None:
     (tmp_path / "head.pt").write_bytes(b"x")
-    with pytest.raises(FileError, match=r"ends in '.pt': a head is a file in .npz, .npy, .safetensors\."):
+    with pytest.raises(
+        FileError, match=r"ends in '.pt': a head is a file in .npz, .npy, .safetensors\."
+    ):
         read_head(tmp_path / "head.pt")

@@ -53,7 +53,11 @@ def site() -> Iterator[Site]:
             if content is None:
                 self.send_error(404)
                 return
-            start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and site.knows_ranges else 0
+            start = (
+                int(wanted.removeprefix("bytes=").rstrip("-"))
+                if wanted and site.knows_ranges
+                else 0
+            )
             if start >= len(content) > 0 and start:
                 self.send_error(416)
                 return
@@ -75,7 +79,9 @@ def site() -> Iterator[Site]:
 
 
 @pytest.fixture(autouse=True)
-def _away_from_mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def _away_from_mine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.delenv("TEETER_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     caplog.set_level(logging.ERROR)
@@ -92,7 +98,9 @@ def left(folder: Path) -> list[str]:
 def test_a_file_arrives_whole_and_checked(site: Site, tmp_path: Path) -> None:
     site.files["/a.bin"] = CONTENT
     told: list[tuple[str, int, int]] = []
-    fetched = fetch_file(Remote(f"{site.url}/a.bin", md5(CONTENT)), tmp_path, lambda *args: told.append(args))
+    fetched = fetch_file(
+        Remote(f"{site.url}/a.bin", md5(CONTENT)), tmp_path, lambda *args: told.append(args)
+    )
     assert fetched.path.read_bytes() == CONTENT
     assert (fetched.md5, fetched.checked) == (md5(CONTENT), True)
     assert told[-1] == ("a.bin", len(CONTENT), len(CONTENT))
@@ -109,7 +117,9 @@ def test_without_a_published_checksum_the_one_seen_is_told(site: Site, tmp_path:
 
 def test_another_file_than_published_is_thrown_away(site: Site, tmp_path: Path) -> None:
     site.files["/a.bin"] = b"something else"
-    with pytest.raises(FileError, match=rf"MD5 {md5(b'something else')}, and {md5(CONTENT)} is published"):
+    with pytest.raises(
+        FileError, match=rf"MD5 {md5(b'something else')}, and {md5(CONTENT)} is published"
+    ):
         fetch_file(Remote(f"{site.url}/a.bin", md5(CONTENT)), tmp_path)
     assert left(tmp_path) == []
 
@@ -119,7 +129,9 @@ def test_it_goes_on_where_it_broke_off(site: Site, tmp_path: Path, knows_ranges:
     site.files["/a.bin"] = CONTENT
     site.breaks_after = 500_000
     remote = Remote(f"{site.url}/a.bin", md5(CONTENT))
-    with pytest.raises(FileError, match=f"broke off after 500000 of {len(CONTENT)} bytes: run it again to resume"):
+    with pytest.raises(
+        FileError, match=f"broke off after 500000 of {len(CONTENT)} bytes: run it again to resume"
+    ):
         fetch_file(remote, tmp_path)
     assert left(tmp_path) == [".a.bin.part"]
     site.breaks_after, site.knows_ranges = None, knows_ranges
@@ -138,7 +150,9 @@ def test_without_a_checksum_it_starts_again(site: Site, tmp_path: Path) -> None:
 def test_too_much_that_is_there_is_started_again(site: Site, tmp_path: Path) -> None:
     site.files["/a.bin"] = CONTENT
     (tmp_path / ".a.bin.part").write_bytes(CONTENT + b"more")
-    assert fetch_file(Remote(f"{site.url}/a.bin", md5(CONTENT)), tmp_path).path.read_bytes() == CONTENT
+    assert (
+        fetch_file(Remote(f"{site.url}/a.bin", md5(CONTENT)), tmp_path).path.read_bytes() == CONTENT
+    )
 
 
 def test_what_cannot_be_reached_is_one_sentence(site: Site, tmp_path: Path) -> None:
@@ -147,13 +161,17 @@ def test_what_cannot_be_reached_is_one_sentence(site: Site, tmp_path: Path) -> N
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))  # the port is ours, and nobody listens
         port = silent.getsockname()[1]
-        with pytest.raises(FileError, match=r"Cannot reach 127\.0\.0\.1 \(Connection refused\): check the network"):
+        with pytest.raises(
+            FileError, match=r"Cannot reach 127\.0\.0\.1 \(Connection refused\): check the network"
+        ):
             fetch_file(Remote(f"http://127.0.0.1:{port}/a.bin", None), tmp_path)
     with pytest.raises(FileError, match="is not an HTTP address"):
         fetch_file(Remote("file:///etc/hostname", None), tmp_path)
 
 
-def test_mnist_is_fetched_and_read_and_then_there(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mnist_is_fetched_and_read_and_then_there(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_mnist(tmp_path / "made")
     for path in (tmp_path / "made").iterdir():
         site.files[f"/{path.name}"] = path.read_bytes()
@@ -172,7 +190,9 @@ def test_cifar_is_unpacked(site: Site, tmp_path: Path, monkeypatch: pytest.Monke
     with tarfile.open(fileobj=stream, mode="w:gz") as archive:
         archive.add(tmp_path / "made" / "cifar-10-batches-bin", "cifar-10-batches-bin")
     site.files["/cifar.tar.gz"] = stream.getvalue()
-    monkeypatch.setitem(urls.REMOTES, "cifar10", (Remote(f"{site.url}/cifar.tar.gz", md5(stream.getvalue())),))
+    monkeypatch.setitem(
+        urls.REMOTES, "cifar10", (Remote(f"{site.url}/cifar.tar.gz", md5(stream.getvalue())),)
+    )
     fetch_dataset("cifar10", folder=tmp_path)
     assert left(tmp_path / "cifar10") == ["cifar-10-batches-bin"]
 
@@ -181,7 +201,9 @@ ARFF = b"@relation r\n" + b"".join(b"@attribute a%d real\n" % k for k in range(1
 ARFF += b"@attribute class {A,B}\n@data\n" + b"0,1,2,3,4,5,6,7,8,9,0,1,2,3,4,5,B\n" * 5
 
 
-def test_openml_tells_address_and_checksum(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_openml_tells_address_and_checksum(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(downloads, "_OPENML_URL", f"{site.url}/json/{{}}")
     told = {"url": f"{site.url}/letter.arff", "md5_checksum": md5(ARFF)}
     site.files["/json/6"] = json.dumps({"data_set_description": told}).encode()
@@ -195,7 +217,10 @@ def test_openml_tells_address_and_checksum(site: Site, tmp_path: Path, monkeypat
 
 
 def test_what_needs_an_account_or_no_file_or_has_no_name(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match=r"ImageNet needs an account at https://image-net\.org: download .*imagenet\."):
+    with pytest.raises(
+        FileError,
+        match=r"ImageNet needs an account at https://image-net\.org: download .*imagenet\.",
+    ):
         fetch_dataset("imagenet", folder=tmp_path)
     assert fetch_dataset("digits") == ()
     with pytest.raises(UnknownNameError, match="Did you mean 'svhn'"):
@@ -244,15 +269,17 @@ def test_nothing_is_unpacked_outside_the_folder(tmp_path: Path, name: str) -> No
 def test_a_path_that_leads_outside_leaves_nothing(tmp_path: Path, name: str) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    with pytest.raises(FileError, match="is not safe to unpack: .*outside the destination"):
+    with pytest.raises(FileError, match=r"is not safe to unpack: .*outside the destination"):
         unpack(tar(tmp_path / "a.tar.gz", member("first"), member(name)), home)
     assert left(home) == []
 
 
-@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])
+@pytest.mark.parametrize(
+    "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE]
+)
 def test_links_and_devices_are_not_unpacked(tmp_path: Path, kind: bytes) -> None:
     path = tar(tmp_path / "a.tar.gz", member("first"), member("link", kind, linkname="/etc/passwd"))
-    with pytest.raises(FileError, match="is not safe to unpack: 'link' is a (link|special file)"):
+    with pytest.raises(FileError, match=r"is not safe to unpack: 'link' is a (link|special file)"):
         unpack(path, tmp_path)
     assert left(tmp_path) == ["a.tar.gz"]
 
@@ -267,7 +294,9 @@ def test_a_link_in_a_zip_becomes_a_plain_file(tmp_path: Path) -> None:
     assert (tmp_path / "link").read_text() == "/etc/passwd"
 
 
-def test_what_would_fill_the_disk_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_would_fill_the_disk_is_not_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = tmp_path / "home"
     home.mkdir()
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
@@ -277,12 +306,16 @@ def test_what_would_fill_the_disk_is_not_unpacked(tmp_path: Path, monkeypatch: p
     large.size = 1 << 20
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=1 << 19))
     for path in (tmp_path / "a.zip", tar(tmp_path / "a.tar.gz", member("first"), large)):
-        with pytest.raises(FileError, match=r"Cannot unpack .*: it needs 0\.0 GB, and 0\.0 GB are free"):
+        with pytest.raises(
+            FileError, match=r"Cannot unpack .*: it needs 0\.0 GB, and 0\.0 GB are free"
+        ):
             unpack(path, home)
         assert left(home) == []
 
 
-def test_links_and_files_in_the_way_are_replaced_and_what_they_lead_to_stays(tmp_path: Path) -> None:
+def test_links_and_files_in_the_way_are_replaced_and_what_they_lead_to_stays(
+    tmp_path: Path,
+) -> None:
     home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
     for folder in (home, elsewhere):
         folder.mkdir()

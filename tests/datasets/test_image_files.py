@@ -44,7 +44,9 @@ def write_tiny(home: Path) -> dict[str, Any]:
     return written
 
 
-@pytest.mark.parametrize("where", ["tiny-imagenet", "tiny-imagenet-200", "tiny-imagenet/tiny-imagenet-200"])
+@pytest.mark.parametrize(
+    "where", ["tiny-imagenet", "tiny-imagenet-200", "tiny-imagenet/tiny-imagenet-200"]
+)
 def test_tiny_imagenet(tmp_path: Path, where: str) -> None:
     written = write_tiny(tmp_path / where)
     split = load_dataset("tiny-imagenet", folder=tmp_path, validation=1)
@@ -70,7 +72,12 @@ def test_rows_stream_through_everything_that_takes_data(tmp_path: Path) -> None:
 def test_a_learner_learns_from_pictures_on_disk(tmp_path: Path) -> None:
     write_tiny(tmp_path / "tiny-imagenet")
     split = load_dataset("tiny-imagenet", folder=tmp_path)
-    learner = Learner(lambda seed: mlp(3 * 64 * 64, 2, seed=seed, hidden=8), split.train.inputs, "ldm-s", classes=2)
+    learner = Learner(
+        lambda seed: mlp(3 * 64 * 64, 2, seed=seed, hidden=8),
+        split.train.inputs,
+        "ldm-s",
+        classes=2,
+    )
     learner.tell([0, 5], split.train.labels[[0, 5]])
     learner.fit()
     assert set(learner.ask(3)) < {1, 2, 3, 4}
@@ -121,7 +128,9 @@ def test_imagenet_with_its_development_kit(tmp_path: Path) -> None:
     kit = home / "ILSVRC2012_devkit_t12" / "data"
     kit.mkdir(parents=True)
     kinds = [("ILSVRC2012_ID", "O"), ("WNID", "O"), ("words", "O")]
-    savemat(kit / "meta.mat", {"synsets": np.array([(1, "n02", "cat"), (2, "n01", "dog")], dtype=kinds)})
+    savemat(
+        kit / "meta.mat", {"synsets": np.array([(1, "n02", "cat"), (2, "n01", "dog")], dtype=kinds)}
+    )
     (kit / "ILSVRC2012_validation_ground_truth.txt").write_text("1\n2\n1\n")
     split = load_dataset("imagenet", folder=tmp_path)
     assert split.test.labels.tolist() == [1, 0, 1]
@@ -172,7 +181,9 @@ def test_a_broken_picture_is_one_sentence_when_it_is_asked_for(tmp_path: Path) -
         test.inputs[0]
 
 
-@pytest.mark.parametrize(("width", "height"), [(256, 256), (500, 300), (300, 500), (224, 900), (100, 80), (256, 1)])
+@pytest.mark.parametrize(
+    ("width", "height"), [(256, 256), (500, 300), (300, 500), (224, 900), (100, 80), (256, 1)]
+)
 def test_the_middle_is_cut_from_every_proportion(width: int, height: int) -> None:
     cut = CentreCrop(256, 224)(Image.new("RGB", (width, height)))
     assert cut.size == (224, 224)
@@ -184,7 +195,9 @@ def test_every_kind_of_picture_has_the_channels_asked_for(mode: str, channels: i
     assert image_pixels(Image.new(mode, (9, 5)), Resize(8), channels).shape == (channels, 8, 8)
 
 
-def test_a_picture_too_large_to_be_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_picture_too_large_to_be_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 40)
     write_picture(tmp_path / "a.png", 10, 10, 3)
     with pytest.raises(FileError, match="is not a valid image file"):
@@ -202,7 +215,9 @@ def test_parquet_in_memory(tmp_path: Path, inside: str) -> None:
     write_picture_table(home / "test-00000-of-00001.parquet", encoded[6:], [5, 6], image="img")
     split = load_dataset("cifar10", folder=tmp_path)
     assert split.train.labels.tolist() == [3, 1, 2, 9, 0, 1]
-    torch.testing.assert_close(split.train.inputs, torch.stack([fractions(one) for one in pixels[:6]]))
+    torch.testing.assert_close(
+        split.train.inputs, torch.stack([fractions(one) for one in pixels[:6]])
+    )
     assert split.classes[0] == "airplane"
 
 
@@ -212,9 +227,17 @@ def test_parquet_of_grey_pictures_and_of_fine_labels(tmp_path: Path) -> None:
     for part in ("train", "test"):
         write_picture_table(tmp_path / "mnist" / f"{part}-0.parquet", [picture(grey)], [7])
         colour = [picture(bytes_of(32, 32, 3))]
-        write_picture_table(tmp_path / "cifar100" / f"{part}-0.parquet", colour, [99], image="img", label="fine_label")
+        write_picture_table(
+            tmp_path / "cifar100" / f"{part}-0.parquet",
+            colour,
+            [99],
+            image="img",
+            label="fine_label",
+        )
     digits = load_dataset("mnist", folder=tmp_path)
-    torch.testing.assert_close(digits.test.inputs, torch.as_tensor(grey, dtype=torch.float32)[None, None] / 255)
+    torch.testing.assert_close(
+        digits.test.inputs, torch.as_tensor(grey, dtype=torch.float32)[None, None] / 255
+    )
     assert load_dataset("cifar100", folder=tmp_path).test.labels.tolist() == [99]
 
 
@@ -224,7 +247,9 @@ def test_parquet_streams_large_datasets_and_tells_their_classes(tmp_path: Path) 
     home = tmp_path / "food101" / "data"
     names = ["pie", "soup"]
     encoded = [picture(one) for one in pixels]
-    write_picture_table(home / "train-00000-of-00001.parquet", encoded, [0, 1, 1, 0, 1], names=names)
+    write_picture_table(
+        home / "train-00000-of-00001.parquet", encoded, [0, 1, 1, 0, 1], names=names
+    )
     write_picture_table(home / "validation-00000-of-00001.parquet", encoded[:1], [1], names=names)
     split = load_dataset("food101", folder=tmp_path)
     assert split.classes == ("pie", "soup")

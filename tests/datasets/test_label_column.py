@@ -14,7 +14,9 @@ from teeter.errors import InputError, UnknownNameError
 
 def table_of(*labels: str | float) -> Table:
     dtype = object if any(isinstance(label, str) for label in labels) else float
-    return Table(Path("pool.csv"), {"y": np.array(labels, dtype=dtype), "x": np.arange(len(labels))})
+    return Table(
+        Path("pool.csv"), {"y": np.array(labels, dtype=dtype), "x": np.arange(len(labels))}
+    )
 
 
 def labels_of(*labels: str | float) -> Labels:
@@ -53,13 +55,21 @@ def test_no_label_and_one_class_are_for_the_caller_to_judge() -> None:
 )
 def test_several_labels_in_a_cell_are_refused(labels: list[str]) -> None:
     with pytest.raises(
-        InputError, match=r"The cell .* in column 'y' of pool.csv seems to hold several labels: .*keep one"
+        InputError,
+        match=r"The cell .* in column 'y' of pool.csv seems to hold several labels: .*keep one",
     ):
         labels_of(*labels)
 
 
 @pytest.mark.parametrize(
-    "labels", [["red; dark", "blue"], ["a|", "b"], ["Smith, John", "Smith, Jane"], ["[a]", "[b"], ["x;x", "y"]]
+    "labels",
+    [
+        ["red; dark", "blue"],
+        ["a|", "b"],
+        ["Smith, John", "Smith, Jane"],
+        ["[a]", "[b"],
+        ["x;x", "y"],
+    ],
 )
 def test_names_with_marks_in_them_are_classes(labels: list[str]) -> None:
     assert set(labels_of(*labels).classes) == set(labels)
@@ -68,7 +78,8 @@ def test_names_with_marks_in_them_are_classes(labels: list[str]) -> None:
 @pytest.mark.parametrize("labels", [["1.5", "2", "3"], [0.25, 1.0], ["1e-3", "2"]])
 def test_fractions_are_refused(labels: list[str]) -> None:
     with pytest.raises(
-        InputError, match=r"column 'y' of pool.csv holds fractions such as .*: teeter picks for classes"
+        InputError,
+        match=r"column 'y' of pool.csv holds fractions such as .*: teeter picks for classes",
     ):
         labels_of(*labels)
 
@@ -88,12 +99,17 @@ def test_few_different_numbers_are_classes(labels: list[str]) -> None:
 def test_columns_of_lists_are_refused() -> None:
     nested = Table(Path("pool.parquet"), {"v": np.ones((2, 3))}, nested=("tags",))
     for column in ("tags", "v"):
-        with pytest.raises(InputError, match=r"The cells of column .* are lists: teeter picks for one class per row"):
+        with pytest.raises(
+            InputError,
+            match=r"The cells of column .* are lists: teeter picks for one class per row",
+        ):
             read_labels(nested, column)
 
 
 def test_two_columns_are_refused_and_a_wrong_name_gets_a_hint() -> None:
-    with pytest.raises(InputError, match=r"labels= names 2 columns \(y, x\): teeter picks for one class per row"):
+    with pytest.raises(
+        InputError, match=r"labels= names 2 columns \(y, x\): teeter picks for one class per row"
+    ):
         read_labels(table_of("a", "b"), "y, x")
     with pytest.raises(UnknownNameError, match=r"No column of pool.csv is called 'labels'"):
         read_labels(table_of("a", "b"), "labels")

@@ -26,9 +26,24 @@ def _nothing_of_mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_dataset_of_the_paper_has_an_entry() -> None:
-    paper = ["openml-6", "openml-156", "openml-44135", "mnist", "cifar10", "svhn", "cifar100", "tiny-imagenet"]
+    paper = [
+        "openml-6",
+        "openml-156",
+        "openml-44135",
+        "mnist",
+        "cifar10",
+        "svhn",
+        "cifar100",
+        "tiny-imagenet",
+    ]
     assert {*paper, "food101", "imagenet", "fashion-mnist", "digits"} == set(datasets.names())
-    validation = {"mnist": 5_000, "cifar10": 5_000, "svhn": 5_000, "cifar100": 5_000, "tiny-imagenet": 10_000}
+    validation = {
+        "mnist": 5_000,
+        "cifar10": 5_000,
+        "svhn": 5_000,
+        "cifar100": 5_000,
+        "tiny-imagenet": 10_000,
+    }
     sizes = {name: find_spec(name).train - validation.get(name, 0) for name in paper}
     assert list(sizes.values()) == [16_000, 40_000, 6_237, 55_000, 45_000, 68_257, 45_000, 90_000]
     assert find_spec("food101").train == 60_600 + 15_150
@@ -78,11 +93,15 @@ def test_the_folder_comes_before_the_environment_and_that_before_the_cache(
     put(tmp_path / "mine", 3)
     assert seen(tmp_path / "mine") == 3
     (tmp_path / "empty").mkdir()
-    with pytest.raises(FileError, match=r"There is no mnist in .*empty: run teeter datasets get mnist"):
+    with pytest.raises(
+        FileError, match=r"There is no mnist in .*empty: run teeter datasets get mnist"
+    ):
         seen(tmp_path / "empty")
 
 
-def test_the_cache_is_where_each_system_keeps_such_things(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_cache_is_where_each_system_keeps_such_things(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     assert locate.cache_folder() == tmp_path / "cache" / "teeter" / "datasets"
     monkeypatch.setenv("XDG_CACHE_HOME", "")
     monkeypatch.setenv("LOCALAPPDATA", "/local")
@@ -99,21 +118,33 @@ def test_the_cache_is_where_each_system_keeps_such_things(monkeypatch: pytest.Mo
 def test_a_folder_that_is_not_there_or_a_name_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"There is no folder .*nowhere to look for datasets in"):
         load_dataset("mnist", folder=tmp_path / "nowhere")
-    with pytest.raises(UnknownNameError, match=r"No dataset is called 'cifar-10'\. Did you mean 'cifar10'\?"):
+    with pytest.raises(
+        UnknownNameError, match=r"No dataset is called 'cifar-10'\. Did you mean 'cifar10'\?"
+    ):
         load_dataset("cifar-10")
-    with pytest.raises(InputError, match="Cannot draw 1437 validation rows out of 1437 training rows of digits"):
+    with pytest.raises(
+        InputError, match="Cannot draw 1437 validation rows out of 1437 training rows of digits"
+    ):
         load_dataset("digits", validation=1437)
 
 
-def test_other_sizes_than_the_published_are_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_other_sizes_than_the_published_are_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     write_mnist(tmp_path / "mnist")
     load_dataset("mnist", folder=tmp_path)
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
-    assert record.getMessage() == "mnist has 12 training and 5 test rows here, but 60000 and 10000 are published."
+    assert (
+        record.getMessage()
+        == "mnist has 12 training and 5 test rows here, but 60000 and 10000 are published."
+    )
 
 
-EMBEDDED: dict[str, Any] = {"x_train": torch.arange(36.0).reshape(12, 3), "x_test": torch.arange(15.0).reshape(5, 3)}
+EMBEDDED: dict[str, Any] = {
+    "x_train": torch.arange(36.0).reshape(12, 3),
+    "x_test": torch.arange(15.0).reshape(5, 3),
+}
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
@@ -131,7 +162,9 @@ def test_embeddings_take_the_place_of_inputs(tmp_path: Path, suffix: str) -> Non
         assert split.validation is not None
         assert split.train.inputs.shape == (8, 3)
         assert split.train.labels.tolist() == plain.train.labels.tolist()
-        assert [int(row[0]) // 3 % 10 for row in split.validation.inputs] == split.validation.labels.tolist()
+        assert [
+            int(row[0]) // 3 % 10 for row in split.validation.inputs
+        ] == split.validation.labels.tolist()
         assert torch.equal(split.test.inputs, EMBEDDED["x_test"])
 
 
@@ -152,10 +185,19 @@ def test_embeddings_with_labels_need_no_dataset(tmp_path: Path) -> None:
             {"x_train": np.zeros((11, 3)), "x_test": np.zeros((5, 3))},
             "x_train in .* has 11 rows, and the dataset has 12",
         ),
-        ({"x_train": np.zeros((12, 3)), "x_test": np.zeros((5, 2))}, "x_train in .* has 3 features and x_test has 2"),
-        ({"x_train": np.full((12, 3), np.nan), "x_test": np.zeros((5, 3))}, "x_train in .* has missing values"),
+        (
+            {"x_train": np.zeros((12, 3)), "x_test": np.zeros((5, 2))},
+            "x_train in .* has 3 features and x_test has 2",
+        ),
+        (
+            {"x_train": np.full((12, 3), np.nan), "x_test": np.zeros((5, 3))},
+            "x_train in .* has missing values",
+        ),
         ({"x_train": np.zeros(12), "x_test": np.zeros((5, 3))}, r"numbers \(N, D\) are needed"),
-        ({"x_train": np.array([["a"]] * 12), "x_test": np.zeros((5, 3))}, r"numbers \(N, D\) are needed"),
+        (
+            {"x_train": np.array([["a"]] * 12), "x_test": np.zeros((5, 3))},
+            r"numbers \(N, D\) are needed",
+        ),
     ],
 )
 def test_embeddings_that_do_not_fit(tmp_path: Path, arrays: dict[str, Any], said: str) -> None:
@@ -167,7 +209,8 @@ def test_embeddings_that_do_not_fit(tmp_path: Path, arrays: dict[str, Any], said
 
 def test_embeddings_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(
-        FileError, match=r"There is no embeddings\.npz or embeddings\.safetensors in .*mnist: give the path of a file"
+        FileError,
+        match=r"There is no embeddings\.npz or embeddings\.safetensors in .*mnist: give the path of a file",
     ):
         load_dataset("mnist", folder=tmp_path, embeddings=True)
     with pytest.raises(FileError, match=r"There is no file .*none\.npz"):
@@ -186,7 +229,9 @@ REAL = {
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_the_real_ones_are_of_the_paper_s_sizes(name: str, real_data: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_real_ones_are_of_the_paper_s_sizes(
+    name: str, real_data: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     if locate_dataset(find_spec(name), real_data) is None:
         pytest.skip(f"no {name} among the real data")
     split = load_dataset(name, folder=real_data)
@@ -204,5 +249,7 @@ def test_a_linear_model_learns_from_real_letters(real_data: Path) -> None:
     if not (real_data / "letter.npz").is_file():
         pytest.skip("no letter among the real data")
     split = load_dataset("openml-6", folder=real_data)
-    model = LogisticRegression(max_iter=300).fit(split.train.inputs[:4000], split.train.labels[:4000])
+    model = LogisticRegression(max_iter=300).fit(
+        split.train.inputs[:4000], split.train.labels[:4000]
+    )
     assert model.score(split.test.inputs, split.test.labels) > 0.65

@@ -14,9 +14,14 @@ from teeter.errors import FileError, InputError, PluginError
 
 
 def loaded(
-    monkeypatch: pytest.MonkeyPatch, load: Callable[[], Any], shape: tuple[int, ...] = (2,), classes: Any = ("a", "b")
+    monkeypatch: pytest.MonkeyPatch,
+    load: Callable[[], Any],
+    shape: tuple[int, ...] = (2,),
+    classes: Any = ("a", "b"),
 ) -> DatasetSplit:
-    made = dataset_from_function(load, about="for a test", train=3, test=2, shape=shape, classes=classes)
+    made = dataset_from_function(
+        load, about="for a test", train=3, test=2, shape=shape, classes=classes
+    )
     monkeypatch.setitem(catalogue._SPECS, "made", made)
     return load_dataset("made")
 

@@ -28,7 +28,9 @@ def test_shards_hold_every_row_once(pool: Path) -> None:
         rows = RNG.permutation(ROWS)[:50]
         assert np.array_equal(found.take(rows), FEATURES[rows])
         assert found.ids(rows) == [f"item {row}" for row in rows]
-    assert len({shard.key() for shard in open_shards(pool, rows=128).shards}) == len(open_shards(pool, rows=128).shards)
+    assert len({shard.key() for shard in open_shards(pool, rows=128).shards}) == len(
+        open_shards(pool, rows=128).shards
+    )
 
 
 def test_a_file_that_changes_meanwhile_is_refused(pool: Path) -> None:
@@ -61,15 +63,21 @@ def test_columns_are_read_by_their_names(pool: Path, tmp_path: Path) -> None:
     names = [f"x{k}" for k in range(WIDTH)]
     for number, order in enumerate((names, names[::-1], sorted(names, reverse=True))):
         part = FEATURES[number * 400 : number * 400 + 400]
-        pq.write_table(pa.table({name: part[:, int(name[1:])] for name in order}), folder / f"{number}.parquet")
+        pq.write_table(
+            pa.table({name: part[:, int(name[1:])] for name in order}), folder / f"{number}.parquet"
+        )
     assert np.array_equal(open_shards(folder).take(np.arange(ROWS)), FEATURES)
     assert np.array_equal(select_rows(folder).rows, select_rows(pool).rows)
     pq.write_table(pa.table({f"y{k}": FEATURES[:5, k] for k in range(WIDTH)}), folder / "9.parquet")
-    with pytest.raises(FileError, match=r"9\.parquet has its features in y0, .*, and the files before it in x0, x1"):
+    with pytest.raises(
+        FileError, match=r"9\.parquet has its features in y0, .*, and the files before it in x0, x1"
+    ):
         open_shards(folder)
 
 
-def test_wide_rows_are_read_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wide_rows_are_read_a_few_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(shards_module, "SHARD_BYTES", 64 * 50 * 4)
     monkeypatch.setattr(shards_module, "BATCH_BYTES", 64 * 7 * 4)
     np.save(tmp_path / "raw.npy", IMAGES[:120])

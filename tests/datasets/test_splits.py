@@ -23,12 +23,16 @@ def numbered(rows: int, classes: int = 3) -> LabelledRows:
 
 def who(part: LabelledRows | None) -> list[int]:
     assert part is not None
-    assert (part.labels == part.inputs[:, 0].numpy().astype(int) % 3).all(), "labels go with their rows"
+    assert (part.labels == part.inputs[:, 0].numpy().astype(int) % 3).all(), (
+        "labels go with their rows"
+    )
     return [int(number) for number in part.inputs[:, 0]]
 
 
 @given(rows=st.integers(2, 60), seed=st.integers(0, 1 << 40), data=st.data())
-def test_validation_rows_and_the_others_are_all_rows_in_order(rows: int, seed: int, data: Any) -> None:
+def test_validation_rows_and_the_others_are_all_rows_in_order(
+    rows: int, seed: int, data: Any
+) -> None:
     count = data.draw(st.integers(1, rows - 1))
     train, validation = hold_out(numbered(rows), count, "x", seed)
     assert len(who(validation)) == count
@@ -38,7 +42,11 @@ def test_validation_rows_and_the_others_are_all_rows_in_order(rows: int, seed: i
 
 
 def test_the_seed_and_the_name_decide_who_is_held_out() -> None:
-    draws = {tuple(who(hold_out(numbered(40), 9, name, seed)[1])) for name in ("a", "b") for seed in (0, 1)}
+    draws = {
+        tuple(who(hold_out(numbered(40), 9, name, seed)[1]))
+        for name in ("a", "b")
+        for seed in (0, 1)
+    }
     assert len(draws) == 4
     assert who(hold_out(numbered(40), 9, "a", 0)[1]) in [list(draw) for draw in draws]
 
@@ -50,7 +58,10 @@ def test_no_validation_rows_leave_the_part_as_it_is() -> None:
 
 @pytest.mark.parametrize("count", [-1, 4, 5])
 def test_too_many_validation_rows_are_refused(count: int) -> None:
-    with pytest.raises(InputError, match=f"Cannot draw {count} validation rows out of 4 training rows of x: ask for 0"):
+    with pytest.raises(
+        InputError,
+        match=f"Cannot draw {count} validation rows out of 4 training rows of x: ask for 0",
+    ):
         hold_out(numbered(4), count, "x", 0)
 
 
@@ -76,27 +87,44 @@ def test_a_long_tail_falls_exponentially() -> None:
 
 
 @given(imbalance=st.floats(1, 1e6), rows=st.integers(3, 80), seed=st.integers(0, 99))
-def test_a_long_tail_never_rises_and_keeps_every_class(imbalance: float, rows: int, seed: int) -> None:
+def test_a_long_tail_never_rises_and_keeps_every_class(
+    imbalance: float, rows: int, seed: int
+) -> None:
     tail = make_long_tailed(numbered(rows - rows % 3 or 3), imbalance=imbalance, seed=seed)
     counts = np.bincount(tail.labels, minlength=3)
     assert (np.diff(counts) <= 0).all()
     assert counts.min() >= 1
-    assert who(tail) == who(make_long_tailed(numbered(rows - rows % 3 or 3), imbalance=imbalance, seed=seed))
+    assert who(tail) == who(
+        make_long_tailed(numbered(rows - rows % 3 or 3), imbalance=imbalance, seed=seed)
+    )
 
 
 def test_another_seed_keeps_other_rows() -> None:
-    assert len({tuple(who(make_long_tailed(numbered(300), imbalance=10, seed=seed))) for seed in range(4)}) == 4
+    assert (
+        len(
+            {
+                tuple(who(make_long_tailed(numbered(300), imbalance=10, seed=seed)))
+                for seed in range(4)
+            }
+        )
+        == 4
+    )
 
 
 def test_counts_are_kept_and_a_small_class_keeps_all() -> None:
-    assert np.bincount(make_long_tailed(numbered(30), counts=[0, 3, 99]).labels, minlength=3).tolist() == [0, 3, 10]
+    assert np.bincount(
+        make_long_tailed(numbered(30), counts=[0, 3, 99]).labels, minlength=3
+    ).tolist() == [0, 3, 10]
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         ({}, "Cannot make an imbalance of None"),
-        ({"imbalance": 0.5}, "Cannot make an imbalance of 0.5: give a number of 1 or more, or counts"),
+        (
+            {"imbalance": 0.5},
+            "Cannot make an imbalance of 0.5: give a number of 1 or more, or counts",
+        ),
         ({"imbalance": float("nan")}, "an imbalance of nan"),
         ({"counts": [1, 2]}, r"The rows have 3 classes, and counts is \[1, 2\]: give 3 counts"),
         ({"counts": [1, 2, -1]}, "3 counts of 0 or more"),

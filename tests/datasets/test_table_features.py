@@ -34,7 +34,9 @@ def features(*values: str) -> npt.NDArray[np.float32]:
 
 
 def test_numbers_have_mean_0_and_standard_deviation_1() -> None:
-    assert np.allclose(features("1", " 3", "5e0", "7"), np.array([[-3], [-1], [1], [3]]) / np.sqrt(5))
+    assert np.allclose(
+        features("1", " 3", "5e0", "7"), np.array([[-3], [-1], [1], [3]]) / np.sqrt(5)
+    )
 
 
 def test_a_missing_number_is_the_median_and_has_a_column_that_says_so() -> None:
@@ -51,7 +53,10 @@ def test_infinity_counts_as_missing() -> None:
 
 def test_booleans_and_iso_dates_are_numbers() -> None:
     assert np.array_equal(features("true", "FALSE", "true"), features("1", "0", "1"))
-    assert np.allclose(features("2024-01-01", "2024-01-02 12:00", "2024-01-04T00:00:00Z"), features("0", "1.5", "3"))
+    assert np.allclose(
+        features("2024-01-01", "2024-01-02 12:00", "2024-01-04T00:00:00Z"),
+        features("0", "1.5", "3"),
+    )
 
 
 def test_a_category_is_a_column_of_0_and_1_and_so_is_its_absence() -> None:
@@ -69,7 +74,9 @@ def test_rare_categories_are_folded_and_missing_stays_apart() -> None:
     assert block[:, -1].sum() == sum(60 - k for k in range(48, 60))
 
 
-@pytest.mark.parametrize("column", [["5"] * 4, ["x"] * 4, [""] * 4, ["true"] * 4, ["0.1"] * 4, ["2024-01-01"] * 4])
+@pytest.mark.parametrize(
+    "column", [["5"] * 4, ["x"] * 4, [""] * 4, ["true"] * 4, ["0.1"] * 4, ["2024-01-01"] * 4]
+)
 def test_a_column_that_never_varies_gives_nothing(column: list[str]) -> None:
     assert features(*column).shape == (4, 0)
 
@@ -84,7 +91,9 @@ def test_free_text_is_left_out_by_name() -> None:
 
 
 def test_texts_that_all_differ_are_free_text_however_few() -> None:
-    assert encoded(size=texts("1", "2", "4"), title=texts("a", "b", "c")).notes == ("Left out as free text: title.",)
+    assert encoded(size=texts("1", "2", "4"), title=texts("a", "b", "c")).notes == (
+        "Left out as free text: title.",
+    )
 
 
 def test_columns_left_out_and_nested_columns() -> None:

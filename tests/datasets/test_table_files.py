@@ -31,11 +31,22 @@ def texts(table: Table) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
 def test_the_delimiter_is_found_in_the_header(tmp_path: Path, delimiter: str) -> None:
-    text = delimiter.join(['"a,;;\t\t."', "b", "c"]) + "\n" + delimiter.join(["1", '"x,;\t"', "3"]) + "\n"
-    assert texts(read_table(csv_of(tmp_path, text))) == {"a,;;\t\t.": ["1"], "b": ["x,;\t"], "c": ["3"]}
+    text = (
+        delimiter.join(['"a,;;\t\t."', "b", "c"])
+        + "\n"
+        + delimiter.join(["1", '"x,;\t"', "3"])
+        + "\n"
+    )
+    assert texts(read_table(csv_of(tmp_path, text))) == {
+        "a,;;\t\t.": ["1"],
+        "b": ["x,;\t"],
+        "c": ["3"],
+    }
 
 
-def test_a_byte_order_mark_blank_lines_and_spaces_in_the_header_are_left_out(tmp_path: Path) -> None:
+def test_a_byte_order_mark_blank_lines_and_spaces_in_the_header_are_left_out(
+    tmp_path: Path,
+) -> None:
     table = read_table(csv_of(tmp_path, b"\xef\xbb\xbf\r\n a , b\r\n\r\n1,2\r\n\r\n3,4\r\n"))
     assert texts(table) == {"a": ["1", "3"], "b": ["2", "4"]}
 
@@ -49,7 +60,9 @@ def test_a_quoted_cell_may_hold_anything(tmp_path: Path) -> None:
 
 
 @given(rows=st.lists(st.tuples(CELLS, CELLS), min_size=1))
-def test_what_was_written_is_read(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str]]) -> None:
+def test_what_was_written_is_read(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str]]
+) -> None:
     path = tmp_path_factory.mktemp("table") / "pool.csv"
     with path.open("w", encoding="utf-8", newline="") as stream:
         csv.writer(stream, quoting=csv.QUOTE_ALL).writerows([("first", "second"), *rows])
@@ -68,7 +81,10 @@ def test_what_was_written_is_read(tmp_path_factory: pytest.TempPathFactory, rows
         ("a,b,a\n1,2,3\n", "has 2 columns called 'a'"),
         ('a,b\n1,"x\n', r"Line 2 of .* cannot be read \(unexpected end of data\)"),
         ('a,b\n1,"x"y\n', "Line 2 of .* cannot be read"),
-        ("a,b\n1,caf\xe9\n".encode("latin-1"), "is not UTF-8 text .it holds the byte 0xe9.: save it as UTF-8"),
+        (
+            "a,b\n1,caf\xe9\n".encode("latin-1"),
+            "is not UTF-8 text .it holds the byte 0xe9.: save it as UTF-8",
+        ),
         ("a,b\n1,2\n".encode("utf-16"), "is not UTF-8 text"),
     ],
 )
@@ -88,13 +104,17 @@ def test_a_missing_file_a_folder_and_another_suffix_are_refused(tmp_path: Path) 
 
 def test_an_unknown_column_is_refused_with_a_hint(tmp_path: Path) -> None:
     table = read_table(csv_of(tmp_path, "label,size\nx,1\n"))
-    with pytest.raises(UnknownNameError, match=r"No column of .* is called 'lable'\. Did you mean 'label'\?"):
+    with pytest.raises(
+        UnknownNameError, match=r"No column of .* is called 'lable'\. Did you mean 'label'\?"
+    ):
         table.require("lable")
 
 
 def test_ids_must_differ_and_none_may_be_blank() -> None:
     assert require_ids(["a", "b", " a"], "here") == ["a", "b", " a"]
-    with pytest.raises(InputError, match="The id 'b' in here is used in rows 1 and 3: ids must differ"):
+    with pytest.raises(
+        InputError, match="The id 'b' in here is used in rows 1 and 3: ids must differ"
+    ):
         require_ids(["a", "b", "c", "b", "a"], "here")
     with pytest.raises(InputError, match="The id of row 1 in here is blank"):
         require_ids(["a", " ", "b", " "], "here")
@@ -176,7 +196,12 @@ def test_an_empty_parquet_table_is_refused(tmp_path: Path) -> None:
         read_table(parquet_of(tmp_path, {"a": []}))
 
 
-def test_without_pyarrow_parquet_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyarrow_parquet_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtraError, match=r"^Reading Parquet needs pyarrow: pip install 'teeter\[parquet\]'\.$"):
+    with pytest.raises(
+        MissingExtraError,
+        match=r"^Reading Parquet needs pyarrow: pip install 'teeter\[parquet\]'\.$",
+    ):
         read_table(csv_of(tmp_path, b"PAR1", "pool.parquet"))

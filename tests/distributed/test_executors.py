@@ -55,7 +55,9 @@ def test_an_error_in_a_worker_is_raised_here(tmp_path: Path) -> None:
         run_plan(LocalExecutor(2), make_tasks("fail", tmp_path, 2))
 
 
-def test_workers_have_the_environment_of_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_have_the_environment_of_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for value in ("one", "two"):
         monkeypatch.setenv("TEETER_TEST_VARIABLE", value)
         (tmp_path / value).mkdir()
@@ -69,7 +71,9 @@ def test_workers_are_spawned_where_forking_may_be_unsafe(monkeypatch: pytest.Mon
     assert executors.worker_context().get_start_method() == "spawn"
 
 
-def test_workers_that_are_always_lost_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_that_are_always_lost_are_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class LosingPool(InlinePool):
         def submit(self, function: Any, *arguments: Any) -> Future[Any]:
             pools.append(self)
@@ -77,14 +81,19 @@ def test_workers_that_are_always_lost_are_given_up(tmp_path: Path, monkeypatch: 
 
     pools: list[InlinePool] = []
     monkeypatch.setattr(executors, "ProcessPoolExecutor", LosingPool)
-    with pytest.raises(TeeterError, match=rf"Workers were killed in {executors.MAX_ATTEMPTS} attempts, last while writing .*0:"):
+    with pytest.raises(
+        TeeterError,
+        match=rf"Workers were killed in {executors.MAX_ATTEMPTS} attempts, last while writing .*0:",
+    ):
         run_plan(LocalExecutor(2), make_tasks("write_done", tmp_path, 2))
     assert len(pools) == executors.MAX_ATTEMPTS
 
 
 @pytest.mark.slow
 def test_processes_that_are_always_killed_are_given_up(tmp_path: Path) -> None:
-    with pytest.raises(TeeterError, match=rf"Workers were killed in {executors.MAX_ATTEMPTS} attempts"):
+    with pytest.raises(
+        TeeterError, match=rf"Workers were killed in {executors.MAX_ATTEMPTS} attempts"
+    ):
         run_plan(LocalExecutor(2), make_tasks("die_always", tmp_path, 2))
 
 
@@ -101,7 +110,11 @@ def test_a_worker_that_is_lost_before_all_is_handed_out_is_replaced(
     submitted: list[Any] = []
     monkeypatch.setattr(executors, "ProcessPoolExecutor", BreakingPool)
     progress: list[int] = []
-    run_plan(LocalExecutor(2), make_tasks("write_done", tmp_path, 3), lambda done, whole: progress.append(done))
+    run_plan(
+        LocalExecutor(2),
+        make_tasks("write_done", tmp_path, 3),
+        lambda done, whole: progress.append(done),
+    )
     assert progress == [0, 1, 2, 3]
 
 
@@ -131,7 +144,9 @@ def test_a_file_that_is_seen_late_is_waited_for(tmp_path: Path) -> None:
     assert (tmp_path / "late").exists()
 
 
-def test_an_executor_that_leaves_something_out_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_executor_that_leaves_something_out_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(executors, "VISIBILITY_TIMEOUT", 0.3)
 
     class LazyExecutor:

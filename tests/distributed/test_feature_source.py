@@ -58,6 +58,8 @@ def test_a_process_reads_the_model_once(home: Path, monkeypatch: pytest.MonkeyPa
         "read_model",
         lambda path, really=feature_source.read_model: (read.append(path), really(path))[1],
     )
-    monkeypatch.setattr(from_shards, "open_shards", lambda pool, **options: open_shards(pool, rows=128, **options))
+    monkeypatch.setattr(
+        from_shards, "open_shards", lambda pool, **options: open_shards(pool, rows=128, **options)
+    )
     select_from(home, "raw")
     assert len(read) == 1

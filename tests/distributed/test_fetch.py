@@ -18,18 +18,24 @@ from teeter.distributed import executors, fetch
 from teeter.distributed.executors import LocalExecutor, Task
 
 
-def test_features_are_fetched_by_workers_where_much_must_be_read(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_features_are_fetched_by_workers_where_much_must_be_read(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here = select_from(home, "features", n=60)
     performed: list[Task] = []
     monkeypatch.setattr(fetch, "MAX_LOCAL_READ", 0)
     monkeypatch.setattr(
-        executors, "run_task", lambda task, really=executors.run_task: (performed.append(task), really(task))
+        executors,
+        "run_task",
+        lambda task, really=executors.run_task: (performed.append(task), really(task)),
     )
     assert_same(select_from(home, "features", n=60, work=home / "other"), here)
     assert any("fetch_shard" in task.function for task in performed)
 
 
-def test_rows_that_another_process_clears_away_are_fetched_again(pool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_another_process_clears_away_are_fetched_again(
+    pool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Clears(LocalExecutor):
         def run(self, tasks: Any, on_done: Any) -> None:
             LocalExecutor(1).run(tasks, on_done)

@@ -29,7 +29,9 @@ def test_a_cluster_that_is_away_is_one_sentence(monkeypatch: pytest.MonkeyPatch)
         make_executor("ray")
 
 
-def test_a_cluster_is_asked_for_no_more_at_once_than_workers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_cluster_is_asked_for_no_more_at_once_than_workers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     at_once: list[int] = []
 
     class Cluster:

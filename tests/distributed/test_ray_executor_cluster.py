@@ -36,7 +36,9 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     found = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
     found.machines = [found.add_node(num_cpus=2), found.add_node(num_cpus=2)]
     paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    ray.init(address=found.address, log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": paths}})
+    ray.init(
+        address=found.address, log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": paths}}
+    )
     yield found
     ray.shutdown()
     found.shutdown()
@@ -77,14 +79,18 @@ def test_a_machine_that_is_lost_is_made_up_for(cluster: Any, tmp_path: Path) -> 
         run_plan(make_executor("ray"), [Task(f"{HERE}:bad", {}, str(tmp_path / "bad"))])
 
 
-def test_picks_are_those_of_local_processes(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_picks_are_those_of_local_processes(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = np.random.default_rng(0)
     for k in range(6):
         np.save(tmp_path / f"{k}.npy", rng.standard_normal((20_000, 32)).astype(np.float32))
     np.savez(tmp_path / "head.npz", weight=rng.standard_normal((5, 32)).astype(np.float32))
     options: dict[str, Any] = {"head": tmp_path / "head.npz", "reference": 2000, "rays": 64}
     pool = str(tmp_path / "*.npy")
-    local = select_from_shards(pool, 200, executor=LocalExecutor(1), work=tmp_path / "local", **options)
+    local = select_from_shards(
+        pool, 200, executor=LocalExecutor(1), work=tmp_path / "local", **options
+    )
     lost = threading.Event()
 
     def lose_one(what: str, done: int, whole: int) -> None:
@@ -93,7 +99,12 @@ def test_picks_are_those_of_local_processes(cluster: Any, tmp_path: Path, monkey
             cluster.remove_node(cluster.machines[1], allow_graceful=False)
 
     on_ray = select_from_shards(
-        pool, 200, executor=make_executor("ray"), work=tmp_path / "ray", on_progress=lose_one, **options
+        pool,
+        200,
+        executor=make_executor("ray"),
+        work=tmp_path / "ray",
+        on_progress=lose_one,
+        **options,
     )
     assert lost.is_set()
     assert np.array_equal(local.rows, on_ray.rows)
@@ -107,10 +118,18 @@ def test_a_model_on_the_workers_picks_as_in_this_process(cluster: Any, tmp_path:
         np.save(tmp_path / f"{k}.npy", rng.standard_normal((3000, 2, 4)).astype(np.float32))
     network = build_network("mlp", (2, 4), 3, seed=1)
     save_model(tmp_path / "model.safetensors", network, "mlp", shape=(2, 4), classes=3)
-    options: dict[str, Any] = {"model": tmp_path / "model.safetensors", "reference": 500, "rays": 32}
+    options: dict[str, Any] = {
+        "model": tmp_path / "model.safetensors",
+        "reference": 500,
+        "rays": 32,
+    }
     pool = str(tmp_path / "*.npy")
-    local = select_from_shards(pool, 50, executor=LocalExecutor(1), work=tmp_path / "local", **options)
-    on_ray = select_from_shards(pool, 50, executor=make_executor("ray"), work=tmp_path / "ray", **options)
+    local = select_from_shards(
+        pool, 50, executor=LocalExecutor(1), work=tmp_path / "local", **options
+    )
+    on_ray = select_from_shards(
+        pool, 50, executor=make_executor("ray"), work=tmp_path / "ray", **options
+    )
     assert np.array_equal(local.rows, on_ray.rows)
     assert np.array_equal(ldm_values(local), ldm_values(on_ray))
 
@@ -129,7 +148,10 @@ def test_an_experiment_is_that_of_one_process(cluster: Any, tmp_path: Path) -> N
     on_ray = run_setting(setting, tmp_path / "ray", device="cpu", executor=make_executor("ray"))
     assert on_ray.finished
     found = [
-        sorted((one.strategy, one.repetition, one.number, one.accuracy, one.loss, one.picks) for one in run.rounds)
+        sorted(
+            (one.strategy, one.repetition, one.number, one.accuracy, one.loss, one.picks)
+            for one in run.rounds
+        )
         for run in (alone, on_ray)
     ]
     assert found[0] == found[1]

@@ -15,7 +15,9 @@ from teeter.campaigns.campaign import Campaign
 from teeter.cli import app, labelling
 
 PAGE = Path(__file__).parents[2] / "docs" / "tutorial" / "first_campaign.md"
-BLOCK = re.compile(r'^```(python title="[^"]+"|console)\n(.*?)^```$', flags=re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    r'^```(python title="[^"]+"|console)\n(.*?)^```$', flags=re.MULTILINE | re.DOTALL
+)
 SLIP = 33
 """The answer, counted from 0, that is given wrongly."""
 
@@ -76,7 +78,9 @@ def test_texts(real_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     assert run_all(part("From a file of texts"), keys) == 8
     campaign = Campaign.open("messages.teeter")
-    wrong = [one for one in campaign.suspects(50, again=True) if truth[one.content or ""] != one.label]
+    wrong = [
+        one for one in campaign.suspects(50, again=True) if truth[one.content or ""] != one.label
+    ]
     assert wrong == [], "the slip was found and mended"
 
 

@@ -17,7 +17,9 @@ BLOCK = re.compile(r'^```(\w+)(?: title="(.+)")?\n(.*?)^```$', flags=re.MULTILIN
 def same(shown: str, written: str) -> bool:
     """Tell whether two lines agree, numbers in them but for their last digits."""
     pairs = list(zip(shown.split(","), written.split(","), strict=True))
-    return all(a == b or ("." in a and float(a) == pytest.approx(float(b), rel=1e-3)) for a, b in pairs)
+    return all(
+        a == b or ("." in a and float(a) == pytest.approx(float(b), rel=1e-3)) for a, b in pairs
+    )
 
 
 def test_every_command_answers_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,8 +23,13 @@ from teeter.errors import StoreError
 from web.servers import Server, served
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how_to"
-PAGES = {name: (HOW_TO / f"{name}.md").read_text(encoding="utf-8") for name in ("team_server", "postgresql")}
-BINARIES = os.pathsep.join([*map(str, Path("/usr/lib/postgresql").glob("*/bin")), os.environ.get("PATH", "")])
+PAGES = {
+    name: (HOW_TO / f"{name}.md").read_text(encoding="utf-8")
+    for name in ("team_server", "postgresql")
+}
+BINARIES = os.pathsep.join(
+    [*map(str, Path("/usr/lib/postgresql").glob("*/bin")), os.environ.get("PATH", "")]
+)
 
 
 def lines(page: str) -> list[str]:
@@ -36,7 +41,9 @@ def lines(page: str) -> list[str]:
         for line in block.splitlines()
         if line.startswith("$ ")
     ]
-    return typed + [line.split("/bin/")[1] for line in text.splitlines() if line.startswith("ExecStart=")]
+    return typed + [
+        line.split("/bin/")[1] for line in text.splitlines() if line.startswith("ExecStart=")
+    ]
 
 
 def parsed(arguments: list[str]) -> Any:
@@ -61,7 +68,9 @@ def test_a_wrong_option_would_be_seen() -> None:
 
 
 def test_the_roles_are_those_there_are() -> None:
-    rows = re.findall(r"^\| (annotator|reviewer|owner) \|", PAGES["team_server"], flags=re.MULTILINE)
+    rows = re.findall(
+        r"^\| (annotator|reviewer|owner) \|", PAGES["team_server"], flags=re.MULTILINE
+    )
     assert rows == list(RIGHTS)
 
 
@@ -99,18 +108,31 @@ def test_the_lines_do_what_they_say(messages: Path) -> None:
         ("ann", "annotator"),
     ]
     assert campaign.classes == ("ham", "spam"), "the copy took its place"
-    assert (campaign.settings.overlap, campaign.settings.people, campaign.settings.lease) == (0.2, 2, 30)
+    assert (campaign.settings.overlap, campaign.settings.people, campaign.settings.lease) == (
+        0.2,
+        2,
+        30,
+    )
     campaign.store.close()
 
 
 @pytest.mark.parametrize(
-    "serve", [pytest.param(served, id="here"), pytest.param(run_server, id="process", marks=pytest.mark.slow)]
+    "serve",
+    [
+        pytest.param(served, id="here"),
+        pytest.param(run_server, id="process", marks=pytest.mark.slow),
+    ],
 )
 def test_what_is_served_is_not_replaced(serve: Callable[[Path], Any], messages: Path) -> None:
     run_teeter("campaign", "new", "messages.csv", "--classes", "ham,spam")
     run_teeter("campaign", "backup", messages, "copy.teeter")
     with serve(messages):
-        assert "in use" in run_teeter("campaign", "restore", "copy.teeter", messages, "--overwrite", fails=2).stderr
+        assert (
+            "in use"
+            in run_teeter(
+                "campaign", "restore", "copy.teeter", messages, "--overwrite", fails=2
+            ).stderr
+        )
 
 
 def test_there_and_back_and_the_copies_of_a_database(messages: Path, tmp_path: Path) -> None:
@@ -119,7 +141,9 @@ def test_there_and_back_and_the_copies_of_a_database(messages: Path, tmp_path: P
     at, plain = f"127.0.0.1:{database.port}", f"host=127.0.0.1 port={database.port} user=teeter"
     statements = [
         line.strip()
-        for block in re.findall(r"^```sql\n(.*?)^```", PAGES["postgresql"], flags=re.MULTILINE | re.DOTALL)
+        for block in re.findall(
+            r"^```sql\n(.*?)^```", PAGES["postgresql"], flags=re.MULTILINE | re.DOTALL
+        )
         for line in block.splitlines()
     ]
     made, granted = statements[1], statements[2:]

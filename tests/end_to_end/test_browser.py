@@ -137,7 +137,9 @@ def test_fifty_items_by_keyboard(server: Server, browser: Any, tmp_path: Path) -
     # After a reload the same ten are there, and another undo reaches the answer before.
     page.reload()
     sync_api.expect(page.locator("#last li")).to_have_count(10)
-    newest = page.locator("#last li button").first.get_attribute("aria-label").removeprefix("Correct ")
+    newest = (
+        page.locator("#last li button").first.get_attribute("aria-label").removeprefix("Correct ")
+    )
     page.locator("#stage .words").wait_for()
     page.keyboard.press("Backspace")
     sync_api.expect(page.locator("#count")).to_contain_text("49 of")
@@ -206,7 +208,9 @@ def test_the_map_opens_items(server: Server, browser: Any) -> None:
     box = page.locator("#map").bounding_box()
     for across in range(5, 96, 3):
         for down in range(5, 96, 3):
-            page.mouse.click(box["x"] + box["width"] * across / 100, box["y"] + box["height"] * down / 100)
+            page.mouse.click(
+                box["x"] + box["width"] * across / 100, box["y"] + box["height"] * down / 100
+            )
             if page.locator("#opened a").count():
                 break
         if page.locator("#opened a").count():
@@ -218,7 +222,9 @@ def test_the_map_opens_items(server: Server, browser: Any) -> None:
 
 
 @pytest.mark.slow
-def test_an_answer_without_a_server_is_kept_and_sent_again(server: Server, browser: Any, tmp_path: Path) -> None:
+def test_an_answer_without_a_server_is_kept_and_sent_again(
+    server: Server, browser: Any, tmp_path: Path
+) -> None:
     page = opened(browser, server.address, [])
     label(page, 2)
     saved(page, 2)
@@ -236,7 +242,9 @@ def test_an_answer_without_a_server_is_kept_and_sent_again(server: Server, brows
 
 def unsent(page: Any) -> int:
     """How many answers the browser keeps."""
-    count: int = page.evaluate("Object.keys(localStorage).filter((key) => key.startsWith('teeter outbox')).length")
+    count: int = page.evaluate(
+        "Object.keys(localStorage).filter((key) => key.startsWith('teeter outbox')).length"
+    )
     return count
 
 
@@ -251,7 +259,8 @@ def test_two_tabs_lose_no_answer(server: Server, browser: Any, tmp_path: Path) -
     server.kill()
     label(first, 4)
     mine = [
-        button.get_attribute("aria-label").removeprefix("Correct ") for button in first.locator("#last button").all()
+        button.get_attribute("aria-label").removeprefix("Correct ")
+        for button in first.locator("#last button").all()
     ]
     second.keyboard.press("u")
     sync_api.expect(second.locator("#alarm")).to_contain_text("Not saved")
@@ -272,7 +281,9 @@ def test_two_tabs_lose_no_answer(server: Server, browser: Any, tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_what_was_taken_back_in_another_tab_is_told(server: Server, browser: Any, tmp_path: Path) -> None:
+def test_what_was_taken_back_in_another_tab_is_told(
+    server: Server, browser: Any, tmp_path: Path
+) -> None:
     problems: list[str] = []
     page = opened(browser, server.address, problems)
     label(page, 2)
@@ -306,7 +317,9 @@ def test_a_browser_that_keeps_nothing_sends_all_the_same(server: Server, browser
 
 
 @pytest.mark.slow
-def test_a_name_that_is_changed_in_another_tab_takes_no_answers(server: Server, browser: Any, tmp_path: Path) -> None:
+def test_a_name_that_is_changed_in_another_tab_takes_no_answers(
+    server: Server, browser: Any, tmp_path: Path
+) -> None:
     page = opened(browser, server.address, [])
     page.locator("#stage .words").wait_for()
     other = page.context.new_page()
@@ -317,7 +330,9 @@ def test_a_name_that_is_changed_in_another_tab_takes_no_answers(server: Server, 
     other.get_by_role("button", name="Answer as this").click()
     sync_api.expect(other.locator(".who summary")).to_have_text("zoe")
     page.keyboard.press(key_for(page))
-    sync_api.expect(page.locator("#alarm")).to_contain_text("You are zoe in another tab: load this page again")
+    sync_api.expect(page.locator("#alarm")).to_contain_text(
+        "You are zoe in another tab: load this page again"
+    )
     page.wait_for_timeout(1500)
     assert held(tmp_path / "texts.teeter") == {}
     assert unsent(page) == 1
@@ -328,7 +343,9 @@ def test_a_name_that_is_changed_in_another_tab_takes_no_answers(server: Server, 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_phone_and_who_sees_little(server: Server, browser: Any, scheme: str) -> None:
     problems: list[str] = []
-    page = opened(browser, server.address, problems, viewport=PHONE, color_scheme=scheme, has_touch=True)
+    page = opened(
+        browser, server.address, problems, viewport=PHONE, color_scheme=scheme, has_touch=True
+    )
     label(page, 1)
     saved(page, 1)
     page.locator(".choice").first.tap()

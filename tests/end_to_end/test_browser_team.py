@@ -55,7 +55,11 @@ def entered(browser: Any, server: Server, token: str, problems: list[str], **opt
 
 def decided(file: Path) -> dict[str, str]:
     campaign = Campaign.open(file)
-    found = {item: one.label for item, one in campaign.labels().items() if one.by not in ("majority", "dawid-skene")}
+    found = {
+        item: one.label
+        for item, one in campaign.labels().items()
+        if one.by not in ("majority", "dawid-skene")
+    }
     campaign.store.close()
     return found
 
@@ -99,13 +103,17 @@ def test_disagreements_are_decided_by_keyboard(
     assert sorted(decided(file).values()) == ["ham", "spam", "spam"]
     campaign = Campaign.open(file)
     assert campaign.disagreements() == []
-    assert [line["label"] for line in campaign.history() if line["what"] == "decided"].count(None) == 1
+    assert [line["label"] for line in campaign.history() if line["what"] == "decided"].count(
+        None
+    ) == 1
     campaign.store.close()
     page.context.close()
     assert problems == []
 
 
-def test_an_owner_names_somebody_who_comes_in(server: Server, browser: Any, tokens: dict[str, str]) -> None:
+def test_an_owner_names_somebody_who_comes_in(
+    server: Server, browser: Any, tokens: dict[str, str]
+) -> None:
     problems: list[str] = []
     page = entered(browser, server, tokens["olga"], problems)
     page.get_by_role("link", name="Team").click()
@@ -131,19 +139,33 @@ def test_an_owner_names_somebody_who_comes_in(server: Server, browser: Any, toke
     assert [one for one in problems if "401" not in one] == []
 
 
-def test_an_annotator_is_told_whose_it_is(server: Server, browser: Any, tokens: dict[str, str]) -> None:
+def test_an_annotator_is_told_whose_it_is(
+    server: Server, browser: Any, tokens: dict[str, str]
+) -> None:
     page = entered(browser, server, tokens["ann"], [])
     assert page.locator("nav a").all_inner_texts() == ["Label", "Progress"]
     answer = page.goto(f"{server.address}/c/texts/disagreements")
     assert answer.status == 403
-    sync_api.expect(page.get_by_text("ann is an annotator and may not decide: ask a reviewer.")).to_be_visible()
+    sync_api.expect(
+        page.get_by_text("ann is an annotator and may not decide: ask a reviewer.")
+    ).to_be_visible()
     page.context.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_phone_and_who_sees_little(server: Server, browser: Any, tokens: dict[str, str], scheme: str) -> None:
+def test_a_phone_and_who_sees_little(
+    server: Server, browser: Any, tokens: dict[str, str], scheme: str
+) -> None:
     problems: list[str] = []
-    page = entered(browser, server, tokens["olga"], problems, viewport=PHONE, color_scheme=scheme, has_touch=True)
+    page = entered(
+        browser,
+        server,
+        tokens["olga"],
+        problems,
+        viewport=PHONE,
+        color_scheme=scheme,
+        has_touch=True,
+    )
     for path in ("disagreements", "team"):
         page.goto(f"{server.address}/c/texts/{path}")
         page.wait_for_load_state("networkidle")

@@ -72,7 +72,9 @@ class Annotator(threading.Thread):
 
     def run(self) -> None:
         headers = {"authorization": f"Bearer {self.token}"}
-        with httpx.Client(base_url=self.address, headers=headers, timeout=PATIENCE / 1000) as client:
+        with httpx.Client(
+            base_url=self.address, headers=headers, timeout=PATIENCE / 1000
+        ) as client:
             while not self.stop.is_set():
                 found = self.noted(client.get(f"{AT}/questions?n=5"))
                 self.noted(client.get("/c/texts/progress"))
@@ -91,9 +93,14 @@ class Annotator(threading.Thread):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("restarts", [2, 10])
-def test_the_page_goes_on_by_itself(restarts: int, database: Database, place: str, tmp_path: Path) -> None:
+def test_the_page_goes_on_by_itself(
+    restarts: int, database: Database, place: str, tmp_path: Path
+) -> None:
     campaign = Campaign.open(place)
-    tokens = [campaign.people.add(f"person {k}", "owner" if k == 0 else "annotator") for k in range(PEOPLE)]
+    tokens = [
+        campaign.people.add(f"person {k}", "owner" if k == 0 else "annotator")
+        for k in range(PEOPLE)
+    ]
     campaign.store.close()
     server = Server(tmp_path / "home", place).start()
     stop = threading.Event()
@@ -142,12 +149,16 @@ def wait_for_refusals(people: list[Annotator]) -> None:
         time.sleep(0.1)
 
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
-def test_a_browser_keeps_answers_until_the_database_is_back(database: Database, place: str, tmp_path: Path) -> None:
+def test_a_browser_keeps_answers_until_the_database_is_back(
+    database: Database, place: str, tmp_path: Path
+) -> None:
     sync_api: Any = pytest.importorskip("playwright.sync_api", reason="needs playwright")
     server = Server(tmp_path / "home", place).start()
     try:
@@ -162,8 +173,12 @@ def test_a_browser_keeps_answers_until_the_database_is_back(database: Database, 
             database.stop("immediate")
             for key in ("1", "2", "1"):
                 page.keyboard.press(key)
-            sync_api.expect(page.locator("#alarm")).to_contain_text("does not answer", timeout=PATIENCE)
-            sync_api.expect(page.locator("#alarm")).to_contain_text("kept here and sent again", timeout=PATIENCE)
+            sync_api.expect(page.locator("#alarm")).to_contain_text(
+                "does not answer", timeout=PATIENCE
+            )
+            sync_api.expect(page.locator("#alarm")).to_contain_text(
+                "kept here and sent again", timeout=PATIENCE
+            )
             sync_api.expect(page.locator("#saved")).to_contain_text("NOT SAVED", timeout=PATIENCE)
             database.start()
             sync_api.expect(page.locator("#saved")).to_have_text("All saved", timeout=PATIENCE)
@@ -177,7 +192,9 @@ def test_a_browser_keeps_answers_until_the_database_is_back(database: Database, 
 def test_every_page_says_that_the_database_is_away(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(roster, "_LOOKED", 0.0)  # with every request, look whether people are named by now
+    monkeypatch.setattr(
+        roster, "_LOOKED", 0.0
+    )  # with every request, look whether people are named by now
     place = begin_on(database, tmp_path, 20)
     with served(place) as client:
         assert client.get(AT).status_code == 200

@@ -11,7 +11,12 @@ from pathlib import Path
 
 import pytest
 
-LIBRARIES = {"hf": "sentence_transformers", "lightning": "lightning", "skactiveml": "skactiveml", "skorch": "skorch"}
+LIBRARIES = {
+    "hf": "sentence_transformers",
+    "lightning": "lightning",
+    "skactiveml": "skactiveml",
+    "skorch": "skorch",
+}
 """What an extra brings that an example may need."""
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("[0-9]*.py"))
@@ -20,12 +25,17 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("[0-9]*.py"))
 def require_libraries(script: Path) -> None:
     """Skip an example whose extra is not installed."""
     for extra in re.findall(r"pip install 'teeter\[(\w+)\]'", script.read_text()):
-        pytest.importorskip(LIBRARIES[extra], reason=f"{LIBRARIES[extra]} is not installed: the extra {extra}")
+        pytest.importorskip(
+            LIBRARIES[extra], reason=f"{LIBRARIES[extra]} is not installed: the extra {extra}"
+        )
 
 
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.stem)
 def test_example_runs(
-    script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    script: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     require_libraries(script)
     monkeypatch.chdir(tmp_path)
@@ -40,7 +50,11 @@ def test_example_runs_in_a_process_of_its_own(script: Path, tmp_path: Path) -> N
     require_libraries(script)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(script)], cwd=tmp_path, env=environment, capture_output=True, text=True
+        [sys.executable, "-W", "error", str(script)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()

@@ -40,9 +40,13 @@ def truth(item: str) -> str:
 def begin(path: Path, items: int) -> None:
     vectors = np.random.default_rng(0).normal(size=(items, 6)).astype(np.float32)
     vectors[::2, 0] += 2
-    campaign = Campaign.create(path, "numbers", ("even", "odd"), Settings(kind="features", strategy="margin"))
+    campaign = Campaign.create(
+        path, "numbers", ("even", "odd"), Settings(kind="features", strategy="margin")
+    )
     known = {k: truth(f"n{k}") for k in range(KNOWN)}
-    campaign.add({"id": f"n{k}", "features": vectors[k], "label": known.get(k)} for k in range(items))
+    campaign.add(
+        {"id": f"n{k}", "features": vectors[k], "label": known.get(k)} for k in range(items)
+    )
     campaign.ask(items - KNOWN - 50)
     campaign.store.close()
 
@@ -99,7 +103,9 @@ def check(path: Path, told: list[str], kills: int) -> int:
     assert max(Counter(one.item for one in answers).values()) == 1
     assert max(Counter(told).values(), default=1) == 1, "nobody is asked twice"
     assert all(said == truth(item) for item, said in held.items())
-    assert len(held) - KNOWN - len(told) <= kills, "at most one answer a kill was written and not acknowledged"
+    assert len(held) - KNOWN - len(told) <= kills, (
+        "at most one answer a kill was written and not acknowledged"
+    )
     assert not opened & set(held)
     assert live_answers(campaign.history()) == {(one.item, one.annotator): one for one in answers}
     campaign.store.close()

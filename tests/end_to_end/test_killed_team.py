@@ -44,10 +44,17 @@ def begin(place: str, items: int) -> list[str]:
     """Make a campaign with people, and return their tokens."""
     vectors = np.random.default_rng(0).normal(size=(items, 6)).astype(np.float32)
     vectors[::2, 0] += 2
-    campaign = Campaign.create(place, "numbers", ("even", "odd"), Settings(kind="features", strategy="margin"))
+    campaign = Campaign.create(
+        place, "numbers", ("even", "odd"), Settings(kind="features", strategy="margin")
+    )
     known = {k: truth(f"n{k}") for k in range(KNOWN)}
-    campaign.add({"id": f"n{k}", "features": vectors[k], "label": known.get(k)} for k in range(items))
-    tokens = [campaign.people.add(f"person {k}", "owner" if k == 0 else "annotator") for k in range(PEOPLE)]
+    campaign.add(
+        {"id": f"n{k}", "features": vectors[k], "label": known.get(k)} for k in range(items)
+    )
+    tokens = [
+        campaign.people.add(f"person {k}", "owner" if k == 0 else "annotator")
+        for k in range(PEOPLE)
+    ]
     campaign.pick_ahead(items)
     campaign.store.close()
     return tokens
@@ -76,7 +83,9 @@ class Annotator(threading.Thread):
                 if not questions:
                     time.sleep(0.05)
 
-    def sent(self, client: httpx.Client, method: str, path: str, body: object = None) -> httpx.Response | None:
+    def sent(
+        self, client: httpx.Client, method: str, path: str, body: object = None
+    ) -> httpx.Response | None:
         """Return the answer to a request, which is sent again while there is no server; None at the end."""
         while True:
             try:
@@ -98,7 +107,9 @@ def asked_twice(campaign: Campaign) -> int:
     doubles = 0
     for line in campaign.history():
         if line["what"] == "asked":
-            doubles += len(holder & set(line["items"])) + len(line["items"]) - len(set(line["items"]))
+            doubles += (
+                len(holder & set(line["items"])) + len(line["items"]) - len(set(line["items"]))
+            )
             holder |= set(line["items"])
         elif line["what"] == "returned":
             holder -= set(line["items"])
@@ -120,7 +131,9 @@ def check(place: str, told: list[str], kills: int) -> int:
     assert not set(opened) & set(held), "what is answered is asked no more"
     assert asked_twice(campaign) == 0
     assert all(said == truth(item) for item, said in held.items())
-    assert len(held) - KNOWN - len(told) <= PEOPLE * kills, "one answer a person may be written and not acknowledged"
+    assert len(held) - KNOWN - len(told) <= PEOPLE * kills, (
+        "one answer a person may be written and not acknowledged"
+    )
     assert live_answers(campaign.history()) == {(one.item, one.annotator): one for one in answers}
     campaign.store.close()
     return len(models)
@@ -156,7 +169,9 @@ def test_killed_while_sixteen_people_label(kind: str, kills: int, tmp_path: Path
             time.sleep(moments.uniform(0, 0.6))
             server.kill()
             if life % CHECKED == 0:
-                models = check(place, [item for person in people for item in list(person.told)], life)
+                models = check(
+                    place, [item for person in people for item in list(person.told)], life
+                )
         server.start()
         wait_for_everybody(people)
         stop.set()

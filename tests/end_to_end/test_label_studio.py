@@ -51,7 +51,9 @@ ENVIRONMENT = {**os.environ, "LABEL_STUDIO_API_KEY": LEGACY, "OMP_NUM_THREADS": 
 def run(file: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run the command in a process of its own; it never tells the token."""
     command = [*COMMAND, str(file), *words]
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        command, env=ENVIRONMENT, capture_output=True, text=True, timeout=300, check=False
+    )
     assert LEGACY not in done.stdout + done.stderr
     return done
 
@@ -65,7 +67,9 @@ def synced(file: Path, *words: str) -> dict[str, Any]:
 def killed(file: Path, after: float) -> None:
     """Run the command, and kill it so many seconds later."""
     silent = subprocess.DEVNULL
-    with subprocess.Popen([*COMMAND, str(file)], env=ENVIRONMENT, stdout=silent, stderr=silent) as process:
+    with subprocess.Popen(
+        [*COMMAND, str(file)], env=ENVIRONMENT, stdout=silent, stderr=silent
+    ) as process:
         try:
             process.wait(timeout=after)
         except subprocess.TimeoutExpired:
@@ -73,7 +77,11 @@ def killed(file: Path, after: float) -> None:
 
 
 def test_every_answer_arrives_once(studio: RealLabelStudio, tmp_path: Path) -> None:
-    with studio.client() as ann, studio.user("bob@example.com") as bob, real(tmp_path, studio, "unused") as backend:
+    with (
+        studio.client() as ann,
+        studio.user("bob@example.com") as bob,
+        real(tmp_path, studio, "unused") as backend,
+    ):
         backend.people = [ann, bob]
         campaign = backend.campaign(count=100)
         file = Path(str(campaign.store.path))
@@ -85,7 +93,9 @@ def test_every_answer_arrives_once(studio: RealLabelStudio, tmp_path: Path) -> N
 
         def answer(count: int, who: int, *, skip: bool = False) -> None:
             for item in backend.annotate(count, lambda item: None if skip else truth(item), who):
-                said[item, ("ann@example.com", "bob@example.com")[who]] = "skip" if skip else truth(item)
+                said[item, ("ann@example.com", "bob@example.com")[who]] = (
+                    "skip" if skip else truth(item)
+                )
 
         answer(1, 0, skip=True)
         answer(8, 0)
@@ -112,7 +122,10 @@ def test_every_answer_arrives_once(studio: RealLabelStudio, tmp_path: Path) -> N
         answer(10, 1)
         third = synced(file, "-n", "1")
         assert (third["labels"], third["corrected"]) == (20, 1)
-        assert not any(synced(file, "-n", "1")[key] for key in ("labels", "skips", "corrected", "withdrawn", "sent"))
+        assert not any(
+            synced(file, "-n", "1")[key]
+            for key in ("labels", "skips", "corrected", "withdrawn", "sent")
+        )
         check(backend, file, said)
 
 
@@ -134,6 +147,11 @@ def check(backend: LabelStudioBackend, file: Path, said: dict[tuple[str, str], s
     assert {row.annotation for row in noted} == set(there)
     assert Counter(row.annotator for row in noted) == {"ann@example.com": 21, "bob@example.com": 20}
     for row in noted:
-        assert row.at[:19] in (there[row.annotation]["created_at"][:19], there[row.annotation]["updated_at"][:19])
+        assert row.at[:19] in (
+            there[row.annotation]["created_at"][:19],
+            there[row.annotation]["updated_at"][:19],
+        )
     assert live_answers(history) == {(one.item, one.annotator): one for one in answers}
-    print(f"{len(tasks)} tasks, {len(there)} annotations, {len(noted)} answers, {len(answers)} of them hold")
+    print(
+        f"{len(tasks)} tasks, {len(there)} annotations, {len(noted)} answers, {len(answers)} of them hold"
+    )

@@ -33,6 +33,11 @@ def test_sixteen_at_once(kind: str, through: str, tmp_path: Path) -> None:
     subprocess.run(command, check=True, env=alone, capture_output=True, timeout=1200)
     (found,) = json.loads(out.read_text())["teams"]
     assert found["first error"] == ""
-    assert (found["errors"], found["asked twice"], found["answered twice"], found["lost"]) == (0, 0, 0, 0)
+    assert (found["errors"], found["asked twice"], found["answered twice"], found["lost"]) == (
+        0,
+        0,
+        0,
+        0,
+    )
     assert (found["people"], found["through"]) == (16, through)
     assert found["answers"] == 16 * ANSWERS_EACH

@@ -21,7 +21,9 @@ def look(path: Path) -> tuple[tuple[int, int], int, float]:
     """Return the size of a picture, how many colours it has, and the share of its most common one."""
     image = pytest.importorskip("PIL.Image")
     with image.open(path) as picture:
-        counts = [count for count, _ in picture.convert("RGB").getcolors(picture.width * picture.height)]
+        counts = [
+            count for count, _ in picture.convert("RGB").getcolors(picture.width * picture.height)
+        ]
         return picture.size, len(counts), max(counts) / sum(counts)
 
 

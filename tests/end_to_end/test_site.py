@@ -39,12 +39,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_page_fits_a_phone_and_asks_nothing_of_others(site: Path, browser: Any) -> None:
     problems: list[str] = []
     page = window(browser, problems, viewport=PHONE)
-    page.on("request", lambda one: None if one.url.startswith("file://") else problems.append(one.url))
+    page.on(
+        "request", lambda one: None if one.url.startswith("file://") else problems.append(one.url)
+    )
     pages = sorted(one for one in site.rglob("*.html") if one.name != "404.html")
     assert len(pages) == len(list((ROOT / "docs").rglob("*.md")))
     for one in pages:
         page.goto(one.as_uri())
-        broken = page.evaluate("() => [...document.images].filter((i) => !i.naturalWidth).map((i) => i.src)")
+        broken = page.evaluate(
+            "() => [...document.images].filter((i) => !i.naturalWidth).map((i) => i.src)"
+        )
         wide = page.evaluate("() => document.documentElement.scrollWidth > innerWidth")
         assert (broken, wide, problems) == ([], False, []), one.name
     page.context.close()
@@ -54,9 +58,18 @@ def test_every_page_fits_a_phone_and_asks_nothing_of_others(site: Path, browser:
 def test_who_sees_little_can_read_it(site: Path, browser: Any, scheme: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     page = window(browser, [], viewport={"width": 1280, "height": 900}, color_scheme=scheme)
-    for name in ("index", "tutorial/first_campaign", "explanation/other_libraries", "reference/python"):
+    for name in (
+        "index",
+        "tutorial/first_campaign",
+        "explanation/other_libraries",
+        "reference/python",
+    ):
         page.goto((site / f"{name}.html").as_uri())
         page.wait_for_load_state("networkidle")
-        found = [one for one in axe.Axe().run(page).response["violations"] if one["id"] not in THEIRS]
-        assert [(one["id"], [node["html"][:120] for node in one["nodes"]][:5]) for one in found] == [], name
+        found = [
+            one for one in axe.Axe().run(page).response["violations"] if one["id"] not in THEIRS
+        ]
+        assert [
+            (one["id"], [node["html"][:120] for node in one["nodes"]][:5]) for one in found
+        ] == [], name
     page.context.close()

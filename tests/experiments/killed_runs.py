@@ -18,9 +18,13 @@ from teeter.experiments.settings import Setting
 from teeter.experiments.tracking import Tracker
 
 
-def run_until_killed(setting: Setting, folder: Path, rounds: int, trackers: Sequence[Tracker] = ()) -> None:
+def run_until_killed(
+    setting: Setting, folder: Path, rounds: int, trackers: Sequence[Tracker] = ()
+) -> None:
     """Run a setting in another process, which gets SIGKILL when so many rounds are on disk."""
-    process = worker_context().Process(target=_run_and_die, args=(setting, folder, rounds, trackers))
+    process = worker_context().Process(
+        target=_run_and_die, args=(setting, folder, rounds, trackers)
+    )
     process.start()
     process.join(300)
     assert process.exitcode == -signal.SIGKILL

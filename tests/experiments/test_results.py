@@ -55,13 +55,24 @@ def test_damaged_facts_rounds_and_failures_are_told(tmp_path: Path) -> None:
             run_setting(TINY, tmp_path, strategies=["random"], device="cpu")
     failures.unlink()
     facts = json.loads((tmp_path / "run.json").read_text())
-    for damage in ({"setting": {"name": "x"}}, {"setting": 3}, {"groups": None}, {"groups": [3]}, {"rounds": "two"}):
+    for damage in (
+        {"setting": {"name": "x"}},
+        {"setting": 3},
+        {"groups": None},
+        {"groups": [3]},
+        {"rounds": "two"},
+    ):
         (tmp_path / "run.json").write_text(json.dumps({**facts, **damage}))
-        for read in (read_run, lambda folder: run_setting(TINY, folder, strategies=["random"], device="cpu")):
+        for read in (
+            read_run,
+            lambda folder: run_setting(TINY, folder, strategies=["random"], device="cpu"),
+        ):
             with pytest.raises(FileError, match="is damaged, or is not a run of teeter"):
                 read(tmp_path)
     for missing in ("setting", "strategies", "repetitions", "rounds", "groups"):
-        (tmp_path / "run.json").write_text(json.dumps({name: facts[name] for name in facts if name != missing}))
+        (tmp_path / "run.json").write_text(
+            json.dumps({name: facts[name] for name in facts if name != missing})
+        )
         with pytest.raises(FileError, match="is damaged, or is not a run of teeter"):
             read_run(tmp_path)
 
@@ -74,11 +85,23 @@ def test_curves_keep_what_all_strategies_have(whole: Run) -> None:
     cells = by_cells(whole.rounds)
     assert curves.accuracy["ldm-s"][1, 2] == cells["ldm-s", 1][2].accuracy
     assert curves.seconds["ldm-s"]["selection"][0, 3] == 0
-    shorter = replace(whole, rounds=tuple(one for one in whole.rounds if (one.strategy, one.number) != ("random", 3)))
+    shorter = replace(
+        whole,
+        rounds=tuple(one for one in whole.rounds if (one.strategy, one.number) != ("random", 3)),
+    )
     assert shorter.curves().labelled.tolist() == [20, 40, 60]
-    fewer = replace(whole, rounds=tuple(one for one in whole.rounds if (one.strategy, one.repetition) != ("random", 0)))
+    fewer = replace(
+        whole,
+        rounds=tuple(
+            one for one in whole.rounds if (one.strategy, one.repetition) != ("random", 0)
+        ),
+    )
     assert np.array_equal(fewer.curves().accuracy["ldm-s"], curves.accuracy["ldm-s"][1:])
-    apart = [one for one in whole.rounds if (one.strategy, one.repetition) not in (("random", 0), ("ldm-s", 1))]
+    apart = [
+        one
+        for one in whole.rounds
+        if (one.strategy, one.repetition) not in (("random", 0), ("ldm-s", 1))
+    ]
     assert replace(whole, rounds=tuple(apart)).curves().accuracy["ldm-s"].shape == (0, 0)
     none = replace(whole, rounds=())
     assert none.curves().accuracy == {}

@@ -23,7 +23,9 @@ def _on_one_thread(one_thread: None) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are looked up there")
-def test_a_memory_is_on_disk_before_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_memory_is_on_disk_before_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     synced: list[str] = []
     fsync = os.fsync
 
@@ -47,7 +49,9 @@ def test_a_second_process_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(FileError, match=r"Cannot record a run in .*file: .*, or choose another folder"):
+    with pytest.raises(
+        FileError, match=r"Cannot record a run in .*file: .*, or choose another folder"
+    ):
         run_setting(TINY, tmp_path / "file", device="cpu")
 
 

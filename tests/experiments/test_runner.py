@@ -55,7 +55,9 @@ def test_strategies_of_a_repetition_begin_alike_and_repetitions_do_not(whole: Ru
 
 
 def test_it_repeats_itself(whole: Run, tmp_path: Path) -> None:
-    assert results_without_times(run_setting(TINY, tmp_path, device="cpu")) == results_without_times(whole)
+    assert results_without_times(
+        run_setting(TINY, tmp_path, device="cpu")
+    ) == results_without_times(whole)
 
 
 @pytest.mark.parametrize("rounds", [pytest.param(0, marks=pytest.mark.slow), 2])
@@ -63,7 +65,9 @@ def test_stopped_after_some_rounds_it_goes_on(rounds: int, whole: Run, tmp_path:
     part = run_setting(TINY, tmp_path, rounds=rounds, device="cpu")
     assert {len(some) for some in by_cells(part.rounds).values()} == {rounds + 1}
     assert part.finished
-    assert results_without_times(run_setting(TINY, tmp_path, device="cpu")) == results_without_times(whole)
+    assert results_without_times(
+        run_setting(TINY, tmp_path, device="cpu")
+    ) == results_without_times(whole)
 
 
 def test_running_again_what_is_done_changes_nothing(whole: Run) -> None:
@@ -82,7 +86,9 @@ def test_strategies_and_repetitions_can_be_added(whole: Run, tmp_path: Path) -> 
     assert more.strategies == ("random", "margin")
     # Who else is in the stack changes no more than rounding does.
     for ours, theirs in zip(
-        results_without_times(more)["random", 0], results_without_times(whole)["random", 0], strict=True
+        results_without_times(more)["random", 0],
+        results_without_times(whole)["random", 0],
+        strict=True,
     ):
         assert ours[2] == pytest.approx(theirs[2], abs=0.02)
 
@@ -104,16 +110,22 @@ run_setting(TINY, Path(sys.argv[1]), device="cpu")
 def test_killed_when_some_rounds_are_on_disk_it_goes_on(whole: Run, tmp_path: Path) -> None:
     run_until_killed(TINY, tmp_path, rounds=9)
     assert len(read_run(tmp_path).rounds) == 9
-    assert results_without_times(run_setting(TINY, tmp_path, device="cpu")) == results_without_times(whole)
+    assert results_without_times(
+        run_setting(TINY, tmp_path, device="cpu")
+    ) == results_without_times(whole)
 
 
 @pytest.mark.slow
-def test_killed_at_ten_moments_it_gives_what_an_unbroken_run_gives(whole: Run, tmp_path: Path) -> None:
+def test_killed_at_ten_moments_it_gives_what_an_unbroken_run_gives(
+    whole: Run, tmp_path: Path
+) -> None:
     script = KILLED.format(tests=str(Path(__file__).parents[1]))
     moments = random.Random(3)
     kills = 0
     for _ in range(60):
-        child = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE)
+        child = subprocess.Popen(
+            [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE
+        )
         assert child.stdout is not None
         child.stdout.readline()
         if kills < 10:
@@ -128,7 +140,9 @@ def test_killed_at_ten_moments_it_gives_what_an_unbroken_run_gives(whole: Run, t
     assert results_without_times(read_run(tmp_path)) == results_without_times(whole)
 
 
-@pytest.mark.parametrize("cell", [pytest.param("random-0", marks=pytest.mark.slow), "ldm-s-1", "cluster-margin-0"])
+@pytest.mark.parametrize(
+    "cell", [pytest.param("random-0", marks=pytest.mark.slow), "ldm-s-1", "cluster-margin-0"]
+)
 def test_a_line_cut_short_is_done_again(cell: str, whole: Run, tmp_path: Path) -> None:
     run_setting(TINY, tmp_path, rounds=2, device="cpu")
     path = tmp_path / "cells" / f"{cell}.jsonl"
@@ -136,8 +150,12 @@ def test_a_line_cut_short_is_done_again(cell: str, whole: Run, tmp_path: Path) -
     assert len(by_cells(read_run(tmp_path).rounds)[cell.rsplit("-", 1)[0], int(cell[-1])]) == 2
     path.with_name(f"{cell}-memory-1.safetensors").unlink(missing_ok=True)
     if cell.startswith("cluster"):  # a crash comes before the older memory goes
-        path.with_name(f"{cell}-memory-2.safetensors").rename(path.with_name(f"{cell}-memory-1.safetensors"))
-    assert results_without_times(run_setting(TINY, tmp_path, device="cpu")) == results_without_times(whole)
+        path.with_name(f"{cell}-memory-2.safetensors").rename(
+            path.with_name(f"{cell}-memory-1.safetensors")
+        )
+    assert results_without_times(
+        run_setting(TINY, tmp_path, device="cpu")
+    ) == results_without_times(whole)
 
 
 def test_every_other_cell_being_ahead_changes_nothing(whole: Run, tmp_path: Path) -> None:
@@ -145,7 +163,9 @@ def test_every_other_cell_being_ahead_changes_nothing(whole: Run, tmp_path: Path
     for name in ("random-0", "ldm-s-0"):
         path = tmp_path / "cells" / f"{name}.jsonl"
         path.write_text(path.read_text().splitlines(keepends=True)[0])
-    assert results_without_times(run_setting(TINY, tmp_path, device="cpu")) == results_without_times(whole)
+    assert results_without_times(
+        run_setting(TINY, tmp_path, device="cpu")
+    ) == results_without_times(whole)
 
 
 @pytest.fixture
@@ -241,7 +261,10 @@ def test_killed_while_failed_cells_are_tried_again_changes_nothing(
     assert again.finished
     assert results_without_times(again) == results_without_times(unbroken)
     groups = json.loads((tmp_path / "killed" / "run.json").read_text())["groups"]
-    assert groups == [[["moody", 0], ["moody", 1], ["random", 0], ["random", 1]], [["moody", 0], ["moody", 1]]]
+    assert groups == [
+        [["moody", 0], ["moody", 1], ["random", 0], ["random", 1]],
+        [["moody", 0], ["moody", 1]],
+    ]
 
 
 @pytest.fixture
@@ -272,7 +295,9 @@ def test_what_a_strategy_remembers_is_alike_after_a_restart(noting: Any, tmp_pat
 
 
 @pytest.mark.parametrize("kept", [object(), {(1, 2): 3}], ids=["an object", "a pair as a key"])
-def test_a_memory_that_cannot_be_kept_fails_its_cell_alone(kept: Any, noting: Any, tmp_path: Path) -> None:
+def test_a_memory_that_cannot_be_kept_fails_its_cell_alone(
+    kept: Any, noting: Any, tmp_path: Path
+) -> None:
     noting.kept = kept
     run = run_setting(TINY, tmp_path, strategies=["noting", "random"], device="cpu")
     assert set(run.failures) == {("noting", 0), ("noting", 1)}
@@ -283,14 +308,23 @@ def test_progress_ends_at_all_there_is_to_do(moody: Any, tmp_path: Path) -> None
     for names in (["random", "margin"], ["random"], ["random", "moody"], ["moody"]):
         steps: list[tuple[int, int]] = []
         run_setting(
-            TINY, tmp_path, strategies=names, rounds=2, device="cpu", on_step=lambda *step, to=steps: to.append(step)
+            TINY,
+            tmp_path,
+            strategies=names,
+            rounds=2,
+            device="cpu",
+            on_step=lambda *step, to=steps: to.append(step),
         )
         assert steps[-1][0] == steps[-1][1]
         assert all(done <= all_of_them for done, all_of_them in steps)
 
 
-def test_ensembles_killed_in_a_judged_stack_go_on_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    setting = replace(TINY, validation=60, pool=100, repetitions=1, strategies=("ensemble", "dbal", "random"))
+def test_ensembles_killed_in_a_judged_stack_go_on_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting = replace(
+        TINY, validation=60, pool=100, repetitions=1, strategies=("ensemble", "dbal", "random")
+    )
     unbroken = run_setting(setting, tmp_path / "unbroken", device="cpu")
     for cell, number in ((("dbal", 0), 0), (("ensemble", 0), 1), (("random", 0), 2)):
         killed_before(cell, number, monkeypatch)
@@ -302,7 +336,9 @@ def test_ensembles_killed_in_a_judged_stack_go_on_alike(tmp_path: Path, monkeypa
 
 
 def test_other_values_in_the_same_folder_are_refused(whole: Run) -> None:
-    with pytest.raises(InputError, match=r"holds a run with other values \(epochs was 4 and is now 5\)"):
+    with pytest.raises(
+        InputError, match=r"holds a run with other values \(epochs was 4 and is now 5\)"
+    ):
         run_setting(replace(TINY, epochs=5), whole.folder, device="cpu")
 
 
@@ -313,7 +349,9 @@ def test_a_run_from_before_a_value_was_there_goes_on(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text(json.dumps(facts))
     assert run_setting(TINY, tmp_path, strategies=["random"], device="cpu").finished
     with pytest.raises(InputError, match=r"imbalance was 1.0 and is now 2.0"):
-        run_setting(replace(TINY, imbalance=2.0, final=40), tmp_path, strategies=["random"], device="cpu")
+        run_setting(
+            replace(TINY, imbalance=2.0, final=40), tmp_path, strategies=["random"], device="cpu"
+        )
 
 
 @pytest.mark.parametrize(
@@ -322,15 +360,31 @@ def test_a_run_from_before_a_value_was_there_goes_on(tmp_path: Path) -> None:
         (TINY, {"strategies": ["randon"]}, "No strategy is called 'randon'. Did you mean 'random'"),
         (TINY, {"rounds": 9}, "Cannot run 9 rounds: tiny has 3"),
         (replace(TINY, final=400), {}, "tiny needs 400 training rows, and there are 300"),
-        (replace(TINY, network="s-cnn"), {}, "s-cnn takes square images, and the rows are of shape"),
+        (
+            replace(TINY, network="s-cnn"),
+            {},
+            "s-cnn takes square images, and the rows are of shape",
+        ),
         (replace(TINY, dataset="digit"), {}, "No dataset is called 'digit'"),
         (TINY, {"device": "tpu"}, "No device is called 'tpu'"),
         (TINY, {"strategies": []}, "There is no strategy to run"),
         (replace(TINY, strategies=()), {}, "There is no strategy to run"),
         (TINY, {"repetitions": 0}, "Cannot run 0 repetitions: ask for 1 or more"),
-        (replace(TINY, options={"few": {"strategy": "ldms"}}), {}, "No strategy is called 'ldms'. Did you mean 'ldm"),
-        (replace(TINY, options={"few": {"strategy": "ldm-s", "ray": 8}}), {}, "ldm-s has no option 'ray'"),
-        (replace(TINY, options={"ldms": {"rays": 8}}), {}, "No strategy is called 'ldms'. Did you mean 'ldm"),
+        (
+            replace(TINY, options={"few": {"strategy": "ldms"}}),
+            {},
+            "No strategy is called 'ldms'. Did you mean 'ldm",
+        ),
+        (
+            replace(TINY, options={"few": {"strategy": "ldm-s", "ray": 8}}),
+            {},
+            "ldm-s has no option 'ray'",
+        ),
+        (
+            replace(TINY, options={"ldms": {"rays": 8}}),
+            {},
+            "No strategy is called 'ldms'. Did you mean 'ldm",
+        ),
     ],
 )
 def test_what_cannot_run_is_told_before_it_starts(
@@ -368,7 +422,10 @@ def test_variants_run(values: dict[str, Any], tmp_path: Path) -> None:
 
 
 def test_variants_of_one_strategy_run_side_by_side(tmp_path: Path) -> None:
-    options = {"same": {"strategy": "ldm-s"}, "rough": {"strategy": "ldm-s", "rays": 1, "reference_rows": 3}}
+    options = {
+        "same": {"strategy": "ldm-s"},
+        "rough": {"strategy": "ldm-s", "rays": 1, "reference_rows": 3},
+    }
     setting = replace(TINY, strategies=("ldm-s", "same", "rough"), options=options)
     found = by_cells(run_setting(setting, tmp_path, repetitions=1, device="cpu").rounds)
     picks = {name: [one.picks for one in found[name, 0]] for name in setting.strategies}

@@ -15,7 +15,13 @@ from teeter.experiments.runner import run_setting
 from teeter.experiments.settings import Setting, setting_named
 
 SETTING = replace(
-    setting_named("digits"), epochs=3, repetitions=3, final=60, pool=100, separate=True, strategies=("random", "ldm-s")
+    setting_named("digits"),
+    epochs=3,
+    repetitions=3,
+    final=60,
+    pool=100,
+    separate=True,
+    strategies=("random", "ldm-s"),
 )
 
 
@@ -35,7 +41,10 @@ class Here:
 
 
 def rounds_of(run: Run) -> list[tuple[Any, ...]]:
-    found = [(one.strategy, one.repetition, one.number, one.accuracy, one.loss, one.picks) for one in run.rounds]
+    found = [
+        (one.strategy, one.repetition, one.number, one.accuracy, one.loss, one.picks)
+        for one in run.rounds
+    ]
     return sorted(found)
 
 
@@ -73,15 +82,23 @@ def test_repetitions_are_groups_only_if_the_setting_says_so(tmp_path: Path) -> N
     for separate, groups in ((True, 3), (False, 1)):
         executor = Here()
         run_setting(
-            replace(SETTING, separate=separate), tmp_path / str(separate), device="cpu", rounds=0, executor=executor
+            replace(SETTING, separate=separate),
+            tmp_path / str(separate),
+            device="cpu",
+            rounds=0,
+            executor=executor,
         )
         assert executor.performed == groups
 
 
-def test_big_networks_are_groups_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_big_networks_are_groups_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("teeter.experiments.runner._BATCHED_NETWORKS", ())
     executor = Here()
-    run_setting(replace(SETTING, separate=False), tmp_path, device="cpu", rounds=0, executor=executor)
+    run_setting(
+        replace(SETTING, separate=False), tmp_path, device="cpu", rounds=0, executor=executor
+    )
     assert executor.performed == 6
 
 

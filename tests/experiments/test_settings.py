@@ -86,9 +86,21 @@ def test_values_change_by_text_or_as_they_are() -> None:
     base = setting_named("mnist")
     changed = override(
         base,
-        {"epochs": "5", "pool": "all", "balanced": "yes", "milestones": "3, 4", "learning_rate": "0.1", "seed": 7},
+        {
+            "epochs": "5",
+            "pool": "all",
+            "balanced": "yes",
+            "milestones": "3, 4",
+            "learning_rate": "0.1",
+            "seed": 7,
+        },
     )
-    assert (changed.epochs, changed.pool, changed.balanced, changed.milestones) == (5, None, True, (3, 4))
+    assert (changed.epochs, changed.pool, changed.balanced, changed.milestones) == (
+        5,
+        None,
+        True,
+        (3, 4),
+    )
     assert (changed.learning_rate, changed.seed) == (0.1, 7)
     assert changed.strategies == base.strategies
 
@@ -96,7 +108,9 @@ def test_values_change_by_text_or_as_they_are() -> None:
 def test_a_changed_experiment_is_not_the_paper_s() -> None:
     base = setting_named("openml-6")
     assert override(base, {"epochs": 20}).paper is None
-    assert override(base, {"seed": 4, "repetitions": 2, "strategies": ("random",)}).paper == "openml-6"
+    assert (
+        override(base, {"seed": 4, "repetitions": 2, "strategies": ("random",)}).paper == "openml-6"
+    )
     assert override(base, {"epochs": 100}).paper == "openml-6"
 
 
@@ -111,14 +125,20 @@ def test_a_changed_experiment_is_not_the_paper_s() -> None:
         ({"balanced": "perhaps"}, "balanced is 'perhaps': it must be yes or no"),
         ({"learning_rate": "fast"}, "learning_rate is 'fast': it must be a number"),
         ({"milestones": "1,x"}, "milestones is '1,x': it must be whole numbers with commas"),
-        ({"final": 100}, "A run from 200 labels by 200 does not end at 100: final must be 400 or more"),
+        (
+            {"final": 100},
+            "A run from 200 labels by 200 does not end at 100: final must be 400 or more",
+        ),
         ({"network": "mpl"}, "No network is called 'mpl'. Did you mean 'mlp'"),
         ({"imbalance": "0.5"}, "imbalance is 0.5: it must be 1 or more"),
         ({"optimizer": "adma"}, "No optimizer is called 'adma'"),
         ({"validation": -1}, "validation is -1"),
         ({"options": {"../ldm-s": {}}}, r"'../ldm-s' cannot be a strategy's name"),
         ({"options": "x"}, r"options is 'x': it must be a table for each strategy"),
-        ({"options": {"ldm-s": 3}}, r"options is {'ldm-s': 3}: it must be a table for each strategy"),
+        (
+            {"options": {"ldm-s": 3}},
+            r"options is {'ldm-s': 3}: it must be a table for each strategy",
+        ),
         ({"milestones": 3}, "milestones is 3: it must be whole numbers with commas"),
         ({"milestones": ["a"]}, "milestones is .*: it must be whole numbers with commas"),
         ({"strategies": [3]}, "strategies is .*: it must be names"),
@@ -136,13 +156,17 @@ def test_wrong_values_are_refused(values: dict[str, Any], message: str) -> None:
 
 
 def test_an_unknown_setting_has_a_hint() -> None:
-    with pytest.raises(UnknownNameError, match=r"No setting is called 'openml6'. Did you mean 'openml-6'"):
+    with pytest.raises(
+        UnknownNameError, match=r"No setting is called 'openml6'. Did you mean 'openml-6'"
+    ):
         setting_named("openml6")
 
 
 def test_a_file_changes_a_setting(tmp_path: Path) -> None:
     path = tmp_path / "short.toml"
-    path.write_text('base = "digits"\nepochs = 3\nstrategies = ["random", "margin"]\n[options.ldm-s]\nrays = 64\n')
+    path.write_text(
+        'base = "digits"\nepochs = 3\nstrategies = ["random", "margin"]\n[options.ldm-s]\nrays = 64\n'
+    )
     found = read_setting(path)
     assert (found.name, found.epochs, found.strategies) == ("digits-short", 3, ("random", "margin"))
     assert found.options == {"ldm-s": {"rays": 64}}
@@ -150,9 +174,16 @@ def test_a_file_changes_a_setting(tmp_path: Path) -> None:
 
 def test_a_file_can_be_a_setting_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text('dataset = "digits"\nnetwork = "linear"\ninitial = 10\nquery = 10\nfinal = 40\npool = 200\n')
+    path.write_text(
+        'dataset = "digits"\nnetwork = "linear"\ninitial = 10\nquery = 10\nfinal = 40\npool = 200\n'
+    )
     found = read_setting(path)
-    assert (found.name, found.rounds, found.strategies, found.paper) == ("mine", 3, PAPER_STRATEGIES, None)
+    assert (found.name, found.rounds, found.strategies, found.paper) == (
+        "mine",
+        3,
+        PAPER_STRATEGIES,
+        None,
+    )
     assert asdict(found)["network"] == "linear"
 
 

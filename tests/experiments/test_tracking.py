@@ -114,7 +114,9 @@ def test_rounds_of_workers_are_tracked(tmp_path: Path, workers: int) -> None:
     assert sorted(cells(listener.rows)) == sorted(ALL)
 
 
-def test_a_tracker_that_fails_stops_nothing_and_catches_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_tracker_that_fails_stops_nothing_and_catches_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     failing, other = Listener(fails_at=5), Listener()
     with caplog.at_level(logging.WARNING):
         assert run(tmp_path / "run", failing, other).finished
@@ -143,7 +145,11 @@ class Lines:
         self.path = path
 
     def rows(self) -> list[Any]:
-        return [json.loads(line) for line in self.path.read_text().splitlines()] if self.path.exists() else []
+        return (
+            [json.loads(line) for line in self.path.read_text().splitlines()]
+            if self.path.exists()
+            else []
+        )
 
     def begin(self) -> Collection[Any]:
         return [round_key(row) for row in self.rows()]
@@ -176,7 +182,10 @@ def test_a_learner_of_one_s_own_is_tracked() -> None:
         evaluation = learner.evaluate(digits[300:500], answers[300:500])
         rows.append(learner_row(learner, evaluation, setting="mine"))
     assert [tuple(row) for row in rows] == [COLUMNS, COLUMNS]
-    assert [(row["round"], row["labelled"], row["strategy"]) for row in rows] == [(0, 30, "margin"), (1, 60, "margin")]
+    assert [(row["round"], row["labelled"], row["strategy"]) for row in rows] == [
+        (0, 30, "margin"),
+        (1, 60, "margin"),
+    ]
     assert rows[1]["accuracy"] == evaluation.accuracy
     assert rows[1]["evaluation_seconds"] > 0
 
@@ -185,7 +194,9 @@ def test_trackers_go_by_kind_and_target() -> None:
     tracker = make_tracker("tensorboard:C:/board")
     assert isinstance(tracker, TensorBoardTracker)
     assert tracker.folder == Path("C:/board")
-    with pytest.raises(UnknownNameError, match=r"No tracker is called 'tensorbord'\. Did you mean 'tensorboard'\?"):
+    with pytest.raises(
+        UnknownNameError, match=r"No tracker is called 'tensorbord'\. Did you mean 'tensorboard'\?"
+    ):
         make_tracker("tensorbord:board")
     with pytest.raises(InputError, match="write KIND:TARGET, as in tensorboard:FOLDER"):
         make_tracker("board")
@@ -198,11 +209,15 @@ def test_trackers_of_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     monkeypatch.setitem(plugins.__dict__, "_entry_points", points)
     assert isinstance(make_tracker("mine:somewhere"), TensorBoardTracker)
-    with pytest.raises(PluginError, match="The tracker 'odd' of an unknown package cannot be created"):
+    with pytest.raises(
+        PluginError, match="The tracker 'odd' of an unknown package cannot be created"
+    ):
         make_tracker("odd:somewhere")
 
 
-def test_without_tensorboard_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_tensorboard_it_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(MissingExtraError, match=r"teeter\[track\]"):
         run(tmp_path / "run", TensorBoardTracker(tmp_path / "board"))
@@ -220,6 +235,8 @@ def test_tensorboard_has_every_round_once(tmp_path: Path) -> None:
     expected = [one for one in found.rounds if (one.strategy, one.repetition) == ("margin", 1)]
     events = EventAccumulator(str(folders[1])).Reload()
     assert [event.step for event in events.Scalars("accuracy")] == [20, 40, 60]
-    assert [event.value for event in events.Scalars("accuracy")] == pytest.approx([one.accuracy for one in expected])
+    assert [event.value for event in events.Scalars("accuracy")] == pytest.approx(
+        [one.accuracy for one in expected]
+    )
     assert [event.value for event in events.Scalars("round")] == [0, 1, 2]
     assert "training_seconds" in events.Tags()["scalars"]

@@ -23,6 +23,9 @@ TINY = replace(
 def results_without_times(run: Run) -> dict[Any, list[tuple[Any, ...]]]:
     """Return the rounds of every cell, without the seconds they took."""
     return {
-        cell: [(one.number, one.labelled, one.accuracy, one.loss, one.picks, one.vote) for one in rounds]
+        cell: [
+            (one.number, one.labelled, one.accuracy, one.loss, one.picks, one.vote)
+            for one in rounds
+        ]
         for cell, rounds in by_cells(run.rounds).items()
     }

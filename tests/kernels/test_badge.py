@@ -23,7 +23,9 @@ def make(rows: int, classes: int = 3, width: int = 4, seed: int = 0) -> tuple[Te
     return draw(rows, classes), draw(rows, width)
 
 
-@pytest.mark.checks("badge", against="the mistake of giving the predicted class -p instead of 1 - p")
+@pytest.mark.checks(
+    "badge", against="the mistake of giving the predicted class -p instead of 1 - p"
+)
 def test_the_predicted_class_gets_p_minus_one() -> None:
     logits, _ = make(20)
     p = logits.softmax(dim=1)
@@ -37,7 +39,9 @@ def test_the_predicted_class_gets_p_minus_one() -> None:
 
 def test_it_is_the_gradient_of_the_loss() -> None:
     _, features = make(1)
-    weight = torch.randn(3, 4, generator=stream(0, "weight"), dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(
+        3, 4, generator=stream(0, "weight"), dtype=torch.float64, requires_grad=True
+    )
     scores = features @ weight.T
     torch.nn.functional.cross_entropy(scores, scores.argmax(dim=1)).backward()
     expected = literal.embeddings(scores.detach().numpy(), features.numpy()).reshape(3, 4)
@@ -60,7 +64,8 @@ def test_distances_are_those_of_the_embedding(dtype: torch.dtype) -> None:
 def test_rows_that_hardly_differ_keep_their_distances() -> None:
     """In single precision products cancel: what is left comes from the differences."""
     logits, features = (
-        torch.cat([part, part + 3e-4 * other]) for part, other in zip(make(30), make(30, seed=1), strict=True)
+        torch.cat([part, part + 3e-4 * other])
+        for part, other in zip(make(30), make(30, seed=1), strict=True)
     )
     errors, features = gradient_errors(logits), features.float()
     embedded = torch.from_numpy(literal.embeddings(logits.numpy(), features.double().numpy()))
@@ -70,7 +75,9 @@ def test_rows_that_hardly_differ_keep_their_distances() -> None:
     np.testing.assert_allclose(between, expected, rtol=0.01)
 
 
-@pytest.mark.checks("badge", against="the exact law of k-means++ on the explicit embedding (chi-squared)")
+@pytest.mark.checks(
+    "badge", against="the exact law of k-means++ on the explicit embedding (chi-squared)"
+)
 @pytest.mark.parametrize("draws", [250, pytest.param(4000, marks=pytest.mark.slow)])
 def test_follows_the_law_of_k_means_plus_plus_on_the_embedding(draws: int) -> None:
     logits, features = make(5, seed=4)
@@ -78,22 +85,33 @@ def test_follows_the_law_of_k_means_plus_plus_on_the_embedding(draws: int) -> No
     first = int(np.argmax((embedded**2).sum(axis=1)))
     law = sequence_law(first, 3, np.ones(5), literal.distances(embedded))
     counts = Counter(
-        tuple(seed_gradients(logits, features, 3, generator=stream(k, "x")).tolist()) for k in range(draws)
+        tuple(seed_gradients(logits, features, 3, generator=stream(k, "x")).tolist())
+        for k in range(draws)
     )
     assert set(counts) <= set(law)
     common = [sequence for sequence in law if law[sequence] * draws >= 5]
     expected = [law[sequence] * draws for sequence in common]
     observed = [counts[sequence] for sequence in common]
-    assert stats.chisquare([*observed, draws - sum(observed)], [*expected, draws - sum(expected)]).pvalue > 0.001
+    assert (
+        stats.chisquare(
+            [*observed, draws - sum(observed)], [*expected, draws - sum(expected)]
+        ).pvalue
+        > 0.001
+    )
 
 
 @pytest.mark.checks("badge", against="the mistake of keeping the origin as a centre")
-@pytest.mark.parametrize(("draws", "tolerance"), [(250, 0.085), pytest.param(3000, 0.025, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("draws", "tolerance"), [(250, 0.085), pytest.param(3000, 0.025, marks=pytest.mark.slow)]
+)
 def test_the_origin_is_no_centre(draws: int, tolerance: float) -> None:
     """A row far from every pick weighs by that distance, not by its smaller distance to the origin."""
     features = torch.tensor([[3.0, 0], [-2.9, 0], [0.1, 0]], dtype=torch.float64)
     logits = torch.zeros(3, 2, dtype=torch.float64)
-    seconds = Counter(seed_gradients(logits, features, 2, generator=stream(k, "x")).tolist()[1] for k in range(draws))
+    seconds = Counter(
+        seed_gradients(logits, features, 2, generator=stream(k, "x")).tolist()[1]
+        for k in range(draws)
+    )
     weights = np.array([5.9**2, 2.9**2])
     assert seconds[1] / draws == pytest.approx(weights[0] / weights.sum(), abs=tolerance)
 
@@ -104,13 +122,20 @@ def test_of_the_rows_the_model_is_sure_of_one_stands_for_all() -> None:
     logits[10:] = torch.tensor([200.0, 0, -200.0], dtype=torch.float64)
     picks = seed_gradients(logits, features, 30, generator=stream(0, "x")).tolist()
     assert sorted(picks) == list(range(30))
-    assert sum(pick >= 10 for pick in picks[:11]) <= 1, "they share the origin, so one stands for all"
+    assert sum(pick >= 10 for pick in picks[:11]) <= 1, (
+        "they share the origin, so one stands for all"
+    )
 
 
-@pytest.mark.checks("badge", against="the memory of the explicit embedding, of which it takes a small part")
+@pytest.mark.checks(
+    "badge", against="the memory of the explicit embedding, of which it takes a small part"
+)
 def test_the_embedding_is_never_built() -> None:
     logits, features = (part.float() for part in make(2000, classes=200, width=300))
-    assert taken(lambda: seed_gradients(logits, features, 50, generator=stream(0, "x"))) < 2000 * 200 * 300 * 4 / 5
+    assert (
+        taken(lambda: seed_gradients(logits, features, 50, generator=stream(0, "x")))
+        < 2000 * 200 * 300 * 4 / 5
+    )
 
 
 @pytest.mark.gpu

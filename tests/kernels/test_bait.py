@@ -22,7 +22,15 @@ def make(rows: int, classes: int, width: int, seed: int = 0) -> tuple[Tensor, Te
 
 
 def both(
-    rows: int, classes: int, width: int, n: int, known: int, *, seed: int = 0, form: str = "exact", top: int = 2
+    rows: int,
+    classes: int,
+    width: int,
+    n: int,
+    known: int,
+    *,
+    seed: int = 0,
+    form: str = "exact",
+    top: int = 2,
 ) -> tuple[list[int], list[int]]:
     logits, features = make(rows, classes, width, seed)
     told = make(known, classes, width, seed + 1000)
@@ -48,7 +56,8 @@ def test_picks_are_those_of_the_usual_formulation(seed: int, form: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "classes", "width", "n", "known"), [(6, 2, 1, 3, 0), (7, 4, 2, 5, 2), (5, 3, 2, 5, 1), (1, 2, 3, 1, 0)]
+    ("rows", "classes", "width", "n", "known"),
+    [(6, 2, 1, 3, 0), (7, 4, 2, 5, 2), (5, 3, 2, 5, 1), (1, 2, 3, 1, 0)],
 )
 def test_picks_agree_at_the_edges(rows: int, classes: int, width: int, n: int, known: int) -> None:
     found, expected = both(rows, classes, width, n, known)
@@ -88,7 +97,9 @@ def test_hundreds_of_updates_do_not_drift() -> None:
 def test_what_does_not_fit_is_refused_before_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     logits, features = make(50, 10, 8)
     monkeypatch.setattr(bait_module, "available_memory", lambda device: 100_000)
-    with pytest.raises(InputError, match=r"80 x 80 matrices\), but only 0.0 GB are free: use form='binary'"):
+    with pytest.raises(
+        InputError, match=r"80 x 80 matrices\), but only 0.0 GB are free: use form='binary'"
+    ):
         bait(logits, features, 5, labelled=None)
     assert len(bait(logits, features, 5, labelled=None, form="binary")) == 5
 
@@ -104,7 +115,9 @@ def test_what_does_not_fit_is_refused_before_it_starts(monkeypatch: pytest.Monke
         (20_000, 20, 256, 50, "binary"),
     ],
 )
-def test_no_more_memory_is_taken_than_was_said(rows: int, classes: int, width: int, known: int, form: Form) -> None:
+def test_no_more_memory_is_taken_than_was_said(
+    rows: int, classes: int, width: int, known: int, form: Form
+) -> None:
     logits, features = make(rows, classes, width)
     told = make(known, classes, width, 1) if known else None
     factors = {"exact": classes, "top": 2, "binary": 1}[form]

@@ -32,7 +32,9 @@ def test_mutual_information_is_the_formula(logits: np.ndarray) -> None:
 @pytest.mark.checks("ensemble", against="votes counted one by one")
 @given(LOGITS)
 def test_variation_ratio_is_the_formula(logits: np.ndarray) -> None:
-    np.testing.assert_allclose(variation_ratio(torch.from_numpy(logits)), literal.variation_ratio(logits), atol=1e-15)
+    np.testing.assert_allclose(
+        variation_ratio(torch.from_numpy(logits)), literal.variation_ratio(logits), atol=1e-15
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -53,7 +55,9 @@ def test_samples_that_contradict_each_other_tell_the_most() -> None:
 
 def test_logits_may_be_log_probabilities() -> None:
     logits = torch.randn(3, 20, 4, generator=stream(0, "logits"), dtype=torch.float64)
-    torch.testing.assert_close(mutual_information(logits.log_softmax(dim=2)), mutual_information(logits))
+    torch.testing.assert_close(
+        mutual_information(logits.log_softmax(dim=2)), mutual_information(logits)
+    )
     impossible = torch.tensor([[[0.0, -torch.inf]], [[-torch.inf, 0.0]]])
     assert float(mutual_information(impossible)) == pytest.approx(np.log(2))
 

@@ -46,20 +46,26 @@ def enumerated(logits: Tensor, batch: list[int]) -> Configurations:
 
 
 def sampled(logits: Tensor, batch: list[int], count: int, seed: int) -> Configurations:
-    return batchbald._sample_labels(batchbald._no_labels(count, logits), logits[:, batch], stream(seed, "draws"))
+    return batchbald._sample_labels(
+        batchbald._no_labels(count, logits), logits[:, batch], stream(seed, "draws")
+    )
 
 
 def told(logits: Tensor, rows: list[int]) -> float:
     """The joint information of a batch, by enumeration."""
     before = [enumerated(logits, rows[:k]) for k in range(len(rows))]
-    return sum(float(gain(logits, outcomes)[row]) for outcomes, row in zip(before, rows, strict=True))
+    return sum(
+        float(gain(logits, outcomes)[row]) for outcomes, row in zip(before, rows, strict=True)
+    )
 
 
 def gain(logits: Tensor, outcomes: Configurations) -> Tensor:
     return information_gains(logits, torch.arange(logits.shape[1]), outcomes)
 
 
-@pytest.mark.checks("batchbald", against="plain greedy on the joint information of all label tuples, pick by pick")
+@pytest.mark.checks(
+    "batchbald", against="plain greedy on the joint information of all label tuples, pick by pick"
+)
 @given(
     samples=st.integers(1, 4),
     rows=st.integers(1, 6),
@@ -80,19 +86,30 @@ def test_the_whole_pool_is_plain_greedy_too() -> None:
     assert picked(logits, 7) == literal.greedy(literal_probabilities(logits), 7)
 
 
-@given(samples=st.integers(1, 4), classes=st.integers(2, 4), seed=st.integers(0, 10**6), taken=st.integers(0, 3))
-def test_a_gain_is_what_a_row_adds_to_the_joint_information(samples: int, classes: int, seed: int, taken: int) -> None:
+@given(
+    samples=st.integers(1, 4),
+    classes=st.integers(2, 4),
+    seed=st.integers(0, 10**6),
+    taken=st.integers(0, 3),
+)
+def test_a_gain_is_what_a_row_adds_to_the_joint_information(
+    samples: int, classes: int, seed: int, taken: int
+) -> None:
     logits = posterior(samples, 6, classes, seed)
     batch = [5, 1, 3][:taken]
     found = gain(logits, enumerated(logits, batch))
-    np.testing.assert_allclose(found, literal.gains(literal_probabilities(logits), batch, range(6)), atol=1e-12)
+    np.testing.assert_allclose(
+        found, literal.gains(literal_probabilities(logits), batch, range(6)), atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, FLOAT64])
 def test_one_row_is_bald(dtype: torch.dtype) -> None:
     logits = posterior(8, 400, 5).to(dtype)
     assert picked(logits, 1) == [int(mutual_information(logits).argmax())]
-    np.testing.assert_allclose(gain(logits, enumerated(logits, [])), mutual_information(logits), atol=2e-6)
+    np.testing.assert_allclose(
+        gain(logits, enumerated(logits, [])), mutual_information(logits), atol=2e-6
+    )
 
 
 @given(seed=st.integers(0, 10**6), samples=st.integers(2, 12), classes=st.integers(2, 5))
@@ -116,7 +133,9 @@ def test_lazy_is_plain_greedy_with_less_work(monkeypatch: pytest.MonkeyPatch) ->
         plain.append(int(gains.argmax()))
     asked = []
     monkeypatch.setattr(
-        batchbald, "information_gains", lambda *given: asked.append(len(given[1])) or information_gains(*given)
+        batchbald,
+        "information_gains",
+        lambda *given: asked.append(len(given[1])) or information_gains(*given),
     )
     assert picked(logits, 6) == plain
     assert sum(asked) < 500 * 6 / 2
@@ -134,7 +153,9 @@ def test_rows_that_tell_the_same_are_not_picked_together() -> None:
 def test_a_single_sample_leaves_nothing_to_learn() -> None:
     assert picked(posterior(1, 9, 3), 5) == [0, 1, 2, 3, 4]
     assert picked(posterior(1, 9, 3).expand(4, -1, -1), 9) == list(range(9))
-    assert picked(posterior(1, 9, 3).float().expand(4, -1, -1), 9, configurations=1) == list(range(9))
+    assert picked(posterior(1, 9, 3).float().expand(4, -1, -1), 9, configurations=1) == list(
+        range(9)
+    )
 
 
 def test_impossible_labels_are_left_out() -> None:
@@ -151,7 +172,9 @@ def test_sampled_gains_are_unbiased() -> None:
     logits = posterior(6, 15, 3)
     batch = [2, 7, 11, 4]
     exact = gain(logits, enumerated(logits, batch))
-    estimates = torch.stack([gain(logits, sampled(logits, batch, 120, seed)) for seed in range(400)])
+    estimates = torch.stack(
+        [gain(logits, sampled(logits, batch, 120, seed)) for seed in range(400)]
+    )
     deviation = (estimates.mean(dim=0) - exact) / (estimates.std(dim=0) / 20)
     assert float(deviation.abs().max()) < 3.5
     assert stats.chi2.sf(float(deviation.square().sum()), 15) > 1e-4
@@ -163,7 +186,10 @@ def test_more_configurations_bring_sampled_gains_nearer() -> None:
     exact = gain(logits, enumerated(logits, batch))
     errors = [
         np.mean(
-            [float((gain(logits, sampled(logits, batch, count, seed)) - exact).square().mean()) for seed in range(40)]
+            [
+                float((gain(logits, sampled(logits, batch, count, seed)) - exact).square().mean())
+                for seed in range(40)
+            ]
         )
         for count in (60, 600, 6000)
     ]
@@ -178,7 +204,10 @@ def test_the_estimate_is_the_papers_less_an_error_of_mean_0() -> None:
     batch = [8, 0, 3]
     labels = np.random.default_rng(0).integers(3, size=(25, 3))
     likelihood = np.array(
-        [[np.prod([p[s, i, y] for i, y in zip(batch, row, strict=True)]) for s in range(4)] for row in labels]
+        [
+            [np.prod([p[s, i, y] for i, y in zip(batch, row, strict=True)]) for s in range(4)]
+            for row in labels
+        ]
     )
     outcomes = Configurations(
         torch.full((25,), 1 / 25, dtype=FLOAT64),
@@ -234,7 +263,9 @@ def test_long_batches_go_on_within_the_same_memory() -> None:
     rows = picked(logits, 80, configurations=400)
     assert len(set(rows)) == 80
     assert rows == picked(logits, 80, configurations=400), "the same draws"
-    assert rows[:30] == picked(logits, 30, configurations=400), "more picks are the same and some more"
+    assert rows[:30] == picked(logits, 30, configurations=400), (
+        "more picks are the same and some more"
+    )
     assert rows != picked(logits, 80, configurations=400, seed=1)
 
 

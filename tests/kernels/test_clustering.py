@@ -22,10 +22,14 @@ def draw(rows: int, width: int, seed: int, name: str = "features") -> Tensor:
 
 
 def blobs(rows: int, width: int, classes: int, seed: int) -> Tensor:
-    return 3 * draw(classes, width, seed, "centres")[torch.arange(rows) % classes] + draw(rows, width, seed)
+    return 3 * draw(classes, width, seed, "centres")[torch.arange(rows) % classes] + draw(
+        rows, width, seed
+    )
 
 
-@pytest.mark.checks("typiclust", against="one pick at a time from the cluster with the fewest, by mean distances")
+@pytest.mark.checks(
+    "typiclust", against="one pick at a time from the cluster with the fewest, by mean distances"
+)
 @given(
     rows=st.integers(1, 40),
     clusters=st.integers(1, 6),
@@ -33,14 +37,18 @@ def blobs(rows: int, width: int, classes: int, seed: int) -> Tensor:
     copies=st.integers(1, 2),
     seed=st.integers(0, 10**6),
 )
-def test_typical_rows_are_the_definition(rows: int, clusters: int, neighbours: int, copies: int, seed: int) -> None:
+def test_typical_rows_are_the_definition(
+    rows: int, clusters: int, neighbours: int, copies: int, seed: int
+) -> None:
     features = draw(rows, 3, seed).repeat(copies, 1)
     labels = torch.randint(clusters, (rows,), generator=stream(seed, "labels")).repeat(copies)
     free = torch.rand(len(features), generator=stream(seed, "free")) < 0.7
     free[0] = True
     for n in {1, int(free.sum())}:
         found = typical_rows(features, labels, free, n, neighbours=neighbours).tolist()
-        assert found == literal.typical_rows(features.numpy(), labels.tolist(), free.tolist(), n, neighbours)
+        assert found == literal.typical_rows(
+            features.numpy(), labels.tolist(), free.tolist(), n, neighbours
+        )
 
 
 def test_typical_rows_of_a_large_cluster_do_not_depend_on_memory() -> None:
@@ -52,11 +60,16 @@ def test_typical_rows_of_a_large_cluster_do_not_depend_on_memory() -> None:
 
 
 def groups(labels: Tensor) -> set[frozenset[int]]:
-    return {frozenset(row for row, label in enumerate(labels.tolist()) if label == k) for k in set(labels.tolist())}
+    return {
+        frozenset(row for row, label in enumerate(labels.tolist()) if label == k)
+        for k in set(labels.tolist())
+    }
 
 
 @pytest.mark.checks(
-    "cluster-margin", "ldm-cluster-margin", against="joining the two nearest clusters, all mean distances anew"
+    "cluster-margin",
+    "ldm-cluster-margin",
+    against="joining the two nearest clusters, all mean distances anew",
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("clusters", [1, 2, 5, 12, 20])
@@ -82,7 +95,9 @@ def test_average_linkage_of_many_tiles_is_scipy_s() -> None:
 def test_equal_distances_still_give_so_many_clusters() -> None:
     labels = average_linkage(torch.eye(12), 5, sample=5000, generator=stream(0, "sample"))
     assert len(set(labels.tolist())) == 5
-    assert average_linkage(torch.ones(1, 3), 1, sample=2, generator=stream(0, "sample")).tolist() == [0]
+    assert average_linkage(
+        torch.ones(1, 3), 1, sample=2, generator=stream(0, "sample")
+    ).tolist() == [0]
 
 
 def test_rows_beyond_the_sample_join_the_nearest_cluster() -> None:
@@ -90,8 +105,14 @@ def test_rows_beyond_the_sample_join_the_nearest_cluster() -> None:
     features = centres[torch.arange(400) % 4] + draw(400, 4, 0)
     labels = average_linkage(features, 4, sample=50, generator=stream(0, "sample"))
     assert groups(labels) == groups(torch.arange(400) % 4)
-    assert len(set(average_linkage(features, 40, sample=50, generator=stream(0, "sample")).tolist())) == 40
-    assert len(set(average_linkage(features, 399, sample=50, generator=stream(0, "sample")).tolist())) == 50
+    assert (
+        len(set(average_linkage(features, 40, sample=50, generator=stream(0, "sample")).tolist()))
+        == 40
+    )
+    assert (
+        len(set(average_linkage(features, 399, sample=50, generator=stream(0, "sample")).tolist()))
+        == 50
+    )
 
 
 @pytest.mark.checks("cluster-margin", "ldm-cluster-margin", against="turns taken one by one")
@@ -111,6 +132,12 @@ def test_gpu_equals_cpu() -> None:
     assert again[2] == pytest.approx(inertia)
     free = torch.ones(5000, dtype=torch.bool)
     expected = typical_rows(features, labels, free, 200, neighbours=20).tolist()
-    assert typical_rows(features.cuda(), labels.cuda(), free.cuda(), 200, neighbours=20).tolist() == expected
+    assert (
+        typical_rows(features.cuda(), labels.cuda(), free.cuda(), 200, neighbours=20).tolist()
+        == expected
+    )
     linked = average_linkage(features, 60, sample=2000, generator=stream(0, "sample"))
-    assert torch.equal(average_linkage(features.cuda(), 60, sample=2000, generator=stream(0, "sample")).cpu(), linked)
+    assert torch.equal(
+        average_linkage(features.cuda(), 60, sample=2000, generator=stream(0, "sample")).cpu(),
+        linked,
+    )

@@ -21,7 +21,10 @@ def draw(rows: int, width: int, seed: int) -> Tensor:
 def test_zero_rows_are_at_distance_1_from_others_and_0_from_each_other() -> None:
     features = torch.tensor([[0.0, 0], [1, 1], [0, 0], [2, 2], [-1, 1]])
     found = Cosine(features).between(torch.arange(5), torch.arange(5))
-    expected = [[literal.cosine_distance(a, b) for b in features.double().numpy()] for a in features.double().numpy()]
+    expected = [
+        [literal.cosine_distance(a, b) for b in features.double().numpy()]
+        for a in features.double().numpy()
+    ]
     np.testing.assert_allclose(found, expected, atol=1e-6)
     assert found[0].tolist() == [0, 1, 0, 1, 1]
 
@@ -31,11 +34,16 @@ def test_zero_rows_are_at_distance_1_from_others_and_0_from_each_other() -> None
 def test_distances_are_the_formulas(dtype: torch.dtype) -> None:
     features = draw(300, 17, 5)
     rows, others = torch.arange(0, 300, 7), torch.arange(0, 300, 11)
-    literal_cosine = [[literal.cosine_distance(a, b) for b in features[others].numpy()] for a in features[rows].numpy()]
+    literal_cosine = [
+        [literal.cosine_distance(a, b) for b in features[others].numpy()]
+        for a in features[rows].numpy()
+    ]
     tolerance = 1e-5 if dtype == torch.float32 else 1e-12
     cosine, euclidean = Cosine(features.to(dtype)), Euclidean(features.to(dtype) + 3)
     np.testing.assert_allclose(cosine.between(rows, others), literal_cosine, atol=tolerance)
-    direct = torch.cdist(features[rows], features[others], compute_mode="donot_use_mm_for_euclid_dist")
+    direct = torch.cdist(
+        features[rows], features[others], compute_mode="donot_use_mm_for_euclid_dist"
+    )
     np.testing.assert_allclose(euclidean.between(rows, others), direct, atol=100 * tolerance)
     for distance in (cosine, euclidean):
         everything = distance.between(torch.arange(300), others).amin(dim=1)
@@ -45,7 +53,9 @@ def test_distances_are_the_formulas(dtype: torch.dtype) -> None:
 def test_a_far_away_pool_is_measured_from_its_centre() -> None:
     features = (draw(100, 8, 0) + 1000).float()
     found = Euclidean(features).between(torch.arange(100), torch.arange(100))
-    direct = torch.cdist(features.double(), features.double(), compute_mode="donot_use_mm_for_euclid_dist")
+    direct = torch.cdist(
+        features.double(), features.double(), compute_mode="donot_use_mm_for_euclid_dist"
+    )
     np.testing.assert_allclose(found, direct, atol=0.02)
 
 
@@ -55,8 +65,13 @@ def test_rows_far_from_the_origin_are_not_taken_for_copies() -> None:
     picks = teeter.select("seeding-l2", Outputs(features=features), 12)
     assert (np.sort(picks)[:6] != np.arange(6)).any()
     points = Euclidean(torch.from_numpy(features[:300]))
-    direct = torch.cdist(*[torch.from_numpy(features[:300]).double()] * 2, compute_mode="donot_use_mm_for_euclid_dist")
-    np.testing.assert_allclose(points.between(torch.arange(300), torch.arange(300)), direct, atol=0.01)
+    direct = torch.cdist(
+        *[torch.from_numpy(features[:300]).double()] * 2,
+        compute_mode="donot_use_mm_for_euclid_dist",
+    )
+    np.testing.assert_allclose(
+        points.between(torch.arange(300), torch.arange(300)), direct, atol=0.01
+    )
 
 
 def test_one_outlier_does_not_make_the_others_copies() -> None:
@@ -72,4 +87,6 @@ def test_tiny_and_huge_rows_keep_their_angles() -> None:
     plain = torch.from_numpy(np.random.default_rng(0).normal(size=(20, 5)).astype(np.float32))
     scaled = plain * torch.logspace(-25, 25, 20)[:, None]
     rows = torch.arange(20)
-    np.testing.assert_allclose(Cosine(scaled).between(rows, rows), Cosine(plain).between(rows, rows), atol=1e-5)
+    np.testing.assert_allclose(
+        Cosine(scaled).between(rows, rows), Cosine(plain).between(rows, rows), atol=1e-5
+    )

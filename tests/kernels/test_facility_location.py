@@ -20,8 +20,15 @@ def draw(rows: int, width: int, seed: int) -> Tensor:
     return torch.randn(rows, width, generator=stream(seed, "features"), dtype=torch.float64)
 
 
-@pytest.mark.checks("fass", "ldm-fass", against="plain greedy facility location by the definition, pick by pick")
-@given(rows=st.integers(1, 14), width=st.integers(1, 4), seed=st.integers(0, 10**6), copies=st.integers(1, 3))
+@pytest.mark.checks(
+    "fass", "ldm-fass", against="plain greedy facility location by the definition, pick by pick"
+)
+@given(
+    rows=st.integers(1, 14),
+    width=st.integers(1, 4),
+    seed=st.integers(0, 10**6),
+    copies=st.integers(1, 3),
+)
 def test_is_plain_greedy(rows: int, width: int, seed: int, copies: int) -> None:
     features = draw(rows, width, seed).repeat(copies, 1)
     features[seed % rows] *= 1e-3
@@ -76,7 +83,9 @@ def test_many_rows_are_plain_greedy_with_little_work(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(("rows", "n"), [(250, 15), pytest.param(450, 60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("size", [1, 50_000, 1_000_000])
-def test_the_working_memory_changes_nothing(size: int, dtype: torch.dtype, rows: int, n: int) -> None:
+def test_the_working_memory_changes_nothing(
+    size: int, dtype: torch.dtype, rows: int, n: int
+) -> None:
     features = draw(rows, 9, 3).to(dtype)
     whole = facility_location(features, n)
     with working_memory(size):
@@ -99,7 +108,9 @@ def test_bounds_are_renewed_only_as_far_as_needed() -> None:
     assert len(refresh_bounds(above.clone(), lambda rows: gains[rows], batch=1, keep=2)) == 6
     assert len(refresh_bounds(above.clone(), lambda rows: gains[rows], batch=1, slack=0.6)) == 6
     above[1] = -torch.inf
-    assert 1 not in refresh_bounds(above, lambda rows: gains[rows], batch=1), "a row that is out stays out"
+    assert 1 not in refresh_bounds(above, lambda rows: gains[rows], batch=1), (
+        "a row that is out stays out"
+    )
 
 
 def test_equal_gains_go_to_the_lowest_row() -> None:

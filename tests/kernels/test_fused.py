@@ -21,10 +21,14 @@ def test_much_work_is_fused_and_little_is_not(monkeypatch: pytest.MonkeyPatch) -
         assert not use_fused_kernel(values, 10**12)
 
 
-def test_a_gpu_of_less_memory_a_program_keeps_to_plain_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_of_less_memory_a_program_keeps_to_plain_torch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     found = {}
     for capability in ((8, 0), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0)):
-        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device, told=capability: told)
+        monkeypatch.setattr(
+            torch.cuda, "get_device_capability", lambda device, told=capability: told
+        )
         found[capability] = fused._copies_tiles.__wrapped__(torch.device("cuda"))
     assert [capability for capability, told in found.items() if told] == [(9, 0), (10, 0), (10, 3)]
 

@@ -52,5 +52,7 @@ print("compiled")
 @pytest.mark.slow
 def test_every_kernel_compiles_and_uses_tensor_cores() -> None:
     here = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    done = subprocess.run([sys.executable, "-c", HOPPER], env=here, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", HOPPER], env=here, capture_output=True, text=True, check=False
+    )
     assert done.stdout == "compiled\n", done.stderr

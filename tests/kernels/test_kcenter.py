@@ -29,7 +29,9 @@ def literally(features: Tensor, centres: Tensor, n: int) -> list[int]:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("block", [1, 2, 7, 192])
 @pytest.mark.parametrize(("width", "centres"), [(1, 3), (2, 1), (16, 5), (3, 0)])
-def test_equals_one_at_a_time(rows: int, dtype: torch.dtype, block: int, width: int, centres: int) -> None:
+def test_equals_one_at_a_time(
+    rows: int, dtype: torch.dtype, block: int, width: int, centres: int
+) -> None:
     features, known = draw(rows, width, 0).to(dtype), draw(centres, width, 1).to(dtype)
     for n in (1, min(9, rows // 2), rows):
         assert k_center(features, known, n, block=block).tolist() == literally(features, known, n)
@@ -42,10 +44,15 @@ def test_equals_one_at_a_time(rows: int, dtype: torch.dtype, block: int, width: 
     copies=st.integers(1, 3),
     seed=st.integers(0, 10**6),
 )
-def test_ties_and_copies_go_to_the_lowest_row(rows: int, width: int, centres: int, copies: int, seed: int) -> None:
+def test_ties_and_copies_go_to_the_lowest_row(
+    rows: int, width: int, centres: int, copies: int, seed: int
+) -> None:
     half = draw(rows, width, seed).mul(2).round().repeat(copies, 1)
     known = draw(centres, width, seed, "centres").mul(2).round()
-    features, known = torch.cat([half, -half]), torch.cat([known, -known])  # around 0, so that all sums are exact
+    features, known = (
+        torch.cat([half, -half]),
+        torch.cat([known, -known]),
+    )  # around 0, so that all sums are exact
     for n in {1, rows, len(features)}:
         expected = literally(features, known, n)
         for block in (1 + seed % 7, 192):
@@ -53,7 +60,8 @@ def test_ties_and_copies_go_to_the_lowest_row(rows: int, width: int, centres: in
 
 
 @pytest.mark.parametrize(
-    ("rows", "centres", "n"), [(250, 200, 20), pytest.param(1500, 1300, 300, marks=pytest.mark.slow)]
+    ("rows", "centres", "n"),
+    [(250, 200, 20), pytest.param(1500, 1300, 300, marks=pytest.mark.slow)],
 )
 @pytest.mark.parametrize("width", [2, 32])
 def test_blocks_change_nothing(width: int, rows: int, centres: int, n: int) -> None:
@@ -83,7 +91,9 @@ def test_a_block_gives_many_picks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_copies_of_centres_and_picks_come_last_the_lowest_first(dtype: torch.dtype) -> None:
     rows = (draw(30, 64, 0) + 10).to(dtype)
-    features = torch.cat([rows[:10], rows, rows])  # 30 different rows, of which 10 are centres as well
+    features = torch.cat(
+        [rows[:10], rows, rows]
+    )  # 30 different rows, of which 10 are centres as well
     picks = k_center(features, rows[:10], len(features)).tolist()
     assert sorted(picks[:20]) == list(range(20, 40))
     assert picks[20:] == [*range(20), *range(40, 70)]
@@ -94,7 +104,9 @@ def test_a_pool_of_copies_is_picked_in_order() -> None:
     assert k_center(torch.ones(300, 3), torch.ones(0, 3), 200).tolist() == list(range(200))
 
 
-@pytest.mark.checks("coreset", against="the memory of all pairs of rows, of which it takes a small part")
+@pytest.mark.checks(
+    "coreset", against="the memory of all pairs of rows, of which it takes a small part"
+)
 def test_pairs_of_rows_are_never_all_there() -> None:
     features, centres = draw(12_000, 4, 0).float(), draw(500, 4, 1).float()
     assert taken(lambda: k_center(features, centres, 500)) < 12_000 * 12_000 * 4 / 5
@@ -103,4 +115,7 @@ def test_pairs_of_rows_are_never_all_there() -> None:
 @pytest.mark.gpu
 def test_gpu_equals_cpu() -> None:
     features, known = draw(5000, 32, 0), draw(100, 32, 1)
-    assert k_center(features.cuda(), known.cuda(), 500).tolist() == k_center(features, known, 500).tolist()
+    assert (
+        k_center(features.cuda(), known.cuda(), 500).tolist()
+        == k_center(features, known, 500).tolist()
+    )

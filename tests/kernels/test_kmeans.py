@@ -32,7 +32,9 @@ def draw(rows: int, width: int, seed: int, name: str = "features") -> Tensor:
 
 
 def blobs(rows: int, width: int, classes: int, seed: int) -> Tensor:
-    return 3 * draw(classes, width, seed, "centres")[torch.arange(rows) % classes] + draw(rows, width, seed)
+    return 3 * draw(classes, width, seed, "centres")[torch.arange(rows) % classes] + draw(
+        rows, width, seed
+    )
 
 
 @pytest.mark.checks("typiclust", "probcover", against="k-means by its definition, in float64")
@@ -45,11 +47,15 @@ def test_k_means_is_lloyd_s(dtype: torch.dtype, seed: int) -> None:
     expected, means = literal.lloyd(features.double().numpy(), centres.double().numpy())
     assert labels.tolist() == expected
     np.testing.assert_allclose(found, means, rtol=1e-5 if dtype == torch.float32 else 1e-12)
-    assert inertia == pytest.approx(literal.inertia(features.double().numpy(), means, expected), rel=1e-5)
+    assert inertia == pytest.approx(
+        literal.inertia(features.double().numpy(), means, expected), rel=1e-5
+    )
 
 
 def test_empty_clusters_get_the_farthest_rows() -> None:
-    features = torch.cat([blobs(30, 2, 3, 0), torch.tensor([[40.0, 40], [-50, 50]], dtype=torch.float64)])
+    features = torch.cat(
+        [blobs(30, 2, 3, 0), torch.tensor([[40.0, 40], [-50, 50]], dtype=torch.float64)]
+    )
     centres = torch.cat([features[:2], torch.full((3, 2), 1000.0, dtype=torch.float64)])
     labels, found, _ = lloyd(features, centres)
     expected, means = literal.lloyd(features.numpy(), centres.numpy())
@@ -62,7 +68,11 @@ def test_a_cluster_of_one_row_keeps_it() -> None:
     """The farthest row of all is alone in its cluster, so the empty one gets the next."""
     features = torch.tensor([[0.0], [0.1], [0.3], [100.0]], dtype=torch.float64)
     centres = torch.tensor([[0.1], [90.0], [1000.0]], dtype=torch.float64)
-    assert lloyd(features, centres)[0].tolist() == [0, 0, 2, 1] == literal.lloyd(features.numpy(), centres.numpy())[0]
+    assert (
+        lloyd(features, centres)[0].tolist()
+        == [0, 0, 2, 1]
+        == literal.lloyd(features.numpy(), centres.numpy())[0]
+    )
 
 
 def test_fewer_different_rows_than_clusters_leave_clusters_empty() -> None:
@@ -81,13 +91,18 @@ def test_one_row_and_as_many_clusters_as_rows() -> None:
     assert inertia == pytest.approx(0, abs=1e-20)
 
 
-@pytest.mark.checks("typiclust", "probcover", against="the exact law of greedy k-means++ (chi-squared)")
+@pytest.mark.checks(
+    "typiclust", "probcover", against="the exact law of greedy k-means++ (chi-squared)"
+)
 @pytest.mark.parametrize("draws", [250, pytest.param(2000, marks=pytest.mark.slow)])
 def test_the_start_follows_the_law_of_greedy_k_means(draws: int) -> None:
     features = draw(6, 2, 2)
     law = literal.start_law(features.numpy(), 3)
     assert sum(law.values()) == pytest.approx(1)
-    counts = Counter(tuple(greedy_start(features, 3, generator=stream(k, "start")).tolist()) for k in range(draws))
+    counts = Counter(
+        tuple(greedy_start(features, 3, generator=stream(k, "start")).tolist())
+        for k in range(draws)
+    )
     assert set(counts) <= set(law)
     common = [sequence for sequence in law if law[sequence] * draws >= 5]
     observed = [counts[sequence] for sequence in common]
@@ -101,7 +116,10 @@ def test_the_start_follows_the_law_of_greedy_k_means(draws: int) -> None:
 def test_inertia_is_no_worse_than_scikit_learn_s(kind: str, seeds: int) -> None:
     features = draw(1000, 8, 0) if kind == "noise" else blobs(1000, 8, 12, 0)
     ours = [k_means(features, 25, generator=stream(seed, "start"))[2] for seed in range(seeds)]
-    theirs = [KMeans(25, n_init=1, random_state=seed).fit(features.numpy()).inertia_ for seed in range(seeds)]
+    theirs = [
+        KMeans(25, n_init=1, random_state=seed).fit(features.numpy()).inertia_
+        for seed in range(seeds)
+    ]
     assert np.mean(ours) <= 1.01 * np.mean(theirs)
 
 

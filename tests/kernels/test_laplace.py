@@ -30,7 +30,9 @@ def test_directions_have_the_posterior_s_covariance(bias: bool) -> None:
     shift = case.bias if bias else None
     logits = case.features @ case.weight.T + (case.bias if bias else 0)
     factors = laplace_factors(case.features, logits, bias=bias, prior=0.5)
-    expected = np.linalg.inv(precision(case.features.double().numpy(), logits.double().numpy(), bias=bias, prior=0.5))
+    expected = np.linalg.inv(
+        precision(case.features.double().numpy(), logits.double().numpy(), bias=bias, prior=0.5)
+    )
 
     def joined(blocks: object) -> np.ndarray:
         parts = [move if e is None else torch.cat([move, e[:, :, None]], 2) for move, e in blocks]  # type: ignore[attr-defined]
@@ -39,7 +41,9 @@ def test_directions_have_the_posterior_s_covariance(bias: bool) -> None:
     count = len(expected) + 3
     noise = joined(ray_directions(7, count, case.weight, shift))
     drawn = joined(laplace_directions(7, count, case.weight, shift, factors=factors))
-    change = np.linalg.lstsq(noise, drawn, rcond=None)[0].T  # the map from one noise to the other is linear
+    change = np.linalg.lstsq(noise, drawn, rcond=None)[
+        0
+    ].T  # the map from one noise to the other is linear
     np.testing.assert_allclose(noise @ change.T, drawn, atol=1e-5)
     np.testing.assert_allclose(change @ change.T, expected, atol=1e-5)
 

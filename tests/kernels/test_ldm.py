@@ -27,17 +27,25 @@ def by_rays(case: Case, directions: object, **options: object) -> Tensor:
     return ldm_by_rays(case.features, *case.head(), directions=directions, **options)
 
 
-def literally(case: Case, directions: object, *, rays: int | None = None, **options: object) -> np.ndarray:
+def literally(
+    case: Case, directions: object, *, rays: int | None = None, **options: object
+) -> np.ndarray:
     features, weight, bias = case.arrays()
     options.setdefault("reference", features)
-    return literal.along_directions(features, weight, bias, with_mirrors(directions, rays), **options)
+    return literal.along_directions(
+        features, weight, bias, with_mirrors(directions, rays), **options
+    )
 
 
-@pytest.mark.checks("ldm", "ldm-s", against="the definition: every strength between two crossings tried, float64")
+@pytest.mark.checks(
+    "ldm", "ldm-s", against="the definition: every strength between two crossings tried, float64"
+)
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("classes", [2, 3, 5])
 @pytest.mark.parametrize("seed", range(3))
-def test_is_the_least_disagreement_along_every_direction(seed: int, classes: int, bias: bool) -> None:
+def test_is_the_least_disagreement_along_every_direction(
+    seed: int, classes: int, bias: bool
+) -> None:
     case = make_case(classes=classes, seed=seed, bias=bias)
     directions = drawn(seed, 3, case)
     np.testing.assert_allclose(by_rays(case, directions), literally(case, directions), atol=1e-12)
@@ -50,7 +58,9 @@ def test_is_the_least_disagreement_along_every_direction(seed: int, classes: int
     seed=st.integers(0, 10**6),
     bias=st.booleans(),
 )
-def test_is_the_definition_for_any_shape(rows: int, width: int, classes: int, seed: int, bias: bool) -> None:
+def test_is_the_definition_for_any_shape(
+    rows: int, width: int, classes: int, seed: int, bias: bool
+) -> None:
     case = make_case(rows, width, classes, seed=seed, bias=bias)
     directions = drawn(seed, 2, case)
     np.testing.assert_allclose(by_rays(case, directions), literally(case, directions), atol=1e-12)
@@ -60,14 +70,20 @@ def test_measures_disagreement_on_other_reference_rows() -> None:
     case, others = make_case(seed=1), make_case(40, seed=2)
     directions = drawn(0, 3, case)
     found = by_rays(case, directions, reference=others.features)
-    np.testing.assert_allclose(found, literally(case, directions, reference=others.features.numpy()), atol=1e-12)
-    assert found.min() < 1 / len(case.features), "a reference without the row itself can disagree less"
+    np.testing.assert_allclose(
+        found, literally(case, directions, reference=others.features.numpy()), atol=1e-12
+    )
+    assert found.min() < 1 / len(case.features), (
+        "a reference without the row itself can disagree less"
+    )
 
 
 def test_the_candidates_as_reference_are_the_default() -> None:
     case = make_case(300, 5, 4)
     directions = drawn(0, 20, case)
-    assert torch.equal(by_rays(case, directions), by_rays(case, directions, reference=case.features))
+    assert torch.equal(
+        by_rays(case, directions), by_rays(case, directions, reference=case.features)
+    )
 
 
 @pytest.mark.parametrize("sigma_max", [0.05, 0.3, 2.0])
@@ -80,7 +96,9 @@ def test_sigma_max_discards_stronger_changes(sigma_max: float) -> None:
 
 def test_rows_on_a_boundary_flip_at_once() -> None:
     features = torch.tensor([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [-1.0, 3.0]], dtype=torch.float64)
-    case = Case(features, torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, -5.0]], dtype=torch.float64), None)
+    case = Case(
+        features, torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, -5.0]], dtype=torch.float64), None
+    )
     directions = drawn(3, 4, case)
     rates = flip_rates(*vars(case).values(), directions)
     assert bool(torch.isinf(rates[:, 0]).any())
@@ -104,8 +122,12 @@ def test_copies_share_the_larger_count() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize(("rows", "width", "classes"), [(1037, 61, 10), (777, 33, 3), (400, 128, 7)])
-def test_copies_are_equal_wherever_they_stand(rows: int, width: int, classes: int, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize(
+    ("rows", "width", "classes"), [(1037, 61, 10), (777, 33, 3), (400, 128, 7)]
+)
+def test_copies_are_equal_wherever_they_stand(
+    rows: int, width: int, classes: int, dtype: torch.dtype
+) -> None:
     case = make_case(rows, width, classes)
     features = case.features.to(dtype)
     half = rows // 2
@@ -128,7 +150,9 @@ def test_meets_the_grid_as_the_grid_is_refined() -> None:
     found = by_rays(case, directions).numpy()
     gaps = []
     for steps in (10, 100, 3000):
-        grid = literal.on_a_grid(*case.arrays(), with_mirrors(directions), list(np.geomspace(1e-4, 1e3, steps)))
+        grid = literal.on_a_grid(
+            *case.arrays(), with_mirrors(directions), list(np.geomspace(1e-4, 1e3, steps))
+        )
         gaps.append(float((grid - found).mean()))
     assert gaps[0] > gaps[1] > gaps[2]
     assert gaps[2] < 0.002
@@ -152,7 +176,9 @@ def test_an_odd_count_drops_the_last_mirror() -> None:
 
 def test_the_first_rays_stay_the_same_when_there_are_more() -> None:
     case = make_case()
-    for (few, few_shifts), (many, many_shifts) in zip(drawn(5, 20, case), drawn(5, 33, case), strict=False):
+    for (few, few_shifts), (many, many_shifts) in zip(
+        drawn(5, 20, case), drawn(5, 33, case), strict=False
+    ):
         assert torch.equal(few, many[: len(few)])
         assert few_shifts is not None
         assert many_shifts is not None
@@ -164,7 +190,9 @@ def test_scaling_the_head_changes_nothing(factor: float) -> None:
     case = make_case(200, 6, 4)
     assert case.bias is not None
     plain = teeter.ldm(case.features, case.weight, case.bias)
-    np.testing.assert_array_equal(plain, teeter.ldm(case.features, case.weight * factor, case.bias * factor))
+    np.testing.assert_array_equal(
+        plain, teeter.ldm(case.features, case.weight * factor, case.bias * factor)
+    )
 
 
 def test_reordering_rows_reorders_values() -> None:
@@ -173,7 +201,8 @@ def test_reordering_rows_reorders_values() -> None:
     features = case.features.float()
     plain = teeter.ldm(features, case.weight.float(), rays=64)
     assert torch.equal(
-        torch.as_tensor(plain)[order], torch.as_tensor(teeter.ldm(features[order], case.weight.float(), rays=64))
+        torch.as_tensor(plain)[order],
+        torch.as_tensor(teeter.ldm(features[order], case.weight.float(), rays=64)),
     )
 
 
@@ -214,7 +243,9 @@ def test_rays_left_out_means_512_or_1024() -> None:
     assert default_rays(200, 2048) == 1024
     assert default_rays(10, 2000) == 512
     case = make_case(30)
-    np.testing.assert_array_equal(teeter.ldm(*vars(case).values()), teeter.ldm(*vars(case).values(), rays=512))
+    np.testing.assert_array_equal(
+        teeter.ldm(*vars(case).values()), teeter.ldm(*vars(case).values(), rays=512)
+    )
 
 
 def disc(seed: int, rows: int, true_ldm: float) -> tuple[Tensor, Tensor, float]:
@@ -222,7 +253,9 @@ def disc(seed: int, rows: int, true_ldm: float) -> tuple[Tensor, Tensor, float]:
     generator = stream(seed, "disc")
     radius = torch.rand(rows, generator=generator, dtype=torch.float64).sqrt()
     angle = 2 * torch.pi * torch.rand(rows, generator=generator, dtype=torch.float64)
-    target = torch.tensor([[np.cos(true_ldm * np.pi), np.sin(true_ldm * np.pi)]], dtype=torch.float64)
+    target = torch.tensor(
+        [[np.cos(true_ldm * np.pi), np.sin(true_ldm * np.pi)]], dtype=torch.float64
+    )
     points = torch.stack([radius * angle.cos(), radius * angle.sin()], dim=1)
     in_wedge = (angle % torch.pi) < true_ldm * torch.pi
     return (
@@ -233,7 +266,9 @@ def disc(seed: int, rows: int, true_ldm: float) -> tuple[Tensor, Tensor, float]:
 
 
 @pytest.mark.checks("ldm", "ldm-s", against="the true value in the paper's two dimensions")
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 20))])
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 20))]
+)
 def test_meets_the_truth_in_the_paper_s_two_dimensions(seed: int) -> None:
     M, truth = 20_000, 0.01
     rows, weight, share = disc(seed, M, truth)
@@ -250,7 +285,12 @@ def test_the_error_falls_with_reference_rows_and_rays(seeds: int) -> None:
         errors = []
         for seed in range(seeds):
             rows, weight, _ = disc(seed, M, truth)
-            errors.append(abs(float(teeter.ldm(rows[:1], weight, reference=rows[1:], rays=rays, seed=seed)[0]) - truth))
+            errors.append(
+                abs(
+                    float(teeter.ldm(rows[:1], weight, reference=rows[1:], rays=rays, seed=seed)[0])
+                    - truth
+                )
+            )
         return float(np.mean(errors))
 
     by_rows = [mean_error(M, 64) for M in (100, 1000, 10_000)]
@@ -259,7 +299,9 @@ def test_the_error_falls_with_reference_rows_and_rays(seeds: int) -> None:
     assert by_count[0] > by_count[1] >= by_count[2]
 
 
-@pytest.mark.parametrize(("rows", "error"), [(4000, 0.02), pytest.param(20_000, 0.01, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("rows", "error"), [(4000, 0.02), pytest.param(20_000, 0.01, marks=pytest.mark.slow)]
+)
 def test_the_order_of_true_values_is_kept(rows: int, error: float) -> None:
     truths = torch.linspace(0.02, 0.45, 12, dtype=torch.float64)
     targets = torch.stack([(truths * torch.pi).cos(), (truths * torch.pi).sin()], dim=1)
@@ -270,7 +312,9 @@ def test_the_order_of_true_values_is_kept(rows: int, error: float) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("rows", "width", "classes"), [(500, 32, 5), (3000, 128, 10), (777, 300, 40)])
+@pytest.mark.parametrize(
+    ("rows", "width", "classes"), [(500, 32, 5), (3000, 128, 10), (777, 300, 40)]
+)
 def test_gpu_equals_cpu_on_the_same_directions(rows: int, width: int, classes: int) -> None:
     case = make_case(rows, width, classes)
     arguments = [tensor.float() for tensor in vars(case).values()]
@@ -292,7 +336,9 @@ def test_gpu_s_coarse_noise_gives_the_same_order() -> None:
     assert torch.equal(torch.as_tensor(coarse), torch.as_tensor(again))
     difference = torch.as_tensor(coarse).double() - torch.as_tensor(fine)
     assert abs(float(difference.mean())) < 0.002
-    ranks = torch.stack([torch.as_tensor(v).double().argsort().argsort().double() for v in (coarse, fine)])
+    ranks = torch.stack(
+        [torch.as_tensor(v).double().argsort().argsort().double() for v in (coarse, fine)]
+    )
     assert float(torch.corrcoef(ranks)[0, 1]) > 0.999
 
 
@@ -323,13 +369,18 @@ def test_equal_rows_of_a_weight_are_a_tie_in_either_precision() -> None:
     rng = np.random.default_rng(0)
     rows, weight = rng.normal(size=(300, 6)), rng.normal(size=(5, 6))
     weight[4] = weight[0]
-    single, double = (teeter.ldm(rows.astype(dtype), weight.astype(dtype)) for dtype in (np.float32, np.float64))
+    single, double = (
+        teeter.ldm(rows.astype(dtype), weight.astype(dtype)) for dtype in (np.float32, np.float64)
+    )
     assert np.abs(single - double).max() * 300 < 2.5
 
 
 def test_autocast_does_not_reach_the_gaps() -> None:
     rng = np.random.default_rng(0)
-    rows, weight = rng.normal(size=(300, 6)).astype(np.float32), rng.normal(size=(5, 6)).astype(np.float32)
+    rows, weight = (
+        rng.normal(size=(300, 6)).astype(np.float32),
+        rng.normal(size=(5, 6)).astype(np.float32),
+    )
     with torch.autocast("cpu", dtype=torch.bfloat16):
         inside = teeter.ldm(rows, weight, rays=64)
     np.testing.assert_array_equal(inside, teeter.ldm(rows, weight, rays=64))

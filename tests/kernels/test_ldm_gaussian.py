@@ -20,7 +20,9 @@ def supply(seed: int, k: int, case: Case) -> Iterator[literal.Direction]:
     cpu = torch.device("cpu")
     while True:
         moves = normal((BLOCK, *case.weight.shape), generator, cpu).double().numpy()
-        yield from zip(moves, normal((BLOCK, len(case.weight)), generator, cpu).double().numpy(), strict=True)
+        yield from zip(
+            moves, normal((BLOCK, len(case.weight)), generator, cpu).double().numpy(), strict=True
+        )
 
 
 @pytest.mark.checks("ldm", "ldm-s", against="Algorithm 1 for a single row, on the same draws")
@@ -30,22 +32,40 @@ def test_is_algorithm_1_for_a_single_row(seed: int) -> None:
     sigmas = [0.01, 0.03, 0.1, 0.3, 1.0]
     features, weight, bias = case.arrays()
     expected = literal.algorithm_1(
-        features[0], weight, bias, features, draws=[supply(seed, k, case) for k in range(5)], sigmas=sigmas, patience=10
+        features[0],
+        weight,
+        bias,
+        features,
+        draws=[supply(seed, k, case) for k in range(5)],
+        sigmas=sigmas,
+        patience=10,
     )
     found = teeter.ldm(
-        case.features[:1], *case.head(), reference=case.features, method="gaussian", sigmas=sigmas, seed=seed
+        case.features[:1],
+        *case.head(),
+        reference=case.features,
+        method="gaussian",
+        sigmas=sigmas,
+        seed=seed,
     )
     assert float(found[0]) == pytest.approx(expected, abs=1e-12)
 
 
 def test_rows_share_the_draws() -> None:
     case = make_case(40, 4, 3)
-    found = torch.as_tensor(teeter.ldm(case.features, *case.head(), method="gaussian", sigmas=[0.5], patience=3))
+    found = torch.as_tensor(
+        teeter.ldm(case.features, *case.head(), method="gaussian", sigmas=[0.5], patience=3)
+    )
     flipped_together = found[found < 1]
     assert len(flipped_together) > 0
     assert bool((flipped_together * 40 >= 1).all())
     own_draws = teeter.ldm(
-        case.features, *case.head(), method="gaussian", sigmas=[0.5], patience=3, reference=case.features
+        case.features,
+        *case.head(),
+        method="gaussian",
+        sigmas=[0.5],
+        patience=3,
+        reference=case.features,
     )
     assert torch.equal(found, torch.as_tensor(own_draws))
 
@@ -61,9 +81,13 @@ def test_the_paper_s_grid() -> None:
 def test_the_head_s_scale_matters_to_algorithm_1() -> None:
     case = make_case(100, 4, 3)
     assert case.bias is not None
-    plain = torch.as_tensor(teeter.ldm(case.features, *case.head(), method="gaussian", sigmas=[0.1]))
+    plain = torch.as_tensor(
+        teeter.ldm(case.features, *case.head(), method="gaussian", sigmas=[0.1])
+    )
     scaled = torch.as_tensor(
-        teeter.ldm(case.features, case.weight * 100, case.bias * 100, method="gaussian", sigmas=[0.1])
+        teeter.ldm(
+            case.features, case.weight * 100, case.bias * 100, method="gaussian", sigmas=[0.1]
+        )
     )
     assert float(plain.mean()) < float(scaled.mean())
 
@@ -71,13 +95,19 @@ def test_the_head_s_scale_matters_to_algorithm_1() -> None:
 def test_rays_are_at_least_as_tight() -> None:
     case = make_case(300, 16, 5)
     gaussian = torch.as_tensor(teeter.ldm(case.features, *case.head(), method="gaussian"))
-    assert float(torch.as_tensor(teeter.ldm(case.features, *case.head())).mean()) <= float(gaussian.mean())
+    assert float(torch.as_tensor(teeter.ldm(case.features, *case.head())).mean()) <= float(
+        gaussian.mean()
+    )
 
 
 def test_more_patience_is_tighter_on_average() -> None:
     case = make_case(200, 8, 4)
     means = [
-        float(torch.as_tensor(teeter.ldm(case.features, *case.head(), method="gaussian", patience=p)).mean())
+        float(
+            torch.as_tensor(
+                teeter.ldm(case.features, *case.head(), method="gaussian", patience=p)
+            ).mean()
+        )
         for p in (1, 5, 30)
     ]
     assert means[0] > means[1] > means[2]
@@ -97,7 +127,9 @@ def test_gpu_equals_cpu_on_the_same_draws() -> None:
     case = make_case(400, 16, 5)
     with teeter.portable():
         cpu = torch.as_tensor(teeter.ldm(case.features, *case.head(), method="gaussian"))
-        gpu = torch.as_tensor(teeter.ldm(case.features.cuda(), *case.head(), method="gaussian", device="cuda"))
+        gpu = torch.as_tensor(
+            teeter.ldm(case.features.cuda(), *case.head(), method="gaussian", device="cuda")
+        )
     assert float((cpu - gpu.cpu()).abs().max()) <= 2.5 / 400
 
 
@@ -107,7 +139,12 @@ def test_how_many_hypotheses_are_looked_at_together_changes_nothing(bias: bool) 
     for patience in (3, 16, 50):
         found = [
             search_by_gaussian(
-                case.features, *case.head(), sigmas=[0.01, 0.1, 1.0], patience=patience, seed=2, batch=together
+                case.features,
+                *case.head(),
+                sigmas=[0.01, 0.1, 1.0],
+                patience=patience,
+                seed=2,
+                batch=together,
             )
             for together in (None, 1, 5)
         ]
@@ -120,7 +157,10 @@ def test_how_many_hypotheses_are_looked_at_together_changes_nothing(bias: bool) 
 def test_algorithm_1_goes_on_while_any_row_is_lowered(patience: int) -> None:
     """A literal loop over all rows with one counter, on the same draws, which come in blocks of 16."""
     rng = np.random.default_rng(0)
-    rows, weight = torch.from_numpy(rng.normal(size=(30, 3))), torch.from_numpy(rng.normal(size=(3, 3)))
+    rows, weight = (
+        torch.from_numpy(rng.normal(size=(30, 3))),
+        torch.from_numpy(rng.normal(size=(3, 3))),
+    )
     predicted = (rows @ weight.T).argmax(dim=1)
     least, generator = np.full(30, 1.0), stream(5, "gaussian", 0)
     idle, drawn = 0, iter(())
@@ -142,4 +182,6 @@ def test_strengths_are_tried_in_rising_order() -> None:
     rng = np.random.default_rng(0)
     rows, weight = rng.normal(size=(50, 3)), rng.normal(size=(3, 3))
     mixed = teeter.ldm(rows, weight, method="gaussian", sigmas=[1.0, 0.01, 0.1])
-    np.testing.assert_array_equal(mixed, teeter.ldm(rows, weight, method="gaussian", sigmas=[0.01, 0.1, 1.0]))
+    np.testing.assert_array_equal(
+        mixed, teeter.ldm(rows, weight, method="gaussian", sigmas=[0.01, 0.1, 1.0])
+    )

@@ -29,19 +29,30 @@ def literally(features: Tensor, radius: float, n: int, centres: Tensor) -> list[
     return literal.probcover(features.double().numpy(), radius, n, centres.double().numpy())
 
 
-@pytest.mark.checks("probcover", against="greedy cover of balls that are written out, one pick at a time in float64")
+@pytest.mark.checks(
+    "probcover", against="greedy cover of balls that are written out, one pick at a time in float64"
+)
 @pytest.mark.parametrize("memory", [1, 1 << 20])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(
     ("width", "radius"),
-    [(2, 0.5), (5, 0.6), (5, 3.0), *(pytest.param(*case, marks=slow) for case in [(2, 0.1), (5, 1.1), (20, 0.2)])],
+    [
+        (2, 0.5),
+        (5, 0.6),
+        (5, 3.0),
+        *(pytest.param(*case, marks=slow) for case in [(2, 0.1), (5, 1.1), (20, 0.2)]),
+    ],
 )
 @pytest.mark.parametrize("centres", [0, 3])
-def test_picks_are_the_definition(memory: int, dtype: torch.dtype, width: int, radius: float, centres: int) -> None:
+def test_picks_are_the_definition(
+    memory: int, dtype: torch.dtype, width: int, radius: float, centres: int
+) -> None:
     features, known = draw(30, width, 0).to(dtype), draw(centres, width, 1).to(dtype)
     with working_memory(memory):
         for n in (1, 8, 30):
-            assert probcover(features, radius, n, centres=known).tolist() == literally(features, radius, n, known)
+            assert probcover(features, radius, n, centres=known).tolist() == literally(
+                features, radius, n, known
+            )
 
 
 @given(
@@ -51,7 +62,9 @@ def test_picks_are_the_definition(memory: int, dtype: torch.dtype, width: int, r
     seed=st.integers(0, 10**6),
     radius=st.sampled_from([0.5, 1.0, math.sqrt(2), 1.5, 2.0, 3.0]),
 )
-def test_ties_copies_and_zero_rows(rows: int, copies: int, centres: int, seed: int, radius: float) -> None:
+def test_ties_copies_and_zero_rows(
+    rows: int, copies: int, centres: int, seed: int, radius: float
+) -> None:
     """Rows on eight directions or 0: distances that are the radius itself are outside."""
     features = draw(rows, 2, seed).round().clamp(-1, 1).repeat(copies, 1)
     known = draw(centres, 2, seed, "centres").round().clamp(-1, 1)
@@ -68,7 +81,11 @@ def _picks_of_balls(features: Tensor, radius: float, n: int, known: Tensor) -> l
     units = literal.directions(np.vstack([features.numpy(), known.numpy()]))
     covered: set[int] = set()
     for count, centre in enumerate([*units[len(features) :], *(units[pick] for pick in picks)]):
-        ball = {row for row in range(len(features)) if literal.distance(units[row], centre) < radius - 1e-9}
+        ball = {
+            row
+            for row in range(len(features))
+            if literal.distance(units[row], centre) < radius - 1e-9
+        }
         if count >= len(known) and not ball - covered:
             return picks[: count - len(known)]
         covered |= ball
@@ -87,7 +104,9 @@ def test_radius_is_the_largest_that_is_pure_enough(purity: float, seed: int) -> 
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_row_that_bounds_the_radius_is_outside_whatever_the_rounding(dtype: torch.dtype) -> None:
+def test_the_row_that_bounds_the_radius_is_outside_whatever_the_rounding(
+    dtype: torch.dtype,
+) -> None:
     for seed in range(100):
         features = draw(4, 3, seed).to(dtype)
         labels = torch.arange(4) % 2
@@ -109,7 +128,9 @@ def test_radius_across_tiles() -> None:
     features, labels = draw(2100, 4, 0), torch.arange(2100) % 7
     units = torch.nn.functional.normalize(features)
     apart = torch.cdist(units, units).masked_fill(labels[:, None] == labels, torch.inf).amin(dim=1)
-    assert purity_radius(features, labels, 0.95) == pytest.approx(float(apart.sort().values[105]), rel=1e-6)
+    assert purity_radius(features, labels, 0.95) == pytest.approx(
+        float(apart.sort().values[105]), rel=1e-6
+    )
 
 
 def test_one_label_has_no_bound_and_copies_have_none_left() -> None:
@@ -142,8 +163,12 @@ def test_working_memory_changes_nothing() -> None:
             assert probcover(features, 0.5, 300, centres=known).tolist() == expected
 
 
-@pytest.mark.checks("probcover", against="the memory of the neighbours kept, beyond which it takes little")
-@pytest.mark.parametrize("radius", [pytest.param(0.01, marks=slow), 0.3, pytest.param(2.5, marks=slow)])
+@pytest.mark.checks(
+    "probcover", against="the memory of the neighbours kept, beyond which it takes little"
+)
+@pytest.mark.parametrize(
+    "radius", [pytest.param(0.01, marks=slow), 0.3, pytest.param(2.5, marks=slow)]
+)
 def test_memory_is_bounded_by_the_neighbours_kept(radius: float) -> None:
     features = draw(10_000, 3, 0).float()
     members = int(_Neighbourhoods(Cosine(features).units, radius).sizes.sum())

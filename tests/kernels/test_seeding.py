@@ -17,7 +17,9 @@ from teeter.kernels.distances import Cosine, Distance, Euclidean
 from teeter.kernels.seeding import ldm_log_weights, seed_rows
 from teeter.seeds import stream
 
-few_or_many_draws = pytest.mark.parametrize("draws", [250, pytest.param(4000, marks=pytest.mark.slow)])
+few_or_many_draws = pytest.mark.parametrize(
+    "draws", [250, pytest.param(4000, marks=pytest.mark.slow)]
+)
 
 
 def draw(rows: int, width: int, seed: int) -> Tensor:
@@ -25,7 +27,13 @@ def draw(rows: int, width: int, seed: int) -> Tensor:
 
 
 def seed_by(
-    distance: Distance, n: int, log_weights: Tensor, *, seed: int = 0, block: int = 256, first: int = 0
+    distance: Distance,
+    n: int,
+    log_weights: Tensor,
+    *,
+    seed: int = 0,
+    block: int = 256,
+    first: int = 0,
 ) -> list[int]:
     picks = seed_rows(
         distance,
@@ -40,7 +48,9 @@ def seed_by(
     return answer
 
 
-def chi_squared(counts: Counter[tuple[int, ...]], law: dict[tuple[int, ...], float], draws: int) -> float:
+def chi_squared(
+    counts: Counter[tuple[int, ...]], law: dict[tuple[int, ...], float], draws: int
+) -> float:
     """Return the p-value of the counts under the law; rare sequences are pooled."""
     assert set(counts) <= set(law), "a sequence of probability 0 was drawn"
     common = [sequence for sequence in law if law[sequence] * draws >= 5]
@@ -54,7 +64,11 @@ def chi_squared(counts: Counter[tuple[int, ...]], law: dict[tuple[int, ...], flo
 
 
 @pytest.mark.checks(
-    "ldm-s", "entropy-s", "margin-s", "seeding-cosine", against="the exact sequential law of seeding (chi-squared)"
+    "ldm-s",
+    "entropy-s",
+    "margin-s",
+    "seeding-cosine",
+    against="the exact sequential law of seeding (chi-squared)",
 )
 @pytest.mark.parametrize(
     ("block", "draws"),
@@ -73,7 +87,9 @@ def test_blocks_follow_the_sequential_law(block: int, draws: int) -> None:
     distances = distance.between(torch.arange(5), torch.arange(5)).numpy()
     law = literal.sequence_law(0, 4, log_weights.exp().numpy(), distances)
     assert len(law) == 24
-    counts = Counter(tuple(seed_by(distance, 4, log_weights, seed=k, block=block)) for k in range(draws))
+    counts = Counter(
+        tuple(seed_by(distance, 4, log_weights, seed=k, block=block)) for k in range(draws)
+    )
     assert chi_squared(counts, law, draws) > 0.001
 
 
@@ -109,10 +125,19 @@ def test_near_copies_follow_the_law_too(draws: int) -> None:
     seed=st.integers(0, 10**6),
     zeros=st.booleans(),
 )
-def test_weights_are_equation_4(rows: int, share: float, levels: int, seed: int, zeros: bool) -> None:
-    ldm = torch.randint(0 if zeros else 1, levels + 1, (rows,), generator=stream(seed, "ldm")).double() / levels
+def test_weights_are_equation_4(
+    rows: int, share: float, levels: int, seed: int, zeros: bool
+) -> None:
+    ldm = (
+        torch.randint(
+            0 if zeros else 1, levels + 1, (rows,), generator=stream(seed, "ldm")
+        ).double()
+        / levels
+    )
     n = max(1, round(share * rows))
-    np.testing.assert_allclose(ldm_log_weights(ldm, n).exp(), literal.gammas(ldm.numpy(), n), rtol=1e-9, atol=1e-300)
+    np.testing.assert_allclose(
+        ldm_log_weights(ldm, n).exp(), literal.gammas(ldm.numpy(), n), rtol=1e-9, atol=1e-300
+    )
 
 
 def test_both_partitions_weigh_the_same() -> None:
@@ -136,7 +161,12 @@ def test_underflow_leaves_an_order() -> None:
     assert seed_by(Cosine(features), 6, log_weights) == [0, 1, 3, 2, 5, 4]
 
 
-@given(rows=st.integers(1, 60), width=st.integers(1, 4), seed=st.integers(0, 10**6), copies=st.integers(1, 4))
+@given(
+    rows=st.integers(1, 60),
+    width=st.integers(1, 4),
+    seed=st.integers(0, 10**6),
+    copies=st.integers(1, 4),
+)
 def test_always_n_different_rows(rows: int, width: int, seed: int, copies: int) -> None:
     features = draw(rows, width, seed).round().repeat(copies, 1)
     for distance in (Cosine(features), Euclidean(features)):
@@ -148,7 +178,9 @@ def test_always_n_different_rows(rows: int, width: int, seed: int, copies: int) 
 
 @pytest.mark.parametrize("make", [Cosine, Euclidean])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_copies_are_picked_last_and_by_preference(make: type[Cosine] | type[Euclidean], dtype: torch.dtype) -> None:
+def test_copies_are_picked_last_and_by_preference(
+    make: type[Cosine] | type[Euclidean], dtype: torch.dtype
+) -> None:
     features = draw(50, 64, 0).to(dtype).repeat(2, 1)
     ldm = torch.rand(100, generator=stream(1, "ldm"), dtype=torch.float64)
     picks = seed_by(make(features), 100, -ldm)
@@ -179,7 +211,12 @@ def test_what_fills_up_is_least_preferred_last_and_lowest_first() -> None:
     features = torch.ones(6, 2)
     even = torch.zeros(6, dtype=torch.float64)
     fill = lambda preference: seed_rows(  # noqa: E731
-        Cosine(features), 6, first=2, log_weights=even, preference=preference, generator=stream(0, "x")
+        Cosine(features),
+        6,
+        first=2,
+        log_weights=even,
+        preference=preference,
+        generator=stream(0, "x"),
     ).tolist()
     assert fill(even) == [2, 0, 1, 3, 4, 5]
     assert fill(torch.tensor([5.0, 4, 3, 2, 1, 0])) == [2, 5, 4, 3, 1, 0]

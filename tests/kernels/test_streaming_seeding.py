@@ -19,7 +19,9 @@ from teeter.kernels.streaming_seeding import seed_streaming
 from teeter.seeds import stream
 
 
-def seed_from(features: Tensor, n: int, log_weights: Tensor, *, seed: int = 0, **options: Any) -> list[int]:
+def seed_from(
+    features: Tensor, n: int, log_weights: Tensor, *, seed: int = 0, **options: Any
+) -> list[int]:
     picks = seed_streaming(
         lambda rows: features[torch.from_numpy(rows)],
         n,
@@ -43,16 +45,24 @@ def seed_from(features: Tensor, n: int, log_weights: Tensor, *, seed: int = 0, *
         (1, 5, 150),
         (3, 2, 150),
         (256, 1, 150),
-        *(pytest.param(block, ahead, 1500, marks=pytest.mark.slow) for block in (1, 3, 256) for ahead in (1, 2, 5)),
+        *(
+            pytest.param(block, ahead, 1500, marks=pytest.mark.slow)
+            for block in (1, 3, 256)
+            for ahead in (1, 2, 5)
+        ),
     ],
 )
-def test_it_follows_the_sequential_law(block: int, ahead: int, draws: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_follows_the_sequential_law(
+    block: int, ahead: int, draws: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(streaming_seeding, "BLOCK", block)
     features = draw(5, 2, 3)
     log_weights = ldm_log_weights(torch.tensor([0.1, 0.15, 0.3, 0.35, 0.6], dtype=torch.float64), 3)
     distances = Cosine(features).between(torch.arange(5), torch.arange(5)).numpy()
     law = literal.sequence_law(0, 4, log_weights.exp().numpy(), distances)
-    counts = Counter(tuple(seed_from(features, 4, log_weights, seed=k, ahead=ahead)) for k in range(draws))
+    counts = Counter(
+        tuple(seed_from(features, 4, log_weights, seed=k, ahead=ahead)) for k in range(draws)
+    )
     assert chi_squared(counts, law, draws) > 0.001
 
 
@@ -95,7 +105,9 @@ def test_copies_are_not_picked_twice_and_least_values_fill_up() -> None:
 
 def test_weights_far_below_what_a_float_holds_still_have_an_order() -> None:
     features = torch.eye(6)
-    log_weights = torch.tensor([0.0, -1000.0, -2000.0, -3000.0, -4000.0, -np.inf], dtype=torch.float64)
+    log_weights = torch.tensor(
+        [0.0, -1000.0, -2000.0, -3000.0, -4000.0, -np.inf], dtype=torch.float64
+    )
     assert seed_from(features, 6, log_weights, ahead=2) == [0, 1, 2, 3, 4, 5]
 
 

@@ -15,9 +15,15 @@ from teeter.kernels import uncertainty
 NAMES = ["entropy", "margin", "least_confidence"]
 
 
-@pytest.mark.checks("entropy", "margin", "least-confidence", against="the textbook formula, row by row")
+@pytest.mark.checks(
+    "entropy", "margin", "least-confidence", against="the textbook formula, row by row"
+)
 @given(
-    arrays.arrays(np.float64, st.tuples(st.integers(1, 8), st.integers(2, 6)), elements=st.floats(-700, 700, width=32))
+    arrays.arrays(
+        np.float64,
+        st.tuples(st.integers(1, 8), st.integers(2, 6)),
+        elements=st.floats(-700, 700, width=32),
+    )
 )
 @pytest.mark.parametrize("name", NAMES)
 def test_is_the_formula(name: str, logits: np.ndarray) -> None:

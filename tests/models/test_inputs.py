@@ -135,12 +135,16 @@ def test_the_global_stream_goes_on_undisturbed(data: Any) -> None:
     ids=["shuffle", "a random sampler", "a list", "random batches", "listed batches"],
 )
 def test_a_loader_that_shuffles_is_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="shuffles, so its rows cannot be identified: create it with shuffle=False"):
+    with pytest.raises(
+        InputError, match="shuffles, so its rows cannot be identified: create it with shuffle=False"
+    ):
         list(batches(DataLoader(HELD, **options), 4))
 
 
 def test_a_loader_that_leaves_rows_out_is_refused() -> None:
-    with pytest.raises(InputError, match="leaves out the last rows: create it with drop_last=False"):
+    with pytest.raises(
+        InputError, match="leaves out the last rows: create it with drop_last=False"
+    ):
         list(batches(DataLoader(HELD, batch_size=4, drop_last=True), 4))
 
 
@@ -172,7 +176,10 @@ def test_images_become_flat_features() -> None:
 
 
 def test_words_are_no_features() -> None:
-    with pytest.raises(InputError, match="not numbers, so a cold start by features cannot use them: choose the cold start random"):
+    with pytest.raises(
+        InputError,
+        match="not numbers, so a cold start by features cannot use them: choose the cold start random",
+    ):
         flat_rows(["one", "two"])
 
 

@@ -41,7 +41,9 @@ class Lines(BatchedInputs):
     def as_one_batch(self) -> dict[str, Tensor]:
         assert self.shift is not None, "they are asked what the model takes first"
         width = max(map(len, self.lines))
-        return {"numbers": torch.tensor([[*line, *[0] * (width - len(line))] for line in self.lines])}
+        return {
+            "numbers": torch.tensor([[*line, *[0] * (width - len(line))] for line in self.lines])
+        }
 
 
 class Reader(nn.Module):
@@ -49,7 +51,11 @@ class Reader(nn.Module):
 
     def __init__(self, classes: int = 3) -> None:
         super().__init__()
-        self.words, self.drop, self.head = nn.Embedding(9, 8, padding_idx=0), nn.Dropout(0.3), nn.Linear(8, classes)
+        self.words, self.drop, self.head = (
+            nn.Embedding(9, 8, padding_idx=0),
+            nn.Dropout(0.3),
+            nn.Linear(8, classes),
+        )
 
     def forward(self, numbers: Tensor) -> dict[str, Tensor]:
         return {"logits": self.head(self.drop(self.words(numbers).sum(dim=1)))}
@@ -57,7 +63,9 @@ class Reader(nn.Module):
 
 def taught(training: Any, make: Any = Reader, data: Any = None, **options: Any) -> teeter.Learner:
     pool = Lines(LINES) if data is None else data
-    learner = teeter.Learner(lambda seed: make(), pool, classes=3, training=training, device="cpu", **options)
+    learner = teeter.Learner(
+        lambda seed: make(), pool, classes=3, training=training, device="cpu", **options
+    )
     learner.tell(np.arange(20), CLASSES[:20])
     learner.fit()
     return learner
@@ -67,9 +75,14 @@ def test_a_model_looks_at_them_in_order() -> None:
     told = teeter.observe(Reader(), Lines(LINES))
     assert told.features.shape == (40, 8)
     model = Reader()
-    whole, few = teeter.observe(model, Lines(LINES)), teeter.observe(model, Lines(LINES[7:9]), batch_size=1)
+    whole, few = (
+        teeter.observe(model, Lines(LINES)),
+        teeter.observe(model, Lines(LINES[7:9]), batch_size=1),
+    )
     torch.testing.assert_close(whole.take(np.array([7, 8])).features, few.features)
-    assert teeter.observe(model, Lines(LINES), ("dropout_logits",), passes=3).posterior_logits.shape == (3, 40, 3)
+    assert teeter.observe(
+        model, Lines(LINES), ("dropout_logits",), passes=3
+    ).posterior_logits.shape == (3, 40, 3)
     assert teeter.observe([model, Reader()], Lines(LINES)).posterior_logits.shape == (2, 40, 3)
 
 

@@ -14,7 +14,9 @@ def blobs(classes: int, rows: int = 40, width: int = 5) -> tuple[np.ndarray, np.
     generator = np.random.default_rng(classes)
     labels = np.arange(classes * rows) % classes
     centres = 3 * generator.normal(size=(classes, width))
-    return (centres[labels] + generator.normal(size=(len(labels), width))).astype(np.float32), labels
+    return (centres[labels] + generator.normal(size=(len(labels), width))).astype(
+        np.float32
+    ), labels
 
 
 @pytest.mark.parametrize("classes", [2, 3, 7])
@@ -39,7 +41,9 @@ def test_a_binary_head_has_a_row_of_zeros_for_the_first_class() -> None:
 
 def test_it_repeats_to_the_bit() -> None:
     features, labels = blobs(4)
-    for once, again in zip(fit_head(features, labels, 4), fit_head(features, labels, 4), strict=True):
+    for once, again in zip(
+        fit_head(features, labels, 4), fit_head(features, labels, 4), strict=True
+    ):
         assert np.array_equal(once, again)
 
 
@@ -48,7 +52,9 @@ def test_it_does_not_warn_when_it_stops_early() -> None:
     fit_head(features * np.geomspace(1, 1e5, 30, dtype=np.float32), labels, 3)
 
 
-@pytest.mark.parametrize(("labels", "classes"), [([0, 0], 1), ([0, 2], 3), ([0, 0], 2), ([1, 2], 2)])
+@pytest.mark.parametrize(
+    ("labels", "classes"), [([0, 0], 1), ([0, 2], 3), ([0, 0], 2), ([1, 2], 2)]
+)
 def test_a_class_that_never_occurs_is_refused(labels: list[int], classes: int) -> None:
     with pytest.raises(InputError, match="a head needs 2 or more, each with a labelled row"):
         fit_head(np.array([[0], [1]], dtype=np.float32), np.array(labels), classes)

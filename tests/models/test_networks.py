@@ -17,7 +17,9 @@ from teeter.seeds import stream
     ("inputs", "classes", "parameters", "head"),
     [(16, 26, 22_042, 3_354), (10, 5, 18_565, 645), (613, 26, 98_458, 3_354)],
 )
-def test_the_papers_parameters_are_counted(inputs: int, classes: int, parameters: int, head: int) -> None:
+def test_the_papers_parameters_are_counted(
+    inputs: int, classes: int, parameters: int, head: int
+) -> None:
     network = mlp(inputs, classes)
     assert sum(parameter.numel() for parameter in network.parameters()) == parameters
     assert sum(parameter.numel() for parameter in network[-1].parameters()) == head
@@ -38,7 +40,9 @@ def test_weights_are_he_normal_and_biases_zero() -> None:
 
 
 def test_the_start_of_a_convolution_counts_its_whole_window() -> None:
-    network = he_normal(nn.Sequential(nn.Conv2d(8, 64, 3), nn.Conv2d(64, 8, 1, bias=False)), stream(0, "start"))
+    network = he_normal(
+        nn.Sequential(nn.Conv2d(8, 64, 3), nn.Conv2d(64, 8, 1, bias=False)), stream(0, "start")
+    )
     assert float(network[0].weight.detach().std()) == pytest.approx((2 / 72) ** 0.5, rel=0.05)
     assert not network[0].bias.any()
 
@@ -83,8 +87,12 @@ def test_dropout_follows_both_hidden_layers() -> None:
         (lambda: s_cnn(1, 28, 10), (1, 28, 28), 1_199_882, 128),
         (lambda: k_cnn(3, 32, 10), (3, 32, 32), 2_168_362, 512),
         (lambda: wrn_16_8(3, 32, 100), (3, 32, 32), 11_007_540, 512),
-        pytest.param(lambda: wrn_16_8(3, 64, 200), (3, 64, 64), 11_366_040, 2_048, marks=pytest.mark.slow),
-        pytest.param(lambda: wrn_16_8(3, 75, 101), (3, 75, 75), 11_163_189, 2_048, marks=pytest.mark.slow),
+        pytest.param(
+            lambda: wrn_16_8(3, 64, 200), (3, 64, 64), 11_366_040, 2_048, marks=pytest.mark.slow
+        ),
+        pytest.param(
+            lambda: wrn_16_8(3, 75, 101), (3, 75, 75), 11_163_189, 2_048, marks=pytest.mark.slow
+        ),
         (lambda: resnet_18(3, 1000), (3, 64, 64), 11_689_512, 512),
     ],
     ids=["s-cnn", "k-cnn", "wrn-32", "wrn-64", "wrn-75", "resnet-18"],

@@ -46,7 +46,10 @@ CALLABLES: dict[str, tuple[Callable[[Any], Any], set[str]]] = {
         lambda rows: Outputs(logits(rows), rows, WEIGHT, BIAS, np.stack([logits(rows)] * 5)),
         {"logits", "features", "weight", "bias", "posterior_logits"},
     ),
-    "a posterior": (lambda rows: {"posterior_logits": np.stack([logits(rows)] * 5)}, {"posterior_logits"}),
+    "a posterior": (
+        lambda rows: {"posterior_logits": np.stack([logits(rows)] * 5)},
+        {"posterior_logits"},
+    ),
 }
 EXPECTED = {
     "logits": LOGITS,
@@ -77,7 +80,9 @@ def test_a_callable_gets_the_batches_of_a_loader_without_labels() -> None:
 
 def test_a_callable_may_take_words() -> None:
     words = ["a", "bb", "ccc"]
-    told = teeter.observe(lambda batch: np.array([[len(word), 0.0] for word in batch]), words, batch_size=2)
+    told = teeter.observe(
+        lambda batch: np.array([[len(word), 0.0] for word in batch]), words, batch_size=2
+    )
     assert told.logits.tolist() == [[1, 0], [2, 0], [3, 0]]
 
 
@@ -103,7 +108,10 @@ def test_what_does_not_fit_is_refused(model: Any, data: Any, message: str) -> No
 
 @pytest.mark.parametrize("needs", [("gradients",), ("labelled",), "logits"])
 def test_needs_that_no_model_can_fill_are_refused(needs: Any) -> None:
-    with pytest.raises(InputError, match=r"Unknown outputs requested: .* Choose from \['dropout_logits', 'ensemble_logits'"):
+    with pytest.raises(
+        InputError,
+        match=r"Unknown outputs requested: .* Choose from \['dropout_logits', 'ensemble_logits'",
+    ):
         teeter.observe(logits, ROWS, needs)
 
 
@@ -118,7 +126,9 @@ def test_needs_that_no_model_can_fill_are_refused(needs: Any) -> None:
 )
 def test_a_model_that_gives_logits_alone_is_told_what_it_can_use(model: Any) -> None:
     outputs = teeter.observe(model, ROWS)
-    with pytest.raises(MissingOutputError, match=r"ldm-s needs features, and this model has none\.") as error:
+    with pytest.raises(
+        MissingOutputError, match=r"ldm-s needs features, and this model has none\."
+    ) as error:
         teeter.select("ldm-s", outputs, 3)
     usable = str(error.value).partition("you can use ")[2].rstrip(".").split(", ")
     assert {"entropy", "margin", "random"} <= set(usable)

@@ -24,7 +24,10 @@ LOGITS = FEATURES @ WEIGHT.T + BIAS
         ({"logits": LOGITS[:, :1]}, "logits has 1 class: at least 2 are needed"),
         ({"features": FEATURES, "weight": WEIGHT[:1]}, "weight has 1 class"),
         ({"features": FEATURES, "weight": WEIGHT.T}, "features has 5 columns and weight has 3"),
-        ({"features": FEATURES, "weight": WEIGHT, "bias": BIAS[:2]}, "weight has 3 classes and bias has 2"),
+        (
+            {"features": FEATURES, "weight": WEIGHT, "bias": BIAS[:2]},
+            "weight has 3 classes and bias has 2",
+        ),
         ({"features": FEATURES, "bias": BIAS}, "A bias without a weight"),
         ({"features": FEATURES, "weight": WEIGHT, "bias": BIAS[None]}, r"bias has shape \(1, 3\)"),
         ({"posterior_logits": LOGITS}, "posterior_logits has shape"),
@@ -34,7 +37,10 @@ LOGITS = FEATURES @ WEIGHT.T + BIAS
         ({"features": [[1.0, 2.0], [1.0]]}, "rows differ in length"),
         ({"features": FEATURES.astype(complex)}, "pass real numbers"),
         ({"features": FEATURES > 0}, "pass real numbers"),
-        ({"features": FEATURES, "weight": WEIGHT, "logits": LOGITS + 9}, "logits differ from features @ weight.T"),
+        (
+            {"features": FEATURES, "weight": WEIGHT, "logits": LOGITS + 9},
+            "logits differ from features @ weight.T",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(given: dict[str, object], message: str) -> None:
@@ -45,9 +51,13 @@ def test_what_does_not_fit_is_refused(given: dict[str, object], message: str) ->
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("name", ["logits", "features", "posterior_logits"])
 def test_not_a_number_is_refused_with_its_row(name: str, bad: float) -> None:
-    array = {"logits": LOGITS, "features": FEATURES, "posterior_logits": np.stack([LOGITS] * 13)}[name].copy()
+    array = {"logits": LOGITS, "features": FEATURES, "posterior_logits": np.stack([LOGITS] * 13)}[
+        name
+    ].copy()
     array[11, 1] = bad
-    with pytest.raises(InputError, match=f"{name} has NaN or infinity in 1 of {len(array)} rows, first in row 11"):
+    with pytest.raises(
+        InputError, match=f"{name} has NaN or infinity in 1 of {len(array)} rows, first in row 11"
+    ):
         Outputs(**{name: array})
 
 
@@ -58,7 +68,9 @@ def test_numpy_is_shared_not_copied() -> None:
     assert held.data_ptr() == features.ctypes.data
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int8, np.uint8, np.uint16, np.int64, ">f4"])
+@pytest.mark.parametrize(
+    "dtype", [np.float16, np.float32, np.int8, np.uint8, np.uint16, np.int64, ">f4"]
+)
 def test_other_numbers_become_float32(dtype: object) -> None:
     array = np.arange(12).reshape(4, 3).astype(dtype)
     array.flags.writeable = False
@@ -91,7 +103,10 @@ def test_logits_follow_from_the_head() -> None:
 def test_logits_of_half_precision_models_pass() -> None:
     rough = torch.from_numpy(LOGITS).to(torch.bfloat16)
     Outputs(
-        logits=rough, features=torch.from_numpy(FEATURES), weight=torch.from_numpy(WEIGHT), bias=torch.from_numpy(BIAS)
+        logits=rough,
+        features=torch.from_numpy(FEATURES),
+        weight=torch.from_numpy(WEIGHT),
+        bias=torch.from_numpy(BIAS),
     )
 
 

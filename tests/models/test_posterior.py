@@ -27,7 +27,11 @@ class Normalised(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         with seeded_global_rng(1, torch.device("cpu")):
-            self.filter, self.norm, self.head = nn.Conv1d(1, 4, 3), nn.BatchNorm1d(4), nn.Linear(16, 3)
+            self.filter, self.norm, self.head = (
+                nn.Conv1d(1, 4, 3),
+                nn.BatchNorm1d(4),
+                nn.Linear(16, 3),
+            )
         self.channels, self.units = nn.Dropout1d(0.2), nn.Dropout(0.5)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -90,7 +94,9 @@ def test_the_batch_size_does_not_change_the_passes(batch_size: int) -> None:
     assert torch.equal(told.posterior_logits, dropout_logits(model, ROWS, passes=3, seed=5))
 
 
-@pytest.mark.parametrize("data", [ROWS.numpy(), ROWS.numpy().tolist(), TensorDataset(ROWS, torch.zeros(150))])
+@pytest.mark.parametrize(
+    "data", [ROWS.numpy(), ROWS.numpy().tolist(), TensorDataset(ROWS, torch.zeros(150))]
+)
 def test_the_kind_of_data_does_not_change_the_passes(data: Any) -> None:
     model = Normalised()
     assert torch.equal(dropout_logits(model, data, passes=3), dropout_logits(model, ROWS, passes=3))
@@ -119,7 +125,9 @@ def test_a_small_memory_makes_fewer_passes_at_once(monkeypatch: pytest.MonkeyPat
 
 def test_a_model_without_a_linear_layer_has_passes_too() -> None:
     with seeded_global_rng(0, torch.device("cpu")):
-        model = nn.Sequential(nn.Unflatten(1, (1, 6)), nn.Dropout(), nn.Conv1d(1, 3, 6), nn.Flatten())
+        model = nn.Sequential(
+            nn.Unflatten(1, (1, 6)), nn.Dropout(), nn.Conv1d(1, 3, 6), nn.Flatten()
+        )
     assert dropout_logits(model, ROWS, passes=4).shape == (4, 150, 3)
 
 
@@ -130,7 +138,9 @@ def test_nothing_but_dropout_is_in_training_mode() -> None:
     state = {name: value.clone() for name, value in model.state_dict().items()}
     seen: list[tuple[bool, ...]] = []
     model.head.register_forward_pre_hook(
-        lambda *_: seen.append((model.training, model.norm.training, model.channels.training, model.units.training))
+        lambda *_: seen.append(
+            (model.training, model.norm.training, model.channels.training, model.units.training)
+        )
     )
     dropout_logits(model, ROWS, passes=2)
     assert seen[1:] == [(False, False, True, True)] * 3
@@ -145,12 +155,15 @@ def test_the_global_stream_goes_on_undisturbed() -> None:
 
 
 def test_a_model_without_dropout_is_refused() -> None:
-    with pytest.raises(InputError, match="Linear has no dropout layer, so dropout passes would all be the same"):
+    with pytest.raises(
+        InputError, match="Linear has no dropout layer, so dropout passes would all be the same"
+    ):
         teeter.observe(nn.Linear(6, 3), ROWS, ("dropout_logits",))
 
 
 @pytest.mark.parametrize(
-    ("data", "passes", "message"), [(ROWS[:0], 3, "Cannot observe an empty pool"), (ROWS, 0, "Cannot make 0 dropout")]
+    ("data", "passes", "message"),
+    [(ROWS[:0], 3, "Cannot observe an empty pool"), (ROWS, 0, "Cannot make 0 dropout")],
 )
 def test_nothing_to_do_is_refused(data: Tensor, passes: int, message: str) -> None:
     with pytest.raises(InputError, match=message):
@@ -180,7 +193,9 @@ def test_estimators_make_an_ensemble_too() -> None:
 
 
 def test_models_of_different_shapes_are_no_ensemble() -> None:
-    with pytest.raises(InputError, match=r"logits of one shape, and these give .*\(150, 3\).*") as error:
+    with pytest.raises(
+        InputError, match=r"logits of one shape, and these give .*\(150, 3\).*"
+    ) as error:
         teeter.observe([mlp(6, 3), mlp(6, 4)], ROWS)
     assert "(150, 4)" in str(error.value)
 

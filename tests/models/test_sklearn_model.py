@@ -53,14 +53,18 @@ def test_a_binary_head_of_one_row_gets_a_row_of_zeros() -> None:
 @pytest.mark.parametrize("labels", [CLASSES, NAMES, CLASSES * 10 - 10])
 def test_columns_are_in_the_order_of_the_classes(labels: Any) -> None:
     model = linear_model.LogisticRegression().fit(ROWS, labels)
-    np.testing.assert_allclose(teeter.observe(model, ROWS).logits.softmax(dim=1), model.predict_proba(ROWS))
+    np.testing.assert_allclose(
+        teeter.observe(model, ROWS).logits.softmax(dim=1), model.predict_proba(ROWS)
+    )
     assert sklearn_model.classes_of(model).tolist() == sorted(set(labels.tolist()))
 
 
 @pytest.mark.parametrize("labels", [NAMES, SIGNS])
 @pytest.mark.parametrize("activation", ["relu", "tanh", "logistic", "identity"])
 def test_a_perceptrons_last_hidden_layer_are_its_features(activation: str, labels: Any) -> None:
-    model = neural_network.MLPClassifier((6, 5), activation=activation, solver="lbfgs", max_iter=5000, random_state=0)
+    model = neural_network.MLPClassifier(
+        (6, 5), activation=activation, solver="lbfgs", max_iter=5000, random_state=0
+    )
     outputs = teeter.observe(model.fit(ROWS, labels), ROWS)
     assert outputs.features is not None
     assert outputs.features.shape == (60, 5)
@@ -68,9 +72,13 @@ def test_a_perceptrons_last_hidden_layer_are_its_features(activation: str, label
 
 
 def test_a_perceptron_of_large_numbers_does_not_overflow() -> None:
-    model = neural_network.MLPClassifier((6,), activation="logistic", solver="lbfgs", max_iter=5000, random_state=0)
+    model = neural_network.MLPClassifier(
+        (6,), activation="logistic", solver="lbfgs", max_iter=5000, random_state=0
+    )
     outputs = teeter.observe(model.fit(ROWS, NAMES), ROWS * 1e6)
-    np.testing.assert_allclose(outputs.logits.softmax(dim=1), model.predict_proba(ROWS * 1e6), atol=1e-9)
+    np.testing.assert_allclose(
+        outputs.logits.softmax(dim=1), model.predict_proba(ROWS * 1e6), atol=1e-9
+    )
 
 
 @pytest.mark.parametrize("trained", [np.float32, np.float64])
@@ -97,14 +105,18 @@ def test_sparse_rows_and_sparse_coefficients_are_unfolded(kind: Any) -> None:
 
 
 def test_text_is_seen_through_its_pipeline() -> None:
-    texts = [f"{name} {'ripe' if row[0] > 0 else 'green'}" for name, row in zip(NAMES, ROWS, strict=True)]
+    texts = [
+        f"{name} {'ripe' if row[0] > 0 else 'green'}" for name, row in zip(NAMES, ROWS, strict=True)
+    ]
     model = make_pipeline(TfidfVectorizer(), linear_model.LogisticRegression()).fit(texts, NAMES)
     outputs = teeter.observe(model, texts)
     np.testing.assert_allclose(outputs.features, model[0].transform(texts).toarray())
     np.testing.assert_allclose(outputs.logits.softmax(dim=1), model.predict_proba(texts))
 
 
-def test_too_many_sparse_columns_are_refused_before_they_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_sparse_columns_are_refused_before_they_fill_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     model = linear_model.LogisticRegression().fit(sparse.csr_matrix(ROWS), CLASSES)
     monkeypatch.setattr(sklearn_model, "_MAX_DENSE_NUMBERS", 239)
     with pytest.raises(InputError, match="sparse, 60 x 4, too many to unfold: put TruncatedSVD"):
@@ -116,13 +128,19 @@ COMMITTEES = {
     "shallow forest": ensemble.RandomForestClassifier(7, max_depth=2, random_state=0),
     "extra trees": ensemble.ExtraTreesClassifier(7, random_state=0),
     "bagging": ensemble.BaggingClassifier(n_estimators=7, random_state=0),
-    "bagging of some columns": ensemble.BaggingClassifier(n_estimators=7, max_features=0.5, random_state=0),
-    "bagging of few rows": ensemble.BaggingClassifier(n_estimators=7, max_samples=2, random_state=0),
+    "bagging of some columns": ensemble.BaggingClassifier(
+        n_estimators=7, max_features=0.5, random_state=0
+    ),
+    "bagging of few rows": ensemble.BaggingClassifier(
+        n_estimators=7, max_samples=2, random_state=0
+    ),
     "bagging of linear models": ensemble.BaggingClassifier(
         linear_model.LogisticRegression(), n_estimators=7, max_features=2, random_state=0
     ),
     "bagging of pipelines": ensemble.BaggingClassifier(
-        make_pipeline(StandardScaler(), linear_model.LogisticRegression()), n_estimators=7, random_state=0
+        make_pipeline(StandardScaler(), linear_model.LogisticRegression()),
+        n_estimators=7,
+        random_state=0,
     ),
     "vote": ensemble.VotingClassifier(
         [("a", linear_model.LogisticRegression()), ("b", naive_bayes.GaussianNB())], voting="soft"
@@ -130,7 +148,9 @@ COMMITTEES = {
 }
 
 
-@pytest.mark.parametrize("labels", [CLASSES, NAMES, CLASSES + 1, SIGNS], ids=["numbers", "names", "from one", "signs"])
+@pytest.mark.parametrize(
+    "labels", [CLASSES, NAMES, CLASSES + 1, SIGNS], ids=["numbers", "names", "from one", "signs"]
+)
 @pytest.mark.parametrize("name", COMMITTEES)
 def test_the_members_of_a_committee_average_to_the_whole(name: str, labels: Any) -> None:
     model = COMMITTEES[name].fit(ROWS, labels)
@@ -141,7 +161,9 @@ def test_the_members_of_a_committee_average_to_the_whole(name: str, labels: Any)
 
 @pytest.mark.parametrize("labels", [NAMES, SIGNS, CLASSES + 1])
 def test_the_members_of_a_boosted_committee_vote_for_their_own_classes(labels: Any) -> None:
-    model = ensemble.AdaBoostClassifier(tree.DecisionTreeClassifier(max_depth=2), n_estimators=5, random_state=0)
+    model = ensemble.AdaBoostClassifier(
+        tree.DecisionTreeClassifier(max_depth=2), n_estimators=5, random_state=0
+    )
     found = votes(model.fit(ROWS, labels)).argmax(dim=2)
     for member, vote in zip(model.estimators_, found, strict=True):
         assert (model.classes_[vote] == member.predict(ROWS)).all()
@@ -149,7 +171,9 @@ def test_the_members_of_a_boosted_committee_vote_for_their_own_classes(labels: A
 
 def test_members_that_saw_only_some_classes_give_the_others_nothing() -> None:
     nearest = neighbors.KNeighborsClassifier(1)
-    model = ensemble.BaggingClassifier(nearest, n_estimators=20, max_samples=2, random_state=0).fit(ROWS, NAMES)
+    model = ensemble.BaggingClassifier(nearest, n_estimators=20, max_samples=2, random_state=0).fit(
+        ROWS, NAMES
+    )
     assert {len(member.classes_) for member in model.estimators_} == {1, 2}
     found = votes(model)
     np.testing.assert_allclose(found.mean(dim=0), model.predict_proba(ROWS), atol=1e-9)
@@ -162,8 +186,12 @@ def test_a_committee_may_look_at_text() -> None:
     texts = [f"{name} {name}s" for name in NAMES]
     linear = make_pipeline(TfidfVectorizer(), linear_model.LogisticRegression())
     bayes = make_pipeline(CountVectorizer(), naive_bayes.MultinomialNB())
-    model = ensemble.VotingClassifier([("a", linear), ("b", bayes)], voting="soft").fit(texts, NAMES)
-    np.testing.assert_allclose(votes(model, texts).mean(dim=0), model.predict_proba(texts), atol=1e-9)
+    model = ensemble.VotingClassifier([("a", linear), ("b", bayes)], voting="soft").fit(
+        texts, NAMES
+    )
+    np.testing.assert_allclose(
+        votes(model, texts).mean(dim=0), model.predict_proba(texts), atol=1e-9
+    )
 
 
 @pytest.mark.parametrize(
@@ -196,26 +224,55 @@ def yes_or_no(model: Any) -> Any:
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (linear_model.LogisticRegression(), "This LogisticRegression is not fitted yet: fit it to the labelled rows"),
-        (make_pipeline(StandardScaler(), linear_model.LogisticRegression()), "This Pipeline is not fitted yet"),
+        (
+            linear_model.LogisticRegression(),
+            "This LogisticRegression is not fitted yet: fit it to the labelled rows",
+        ),
+        (
+            make_pipeline(StandardScaler(), linear_model.LogisticRegression()),
+            "This Pipeline is not fitted yet",
+        ),
         (ensemble.RandomForestClassifier(), "This RandomForestClassifier is not fitted yet"),
-        (linear_model.LinearRegression().fit(ROWS, CLASSES), "LinearRegression is not a classifier"),
-        (make_pipeline(StandardScaler(), linear_model.Ridge()).fit(ROWS, CLASSES), "Pipeline is not a classifier"),
+        (
+            linear_model.LinearRegression().fit(ROWS, CLASSES),
+            "LinearRegression is not a classifier",
+        ),
+        (
+            make_pipeline(StandardScaler(), linear_model.Ridge()).fit(ROWS, CLASSES),
+            "Pipeline is not a classifier",
+        ),
         (StandardScaler().fit(ROWS), "StandardScaler is not a classifier"),
         (KMeans(2, n_init=1).fit(ROWS), "KMeans is not a classifier"),
-        (several(ensemble.RandomForestClassifier(2)), "RandomForestClassifier predicts several labels a row"),
-        (several(neighbors.KNeighborsClassifier()), "KNeighborsClassifier predicts several labels a row"),
+        (
+            several(ensemble.RandomForestClassifier(2)),
+            "RandomForestClassifier predicts several labels a row",
+        ),
+        (
+            several(neighbors.KNeighborsClassifier()),
+            "KNeighborsClassifier predicts several labels a row",
+        ),
         (
             several(multioutput.MultiOutputClassifier(linear_model.LogisticRegression())),
             "MultiOutputClassifier predicts several labels a row",
         ),
-        (yes_or_no(linear_model.RidgeClassifier()), "RidgeClassifier predicts several labels a row"),
         (
-            yes_or_no(neural_network.MLPClassifier((3,), solver="lbfgs", max_iter=5000, random_state=0)),
+            yes_or_no(linear_model.RidgeClassifier()),
+            "RidgeClassifier predicts several labels a row",
+        ),
+        (
+            yes_or_no(
+                neural_network.MLPClassifier((3,), solver="lbfgs", max_iter=5000, random_state=0)
+            ),
             "MLPClassifier predicts several labels a row: teeter takes one class a row",
         ),
-        (svm.SVC().fit(ROWS, NAMES), "This SVC has neither coefficients nor probabilities.*LinearSVC"),
-        (svm.SVC(kernel="linear").fit(ROWS, NAMES), "SVC keeps 3 rows of coefficients for 3 classes.*use LinearSVC"),
+        (
+            svm.SVC().fit(ROWS, NAMES),
+            "This SVC has neither coefficients nor probabilities.*LinearSVC",
+        ),
+        (
+            svm.SVC(kernel="linear").fit(ROWS, NAMES),
+            "SVC keeps 3 rows of coefficients for 3 classes.*use LinearSVC",
+        ),
         (
             ensemble.VotingClassifier([("a", linear_model.LogisticRegression())]).fit(ROWS, NAMES),
             "This VotingClassifier has neither coefficients nor probabilities",
@@ -228,7 +285,9 @@ def test_what_cannot_be_observed_is_told_why(model: Any, message: str) -> None:
         teeter.observe(model, ROWS)
 
 
-@pytest.mark.parametrize("model", [linear_model.LogisticRegression(), ensemble.RandomForestClassifier(2)])
+@pytest.mark.parametrize(
+    "model", [linear_model.LogisticRegression(), ensemble.RandomForestClassifier(2)]
+)
 def test_an_empty_pool_is_refused(model: Any) -> None:
     with pytest.raises(InputError, match="Cannot observe an empty pool"):
         teeter.observe(model.fit(ROWS, CLASSES), ROWS[:0])

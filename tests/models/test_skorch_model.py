@@ -25,15 +25,21 @@ from skorch.dataset import ValidSplit  # noqa: E402
 LABELLED = np.arange(16)
 
 
-def taught(model: Any = None, rows: Any = LABELLED, data: Any = ROWS, **options: Any) -> teeter.Learner:
-    learner = teeter.Learner(skorch_classifier() if model is None else model, data, classes=4, **options)
+def taught(
+    model: Any = None, rows: Any = LABELLED, data: Any = ROWS, **options: Any
+) -> teeter.Learner:
+    learner = teeter.Learner(
+        skorch_classifier() if model is None else model, data, classes=4, **options
+    )
     learner.tell(rows, CLASSES[rows])
     learner.fit()
     return learner
 
 
 def rows_per_epoch(learner: teeter.Learner) -> int:
-    return sum(batch.get("train_batch_size", 0) for batch in learner.models[0].history[-1]["batches"])
+    return sum(
+        batch.get("train_batch_size", 0) for batch in learner.models[0].history[-1]["batches"]
+    )
 
 
 def test_the_network_inside_is_what_tells() -> None:
@@ -53,7 +59,11 @@ def test_steps_before_it_change_what_comes_to_it() -> None:
 
 def test_dropout_passes_and_ensembles_work() -> None:
     net = seeded_fit(skorch_classifier(), ROWS)
-    assert teeter.observe(net, ROWS, ("dropout_logits",), passes=3).posterior_logits.shape == (3, 48, 4)
+    assert teeter.observe(net, ROWS, ("dropout_logits",), passes=3).posterior_logits.shape == (
+        3,
+        48,
+        4,
+    )
     assert teeter.observe([net, net], ROWS).posterior_logits.shape == (2, 48, 4)
     learner = taught(strategy="ensemble", members=2)
     assert len(learner.models) == 2
@@ -63,9 +73,13 @@ def test_dropout_passes_and_ensembles_work() -> None:
 def test_all_labelled_rows_train_it_where_it_would_hold_some_back_by_default(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    default = skorch.NeuralNetClassifier(skorch_classifier().module, criterion=nn.CrossEntropyLoss, verbose=0)
+    default = skorch.NeuralNetClassifier(
+        skorch_classifier().module, criterion=nn.CrossEntropyLoss, verbose=0
+    )
     with caplog.at_level(logging.INFO, "teeter"):
-        learner = taught(default, np.arange(7))  # of classes with fewer members than the split has folds
+        learner = taught(
+            default, np.arange(7)
+        )  # of classes with fewer members than the split has folds
     assert rows_per_epoch(learner) == 7
     assert "train_split=None is set" in caplog.text
     assert isinstance(default.train_split, ValidSplit), "the classifier given stays as it is"
@@ -77,12 +91,16 @@ def test_a_split_or_callbacks_of_one_s_own_stay() -> None:
     assert rows_per_epoch(taught(skorch_classifier(train_split=ValidSplit(4)))) == 12
     shuffled = ValidSplit(0.5, random_state=3)
     assert rows_per_epoch(taught(skorch_classifier(train_split=shuffled))) == 8
-    stopping = skorch_classifier(train_split=ValidSplit(5), callbacks=[("stop", EarlyStopping(patience=2))])
+    stopping = skorch_classifier(
+        train_split=ValidSplit(5), callbacks=[("stop", EarlyStopping(patience=2))]
+    )
     assert rows_per_epoch(taught(stopping)) < 16
 
 
 @pytest.mark.parametrize("scaled", [False, True], ids=["alone", "in a pipeline"])
-def test_the_learner_s_seed_decides_all_and_a_saved_one_goes_on(scaled: bool, tmp_path: Path) -> None:
+def test_the_learner_s_seed_decides_all_and_a_saved_one_goes_on(
+    scaled: bool, tmp_path: Path
+) -> None:
     model = make_pipeline(StandardScaler(), skorch_classifier()) if scaled else skorch_classifier()
     learner = taught(model)
     torch.rand(9)
@@ -98,10 +116,14 @@ def test_the_learner_s_seed_decides_all_and_a_saved_one_goes_on(scaled: bool, tm
 def test_a_network_that_is_made_already_starts_every_round_from_its_weights() -> None:
     network = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 4))
     before = nn.utils.parameters_to_vector(network.parameters()).detach().clone()
-    net = skorch.NeuralNetClassifier(network, criterion=nn.CrossEntropyLoss, lr=0.0, verbose=0, train_split=None)
+    net = skorch.NeuralNetClassifier(
+        network, criterion=nn.CrossEntropyLoss, lr=0.0, verbose=0, train_split=None
+    )
     learner = taught(net)
     learner.fit()
-    assert torch.equal(nn.utils.parameters_to_vector(learner.models[0].module_.parameters()), before)
+    assert torch.equal(
+        nn.utils.parameters_to_vector(learner.models[0].module_.parameters()), before
+    )
     assert torch.equal(nn.utils.parameters_to_vector(network.parameters()), before)
 
 
@@ -124,7 +146,9 @@ def test_a_binary_classifier_has_two_classes() -> None:
         def forward(self, X: Tensor) -> Tensor:
             return self.layer(X).squeeze(-1)
 
-    net = skorch.NeuralNetBinaryClassifier(Single, max_epochs=30, lr=0.3, verbose=0, train_split=None)
+    net = skorch.NeuralNetBinaryClassifier(
+        Single, max_epochs=30, lr=0.3, verbose=0, train_split=None
+    )
     net.fit(ROWS, (CLASSES > 1).astype(np.float32))
     told = teeter.observe(net, ROWS)
     assert told.weight.shape == (2, 6)
@@ -144,9 +168,14 @@ def test_mistakes_are_told_in_a_sentence() -> None:
         teeter.observe(regressor, ROWS)
     with pytest.raises(TrainingError, match=r"give the pool as float32"):
         taught(data=ROWS.astype(np.float64))
-    with pytest.raises(TrainingError, match=r"has 2 outputs, fewer classes than the labels have \(4\): make its last layer wider"):
+    with pytest.raises(
+        TrainingError,
+        match=r"has 2 outputs, fewer classes than the labels have \(4\): make its last layer wider",
+    ):
         taught(skorch_classifier().set_params(module=lambda: nn.Linear(6, 2)))
-    with pytest.raises(TrainingError, match="there are too few: give it train_split=None, or label more"):
+    with pytest.raises(
+        TrainingError, match="there are too few: give it train_split=None, or label more"
+    ):
         taught(skorch_classifier(train_split=ValidSplit(9, stratified=True)))
     learner = teeter.Learner(skorch_classifier(), ROWS, classes=5)
     learner.tell(LABELLED, CLASSES[LABELLED])

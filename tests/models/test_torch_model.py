@@ -27,7 +27,9 @@ def seeded() -> Any:
 class Net(nn.Module):
     """Two linear layers and an ending."""
 
-    def __init__(self, ending: Callable[[Tensor], Any] = lambda logits: logits, classes: int = 3) -> None:
+    def __init__(
+        self, ending: Callable[[Tensor], Any] = lambda logits: logits, classes: int = 3
+    ) -> None:
         super().__init__()
         self.body = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Dropout(0.5))
         self.head = nn.Linear(4, classes)
@@ -113,7 +115,9 @@ def test_a_head_is_found_though_a_row_is_no_number(end: nn.Module) -> None:
 
 def test_two_heads_are_named_and_one_can_be_chosen() -> None:
     model = TwoHeads()
-    with pytest.raises(InputError, match=r"TwoHeads answers with several linear layers \(colour, shape\).*head="):
+    with pytest.raises(
+        InputError, match=r"TwoHeads answers with several linear layers \(colour, shape\).*head="
+    ):
         teeter.observe(model, ROWS)
     outputs = teeter.observe(model, ROWS, head="shape")
     assert outputs.n_classes == 4
@@ -135,8 +139,12 @@ def test_a_head_that_is_not_used_is_refused() -> None:
 
 
 def test_linear_layers_that_do_not_give_the_answer_are_named() -> None:
-    model = nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3), nn.Unflatten(1, (3, 1)), nn.Conv1d(3, 3, 1))
-    with pytest.raises(InputError, match=r"None of the linear layers of Sequential \(0, 2\) gives its answer"):
+    model = nn.Sequential(
+        nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3), nn.Unflatten(1, (3, 1)), nn.Conv1d(3, 3, 1)
+    )
+    with pytest.raises(
+        InputError, match=r"None of the linear layers of Sequential \(0, 2\) gives its answer"
+    ):
         teeter.observe(model, ROWS)
 
 
@@ -158,7 +166,9 @@ class ByKeyword(nn.Module):
 
 
 def test_a_layer_may_be_called_by_keyword() -> None:
-    torch.testing.assert_close(teeter.observe(ByKeyword(), ROWS).features, torch.from_numpy(ROWS).float())
+    torch.testing.assert_close(
+        teeter.observe(ByKeyword(), ROWS).features, torch.from_numpy(ROWS).float()
+    )
 
 
 class Pooled(nn.Module):
@@ -189,7 +199,9 @@ def test_probabilities_of_a_model_without_a_linear_layer_become_logits() -> None
 
 
 def test_answers_that_are_no_logits_are_refused_with_their_shapes() -> None:
-    with pytest.raises(InputError, match=r"Flatten has no linear layer and answers \[\(60,\)\]: logits are"):
+    with pytest.raises(
+        InputError, match=r"Flatten has no linear layer and answers \[\(60,\)\]: logits are"
+    ):
         teeter.observe(nn.Flatten(0), ROWS)
 
 
@@ -203,7 +215,9 @@ def test_a_single_logit_becomes_two_classes(ending: Callable[[Tensor], Tensor], 
     model = Net(ending, classes=1)
     outputs = teeter.observe(model, ROWS[:rows])
     features, logits = truth(model, ROWS[:rows])
-    torch.testing.assert_close(told(outputs), (features, torch.cat([torch.zeros(rows, 1), logits], dim=1)))
+    torch.testing.assert_close(
+        told(outputs), (features, torch.cat([torch.zeros(rows, 1), logits], dim=1))
+    )
     assert outputs.weight is not None
     assert outputs.weight[0].tolist() == [0.0] * 4
     torch.testing.assert_close(outputs.weight[1:], model.head.weight.detach())
@@ -236,17 +250,23 @@ def test_data_that_a_module_cannot_take_are_refused(data: Any, message: str) -> 
         teeter.observe(Net(), data)
 
 
-@pytest.mark.parametrize("data", [ROWS, ROWS.astype(np.float32), ROWS.astype(np.float16), ROWS.tolist()])
+@pytest.mark.parametrize(
+    "data", [ROWS, ROWS.astype(np.float32), ROWS.astype(np.float16), ROWS.tolist()]
+)
 def test_numbers_of_any_precision_reach_the_model_in_its_own(data: Any) -> None:
     model = Net()
-    torch.testing.assert_close(told(teeter.observe(model, data)), truth(model), rtol=1e-2, atol=1e-2)
+    torch.testing.assert_close(
+        told(teeter.observe(model, data)), truth(model), rtol=1e-2, atol=1e-2
+    )
     assert teeter.observe(model.double(), data).logits.dtype == torch.float64
 
 
 def test_whole_numbers_stay_whole() -> None:
     model = nn.Sequential(nn.Embedding(9, 4), nn.Flatten(), nn.Linear(8, 3))
     tokens = np.array([[1, 8], [0, 3]])
-    torch.testing.assert_close(teeter.observe(model, tokens).logits, model(torch.from_numpy(tokens)).detach())
+    torch.testing.assert_close(
+        teeter.observe(model, tokens).logits, model(torch.from_numpy(tokens)).detach()
+    )
 
 
 class Fragile(Net):

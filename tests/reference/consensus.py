@@ -25,7 +25,9 @@ def dawid_skene(
         for k in range(n_people):
             errors = []
             for j in range(n_classes):
-                row = [right if j == label else wrong / (n_classes - 1) for label in range(n_classes)]
+                row = [
+                    right if j == label else wrong / (n_classes - 1) for label in range(n_classes)
+                ]
                 for i, who, label in votes:
                     if who == k:
                         row[label] += t[i][j]

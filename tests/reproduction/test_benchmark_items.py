@@ -68,7 +68,9 @@ def test_across_turns_with_the_numbers() -> None:
 @pytest.mark.slow
 def test_deltas_are_beaten_only_where_it_is_significant() -> None:
     first = curve(0.9)
-    ahead, level, behind = ({"ldm-s": first, "badge": other} for other in (curve(0.8), first.copy(), curve(0.95)))
+    ahead, level, behind = (
+        {"ldm-s": first, "badge": other} for other in (curve(0.8), first.copy(), curve(0.95))
+    )
     assert judge_deltas({"a": ahead, "b": level}).verdict == HOLDS
     found = judge_deltas({"a": ahead, "b": behind})
     assert found.verdict == IN_PART
@@ -92,7 +94,10 @@ def test_accuracy_counts_the_rounds_among_the_two_best() -> None:
 
 @pytest.mark.slow
 def test_times_are_those_alone_where_there_are_any() -> None:
-    times = {"a": {"ldm-s": 2.0, "entropy": 1.0, "ldm-s alone": 1.1, "entropy alone": 1.0}, "b": {"ldm-s": 3.0}}
+    times = {
+        "a": {"ldm-s": 2.0, "entropy": 1.0, "ldm-s alone": 1.1, "entropy alone": 1.0},
+        "b": {"ldm-s": 3.0},
+    }
     assert time_ratios(times) == {"a": pytest.approx(1.1)}
 
 
@@ -110,11 +115,18 @@ def test_runtime_turns_with_the_numbers() -> None:
 
 
 def test_the_paper_s_own_runtimes_pass_the_tests() -> None:
-    theirs = {name: found for name in paper_results.datasets() if "entropy" in (found := paper_results.minutes(name))}
+    theirs = {
+        name: found
+        for name in paper_results.datasets()
+        if "entropy" in (found := paper_results.minutes(name))
+    }
     assert len(theirs) == 9
     assert judge_runtime(theirs).verdict == HOLDS
     assert judge_ldm_time(theirs).verdict == HOLDS
-    alone = {name: {f"{strategy} alone": t for strategy, t in of_it.items()} for name, of_it in theirs.items()}
+    alone = {
+        name: {f"{strategy} alone": t for strategy, t in of_it.items()}
+        for name, of_it in theirs.items()
+    }
     assert judge_ensemble_time(alone).verdict == HOLDS
 
 
@@ -146,27 +158,41 @@ def test_an_ensemble_is_timed_alone_or_not_at_all() -> None:
 @pytest.mark.slow
 def test_times_alone_are_of_one_kind_of_machine_and_begun_image_sets_count(tmp_path: Path) -> None:
     config = StudyConfig(quick=False, runs=tmp_path, device="cpu")
-    setting = replace(shared_runs.digits_setting("x", **TINY, strategies=("ldm-s", "random", "entropy")), name="openml-6")
+    setting = replace(
+        shared_runs.digits_setting("x", **TINY, strategies=("ldm-s", "random", "entropy")),
+        name="openml-6",
+    )
     run_setting(setting, tmp_path / "openml-6", device="cpu")
     for name in ("ldm-s", "entropy", "ensemble"):
         run_setting(setting, tmp_path / f"openml-6-{name}-alone", device="cpu", strategies=[name])
     facts = tmp_path / "openml-6-ldm-s-alone" / "run.json"
     content = json.loads(facts.read_text())
     facts.write_text(json.dumps({**content, "hardware": "another"}))
-    assert not any(name.endswith("alone") for name in table_02_runtimes.measure_times(config)[1]["openml-6"])
+    assert not any(
+        name.endswith("alone") for name in table_02_runtimes.measure_times(config)[1]["openml-6"]
+    )
     facts.write_text(json.dumps(content))
-    assert {"ldm-s alone", "entropy alone"} < set(table_02_runtimes.measure_times(config)[1]["openml-6"])
+    assert {"ldm-s alone", "entropy alone"} < set(
+        table_02_runtimes.measure_times(config)[1]["openml-6"]
+    )
     found = table_02_runtimes.ENSEMBLE_TIME.compute(config)
-    assert found.reason.startswith("An ensemble alone takes as many times as long as Entropy alone: openml-6 ")
+    assert found.reason.startswith(
+        "An ensemble alone takes as many times as long as Entropy alone: openml-6 "
+    )
     assert found.tables[0].data[0]["machine"] == content["hardware"]
     with pytest.raises(InputError, match="None of cifar10"):
         table_02_runtimes.LDM_TIME.compute(config)
     run_setting(replace(setting, name="cifar10"), tmp_path / "cifar10", device="cpu")
     cell = min((tmp_path / "cifar10" / "cells").iterdir())
-    cell.write_text("".join(cell.read_text().splitlines(keepends=True)[:-1]))  # as if it had been stopped
+    cell.write_text(
+        "".join(cell.read_text().splitlines(keepends=True)[:-1])
+    )  # as if it had been stopped
     found = table_02_runtimes.LDM_TIME.compute(config)
     assert list(found.numbers["ratios"]) == ["cifar10"]
-    assert any(note.startswith("cifar10 is begun: its times are those of up to 30 labels, on ") for note in found.notes)
+    assert any(
+        note.startswith("cifar10 is begun: its times are those of up to 30 labels, on ")
+        for note in found.notes
+    )
     assert list(found.tables[0].data[0]) == ["strategy", "cifar10"]
     assert found.verdict != HOLDS
 
@@ -174,7 +200,9 @@ def test_times_alone_are_of_one_kind_of_machine_and_begun_image_sets_count(tmp_p
 @pytest.mark.slow
 def test_leads_must_be_significant() -> None:
     first = curve(0.9)
-    runs = {"a": {"x": first, "y": curve(0.8), "z": first + 0.01 * RNG.standard_normal(first.shape)}}
+    runs = {
+        "a": {"x": first, "y": curve(0.8), "z": first + 0.01 * RNG.standard_normal(first.shape)}
+    }
     assert judge_leads(runs, "x", ["y"]).verdict == HOLDS
     assert judge_leads(runs, "x", ["y", "z"]).verdict == IN_PART
     found = judge_leads(runs, "y", ["x"])
@@ -213,8 +241,12 @@ def test_badge_is_judged_against_its_larger_batches() -> None:
         return {"ldm-s": first, "badge": first - lead + noise, "random": rest}
 
     assert judge_badge({"1": pair(0.1), "10": pair(0), "40": pair(-0.02)}).verdict == HOLDS
-    assert judge_badge({"1": pair(0.1), "10": pair(0.02), "40": pair(0.0)}).verdict == IN_PART  # behind at 10, too
-    assert judge_badge({"1": pair(0), "10": pair(0), "40": pair(0.0)}).verdict == IN_PART  # not poor at 1
+    assert (
+        judge_badge({"1": pair(0.1), "10": pair(0.02), "40": pair(0.0)}).verdict == IN_PART
+    )  # behind at 10, too
+    assert (
+        judge_badge({"1": pair(0), "10": pair(0), "40": pair(0.0)}).verdict == IN_PART
+    )  # not poor at 1
     assert judge_badge({"1": pair(-0.1), "10": pair(0.2), "40": pair(0.0)}).verdict == NOT
 
 
@@ -229,16 +261,22 @@ def tiny(name: str, strategies: tuple[str, ...], **values: object) -> object:
 def test_a_trial_is_run_once_and_shared(tmp_path: Path) -> None:
     config, setting = StudyConfig(runs=tmp_path, device="cpu"), tiny("trial", ("ldm-s", "random"))
     (first,) = run_settings(config, [setting])  # type: ignore[list-item]
-    written = {path: path.stat().st_mtime_ns for path in (tmp_path / "quick-trial" / "cells").iterdir()}
+    written = {
+        path: path.stat().st_mtime_ns for path in (tmp_path / "quick-trial" / "cells").iterdir()
+    }
     (again,) = run_settings(config, [setting])  # type: ignore[list-item]
-    assert written == {path: path.stat().st_mtime_ns for path in (tmp_path / "quick-trial" / "cells").iterdir()}
+    assert written == {
+        path: path.stat().st_mtime_ns for path in (tmp_path / "quick-trial" / "cells").iterdir()
+    }
     np.testing.assert_array_equal(first.accuracy["ldm-s"], again.accuracy["ldm-s"])
     run_settings(replace(config, seed=3), [setting])  # type: ignore[list-item]
     assert (tmp_path / "quick-trial-seed-3" / "run.json").exists()
 
 
 @pytest.mark.slow
-def test_a_finished_trial_is_read_without_its_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_trial_is_read_without_its_dataset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = StudyConfig(runs=tmp_path, device="cpu")
     setting = tiny("trial", ("ldm-s", "random"))
     (first,) = run_settings(config, [setting])
@@ -249,14 +287,21 @@ def test_a_finished_trial_is_read_without_its_dataset(tmp_path: Path, monkeypatc
     monkeypatch.setattr(shared_runs, "run_setting", refuse)
     (again,) = run_settings(config, [setting])
     assert (again.accuracy["ldm-s"] == first.accuracy["ldm-s"]).all()
-    for more in ({"epochs": 4}, {"repetitions": 3}, {"final": 50}, {"strategies": ("ldm-s", "random", "margin")}):
+    for more in (
+        {"epochs": 4},
+        {"repetitions": 3},
+        {"final": 50},
+        {"strategies": ("ldm-s", "random", "margin")},
+    ):
         with pytest.raises(FileError, match="no dataset"):
             run_settings(config, [replace(setting, **more)])
 
 
 @pytest.mark.slow
 def test_a_trial_that_failed_is_told(tmp_path: Path) -> None:
-    setting = tiny("broken", ("random", "probcover"), options={"probcover": {"radius": 1e-30, "purity": 2.0}})
+    setting = tiny(
+        "broken", ("random", "probcover"), options={"probcover": {"radius": 1e-30, "purity": 2.0}}
+    )
     with pytest.raises(TeeterError):
         run_settings(StudyConfig(runs=tmp_path, device="cpu"), [setting])  # type: ignore[list-item]
 
@@ -318,9 +363,18 @@ def test_the_full_form_reads_finished_runs_and_names_the_missing(tmp_path: Path)
     config = StudyConfig(quick=False, runs=tmp_path, device="cpu")
     with pytest.raises(InputError, match="no finished run"):
         benchmark_runs(config)
-    setting = replace(shared_runs.digits_setting("x", **TINY, strategies=("ldm-s", "random", "entropy")), name="openml-6")
+    setting = replace(
+        shared_runs.digits_setting("x", **TINY, strategies=("ldm-s", "random", "entropy")),
+        name="openml-6",
+    )
     run_setting(setting, tmp_path / "openml-6", device="cpu")
-    run_setting(replace(setting, name="mnist"), tmp_path / "mnist", rounds=2, device="cpu", strategies=["random"])
+    run_setting(
+        replace(setting, name="mnist"),
+        tmp_path / "mnist",
+        rounds=2,
+        device="cpu",
+        strategies=["random"],
+    )
     found, notes = benchmark_runs(config)
     assert [one.name for one in found] == ["openml-6"]
     assert notes[0].startswith("From the finished runs of openml-6, on ")
@@ -338,7 +392,11 @@ def test_the_strategy_that_is_only_tried_here_keeps_the_contract() -> None:
 
 def test_full_settings_are_settings() -> None:
     full = StudyConfig(quick=False)
-    every = [*figure_12_ablations.ablation_settings(full), *figure_12_ablations.batch_settings(full), *figure_12_ablations.large_settings(full)]
+    every = [
+        *figure_12_ablations.ablation_settings(full),
+        *figure_12_ablations.batch_settings(full),
+        *figure_12_ablations.large_settings(full),
+    ]
     assert [one.name for one in every] == [
         "openml-6-ablations",
         "mnist-ablations",

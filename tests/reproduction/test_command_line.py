@@ -42,7 +42,10 @@ def test_it_lists_the_items() -> None:
 def test_an_item_is_computed_and_drawn(tmp_path: Path) -> None:
     code, said, _ = run("run", "one", "--quick", "--out", tmp_path)
     assert code == 0
-    assert said == f"one: holds. 1 < 2 with the seed 0.\nClaims, figures and verdicts: {tmp_path / 'index.html'}\n"
+    assert (
+        said
+        == f"one: holds. 1 < 2 with the seed 0.\nClaims, figures and verdicts: {tmp_path / 'index.html'}\n"
+    )
     assert (tmp_path / "one.json").exists()
     assert not (tmp_path / "two.json").exists()
 
@@ -60,7 +63,9 @@ def test_computing_and_drawing_may_be_apart(tmp_path: Path) -> None:
     assert (tmp_path / "index.html").exists()
 
 
-def test_a_failure_is_exit_code_1_and_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_is_exit_code_1_and_on_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(catalogue, "ITEMS", (item("one", broken), item("two")))
     code, said, _ = run("run", "all", "--quick", "--out", tmp_path)
     assert code == 1
@@ -92,7 +97,9 @@ ROOT = Path(__file__).parents[2]
 def test_documented_commands_are_accepted(page: str) -> None:
     """Every command that a page shows parses, and names an item of the catalogue."""
     group = build_command(app)
-    lines = re.findall(r"^\$ python -m reproduction (.*)$", (ROOT / page).read_text(), flags=re.MULTILINE)
+    lines = re.findall(
+        r"^\$ python -m reproduction (.*)$", (ROOT / page).read_text(), flags=re.MULTILINE
+    )
     assert lines
     for line in lines:
         command, *words = shlex.split(line)

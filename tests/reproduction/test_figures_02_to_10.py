@@ -42,7 +42,9 @@ def test_a_line_is_what_scikit_learn_finds() -> None:
 
     rows = sample_disc(30, RNG)
     labels = (rows @ [1.0, 2.0] + 0.3 * RNG.standard_normal(30) > 0).astype(float)
-    model = LogisticRegression(C=1 / 0.01, fit_intercept=False, tol=1e-10, max_iter=1000).fit(rows, labels)
+    model = LogisticRegression(C=1 / 0.01, fit_intercept=False, tol=1e-10, max_iter=1000).fit(
+        rows, labels
+    )
     assert fit_line(rows, labels) == pytest.approx(model.coef_[0], rel=1e-4)
 
 
@@ -54,7 +56,9 @@ def test_agreement_of_two_lines_is_the_angle_between_them() -> None:
 
 def test_ldm_picks_the_row_at_the_smallest_angle_and_entropy_the_nearest() -> None:
     """One row is near the boundary for it is near the origin; another is at a smaller angle to it."""
-    pool = np.array([[0.9, 0.0], [-0.9, 0.0], [0.8, 0.5], [0.02, 0.02], [0.1, 0.99], [-0.7, -0.6], [-0.6, 0.7]])
+    pool = np.array(
+        [[0.9, 0.0], [-0.9, 0.0], [0.8, 0.5], [0.02, 0.02], [0.1, 0.99], [-0.7, -0.6], [-0.6, 0.7]]
+    )
     truth = np.array([1.0, 0.0])
     for strategy, expected in (("ldm", 4), ("entropy", 3)):
         picks, lines, near = learn_line(pool, truth, [0, 1], strategy, 1, seed=0)
@@ -69,12 +73,19 @@ def runs(gain: float) -> np.ndarray:
 
 @pytest.mark.slow
 def test_the_plane_turns_with_the_numbers() -> None:
-    apart = {"ldm": RNG.uniform(0, 0.1, 50), "entropy": RNG.uniform(0, 0.1, 50), "random": RNG.uniform(0.9, 1.1, 50)}
+    apart = {
+        "ldm": RNG.uniform(0, 0.1, 50),
+        "entropy": RNG.uniform(0, 0.1, 50),
+        "random": RNG.uniform(0.9, 1.1, 50),
+    }
     like = {"ldm": runs(0.02), "entropy": runs(0.02), "random": runs(0.0)}
     assert judge_plane(like, apart).verdict == HOLDS
     assert judge_plane({**like, "ldm": runs(0.04)}, apart).verdict == IN_PART
     far = dict.fromkeys(apart, apart["random"])
-    assert judge_plane({"ldm": runs(-0.02), "entropy": runs(0.0), "random": runs(0.0)}, far).verdict == NOT
+    assert (
+        judge_plane({"ldm": runs(-0.02), "entropy": runs(0.0), "random": runs(0.0)}, far).verdict
+        == NOT
+    )
 
 
 @pytest.mark.slow
@@ -90,13 +101,20 @@ def test_the_plane_on_a_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_the_distance_to_a_boundary_is_euclidean() -> None:
     """Two classes split at x = 0 in the plane, the weights two apart."""
-    features, weight = torch.tensor([[0.5, 7.0], [-2.0, 0.0]]), torch.tensor([[1.0, 0.0], [-1.0, 0.0]])
-    assert boundary_distance(Outputs(features=features, weight=weight).with_logits()) == pytest.approx([0.5, 2.0])
+    features, weight = (
+        torch.tensor([[0.5, 7.0], [-2.0, 0.0]]),
+        torch.tensor([[1.0, 0.0], [-1.0, 0.0]]),
+    )
+    assert boundary_distance(
+        Outputs(features=features, weight=weight).with_logits()
+    ) == pytest.approx([0.5, 2.0])
 
 
 def test_the_mean_distance_of_a_batch() -> None:
     assert mean_distance(np.array([[1.0, 0.0], [3.0, 0.0]])) == pytest.approx(0)
-    assert mean_distance(np.array([[1.0, 0.0], [0.0, 2.0], [-1.0, 0.0]])) == pytest.approx((1 + 1 + 2) / 3)
+    assert mean_distance(np.array([[1.0, 0.0], [0.0, 2.0], [-1.0, 0.0]])) == pytest.approx(
+        (1 + 1 + 2) / 3
+    )
 
 
 @pytest.mark.slow
@@ -113,7 +131,9 @@ def test_batches_turn_with_the_numbers() -> None:
 def quickly_trained(monkeypatch: pytest.MonkeyPatch) -> None:
     """Networks learn for three epochs."""
     real = study_data.setting_named
-    monkeypatch.setattr(study_data, "setting_named", lambda name: study_data.replace(real(name), epochs=3))
+    monkeypatch.setattr(
+        study_data, "setting_named", lambda name: study_data.replace(real(name), epochs=3)
+    )
 
 
 @pytest.mark.slow
@@ -130,7 +150,9 @@ def test_batches_on_a_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_three_classes_are_numbered_anew() -> None:
-    found = study_data.load_study_data(StudyConfig(device="cpu"), "mnist", classes=(3, 5, 8), rows=100)
+    found = study_data.load_study_data(
+        StudyConfig(device="cpu"), "mnist", classes=(3, 5, 8), rows=100
+    )
     assert found.class_count == 3
     assert len(found.train) == 100
     assert set(found.test.labels.tolist()) == {0, 1, 2}
@@ -142,11 +164,17 @@ def gains(first: float, rest: float) -> np.ndarray:
 
 @pytest.mark.slow
 def test_figure_3_turns_with_the_numbers() -> None:
-    close, wide = np.linspace(0.2, 0.5, 8) + 0.01 * RNG.standard_normal((10, 8)), RNG.uniform(0.4, 0.5, (10, 8))
+    close, wide = (
+        np.linspace(0.2, 0.5, 8) + 0.01 * RNG.standard_normal((10, 8)),
+        RNG.uniform(0.4, 0.5, (10, 8)),
+    )
     good = {100: gains(3, 2), 300: gains(1, 1.5)}
     assert judge_gains(good, {100: wide, 300: close}).verdict == HOLDS
     assert judge_gains(good, {100: wide, 300: close[:, ::-1]}).verdict == IN_PART
-    assert judge_gains({100: gains(1, 2), 300: gains(3, 1)}, {100: wide, 300: close[:, ::-1]}).verdict == NOT
+    assert (
+        judge_gains({100: gains(1, 2), 300: gains(3, 1)}, {100: wide, 300: close[:, ::-1]}).verdict
+        == NOT
+    )
 
 
 @pytest.mark.slow
@@ -193,7 +221,10 @@ def test_the_groups_turn_with_the_numbers() -> None:
     assert judge_groups(accuracy, {**far, "ldm": np.ones(40)}, values, angles).verdict == IN_PART
     worse = {**accuracy, "ldm-s": noise[::-1] - 1, "C and D": noise[::-1] - 1}
     swapped = {"A": noise + 1, "B": noise + 1, "C": noise, "D": noise}
-    assert judge_groups(worse, {"ldm": np.ones(40), "ldm-s": np.zeros(40)}, swapped, angles).verdict == NOT
+    assert (
+        judge_groups(worse, {"ldm": np.ones(40), "ldm-s": np.zeros(40)}, swapped, angles).verdict
+        == NOT
+    )
 
 
 @pytest.mark.slow

@@ -50,7 +50,8 @@ def test_flips_are_counted_draw_by_draw() -> None:
         shifts = normal((block, 4), generator, torch.device("cpu"))
         for move, shift in zip(moves, shifts, strict=True):
             flipped = [
-                int((weight @ z + bias).argmax()) != int(((weight + 0.7 * move) @ z + bias + 0.7 * shift).argmax())
+                int((weight @ z + bias).argmax())
+                != int(((weight + 0.7 * move) @ z + bias + 0.7 * shift).argmax())
                 for z in features
             ]
             expected += flipped
@@ -61,7 +62,12 @@ def test_flips_are_counted_draw_by_draw() -> None:
 
 def orders(noise: float) -> dict[str, object]:
     values = np.linspace(0, 1, 200)
-    return {"sigma": 0.1, "disagreement": 0.05, "ldm": values, "frequency": -values + noise * RNG.standard_normal(200)}
+    return {
+        "sigma": 0.1,
+        "disagreement": 0.05,
+        "ldm": values,
+        "frequency": -values + noise * RNG.standard_normal(200),
+    }
 
 
 def test_orders_turn_with_the_numbers() -> None:
@@ -77,16 +83,24 @@ def test_strengths_turn_with_the_numbers() -> None:
     sigmas, rising = np.logspace(-5, 1, 11), np.linspace(0, 0.9, 11)
     error, dip = np.full(11, 0.001), np.where(np.arange(11) == 5, 0.1, np.linspace(0, 0.9, 11))
     assert judge_strengths(sigmas, {"a": rising}, {"a": error}).verdict == HOLDS
-    assert judge_strengths(sigmas, {"a": rising, "b": dip}, {"a": error, "b": error}).verdict == IN_PART
+    assert (
+        judge_strengths(sigmas, {"a": rising, "b": dip}, {"a": error, "b": error}).verdict
+        == IN_PART
+    )
     assert judge_strengths(sigmas, {"b": dip}, {"b": error}).verdict == NOT
-    assert judge_strengths(sigmas, {"b": dip}, {"b": np.full(11, 1.0)}).verdict == HOLDS  # within chance
+    assert (
+        judge_strengths(sigmas, {"b": dip}, {"b": np.full(11, 1.0)}).verdict == HOLDS
+    )  # within chance
 
 
 @pytest.mark.slow
 def test_uncertainty_on_tiny_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figure_05_uncertainty, "FEW", 30)
     monkeypatch.setattr(figure_05_uncertainty, "MANY", 40)
-    for item, measure in ((figure_05_uncertainty.FIGURE_5, measure_orders), (figure_05_uncertainty.FIGURE_7, measure_strengths)):
+    for item, measure in (
+        (figure_05_uncertainty.FIGURE_5, measure_orders),
+        (figure_05_uncertainty.FIGURE_7, measure_strengths),
+    ):
         drawable(item, measure(StudyConfig(device="cpu")))
 
 
@@ -101,7 +115,9 @@ def test_the_search_in_the_plane_is_algorithm_1() -> None:
             w = np.array([1.0, 0.0]) + sigma * generator.standard_normal((1, 2))[0]
             taken += 1
             c += 1
-            row = np.array([-np.sin(np.pi * 0.01), np.cos(np.pi * 0.01)])  # turned by 0.01 pi from g's boundary
+            row = np.array(
+                [-np.sin(np.pi * 0.01), np.cos(np.pi * 0.01)]
+            )  # turned by 0.01 pi from g's boundary
             rho = abs(np.arctan2(w[1], w[0])) / np.pi
             if (row @ w > 0) != (row[0] > 0) and rho < least:
                 least, c = rho, 0
@@ -115,8 +131,15 @@ SIZES = (1, 10, 20, 100)
 
 def search(noise: float) -> dict[str, object]:
     true = np.linspace(0.1, 0.5, 100)
-    values = np.array([true * (1 + 1 / s) + (noise if s < 100 else 0) * RNG.random(100) for s in SIZES])
-    return {"values": values, "taken": [50 * s for s in SIZES], "seconds": [0.1 * s + 0.2 for s in SIZES], "told": "."}
+    values = np.array(
+        [true * (1 + 1 / s) + (noise if s < 100 else 0) * RNG.random(100) for s in SIZES]
+    )
+    return {
+        "values": values,
+        "taken": [50 * s for s in SIZES],
+        "seconds": [0.1 * s + 0.2 for s in SIZES],
+        "told": ".",
+    }
 
 
 @pytest.mark.slow
@@ -145,17 +168,35 @@ def test_rays_turn_with_the_numbers() -> None:
 
 @pytest.mark.slow
 def test_stops_and_rays_on_a_small_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figure_11_stop_condition, "plane_search", lambda size, count, generator: (np.full(3, 0.011), np.ones(3)))
+    monkeypatch.setattr(
+        figure_11_stop_condition,
+        "plane_search",
+        lambda size, count, generator: (np.full(3, 0.011), np.ones(3)),
+    )
     monkeypatch.setattr(figure_11_stop_condition, "paper_sigmas", lambda: [0.01, 0.1, 1.0])
-    assert np.shape(measure_stops(StudyConfig(device="cpu")).numbers["values"])[1] == figure_11_stop_condition.SHOWN
+    assert (
+        np.shape(measure_stops(StudyConfig(device="cpu")).numbers["values"])[1]
+        == figure_11_stop_condition.SHOWN
+    )
     found = measure_rays(StudyConfig(device="cpu"))
     assert "512 rays" in found.reason
 
 
 def test_the_variants_are_the_paper_s() -> None:
     found = variants(quick=False)
-    assert [name for name in found if name.startswith("s=")] == ["s=10", "s=1", "s=5", "s=100", "s=1000"]
-    assert [name for name in found if name.startswith("M=")] == ["M=10", "M=100", "M=1000", "M=10000"]
+    assert [name for name in found if name.startswith("s=")] == [
+        "s=10",
+        "s=1",
+        "s=5",
+        "s=100",
+        "s=1000",
+    ]
+    assert [name for name in found if name.startswith("M=")] == [
+        "M=10",
+        "M=100",
+        "M=1000",
+        "M=10000",
+    ]
     assert {"beta=0.01", "beta=0.05", "beta=0.5", "beta=1"} < set(found)
     assert spaced(0.1) == pytest.approx(paper_sigmas())
     assert len(spaced(0.01)) == 501
@@ -163,7 +204,9 @@ def test_the_variants_are_the_paper_s() -> None:
     for quick in (True, False):
         settings = figure_15_variants.settings_of(StudyConfig(quick=quick))
         assert all(setting.strategies[0] == figure_15_variants.BASE for setting in settings)
-        assert {name for setting in settings for name in setting.strategies} == set(variants(quick=quick))
+        assert {name for setting in settings for name in setting.strategies} == set(
+            variants(quick=quick)
+        )
         for setting in settings:
             for name in setting.strategies:
                 setting.strategy(name)
@@ -186,7 +229,10 @@ def test_choices_turn_with_the_numbers() -> None:
     assert judge_choices({"one": {"s=10": runs(0.9), **apart, "M=10": runs(0.95)}}).verdict == NOT
     lower = {name: values - 0.2 for name, values in alike.items()}
     parted = judge_choices(
-        {"one": alike, "two": {"s=10": lower["s=10"], "beta=0.5": lower["beta=1"], "M=10": runs(0.5)}}
+        {
+            "one": alike,
+            "two": {"s=10": lower["s=10"], "beta=0.5": lower["beta=1"], "M=10": runs(0.5)},
+        }
     )
     assert parted.verdict == HOLDS  # each against the base of its own run
     drawable(figure_15_variants.FIGURE_15, parted)
@@ -197,5 +243,11 @@ def test_choices_on_a_tiny_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(figure_15_variants, "STOPS", (1,))
     monkeypatch.setattr(figure_15_variants, "SPACINGS", (1.0,))
     tiny = {"initial": 20, "final": 40, "query": 20, "epochs": 3, "repetitions": 2, "pool": 40}
-    monkeypatch.setattr(figure_15_variants, "digits_setting", lambda name, **values: digits_setting(name, **{**values, **tiny}))
-    drawable(figure_15_variants.FIGURE_15, measure_choices(StudyConfig(runs=tmp_path, device="cpu")))
+    monkeypatch.setattr(
+        figure_15_variants,
+        "digits_setting",
+        lambda name, **values: digits_setting(name, **{**values, **tiny}),
+    )
+    drawable(
+        figure_15_variants.FIGURE_15, measure_choices(StudyConfig(runs=tmp_path, device="cpu"))
+    )

@@ -52,7 +52,9 @@ def test_an_item_is_computed_once_for_the_same_settings(tmp_path: Path) -> None:
     count, steps = Counting(), []
     items = [item("one", count), item("two")]
     for _ in range(2):
-        compute_items(items, StudyConfig(), tmp_path, on_step=lambda done, whole: steps.append((done, whole)))
+        compute_items(
+            items, StudyConfig(), tmp_path, on_step=lambda done, whole: steps.append((done, whole))
+        )
     assert count.times == 1
     assert steps == 2 * [(0, 2), (1, 2), (2, 2)]
     compute_items(items, StudyConfig(seed=1), tmp_path)
@@ -73,7 +75,10 @@ def test_a_file_has_the_whole_result_and_what_it_depends_on(tmp_path: Path) -> N
     (found,) = compute_items([item("one")], StudyConfig(seed=5), tmp_path / "new" / "folder")
     content = json.loads((tmp_path / "new" / "folder" / "one.json").read_text())
     assert content["numbers"] == {"values": [1.0, 2.0], "not there": None}
-    assert content["facts"].items() >= {"size": "quick", "seed": 5, "torch": str(torch.__version__)}.items()
+    assert (
+        content["facts"].items()
+        >= {"size": "quick", "seed": 5, "torch": str(torch.__version__)}.items()
+    )
     assert {"teeter", "commit", "hardware", "seconds", "started"} <= set(content["facts"])
     assert found == read_result(item("one"), tmp_path / "new" / "folder")
     assert found.measurement is not None
@@ -97,7 +102,9 @@ def test_a_failure_is_told_and_tried_again_and_the_others_go_on(tmp_path: Path) 
 def test_a_failure_leaves_an_earlier_result_as_it_was(tmp_path: Path) -> None:
     compute_items([item("one", always_recompute=True)], StudyConfig(), tmp_path)
     before = (tmp_path / "one.json").read_bytes()
-    (failed,) = compute_items([item("one", without_data, always_recompute=True)], StudyConfig(), tmp_path)
+    (failed,) = compute_items(
+        [item("one", without_data, always_recompute=True)], StudyConfig(), tmp_path
+    )
     assert failed.error == "There is no mnist in /data: run teeter datasets get mnist."
     (failed,) = compute_items([item("one", broken)], StudyConfig(quick=False), tmp_path, fresh=True)
     assert failed.error == "ZeroDivisionError: division by zero"
@@ -124,10 +131,14 @@ def changed(folder: Path, **values: object) -> None:
         {"item": "another"},
     ],
 )
-def test_a_file_of_another_version_is_refused_by_a_sentence(values: dict[str, object], tmp_path: Path) -> None:
+def test_a_file_of_another_version_is_refused_by_a_sentence(
+    values: dict[str, object], tmp_path: Path
+) -> None:
     compute_items([item("one")], StudyConfig(), tmp_path)
     changed(tmp_path, **values)
-    with pytest.raises(FileError, match="is not a result of this version of the reproduction: remove it"):
+    with pytest.raises(
+        FileError, match="is not a result of this version of the reproduction: remove it"
+    ):
         read_result(item("one"), tmp_path)
     (again,) = compute_items([item("one")], StudyConfig(), tmp_path, fresh=True)
     assert again.verdict == HOLDS
@@ -146,14 +157,24 @@ def test_what_cannot_be_drawn_does_not_stop_the_page(tmp_path: Path) -> None:
     compute_items(items, StudyConfig(seed=4), tmp_path)
     changed(tmp_path, numbers={"other": 1})
     text = write_page(items, tmp_path).read_text()
-    assert "Its file cannot be drawn; python -m reproduction run one --quick --seed 4 --fresh computes it again." in text
+    assert (
+        "Its file cannot be drawn; python -m reproduction run one --quick --seed 4 --fresh computes it again."
+        in text
+    )
     assert text.count("<img") == 1
 
 
 def test_the_command_of_an_item_has_its_size_and_seed(tmp_path: Path) -> None:
-    for quick, seed, words in ((True, 0, "one --quick"), (False, 7, "one --seed 7"), (False, 0, "one")):
+    for quick, seed, words in (
+        (True, 0, "one --quick"),
+        (False, 7, "one --seed 7"),
+        (False, 0, "one"),
+    ):
         compute_items([item("one")], StudyConfig(quick=quick, seed=seed), tmp_path)
-        assert f"<code>python -m reproduction run {words}</code>" in write_page([item("one")], tmp_path).read_text()
+        assert (
+            f"<code>python -m reproduction run {words}</code>"
+            in write_page([item("one")], tmp_path).read_text()
+        )
 
 
 def test_a_claim_that_is_ours_is_not_said_to_be_the_paper_s(tmp_path: Path) -> None:
@@ -233,7 +254,11 @@ def test_a_verdict_is_that_of_its_checks() -> None:
 
 
 def test_plain_is_what_json_has() -> None:
-    value = {1: np.arange(2), "t": torch.ones(1), "n": (np.float64(0.5), float("inf"), None, "x", np.int64(3))}
+    value = {
+        1: np.arange(2),
+        "t": torch.ones(1),
+        "n": (np.float64(0.5), float("inf"), None, "x", np.int64(3)),
+    }
     assert to_json_value(value) == {"1": [0, 1], "t": [1.0], "n": [0.5, None, None, "x", 3]}
 
 
@@ -243,7 +268,10 @@ def test_tables_show_numbers_in_their_form_and_small_chances_as_such() -> None:
         {"name": "b", "count": 3, "share": None, "p": 0.04},
     ]
     made = make_table("x", "A caption.", data, {"count": ",d"}, ".1f")
-    assert [list(row.values()) for row in made.shown] == [["a", "1,200", "−0.2", "< 0.001"], ["b", "3", "–", "0.040"]]
+    assert [list(row.values()) for row in made.shown] == [
+        ["a", "1,200", "−0.2", "< 0.001"],
+        ["b", "3", "–", "0.040"],
+    ]
     assert made.data is data
 
 

@@ -61,8 +61,12 @@ def test_least_of_is_what_counting_labels_gives() -> None:
     flips = (rows @ parameters.T > 0) != (rows[:, :1] > 0)
     expected = np.where(flips, changed.mean(axis=0)[None, :], 1.0).min(axis=1)
     ordered = np.sort(row_angles(reference))
-    assert disagreement_shares(rotation_angles(parameters), ordered) == pytest.approx(changed.mean(axis=0))
-    assert estimated_ldm(row_angles(rows), rotation_angles(parameters), ordered) == pytest.approx(expected)
+    assert disagreement_shares(rotation_angles(parameters), ordered) == pytest.approx(
+        changed.mean(axis=0)
+    )
+    assert estimated_ldm(row_angles(rows), rotation_angles(parameters), ordered) == pytest.approx(
+        expected
+    )
 
 
 @pytest.mark.slow
@@ -71,7 +75,10 @@ def test_the_illustration_holds_for_the_truth_alone() -> None:
     true = exact_ldm(row_angles(rows))
     right = {RAYS: true, SHORT: true + 0.3, LONG: true}
     assert judge_illustration(rows, reference, right).verdict == HOLDS
-    assert judge_illustration(rows, reference, {**right, LONG: true + 2 * allowed_error(1000)}).verdict == IN_PART
+    assert (
+        judge_illustration(rows, reference, {**right, LONG: true + 2 * allowed_error(1000)}).verdict
+        == IN_PART
+    )
     assert judge_illustration(rows, reference, dict.fromkeys(right, 1 - true)).verdict == NOT
 
 
@@ -85,7 +92,9 @@ def test_the_chance_of_a_flip_is_that_of_the_logit() -> None:
 
 def judged_flips(chances: np.ndarray, counts: np.ndarray) -> str:
     true = np.array([0.1, 0.2, 0.3])
-    return judge_flips(true, np.log(chances), counts, draws_count=1000, sigmas=[1.0], estimated=true).verdict
+    return judge_flips(
+        true, np.log(chances), counts, draws_count=1000, sigmas=[1.0], estimated=true
+    ).verdict
 
 
 @pytest.mark.slow
@@ -101,7 +110,9 @@ def test_the_mean_disagreement_has_its_known_limits() -> None:
     assert mean_disagreement(1e-3) == pytest.approx(1e-3 * np.sqrt(2 / np.pi) / np.pi, rel=1e-4)
     assert mean_disagreement(1e4) == pytest.approx(0.5, abs=1e-4)
     noise = RNG.standard_normal((200_000, 2))
-    assert mean_disagreement(0.7) == pytest.approx(np.abs(rotation_angles([1.0, 0.0] + 0.7 * noise)).mean() / np.pi, abs=2e-3)
+    assert mean_disagreement(0.7) == pytest.approx(
+        np.abs(rotation_angles([1.0, 0.0] + 0.7 * noise)).mean() / np.pi, abs=2e-3
+    )
 
 
 @pytest.mark.slow
@@ -123,7 +134,9 @@ def test_distances_to_the_wedge() -> None:
 @pytest.mark.slow
 def test_never_covered_is_what_simulation_finds() -> None:
     generator = rng(1, "test")
-    near = distances(np.array([1.0, 0.0]) + 0.5 * generator.standard_normal((20_000, 8, 2))).min(axis=1)
+    near = distances(np.array([1.0, 0.0]) + 0.5 * generator.standard_normal((20_000, 8, 2))).min(
+        axis=1
+    )
     assert never_covered(8, 0.3) == pytest.approx((near > 0.3).mean(), abs=0.02)
 
 
@@ -159,7 +172,11 @@ def test_theorem_1_turns_with_the_numbers() -> None:
     assert judge_errors(**good).verdict == HOLDS
     assert judge_errors(**{**good, "paired": np.ones((len(HYPOTHESES), 40))}).verdict == IN_PART
     assert judge_errors(**{**good, "against_m": falling(ROWS, -0.2)}).verdict == IN_PART
-    bad = {"against_n": falling(HYPOTHESES, -0.1), "against_m": falling(ROWS, -0.2), "paired": good["paired"] + 1}
+    bad = {
+        "against_n": falling(HYPOTHESES, -0.1),
+        "against_m": falling(ROWS, -0.2),
+        "paired": good["paired"] + 1,
+    }
     assert judge_errors(**{**good, **bad}).verdict == NOT
 
 
@@ -181,7 +198,9 @@ def test_corollary_1_turns_with_the_numbers() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "compute", [measure_flips, measure_disagreement, measure_coverage, measure_errors, measure_order], ids=str
+    "compute",
+    [measure_flips, measure_disagreement, measure_coverage, measure_errors, measure_order],
+    ids=str,
 )
 def test_what_is_proved_is_found(compute: object) -> None:
     assert compute(StudyConfig(seed=1)).verdict == HOLDS  # type: ignore[operator]

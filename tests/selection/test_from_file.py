@@ -62,17 +62,25 @@ def test_the_margins_are_those_of_the_fitted_head(folder: Path) -> None:
     logits = (scaled @ weight.T + bias)[:, 1]
     assert column(picks, "margin") == pytest.approx(np.abs(np.tanh(logits / 2))[[3, 5]], abs=1e-6)
     p = 1 / (1 + np.exp(-logits[[3, 5]]))
-    assert column(picks, "score") == pytest.approx(-p * np.log(p) - (1 - p) * np.log(1 - p), abs=1e-6)
+    assert column(picks, "score") == pytest.approx(
+        -p * np.log(p) - (1 - p) * np.log(1 - p), abs=1e-6
+    )
 
 
 def test_picks_are_those_of_teeter_select(folder: Path) -> None:
     generator = np.random.default_rng(0)
-    features, weight, bias = generator.normal(size=(80, 4)), generator.normal(size=(3, 4)), generator.normal(size=3)
+    features, weight, bias = (
+        generator.normal(size=(80, 4)),
+        generator.normal(size=(3, 4)),
+        generator.normal(size=3),
+    )
     np.savez("pool.npz", features=features)
     np.savez("head.npz", weight=weight, bias=bias, classes=["a", "b", "c"])
     outputs = teeter.Outputs(features=features, weight=weight, bias=bias)
     for name in ("ldm-s", "ldm", "margin", "entropy", "random", "seeding-cosine", "seeding-l2"):
-        picks = select_from_file("pool.npz", head="head.npz", strategy=name, n=9, seed=5, device="cpu")
+        picks = select_from_file(
+            "pool.npz", head="head.npz", strategy=name, n=9, seed=5, device="cpu"
+        )
         rows = teeter.select(name, outputs, 9, seed=5, device="cpu")
         assert column(picks, "row") == rows.tolist()
         logits = features[rows] @ weight.T + bias
@@ -95,7 +103,9 @@ def test_the_ldm_is_computed_once_and_the_strategy_s_own_is_shown(
         select_from_file(path, labels="kind", strategy="margin", n=4)
 
 
-def test_rays_serve_the_strategy_or_else_the_ldm_beside_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rays_serve_the_strategy_or_else_the_ldm_beside_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = table(LABELLED)
     assert select_from_file(path, labels="kind", n=1, rays=7).provenance.options == {"rays": 7}
     asked: list[Any] = []
@@ -105,7 +115,10 @@ def test_rays_serve_the_strategy_or_else_the_ldm_beside_it(folder: Path, monkeyp
         return teeter.ldm(*arguments, rays=rays, **others)
 
     monkeypatch.setattr(from_file, "ldm", noted)
-    assert select_from_file(path, labels="kind", n=1, rays=7, strategy="margin").provenance.options == {}
+    assert (
+        select_from_file(path, labels="kind", n=1, rays=7, strategy="margin").provenance.options
+        == {}
+    )
     assert asked == [7]
 
 
@@ -121,7 +134,9 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> Callable[[type[Strategy]], st
     return file
 
 
-def test_the_labelled_rows_are_handed_to_the_strategy(folder: Path, registered: Callable[..., str]) -> None:
+def test_the_labelled_rows_are_handed_to_the_strategy(
+    folder: Path, registered: Callable[..., str]
+) -> None:
     seen: list[Context] = []
 
     class Looks(Strategy):
@@ -145,7 +160,9 @@ def test_the_labelled_rows_are_handed_to_the_strategy(folder: Path, registered: 
         select_from_file("pool.npz", strategy="mine", n=1)
 
 
-def test_the_scores_shown_are_those_that_were_picked_by(folder: Path, registered: Callable[..., str]) -> None:
+def test_the_scores_shown_are_those_that_were_picked_by(
+    folder: Path, registered: Callable[..., str]
+) -> None:
     class Lottery(TopKStrategy):
         """Rows of the largest ticket."""
 
@@ -163,10 +180,17 @@ def test_the_scores_shown_are_those_that_were_picked_by(folder: Path, registered
 
 @pytest.mark.parametrize("text", ["x,y\n1,\n5,\n2,NA\n", "x,y\n1,a\n5,\n2,\n4,a\n"])
 @pytest.mark.parametrize("strategy", ["random", "seeding-l2", "seeding-cosine"])
-def test_without_two_classes_some_strategies_still_pick(folder: Path, text: str, strategy: str) -> None:
+def test_without_two_classes_some_strategies_still_pick(
+    folder: Path, text: str, strategy: str
+) -> None:
     picks = select_from_file(table(text), labels="y", strategy=strategy, n=2)
     assert set(column(picks, "row")) <= {0, 1, 2} - ({0} if "a" in text else set())
-    assert column(picks, "ldm") == column(picks, "predicted") == column(picks, "margin") == [None, None]
+    assert (
+        column(picks, "ldm")
+        == column(picks, "predicted")
+        == column(picks, "margin")
+        == [None, None]
+    )
 
 
 def test_random_needs_neither_labels_nor_usable_columns(folder: Path) -> None:
@@ -177,7 +201,9 @@ def test_random_needs_neither_labels_nor_usable_columns(folder: Path) -> None:
 
 def test_a_table_under_a_head_is_taken_as_it_stands(folder: Path) -> None:
     np.savez("head.npz", weight=[[1.0, 0.0]], bias=[-100.0])
-    picks = select_from_file(table("id,a,b\np,90,1\nq,101,2\nr,150,3\n"), head="head.npz", strategy="margin", n=3)
+    picks = select_from_file(
+        table("id,a,b\np,90,1\nq,101,2\nr,150,3\n"), head="head.npz", strategy="margin", n=3
+    )
     assert column(picks, "id") == ["q", "p", "r"]
     assert column(picks, "predicted") == ["1", "0", "1"]
 
@@ -187,10 +213,23 @@ def test_embeddings_with_labels_in_parquet(folder: Path) -> None:
     from pyarrow import parquet
 
     features = [[-2.0, 1.0], [2.0, 1.0], [0.1, 1.0], [1.5, 1.0]]
-    parquet.write_table(pyarrow.table({"features": features, "y": ["no", "yes", None, None]}), "pool.parquet")
-    assert column(select_from_file("pool.parquet", labels="y", strategy="margin", n=2), "row") == [2, 3]
-    assert sorted(column(select_from_file("pool.parquet", strategy="seeding-l2", n=4), "row")) == [0, 1, 2, 3]
-    with pytest.raises(MissingOutputError, match=r"holds none: pass head= or model=, or train one on its labelled rows with labels=\."):
+    parquet.write_table(
+        pyarrow.table({"features": features, "y": ["no", "yes", None, None]}), "pool.parquet"
+    )
+    assert column(select_from_file("pool.parquet", labels="y", strategy="margin", n=2), "row") == [
+        2,
+        3,
+    ]
+    assert sorted(column(select_from_file("pool.parquet", strategy="seeding-l2", n=4), "row")) == [
+        0,
+        1,
+        2,
+        3,
+    ]
+    with pytest.raises(
+        MissingOutputError,
+        match=r"holds none: pass head= or model=, or train one on its labelled rows with labels=\.",
+    ):
         select_from_file("pool.parquet", n=2)
 
 
@@ -199,36 +238,76 @@ def test_logits_alone_are_enough_for_strategies_of_logits(folder: Path) -> None:
     picks = select_from_file("pool.npz", strategy="margin", n=2)
     assert (column(picks, "row"), column(picks, "predicted")) == ([1, 0], ["u", "v"])
     assert column(picks, "ldm") == [None, None]
-    with pytest.raises(MissingOutputError, match=r"ldm-s needs features, and pool.npz holds none\."):
+    with pytest.raises(
+        MissingOutputError, match=r"ldm-s needs features, and pool.npz holds none\."
+    ):
         select_from_file("pool.npz", n=1)
 
 
 @pytest.mark.parametrize(
     ("text", "arguments", "said"),
     [
-        (LABELLED, {}, r"ldm-s needs a head, and pool.csv holds none: pass head= .* with labels=. Or use random, seeding-l2"),
-        (LABELLED, {"labels": "kinds"}, "No column of pool.csv is called 'kinds'. Did you mean 'kind'?"),
+        (
+            LABELLED,
+            {},
+            r"ldm-s needs a head, and pool.csv holds none: pass head= .* with labels=. Or use random, seeding-l2",
+        ),
+        (
+            LABELLED,
+            {"labels": "kinds"},
+            "No column of pool.csv is called 'kinds'. Did you mean 'kind'?",
+        ),
         (LABELLED, {"labels": "kind,size"}, "labels= names 2 columns"),
         (LABELLED, {"labels": "size"}, "holds fractions such as 0.1"),
-        (LABELLED, {"labels": "kind", "id_column": "kind"}, "cannot hold both the labels and the ids"),
-        (LABELLED, {"labels": "kind", "id_column": "name"}, "No column of pool.csv is called 'name'"),
+        (
+            LABELLED,
+            {"labels": "kind", "id_column": "kind"},
+            "cannot hold both the labels and the ids",
+        ),
+        (
+            LABELLED,
+            {"labels": "kind", "id_column": "name"},
+            "No column of pool.csv is called 'name'",
+        ),
         (LABELLED, {"labels": "kind", "n": 5}, "Cannot pick 5 of 4 candidates: ask for 1 to 4."),
-        ("x,y\n1,a\n2,b\n", {"labels": "y"}, "All 2 rows of pool.csv have a label in 'y': none is left to pick."),
-        ("x,y\n1,\n2,\n", {"labels": "y"}, "holds no label, and ldm-s needs .* random, seeding-l2 and seeding-cosine"),
-        ("x,y\n1,a\n2,\n", {"labels": "y"}, "holds only the class 'a', and ldm-s needs rows of 2 classes or more"),
-        ("x,y\n1,a;b\n2,\n3,b\n", {"labels": "y"}, "The cell 'a;b' in column 'y' of pool.csv seems to hold several"),
+        (
+            "x,y\n1,a\n2,b\n",
+            {"labels": "y"},
+            "All 2 rows of pool.csv have a label in 'y': none is left to pick.",
+        ),
+        (
+            "x,y\n1,\n2,\n",
+            {"labels": "y"},
+            "holds no label, and ldm-s needs .* random, seeding-l2 and seeding-cosine",
+        ),
+        (
+            "x,y\n1,a\n2,\n",
+            {"labels": "y"},
+            "holds only the class 'a', and ldm-s needs rows of 2 classes or more",
+        ),
+        (
+            "x,y\n1,a;b\n2,\n3,b\n",
+            {"labels": "y"},
+            "The cell 'a;b' in column 'y' of pool.csv seems to hold several",
+        ),
         (
             "id,x,y\nk,1,a\nk,2,b\n,3,\n",
             {"labels": "y"},
             "The id 'k' in column 'id' of pool.csv is used in rows 0 and 1",
         ),
-        ("id,x,y\nk,1,a\n,2,b\nl,3,\n", {"labels": "y"}, "The id of row 1 in column 'id' of pool.csv is blank"),
+        (
+            "id,x,y\nk,1,a\n,2,b\nl,3,\n",
+            {"labels": "y"},
+            "The id of row 1 in column 'id' of pool.csv is blank",
+        ),
         ("x,y\n1,a\n1,b\n1,\n", {"labels": "y"}, "No column of pool.csv can be used as a feature"),
         ("t,y\nu v,a\nv w,b\nw x,\n", {"labels": "y"}, "Left out as free text: t."),
         ("x,y\n1,a\n2\n", {"labels": "y"}, "Line 3 of pool.csv has 1 fields and the header has 2"),
     ],
 )
-def test_a_table_that_cannot_be_picked_from(folder: Path, text: str, arguments: dict[str, Any], said: str) -> None:
+def test_a_table_that_cannot_be_picked_from(
+    folder: Path, text: str, arguments: dict[str, Any], said: str
+) -> None:
     with pytest.raises(InputError, match=said.replace("?", r"\?")):
         select_from_file(table(text), **{"n": 1, **arguments})
 
@@ -236,10 +315,16 @@ def test_a_table_that_cannot_be_picked_from(folder: Path, text: str, arguments: 
 @pytest.mark.parametrize(
     ("arrays", "said"),
     [
-        ({"features": [[1.0], [np.nan]]}, "features has NaN or infinity in 1 of 2 rows, first in row 1"),
+        (
+            {"features": [[1.0], [np.nan]]},
+            "features has NaN or infinity in 1 of 2 rows, first in row 1",
+        ),
         ({"features": [[1.0, 2.0]]}, "features has 2 columns and weight has 1"),
         ({"features": [1.0, 2.0]}, r"features has shape \(2,\)"),
-        ({"features": [[1.0]], "classes": ["a", "b", "c"]}, "There are names for 3 classes, and .* have 2"),
+        (
+            {"features": [[1.0]], "classes": ["a", "b", "c"]},
+            "There are names for 3 classes, and .* have 2",
+        ),
         ({"features": np.ones((0, 1))}, "Cannot pick from an empty pool"),
     ],
 )
@@ -252,19 +337,29 @@ def test_arrays_that_cannot_be_picked_from(folder: Path, arrays: dict[str, Any],
 
 def test_a_label_that_occurs_once_is_a_class(folder: Path) -> None:
     picks = select_from_file(table("x,y\n1,a\n2,a\n3,b\n9,c\n8.5,\n1.5,\n"), labels="y", n=2)
-    assert dict(zip(column(picks, "row"), column(picks, "predicted"), strict=True)) == {4: "c", 5: "a"}
+    assert dict(zip(column(picks, "row"), column(picks, "predicted"), strict=True)) == {
+        4: "c",
+        5: "a",
+    }
 
 
 def test_the_same_seed_picks_the_same_rows(folder: Path) -> None:
     lines = [f"{k * 37 % 101},{k * 53 % 97},{'ab'[k % 2] if k < 8 else ''}" for k in range(100)]
     path = table("\n".join(["w,x,y", *lines]))
-    seeds = [column(select_from_file(path, labels="y", n=5, rays=16, seed=seed), "row") for seed in (0, 0, 1)]
+    seeds = [
+        column(select_from_file(path, labels="y", n=5, rays=16, seed=seed), "row")
+        for seed in (0, 0, 1)
+    ]
     assert seeds[0] == seeds[1] != seeds[2]
 
 
-def test_the_facts_say_what_the_picks_depend_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_facts_say_what_the_picks_depend_on(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TEETER_COMMIT", "f" * 40)
-    told = json.loads(select_from_file(table(LABELLED), labels="kind", n=2, seed=3, device="cpu").to_json())
+    told = json.loads(
+        select_from_file(table(LABELLED), labels="kind", n=2, seed=3, device="cpu").to_json()
+    )
     device = told["facts"].pop("device")
     assert "threads" in device
     assert told["facts"] == {
@@ -291,17 +386,25 @@ def test_the_facts_say_what_the_picks_depend_on(folder: Path, monkeypatch: pytes
 
 
 @given(ids=st.lists(IDS, min_size=1, max_size=12, unique=True))
-def test_ids_come_back_as_they_were(tmp_path_factory: pytest.TempPathFactory, ids: list[str]) -> None:
+def test_ids_come_back_as_they_were(
+    tmp_path_factory: pytest.TempPathFactory, ids: list[str]
+) -> None:
     path = tmp_path_factory.mktemp("ids") / "pool.csv"
     with path.open("w", encoding="utf-8", newline="") as stream:
-        csv.writer(stream, quoting=csv.QUOTE_ALL).writerows([("id", "x"), *((name, k) for k, name in enumerate(ids))])
+        csv.writer(stream, quoting=csv.QUOTE_ALL).writerows(
+            [("id", "x"), *((name, k) for k, name in enumerate(ids))]
+        )
     picks = select_from_file(path, strategy="random", n=len(ids))
     written = io.StringIO(newline="")
     picks.to_csv(written)
     back = list(csv.DictReader(io.StringIO(written.getvalue(), newline=""), strict=True))
-    assert {line["id"]: int(line["row"]) for line in back} == {name: row for row, name in enumerate(ids)}
+    assert {line["id"]: int(line["row"]) for line in back} == {
+        name: row for row, name in enumerate(ids)
+    }
     assert written.getvalue().startswith("rank,id,row,ldm,predicted,margin\n1,")
-    assert [pick["id"] for pick in json.loads(picks.to_json())["picks"]] == [line["id"] for line in back]
+    assert [pick["id"] for pick in json.loads(picks.to_json())["picks"]] == [
+        line["id"] for line in back
+    ]
 
 
 def test_a_real_table(folder: Path, real_data: Path) -> None:
@@ -314,7 +417,9 @@ def test_a_real_table(folder: Path, real_data: Path) -> None:
     ]
     path = table("\n".join([",".join([*(f"f{k}" for k in range(16)), "letter"]), *lines]))
     picks = select_from_file(path, labels="letter", strategy="margin", n=2600)
-    right = np.array([ord(p) - 65 for p in column(picks, "predicted")]) == labels[column(picks, "row")]
+    right = (
+        np.array([ord(p) - 65 for p in column(picks, "predicted")]) == labels[column(picks, "row")]
+    )
     assert right.mean() > 0.5
     assert right[-500:].mean() > right[:500].mean() + 0.3
 
@@ -331,7 +436,10 @@ def test_the_ldm_beside_the_picks_is_the_strategy_s(tmp_path: Path) -> None:
     lines = [f"{k * 37 % 101},{k * 53 % 97},{'ab'[k % 2] if k < 8 else ''}" for k in range(60)]
     path.write_text("\n".join(["w,x,y", *lines]))
     values = [
-        {pick.row: pick.ldm for pick in select_from_file(path, labels="y", n=52, strategy=name, seed=3).picks}
+        {
+            pick.row: pick.ldm
+            for pick in select_from_file(path, labels="y", n=52, strategy=name, seed=3).picks
+        }
         for name in ("ldm", "random")
     ]
     assert values[0] == values[1]

@@ -33,7 +33,9 @@ pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
 def test_an_array_a_folder_and_a_pattern_are_the_same_pool(pool: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "array.npy", FEATURES)
     one = select_rows(pool)
-    assert np.array_equal(select_rows(f"{pool}/*.parquet", head=tmp_path / "head.npz").rows, one.rows)
+    assert np.array_equal(
+        select_rows(f"{pool}/*.parquet", head=tmp_path / "head.npz").rows, one.rows
+    )
     assert np.array_equal(select_rows(tmp_path / "array.npy").rows, one.rows)
     table = pa.table({f"x{k}": FEATURES[:, k] for k in range(WIDTH)})
     pq.write_table(table, tmp_path / "columns.parquet")
@@ -50,7 +52,9 @@ def test_the_ldm_is_that_of_memory_with_the_same_reference(pool: Path) -> None:
 
 
 @pytest.mark.parametrize("negative", [True, False])
-def test_picks_are_those_of_the_same_sampler_in_memory(pool: Path, tmp_path: Path, negative: bool) -> None:
+def test_picks_are_those_of_the_same_sampler_in_memory(
+    pool: Path, tmp_path: Path, negative: bool
+) -> None:
     features = FEATURES if negative else np.abs(FEATURES)
     np.save(tmp_path / "array.npy", features)
     found = select_rows(tmp_path / "array.npy", n=60)
@@ -71,11 +75,15 @@ def test_picks_are_those_of_the_same_sampler_in_memory(pool: Path, tmp_path: Pat
     assert np.array_equal(found.rows, picks)
 
 
-def test_workers_and_shards_change_nothing(pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_and_shards_change_nothing(
+    pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = select_rows(pool)
     two = select_rows(pool, executor=LocalExecutor(2), work=tmp_path / "two")
     monkeypatch.setattr(shards_module, "BATCH_ROWS", 100)
-    monkeypatch.setattr(from_shards, "open_shards", lambda pool, **options: open_shards(pool, rows=100, **options))
+    monkeypatch.setattr(
+        from_shards, "open_shards", lambda pool, **options: open_shards(pool, rows=100, **options)
+    )
     small = select_rows(pool, work=tmp_path / "small")
     for other in (two, small):
         assert np.array_equal(one.rows, other.rows)
@@ -95,15 +103,23 @@ def test_scores_of_a_row_alone_are_exact(pool: Path, strategy: str) -> None:
 def test_others_pick_among_some_and_say_so(pool: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "known.npy", FEATURES[:10])
     for strategy in ("badge", "seeding-cosine", "coreset", "probcover"):
-        found = select_rows(pool, strategy=strategy, candidates=200, labelled=tmp_path / "known.npy")
+        found = select_rows(
+            pool, strategy=strategy, candidates=200, labelled=tmp_path / "known.npy"
+        )
         assert len(set(found.rows.tolist())) == 30
         assert found.provenance.candidates == 200
-        assert found.provenance.notes == (f"{strategy} picked from 200 of 1,200 rows, drawn at random.",)
+        assert found.provenance.notes == (
+            f"{strategy} picked from 200 of 1,200 rows, drawn at random.",
+        )
     assert len(set(select_rows(pool, strategy="random", head=None).rows.tolist())) == 30
 
 
-def test_what_is_there_is_not_computed_again(pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(from_shards, "open_shards", lambda pool, **options: open_shards(pool, rows=128, **options))
+def test_what_is_there_is_not_computed_again(
+    pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        from_shards, "open_shards", lambda pool, **options: open_shards(pool, rows=128, **options)
+    )
     whole = select_rows(pool)
     scores = sorted((tmp_path / "work").glob("ldm-*/*.safetensors"))
     times = {path: path.stat().st_mtime_ns for path in scores}
@@ -111,7 +127,9 @@ def test_what_is_there_is_not_computed_again(pool: Path, tmp_path: Path, monkeyp
     lost.unlink()
     performed: list[Task] = []
     monkeypatch.setattr(
-        executors, "run_task", lambda task, really=executors.run_task: (performed.append(task), really(task))
+        executors,
+        "run_task",
+        lambda task, really=executors.run_task: (performed.append(task), really(task)),
     )
     assert np.array_equal(select_rows(pool).rows, whole.rows)
     assert [task.output for task in performed] == [str(lost)]
@@ -125,7 +143,9 @@ def test_what_is_there_is_not_computed_again(pool: Path, tmp_path: Path, monkeyp
     assert len(performed) == len(scores) - 1  # another head is another job
 
 
-def test_another_version_never_meets_old_files(pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_never_meets_old_files(
+    pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     select_rows(pool)
     monkeypatch.setattr(from_shards, "__version__", "another")
     select_rows(pool)
@@ -133,7 +153,9 @@ def test_another_version_never_meets_old_files(pool: Path, tmp_path: Path, monke
 
 
 def test_picks_are_told_as_from_a_file(pool: Path, tmp_path: Path) -> None:
-    picks = select_from_shards(pool, n=5, head=tmp_path / "head.npz", workers=1, work=tmp_path / "w", reference=100)
+    picks = select_from_shards(
+        pool, n=5, head=tmp_path / "head.npz", workers=1, work=tmp_path / "w", reference=100
+    )
     told = json.loads(picks.to_json())
     assert [pick["rank"] for pick in told["picks"]] == [1, 2, 3, 4, 5]
     assert told["picks"][0]["id"] == f"item {told['picks'][0]['row']}"
@@ -155,7 +177,9 @@ def test_bad_pools_get_one_sentence(pool: Path, tmp_path: Path) -> None:
         select_rows(pool, head=None)
     with pytest.raises(InputError, match="dbal needs the logits of several models"):
         select_rows(pool, strategy="dbal")
-    with pytest.raises(InputError, match="coreset needs labelled rows: pass a file of them as labelled="):
+    with pytest.raises(
+        InputError, match="coreset needs labelled rows: pass a file of them as labelled="
+    ):
         select_rows(pool, strategy="coreset")
     np.savez(tmp_path / "narrow.npz", weight=HEAD["weight"][:, :3])
     with pytest.raises(InputError, match="rows have 6 features"):
@@ -164,10 +188,16 @@ def test_bad_pools_get_one_sentence(pool: Path, tmp_path: Path) -> None:
         make_executor("spark")
     bad = FEATURES[:200].copy()
     bad[150, 2] = np.nan
-    pq.write_table(pa.table({"id": np.arange(200), "features": as_lists(bad)}), pool / "9.parquet", row_group_size=64)
+    pq.write_table(
+        pa.table({"id": np.arange(200), "features": as_lists(bad)}),
+        pool / "9.parquet",
+        row_group_size=64,
+    )
     with pytest.raises(FileError, match=r"Row 150 of .*9\.parquet holds a feature that is missing"):
         select_rows(pool)
-    pq.write_table(pa.table({"id": np.arange(5), "features": as_lists(FEATURES[:5, :4])}), pool / "9.parquet")
+    pq.write_table(
+        pa.table({"id": np.arange(5), "features": as_lists(FEATURES[:5, :4])}), pool / "9.parquet"
+    )
     with pytest.raises(FileError, match="has 4 features per row, and the files before it have 6"):
         select_rows(pool)
     (pool / "9.parquet").write_bytes(b"PAR1 and no more")
@@ -177,7 +207,9 @@ def test_bad_pools_get_one_sentence(pool: Path, tmp_path: Path) -> None:
 
 def test_ids_are_asked_of_every_file_before_any_work(pool: Path, tmp_path: Path) -> None:
     pq.write_table(pa.table({"features": as_lists(FEATURES[:5])}), pool / "9.parquet")
-    with pytest.raises(FileError, match=r"9\.parquet has no column 'id' for ids as the files before it have"):
+    with pytest.raises(
+        FileError, match=r"9\.parquet has no column 'id' for ids as the files before it have"
+    ):
         select_rows(pool)
     (pool / "9.parquet").unlink()
     np.save(pool / "9.npy", FEATURES[:5])
@@ -190,12 +222,16 @@ def test_ids_that_tell_nothing_are_noted(tmp_path: Path) -> None:
     np.savez(tmp_path / "head.npz", **HEAD)
     ids: dict[str, Any] = {"none": pa.array([None] * ROWS, pa.string()), "same": ["a"] * ROWS}
     for name, column in ids.items():
-        pq.write_table(pa.table({"id": column, "features": as_lists(FEATURES)}), tmp_path / f"{name}.parquet")
+        pq.write_table(
+            pa.table({"id": column, "features": as_lists(FEATURES)}), tmp_path / f"{name}.parquet"
+        )
         assert select_rows(tmp_path / f"{name}.parquet").provenance.notes[1:] == (
             "30 of 30 picks have an empty or repeated id: use the row number.",
         )
     raw = pa.array([f"item {row}".encode() for row in range(ROWS)])
-    pq.write_table(pa.table({"id": raw, "features": as_lists(FEATURES)}), tmp_path / "bytes.parquet")
+    pq.write_table(
+        pa.table({"id": raw, "features": as_lists(FEATURES)}), tmp_path / "bytes.parquet"
+    )
     found = select_rows(tmp_path / "bytes.parquet")
     assert found.ids == [f"item {row}" for row in found.rows]
     assert len(found.provenance.notes) == 1
@@ -213,7 +249,9 @@ def test_lists_that_grow_longer_are_refused(tmp_path: Path) -> None:
         select_rows(tmp_path / "narrow.npy", strategy="seeding-l2", head=None)
 
 
-def test_what_cannot_be_written_is_one_sentence(pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_written_is_one_sentence(
+    pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(FileError, match=r"Cannot save to .*job\.json: Not a directory"):
         select_rows(pool, work=tmp_path / "file")

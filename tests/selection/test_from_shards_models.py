@@ -34,7 +34,9 @@ pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
 pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
 
 
-@pytest.mark.parametrize("strategy", ["ldm-s", "ldm", "entropy", "margin", "badge", "coreset", "probcover", "random"])
+@pytest.mark.parametrize(
+    "strategy", ["ldm-s", "ldm", "entropy", "margin", "badge", "coreset", "probcover", "random"]
+)
 def test_picks_are_those_from_features_computed_before(home: Path, strategy: str) -> None:
     options: dict[str, Any] = {"strategy": strategy, "candidates": 200}
     before = select_from(home, "features", labelled=home / "known_features.npy", **options)
@@ -53,13 +55,17 @@ def test_workers_change_nothing(home: Path) -> None:
     assert np.array_equal(ldm_values(one), ldm_values(two))
 
 
-def test_shards_batches_and_threads_change_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shards_batches_and_threads_change_nothing(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = select_from(home, "raw")
     monkeypatch.setattr(fetch, "MAX_LOCAL_INPUTS", 0)  # every row is fetched by workers
     fetched = select_from(home, "raw", work=home / "fetched")
     assert not list((home / "fetched").glob("rows-*"))
     monkeypatch.setattr(shards_module, "BATCH_ROWS", 77)
-    monkeypatch.setattr(from_shards, "open_shards", lambda pool, **options: open_shards(pool, rows=100, **options))
+    monkeypatch.setattr(
+        from_shards, "open_shards", lambda pool, **options: open_shards(pool, rows=100, **options)
+    )
     threads = torch.get_num_threads()
     torch.set_num_threads(threads % 2 + 1)
     small = select_from(home, "raw.npy", work=home / "small")
@@ -89,7 +95,9 @@ def test_another_model_never_meets_old_files(home: Path, monkeypatch: pytest.Mon
     one = select_from(home, "raw")
     performed: list[Task] = []
     monkeypatch.setattr(
-        executors, "run_task", lambda task, really=executors.run_task: (performed.append(task), really(task))
+        executors,
+        "run_task",
+        lambda task, really=executors.run_task: (performed.append(task), really(task)),
     )
     assert_same(select_from(home, "raw"), one)
     assert not performed
@@ -100,7 +108,12 @@ def test_another_model_never_meets_old_files(home: Path, monkeypatch: pytest.Mon
 
 
 def test_in_memory_too(home: Path) -> None:
-    np.savez(home / "raw.npz", inputs=IMAGES, features=np.zeros((ROWS, 2)), ids=[f"i{k}" for k in range(ROWS)])
+    np.savez(
+        home / "raw.npz",
+        inputs=IMAGES,
+        features=np.zeros((ROWS, 2)),
+        ids=[f"i{k}" for k in range(ROWS)],
+    )
     observed = teeter.observe(NETWORK, IMAGES)
     np.savez(home / "pool.npz", features=observed.features, ids=[f"i{k}" for k in range(ROWS)])
     for strategy in ("ldm-s", "entropy"):
@@ -115,7 +128,9 @@ def test_in_memory_too(home: Path) -> None:
 
 
 def test_facts_name_the_model(home: Path) -> None:
-    picks = select_from_shards(home / "raw", n=3, model=home / "model.safetensors", workers=1, work=home / "w")
+    picks = select_from_shards(
+        home / "raw", n=3, model=home / "model.safetensors", workers=1, work=home / "w"
+    )
     facts = json.loads(picks.to_json())["facts"]
     assert (facts["head"], os.path.basename(facts["model"])) == (None, "model.safetensors")
     assert facts["classes"] == list("abcd")
@@ -126,14 +141,24 @@ def test_bad_rows_and_models_get_one_sentence(home: Path) -> None:
     with pytest.raises(InputError, match=r"Give only one of head= and model="):
         select_from(home, "raw", head=home / "head.npz")
     np.save(home / "narrow.npy", IMAGES[..., :7])
-    with pytest.raises(InputError, match=r"takes rows of shape \(1, 8, 8\), flat or not, and .* shape \(1, 8, 7\)\."):
+    with pytest.raises(
+        InputError,
+        match=r"takes rows of shape \(1, 8, 8\), flat or not, and .* shape \(1, 8, 7\)\.",
+    ):
         select_from(home, "narrow.npy")
-    with pytest.raises(InputError, match=r"takes rows of shape \(1, 8, 8\), flat or not, and .* shape \(1, 8, 7\)\."):
+    with pytest.raises(
+        InputError,
+        match=r"takes rows of shape \(1, 8, 8\), flat or not, and .* shape \(1, 8, 7\)\.",
+    ):
         select_from_file(home / "narrow.npy", n=1, model=model)
-    with pytest.raises(InputError, match=r"does not hold rows of shape \(1, 8, 8\), as the pool does"):
+    with pytest.raises(
+        InputError, match=r"does not hold rows of shape \(1, 8, 8\), as the pool does"
+    ):
         select_from(home, "raw", strategy="coreset", labelled=home / "narrow.npy")
     with pytest.raises(FileError, match=r"numbers \(rows, features\) are needed"):
-        select_from_shards(home / "raw.npy", 3, head=home / "head.npz", executor=LocalExecutor(1), work=home / "w")
+        select_from_shards(
+            home / "raw.npy", 3, head=home / "head.npz", executor=LocalExecutor(1), work=home / "w"
+        )
     pq.write_table(pa.table({"inputs": [[1.0, 2.0, 3.0], [1.0]]}), home / "ragged.parquet")
     with pytest.raises(FileError, match="differ in length"):
         list(open_shards(home / "ragged.parquet", raw=True).shards[0].batches())
@@ -141,7 +166,10 @@ def test_bad_rows_and_models_get_one_sentence(home: Path) -> None:
     (home / "mixed").mkdir()
     np.save(home / "mixed" / "0.npy", IMAGES[:5])
     np.save(home / "mixed" / "1.npy", IMAGES[:5, :, :4])
-    with pytest.raises(FileError, match=r"has rows of shape \(1, 4, 8\), and the files before it have rows of shape"):
+    with pytest.raises(
+        FileError,
+        match=r"has rows of shape \(1, 4, 8\), and the files before it have rows of shape",
+    ):
         select_from(home, "mixed")
 
 
@@ -149,7 +177,11 @@ def test_what_the_model_cannot_bear_is_named_by_its_row(home: Path) -> None:
     huge = IMAGES.copy()
     huge[431] = 3e38
     np.save(home / "huge.npy", huge)
-    with pytest.raises(InputError, match=r"\(s-cnn\) computes NaN or infinity for row 431 of .*huge\.npy"):
+    with pytest.raises(
+        InputError, match=r"\(s-cnn\) computes NaN or infinity for row 431 of .*huge\.npy"
+    ):
         select_from(home, "huge.npy", strategy="entropy")
-    with pytest.raises(InputError, match=r"\(s-cnn\) computes unusable outputs: .*first in row 431"):
+    with pytest.raises(
+        InputError, match=r"\(s-cnn\) computes unusable outputs: .*first in row 431"
+    ):
         select_from_file(home / "huge.npy", n=1, model=home / "model.safetensors")

@@ -33,7 +33,10 @@ def test_tensor_in_tensor_out() -> None:
 
 
 def test_the_seed_decides() -> None:
-    first, second = teeter.ldm(FEATURES, WEIGHT, rays=4), teeter.ldm(FEATURES, WEIGHT, rays=4, seed=1)
+    first, second = (
+        teeter.ldm(FEATURES, WEIGHT, rays=4),
+        teeter.ldm(FEATURES, WEIGHT, rays=4, seed=1),
+    )
     np.testing.assert_array_equal(first, teeter.ldm(FEATURES, WEIGHT, rays=4, seed=np.int64(0)))
     assert not np.array_equal(first, second)
 
@@ -47,7 +50,11 @@ def test_the_seed_decides() -> None:
         ((FEATURES, WEIGHT, BIAS[:2]), {}, "weight has 3 classes and bias has 2"),
         ((FEATURES * np.nan, WEIGHT), {}, "NaN or infinity in 30 of 30 rows"),
         ((FEATURES, WEIGHT * np.inf), {}, "weight has NaN or infinity"),
-        ((FEATURES, WEIGHT), {"reference": FEATURES[:, :2]}, "reference has 2 columns and features has 4"),
+        (
+            (FEATURES, WEIGHT),
+            {"reference": FEATURES[:, :2]},
+            "reference has 2 columns and features has 4",
+        ),
         ((FEATURES, WEIGHT), {"reference": FEATURES[:0]}, "reference has no rows"),
         ((FEATURES, WEIGHT), {"reference": FEATURES * np.nan}, "reference has NaN or infinity"),
         ((FEATURES, WEIGHT), {"reference": FEATURES[0]}, "reference has shape"),
@@ -57,7 +64,9 @@ def test_the_seed_decides() -> None:
         ((FEATURES, WEIGHT), {"rays": -1}, "rays is -1"),
     ],
 )
-def test_what_does_not_fit_is_refused(arguments: tuple[object, ...], options: dict[str, object], message: str) -> None:
+def test_what_does_not_fit_is_refused(
+    arguments: tuple[object, ...], options: dict[str, object], message: str
+) -> None:
     with pytest.raises(InputError, match=message):
         teeter.ldm(*arguments, **options)
 
@@ -93,7 +102,9 @@ def test_select_refuses(options: dict[str, object], message: str) -> None:
 
 
 def test_an_unknown_strategy_gets_a_hint() -> None:
-    with pytest.raises(UnknownNameError, match=r"No strategy is called 'lmd-s'. Did you mean 'ldm-s'\?"):
+    with pytest.raises(
+        UnknownNameError, match=r"No strategy is called 'lmd-s'. Did you mean 'ldm-s'\?"
+    ):
         teeter.select("lmd-s", Outputs(features=FEATURES), 3)
 
 
@@ -119,7 +130,9 @@ def test_a_made_strategy_takes_no_options() -> None:
 def test_numpy_goes_to_the_gpu_and_comes_back() -> None:
     found = teeter.ldm(FEATURES, WEIGHT, BIAS)
     assert isinstance(found, np.ndarray)
-    on_gpu = teeter.ldm(torch.from_numpy(FEATURES), torch.from_numpy(WEIGHT), torch.from_numpy(BIAS), device="cuda")
+    on_gpu = teeter.ldm(
+        torch.from_numpy(FEATURES), torch.from_numpy(WEIGHT), torch.from_numpy(BIAS), device="cuda"
+    )
     assert isinstance(on_gpu, torch.Tensor)
     assert not on_gpu.is_cuda
     np.testing.assert_array_equal(found, on_gpu)
@@ -129,7 +142,10 @@ def test_numpy_goes_to_the_gpu_and_comes_back() -> None:
     ("options", "message"),
     [
         ({"labelled": np.ones((2, 4))}, "labelled is a ndarray"),
-        ({"labelled": Outputs(features=np.ones((2, 3))), "labels": [0, 1]}, "have 4 columns and the labelled rows' 3"),
+        (
+            {"labelled": Outputs(features=np.ones((2, 3))), "labels": [0, 1]},
+            "have 4 columns and the labelled rows' 3",
+        ),
     ],
 )
 def test_labelled_rows_must_be_of_the_same_model(options: dict[str, object], message: str) -> None:
@@ -150,7 +166,14 @@ def test_a_hint_does_not_mind_capitals() -> None:
         teeter.select("LDM-S", Outputs(features=np.ones((3, 2))), 1)
 
 
-ESTIMATOR = {"method": "rays", "rays": None, "sigmas": None, "patience": 10, "sigma_max": None, "reference_rows": None}
+ESTIMATOR = {
+    "method": "rays",
+    "rays": None,
+    "sigmas": None,
+    "patience": 10,
+    "sigma_max": None,
+    "reference_rows": None,
+}
 CLUSTERING = {"cluster_size": 10, "sample": 5000, "candidates_per_pick": 10}
 DEFAULTS: dict[str, dict[str, object]] = {
     "bait": {"form": "exact", "top": 2, "regularisation": 1.0},

@@ -74,13 +74,20 @@ def test_what_is_missing_is_named() -> None:
 
 def test_logits_follow_from_features_and_head() -> None:
     full = example_context()
-    headless = replace(full, outputs=Outputs(features=full.features, weight=full.weight, bias=full.bias))
+    headless = replace(
+        full, outputs=Outputs(features=full.features, weight=full.weight, bias=full.bias)
+    )
     for name in ("entropy", "margin", "least-confidence"):
-        assert get(name)().select(headless, 9).tolist() == get(name)().select(example_context(), 9).tolist()
+        assert (
+            get(name)().select(headless, 9).tolist()
+            == get(name)().select(example_context(), 9).tolist()
+        )
 
 
 def test_an_empty_pool_has_nothing_to_pick() -> None:
-    context = replace(example_context(), candidates=np.arange(0), outputs=Outputs(logits=torch.zeros(0, 4)))
+    context = replace(
+        example_context(), candidates=np.arange(0), outputs=Outputs(logits=torch.zeros(0, 4))
+    )
     with pytest.raises(InputError, match="empty pool"):
         get("random")().select(context, 1)
 
@@ -103,7 +110,9 @@ def test_scores_that_are_no_numbers_are_refused() -> None:
         teeter.scores(Undefined(), outputs)
 
 
-@pytest.mark.parametrize("wrong", [{"needs": "features"}, {"best": "Largest"}, {"needs": frozenset({"tea"})}])
+@pytest.mark.parametrize(
+    "wrong", [{"needs": "features"}, {"best": "Largest"}, {"needs": frozenset({"tea"})}]
+)
 def test_a_strategy_that_is_declared_wrong_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(StrategyError):
         type("Wrong", (TopKStrategy,), wrong)

@@ -26,8 +26,12 @@ SPREAD = teeter.Outputs(
 def test_dbal_prefers_contradiction_to_doubt() -> None:
     assert teeter.select("dbal", SPREAD, 4).tolist() == [0, 1, 2, 3]
     scores = teeter.scores("dbal", SPREAD)
-    np.testing.assert_allclose(scores, literal.mutual_information(SPREAD.posterior_logits.numpy()), atol=1e-12)
-    assert scores[2] == pytest.approx(0), "doubt that all samples share would not be lifted by the label"
+    np.testing.assert_allclose(
+        scores, literal.mutual_information(SPREAD.posterior_logits.numpy()), atol=1e-12
+    )
+    assert scores[2] == pytest.approx(0), (
+        "doubt that all samples share would not be lifted by the label"
+    )
 
 
 def test_ensemble_counts_votes() -> None:
@@ -35,7 +39,9 @@ def test_ensemble_counts_votes() -> None:
     assert teeter.select("ensemble", SPREAD, 4).tolist() == [0, 1, 2, 3]
 
 
-@pytest.mark.checks("dbal", "batchbald", against="the mistake of averaging logits instead of probabilities")
+@pytest.mark.checks(
+    "dbal", "batchbald", against="the mistake of averaging logits instead of probabilities"
+)
 @pytest.mark.parametrize("name", ["dbal", "batchbald"])
 def test_probabilities_are_averaged_and_not_logits(name: str) -> None:
     """In row 0 one sample shouts: the mean logit says certain, the mean probability does not."""
@@ -55,7 +61,9 @@ def test_probabilities_are_averaged_and_not_logits(name: str) -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", ["dbal", "batchbald"])
 def test_probabilities_of_0_have_no_entropy_and_no_nan(name: str, dtype: type) -> None:
-    logits = np.array([[[1e4, 0.0], [1e4, 0.0], [0.0, 0.0]], [[1e4, 0.0], [0.0, 1e4], [0.0, 0.0]]], dtype=dtype)
+    logits = np.array(
+        [[[1e4, 0.0], [1e4, 0.0], [0.0, 0.0]], [[1e4, 0.0], [0.0, 1e4], [0.0, 0.0]]], dtype=dtype
+    )
     outputs = teeter.Outputs(posterior_logits=logits)
     np.testing.assert_allclose(teeter.scores(name, outputs), [0, np.log(2), 0], atol=1e-6)
     assert teeter.select(name, outputs, 3).tolist() == [1, 0, 2]
@@ -67,7 +75,9 @@ def test_batchbald_begins_like_dbal_and_then_looks_for_more() -> None:
     assert together[0] == alone[0]
     assert len(set(alone % 40)) == 2, "a copy has the same score"
     assert len(set(together % 40)) == 3
-    np.testing.assert_array_equal(teeter.scores("batchbald", outputs), teeter.scores("dbal", outputs))
+    np.testing.assert_array_equal(
+        teeter.scores("batchbald", outputs), teeter.scores("dbal", outputs)
+    )
 
 
 def test_the_number_of_configurations_reaches_the_kernel() -> None:
@@ -76,12 +86,16 @@ def test_the_number_of_configurations_reaches_the_kernel() -> None:
     few = teeter.select("batchbald", outputs, 12, configurations=5)
     assert many[0] == few[0]
     assert many.tolist() != few.tolist()
-    assert few.tolist() != teeter.select("batchbald", outputs, 12, configurations=5, seed=1).tolist()
+    assert (
+        few.tolist() != teeter.select("batchbald", outputs, 12, configurations=5, seed=1).tolist()
+    )
 
 
 @pytest.mark.parametrize("count", [0, -3, 2.5, True, "many", None])
 def test_configurations_are_checked_at_the_door(count: object) -> None:
-    with pytest.raises(InputError, match=r"configurations is .*: it must be a whole number from 1 up"):
+    with pytest.raises(
+        InputError, match=r"configurations is .*: it must be a whole number from 1 up"
+    ):
         teeter.select("batchbald", SPREAD, 1, configurations=count)
 
 
@@ -94,7 +108,9 @@ def test_scores_are_left_in_the_notes() -> None:
 
 def test_without_samples_the_need_is_named() -> None:
     outputs = teeter.Outputs(logits=np.zeros((5, 3)))
-    with pytest.raises(MissingOutputError, match="batchbald needs logits of several dropout passes"):
+    with pytest.raises(
+        MissingOutputError, match="batchbald needs logits of several dropout passes"
+    ):
         teeter.select("batchbald", outputs, 2)
     with pytest.raises(MissingOutputError, match="ensemble needs logits of several networks"):
         teeter.select("ensemble", outputs, 2)

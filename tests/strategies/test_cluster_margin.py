@@ -21,7 +21,9 @@ from teeter.strategies import Context, get
 
 def groups_of_rows(groups: list[int]) -> Tensor:
     """Features that put rows in groups far from each other."""
-    jitter = torch.randn(len(groups), max(groups) + 1, generator=stream(0, "jitter"), dtype=torch.float64)
+    jitter = torch.randn(
+        len(groups), max(groups) + 1, generator=stream(0, "jitter"), dtype=torch.float64
+    )
     return 50 * torch.eye(max(groups) + 1, dtype=torch.float64)[groups] + jitter
 
 
@@ -36,21 +38,31 @@ SIZES = {group: GROUPS.count(group) for group in set(GROUPS)}
 
 
 @pytest.mark.checks("cluster-margin", against="picks worked out by hand")
-@pytest.mark.checks("cluster-margin", against="the mistake of giving one row's features to its whole mini-batch")
+@pytest.mark.checks(
+    "cluster-margin", against="the mistake of giving one row's features to its whole mini-batch"
+)
 def test_cluster_margin_goes_by_each_row_s_own_features() -> None:
     """An embedding shared by neighbouring rows would mix the groups, whose rows lie between one another."""
-    outputs = Outputs(logits=logits_of([k / 100 for k in range(20)]), features=groups_of_rows(GROUPS))
+    outputs = Outputs(
+        logits=logits_of([k / 100 for k in range(20)]), features=groups_of_rows(GROUPS)
+    )
     rows = teeter.select("cluster-margin", outputs, 6, cluster_size=5)
     by_size = sorted(SIZES, key=lambda group: SIZES[group])
     first_round = [GROUPS.index(group) for group in by_size]
-    second = [[row for row in range(20) if GROUPS[row] == group][1] for group in by_size if SIZES[group] > 1]
+    second = [
+        [row for row in range(20) if GROUPS[row] == group][1]
+        for group in by_size
+        if SIZES[group] > 1
+    ]
     assert rows.tolist() == [*first_round, *second[:2]]
 
 
 def test_sizes_are_counted_among_the_uncertain_rows() -> None:
     """Group 0 is the largest of all, and the smallest among the rows of small margin."""
     groups = [1, 0, 1, 1, *[0] * 16]
-    outputs = Outputs(logits=logits_of([k / 100 for k in range(20)]), features=groups_of_rows(groups))
+    outputs = Outputs(
+        logits=logits_of([k / 100 for k in range(20)]), features=groups_of_rows(groups)
+    )
     rows = teeter.select("cluster-margin", outputs, 2, cluster_size=10, candidates_per_pick=2)
     assert rows.tolist() == [1, 0]
 
@@ -60,7 +72,10 @@ def test_only_the_most_uncertain_rows_are_looked_at() -> None:
     margins = get("margin")().scores(context)
     rows = get("cluster-margin")(candidates_per_pick=3).select(example_context(200), 8)
     assert set(rows.tolist()) <= set(margins.argsort()[:24].tolist())
-    assert get("cluster-margin")(candidates_per_pick=1).select(example_context(200), 8).tolist() != rows.tolist()
+    assert (
+        get("cluster-margin")(candidates_per_pick=1).select(example_context(200), 8).tolist()
+        != rows.tolist()
+    )
 
 
 def test_ldm_takes_the_place_of_the_margin() -> None:
@@ -82,12 +97,18 @@ def test_clusters_are_made_once_and_remembered_by_row_number() -> None:
     asked(context, memory, everyone)
     asked(context, other, np.random.default_rng(0).permutation(100))
     assert set(memory) == {"clustered_rows", "clusters"}
-    assert all(isinstance(value, Tensor) and value.device.type == "cpu" for value in memory.values())
+    assert all(
+        isinstance(value, Tensor) and value.device.type == "cpu" for value in memory.values()
+    )
     kept = {name: value.clone() for name, value in memory.items()}
     later = everyone[::-1][10:70].copy()
-    moved = replace(context, outputs=Outputs(logits=context.logits, features=context.features.flip(0)))
+    moved = replace(
+        context, outputs=Outputs(logits=context.logits, features=context.features.flip(0))
+    )
     rows = asked(moved, memory, later)
-    assert all(torch.equal(memory[name], kept[name]) for name in kept), "new features, the same clusters"
+    assert all(torch.equal(memory[name], kept[name]) for name in kept), (
+        "new features, the same clusters"
+    )
     assert rows.tolist() == asked(context, kept, later).tolist(), "only margins and clusters decide"
     assert rows.tolist() == asked(context, other, later).tolist(), "in whatever order the rows came"
 
@@ -109,7 +130,10 @@ def test_the_number_of_clusters_follows_their_size() -> None:
 
 def test_a_sample_is_drawn_by_the_seed() -> None:
     features = example_context(300).features
-    found = [average_linkage(features, 30, sample=60, generator=stream(seed, "select")) for seed in (0, 0, 1)]
+    found = [
+        average_linkage(features, 30, sample=60, generator=stream(seed, "select"))
+        for seed in (0, 0, 1)
+    ]
     assert torch.equal(found[0], found[1])
     assert not torch.equal(found[0], found[2])
     assert len(get("cluster-margin")(sample=60).select(example_context(300), 50)) == 50
@@ -125,7 +149,9 @@ def test_a_sample_is_drawn_by_the_seed() -> None:
         ({"sample": None}, "sample is None"),
     ],
 )
-def test_options_that_mean_nothing_are_refused(name: str, options: dict[str, object], message: str) -> None:
+def test_options_that_mean_nothing_are_refused(
+    name: str, options: dict[str, object], message: str
+) -> None:
     with pytest.raises(InputError, match=message):
         get(name)(**options)
 

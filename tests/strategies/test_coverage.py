@@ -43,7 +43,9 @@ def test_coreset_does_not_mix_row_numbers_with_positions() -> None:
     known = context.labelled.features
     apart = torch.cdist(context.features, known).amin(dim=1)
     first = int(apart.argmax())
-    second = int(torch.minimum(apart, (context.features - context.features[first]).norm(dim=1)).argmax())
+    second = int(
+        torch.minimum(apart, (context.features - context.features[first]).norm(dim=1)).argmax()
+    )
     rows = get("coreset")().select(replace(context, candidates=numbers), 2)
     assert rows.tolist() == numbers[[first, second]].tolist()
 
@@ -62,7 +64,9 @@ def test_coreset_takes_labelled_rows_of_another_precision() -> None:
 @pytest.mark.parametrize("name", ["coreset", "probcover", "typiclust"])
 def test_labelled_rows_without_features_are_refused(name: str) -> None:
     context = replace(example_context(9), labelled=Outputs(logits=torch.zeros(4, 4)))
-    with pytest.raises(MissingOutputError, match="candidates have features and the labelled rows have none"):
+    with pytest.raises(
+        MissingOutputError, match="candidates have features and the labelled rows have none"
+    ):
         get(name)().select(context, 2)
 
 
@@ -74,15 +78,21 @@ def test_no_labelled_rows_are_as_good_as_none_told_of(name: str) -> None:
     assert len(get("coreset")().select(empty, 9)) == 9
 
 
-@pytest.mark.checks("probcover", against="the mistake of returning one row n times where no ball holds a neighbour")
+@pytest.mark.checks(
+    "probcover", against="the mistake of returning one row n times where no ball holds a neighbour"
+)
 def test_probcover_does_not_return_one_row_over_and_over() -> None:
     """No ball holds a neighbour: every row covers itself, and each is picked once."""
     rows = teeter.select("probcover", Outputs(features=draw(30, 8, 0)), 30, radius=1e-3)
     assert sorted(rows.tolist()) == list(range(30))
 
 
-@pytest.mark.checks("probcover", against="the mistake of forgetting the rows after the last full block")
-@pytest.mark.parametrize("rows", [192 + 5, 1920 + 7, pytest.param(2 * 1920 + 1, marks=pytest.mark.slow)])
+@pytest.mark.checks(
+    "probcover", against="the mistake of forgetting the rows after the last full block"
+)
+@pytest.mark.parametrize(
+    "rows", [192 + 5, 1920 + 7, pytest.param(2 * 1920 + 1, marks=pytest.mark.slow)]
+)
 def test_probcover_does_not_forget_the_rows_after_the_last_full_block(rows: int) -> None:
     """The rows of the largest ball are the very last ones; every row is picked in the end."""
     bundle = torch.tensor([-50.0, 1, 0]) + 0.01 * draw(5, 3, 1)
@@ -99,7 +109,9 @@ def test_probcover_leaves_out_what_labelled_rows_cover() -> None:
 
 
 def test_probcover_goes_on_with_the_farthest_row() -> None:
-    assert select("probcover", circle([0, 1, 2, 4, 90, 91, 180]), 3, circle([0, 90]), radius=0.1) == [6, 3, 2]
+    assert select(
+        "probcover", circle([0, 1, 2, 4, 90, 91, 180]), 3, circle([0, 90]), radius=0.1
+    ) == [6, 3, 2]
 
 
 def test_probcover_finds_its_radius_from_the_classes() -> None:
@@ -131,7 +143,9 @@ def test_probcover_needs_the_number_of_classes_or_a_radius() -> None:
         ("typiclust", {"max_clusters": True}, "max_clusters is True"),
     ],
 )
-def test_options_that_mean_nothing_are_refused(name: str, options: dict[str, object], message: str) -> None:
+def test_options_that_mean_nothing_are_refused(
+    name: str, options: dict[str, object], message: str
+) -> None:
     with pytest.raises(InputError, match=message):
         get(name)(**options)
 
@@ -150,7 +164,9 @@ def test_typiclust_takes_the_densest_row_of_each_cluster_the_largest_first() -> 
     assert [int(np.searchsorted(np.cumsum(sizes), row, side="right")) for row in rows] == [1, 0, 2]
     for row, (start, stop) in zip(rows, [(20, 50), (0, 20), (50, 60)], strict=True):
         own = features[start:stop]
-        near = torch.cdist(own, own).sort(dim=1).values[:, 1 : 1 + min(20, len(own) // 2)].mean(dim=1)
+        near = (
+            torch.cdist(own, own).sort(dim=1).values[:, 1 : 1 + min(20, len(own) // 2)].mean(dim=1)
+        )
         assert row == start + int(near.argmin())
 
 

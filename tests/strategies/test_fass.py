@@ -24,14 +24,18 @@ def most_uncertain(name: str, outputs: teeter.Outputs, count: int) -> np.ndarray
     return np.sort(order[:count])
 
 
-@pytest.mark.checks("fass", "ldm-fass", against="a filter by score, then facility location by the definition")
+@pytest.mark.checks(
+    "fass", "ldm-fass", against="a filter by score, then facility location by the definition"
+)
 @pytest.mark.parametrize("per_pick", [1, 2, 5])
 @pytest.mark.parametrize("name", NAMES)
 def test_filters_and_then_represents(name: str, per_pick: int) -> None:
     outputs = example_context(50, dtype=torch.float64).outputs
     rows = most_uncertain(name, outputs, 6 * per_pick)
     expected = rows[literal.greedy(outputs.features.numpy()[rows], 6)]
-    assert teeter.select(name, outputs, 6, candidates_per_pick=per_pick).tolist() == expected.tolist()
+    assert (
+        teeter.select(name, outputs, 6, candidates_per_pick=per_pick).tolist() == expected.tolist()
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -61,19 +65,29 @@ def test_fass_scores_by_entropy_and_ldm_fass_by_ldm() -> None:
 
 def test_the_estimators_options_are_options_of_ldm_fass() -> None:
     outputs = example_context().outputs
-    assert teeter.scores("ldm-fass", outputs, rays=2).mean() > teeter.scores("ldm-fass", outputs, rays=256).mean()
+    assert (
+        teeter.scores("ldm-fass", outputs, rays=2).mean()
+        > teeter.scores("ldm-fass", outputs, rays=256).mean()
+    )
     with pytest.raises(InputError, match="rays is 0"):
         teeter.select("ldm-fass", outputs, 3, rays=0)
 
 
 def test_fass_takes_logits_from_the_head() -> None:
     full = example_context()
-    headless = replace(full, outputs=Outputs(features=full.features, weight=full.weight, bias=full.bias))
-    assert get("fass")().select(headless, 9).tolist() == get("fass")().select(example_context(), 9).tolist()
+    headless = replace(
+        full, outputs=Outputs(features=full.features, weight=full.weight, bias=full.bias)
+    )
+    assert (
+        get("fass")().select(headless, 9).tolist()
+        == get("fass")().select(example_context(), 9).tolist()
+    )
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, False, "5", None])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_width_of_the_filter_is_checked_at_the_door(name: str, count: object) -> None:
-    with pytest.raises(InputError, match=r"candidates_per_pick is .*: it must be a whole number from 1 up"):
+    with pytest.raises(
+        InputError, match=r"candidates_per_pick is .*: it must be a whole number from 1 up"
+    ):
         teeter.select(name, example_context().outputs, 3, candidates_per_pick=count)

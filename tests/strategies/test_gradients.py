@@ -19,7 +19,10 @@ from teeter.strategies import Context, get
 def test_badge_reads_logits_and_features() -> None:
     picks = get("badge")().select(example_context(), 9)
     context = example_context()
-    assert picks.tolist() == seed_gradients(context.logits, context.features, 9, generator=context.generator).tolist()
+    assert (
+        picks.tolist()
+        == seed_gradients(context.logits, context.features, 9, generator=context.generator).tolist()
+    )
 
 
 def literally(context: Context, n: int, **options: object) -> list[int]:
@@ -27,7 +30,12 @@ def literally(context: Context, n: int, **options: object) -> list[int]:
     told = [context.logits, context.features, known.logits, known.features]
     logits, features, labelled_logits, labelled_features = (part.numpy() for part in told)
     return literal.bait(
-        logits, features, n, labelled_logits=labelled_logits, labelled_features=labelled_features, **options
+        logits,
+        features,
+        n,
+        labelled_logits=labelled_logits,
+        labelled_features=labelled_features,
+        **options,
     )
 
 
@@ -41,7 +49,9 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.checks("bait", against="the usual formulation, with every option and the labelled rows")
+@pytest.mark.checks(
+    "bait", against="the usual formulation, with every option and the labelled rows"
+)
 @pytest.mark.parametrize("options", OPTIONS)
 def test_bait_hands_its_options_and_the_labelled_rows_on(options: dict[str, object]) -> None:
     context = example_context(14, dtype=torch.float64)
@@ -49,7 +59,9 @@ def test_bait_hands_its_options_and_the_labelled_rows_on(options: dict[str, obje
 
 
 def test_the_options_of_bait_make_a_difference() -> None:
-    picks = [tuple(get("bait")(**options).select(example_context(), 9).tolist()) for options in OPTIONS]
+    picks = [
+        tuple(get("bait")(**options).select(example_context(), 9).tolist()) for options in OPTIONS
+    ]
     assert len(set(picks)) == len(OPTIONS)
     empty = replace(example_context(), labelled=example_context().outputs.take(np.arange(0)))
     assert get("bait")().select(empty, 9).tolist() != list(picks[0])
@@ -57,16 +69,27 @@ def test_the_options_of_bait_make_a_difference() -> None:
 
 def test_bait_takes_the_labelled_rows_logits_from_their_head() -> None:
     known = example_context().labelled
-    headed = replace(example_context(), labelled=Outputs(features=known.features, weight=known.weight, bias=known.bias))
-    assert get("bait")().select(headed, 9).tolist() == get("bait")().select(example_context(), 9).tolist()
+    headed = replace(
+        example_context(),
+        labelled=Outputs(features=known.features, weight=known.weight, bias=known.bias),
+    )
+    assert (
+        get("bait")().select(headed, 9).tolist()
+        == get("bait")().select(example_context(), 9).tolist()
+    )
 
 
 @pytest.mark.parametrize(
-    ("labelled", "missing"), [({"features": torch.zeros(3, 8)}, "logits"), ({"logits": torch.zeros(3, 4)}, "features")]
+    ("labelled", "missing"),
+    [({"features": torch.zeros(3, 8)}, "logits"), ({"logits": torch.zeros(3, 4)}, "features")],
 )
-def test_labelled_rows_that_tell_too_little_are_refused(labelled: dict[str, torch.Tensor], missing: str) -> None:
+def test_labelled_rows_that_tell_too_little_are_refused(
+    labelled: dict[str, torch.Tensor], missing: str
+) -> None:
     context = replace(example_context(), labelled=Outputs(**labelled))
-    with pytest.raises(MissingOutputError, match=f"candidates have {missing} and the labelled rows have none"):
+    with pytest.raises(
+        MissingOutputError, match=f"candidates have {missing} and the labelled rows have none"
+    ):
         get("bait")().select(context, 3)
 
 

@@ -82,4 +82,6 @@ def test_flips_are_counted_on_as_many_rows_as_asked_for(name: str) -> None:
     assert np.allclose(counted, counted.round())
     assert len(np.unique(counted)) > 1
     assert np.array_equal(counted, 7 * teeter.scores(name, outputs, reference_rows=7))
-    assert np.allclose(teeter.scores(name, outputs, reference_rows=1000), teeter.scores(name, outputs))
+    assert np.allclose(
+        teeter.scores(name, outputs, reference_rows=1000), teeter.scores(name, outputs)
+    )

@@ -38,7 +38,10 @@ def test_the_score_takes_the_place_of_ldm(name: str) -> None:
     context = example_context()
     scores = get(name)().scores(context)
     assert torch.equal(noted.notes["score"], scores)
-    assert picks.tolist() == ldm_seeding(scores, context.features, 12, generator=context.generator).tolist()
+    assert (
+        picks.tolist()
+        == ldm_seeding(scores, context.features, 12, generator=context.generator).tolist()
+    )
     assert picks[0] == int(scores.argmin())
 
 
@@ -46,7 +49,9 @@ def test_the_score_takes_the_place_of_ldm(name: str) -> None:
 def test_scores_lie_between_0_and_1(name: str) -> None:
     logits = np.array([[0, 0, 0], [1e4, 0, 0], [1e-9, 0, 0]], dtype=np.float32)
     context = example_context(3)
-    scores = get(name)().scores(replace(context, outputs=Outputs(logits, np.eye(3, dtype=np.float32))))
+    scores = get(name)().scores(
+        replace(context, outputs=Outputs(logits, np.eye(3, dtype=np.float32)))
+    )
     assert scores.tolist() == pytest.approx([0, 1, 0], abs=1e-6)
     assert float(scores.min()) >= 0
 
@@ -57,6 +62,7 @@ def test_seeding_picks_far_rows() -> None:
     groups = np.array([0, 0, 0, 1, 1, 2, 2])
     for name in ("seeding-cosine", "seeding-l2"):
         spread = [
-            len(set(groups[teeter.select(name, teeter.Outputs(features=features), 3, seed=s)])) for s in range(50)
+            len(set(groups[teeter.select(name, teeter.Outputs(features=features), 3, seed=s)]))
+            for s in range(50)
         ]
         assert np.mean([groups == 3 for groups in spread]) > 0.9

@@ -27,7 +27,9 @@ KINDS: dict[str, Any] = {
 }
 
 
-def lesson(kind: str, seed: int, device: str = "cpu", dtype: torch.dtype = torch.float32, rows: int = 70) -> FitJob:
+def lesson(
+    kind: str, seed: int, device: str = "cpu", dtype: torch.dtype = torch.float32, rows: int = 70
+) -> FitJob:
     make, shape = KINDS[kind]
     generator = torch.Generator().manual_seed(seed)
     inputs = torch.randn(rows, *shape, generator=generator)
@@ -44,7 +46,10 @@ def plainly(one: FitJob, training: TrainingConfig, optimizer: Any) -> None:
     """Train a network as a textbook would, with the masks that its seed draws."""
     network = one.model
     masks = DropoutMasks(
-        BatchedNetworks([network]), [stream(one.seed, "dropout").initial_seed()], training.batch_size, one.inputs
+        BatchedNetworks([network]),
+        [stream(one.seed, "dropout").initial_seed()],
+        training.batch_size,
+        one.inputs,
     )
     order = stream(one.seed, "order")
     made = optimizer(network.parameters())
@@ -62,7 +67,9 @@ def plainly(one: FitJob, training: TrainingConfig, optimizer: Any) -> None:
 OPTIMIZERS: dict[str, Any] = {
     "adam": lambda parameters: torch.optim.Adam(parameters, lr=1e-3),
     "rmsprop": lambda parameters: torch.optim.RMSprop(parameters, lr=1e-3),
-    "nesterov": lambda parameters: torch.optim.SGD(parameters, lr=1e-3, momentum=0.9, nesterov=True),
+    "nesterov": lambda parameters: torch.optim.SGD(
+        parameters, lr=1e-3, momentum=0.9, nesterov=True
+    ),
     "sgd": lambda parameters: torch.optim.SGD(parameters, lr=1e-3),
 }
 
@@ -80,8 +87,12 @@ def test_a_stack_of_one_is_plain_training(kind: str, optimizer: Any) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_member_learns_what_it_would_learn_alone(kind: str, device: str) -> None:
-    training = TrainingConfig(epochs=7, batch_size=32, optimizer="adam")  # 21 steps, the last of each epoch a small one
-    dtype = torch.float32 if kind == "mlp" else torch.float64  # where gradients are all rounding, Adam makes much of it
+    training = TrainingConfig(
+        epochs=7, batch_size=32, optimizer="adam"
+    )  # 21 steps, the last of each epoch a small one
+    dtype = (
+        torch.float32 if kind == "mlp" else torch.float64
+    )  # where gradients are all rounding, Adam makes much of it
     together = [lesson(kind, seed, device, dtype) for seed in range(5)]
     results = fit_batched(together, training)
     for seed in (0, 3):
@@ -93,9 +104,13 @@ def test_a_member_learns_what_it_would_learn_alone(kind: str, device: str) -> No
 
 @gpu
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_captured_stack_learns_what_a_plain_one_learns(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_captured_stack_learns_what_a_plain_one_learns(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     training = TrainingConfig(epochs=12, batch_size=32)
-    captured, plain = ([lesson(kind, seed, "cuda", torch.float64) for seed in range(3)] for _ in range(2))
+    captured, plain = (
+        [lesson(kind, seed, "cuda", torch.float64) for seed in range(3)] for _ in range(2)
+    )
     fit_batched(captured, training)
     monkeypatch.setattr("teeter.training.batched._MIN_STEPS_TO_CAPTURE", 10**9)
     fit_batched(plain, training)
@@ -118,14 +133,21 @@ def test_a_captured_stack_repeats_itself(kind: str) -> None:
 def test_the_best_epoch_of_each_member_is_kept(device: str) -> None:
     training = TrainingConfig(epochs=12, batch_size=32, learning_rate=0.03)
     held = lesson("mlp", 99, rows=60)
-    together = [replace(lesson("mlp", seed, device), validation=(held.inputs, held.labels)) for seed in range(4)]
+    together = [
+        replace(lesson("mlp", seed, device), validation=(held.inputs, held.labels))
+        for seed in range(4)
+    ]
     results = fit_batched(together, training)
     for job, one in zip(together, results, strict=True):
-        right = float((one.model(held.inputs.to(device)).argmax(dim=1).cpu() == held.labels).double().mean())
+        right = float(
+            (one.model(held.inputs.to(device)).argmax(dim=1).cpu() == held.labels).double().mean()
+        )
         assert one.validation_accuracy == pytest.approx(right)
         assert one.best_epoch is not None
         again = lesson("mlp", job.seed, device)
-        fit_batched([again], TrainingConfig(epochs=one.best_epoch + 1, batch_size=32, learning_rate=0.03))
+        fit_batched(
+            [again], TrainingConfig(epochs=one.best_epoch + 1, batch_size=32, learning_rate=0.03)
+        )
         torch.testing.assert_close(weights(one), weights(again), rtol=0, atol=1e-4)
     assert len({one.best_epoch for one in results}) > 1
     assert results[0].seconds["validation"] > 0
@@ -139,12 +161,17 @@ def test_classes_count_alike_if_told(hooked: bool) -> None:
     if hooked:  # such a network is no chain that can be stacked
         one.model[1].register_forward_hook(lambda *_: None)
     network, inputs = copy.deepcopy(one.model), one.inputs
-    training = TrainingConfig(epochs=1, batch_size=70, optimizer="sgd", learning_rate=0.1, class_weighted=True)
+    training = TrainingConfig(
+        epochs=1, batch_size=70, optimizer="sgd", learning_rate=0.1, class_weighted=True
+    )
     for module in (one.model, network):
         module[3].p = module[6].p = 0.0
     (result,) = fit_jobs([one], training)
     assert result.error is None
-    by_class = [nn.functional.cross_entropy(network(inputs[labels == k]), labels[labels == k]) for k in range(3)]
+    by_class = [
+        nn.functional.cross_entropy(network(inputs[labels == k]), labels[labels == k])
+        for k in range(3)
+    ]
     (sum(by_class) / 3).backward()
     for ours, start in zip(one.model.parameters(), network.parameters(), strict=True):
         torch.testing.assert_close(ours, start - 0.1 * start.grad)
@@ -164,7 +191,9 @@ def test_convolutions_go_one_by_one_on_a_cpu() -> None:
     assert alone == []
 
 
-def test_a_stack_is_cut_into_even_parts_where_it_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stack_is_cut_into_even_parts_where_it_is_too_large(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     lessons = [lesson("mlp", seed) for seed in range(7)]
     each = 4 * sum(one.nbytes for one in lessons[0].model.parameters()) + lessons[0].inputs.nbytes
     monkeypatch.setattr("teeter.training.batched._MEMORY_LIMIT", {"cpu": 5 * each})
@@ -177,7 +206,10 @@ def test_one_that_diverges_leaves_the_others_be() -> None:
     jobs[1].inputs[4, 2] = torch.nan
     results = fit_jobs(jobs, training)
     assert [result.error is None for result in results] == [True, False, True]
-    assert str(results[1].error) == "1 of 70 labelled rows contain NaN or infinite numbers: fix or remove them."
+    assert (
+        str(results[1].error)
+        == "1 of 70 labelled rows contain NaN or infinite numbers: fix or remove them."
+    )
     alone = lesson("mlp", 2)
     fit_batched([alone], training)
     torch.testing.assert_close(weights(results[2]), weights(alone), rtol=0, atol=1e-5)
@@ -205,5 +237,7 @@ def test_networks_of_different_precision_are_stacks_of_their_own() -> None:
 
 def test_rows_that_a_chain_does_not_answer_one_by_one_are_told() -> None:
     inputs, labels = torch.zeros(20, 5, 4), torch.arange(20) % 3
-    with pytest.raises(TrainingError, match=r"Sequential returns \(20, 5, 3\): to be trained, it must return"):
+    with pytest.raises(
+        TrainingError, match=r"Sequential returns \(20, 5, 3\): to be trained, it must return"
+    ):
         fit_batched([FitJob(nn.Sequential(nn.Linear(4, 3)), inputs, labels, 0)], TrainingConfig())

@@ -16,11 +16,16 @@ CHAINS: dict[str, Any] = {
     "s-cnn": (lambda seed: s_cnn(1, 10, 3, seed=seed), (1, 10, 10)),
     "k-cnn": (lambda seed: k_cnn(3, 8, 3, seed=seed), (3, 8, 8)),
     "without biases": (
-        lambda seed: nn.Sequential(nn.Conv2d(1, 2, 3, bias=False), nn.Tanh(), nn.Flatten(), nn.Linear(32, 3, False)),
+        lambda seed: nn.Sequential(
+            nn.Conv2d(1, 2, 3, bias=False), nn.Tanh(), nn.Flatten(), nn.Linear(32, 3, False)
+        ),
         (1, 6, 6),
     ),
     "a head alone": (lambda seed: nn.Sequential(nn.Linear(6, 3)), (6,)),
-    "flat images": (lambda seed: nn.Sequential(nn.Flatten(), nn.Linear(12, 4), nn.GELU(), nn.Linear(4, 3)), (3, 4)),
+    "flat images": (
+        lambda seed: nn.Sequential(nn.Flatten(), nn.Linear(12, 4), nn.GELU(), nn.Linear(4, 3)),
+        (3, 4),
+    ),
 }
 
 
@@ -53,7 +58,9 @@ def test_weights_go_back_where_they_came_from(chain: tuple[list[Any], tuple[int,
             assert torch.equal(own, values[k] + 1)
 
 
-def drawn(seeds: list[int], batch: int = 64, steps: int = 3, rate: float = 0.3) -> list[list[torch.Tensor]]:
+def drawn(
+    seeds: list[int], batch: int = 64, steps: int = 3, rate: float = 0.3
+) -> list[list[torch.Tensor]]:
     networks = [mlp(6, 3, seed=seed, hidden=50, dropout=rate) for seed in seeds]
     masks = DropoutMasks(BatchedNetworks(networks), seeds, 64, torch.randn(4, 6))
     found = []
@@ -75,7 +82,9 @@ def test_a_member_s_dropout_hangs_on_its_seed_alone() -> None:
 
 @pytest.mark.parametrize("rate", [0.0, 0.3, 0.5])
 def test_dropout_keeps_the_share_it_should_and_the_mean(rate: float) -> None:
-    masks = torch.stack([mask for step in drawn(list(range(10)), rate=rate, steps=20) for mask in step])
+    masks = torch.stack(
+        [mask for step in drawn(list(range(10)), rate=rate, steps=20) for mask in step]
+    )
     kept = (masks > 0).double()
     assert set(masks.unique().tolist()) <= {0.0, torch.tensor(1 / (1 - rate)).item()}
     error = (rate * (1 - rate) / masks.numel()) ** 0.5
@@ -121,8 +130,12 @@ def shared() -> nn.Module:
         pytest.param(nn.Sequential(), id="empty"),
         pytest.param(nn.Sequential(nn.Linear(3, 2), nn.ReLU()), id="no head"),
         pytest.param(nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 2)), id="normalised"),
-        pytest.param(nn.Sequential(nn.Conv2d(2, 2, 3, groups=2), nn.Flatten(), nn.Linear(2, 2)), id="grouped"),
-        pytest.param(nn.Sequential(nn.Linear(3, 3), nn.Dropout(1.0), nn.Linear(3, 2)), id="all dropped"),
+        pytest.param(
+            nn.Sequential(nn.Conv2d(2, 2, 3, groups=2), nn.Flatten(), nn.Linear(2, 2)), id="grouped"
+        ),
+        pytest.param(
+            nn.Sequential(nn.Linear(3, 3), nn.Dropout(1.0), nn.Linear(3, 2)), id="all dropped"
+        ),
         pytest.param(nn.Sequential(Louder(3, 3), nn.Linear(3, 2)), id="overridden"),
         pytest.param(hooked(), id="hooked"),
         pytest.param(frozen(), id="frozen"),

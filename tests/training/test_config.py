@@ -19,7 +19,10 @@ from teeter.training import config as rules
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"optimizer": "adamw"}, "No optimizer is called 'adamw': choose adam, rmsprop, nesterov or sgd"),
+        (
+            {"optimizer": "adamw"},
+            "No optimizer is called 'adamw': choose adam, rmsprop, nesterov or sgd",
+        ),
         ({"learning_rate": 0}, "learning_rate is 0: it must be positive"),
         ({"learning_rate": float("nan")}, "learning_rate is nan: it must be positive"),
         ({"epochs": 0}, "epochs is 0: it must be positive"),
@@ -64,7 +67,9 @@ def weights(learner: Learner) -> Tensor:
     return nn.utils.parameters_to_vector(learner.models[0].parameters()).detach()
 
 
-def test_a_training_of_one_s_own_gets_the_labelled_rows_and_draws_by_the_seed(tmp_path: Path) -> None:
+def test_a_training_of_one_s_own_gets_the_labelled_rows_and_draws_by_the_seed(
+    tmp_path: Path,
+) -> None:
     training = Nudged()
     learner = taught(training=training)
     assert len(training.seen[0].inputs) == 12

@@ -14,7 +14,9 @@ def test_evaluation_compares_logits_with_classes() -> None:
     labels = torch.tensor([0, 1, 1])
     found = evaluate_logits(logits, labels)
     assert found.accuracy == pytest.approx(2 / 3)
-    assert found.loss == pytest.approx(np.mean([np.log1p(np.exp(-2)), np.log1p(np.exp(-1)), np.log1p(np.exp(3))]))
+    assert found.loss == pytest.approx(
+        np.mean([np.log1p(np.exp(-2)), np.log1p(np.exp(-1)), np.log1p(np.exp(3))])
+    )
     assert (found.rows, found.vote) == (3, None)
 
 

@@ -20,13 +20,19 @@ from teeter.seeds import seeded_global_rng
 from teeter.training import FitJob, FitResult, evaluate_logits, fit_jobs
 from teeter.training import config as rules
 
-ROWS = torch.randn(90, 4, generator=torch.Generator().manual_seed(0)) + 4 * torch.eye(3, 4).repeat(30, 1)
+ROWS = torch.randn(90, 4, generator=torch.Generator().manual_seed(0)) + 4 * torch.eye(3, 4).repeat(
+    30, 1
+)
 LABELS = torch.arange(3).repeat(30)
 QUICK = TrainingConfig(epochs=4, batch_size=16)
 
 
 def trained(
-    setting: TrainingConfig = QUICK, network: Any = None, inputs: Any = ROWS, labels: Tensor = LABELS, **options: Any
+    setting: TrainingConfig = QUICK,
+    network: Any = None,
+    inputs: Any = ROWS,
+    labels: Tensor = LABELS,
+    **options: Any,
 ) -> FitResult:
     network = mlp(4, 3, seed=0, hidden=16) if network is None else network
     (result,) = fit_jobs([FitJob(network, inputs, labels, **{"seed": 0, **options})], setting)
@@ -43,9 +49,13 @@ def accuracy(result: FitResult) -> float:
     return evaluate_logits(result.model(ROWS).detach(), LABELS).accuracy
 
 
-@pytest.mark.parametrize(("optimizer", "rate"), [("adam", 1e-2), ("rmsprop", 1e-2), ("nesterov", 1e-2), ("sgd", 1e-1)])
+@pytest.mark.parametrize(
+    ("optimizer", "rate"), [("adam", 1e-2), ("rmsprop", 1e-2), ("nesterov", 1e-2), ("sgd", 1e-1)]
+)
 def test_every_optimizer_learns(optimizer: Any, rate: float) -> None:
-    result = trained(TrainingConfig(optimizer=optimizer, learning_rate=rate, epochs=30, batch_size=16))
+    result = trained(
+        TrainingConfig(optimizer=optimizer, learning_rate=rate, epochs=30, batch_size=16)
+    )
     assert accuracy(result) > 0.95
     assert result.losses[-1] < result.losses[0] / 2
     assert len(result.losses) == 30
@@ -66,11 +76,21 @@ def test_training_is_the_textbooks(rows: int, milestones: tuple[int, ...]) -> No
     with seeded_global_rng(0, torch.device("cpu")):
         network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)).double()
     start = [parameter.detach().numpy().copy() for parameter in network.parameters()]
-    setting = TrainingConfig(epochs=8, batch_size=16, learning_rate=0.01, decay=0.1, milestones=milestones)
+    setting = TrainingConfig(
+        epochs=8, batch_size=16, learning_rate=0.01, decay=0.1, milestones=milestones
+    )
     result = trained(setting, network, ROWS[:rows], LABELS[:rows], seed=11)
-    rates = [0.01 * 0.1 ** sum(epoch >= milestone for milestone in milestones) for epoch in range(8)]
+    rates = [
+        0.01 * 0.1 ** sum(epoch >= milestone for milestone in milestones) for epoch in range(8)
+    ]
     expected, losses = adam(
-        start, ROWS[:rows].double().numpy(), LABELS[:rows].numpy(), seed=11, epochs=8, batch_size=16, rates=rates
+        start,
+        ROWS[:rows].double().numpy(),
+        LABELS[:rows].numpy(),
+        seed=11,
+        epochs=8,
+        batch_size=16,
+        rates=rates,
     )
     for parameter, value in zip(network.parameters(), expected, strict=True):
         np.testing.assert_allclose(parameter.detach(), value, atol=1e-6)
@@ -78,7 +98,10 @@ def test_training_is_the_textbooks(rows: int, milestones: tuple[int, ...]) -> No
 
 
 def test_milestones_change_what_follows_them_and_nothing_before() -> None:
-    plain, falling = trained(), trained(TrainingConfig(epochs=4, batch_size=16, decay=0.01, milestones=(2,)))
+    plain, falling = (
+        trained(),
+        trained(TrainingConfig(epochs=4, batch_size=16, decay=0.01, milestones=(2,))),
+    )
     assert plain.losses[:2] == falling.losses[:2]
     assert plain.losses[2] != falling.losses[2]
 
@@ -103,7 +126,9 @@ def test_the_seed_decides_dropout_and_order_apart() -> None:
     whole = TrainingConfig(epochs=2, batch_size=1000)
     drops = [weights(trained(whole, seed=seed)) for seed in (1, 2)]
     assert not torch.allclose(*drops)
-    steady = [weights(trained(whole, mlp(4, 3, hidden=16, dropout=0.0), seed=seed)) for seed in (1, 2)]
+    steady = [
+        weights(trained(whole, mlp(4, 3, hidden=16, dropout=0.0), seed=seed)) for seed in (1, 2)
+    ]
     torch.testing.assert_close(*steady)
 
 
@@ -167,7 +192,12 @@ class TwoInputs(nn.Module):
 
 @pytest.mark.parametrize(
     "inputs",
-    [ROWS.numpy(), ROWS.numpy().astype(np.float64), ROWS.numpy().tolist(), TensorDataset(ROWS, LABELS + 7)],
+    [
+        ROWS.numpy(),
+        ROWS.numpy().astype(np.float64),
+        ROWS.numpy().tolist(),
+        TensorDataset(ROWS, LABELS + 7),
+    ],
     ids=["array", "float64", "list", "dataset"],
 )
 def test_data_of_every_kind_train_the_same_network(inputs: Any) -> None:
@@ -179,7 +209,9 @@ def test_data_of_several_parts_are_learned_together() -> None:
     inputs = {"left": ROWS.numpy(), "right": torch.zeros_like(ROWS)}
     setting = TrainingConfig(epochs=20, batch_size=16, learning_rate=0.05)
     result = trained(setting, TwoInputs(), inputs, validation=(inputs, LABELS))
-    assert evaluate_logits(result.model(ROWS, torch.zeros_like(ROWS)).detach(), LABELS).accuracy > 0.9
+    assert (
+        evaluate_logits(result.model(ROWS, torch.zeros_like(ROWS)).detach(), LABELS).accuracy > 0.9
+    )
 
 
 def normalised() -> nn.Sequential:
@@ -201,29 +233,52 @@ class Pair(nn.Linear):
 @pytest.mark.parametrize(
     ("network", "rows", "labels", "message"),
     [
-        (None, ROWS * float("nan"), LABELS, "90 of 90 labelled rows contain NaN or infinite numbers"),
-        (normalised(), ROWS[:1], LABELS[:1], "Batch normalization cannot train on a batch of one row: label more rows"),
+        (
+            None,
+            ROWS * float("nan"),
+            LABELS,
+            "90 of 90 labelled rows contain NaN or infinite numbers",
+        ),
+        (
+            normalised(),
+            ROWS[:1],
+            LABELS[:1],
+            "Batch normalization cannot train on a batch of one row: label more rows",
+        ),
         (
             mlp(4, 2),
             ROWS,
             LABELS,
             "Sequential returns 2 classes, and the labels have 3: make its last layer wider",
         ),
-        (nn.Linear(4, 1), ROWS, LABELS, r"Linear returns \(16, 1\): to be trained, it must return \(rows, classes\)"),
+        (
+            nn.Linear(4, 1),
+            ROWS,
+            LABELS,
+            r"Linear returns \(16, 1\): to be trained, it must return \(rows, classes\)",
+        ),
         (nn.Linear(4, 3), ROWS[:, None], LABELS, r"Linear returns \(16, 1, 3\): to be trained"),
         (Pair(4, 3), ROWS, LABELS, "Pair returns tuple: to be trained"),
         (nn.Flatten(), ROWS, LABELS, "Flatten has no parameters, so there is nothing to train"),
-        (nn.Linear(4, 3).requires_grad_(False), ROWS, LABELS, "All parameters of Linear are frozen, so there is nothing to train"),
+        (
+            nn.Linear(4, 3).requires_grad_(False),
+            ROWS,
+            LABELS,
+            "All parameters of Linear are frozen, so there is nothing to train",
+        ),
     ],
 )
-def test_what_cannot_be_trained_is_told_why(network: Any, rows: Any, labels: Tensor, message: str) -> None:
+def test_what_cannot_be_trained_is_told_why(
+    network: Any, rows: Any, labels: Tensor, message: str
+) -> None:
     with pytest.raises(TrainingError, match=message):
         trained(QUICK, network, rows, labels)
 
 
 def test_a_loss_that_explodes_is_told_with_its_rate() -> None:
     with pytest.raises(
-        TrainingError, match=r"The loss became (nan|inf) in epoch \d+: lower the learning rate from 1e\+18"
+        TrainingError,
+        match=r"The loss became (nan|inf) in epoch \d+: lower the learning rate from 1e\+18",
     ):
         trained(TrainingConfig(optimizer="sgd", learning_rate=1e18, epochs=50))
 
@@ -262,17 +317,24 @@ def test_a_network_that_ends_in_a_softmax_is_told_to_leave_it_out() -> None:
     network = nn.Sequential(nn.Linear(4, 3), nn.Softmax(dim=1))
     learner = Learner(lambda seed: network, np.zeros((6, 4), dtype=np.float32), classes=3)
     learner.tell([0, 1, 2], [0, 1, 2])
-    with pytest.raises(TrainingError, match="Sequential returns probabilities, and training needs logits"):
+    with pytest.raises(
+        TrainingError, match="Sequential returns probabilities, and training needs logits"
+    ):
         learner.fit()
 
 
 @pytest.mark.parametrize(
-    "wrap", [nn.Sequential, lambda layer: nn.Sequential(nn.Sequential(layer))], ids=["stack", "alone"]
+    "wrap",
+    [nn.Sequential, lambda layer: nn.Sequential(nn.Sequential(layer))],
+    ids=["stack", "alone"],
 )
 def test_rows_that_are_not_numbers_are_told_and_counted(wrap: Any) -> None:
     rows = torch.randn(20, 4, generator=torch.Generator().manual_seed(0))
     rows[[3, 7], 1] = torch.tensor([float("nan"), float("inf")])
     learner = Learner(lambda seed: wrap(nn.Linear(4, 3)), rows, "random", classes=3, device="cpu")
     learner.tell(range(10), [k % 3 for k in range(10)])
-    with pytest.raises(TrainingError, match="2 of 10 labelled rows contain NaN or infinite numbers: fix or remove them"):
+    with pytest.raises(
+        TrainingError,
+        match="2 of 10 labelled rows contain NaN or infinite numbers: fix or remove them",
+    ):
         learner.fit()

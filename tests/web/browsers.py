@@ -20,7 +20,9 @@ from web.servers import InlineWorker
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 
 MARKS = [
     pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium"),
@@ -89,7 +91,9 @@ def wait_until(condition: Callable[[], bool]) -> None:
 def for_all_eyes(page: Any, path: str) -> None:
     """Nothing is cut off at the side; labels, contrast, roles and the like are right, as axe sees them."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), f"{path} is too wide"
+    assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), (
+        f"{path} is too wide"
+    )
     found = axe.Axe().run(page).response["violations"]
     told = [f"{one['id']}: {[node['html'][:120] for node in one['nodes']]}" for one in found]
     assert told == [], f"{path}: {told}"

@@ -32,7 +32,9 @@ def true_label(item: str) -> str:
 def get_questions(client: TestClient, n: int = 20) -> list[dict[str, Any]]:
     """Return the questions that wait, after they have been picked."""
     client.get(f"{AT}/questions")  # nothing waits before the first request
-    questions: list[dict[str, Any]] = client.get(f"{AT}/questions", params={"n": n}).json()["questions"]
+    questions: list[dict[str, Any]] = client.get(f"{AT}/questions", params={"n": n}).json()[
+        "questions"
+    ]
     return questions
 
 
@@ -61,7 +63,9 @@ def begin_labelled(path: Path, count: int, **settings: Any) -> list[str]:
 
 
 @cache
-def _labelled_campaign(count: int, settings: tuple[tuple[str, Any], ...]) -> tuple[bytes, tuple[str, ...]]:
+def _labelled_campaign(
+    count: int, settings: tuple[tuple[str, Any], ...]
+) -> tuple[bytes, tuple[str, ...]]:
     """Return the file of a campaign that was labelled over HTTP, and its labelled items in their order."""
     with TemporaryDirectory() as folder:
         path = begin(Path(folder) / "texts.teeter", **dict(settings))

@@ -25,7 +25,10 @@ class RestartableServer:
         self.port = ReservedPort()
         self.address = f"http://127.0.0.1:{self.port.number}"
         self.pid = 0
-        one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # threads and fork do not mix
+        one_thread = {
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+        }  # threads and fork do not mix
         self.parent = subprocess.Popen(
             [sys.executable, __file__, str(self.port.number), str(campaign)],
             stdin=subprocess.PIPE,
@@ -38,7 +41,9 @@ class RestartableServer:
     def __enter__(self) -> RestartableServer:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
         if self.pid:
             self.kill()
         assert self.parent.stdin is not None

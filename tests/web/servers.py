@@ -34,7 +34,12 @@ HARMFUL = "<script>alert('x')</script><img src=x onerror=alert(1)> & <b>bold</b>
 PATIENCE = 600.0
 """Seconds that a test waits for a process. A trainer has low priority: all others of a busy machine go first."""
 
-GOOD = ("The bread was warm", "A calm walk by the river", "She sang to the garden", "Apples ripened early")
+GOOD = (
+    "The bread was warm",
+    "A calm walk by the river",
+    "She sang to the garden",
+    "Apples ripened early",
+)
 POOR = ("Win cash now", "Claim your free prize", "Urgent offer, reply today", "Cheap pills online")
 
 
@@ -59,7 +64,12 @@ def _text_campaign(name: str, items: int, settings: tuple[tuple[str, Any], ...])
     with TemporaryDirectory() as folder:
         path = Path(folder) / f"{name}.teeter"
         campaign = Campaign.create(path, name, ("spam", "ham"), Settings(**dict(settings)))
-        campaign.add([*({"id": f"t{k}", "text": text(k)} for k in range(items)), {"id": "html", "text": HARMFUL}])
+        campaign.add(
+            [
+                *({"id": f"t{k}", "text": text(k)} for k in range(items)),
+                {"id": "html", "text": HARMFUL},
+            ]
+        )
         campaign.store.close()
         assert list(Path(folder).iterdir()) == [path], "a campaign that is closed is one file"
         return path.read_bytes()
@@ -71,7 +81,9 @@ def begin_images(path: Path, folder: Path, count: int = 60) -> Path:
     for number in range(count):
         (folder / f"{number:03}.png").write_bytes(_digit_image(number))
     classes = ("even", "odd")
-    campaign = Campaign.create(path, path.stem, classes, Settings(kind="image", folder=str(folder.resolve())))
+    campaign = Campaign.create(
+        path, path.stem, classes, Settings(kind="image", folder=str(folder.resolve()))
+    )
     campaign.add({"image": f"{k:03}.png"} for k in range(count))
     campaign.store.close()
     return path
@@ -104,9 +116,11 @@ class InlineWorker(Trainer):
             future.set_exception(error)
             return future
         if what == "look":
-            (self.news(path).finished.add if result["finished"] else self.news(path).finished.discard)(
-                told["annotator"]
-            )
+            (
+                self.news(path).finished.add
+                if result["finished"]
+                else self.news(path).finished.discard
+            )(told["annotator"])
             self.news(path).why |= result["why"]
         future.set_result(result)
         return future
@@ -118,7 +132,9 @@ class InlineWorker(Trainer):
 
 
 @contextmanager
-def served(*files: Path, folder: Path | None = None, guard: Guard | None = None) -> Iterator[TestClient]:
+def served(
+    *files: Path, folder: Path | None = None, guard: Guard | None = None
+) -> Iterator[TestClient]:
     """A client that has its session, and sends what goes with changes."""
     app = make_app(files, guard=guard or Guard(b"secret"), folder=folder, warm=False)
     app.state.site.trainer, app.state.site.maker = InlineWorker(), InlineWorker()
@@ -144,13 +160,29 @@ class Server:
     """``teeter serve`` in a process of its own, which can be killed and started again."""
 
     def __init__(self, home: Path, *arguments: object, port: int | None = None) -> None:
-        self.home, self.arguments, self.port = home, [str(one) for one in arguments], port or free_port()
+        self.home, self.arguments, self.port = (
+            home,
+            [str(one) for one in arguments],
+            port or free_port(),
+        )
         self.process: subprocess.Popen[str] | None = None
         self.address = ""
 
     def start(self) -> Server:
-        environment = {**os.environ, "TEETER_HOME": str(self.home), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-        command = [sys.executable, "-c", "from teeter.cli import main; main()", "serve", *self.arguments, "--no-open"]
+        environment = {
+            **os.environ,
+            "TEETER_HOME": str(self.home),
+            "OMP_NUM_THREADS": "1",
+            "PYTHONUNBUFFERED": "1",
+        }
+        command = [
+            sys.executable,
+            "-c",
+            "from teeter.cli import main; main()",
+            "serve",
+            *self.arguments,
+            "--no-open",
+        ]
         command += ["--port", str(self.port)]
         self.address = ""
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)

@@ -48,11 +48,20 @@ def test_the_last_answers_can_be_corrected_and_taken_back(client: TestClient) ->
     items = label_items(client, 3)
     client.post(f"{AT}/answers", json={"item": items[0], "kind": "unsure", "comment": "who knows"})
     last = client.get(f"{AT}/answers").json()
-    assert [(one["item"], one["said"]) for one in last][:2] == [(items[0], "unsure"), (items[2], true_label(items[2]))]
+    assert [(one["item"], one["said"]) for one in last][:2] == [
+        (items[0], "unsure"),
+        (items[2], true_label(items[2])),
+    ]
     assert last[0]["comment"] == "who knows"
     undone = client.post(f"{AT}/undo", json={}).json()["undone"]
-    assert (undone["item"], undone["said"], undone["before"]) == (items[0], "unsure", true_label(items[0]))
-    assert client.post(f"{AT}/undo", json={"item": "t77"}).json()["undone"] is None, "only if it is the newest"
+    assert (undone["item"], undone["said"], undone["before"]) == (
+        items[0],
+        "unsure",
+        true_label(items[0]),
+    )
+    assert client.post(f"{AT}/undo", json={"item": "t77"}).json()["undone"] is None, (
+        "only if it is the newest"
+    )
 
 
 def test_the_same_answer_sent_twice_is_one(client: TestClient, file: Path) -> None:
@@ -81,7 +90,9 @@ def test_the_same_answer_sent_twice_is_one(client: TestClient, file: Path) -> No
 def test_what_does_not_fit_is_refused_and_nothing_is_written(
     client: TestClient, body: dict[str, object], status: int
 ) -> None:
-    told = client.post(f"{AT}/answers", content=json.dumps(body), headers={"content-type": "application/json"})
+    told = client.post(
+        f"{AT}/answers", content=json.dumps(body), headers={"content-type": "application/json"}
+    )
     assert told.status_code == status
     assert isinstance(told.json()["detail"], str)
     assert client.get(AT).json()["labelled"] == 0
@@ -91,7 +102,9 @@ def test_an_item_tells_what_people_say(client: TestClient) -> None:
     (item,) = label_items(client, 1)
     told = client.get(f"{AT}/item", params={"id": item}).json()
     assert told["text"] == (text(int(item[1:])) if item != "html" else HARMFUL)
-    assert [(one["annotator"], one["label"]) for one in told["answers"]] == [("me", true_label(item))]
+    assert [(one["annotator"], one["label"]) for one in told["answers"]] == [
+        ("me", true_label(item))
+    ]
     assert client.get(f"{AT}/item", params={"place": 3}).json()["item"] == "t3"
     assert client.get(f"{AT}/item", params={"place": 300}).status_code == 404
 
@@ -141,12 +154,17 @@ def test_an_export_of_a_folder_is_packed(labelled: LabelledCampaign) -> None:
 
 def test_suspects_are_found_and_kept(labelled: LabelledCampaign) -> None:
     client, wrong = labelled.client, labelled.items[5]
-    client.post(f"{AT}/answers", json={"item": wrong, "label": "ham" if true_label(wrong) == "spam" else "spam"})
+    client.post(
+        f"{AT}/answers",
+        json={"item": wrong, "label": "ham" if true_label(wrong) == "spam" else "spam"},
+    )
     found = client.get(f"{AT}/suspects?anew=true").json()
     assert found["state"] == "done"
     assert wrong in {one["item"] for one in found["suspects"]}
     assert client.post(f"{AT}/keep", json={"item": wrong}).status_code == 200
-    assert wrong not in {one["item"] for one in client.get(f"{AT}/suspects?anew=true").json()["suspects"]}
+    assert wrong not in {
+        one["item"] for one in client.get(f"{AT}/suspects?anew=true").json()["suspects"]
+    }
 
 
 def test_progress_tells_each_round(labelled: LabelledCampaign) -> None:
@@ -158,7 +176,9 @@ def test_progress_tells_each_round(labelled: LabelledCampaign) -> None:
 
 
 def test_features_are_shown_as_numbers(tmp_path: Path) -> None:
-    campaign = Campaign.create(tmp_path / "numbers.teeter", "numbers", ("a", "b"), Settings(kind="features"))
+    campaign = Campaign.create(
+        tmp_path / "numbers.teeter", "numbers", ("a", "b"), Settings(kind="features")
+    )
     vectors = np.random.default_rng(0).normal(size=(40, 5))
     campaign.add({"id": f"n{k}", "features": vectors[k]} for k in range(40))
     campaign.store.close()
@@ -173,10 +193,16 @@ def test_nothing_is_called_stored_in_a_file_that_is_gone(client: TestClient, fil
     answer = {"item": items[0], "label": "spam"}
     assert client.post(f"{AT}/answers", json=answer).status_code == 200
     file.rename(file.with_name("gone.teeter"))
-    for what, body in (("answers", {"item": items[1], "label": "spam"}), ("undo", {}), ("keep", {"item": items[0]})):
+    for what, body in (
+        ("answers", {"item": items[1], "label": "spam"}),
+        ("undo", {}),
+        ("keep", {"item": items[0]}),
+    ):
         told = client.post(f"{AT}/{what}", json=body)
         assert told.status_code == 503, what
-        assert told.json()["detail"].startswith("texts.teeter was moved or removed while it is served")
+        assert told.json()["detail"].startswith(
+            "texts.teeter was moved or removed while it is served"
+        )
     for page in ("", "/progress", "/items"):
         assert client.get(f"/c/texts{page}").status_code == 503
     assert not file.exists(), "no empty file takes its place"
@@ -195,11 +221,15 @@ class BusyWorker(InlineWorker):
         if what != "export":
             return super().do(what, path, **told)
         waiting: Future[Any] = Future()
-        self.put_off.append(lambda: waiting.set_result(super(BusyWorker, self).do(what, path, **told).result()))
+        self.put_off.append(
+            lambda: waiting.set_result(super(BusyWorker, self).do(what, path, **told).result())
+        )
         return waiting
 
 
-def test_an_export_that_takes_too_long_does_not_stop_other_work(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_export_that_takes_too_long_does_not_stop_other_work(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(api, "_EXPORT_SECONDS", 0.05)
     with served(file) as client:
         site = client.app.state.site  # type: ignore[attr-defined]
@@ -215,14 +245,20 @@ def test_an_export_that_takes_too_long_does_not_stop_other_work(file: Path, monk
 
 
 @pytest.mark.slow
-def test_a_process_goes_on_after_an_export_that_takes_too_long(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_goes_on_after_an_export_that_takes_too_long(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(api, "_EXPORT_SECONDS", 0.0)
     with served(file) as client:
         site = client.app.state.site  # type: ignore[attr-defined]
         site.trainer = Trainer(5)
         assert client.get(f"{AT}/export").status_code == 503
-        assert not site.trainer.do("look", str(file), annotator="me", batch=5).result(PATIENCE)["finished"]
-        site.trainer.do("suspects", str(file), count=3).result(PATIENCE)  # done in its turn, after the export
+        assert not site.trainer.do("look", str(file), annotator="me", batch=5).result(PATIENCE)[
+            "finished"
+        ]
+        site.trainer.do("suspects", str(file), count=3).result(
+            PATIENCE
+        )  # done in its turn, after the export
         assert not list(site.temp.iterdir()), "what nobody takes is removed"
 
 
@@ -231,7 +267,9 @@ def test_suspects_and_maps_that_fail_do_not_say_it_either(tmp_path: Path, path: 
     file = begin(tmp_path / "texts.teeter", 30)
     with served(file) as client:
         site = client.app.state.site  # type: ignore[attr-defined]
-        failed = site.trainer.do("chart", str(tmp_path / "gone.teeter"), folder=str(tmp_path), how="pca")
+        failed = site.trainer.do(
+            "chart", str(tmp_path / "gone.teeter"), folder=str(tmp_path), how="pca"
+        )
         assert str(tmp_path) in str(failed.exception())
         site._drawn |= {"suspects texts": failed, "map pca texts": failed}
         told = client.get(path).json()

@@ -56,7 +56,9 @@ def fuzz(operation: Any, mode: Any, examples: int, headers: dict[str, str]) -> i
     """Ask what fits, or what does not; return how often."""
     asked = 0
 
-    @settings(max_examples=examples, suppress_health_check=list(HealthCheck), deadline=None, database=None)
+    @settings(
+        max_examples=examples, suppress_health_check=list(HealthCheck), deadline=None, database=None
+    )
     @given(case=operation.as_strategy(generation_mode=mode))
     def ask(case: Any) -> None:
         nonlocal asked

@@ -19,7 +19,13 @@ from web.servers import begin, served
 
 @pytest.mark.parametrize(
     ("name", "slug"),
-    [("ünï", "uni"), ("Straße 1", "strasse-1"), ("ﬁne", "fine"), ("标注", "campaign"), ("uni", "uni-2")],
+    [
+        ("ünï", "uni"),
+        ("Straße 1", "strasse-1"),
+        ("ﬁne", "fine"),
+        ("标注", "campaign"),
+        ("uni", "uni-2"),
+    ],
 )
 def test_names_in_addresses_are_plain_letters(name: str, slug: str) -> None:
     assert slug_of(name, {"uni"} if slug == "uni-2" else set()) == slug
@@ -41,7 +47,9 @@ def test_what_is_spent_is_every_answer_of_people(tmp_path: Path) -> None:
 
 def test_the_last_round_is_as_right_as_the_campaign(labelled: LabelledCampaign) -> None:
     with closing(sqlite3.connect(labelled.file)) as database:  # an audit sample that has only begun
-        (facts,) = database.execute("select facts from models order by version desc limit 1").fetchone()
+        (facts,) = database.execute(
+            "select facts from models order by version desc limit 1"
+        ).fetchone()
         told = json.dumps({**json.loads(facts), "audit": [0, 1], "control": [9, 12]})
         database.execute("update models set facts = ?", [told])
         database.commit()
@@ -60,12 +68,18 @@ def test_labels_are_as_decided_and_flags_show(client: TestClient, file: Path) ->
     campaign.decide("t1", "ham", "ruth")
     campaign.store.close()
     lines = {one["item"]: one for one in client.get(f"{AT}/items?count=5").json()["items"]}
-    assert (lines["t1"]["label"], lines["t2"]["state"], lines["t3"]["state"]) == ("ham", "spam, bad", "")
+    assert (lines["t1"]["label"], lines["t2"]["state"], lines["t3"]["state"]) == (
+        "ham",
+        "spam, bad",
+        "",
+    )
     assert client.get(f"{AT}/labels").json()["labels"][0] == [1, 1]
     assert "decided by ruth" in client.get("/c/texts/item?id=t1").text
 
 
-def test_what_the_trainer_asked_meanwhile_is_not_given_on_top(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_trainer_asked_meanwhile_is_not_given_on_top(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = begin(tmp_path / "texts.teeter", 100)
     campaign = Campaign.open(file)
     campaign.pick_ahead(60)

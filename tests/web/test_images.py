@@ -40,11 +40,18 @@ def test_where_images_are_is_not_told(tmp_path: Path) -> None:
     own.mkdir()
     with served(begin_images(own / "digits.teeter", tmp_path / "scans", 6)) as client:
         (tmp_path / "scans" / "003.png").unlink()
-        told = client.get("/api/v1/campaigns/digits/image", params={"id": "003.png"}).json()["detail"]
+        told = client.get("/api/v1/campaigns/digits/image", params={"id": "003.png"}).json()[
+            "detail"
+        ]
         assert told == "There is no file 003.png."
         (tmp_path / "scans" / "003.png").symlink_to("/etc/hostname")
-        told = client.get("/api/v1/campaigns/digits/image", params={"id": "003.png"}).json()["detail"]
-        assert told == "003.png leads out of the campaign's folder scans: only files inside it are read."
+        told = client.get("/api/v1/campaigns/digits/image", params={"id": "003.png"}).json()[
+            "detail"
+        ]
+        assert (
+            told
+            == "003.png leads out of the campaign's folder scans: only files inside it are read."
+        )
         site = client.app.state.site  # type: ignore[attr-defined]
         site.folder = Path("/")
         assert without_folders(site, "Spam and/or ham.") == "Spam and/or ham."

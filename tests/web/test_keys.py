@@ -17,7 +17,11 @@ def test_digits_first_then_letters_that_are_free() -> None:
 
 
 def test_chosen_keys_are_kept_and_the_others_get_what_is_free() -> None:
-    assert keys_by_class(["spam", "ham", "other"], ["s", "1"]) == {"spam": "s", "ham": "1", "other": "2"}
+    assert keys_by_class(["spam", "ham", "other"], ["s", "1"]) == {
+        "spam": "s",
+        "ham": "1",
+        "other": "2",
+    }
 
 
 def test_a_class_called_by_one_sign_has_that_key() -> None:

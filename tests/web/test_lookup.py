@@ -23,7 +23,9 @@ def test_pages_of_items_have_all_once(client: TestClient) -> None:
     seen: list[str] = []
     after = None
     while True:
-        told = client.get(f"{AT}/items", params={"count": 25, **({} if after is None else {"after": after})}).json()
+        told = client.get(
+            f"{AT}/items", params={"count": 25, **({} if after is None else {"after": after})}
+        ).json()
         seen += [one["item"] for one in told["items"]]
         after = told["after"]
         if after is None:
@@ -35,7 +37,10 @@ def test_items_are_found(client: TestClient) -> None:
     items = label_items(client, 6)
 
     def found(**wanted: str) -> set[str]:
-        return {one["item"] for one in client.get(f"{AT}/items", params={"count": 200, **wanted}).json()["items"]}
+        return {
+            one["item"]
+            for one in client.get(f"{AT}/items", params={"count": 200, **wanted}).json()["items"]
+        }
 
     assert found(search="NUMBER 17") == {"t17"}
     assert found(search="100%") == set()
@@ -105,4 +110,8 @@ def test_what_the_model_thinks_of_shared_items_is_not_told(tmp_path: Path) -> No
             hidden = set(one) <= {"item", "kind", "text", "arm", "rank", "characters", "shared"}
             assert hidden == campaign.is_shared(one["item"])
         last = client.get(f"{AT}/answers").json()
-        assert not any({"predicted", "probability"} & set(one) for one in last if campaign.is_shared(one["item"]))
+        assert not any(
+            {"predicted", "probability"} & set(one)
+            for one in last
+            if campaign.is_shared(one["item"])
+        )

@@ -12,7 +12,16 @@ from web.servers import served
 
 def test_every_page_opens(labelled: LabelledCampaign) -> None:
     client = labelled.client
-    for page in ("", "/second-look", "/progress", "/map", "/items", "/item?id=html", "/export", "/news"):
+    for page in (
+        "",
+        "/second-look",
+        "/progress",
+        "/map",
+        "/items",
+        "/item?id=html",
+        "/export",
+        "/news",
+    ):
         told = client.get(f"/c/texts{page}")
         assert told.status_code == 200, page
         assert "<script>alert" not in told.text
@@ -35,7 +44,11 @@ def test_reports_open_in_the_same_place(tmp_path: Path) -> None:
         told = client.get("/reports/runs-digits")
         assert "Found" in told.text
         assert "sandbox" in told.headers["content-security-policy"], "no script of it runs"
-        for path in ("../../../secret.txt", "%2e%2e/%2e%2e/%2e%2e/secret.txt", "..%2f..%2f..%2fsecret.txt"):
+        for path in (
+            "../../../secret.txt",
+            "%2e%2e/%2e%2e/%2e%2e/secret.txt",
+            "..%2f..%2f..%2fsecret.txt",
+        ):
             assert client.get(f"/reports/runs-digits/{path}").status_code == 404
 
 
@@ -54,13 +67,22 @@ def test_a_model_that_is_asked_for_is_told_of_at_once(client: TestClient) -> Non
 
 def test_a_report_shows_its_images_and_runs_no_script(tmp_path: Path) -> None:
     (tmp_path / "run" / "report").mkdir(parents=True)
-    (tmp_path / "run" / "report" / "index.html").write_text("<script>alert(1)</script><img src='curve.svg'>")
-    (tmp_path / "run" / "report" / "curve.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
+    (tmp_path / "run" / "report" / "index.html").write_text(
+        "<script>alert(1)</script><img src='curve.svg'>"
+    )
+    (tmp_path / "run" / "report" / "curve.svg").write_text(
+        "<svg xmlns='http://www.w3.org/2000/svg'/>"
+    )
     with served(folder=tmp_path) as client:
         for file in ("index.html", "curve.svg"):
             headers = client.get(f"/reports/run/{file}").headers
-            policy = dict(one.strip().partition(" ")[::2] for one in headers["content-security-policy"].split(";"))
-            assert policy["sandbox"] == "allow-same-origin", "or images beside it would be another site's"
+            policy = dict(
+                one.strip().partition(" ")[::2]
+                for one in headers["content-security-policy"].split(";")
+            )
+            assert policy["sandbox"] == "allow-same-origin", (
+                "or images beside it would be another site's"
+            )
             assert policy["default-src"] == "'none'"
             assert not {one for one in policy if one.startswith("script-src")}
             assert "'self'" in policy["img-src"]

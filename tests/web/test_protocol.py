@@ -75,7 +75,9 @@ class Connection(asyncio.Transport):
 
 
 async def answer_ok(scope: Any, receive: Any, send: Any) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    await send(
+        {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]}
+    )
     await send({"type": "http.response.body", "body": b"ok"})
 
 
@@ -166,7 +168,9 @@ def test_heads_that_drip_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> 
         port = listening.getsockname()[1]
         assert is_cut_off(port, b"GET / HTTP/1.1\r\nX-Long: "), "a head that never ends"
         assert is_cut_off(port, b""), "nothing at all"
-        assert is_cut_off(port, b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nX: "), "nor a second head"
+        assert is_cut_off(port, b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nX: "), (
+            "nor a second head"
+        )
     finally:
         server.should_exit = True
         thread.join(PATIENCE)

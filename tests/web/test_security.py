@@ -51,13 +51,17 @@ def test_headers_on_everything(client: TestClient) -> None:
 
 
 def test_the_cookie_cannot_be_read_or_sent_from_elsewhere(tmp_path: Path) -> None:
-    with TestClient(make_app(guard=Guard(b"s"), folder=tmp_path, warm=False), base_url=BASE) as client:
+    with TestClient(
+        make_app(guard=Guard(b"s"), folder=tmp_path, warm=False), base_url=BASE
+    ) as client:
         cookie = client.get("/").headers["set-cookie"].lower()
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:8765", "127.0.0.1.evil.example", "[::2]", ""])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8765", "127.0.0.1.evil.example", "[::2]", ""]
+)
 def test_another_host_name_is_refused(client: TestClient, host: str) -> None:
     assert client.get("/api/v1/session", headers={"host": host}).status_code == 400
 
@@ -89,7 +93,9 @@ def test_a_post_from_another_site_is_refused(client: TestClient, headers: dict[s
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "POST"])
 def test_other_sites_ask_the_interface_nothing(client: TestClient, method: str) -> None:
     assert client.request(method, AT, headers={"sec-fetch-site": "cross-site"}).status_code == 403
-    assert client.get("/c/texts", headers={"sec-fetch-site": "cross-site"}).status_code == 200, "a link to the page"
+    assert client.get("/c/texts", headers={"sec-fetch-site": "cross-site"}).status_code == 200, (
+        "a link to the page"
+    )
 
 
 def test_a_post_without_the_session_s_token_is_refused(client: TestClient) -> None:
@@ -112,10 +118,20 @@ def test_a_forged_cookie_is_nobody_s(client: TestClient) -> None:
     session = guard.named(guard.fresh(), "boss")
     headers = {"cookie": f"{COOKIE}={guard.cookie(session)}", "x-csrf-token": guard.csrf(session)}
     client.cookies.clear()
-    assert client.post(f"{AT}/answers", json={"item": "t1", "label": "spam"}, headers=headers).status_code == 403
+    assert (
+        client.post(
+            f"{AT}/answers", json={"item": "t1", "label": "spam"}, headers=headers
+        ).status_code
+        == 403
+    )
     for broken in ("", ".", "a.b", "é", "x" * 5000):
         client.cookies.clear()
-        assert client.get("/api/v1/session", headers={b"cookie": f"{COOKIE}={broken}".encode()}).status_code == 200
+        assert (
+            client.get(
+                "/api/v1/session", headers={b"cookie": f"{COOKIE}={broken}".encode()}
+            ).status_code
+            == 200
+        )
 
 
 def test_long_bodies_are_refused(client: TestClient) -> None:
@@ -129,7 +145,12 @@ def test_long_bodies_are_refused(client: TestClient) -> None:
 
     headers = {"content-type": "application/json"}
     assert client.post(f"{AT}/answers", content=chunks(), headers=headers).status_code == 413
-    assert client.post(f"{AT}/answers", content=b"{}", headers={**headers, "content-length": "-5"}).status_code == 400
+    assert (
+        client.post(
+            f"{AT}/answers", content=b"{}", headers={**headers, "content-length": "-5"}
+        ).status_code
+        == 400
+    )
 
 
 @pytest.mark.parametrize(
@@ -147,12 +168,19 @@ def test_bodies_that_do_not_come_are_not_waited_for(tmp_path: Path, path: str, k
     guard = Guard(b"secret", **limits)
     with served(begin(tmp_path / "texts.teeter", 30), guard=guard, folder=tmp_path) as client:
         cookie = f"{COOKIE}={client.cookies[COOKIE]}"
-        told = {"host": "127.0.0.1", "content-type": kind, "cookie": cookie, "content-length": "100"}
+        told = {
+            "host": "127.0.0.1",
+            "content-type": kind,
+            "cookie": cookie,
+            "content-length": "100",
+        }
         told["x-csrf-token"] = client.headers["x-csrf-token"]
         status, headers = asyncio.run(dripped(client.app, path, told))
         assert status == 408
         assert headers[b"connection"] == b"close"
-        guard.body_seconds = 3600.0  # a busy machine may take longer than the fifth of a second above
+        guard.body_seconds = (
+            3600.0  # a busy machine may take longer than the fifth of a second above
+        )
         assert client.post("/name", data={"annotator": "Zoë"}).status_code == 200
 
 
@@ -168,8 +196,19 @@ async def dripped(app: Any, path: str, headers: dict[str, str]) -> tuple[int, di
         sent.append(message)
 
     raw = [(name.encode(), value.encode()) for name, value in headers.items()]
-    scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b""}
-    scope |= {"headers": raw, "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80), "scheme": "http"}
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+    }
+    scope |= {
+        "headers": raw,
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 80),
+        "scheme": "http",
+    }
     scope |= {"http_version": "1.1", "root_path": ""}
     await asyncio.wait_for(app(scope, receive, send), 120)
     return sent[0]["status"], dict(sent[0]["headers"])
@@ -196,10 +235,18 @@ def test_beyond_this_machine_nobody_comes_in_without_a_token(strict: TestClient)
 
 def test_a_program_comes_in_by_its_token(strict: TestClient) -> None:
     headers = {"authorization": f"Bearer {TOKEN}"}
-    assert strict.post(f"{AT}/answers", json={"item": "t1", "label": "ham"}, headers=headers).status_code == 200
+    assert (
+        strict.post(
+            f"{AT}/answers", json={"item": "t1", "label": "ham"}, headers=headers
+        ).status_code
+        == 200
+    )
     said = strict.get(f"{AT}/item?id=t1", headers=headers).json()["answers"]
     assert [(one["annotator"], one["label"]) for one in said] == [("ann", "ham")]
-    assert strict.post("/api/v1/session", json={"annotator": "boss"}, headers=headers).status_code == 422
+    assert (
+        strict.post("/api/v1/session", json={"annotator": "boss"}, headers=headers).status_code
+        == 422
+    )
 
 
 def test_people_log_in_and_out(strict: TestClient) -> None:
@@ -208,7 +255,11 @@ def test_people_log_in_and_out(strict: TestClient) -> None:
     assert told.status_code == 200
     session = strict.get("/api/v1/session").json()
     assert session["annotator"] == "ann"
-    strict.post(f"{AT}/answers", json={"item": "t1", "label": "ham"}, headers={"x-csrf-token": session["csrf"]})
+    strict.post(
+        f"{AT}/answers",
+        json={"item": "t1", "label": "ham"},
+        headers={"x-csrf-token": session["csrf"]},
+    )
     strict.post("/logout", data={"csrf": session["csrf"]})
     assert strict.get(AT).status_code == 401
 
@@ -219,7 +270,10 @@ def test_a_login_from_another_site_is_refused(strict: TestClient) -> None:
 
 def test_wrong_tokens_are_slowed_down(strict: TestClient) -> None:
     csrf = csrf_of(strict.get("/login").text)
-    states = [strict.post("/login", data={"csrf": csrf, "token": f"wrong {k}"}).status_code for k in range(12)]
+    states = [
+        strict.post("/login", data={"csrf": csrf, "token": f"wrong {k}"}).status_code
+        for k in range(12)
+    ]
     assert states[:10] == [401] * 10
     assert states[10:] == [429] * 2
     assert strict.get(AT, headers={"authorization": "Bearer wrong"}).status_code == 429
@@ -229,7 +283,10 @@ def test_wrong_tokens_are_slowed_down(strict: TestClient) -> None:
 
 
 def test_programs_with_wrong_tokens_are_slowed_down(strict: TestClient) -> None:
-    states = [strict.get(AT, headers={"authorization": f"Bearer wrong {k}"}).status_code for k in range(12)]
+    states = [
+        strict.get(AT, headers={"authorization": f"Bearer wrong {k}"}).status_code
+        for k in range(12)
+    ]
     assert states == [401] * 10 + [429] * 2
 
 
@@ -252,12 +309,19 @@ def test_a_cookie_of_a_server_without_tokens_is_no_login(strict: TestClient) -> 
     free = Guard(b"secret")
     for session in (free.named(free.fresh(), "ann"), free.fresh()):
         strict.cookies.clear()
-        assert strict.get(AT, headers={"cookie": f"{COOKIE}={free.cookie(session)}"}).status_code == 401
+        assert (
+            strict.get(AT, headers={"cookie": f"{COOKIE}={free.cookie(session)}"}).status_code
+            == 401
+        )
 
 
 def test_a_cookie_of_fewer_fields_is_unknown(strict: TestClient) -> None:
     guard = Guard(b"secret")
-    packed = base64.urlsafe_b64encode(json.dumps(["id", "ann", int(time.time())]).encode()).decode().rstrip("=")
+    packed = (
+        base64.urlsafe_b64encode(json.dumps(["id", "ann", int(time.time())]).encode())
+        .decode()
+        .rstrip("=")
+    )
     cookie = f"{packed}.{guard._signature(packed)}"
     assert guard.session_of(cookie) is None
     assert strict.get(AT, headers={"cookie": f"{COOKIE}={cookie}"}).status_code == 401
@@ -278,7 +342,9 @@ def test_a_name_can_be_chosen_on_this_machine(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("name", ["a\0b", "ann\u202ebob", "a\nb", "\u200b", "", " "])
-def test_a_name_that_cannot_be_printed_is_refused(client: TestClient, tmp_path: Path, name: str) -> None:
+def test_a_name_that_cannot_be_printed_is_refused(
+    client: TestClient, tmp_path: Path, name: str
+) -> None:
     assert client.post("/api/v1/session", json={"annotator": name}).status_code == 422
     assert client.post("/name", data={"annotator": name}).status_code == 422
     with pytest.raises(InputError, match="name of an annotator"):

@@ -12,7 +12,9 @@ from web.servers import begin, begin_images, served
 
 def test_a_file_that_is_no_campaign_does_not_stop_the_others(tmp_path: Path) -> None:
     begin(tmp_path / "texts.teeter")
-    (tmp_path / "broken.teeter").write_bytes(b"not a database at all, and long enough to look at " * 20)
+    (tmp_path / "broken.teeter").write_bytes(
+        b"not a database at all, and long enough to look at " * 20
+    )
     with served(folder=tmp_path) as client:
         assert [one["slug"] for one in client.get("/api/v1/campaigns").json()] == ["texts"]
         assert "broken.teeter" in client.get("/").text
@@ -33,7 +35,9 @@ def test_a_campaign_of_the_folder_that_is_gone_is_not_listed(tmp_path: Path) -> 
 
 def test_where_files_are_is_not_told(tmp_path: Path) -> None:
     begin(tmp_path / "texts.teeter", 5)
-    (tmp_path / "broken.teeter").write_bytes(b"not a database at all, and long enough to look at " * 20)
+    (tmp_path / "broken.teeter").write_bytes(
+        b"not a database at all, and long enough to look at " * 20
+    )
     with served(folder=tmp_path) as client:
         assert str(tmp_path) not in client.get("/").text
         (tmp_path / "texts.teeter").rename(tmp_path / "away")
@@ -73,7 +77,9 @@ def test_a_campaign_s_name_leads_nowhere_else(tmp_path: Path, name: str) -> None
     inside.mkdir()
     with served(folder=inside) as client:
         told = client.post(
-            "/api/v1/campaigns", data={"name": name, "classes": "a,b"}, files={"file": ("a.csv", "text\none\ntwo\n")}
+            "/api/v1/campaigns",
+            data={"name": name, "classes": "a,b"},
+            files={"file": ("a.csv", "text\none\ntwo\n")},
         )
         assert told.status_code == 422
     assert [path for path in tmp_path.rglob("*") if path != inside] == []
@@ -86,5 +92,7 @@ def test_images_come_from_inside_the_folder_alone(tmp_path: Path, folder: str) -
     begin_images(tmp_path / "x.teeter", other, 4)
     (inside / "link").symlink_to(other)
     with served(folder=inside) as client:
-        told = client.post("/api/v1/campaigns", data={"name": "a", "classes": "a,b", "folder": folder})
+        told = client.post(
+            "/api/v1/campaigns", data={"name": "a", "classes": "a,b", "folder": folder}
+        )
         assert told.status_code == 422

@@ -95,7 +95,11 @@ def team_campaign() -> tuple[bytes, bytes, dict[str, str]]:
     """Return the file of a campaign with answers of two, the same with people named, and their tokens."""
     with TemporaryDirectory() as folder:
         path = begin(Path(folder) / "texts.teeter", 30, overlap=1.0)
-        said(path, ann={"t1": "ham", "t2": "spam", "t3": "ham"}, bob={"t1": "spam", "t2": "spam", "t3": "ham"})
+        said(
+            path,
+            ann={"t1": "ham", "t2": "spam", "t3": "ham"},
+            bob={"t1": "spam", "t2": "spam", "t3": "ham"},
+        )
         with_answers = path.read_bytes()
         campaign = Campaign.open(path)
         tokens = {name: campaign.people.add(name, role) for name, role in NAMES.items()}
@@ -200,7 +204,9 @@ def test_a_campaign_that_names_people_lets_nobody_in_without_a_token(file: Path)
         client.post("/login", data={"csrf": csrf, "token": token})
         assert client.get(AT).status_code == 200
         assert client.get("/c/texts/team").status_code == 200
-        assert client.get(AT, headers={"host": "label.example"}).status_code == 200, "a proxy has a name of its own"
+        assert client.get(AT, headers={"host": "label.example"}).status_code == 200, (
+            "a proxy has a name of its own"
+        )
         campaign.people.revoke("olga")
         assert client.get(AT).status_code == 401, "a revoked token ends its sessions"
         campaign.people.remove("olga")
@@ -230,7 +236,10 @@ def test_a_campaign_s_token_opens_that_campaign_alone(people: People) -> None:
 
 
 def test_who_makes_a_campaign_owns_it(people: People) -> None:
-    given = {"data": {"name": "mail", "classes": "a,b"}, "files": {"file": ("a.csv", "text\none\ntwo\n")}}
+    given = {
+        "data": {"name": "mail", "classes": "a,b"},
+        "files": {"file": ("a.csv", "text\none\ntwo\n")},
+    }
     for name in ("ann", "rey"):
         headers = {"authorization": f"Bearer {people.tokens[name]}"}
         told = people.client.post("/api/v1/campaigns", headers=headers, **given)
@@ -247,38 +256,59 @@ def test_a_disagreement_is_decided_and_taken_back(people: People) -> None:
     told = people.ask("rey", "GET", f"{AT}/disagreements").json()
     assert told["waiting"] == 1
     (one,) = told["disagreements"]
-    assert one["answers"] == [{"annotator": "ann", "said": "ham"}, {"annotator": "bob", "said": "spam"}]
+    assert one["answers"] == [
+        {"annotator": "ann", "said": "ham"},
+        {"annotator": "bob", "said": "spam"},
+    ]
     assert (one["item"], one["counts_as"], one["confidence"]) == ("t1", "spam", 0.5)
     decided = {"item": "t1", "label": "ham", "comment": "seen closely"}
     assert people.ask("rey", "POST", f"{AT}/decisions", decided).json()["new"] is True
-    assert people.ask("rey", "POST", f"{AT}/decisions", decided).json()["new"] is False, "sent twice, stored once"
+    assert people.ask("rey", "POST", f"{AT}/decisions", decided).json()["new"] is False, (
+        "sent twice, stored once"
+    )
     assert people.ask("rey", "GET", f"{AT}/disagreements").json()["waiting"] == 0
     (last,) = people.ask("rey", "GET", f"{AT}/decisions").json()
     assert (last["item"], last["said"], last["comment"]) == ("t1", "ham", "seen closely")
     assert people.ask("olga", "GET", f"{AT}/decisions").json() == []
     assert people.ask("olga", "POST", f"{AT}/decisions/undo", {}).json()["undone"] is None
-    assert people.ask("rey", "POST", f"{AT}/decisions/undo", {"item": "t2"}).json()["undone"] is None
-    assert people.ask("rey", "POST", f"{AT}/decisions/undo", {"item": "t1"}).json()["undone"]["said"] == "ham"
+    assert (
+        people.ask("rey", "POST", f"{AT}/decisions/undo", {"item": "t2"}).json()["undone"] is None
+    )
+    assert (
+        people.ask("rey", "POST", f"{AT}/decisions/undo", {"item": "t1"}).json()["undone"]["said"]
+        == "ham"
+    )
     assert people.ask("rey", "GET", f"{AT}/disagreements").json()["waiting"] == 1
     people.ask("rey", "POST", f"{AT}/decisions", {"item": "t1", "label": None})
     assert "bad" in people.ask("rey", "GET", f"{AT}/item?id=t1").json()["state"]
-    assert people.ask("rey", "POST", f"{AT}/decisions", {"item": "t1", "label": "hm"}).status_code == 422
+    assert (
+        people.ask("rey", "POST", f"{AT}/decisions", {"item": "t1", "label": "hm"}).status_code
+        == 422
+    )
 
 
 def test_how_a_team_works(people: People) -> None:
     people.ask("bob", "GET", f"{AT}/questions")
     team = {one["name"]: one for one in people.ask("rey", "GET", f"{AT}/team").json()}
     assert list(team) == ["ann", "bob", "rey", "olga"]
-    assert (team["ann"]["role"], team["ann"]["answers"], team["rey"]["answers"]) == ("annotator", 3, 0)
+    assert (team["ann"]["role"], team["ann"]["answers"], team["rey"]["answers"]) == (
+        "annotator",
+        3,
+        0,
+    )
     assert team["ann"]["with_consensus"]["share"] == pytest.approx(2 / 3)
     assert team["bob"]["with_consensus"]["share"] == 1
     assert team["bob"]["open"] > 0
-    returned = people.ask("olga", "POST", f"{AT}/people/give-back", {"name": "bob"}).json()["returned"]
+    returned = people.ask("olga", "POST", f"{AT}/people/give-back", {"name": "bob"}).json()[
+        "returned"
+    ]
     assert returned == team["bob"]["open"]
     assert {one["open"] for one in people.ask("rey", "GET", f"{AT}/team").json()} == {0}
     found = people.ask("rey", "GET", f"{AT}/agreement").json()
     assert (found["items"], found["consensus"], found["alpha"]) == (3, "majority", None)
-    assert [(pair["first"], pair["second"], pair["items"]) for pair in found["pairs"]] == [("ann", "bob", 3)]
+    assert [(pair["first"], pair["second"], pair["items"]) for pair in found["pairs"]] == [
+        ("ann", "bob", 3)
+    ]
 
 
 def test_another_consensus_holds_for_all_that_reads_the_campaign(people: People) -> None:
@@ -308,7 +338,9 @@ def test_people_come_and_go(people: People) -> None:
     assert people.ask("zoe", "GET", AT).status_code == 200
     people.ask("olga", "POST", f"{AT}/people/revoke", {"name": "zoe"})
     assert people.ask("zoe", "GET", AT).status_code == 401
-    assert people.ask("olga", "POST", f"{AT}/people/remove", {"name": "zoe"}).json()["name"] == "zoe"
+    assert (
+        people.ask("olga", "POST", f"{AT}/people/remove", {"name": "zoe"}).json()["name"] == "zoe"
+    )
     assert "zoe" not in people.ask("olga", "GET", f"{AT}/team").text
     assert people.ask("olga", "POST", f"{AT}/people", {"name": "olga"}).status_code == 422
     assert people.ask("olga", "POST", f"{AT}/people", {"name": "import"}).status_code == 422
@@ -316,14 +348,19 @@ def test_people_come_and_go(people: People) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "told"), [("revoke", {}), ("remove", {}), ("role", {"role": "annotator"})], ids=lambda one: str(one)
+    ("path", "told"),
+    [("revoke", {}), ("remove", {}), ("role", {"role": "annotator"})],
+    ids=lambda one: str(one),
 )
 def test_a_campaign_keeps_an_owner(people: People, path: str, told: dict[str, str]) -> None:
     answer = people.ask("olga", "POST", f"{AT}/people/{path}", {"name": "olga", **told})
     assert answer.status_code == 403
     assert "only owner" in answer.json()["detail"]
     people.ask("olga", "POST", f"{AT}/people", {"name": "zoe", "role": "owner"})
-    assert people.ask("olga", "POST", f"{AT}/people/{path}", {"name": "olga", **told}).status_code == 200
+    assert (
+        people.ask("olga", "POST", f"{AT}/people/{path}", {"name": "olga", **told}).status_code
+        == 200
+    )
 
 
 def logged_in(people: People, name: str) -> str:
@@ -337,7 +374,9 @@ def logged_in(people: People, name: str) -> str:
 
 def test_the_team_s_page_shows_a_token_once(people: People) -> None:
     csrf = logged_in(people, "olga")
-    page = people.client.post("/c/texts/people", data={"csrf": csrf, "name": "<b>zoe</b>", "role": "annotator"})
+    page = people.client.post(
+        "/c/texts/people", data={"csrf": csrf, "name": "<b>zoe</b>", "role": "annotator"}
+    )
     assert page.status_code == 200
     token = page.text.split('class="token">')[1].split("<")[0]
     people.tokens["zoe"] = token
@@ -355,14 +394,25 @@ def test_the_team_s_page_shows_a_token_once(people: People) -> None:
     ):
         given = {"csrf": csrf, "name": "<b>zoe</b>", "what": what, "role": "reviewer"}
         assert told in people.client.post("/c/texts/people/change", data=given).text
-    wrong = ({"what": "dance"}, {"what": "remove", "name": "olga"}, {"what": "role", "name": "bob", "role": "boss"})
+    wrong = (
+        {"what": "dance"},
+        {"what": "remove", "name": "olga"},
+        {"what": "role", "name": "bob", "role": "boss"},
+    )
     for given in wrong:
         answer = people.client.post("/c/texts/people/change", data={"csrf": csrf, **given})
         assert answer.status_code == 422
         assert 'role="alert"' in answer.text
-    assert "dawid-skene" in people.client.post("/c/texts/consensus", data={"csrf": csrf, "way": "dawid-skene"}).text
-    assert people.client.post("/c/texts/consensus", data={"csrf": csrf, "way": "x"}).status_code == 422
-    assert people.client.post("/c/texts/people", data={"name": "eve"}).status_code == 403, "without the page's mark"
+    assert (
+        "dawid-skene"
+        in people.client.post("/c/texts/consensus", data={"csrf": csrf, "way": "dawid-skene"}).text
+    )
+    assert (
+        people.client.post("/c/texts/consensus", data={"csrf": csrf, "way": "x"}).status_code == 422
+    )
+    assert people.client.post("/c/texts/people", data={"name": "eve"}).status_code == 403, (
+        "without the page's mark"
+    )
 
 
 def test_the_first_person_is_whoever_names_them(tmp_path: Path) -> None:
@@ -388,7 +438,9 @@ def test_whoever_has_a_token_of_the_server_names_themselves_first(tmp_path: Path
         client.headers["authorization"] = f"Bearer {SERVERS}"
         told = client.post(f"{AT}/people", json={"name": "zoe", "role": "owner"})
         assert told.status_code == 422, "ann could not see the token, nor name anybody any more"
-        assert client.post("/c/texts/people", data={"name": "zoe", "role": "owner"}).status_code == 422
+        assert (
+            client.post("/c/texts/people", data={"name": "zoe", "role": "owner"}).status_code == 422
+        )
         page = client.post("/c/texts/people", data={"name": "ann", "role": "owner"})
         assert 'class="token"' in page.text
         assert "manage" in client.get(AT).json()["rights"]
@@ -409,7 +461,9 @@ def test_labels_that_came_with_the_items_are_nobody_s(tmp_path: Path) -> None:
         assert [one["name"] for one in client.get(f"{AT}/team").json()] == ["ann"]
 
 
-def test_what_was_picked_ahead_is_given_without_the_trainer(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_picked_ahead_is_given_without_the_trainer(
+    people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site = people.client.app.state.site  # type: ignore[attr-defined]
     monkeypatch.setattr(site.trainer, "look", lambda *_: None)
     campaign = Campaign.open(people.file)

@@ -14,7 +14,9 @@ from web.servers import begin_images, served, text
 
 def made(client: TestClient, **told: object) -> dict[str, object]:
     file = told.pop("file", None)
-    answer = client.post("/api/v1/campaigns", data=told, files=None if file is None else {"file": file})
+    answer = client.post(
+        "/api/v1/campaigns", data=told, files=None if file is None else {"file": file}
+    )
     if answer.status_code != 202:
         return {"state": answer.status_code, **answer.json()}
     found: dict[str, object] = client.get(f"/api/v1/jobs/{answer.json()['job']}").json()
@@ -34,7 +36,9 @@ def test_a_campaign_from_an_upload(tmp_path: Path) -> None:
         assert (tmp_path / "mail.teeter").exists()
         bad = made(client, name="other", classes="a,b", file=("other.csv", "x,y\n1,2\n"))
         assert bad["state"] == "failed"
-        assert str(tmp_path.anchor) not in str(bad["detail"]), "where files are is nobody's business"
+        assert str(tmp_path.anchor) not in str(bad["detail"]), (
+            "where files are is nobody's business"
+        )
         assert not (tmp_path / "other.teeter").exists()
 
 
@@ -42,7 +46,10 @@ def test_a_campaign_from_a_folder_of_images(tmp_path: Path) -> None:
     begin_images(tmp_path / "first.teeter", tmp_path / "digits", 12)
     with served(folder=tmp_path) as client:
         assert made(client, name="second", classes="a,b", folder="digits")["state"] == "done"
-        assert {one["slug"] for one in client.get("/api/v1/campaigns").json()} == {"first", "second"}
+        assert {one["slug"] for one in client.get("/api/v1/campaigns").json()} == {
+            "first",
+            "second",
+        }
 
 
 def test_an_oversized_upload_is_refused(tmp_path: Path) -> None:
@@ -60,7 +67,9 @@ def test_an_oversized_upload_is_refused(tmp_path: Path) -> None:
 def test_a_job_that_failed_does_not_say_where_files_are(tmp_path: Path) -> None:
     with served(folder=tmp_path) as client:
         given = {"name": "a", "classes": "a,b", "text": "nothing like it"}
-        told = client.post("/api/v1/campaigns", data=given, files={"file": ("mail.csv", "words\none\n")})
+        told = client.post(
+            "/api/v1/campaigns", data=given, files={"file": ("mail.csv", "words\none\n")}
+        )
         state = client.get(f"/api/v1/jobs/{told.json()['job']}").json()
         assert state["state"] == "failed"
         assert "mail.csv" in state["detail"]
@@ -82,14 +91,22 @@ def test_a_file_that_unpacks_to_more_than_is_taken_is_refused_unread(tmp_path: P
     with served(folder=tmp_path, guard=Guard(b"secret", upload_limit=limit)) as client:
         client.headers["x-csrf-token"] = client.get("/api/v1/session").json()["csrf"]
         site = client.app.state.site  # type: ignore[attr-defined]
-        for name, said in (("wide", "unpacks to"), ("many", "unpacks to"), ("broken", "not a Parquet file")):
+        for name, said in (
+            ("wide", "unpacks to"),
+            ("many", "unpacks to"),
+            ("broken", "not a Parquet file"),
+        ):
             with (tmp_path / f"{name}.parquet").open("rb") as file:
-                told = client.post("/api/v1/campaigns", data={"name": name, "classes": "a,b"}, files={"file": file})
+                told = client.post(
+                    "/api/v1/campaigns", data={"name": name, "classes": "a,b"}, files={"file": file}
+                )
             assert told.status_code == 422
             assert said in told.json()["detail"]
             assert list(site.temp.iterdir()) == [], "nothing of it is kept"
         with (tmp_path / "small.parquet").open("rb") as file:
-            told = client.post("/api/v1/campaigns", data={"name": "small", "classes": "a,b"}, files={"file": file})
+            told = client.post(
+                "/api/v1/campaigns", data={"name": "small", "classes": "a,b"}, files={"file": file}
+            )
         assert client.get(f"/api/v1/jobs/{told.json()['job']}").json()["state"] == "done"
 
 

@@ -54,7 +54,9 @@ def test_it_picks_ahead_and_trains(tmp_path: Path) -> None:
         assert trainer.news(str(path)).trained is not None
         assert campaign.status().version == 1
         with pytest.raises(InputError, match="no campaign"):
-            trainer.do("look", str(tmp_path / "none.teeter"), annotator="me", batch=10).result(PATIENCE)
+            trainer.do("look", str(tmp_path / "none.teeter"), annotator="me", batch=10).result(
+                PATIENCE
+            )
         campaign.store.close()
     finally:
         trainer.stop()
@@ -138,7 +140,10 @@ def test_real_work_that_nobody_waits_for_any_more_does_not_stop_the_rest(tmp_pat
         left = trainer.do("suspects", str(path), count=3)
         first.cancel()
         left.cancel()
-        assert trainer.do("look", str(path), annotator="you", batch=10).result(PATIENCE)["finished"] is False
+        assert (
+            trainer.do("look", str(path), annotator="you", batch=10).result(PATIENCE)["finished"]
+            is False
+        )
         trainer.do("suspects", str(path), count=3).result(PATIENCE)
     finally:
         trainer.stop()

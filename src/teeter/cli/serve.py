@@ -214,7 +214,9 @@ def _campaign(place: str, classes: str | None) -> str | Path:
     file = Path(place)
     if "://" in place:
         return place
-    if classes is None and (file.is_dir() or file.suffix.lower() in (*TABLE_SUFFIXES, *LINES, *ARRAYS)):
+    if classes is None and (
+        file.is_dir() or file.suffix.lower() in (*TABLE_SUFFIXES, *LINES, *ARRAYS)
+    ):
         raise InputError(
             f"{file} is no campaign: say what its things can be with --classes, and one is made of it."
         )

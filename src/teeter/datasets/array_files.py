@@ -445,7 +445,6 @@ def pool_from_table(table: Table, *, id_column: str | None = None, raw: bool = F
 
 def has_vectors(table: Table) -> bool:
     """Return whether a table has a column of lists called features or logits."""
-    for name in ("features", "logits"):
-        if name in table.columns and table.columns[name].ndim == 2:
-            return True
-    return False
+    return any(
+        name in table.columns and table.columns[name].ndim == 2 for name in ("features", "logits")
+    )

@@ -113,7 +113,13 @@ def test_a_report_begins_with_what_was_found(whole: Report) -> None:
 
 def test_a_report_has_all_its_parts(whole: Report) -> None:
     text = text_of(whole)
-    titles = ("Accuracy against labels", "Gains", "Accuracy beside the paper's", "Labels needed", "Runtime")
+    titles = (
+        "Accuracy against labels",
+        "Gains",
+        "Accuracy beside the paper's",
+        "Labels needed",
+        "Runtime",
+    )
     places = [text.index(f" {title} ") for title in titles]
     assert places == sorted(places)
     assert "penalty" in text
@@ -129,10 +135,16 @@ def test_a_report_has_all_its_parts(whole: Report) -> None:
 def test_the_paper_s_numbers_stand_beside_ours(whole: Report) -> None:
     found = {row["strategy"]: row for row in rows(whole, "deltas")}
     for row in (found["ldm-s"], found["entropy"]):
-        assert float(row["difference"]) == pytest.approx(float(row["gain"]) - float(row["paper_gain"]))
+        assert float(row["difference"]) == pytest.approx(
+            float(row["gain"]) - float(row["paper_gain"])
+        )
     assert float(found["bait"]["paper_gain"]) == 2.57
     assert found["random"]["gain"] == found["random"]["difference"] == ""
-    at_400 = next(row for row in rows(whole, "accuracy") if (row["strategy"], row["labelled"]) == ("random", "400"))
+    at_400 = next(
+        row
+        for row in rows(whole, "accuracy")
+        if (row["strategy"], row["labelled"]) == ("random", "400")
+    )
     assert float(at_400["paper_accuracy_percent"]) == 60.64
     runtime = {row["strategy"]: row for row in rows(whole, "runtime")}
     assert float(runtime["ensemble"]["paper_minutes"]) == 28.1
@@ -152,7 +164,9 @@ def test_the_tables_are_the_arrays(whole: Report) -> None:
 
 def test_the_figures_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(render, "save_figure", save_figure)
-    report = write_report([fake_run(fake_accuracy(("ldm-s", "random"), repetitions=2, rounds=3))], tmp_path)
+    report = write_report(
+        [fake_run(fake_accuracy(("ldm-s", "random"), repetitions=2, rounds=3))], tmp_path
+    )
     pictures = [path for path in report.files if path.suffix == ".png"]
     assert len(pictures) == 6
     for path in pictures:
@@ -163,20 +177,49 @@ def test_the_figures_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_several_runs_are_set_side_by_side(tmp_path: Path) -> None:
     runs = [
         fake_run(small()),
-        fake_run(small(seed=1, rounds=5), name="mnist", dataset="mnist", network="s-cnn", paper="mnist"),
-        fake_run(small(seed=2) | fake_accuracy(("badge",), repetitions=3, rounds=4), name="digits", paper=None),
+        fake_run(
+            small(seed=1, rounds=5), name="mnist", dataset="mnist", network="s-cnn", paper="mnist"
+        ),
+        fake_run(
+            small(seed=2) | fake_accuracy(("badge",), repetitions=3, rounds=4),
+            name="digits",
+            paper=None,
+        ),
     ]
     report = write_report(runs, tmp_path)
     text = text_of(report)
-    assert re.match(r"Over 3 runs, margin stays .* is 9\.64 of 10; next comes LDM-S with 9\.56\.$", report.findings[0])
-    assert re.match(r"Beaten least often: .* \(mean penalty .*\); next comes \S+ \(", report.findings[1])
-    assert any(sentence.startswith("LDM-S is more accurate than Random in 3 of 3 runs") for sentence in report.findings)
-    assert any(re.search(r"saved labels in \d of 3 runs: \d+ %", sentence) for sentence in report.findings)
-    assert any(sentence.startswith("In 2 runs of the paper's settings, its gain") for sentence in report.findings)
-    assert "Left out of the comparison across runs, because not all runs have them: badge." in report.notes
+    assert re.match(
+        r"Over 3 runs, margin stays .* is 9\.64 of 10; next comes LDM-S with 9\.56\.$",
+        report.findings[0],
+    )
+    assert re.match(
+        r"Beaten least often: .* \(mean penalty .*\); next comes \S+ \(", report.findings[1]
+    )
+    assert any(
+        sentence.startswith("LDM-S is more accurate than Random in 3 of 3 runs")
+        for sentence in report.findings
+    )
+    assert any(
+        re.search(r"saved labels in \d of 3 runs: \d+ %", sentence) for sentence in report.findings
+    )
+    assert any(
+        sentence.startswith("In 2 runs of the paper's settings, its gain")
+        for sentence in report.findings
+    )
+    assert (
+        "Left out of the comparison across runs, because not all runs have them: badge."
+        in report.notes
+    )
     assert "digits: The paper has no numbers for this setting." in report.notes
     assert "mnist: Runtime" in text
-    assert {"openml-6-deltas", "mnist-deltas", "digits-deltas", "gains", "across", "penalties"} <= set(report.tables)
+    assert {
+        "openml-6-deltas",
+        "mnist-deltas",
+        "digits-deltas",
+        "gains",
+        "across",
+        "penalties",
+    } <= set(report.tables)
     gains = report.tables["gains"][0]
     assert gains["strategy"] == "ldm-s"
     assert gains["mnist difference"] == pytest.approx(gains["mnist"] - 3.33)
@@ -185,21 +228,36 @@ def test_several_runs_are_set_side_by_side(tmp_path: Path) -> None:
 
 
 def test_two_runs_of_one_setting_keep_apart(tmp_path: Path) -> None:
-    runs = [fake_run(small(seed=k), folder=Path(folder)) for k, folder in enumerate(("a", "b", "x/b"))]
+    runs = [
+        fake_run(small(seed=k), folder=Path(folder)) for k, folder in enumerate(("a", "b", "x/b"))
+    ]
     report = write_report(runs, tmp_path)
     assert {"openml-6-a-deltas", "openml-6-b-deltas", "openml-6-b-2-deltas"} <= set(report.tables)
 
 
 def test_runs_whose_names_look_alike_keep_their_files_apart(tmp_path: Path) -> None:
-    runs = [fake_run(small(seed=seed), name=name, paper=None) for seed, name in enumerate(("a b", "a/b", "a-b-2", "?"))]
+    runs = [
+        fake_run(small(seed=seed), name=name, paper=None)
+        for seed, name in enumerate(("a b", "a/b", "a-b-2", "?"))
+    ]
     report = write_report(runs, tmp_path)
     assert len(set(report.files)) == len(report.files)
     assert all(path.is_file() and tmp_path in path.parents for path in report.files)
-    assert len({report.tables[f"{prefix}-deltas"][0]["accuracy_percent"] for prefix in ("a-b", "a-b-2", "run")}) == 3
+    assert (
+        len(
+            {
+                report.tables[f"{prefix}-deltas"][0]["accuracy_percent"]
+                for prefix in ("a-b", "a-b-2", "run")
+            }
+        )
+        == 3
+    )
 
 
 def test_a_run_of_fewer_rounds_is_not_timed_against_the_paper(tmp_path: Path) -> None:
-    whole, begun = (write_report([fake_run(small(rounds=rounds))], tmp_path / str(rounds)) for rounds in (20, 5))
+    whole, begun = (
+        write_report([fake_run(small(rounds=rounds))], tmp_path / str(rounds)) for rounds in (20, 5)
+    )
     assert whole.tables["runtime"][0]["paper_minutes"] is not None
     assert begun.tables["runtime"][0]["paper_minutes"] is None
     assert "The paper's minutes" not in text_of(begun)
@@ -208,7 +266,10 @@ def test_a_run_of_fewer_rounds_is_not_timed_against_the_paper(tmp_path: Path) ->
 def test_one_repetition_has_no_spread_and_no_test(tmp_path: Path) -> None:
     report = write_report([fake_run(small(repetitions=1))], tmp_path)
     text = text_of(report)
-    assert "A single repetition has no spread and no test: any difference may be chance." in report.notes
+    assert (
+        "A single repetition has no spread and no test: any difference may be chance."
+        in report.notes
+    )
     assert " ± 0.00" not in text
     assert not any("significant" in sentence or "p =" in sentence for sentence in report.findings)
     assert "penalties" not in report.tables
@@ -223,7 +284,9 @@ def test_one_strategy_is_only_described(tmp_path: Path) -> None:
 
 
 def test_without_random_there_are_no_gains(tmp_path: Path) -> None:
-    report = write_report([fake_run(fake_accuracy(("badge", "margin"), repetitions=3, rounds=4))], tmp_path)
+    report = write_report(
+        [fake_run(fake_accuracy(("badge", "margin"), repetitions=3, rounds=4))], tmp_path
+    )
     text = text_of(report)
     assert "margin was the most accurate of 2 strategies" in text
     assert "gain over random" not in text
@@ -231,24 +294,32 @@ def test_without_random_there_are_no_gains(tmp_path: Path) -> None:
 
 
 def test_without_ldm_s_there_is_still_a_best(tmp_path: Path) -> None:
-    report = write_report([fake_run(fake_accuracy(("badge", "random"), repetitions=3, rounds=9))], tmp_path)
+    report = write_report(
+        [fake_run(fake_accuracy(("badge", "random"), repetitions=3, rounds=9))], tmp_path
+    )
     assert len(report.findings) == 1
     assert "badge was the most accurate of 2 strategies" in report.findings[0]
 
 
 def test_of_equal_strategies_none_is_called_the_best(tmp_path: Path) -> None:
     level = np.linspace(0.5, 0.7, 12).reshape(3, 4)
-    report = write_report([fake_run({"ldm-s": level, "random": level, "margin": level - 0.1})], tmp_path)
+    report = write_report(
+        [fake_run({"ldm-s": level, "random": level, "margin": level - 0.1})], tmp_path
+    )
     assert report.findings[0] == (
         "On openml-6, LDM-S, Random were equally accurate, and the best of 3 strategies: 60.9 % over the rounds."
     )
-    assert not any("most accurate" in sentence or "behind" in sentence for sentence in report.findings)
+    assert not any(
+        "most accurate" in sentence or "behind" in sentence for sentence in report.findings
+    )
 
 
 @pytest.mark.slow
 def test_as_many_strategies_as_there_may_be_fit_into_the_figures(tmp_path: Path) -> None:
     one = small()["random"]
-    report = write_report([fake_run({f"s{k}": one + k / 1000 for k in range(40)} | small(), paper=None)], tmp_path)
+    report = write_report(
+        [fake_run({f"s{k}": one + k / 1000 for k in range(40)} | small(), paper=None)], tmp_path
+    )
     assert f"the most accurate of {40 + len(SOME)} strategies" in report.findings[0]
 
 
@@ -257,7 +328,10 @@ def test_when_ldm_s_is_behind_it_is_said(tmp_path: Path) -> None:
     accuracy["ldm-s"], accuracy["margin"] = accuracy["random"] - 0.02, accuracy["ldm-s"]
     report = write_report([fake_run(accuracy)], tmp_path)
     assert "margin was the most accurate" in report.findings[0]
-    assert re.match(r"LDM-S is \d\.\d\d points behind, .*; against Random it is −2\.00 points", report.findings[1])
+    assert re.match(
+        r"LDM-S is \d\.\d\d points behind, .*; against Random it is −2\.00 points",
+        report.findings[1],
+    )
     assert "LDM-S did not reach Random's final accuracy" in report.findings[2]
 
 
@@ -271,7 +345,9 @@ def test_accuracies_that_are_not_numbers_are_left_out_and_named(tmp_path: Path) 
     assert compare_strategies(fake_run(accuracy)).repetitions == 2
 
 
-@pytest.mark.parametrize("holes", [[(0, 0), (1, 1)], [(0, 0), (1, 1), (2, 1)], [(0, 0), (1, 0), (2, 0)]])
+@pytest.mark.parametrize(
+    "holes", [[(0, 0), (1, 1)], [(0, 0), (1, 1), (2, 1)], [(0, 0), (1, 0), (2, 0)]]
+)
 def test_holes_everywhere_leave_something_or_nothing_but_no_traceback(
     holes: list[tuple[int, int]], tmp_path: Path
 ) -> None:
@@ -284,7 +360,9 @@ def test_holes_everywhere_leave_something_or_nothing_but_no_traceback(
 
 def test_different_lengths_are_compared_as_far_as_all_go(tmp_path: Path) -> None:
     accuracy = small() | fake_accuracy(("badge",), repetitions=2, rounds=3)
-    report = write_report([fake_run(accuracy, finished=False, failures={("badge", 2): "no <room>"})], tmp_path)
+    report = write_report(
+        [fake_run(accuracy, finished=False, failures={("badge", 2): "no <room>"})], tmp_path
+    )
     assert report.notes == (
         "The run is not finished: results may change.",
         "Failed before the end: badge, repetition 2.",
@@ -311,7 +389,9 @@ def test_a_run_that_has_only_begun(tmp_path: Path) -> None:
 
 
 def test_a_quick_run_says_so(tmp_path: Path) -> None:
-    report = write_report([fake_run(small(), name="openml-6-quick", quick=True, paper=None)], tmp_path)
+    report = write_report(
+        [fake_run(small(), name="openml-6-quick", quick=True, paper=None)], tmp_path
+    )
     assert report.notes[0].startswith("This is a quick setting")
     assert "paper's gain" not in text_of(report)
 
@@ -319,16 +399,23 @@ def test_a_quick_run_says_so(tmp_path: Path) -> None:
 def test_short_runs_are_shown_in_seconds(tmp_path: Path) -> None:
     report = write_report([fake_run(small(), paper=None)], tmp_path)
     assert "Seconds per repetition" in text_of(report)
-    assert "| random | 60.0 | 2.40 | 0.04 | 1.60 | 64.0 ± 0.00 |" in (tmp_path / "tables" / "runtime.md").read_text()
+    assert (
+        "| random | 60.0 | 2.40 | 0.04 | 1.60 | 64.0 ± 0.00 |"
+        in (tmp_path / "tables" / "runtime.md").read_text()
+    )
     assert float(report.tables["runtime"][0]["training_minutes"]) == 1
 
 
 def test_names_are_never_markup(tmp_path: Path) -> None:
     evil = "<script>alert(1)</script>"
     accuracy = small() | {evil: small()["margin"]}
-    report = write_report([fake_run(accuracy, name=evil, dataset=evil, paper=None, folder=Path("<i>"))], tmp_path)
+    report = write_report(
+        [fake_run(accuracy, name=evil, dataset=evil, paper=None, folder=Path("<i>"))], tmp_path
+    )
     assert "<script>" not in report.page.read_text()
-    two = write_report([fake_run(small(), name=evil, paper=None), fake_run(small())], tmp_path / "two")
+    two = write_report(
+        [fake_run(small(), name=evil, paper=None), fake_run(small())], tmp_path / "two"
+    )
     assert all(path.is_relative_to(tmp_path / "two") for path in two.files)
 
 
@@ -340,7 +427,12 @@ def test_no_runs_are_refused(tmp_path: Path) -> None:
 def test_a_page_is_whole_and_fetches_nothing() -> None:
     figure = plot_curves(np.array([10.0, 20.0]), {"ldm-s": np.array([[0.1, 0.5], [0.2, 0.6]])})
     png = figure_png(figure)
-    blocks = [ImageBlock(png, "curves"), ImageBlock(png, "chart", inches=8), TableBlock([{"a": "1"}]), TableBlock([])]
+    blocks = [
+        ImageBlock(png, "curves"),
+        ImageBlock(png, "chart", inches=8),
+        TableBlock([{"a": "1"}]),
+        TableBlock([]),
+    ]
     text = render_page("T", "lead", [Section("S", "text", blocks)], {"teeter": "1"})
     checker = Words()
     checker.feed(text)
@@ -358,6 +450,8 @@ def test_every_block_escapes_text() -> None:
         NotesBlock([evil]),
         DetailsBlock(evil, {evil: evil}),
     ]
-    text = render_page(evil, evil, [Section(evil, evil, blocks)], {evil: evil}, findings=[evil], notes=[evil])
+    text = render_page(
+        evil, evil, [Section(evil, evil, blocks)], {evil: evil}, findings=[evil], notes=[evil]
+    )
     assert "<script>" not in text
     assert text.count("&lt;script&gt;") == 17

@@ -31,12 +31,17 @@ def plain(name: str) -> bool:
     return bool(name.strip()) and not any(sign in name for sign in "\ufffe\uffff")
 
 
-NAMES = st.lists(st.text(max_size=20).map(str.strip).filter(plain), min_size=2, max_size=40, unique=True)
+NAMES = st.lists(
+    st.text(max_size=20).map(str.strip).filter(plain), min_size=2, max_size=40, unique=True
+)
 
 
 def names_in(config: str) -> list[str]:
     """The classes as Label Studio's results would name them."""
-    return [one.get("alias") or one.attrib["value"] for one in ElementTree.fromstring(config).iter("Choice")]
+    return [
+        one.get("alias") or one.attrib["value"]
+        for one in ElementTree.fromstring(config).iter("Choice")
+    ]
 
 
 @given(names=NAMES)
@@ -44,7 +49,9 @@ def test_classes_come_through_whatever_they_are_called(names: list[str]) -> None
     config = made_config(Settings(), names)
     assert names_in(config) == names
     values = [one.attrib["value"] for one in ElementTree.fromstring(config).iter("Choice")]
-    assert not any(re.search(r"\$[\w\[\].{}]", value) for value in values), "which stands for a task's data"
+    assert not any(re.search(r"\$[\w\[\].{}]", value) for value in values), (
+        "which stands for a task's data"
+    )
     assert with_classes(config, names) is None
     more = with_classes(made_config(Settings(), names[:2]), names)
     assert names == (names_in(more) if more is not None else names[:2])
@@ -67,7 +74,11 @@ def test_the_interface_shows_what_there_is(kind: str, count: int, holds: str) ->
 
 def test_keys_of_the_campaign_are_hotkeys() -> None:
     config = made_config(Settings(keys=["s", "h"]), ["spam", "ham", "other"])
-    assert [one.get("hotkey") for one in ElementTree.fromstring(config).iter("Choice")] == ["s", "h", None]
+    assert [one.get("hotkey") for one in ElementTree.fromstring(config).iter("Choice")] == [
+        "s",
+        "h",
+        None,
+    ]
 
 
 @pytest.mark.parametrize("config", ["<View>", "", "nonsense"])

@@ -10,7 +10,10 @@ from teeter.campaigns.label_studio.contents import in_parts, numbers_of
 
 
 def test_numbers_are_readable() -> None:
-    assert numbers_of("n1", np.array([1.0, 2.5e-7, 3.14159], dtype=np.float32)) == "n1\n1, 2.5e-07, 3.142"
+    assert (
+        numbers_of("n1", np.array([1.0, 2.5e-7, 3.14159], dtype=np.float32))
+        == "n1\n1, 2.5e-07, 3.142"
+    )
     assert numbers_of("n1", np.zeros(500, dtype=np.float32)).endswith("0, … (500 numbers)")
 
 

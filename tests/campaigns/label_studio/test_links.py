@@ -24,7 +24,10 @@ def test_a_sync_that_never_ends_is_told_of(backend: LabelStudioBackend) -> None:
         link = links.current(campaign, connection)
     assert link is not None
     again = links.turn(campaign, link, lambda _: None)
-    with links.turn(campaign, link), pytest.raises(StoreError, match="Another sync of this campaign goes on"):
+    with (
+        links.turn(campaign, link),
+        pytest.raises(StoreError, match="Another sync of this campaign goes on"),
+    ):
         again.__enter__()
     with links.turn(campaign, link, lambda _: None):
         pass
@@ -47,7 +50,9 @@ def test_a_turn_goes_on_while_there_is_life(backend: LabelStudioBackend) -> None
         alive()
         assert not links._take(campaign, link), "the clock was set back, and it goes on"
         watch.wait(-1440)
-        assert links._take(campaign, link), "one that was killed before the clock was set back is not waited for"
+        assert links._take(campaign, link), (
+            "one that was killed before the clock was set back is not waited for"
+        )
         alive()
         watch.wait(1)
         assert links._take(campaign, link), "a killed one is waited for no longer than that"

@@ -48,7 +48,9 @@ def test_what_was_not_begun_is_sent_again(status: int) -> None:
     assert told.asked == 2
 
 
-@pytest.mark.parametrize("trouble", [httpx.Response(500), httpx.Response(504), httpx.ReadTimeout("slow")])
+@pytest.mark.parametrize(
+    "trouble", [httpx.Response(500), httpx.Response(504), httpx.ReadTimeout("slow")]
+)
 def test_what_may_have_arrived_is_not_sent_again(trouble: Answer) -> None:
     told = Told(trouble)
     with pytest.raises(ServerUnavailableError, match="nothing is lost, run it again later"):
@@ -65,11 +67,17 @@ def test_who_does_not_connect_has_sent_nothing() -> None:
 @pytest.mark.parametrize(
     ("trouble", "sentence"),
     [
-        (httpx.ConnectError("[Errno 111] Connection refused"), "Nobody answers at http://127.0.0.1:8080 ([Errno 111]"),
+        (
+            httpx.ConnectError("[Errno 111] Connection refused"),
+            "Nobody answers at http://127.0.0.1:8080 ([Errno 111]",
+        ),
         (httpx.ConnectTimeout(""), "Nobody answers at http://127.0.0.1:8080 (ConnectTimeout)"),
         (httpx.ReadTimeout("timed out"), "http://127.0.0.1:8080 broke off (timed out)"),
         (httpx.Response(429), "http://127.0.0.1:8080 answers with 429"),
-        (httpx.Response(502, html="<h1>Bad gateway</h1>"), "http://127.0.0.1:8080 answers with 502"),
+        (
+            httpx.Response(502, html="<h1>Bad gateway</h1>"),
+            "http://127.0.0.1:8080 answers with 502",
+        ),
     ],
 )
 def test_tries_have_a_limit(trouble: Answer, sentence: str) -> None:
@@ -82,7 +90,10 @@ def test_tries_have_a_limit(trouble: Answer, sentence: str) -> None:
 
 
 def test_the_server_says_how_long_to_wait_and_is_not_believed_without_end() -> None:
-    waits = [httpx.Response(429, headers={"Retry-After": told}) for told in ("3", "86400", "Sun, 06 Nov 1994")]
+    waits = [
+        httpx.Response(429, headers={"Retry-After": told})
+        for told in ("3", "86400", "Sun, 06 Nov 1994")
+    ]
     told = Told(*waits, GOOD)
     told.server().get("/api/x")
     assert told.slept == [3.0, 60.0, 2.0]
@@ -91,13 +102,34 @@ def test_the_server_says_how_long_to_wait_and_is_not_believed_without_end() -> N
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
-        (httpx.Response(200, html="<html>Welcome</html>"), "answers with a page instead of data: check that it is"),
-        (httpx.Response(404, html="<html>nothing</html>"), "There is no Label Studio at http://127.0.0.1:8080: check"),
-        (httpx.Response(302, headers={"Location": "https://b.example/login"}), "leads on to https://b.example/login:"),
-        (httpx.Response(401, json={"detail": "Invalid token."}), r"refuses the token \(Invalid token.\): it is wrong"),
-        (httpx.Response(401, json={}), "or legacy tokens are switched off there; make one under Account"),
-        (httpx.Response(403, json={"detail": "No."}), r"refuses the token \(No.\).*ask for the rights to the project"),
-        (httpx.Response(400, json={"validation_errors": {"a": ["b\x1b[31m\nc"]}}), r"refuses with 400 \(\{'a': \['b"),
+        (
+            httpx.Response(200, html="<html>Welcome</html>"),
+            "answers with a page instead of data: check that it is",
+        ),
+        (
+            httpx.Response(404, html="<html>nothing</html>"),
+            "There is no Label Studio at http://127.0.0.1:8080: check",
+        ),
+        (
+            httpx.Response(302, headers={"Location": "https://b.example/login"}),
+            "leads on to https://b.example/login:",
+        ),
+        (
+            httpx.Response(401, json={"detail": "Invalid token."}),
+            r"refuses the token \(Invalid token.\): it is wrong",
+        ),
+        (
+            httpx.Response(401, json={}),
+            "or legacy tokens are switched off there; make one under Account",
+        ),
+        (
+            httpx.Response(403, json={"detail": "No."}),
+            r"refuses the token \(No.\).*ask for the rights to the project",
+        ),
+        (
+            httpx.Response(400, json={"validation_errors": {"a": ["b\x1b[31m\nc"]}}),
+            r"refuses with 400 \(\{'a': \['b",
+        ),
         (httpx.Response(400, text="oh"), "answers with a page"),
         (httpx.Response(404, json={"detail": "No Project."}), r"has no /api/x \(No Project.\)"),
     ],
@@ -128,7 +160,9 @@ def test_a_personal_token_is_refreshed_when_it_ends_and_no_more_than_once() -> N
     studio.access += 1  # what was given is no longer good
     server.post("/api/projects/", {"title": "numbers"})
     assert (studio.access, len(studio.projects)) == (3, 1)
-    studio.before = lambda request: None if "refresh" in request.url.path else httpx.Response(401, json={})
+    studio.before = lambda request: (
+        None if "refresh" in request.url.path else httpx.Response(401, json={})
+    )
     studio.asked.clear()
     with pytest.raises(ServerError, match="refuses the token"):
         server.get("/api/current-user/whoami")
@@ -136,7 +170,8 @@ def test_a_personal_token_is_refreshed_when_it_ends_and_no_more_than_once() -> N
 
 
 @pytest.mark.parametrize(
-    "answer", [httpx.Response(200, json={}), httpx.Response(200, json=[]), httpx.Response(200, html="<p>")]
+    "answer",
+    [httpx.Response(200, json={}), httpx.Response(200, json=[]), httpx.Response(200, html="<p>")],
 )
 def test_a_refresh_that_gives_nothing_is_told(answer: httpx.Response) -> None:
     with pytest.raises(ServerError, match="check that it is a Label Studio"):
@@ -169,7 +204,8 @@ def test_an_address_may_be_copied_from_a_browser(given: str, kept: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", ["", "localhost:8080", "ftp://a", "http://", "http://a:99999", "http://[::1", "http://a\nb"]
+    "given",
+    ["", "localhost:8080", "ftp://a", "http://", "http://a:99999", "http://[::1", "http://a\nb"],
 )
 def test_what_is_no_address_is_refused(given: str) -> None:
     with pytest.raises(InputError, match="is not an address: give one such as"):

@@ -118,7 +118,9 @@ def test_killed_at_any_request_it_goes_on(after: bool, tmp_path: Path) -> None:
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["label", "skip", "odd one", "change", "delete", "delete task", "sync", "undo", "train"]),
+        st.sampled_from(
+            ["label", "skip", "odd one", "change", "delete", "delete task", "sync", "undo", "train"]
+        ),
         st.integers(0, 7),
         st.sampled_from(["even", "odd"]),
     ),
@@ -161,12 +163,17 @@ def _step(
         before = studio.annotations[number]
         if (before["result"], before["was_cancelled"]) != (chosen(label), False):
             undone.discard(number)
-        backend.people[0].patch(f"/api/annotations/{number}/", json={"result": chosen(label), "was_cancelled": False})
+        backend.people[0].patch(
+            f"/api/annotations/{number}/", json={"result": chosen(label), "was_cancelled": False}
+        )
     elif what == "delete" and given:
         backend.people[0].delete(f"/api/annotations/{given[which % len(given)]}/")
     elif what == "delete task" and tasks:
         item = studio.tasks[tasks[which % len(tasks)]]["data"]["teeter_item"]
-        if not any(studio.tasks[one["task"]]["data"]["teeter_item"] == item for one in studio.annotations.values()):
+        if not any(
+            studio.tasks[one["task"]]["data"]["teeter_item"] == item
+            for one in studio.annotations.values()
+        ):
             backend.people[0].delete(f"/api/tasks/{tasks[which % len(tasks)]}/")
     elif what == "undo":
         backend.sync(campaign, n=4, train=False)
@@ -189,10 +196,14 @@ def _check(studio: FakeLabelStudio, campaign: Campaign, undone: set[int]) -> Non
         if told != "neither" and one["id"] not in undone:
             says.setdefault(item, []).append((one["updated_at"], one["id"], told))
     found = held(campaign)
-    there = {studio.tasks[one["task"]]["data"]["teeter_item"] for one in studio.annotations.values()}
+    there = {
+        studio.tasks[one["task"]]["data"]["teeter_item"] for one in studio.annotations.values()
+    }
     assert set(found) <= there, "what is deleted holds no longer"
     once = {item for item, given in says.items() if len(given) == 1}
-    assert {item: label for item, label in found.items() if item in once} == {item: says[item][0][2] for item in once}
+    assert {item: label for item, label in found.items() if item in once} == {
+        item: says[item][0][2] for item in once
+    }
     assert max(waiting_tasks(studio).values(), default=1) == 1
     with campaign.store.reading() as connection:
         answers = {(one.item, one.annotator): one for one in campaign.ledger.answers(connection)}
@@ -212,7 +223,9 @@ def test_more_than_a_page_of_tasks(
     campaign = backend.campaign(count=300)
     backend.sync(campaign, n=250)
     assert len(studio.tasks) == 250
-    assert [len(request.content) > 100 for request in studio.asked if "/import" in request.url.path] == [True] * 3
+    assert [
+        len(request.content) > 100 for request in studio.asked if "/import" in request.url.path
+    ] == [True] * 3
     monkeypatch.setattr("teeter.campaigns.label_studio.tasks._PAGE", 70)
     backend.annotate(180, truth)
     assert backend.sync(campaign, n=250, train=False).labels == 180
@@ -235,8 +248,12 @@ def test_a_listing_that_shrinks_while_it_is_read_is_read_again(
     project = Project(Server(backend.url, LEGACY, transport=studio.transport), backend.project)
     project.read()
     assert set(project.tasks) == set(studio.tasks), "nothing slipped to a page that was read before"
-    studio.after = lambda request: studio.tasks.pop(min(studio.tasks)) if "/tasks/" in request.url.path else None
-    with pytest.raises(ServerUnavailableError, match="lists changed while it was read: run it again"):
+    studio.after = lambda request: (
+        studio.tasks.pop(min(studio.tasks)) if "/tasks/" in request.url.path else None
+    )
+    with pytest.raises(
+        ServerUnavailableError, match="lists changed while it was read: run it again"
+    ):
         project.read(whole=True)
 
 
@@ -244,7 +261,9 @@ def test_a_long_watch_reads_what_changed_and_now_and_then_all(
     backend: LabelStudioBackend, studio: FakeLabelStudio
 ) -> None:
     campaign = backend.campaign()
-    follow = LabelStudio(campaign, LEGACY, backend.url, n=8, transport=studio.transport, sleep=lambda _: None)
+    follow = LabelStudio(
+        campaign, LEGACY, backend.url, n=8, transport=studio.transport, sleep=lambda _: None
+    )
     follow.sync()
     backend.project = next(iter(studio.projects))
     studio.wait(10)
@@ -254,7 +273,9 @@ def test_a_long_watch_reads_what_changed_and_now_and_then_all(
     backend.annotate(2, truth)
     found = follow.sync()
     assert (found.labels, found.sent, found.withdrawn) == (2, 0, 0)
-    (listing,) = [request.url.params for request in studio.asked if request.url.path == "/api/tasks/"]
+    (listing,) = [
+        request.url.params for request in studio.asked if request.url.path == "/api/tasks/"
+    ]
     assert len(studio.client().get("/api/tasks/", params=listing).json()["tasks"]) == 3, "of eight"
     number = next(number for number, task in studio.tasks.items() if not task["is_labeled"])
     backend.people[0].delete(f"/api/tasks/{number}/")

@@ -30,7 +30,9 @@ def backend(studio: FakeLabelStudio, tmp_path: Path) -> LabelStudioBackend:
     return imaginary(tmp_path, studio)
 
 
-def test_several_people_answer_what_several_are_to(backend: LabelStudioBackend, studio: FakeLabelStudio) -> None:
+def test_several_people_answer_what_several_are_to(
+    backend: LabelStudioBackend, studio: FakeLabelStudio
+) -> None:
     backend.people.append(studio.user("bob@example.com"))
     campaign = backend.campaign(overlap=1.0, people=2)
     with_overlap = backend.sync(campaign, n=4)
@@ -38,14 +40,19 @@ def test_several_people_answer_what_several_are_to(backend: LabelStudioBackend, 
     assert {task["overlap"] for task in studio.tasks.values()} == {2}
     backend.annotate(4, truth, 0)
     half = backend.sync(campaign, n=4)
-    assert (half.labels, half.sent, half.waiting) == (4, 0, 4), "the same four wait for somebody else"
+    assert (half.labels, half.sent, half.waiting) == (4, 0, 4), (
+        "the same four wait for somebody else"
+    )
     backend.annotate(3, truth, 1)
     backend.annotate(1, lambda item: "even" if truth(item) == "odd" else "odd", 1)
     last = backend.sync(campaign, n=4)
     assert (last.labels, last.sent) == (4, 4)
     assert campaign.status().disagreements == 1
     assert {task["overlap"] for task in studio.tasks.values()} == {2}
-    assert {one.name: one.answers for one in campaign.team()} == {"ann@example.com": 4, "bob@example.com": 4}
+    assert {one.name: one.answers for one in campaign.team()} == {
+        "ann@example.com": 4,
+        "bob@example.com": 4,
+    }
 
 
 def test_a_task_that_is_deleted_leaves_its_answers_and_is_sent_again_for_those_who_are_missing(
@@ -60,32 +67,45 @@ def test_a_task_that_is_deleted_leaves_its_answers_and_is_sent_again_for_those_w
     found = backend.sync(campaign, n=2)
     assert (found.withdrawn, found.sent) == (0, 2)
     assert held(campaign) == {"n0": "even"}
-    assert {task["data"]["teeter_item"]: task["overlap"] for task in studio.tasks.values()} == {"n0": 1, "n1": 2}
+    assert {task["data"]["teeter_item"]: task["overlap"] for task in studio.tasks.values()} == {
+        "n0": 1,
+        "n1": 2,
+    }
 
 
 def test_people_go_by_their_addresses(backend: LabelStudioBackend, studio: FakeLabelStudio) -> None:
-    backend.people += [studio.user("bob@example.com"), studio.user("bad\x07@example.com"), studio.user("import")]
+    backend.people += [
+        studio.user("bob@example.com"),
+        studio.user("bad\x07@example.com"),
+        studio.user("import"),
+    ]
     campaign = backend.campaign()
     campaign.people.add("ann@example.com")
     backend.sync(campaign, n=8)
     for who in range(4):
         backend.annotate(1, truth, who)
     notes = backend.sync(campaign, n=8).notes
-    told = "Not among the campaign's people, and counted all the same: bob@example.com, label-studio."
+    told = (
+        "Not among the campaign's people, and counted all the same: bob@example.com, label-studio."
+    )
     assert notes == (told,)
     with campaign.store.reading() as connection:
         who = Counter(one.annotator for one in campaign.ledger.answers(connection))
     assert who == {"ann@example.com": 1, "bob@example.com": 1, "label-studio": 2}
 
 
-def test_answers_have_the_time_they_were_given_at(backend: LabelStudioBackend, studio: FakeLabelStudio) -> None:
+def test_answers_have_the_time_they_were_given_at(
+    backend: LabelStudioBackend, studio: FakeLabelStudio
+) -> None:
     campaign = backend.campaign()
     backend.sync(campaign, n=2)
     backend.annotate(1, truth)
     given = next(iter(studio.annotations.values()))["created_at"]
     backend.sync(campaign, n=2)
     with campaign.store.reading() as connection:
-        assert connection.exec_driver_sql("select at from answers").scalar() == given.replace("Z", ".000+00:00")
+        assert connection.exec_driver_sql("select at from answers").scalar() == given.replace(
+            "Z", ".000+00:00"
+        )
 
 
 def test_answers_that_come_in_late_do_not_turn_time_back(backend: LabelStudioBackend) -> None:
@@ -115,7 +135,9 @@ def test_what_is_skipped_is_asked_again_after_the_next_model_as_another_task(
     assert held(campaign)["n0"] == "even"
 
 
-def test_what_is_taken_back_here_is_asked_again_there(backend: LabelStudioBackend, studio: FakeLabelStudio) -> None:
+def test_what_is_taken_back_here_is_asked_again_there(
+    backend: LabelStudioBackend, studio: FakeLabelStudio
+) -> None:
     campaign = backend.campaign()
     backend.sync(campaign, n=4)
     backend.annotate(1, truth)
@@ -127,15 +149,23 @@ def test_what_is_taken_back_here_is_asked_again_there(backend: LabelStudioBacken
     assert waiting_tasks(studio)
 
 
-def test_an_annotation_without_one_class_waits(backend: LabelStudioBackend, studio: FakeLabelStudio) -> None:
+def test_an_annotation_without_one_class_waits(
+    backend: LabelStudioBackend, studio: FakeLabelStudio
+) -> None:
     campaign = backend.campaign()
     backend.sync(campaign, n=4)
-    for result in ([], [*chosen("even"), *chosen("odd")], [{"from_name": "label", "value": {"choices": []}}]):
+    for result in (
+        [],
+        [*chosen("even"), *chosen("odd")],
+        [{"from_name": "label", "value": {"choices": []}}],
+    ):
         task = backend.next()
         backend.people[0].post(f"/api/tasks/{task['id']}/annotations/", json={"result": result})
     found = backend.sync(campaign, n=4)
     assert (found.labels, found.sent, found.waiting) == (0, 0, 4)
-    assert found.notes == ("No class, or several: 3 annotations, kept in Label Studio until somebody chooses one.",)
+    assert found.notes == (
+        "No class, or several: 3 annotations, kept in Label Studio until somebody chooses one.",
+    )
 
 
 def test_what_was_changed_and_then_deleted_is_taken_back_whole(backend: LabelStudioBackend) -> None:
@@ -150,7 +180,9 @@ def test_what_was_changed_and_then_deleted_is_taken_back_whole(backend: LabelStu
     assert held(campaign) == {}
 
 
-def test_a_new_project_that_nobody_came_to_note_is_found(backend: LabelStudioBackend, studio: FakeLabelStudio) -> None:
+def test_a_new_project_that_nobody_came_to_note_is_found(
+    backend: LabelStudioBackend, studio: FakeLabelStudio
+) -> None:
     campaign = backend.campaign()
     backend.sync(campaign, n=2)
     posted = itertools.count()
@@ -166,31 +198,44 @@ def test_a_new_project_that_nobody_came_to_note_is_found(backend: LabelStudioBac
     assert (found.made, found.sent, len(studio.projects)) == (False, 2, 2)
 
 
-def test_another_project_of_the_same_number_is_left_alone(backend: LabelStudioBackend, studio: FakeLabelStudio) -> None:
+def test_another_project_of_the_same_number_is_left_alone(
+    backend: LabelStudioBackend, studio: FakeLabelStudio
+) -> None:
     campaign = backend.campaign()
     backend.sync(campaign, n=2)
     studio.projects[backend.project]["description"] = "the birds"
-    with pytest.raises(ServerError, match=r"is not this campaign's \(its description lacks \[teeter:backend-0\]\)"):
+    with pytest.raises(
+        ServerError, match=r"is not this campaign's \(its description lacks \[teeter:backend-0\]\)"
+    ):
         backend.sync(campaign, n=2)
     assert len(studio.tasks) == 2
 
 
-def test_the_address_is_remembered_and_may_change(backend: LabelStudioBackend, studio: FakeLabelStudio) -> None:
+def test_the_address_is_remembered_and_may_change(
+    backend: LabelStudioBackend, studio: FakeLabelStudio
+) -> None:
     campaign = backend.campaign()
     with pytest.raises(InputError, match="Where is Label Studio"):
         backend.sync(campaign, url=None)
     backend.sync(campaign, n=2)
     assert backend.sync(campaign, n=2, url=None).url == backend.url
-    assert backend.sync(campaign, n=2, url="http://localhost:8080/projects/1/data?tab=3").url == "http://localhost:8080"
+    assert (
+        backend.sync(campaign, n=2, url="http://localhost:8080/projects/1/data?tab=3").url
+        == "http://localhost:8080"
+    )
     assert backend.sync(campaign, n=2, url=None).url == "http://localhost:8080"
     assert len(studio.projects) == 1
 
 
-def test_what_people_changed_in_the_project_stays(backend: LabelStudioBackend, studio: FakeLabelStudio) -> None:
+def test_what_people_changed_in_the_project_stays(
+    backend: LabelStudioBackend, studio: FakeLabelStudio
+) -> None:
     campaign = backend.campaign()
     backend.sync(campaign, n=2)
     project = studio.projects[backend.project]
-    project["label_config"] = project["label_config"].replace("<Text", '<Header value="Look!"/><Text')
+    project["label_config"] = project["label_config"].replace(
+        "<Text", '<Header value="Look!"/><Text'
+    )
     project["model_version"] = "another"
     campaign.add_class("neither")
     backend.annotate(0, truth)
@@ -205,7 +250,9 @@ def test_what_people_changed_in_the_project_stays(backend: LabelStudioBackend, s
         backend.sync(campaign, n=8)
 
 
-def test_images_that_are_served_already_are_not_uploaded(backend: LabelStudioBackend, studio: FakeLabelStudio) -> None:
+def test_images_that_are_served_already_are_not_uploaded(
+    backend: LabelStudioBackend, studio: FakeLabelStudio
+) -> None:
     from PIL import Image
 
     folder = backend.folder / "images"
@@ -293,7 +340,9 @@ def test_a_server_that_is_away_leaves_the_campaign_as_it_was(
     campaign = backend.campaign()
     studio.before = lambda _: httpx.Response(503)
     before = campaign.history()
-    with pytest.raises(ServerUnavailableError, match=r"answers with 503: nothing is lost, run it again later"):
+    with pytest.raises(
+        ServerUnavailableError, match=r"answers with 503: nothing is lost, run it again later"
+    ):
         backend.sync(campaign, n=2)
     assert campaign.history() == before
 

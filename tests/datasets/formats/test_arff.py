@@ -53,7 +53,9 @@ def test_sparse_rows_have_zeros_and_first_values_where_they_are_silent(tmp_path:
 
 def test_rows_that_end_by_a_comma_and_comments_in_another_encoding(tmp_path: Path) -> None:
     path = tmp_path / "file.arff"
-    path.write_bytes(b"% caf\xe9\n@relation m\n@attribute a real\n@attribute k {x,y}\n@data\n1,x,\n2,y,\n")
+    path.write_bytes(
+        b"% caf\xe9\n@relation m\n@attribute a real\n@attribute k {x,y}\n@data\n1,x,\n2,y,\n"
+    )
     table = read_arff(path)
     assert table.columns["a"].tolist() == [1, 2]
     assert table.columns["k"].tolist() == ["x", "y"]
@@ -61,11 +63,17 @@ def test_rows_that_end_by_a_comma_and_comments_in_another_encoding(tmp_path: Pat
 
 def test_the_first_rows_alone(tmp_path: Path) -> None:
     assert len(read(tmp_path, LETTER, rows=2)) == 2
-    assert len(read(tmp_path, LETTER + "cut short", rows=3)) == 3, "what comes after them is not looked at"
+    assert len(read(tmp_path, LETTER + "cut short", rows=3)) == 3, (
+        "what comes after them is not looked at"
+    )
 
 
-@given(st.lists(st.tuples(st.floats(-1e6, 1e6), st.sampled_from(["a", "b c"])), min_size=1, max_size=9))
-def test_it_reads_what_scipy_reads(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[float, str]]) -> None:
+@given(
+    st.lists(st.tuples(st.floats(-1e6, 1e6), st.sampled_from(["a", "b c"])), min_size=1, max_size=9)
+)
+def test_it_reads_what_scipy_reads(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[float, str]]
+) -> None:
     folder = tmp_path_factory.mktemp("arff")
     text = "@relation r\n@attribute n numeric\n@attribute k {a,'b c'}\n@data\n"
     table = read(folder, text + "".join(f"{number!r},'{kind}'\n" for number, kind in rows))
@@ -84,7 +92,10 @@ def test_it_reads_what_scipy_reads(tmp_path_factory: pytest.TempPathFactory, row
         ("@relation r\n@attribute a real\n@attribute a real\n@data\n1,1\n", "names must differ"),
         ("@relation r\n@attribute\n@data\n1\n", "an attribute that cannot be read"),
         ("@relation r\n@attribute a real\n@data\n", "has 1 attributes and no rows"),
-        (LETTER + "1,2", "Row 4 of .* has 2 fields for 4 attributes: the file is incomplete or damaged"),
+        (
+            LETTER + "1,2",
+            "Row 4 of .* has 2 fields for 4 attributes: the file is incomplete or damaged",
+        ),
         (LETTER + "1,2,3,'A", "Row 4 of .* cannot be read: check its quotes"),
         (LETTER + "one,2,3,A\n", "is not a valid ARFF file"),
         (LETTER + "{0 1", "a sparse row without a closing brace"),

@@ -43,7 +43,9 @@ def test_idx(tmp_path: Path, name: str, packed: bool, dot: str) -> None:
     assert len(split.classes) == 10
 
 
-def test_the_same_names_are_told_apart_by_their_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_names_are_told_apart_by_their_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_mnist(tmp_path)
     with pytest.raises(FileError, match="There is no fashion-mnist in"):
         load_dataset("fashion-mnist", folder=tmp_path)
@@ -64,7 +66,9 @@ def test_any_array_of_bytes_goes_through_idx(
 
 
 @given(st.binary(max_size=40), st.booleans())
-def test_no_bytes_make_idx_stumble(tmp_path_factory: pytest.TempPathFactory, content: bytes, packed: bool) -> None:
+def test_no_bytes_make_idx_stumble(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, packed: bool
+) -> None:
     path = tmp_path_factory.mktemp("idx") / ("a.gz" if packed else "a")
     path.write_bytes(content)
     with contextlib.suppress(FileError):
@@ -76,7 +80,9 @@ def test_idx_cut_short_or_mixed_up(tmp_path: Path) -> None:
     write_mnist(home, packed=False)
     path = home / "train-images-idx3-ubyte"
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(FileError, match=r"announces 12 x 28 x 28 = 9408 bytes, and it holds 9407: it is incomplete"):
+    with pytest.raises(
+        FileError, match=r"announces 12 x 28 x 28 = 9408 bytes, and it holds 9407: it is incomplete"
+    ):
         load_dataset("mnist", folder=tmp_path)
     write_idx(path, bytes_of(11, 28, 28))
     with pytest.raises(FileError, match=r"has the shape \(11, 28, 28\) and .* the shape \(12,\)"):
@@ -91,7 +97,10 @@ def test_what_the_system_refuses_is_not_called_damage(tmp_path: Path) -> None:
     path = tmp_path / "mnist" / "train-images-idx3-ubyte"
     path.unlink()
     path.symlink_to(path)
-    with pytest.raises(FileError, match=r"Cannot read .*train-images-idx3-ubyte: Too many levels of symbolic links\."):
+    with pytest.raises(
+        FileError,
+        match=r"Cannot read .*train-images-idx3-ubyte: Too many levels of symbolic links\.",
+    ):
         load_dataset("mnist", folder=tmp_path)
     path.unlink()
     path.mkdir()

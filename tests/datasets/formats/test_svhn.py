@@ -27,7 +27,9 @@ def test_svhn_calls_the_digit_ten_nought(tmp_path: Path) -> None:
     split = load_dataset("svhn", folder=tmp_path)
     assert split.train.labels.tolist() == [1, 0, 9, 0]
     torch.testing.assert_close(split.train.inputs[2, 1, 5, 6], as_fractions(pixels[5, 6, 1, 2]))
-    torch.testing.assert_close(split.test.inputs, as_fractions(pixels[..., 4:].transpose(3, 2, 0, 1)))
+    torch.testing.assert_close(
+        split.test.inputs, as_fractions(pixels[..., 4:].transpose(3, 2, 0, 1))
+    )
 
 
 def test_svhn_of_another_kind(tmp_path: Path) -> None:

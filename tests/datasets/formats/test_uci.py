@@ -26,19 +26,26 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 def letter_arff(path: Path) -> None:
     names = "".join(f"@ATTRIBUTE x{k} integer\n" for k in range(16))
-    rows = "".join(",".join(map(str, row)) + f",{c}\n" for row, c in zip(MEASURES, CAPITALS, strict=True))
+    rows = "".join(
+        ",".join(map(str, row)) + f",{c}\n" for row, c in zip(MEASURES, CAPITALS, strict=True)
+    )
     path.write_text(f"@RELATION letter\n{names}@ATTRIBUTE class {{A,B,C,Z}}\n@DATA\n{rows}")
 
 
 def letter_data(path: Path) -> None:
     path.write_text(
-        "".join(f"{c}," + ",".join(map(str, row)) + "\n" for row, c in zip(MEASURES, CAPITALS, strict=True))
+        "".join(
+            f"{c}," + ",".join(map(str, row)) + "\n"
+            for row, c in zip(MEASURES, CAPITALS, strict=True)
+        )
     )
 
 
 def letter_csv(path: Path) -> None:
     head = ",".join([f"x{k}" for k in range(16)] + ["class"])
-    rows = "".join(",".join(map(str, row)) + f",{c}\n" for row, c in zip(MEASURES, CAPITALS, strict=True))
+    rows = "".join(
+        ",".join(map(str, row)) + f",{c}\n" for row, c in zip(MEASURES, CAPITALS, strict=True)
+    )
     path.write_text(f"{head}\n{rows}")
 
 
@@ -51,7 +58,11 @@ def letter_parquet(path: Path) -> None:
 
 
 def letter_npz(path: Path) -> None:
-    np.savez(path, x=MEASURES.astype(np.uint8), y=np.array([ord(c) - 65 for c in CAPITALS], dtype=np.uint8))
+    np.savez(
+        path,
+        x=MEASURES.astype(np.uint8),
+        y=np.array([ord(c) - 65 for c in CAPITALS], dtype=np.uint8),
+    )
 
 
 WAYS = {
@@ -72,7 +83,9 @@ def test_letter_is_the_same_from_every_format(tmp_path: Path, name: str, where: 
     WAYS[name](tmp_path / where / name)
     split = load_dataset("openml-6", folder=tmp_path)
     assert (len(split.train), len(split.test), split.validation) == (20, 5, None)
-    assert split.train.labels.tolist() == [ord(c) - 65 for c in CAPITALS[:20]], "the published order"
+    assert split.train.labels.tolist() == [ord(c) - 65 for c in CAPITALS[:20]], (
+        "the published order"
+    )
     low, high = MEASURES[:20].min(0), MEASURES[:20].max(0)
     scaled = torch.as_tensor((MEASURES - low) / (high - low), dtype=torch.float32)
     torch.testing.assert_close(torch.cat([split.train.inputs, split.test.inputs]), scaled)
@@ -89,7 +102,10 @@ def test_a_column_that_never_varies_is_no_division_by_zero(tmp_path: Path) -> No
 
 
 def isolet_data(folder: Path) -> None:
-    lines = [", ".join(f"{v:.4f}" for v in row) + f", {label}.\n" for row, label in zip(SPOKEN, SAID, strict=True)]
+    lines = [
+        ", ".join(f"{v:.4f}" for v in row) + f", {label}.\n"
+        for row, label in zip(SPOKEN, SAID, strict=True)
+    ]
     (folder / "isolet1+2+3+4.data").write_text("".join(lines[:24]))
     (folder / "isolet5.data").write_text("".join(lines[24:]))
 
@@ -97,14 +113,24 @@ def isolet_data(folder: Path) -> None:
 def isolet_arff(folder: Path) -> None:
     kept = np.delete(SPOKEN, [577, 578, 579, 584], axis=1)
     names = "".join(f"@ATTRIBUTE f{k} REAL\n" for k in range(613))
-    rows = "".join(",".join(map(repr, map(float, row))) + f",'{c}'\n" for row, c in zip(kept, SAID, strict=True))
+    rows = "".join(
+        ",".join(map(repr, map(float, row))) + f",'{c}'\n"
+        for row, c in zip(kept, SAID, strict=True)
+    )
     classes = ",".join(f"'{k}'" for k in range(1, 27))
-    (folder / "openml-44135.arff").write_text(f"@RELATION i\n{names}@ATTRIBUTE class {{{classes}}}\n@DATA\n{rows}")
+    (folder / "openml-44135.arff").write_text(
+        f"@RELATION i\n{names}@ATTRIBUTE class {{{classes}}}\n@DATA\n{rows}"
+    )
 
 
 def isolet_npz(folder: Path) -> None:
     whole = np.round(SPOKEN * 10_000).astype(np.int16)
-    np.savez(folder / "isolet.npz", x_e4=whole, y=(SAID - 1).astype(np.uint8), part=np.ones(30, dtype=np.uint8))
+    np.savez(
+        folder / "isolet.npz",
+        x_e4=whole,
+        y=(SAID - 1).astype(np.uint8),
+        part=np.ones(30, dtype=np.uint8),
+    )
 
 
 @pytest.mark.parametrize("write", [isolet_data, isolet_arff, isolet_npz])
@@ -114,7 +140,10 @@ def test_isolet_is_the_same_from_every_format(tmp_path: Path, write: object) -> 
     assert split.train.inputs.shape == (24, 613)
     assert split.test.inputs.shape == (6, 613)
     kept = np.delete(SPOKEN, [577, 578, 579, 584], axis=1).astype(np.float32)
-    order = [int(np.abs(kept - row.numpy()).sum(1).argmin()) for row in (*split.train.inputs, *split.test.inputs)]
+    order = [
+        int(np.abs(kept - row.numpy()).sum(1).argmin())
+        for row in (*split.train.inputs, *split.test.inputs)
+    ]
     assert sorted(order) == list(range(30))
     assert order != list(range(30)), "shuffled"
     assert [*split.train.labels, *split.test.labels] == [SAID[row] - 1 for row in order]
@@ -148,7 +177,9 @@ def test_random_rbf_takes_the_first_rows_whether_the_file_goes_on_or_not(tmp_pat
     (tmp_path / "short").mkdir()
     np.savez(tmp_path / "long" / "openml-156.npz", x=rows, y=labels)
     np.savez(tmp_path / "short" / "randomrbf.npz", x=rows[:100_000], y=labels[:100_000])
-    long, short = (load_dataset("openml-156", folder=tmp_path / which) for which in ("long", "short"))
+    long, short = (
+        load_dataset("openml-156", folder=tmp_path / which) for which in ("long", "short")
+    )
     assert (len(long.train), len(long.test)) == (40_000, 10_000)
     assert torch.equal(long.train.inputs, short.train.inputs)
     assert torch.equal(long.test.inputs, short.test.inputs)
@@ -160,7 +191,9 @@ def test_random_rbf_from_arff(tmp_path: Path) -> None:
     names = "".join(f"@attribute att{k} numeric\n" for k in range(1, 11))
     rows = "".join(f"{','.join([str(k)] * 10)},class{k % 5 + 1}\n" for k in range(10))
     names += "@attribute class {class1,class2,class3,class4,class5}\n"
-    (tmp_path / "openml-156.arff").write_text(f"@relation 'generators.RandomRBF'\n{names}@data\n{rows}")
+    (tmp_path / "openml-156.arff").write_text(
+        f"@relation 'generators.RandomRBF'\n{names}@data\n{rows}"
+    )
     split = load_dataset("openml-156", folder=tmp_path)
     assert (len(split.train), len(split.test)) == (8, 2)
     assert [int(row[0]) % 5 for row in split.train.inputs] == split.train.labels.tolist()
@@ -168,7 +201,13 @@ def test_random_rbf_from_arff(tmp_path: Path) -> None:
 
 def test_a_split_in_the_file_is_kept(tmp_path: Path) -> None:
     rows = np.zeros((6, 617), dtype=np.float32)
-    np.savez(tmp_path / "isolet.npz", x_train=rows, y_train=np.arange(6), x_test=rows[:2], y_test=[24, 25])
+    np.savez(
+        tmp_path / "isolet.npz",
+        x_train=rows,
+        y_train=np.arange(6),
+        x_test=rows[:2],
+        y_test=[24, 25],
+    )
     split = load_dataset("openml-44135", folder=tmp_path)
     assert (split.train.inputs.shape, split.test.inputs.shape) == ((6, 613), (2, 613))
     assert split.test.labels.tolist() == [24, 25]
@@ -178,18 +217,36 @@ def test_a_split_in_the_file_is_kept(tmp_path: Path) -> None:
     ("name", "text", "said"),
     [
         ("letter-recognition.data", "", "has no rows"),
-        ("letter-recognition.data", "A,1,2\nB,1\n", "rows of 2 to 3 fields: it is incomplete or damaged"),
-        ("letter-recognition.data", "A,1\n?,1\n", r"Row 2 of .* has the unknown class '\?': the classes are A, B to Z"),
+        (
+            "letter-recognition.data",
+            "A,1,2\nB,1\n",
+            "rows of 2 to 3 fields: it is incomplete or damaged",
+        ),
+        (
+            "letter-recognition.data",
+            "A,1\n?,1\n",
+            r"Row 2 of .* has the unknown class '\?': the classes are A, B to Z",
+        ),
         ("letter-recognition.data", "A,one\n", "is not a valid UCI data file"),
         ("letter-recognition.data", "A,1\nB,2\n", r"has rows of shape \(1,\): \(16,\) is needed"),
         ("openml-6.csv", "class\nA\nB\n", "has no column besides the class 'class'"),
-        ("openml-6.csv", "x,class\n1,A\n,B\n", "Column 'x' of .* has missing values or values that are not numbers"),
-        ("openml-6.csv", "x,class\n1,A\ntwo,B\n", "Column 'x' of .* has missing values or values that are not numbers"),
+        (
+            "openml-6.csv",
+            "x,class\n1,A\n,B\n",
+            "Column 'x' of .* has missing values or values that are not numbers",
+        ),
+        (
+            "openml-6.csv",
+            "x,class\n1,A\ntwo,B\n",
+            "Column 'x' of .* has missing values or values that are not numbers",
+        ),
         ("openml-6.csv", "x,class\n1,A\n2,27\n", "has the unknown class '27'"),
         ("openml-6.csv", "x,class\n1,A\n", "is too small"),
     ],
 )
-def test_what_is_not_letter_is_one_sentence(tmp_path: Path, name: str, text: str, said: str) -> None:
+def test_what_is_not_letter_is_one_sentence(
+    tmp_path: Path, name: str, text: str, said: str
+) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(FileError, match=said):
         load_dataset("openml-6", folder=tmp_path)

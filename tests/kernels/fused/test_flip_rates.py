@@ -17,14 +17,21 @@ flips: Any = pytest.importorskip("teeter.kernels.fused.flip_rates")
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def head(rows: int, classes: int, width: int, *, bias: bool, seed: int) -> tuple[Tensor, Tensor, Tensor | None]:
+def head(
+    rows: int, classes: int, width: int, *, bias: bool, seed: int
+) -> tuple[Tensor, Tensor, Tensor | None]:
     generator = stream(seed, "a head")
-    features, weight = torch.randn(rows, width, generator=generator), torch.randn(classes, width, generator=generator)
+    features, weight = (
+        torch.randn(rows, width, generator=generator),
+        torch.randn(classes, width, generator=generator),
+    )
     shift = torch.randn(classes, generator=generator) if bias else None
     return features.to(DEVICE), weight.to(DEVICE), None if shift is None else shift.to(DEVICE)
 
 
-def fused_rates(features: Tensor, weight: Tensor, bias: Tensor | None, moves: Tensor, shifts: Tensor | None) -> Tensor:
+def fused_rates(
+    features: Tensor, weight: Tensor, bias: Tensor | None, moves: Tensor, shifts: Tensor | None
+) -> Tensor:
     rates = features.new_empty((len(moves), 2, len(features)))
     rows = ldm._FlipRates(features, weight, bias)
     for tile in rows._make_tiles():
@@ -50,12 +57,17 @@ def fused_rates(features: Tensor, weight: Tensor, bias: Tensor | None, moves: Te
         pytest.param(300, 150, 70, True, marks=pytest.mark.slow),
     ],
 )
-def test_flip_rates_are_those_of_plain_torch(rows: int, classes: int, width: int, bias: bool) -> None:
+def test_flip_rates_are_those_of_plain_torch(
+    rows: int, classes: int, width: int, bias: bool
+) -> None:
     features, weight, shift = head(rows, classes, width, bias=bias, seed=rows)
     ((moves, shifts),) = ldm.ray_directions(0, 7, weight, shift)
     plain = ldm.flip_rates(features, weight, shift, [(moves, shifts)])
     torch.testing.assert_close(
-        fused_rates(features, weight, shift, moves, shifts), plain, rtol=1e-2 if features.is_cuda else 1e-4, atol=1e-4
+        fused_rates(features, weight, shift, moves, shifts),
+        plain,
+        rtol=1e-2 if features.is_cuda else 1e-4,
+        atol=1e-4,
     )
 
 
@@ -74,7 +86,9 @@ def test_tied_classes_flip_at_once_or_never() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("classes", [10, 200, 300])
-def test_on_a_gpu_the_metric_is_that_of_plain_torch(classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_gpu_the_metric_is_that_of_plain_torch(
+    classes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     features, weight, shift = head(3000, classes, 96, bias=True, seed=classes)
     found = []
     for told in ("0", "1"):

@@ -21,7 +21,9 @@ seeding: Any = pytest.importorskip("teeter.kernels.fused.seeding")
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def seeded(features: Tensor, n: int, *, seed: int = 0, block: int = 16, far: bool = False) -> list[int]:
+def seeded(
+    features: Tensor, n: int, *, seed: int = 0, block: int = 16, far: bool = False
+) -> list[int]:
     values = torch.rand(len(features), generator=stream(5, "values")).to(features.device)
     picks = seeding.seed_on_gpu(
         Euclidean(features) if far else Cosine(features),
@@ -75,14 +77,21 @@ def test_rows_without_weight_are_never_picked() -> None:
     log_weights = torch.zeros(60, dtype=torch.float64, device=DEVICE)
     log_weights[::3] = -torch.inf
     picks = seeding.seed_on_gpu(
-        Cosine(features), 60, first=1, log_weights=log_weights, generator=stream(0, "picks", device=DEVICE), block=16
+        Cosine(features),
+        60,
+        first=1,
+        log_weights=log_weights,
+        generator=stream(0, "picks", device=DEVICE),
+        block=16,
     )
     assert sorted(picks.tolist()) == [row for row in range(60) if row % 3]
 
 
 def test_draws_are_those_of_a_running_sum() -> None:
     features = torch.randn(1000, 4, generator=stream(0, "rows")).to(DEVICE)
-    state = seeding._GpuSeeding(Cosine(features), 10, 7, torch.linspace(-5, 0, 1000).double().to(DEVICE), 64)
+    state = seeding._GpuSeeding(
+        Cosine(features), 10, 7, torch.linspace(-5, 0, 1000).double().to(DEVICE), 64
+    )
     state.update()
     candidates = state.draw(stream(0, "draws", device=DEVICE))
     points = uniform((64,), stream(0, "draws", device=DEVICE), DEVICE)
@@ -91,13 +100,20 @@ def test_draws_are_those_of_a_running_sum() -> None:
     assert torch.equal(candidates, torch.searchsorted(ends, points * ends[-1], right=True))
     assert state.nearest[7] == 0
     torch.testing.assert_close(
-        state.nearest, Cosine(features).nearest(torch.tensor([7], device=DEVICE)).double(), rtol=0, atol=1e-5
+        state.nearest,
+        Cosine(features).nearest(torch.tensor([7], device=DEVICE)).double(),
+        rtol=0,
+        atol=1e-5,
     )
 
 
 @pytest.mark.skipif(DEVICE.type != "cpu", reason="tiles of 16 rows are for the interpreter")
-@pytest.mark.parametrize(("rows", "groups"), [(600, 3), pytest.param(5000, 20, marks=pytest.mark.slow)])
-def test_draws_choose_among_many_groups(rows: int, groups: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("rows", "groups"), [(600, 3), pytest.param(5000, 20, marks=pytest.mark.slow)]
+)
+def test_draws_choose_among_many_groups(
+    rows: int, groups: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(seeding, "ROWS", 16)
     monkeypatch.setattr(seeding, "MAX_DRAWS_TIMES_GROUPS", 64)  # two draws a program
     log_weights = torch.randn(rows, generator=stream(0, "weights")).double()
@@ -120,21 +136,30 @@ def test_halves_add_up() -> None:
     assert not upper[:, 70:].any()
     assert not lower[:, 70:].any()
     torch.testing.assert_close(
-        (upper.double() + lower.double() / seeding.LOWER_SCALE)[:, :70], units.double(), rtol=0, atol=1e-7
+        (upper.double() + lower.double() / seeding.LOWER_SCALE)[:, :70],
+        units.double(),
+        rtol=0,
+        atol=1e-7,
     )
 
 
 @pytest.mark.parametrize("wanted", [3, 40])
 def test_what_is_accepted_is_what_the_plain_walk_accepts(wanted: int) -> None:
     features = torch.randn(30, 3, generator=stream(1, "rows")).to(DEVICE)
-    state = seeding._GpuSeeding(Cosine(features), wanted, 0, torch.zeros(30, dtype=torch.float64, device=DEVICE), 32)
+    state = seeding._GpuSeeding(
+        Cosine(features), wanted, 0, torch.zeros(30, dtype=torch.float64, device=DEVICE), 32
+    )
     state.update()
     candidates = torch.randint(30, (32,), generator=stream(1, "drawn")).to(DEVICE)
     then = state.nearest[candidates].cpu().numpy()
     chances = uniform((32,), stream(2, "chances", device=DEVICE), torch.device("cpu")).numpy()
     pairs = state.distance.between(candidates, candidates).double().cpu().numpy()
     expected = accept_candidates(
-        candidates.cpu().numpy(), pairs, nearest=then, thresholds=np.sqrt(chances) * then, wanted=wanted - 1
+        candidates.cpu().numpy(),
+        pairs,
+        nearest=then,
+        thresholds=np.sqrt(chances) * then,
+        wanted=wanted - 1,
     )
     state.accept(candidates, stream(2, "chances", device=DEVICE))
     assert int(state.count) == 1 + len(expected)
@@ -146,9 +171,16 @@ def test_what_is_accepted_is_what_the_plain_walk_accepts(wanted: int) -> None:
 @pytest.mark.gpu
 def test_the_law_is_the_sequential_one() -> None:
     """Second and third picks of five rows against their exact chances."""
-    features = torch.tensor([[1.0, 0.0], [0.9, 0.3], [0.2, 1.0], [-0.5, 0.8], [-1.0, 0.1]], device=DEVICE)
+    features = torch.tensor(
+        [[1.0, 0.0], [0.9, 0.3], [0.2, 1.0], [-0.5, 0.8], [-1.0, 0.1]], device=DEVICE
+    )
     log_weights = torch.tensor([0.0, -0.3, -0.6, -0.2, -1.0], dtype=torch.float64, device=DEVICE)
-    away = Cosine(features).between(torch.arange(5, device=DEVICE), torch.arange(5, device=DEVICE)).double().cpu()
+    away = (
+        Cosine(features)
+        .between(torch.arange(5, device=DEVICE), torch.arange(5, device=DEVICE))
+        .double()
+        .cpu()
+    )
     weights = log_weights.exp().cpu()
     exact = np.zeros((5, 5))
     one = (weights * away[0]) ** 2
@@ -158,7 +190,9 @@ def test_the_law_is_the_sequential_one() -> None:
     distance, generator, draws = Cosine(features), stream(0, "law", device=DEVICE), 20_000
     seen = np.zeros((5, 5))
     for _ in range(draws):
-        picks = seeding.seed_on_gpu(distance, 3, first=0, log_weights=log_weights, generator=generator, block=16)
+        picks = seeding.seed_on_gpu(
+            distance, 3, first=0, log_weights=log_weights, generator=generator, block=16
+        )
         seen[tuple(picks.tolist()[1:])] += 1
     possible = exact > 0
     assert seen[~possible].sum() == 0
