@@ -261,8 +261,8 @@ def _times() -> list[str]:
         f"({by_kind['training']:.0f} s), features and logits ({by_kind['outputs']:.0f} s) and selection "
         f"({by_kind['selection']:.0f} s); besides, {by_kind['validation'] / 60:.1f} minutes of looking at the 5,000 "
         f"validation rows after every epoch and {by_kind['evaluation'] / 60:.1f} of test accuracies. By the paper's "
-        f"table of runtimes it took its authors {5 * sum(paper_results.minutes('mnist').values()) / 60:.0f} hours, Random not "
-        "counted.\n",
+        f"table of runtimes it took its authors {5 * sum(paper_results.minutes('mnist').values()) / 60:.0f} hours, "
+        "Random not counted.\n",
     ]
 
 
