@@ -1,13 +1,14 @@
 """Draw the packages of teeter as layers, from the import contract in pyproject.toml.
 
-    python docs/figures/packages.py
+    python docs/figures/packages.py [OUT]
 
-writes docs/explanation/packages.svg.
+writes docs/explanation/packages.svg, or OUT.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 from html import escape
 from pathlib import Path
@@ -53,4 +54,5 @@ def draw(layers: list[list[str]]) -> str:
 
 
 if __name__ == "__main__":
-    PICTURE.write_text(draw(read_layers()), encoding="utf-8")
+    out = Path(sys.argv[1]) if len(sys.argv) > 1 else PICTURE
+    out.write_text(draw(read_layers()), encoding="utf-8")

@@ -24,14 +24,14 @@ def test_every_strategy_is_listed_with_what_it_needs(teeter: Teeter) -> None:
         "name": "margin",
         "needs": ["logits"],
         "options": {},
-        "about": "Rows whose two most probable classes are the closest [Scheffer et al. 2001].",
+        "about": "Pick the rows whose two most probable classes are closest [Scheffer et al. 2001].",
     }
     assert told["ldm-s"]["options"]["patience"] == 10
 
 
 def test_the_table_shows_names_options_and_first_lines(teeter: Teeter) -> None:
     shown = " ".join(teeter("strategies").stdout.split())
-    for words in ("ldm-s", "features, head", "patience=10", "Rows drawn uniformly, without"):
+    for words in ("ldm-s", "features, head", "patience=10", "Pick rows uniformly at random"):
         assert words in shown
 
 

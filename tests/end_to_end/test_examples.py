@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from teeter.strategies.base import registry
+
 LIBRARIES = {
     "hf": "sentence_transformers",
     "lightning": "lightning",
@@ -39,6 +41,7 @@ def test_example_runs(
 ) -> None:
     require_libraries(script)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "_classes", dict(registry._classes))  # one registers a strategy
     runpy.run_path(str(script), run_name="__main__")
     assert capsys.readouterr().out.strip()
     assert len(script.read_text().splitlines()) <= 40
