@@ -5,7 +5,7 @@ from __future__ import annotations
 import lzma
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,8 +18,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "tutorial" / "first_campaign.md"
 BLOCK = re.compile(
     r'^```(python title="[^"]+"|console)\n(.*?)^```$', flags=re.MULTILINE | re.DOTALL
 )
-SLIP = 33
-"""The answer, counted from 0, that is given wrongly."""
+SLIP = 10
+"""The answer, counted from 0, that is given wrongly: a plain message called spam."""
 
 
 def part(title: str) -> list[tuple[str, str]]:
@@ -31,28 +31,44 @@ def part(title: str) -> list[tuple[str, str]]:
     return BLOCK.findall(text)
 
 
-def masked(line: str) -> str:
-    """A line without what may differ from machine to machine: its numbers."""
+def mask(line: str, texts: Collection[str] = ()) -> str:
+    """Replace what may differ between machines: numbers, and which message comes next.
+
+    Training on another processor rounds differently, and after a hundred answers another message
+    may be the most informative one.
+    """
+    if line in texts:
+        return "A MESSAGE"
+
+    line = re.sub(r"\b(ham|spam)\b", "CLASS", line)
     return re.sub(r"[-+]?\d[\d,.]*", "N", line)
 
 
-def run_all(blocks: list[tuple[str, str]], keys: Callable[[list[str]], Iterator[str]]) -> int:
-    """Run every command of the blocks; what is shown comes out, in its order, where … stands for more."""
+def run_all(
+    blocks: list[tuple[str, str]],
+    keys: Callable[[list[str]], Iterator[str]],
+    texts: Collection[str] = (),
+) -> int:
+    """Run every command of the blocks and check that its output shows the documented lines in order.
+
+    A line "…" stands for any number of lines.
+    """
     ran = 0
     for kind, text in blocks:
         if kind != "console":
             exec(compile(text, str(PAGE), "exec"), {})
             continue
-        for command, *shown in (one.splitlines() for one in text.split("$ teeter ")[1:]):
+        for command, *shown in (part.splitlines() for part in text.split("$ teeter ")[1:]):
             words = shlex.split(command)
             typed = keys(words)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(labelling, "_key", lambda typed=typed: next(typed, "s"))
                 result = CommandRunner().invoke(app, words)
             assert result.exit_code == 0, result.output
-            written = iter(map(masked, result.output.splitlines()))
+            written = iter([mask(line, texts) for line in result.output.splitlines()])
             for line in shown:
-                assert line == "…" or masked(line) in written, f"{command} does not show {line!r}"
+                is_there = line == "…" or mask(line, texts) in written
+                assert is_there, f"{command} does not show {line!r}: {result.output}"
             assert shown or result.output == ""
             ran += 1
     return ran
@@ -68,7 +84,7 @@ def test_texts(real_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     def keys(words: list[str]) -> Iterator[str]:
         if "--suspects" in words:
-            yield from "2="
+            yield from "1="
         elif words[1] == "label":
             for number in range(100):
                 campaign = Campaign.open("messages.teeter")
@@ -76,12 +92,11 @@ def test_texts(real_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
                 campaign.store.close()
                 yield "2" if spam != (number == SLIP) else "1"
 
-    assert run_all(part("From a file of texts"), keys) == 8
+    assert run_all(part("From a file of texts"), keys, truth) == 8
     campaign = Campaign.open("messages.teeter")
-    wrong = [
-        one for one in campaign.suspects(50, again=True) if truth[one.content or ""] != one.label
-    ]
-    assert wrong == [], "the slip was found and mended"
+    suspects = campaign.suspects(50, again=True)
+    wrong = [suspect for suspect in suspects if truth[suspect.content or ""] != suspect.label]
+    assert wrong == [], "the slip was found and fixed"
 
 
 @pytest.mark.slow
