@@ -23,9 +23,9 @@ import pytest
 
 from campaigns.fake_label_studio import LEGACY, PERSONAL, FakeLabelStudio
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.label_studio import Synced, sync_campaign
-from teeter.campaigns.ledger import Pick
-from teeter.campaigns.rounds import State
+from teeter.campaigns.db.repository import Pick
+from teeter.campaigns.label_studio import SyncResult, sync_campaign
+from teeter.campaigns.rounds import RoundState
 
 __all__ = [
     "LabelStudioBackend",
@@ -85,7 +85,7 @@ class LabelStudioBackend:
         campaign.add({"id": f"n{k}", "features": row} for k, row in enumerate(rows))
         return campaign
 
-    def sync(self, campaign: Campaign, token: str = "legacy", **options: Any) -> Synced:
+    def sync(self, campaign: Campaign, token: str = "legacy", **options: Any) -> SyncResult:
         """Sync as the command does, without waiting."""
         told = {
             "url": self.url,
@@ -154,7 +154,7 @@ class LabelStudioBackend:
         _ok(self.people[0].delete(f"/api/projects/{self.project}/"))
 
 
-def in_order(state: State, _: object, n: int) -> list[Pick]:
+def in_order(state: RoundState, _: object, n: int) -> list[Pick]:
     """Pick the first that are free, so that what was recorded stays true when strategies change."""
     free = [k for k in range(len(state.keys)) if k not in state.taken]
     return [Pick(state.keys[k], rank, "picked", {}) for rank, k in enumerate(free[:n], start=1)]

@@ -12,10 +12,10 @@ import pytest
 from sqlalchemy import insert
 
 from campaigns.postgres_server import Server, running_server
-from teeter.campaigns import tables
+from teeter.campaigns.db import schema
+from teeter.campaigns.db.database import Database, now
+from teeter.campaigns.db.repository import CampaignRepository
 from teeter.campaigns.items import items_of
-from teeter.campaigns.ledger import Ledger
-from teeter.campaigns.store import Store, now
 
 STORES = ("sqlite", "postgresql")
 
@@ -24,9 +24,9 @@ POSTGRESQL_SLOW = ("sqlite", pytest.param("postgresql", marks=pytest.mark.slow))
 
 
 @contextmanager
-def new_store(kind: str, folder: Path) -> Iterator[Store]:
+def new_store(kind: str, folder: Path) -> Iterator[Database]:
     """Yield an empty store of a kind; skip where there is no server for it."""
-    store = Store(new_place(kind, folder), create=True)
+    store = Database(new_place(kind, folder), create=True)
     yield store
     store.close()
 
@@ -40,14 +40,14 @@ def shared_server() -> Server:
     return server
 
 
-def begun(store: Store, name: str = "reviews", texts: int = 6) -> Ledger:
+def begun(store: Database, name: str = "reviews", texts: int = 6) -> CampaignRepository:
     """Write a campaign of two classes and a few texts called a0, a1, ... into a store."""
     with store.writing() as connection:
         values = {"name": name, "created": now(), "settings": "{}"}
         (number,) = connection.execute(
-            insert(tables.campaigns).values(values)
+            insert(schema.campaigns).values(values)
         ).inserted_primary_key or (0,)
-        ledger = Ledger(int(number))
+        ledger = CampaignRepository(int(number))
         for label in ("good", "poor"):
             ledger.add_class(connection, label, "owner")
         ledger.add_items(

@@ -14,7 +14,7 @@ import pytest
 from safetensors.numpy import load
 
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.heads import scaled
+from teeter.campaigns.classifiers import scaled
 from teeter.errors import InputError, StoreError, UnknownNameError
 from teeter.strategies.base import registry
 

@@ -19,7 +19,7 @@ import pytest
 from campaigns import annotator_process
 from campaigns.killed_process import Report, kill_after, needs_fork
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.ledger import live_answers
+from teeter.campaigns.db.repository import live_answers
 
 pytestmark = needs_fork
 

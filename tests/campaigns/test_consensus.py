@@ -8,8 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference.consensus import dawid_skene as transcribed
-from teeter.campaigns.consensus import RIGHT, WRONG, Verdict, dawid_skene, labels_of, verdicts
-from teeter.campaigns.ledger import Answer
+from teeter.campaigns.consensus import (
+    RIGHT,
+    WRONG,
+    ConsensusLabel,
+    dawid_skene,
+    labels_of,
+    verdicts,
+)
+from teeter.campaigns.db.repository import Answer
 
 CLASSES = ("red", "green", "blue")
 
@@ -114,8 +121,8 @@ def test_most_decide_and_of_as_many_the_last() -> None:
         Answer("c", "p", "skip"),
     ]
     found = verdicts(answers, CLASSES, "majority")
-    assert found["a"] == Verdict("red", pytest.approx(2 / 3), "majority")
-    assert found["b"] == Verdict("blue", 0.5, "majority")
+    assert found["a"] == ConsensusLabel("red", pytest.approx(2 / 3), "majority")
+    assert found["b"] == ConsensusLabel("blue", 0.5, "majority")
     assert "c" not in found
     assert labels_of(answers) == {"a": "red", "b": "blue"}
 
@@ -123,6 +130,9 @@ def test_most_decide_and_of_as_many_the_last() -> None:
 @pytest.mark.parametrize("way", ["majority", "dawid-skene"])
 def test_a_decision_wins(way: str) -> None:
     answers = [Answer("a", who, "label", "red") for who in "pqrs"]
-    assert verdicts(answers, CLASSES, way, {"a": Verdict("blue", 1.0, "eve")})["a"].label == "blue"
+    assert (
+        verdicts(answers, CLASSES, way, {"a": ConsensusLabel("blue", 1.0, "eve")})["a"].label
+        == "blue"
+    )
     assert verdicts([], CLASSES, way) == {}
     assert verdicts(answers, CLASSES, way)["a"].label == "red"

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from teeter.campaigns.encoders import _looked_at, encode_images, encode_texts
 from teeter.campaigns.items import image_items, items_of, vector_items
+from teeter.encoders.builtin import _looked_at, encode_images, encode_texts
 from teeter.errors import FileError, InputError
 
 

@@ -13,11 +13,11 @@ from sqlalchemy import text
 
 from campaigns.fake_clock import FakeClock
 from campaigns.stores import POSTGRESQL_SLOW, new_place
+from teeter.campaigns.annotator_stats import speed
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.moving import move_campaign
+from teeter.campaigns.db.database import Database
 from teeter.campaigns.people import ROLES, may, require_right
-from teeter.campaigns.performance import speed
-from teeter.campaigns.store import Store
+from teeter.campaigns.transfer import move_campaign
 from teeter.errors import InputError, PermissionDeniedError, UnknownNameError
 
 VECTORS = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
@@ -60,16 +60,16 @@ def test_a_token_is_shown_once_and_can_be_taken_away(campaign: Campaign) -> None
         kept = str(connection.execute(text("select * from people")).all()) + str(campaign.history())
     assert first not in kept
     assert other not in kept
-    person = campaign.people.of_token(first)
+    person = campaign.people.find_by_token(first)
     assert person is not None
     assert (person.name, person.role, person.has_token) == ("ann", "annotator", True)
     second = campaign.people.new_token("ann")
-    assert campaign.people.of_token(first) is None
-    assert campaign.people.of_token(second) is not None
+    assert campaign.people.find_by_token(first) is None
+    assert campaign.people.find_by_token(second) is not None
     campaign.people.revoke("ann")
-    assert campaign.people.of_token(second) is None
+    assert campaign.people.find_by_token(second) is None
     assert campaign.people.named("ann") is not None
-    assert campaign.people.of_token("") is None
+    assert campaign.people.find_by_token("") is None
     assert [line["what"] for line in campaign.history()][-4:] == [
         "person added",
         "person added",
@@ -104,7 +104,7 @@ def test_who_leaves_gives_questions_back_and_may_return(campaign: Campaign) -> N
     asked = [one.item for one in campaign.ask(5, "ann")]
     campaign.tell(asked[0], "left", "ann")
     assert campaign.people.remove("ann", who="owner") == 4
-    assert campaign.people.of_token(token) is None
+    assert campaign.people.find_by_token(token) is None
     assert campaign.people.list() == []
     assert campaign.status().labelled == 1
     assert set(asked[1:]) <= {one.item for one in campaign.ask(59, "bob")}
@@ -221,10 +221,10 @@ def test_people_and_decisions_move_along(campaign: Campaign, tmp_path: Path) -> 
     token = campaign.people.add("ann", "owner")
     said(campaign, "p0", ann="left", bob="right")
     campaign.decide("p0", "right", "ann")
-    target = Store(tmp_path / "moved.teeter", create=True)
+    target = Database(tmp_path / "moved.teeter", create=True)
     move_campaign(campaign.store, target, "points")
     moved = Campaign.open(tmp_path / "moved.teeter")
-    person = moved.people.of_token(token)
+    person = moved.people.find_by_token(token)
     assert person is not None
     assert person.role == "owner"
     assert moved.labels() == campaign.labels()

@@ -13,9 +13,10 @@ import pytest
 from sqlalchemy import select, update
 
 from teeter.campaigns import campaign as campaigns
-from teeter.campaigns import rounds, tables
+from teeter.campaigns import rounds
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.heads import out_of_fold
+from teeter.campaigns.classifiers import out_of_fold
+from teeter.campaigns.db import schema
 from teeter.errors import InputError
 
 PLAIN = Settings(kind="features", control=0.0)
@@ -267,9 +268,9 @@ def test_a_model_of_other_features_is_trained_again_and_that_is_told(tmp_path: P
     for question in campaign.ask(12):
         campaign.tell(question.item, "a" if "apple" in (question.content or "") else "b")
     campaign.train()
-    assert campaign.about_predictions() is None
+    assert campaign.prediction_note() is None
     campaign.add(["a plum and an apple", "a drill and a saw"])
-    assert "features changed since" in (campaign.about_predictions() or "")
+    assert "features changed since" in (campaign.prediction_note() or "")
     assert len(campaign.ask(3)) == 3
 
 
@@ -289,7 +290,7 @@ def test_what_others_hold_or_have_answered_is_not_asked(
     theirs = {question.item for question in campaign.ask(10, "bob")}
     picks = rounds.picks_for
 
-    def careless(state: rounds.State, plan: rounds.Plan, n: int) -> list[rounds.Pick]:
+    def careless(state: rounds.RoundState, plan: rounds.RoundSettings, n: int) -> list[rounds.Pick]:
         taken = [rounds.Pick(item, 1, "picked", {}) for item in sorted(theirs)]
         return [*taken, *picks(state, plan, n)]
 
@@ -318,9 +319,9 @@ def test_a_strategy_that_the_head_cannot_serve_is_refused(strategy: str, tmp_pat
 def test_a_campaign_with_such_a_strategy_from_before_can_still_be_read(tmp_path: Path) -> None:
     campaign = made(tmp_path, replace(PLAIN, strategy="random"), drawn(20))
     with campaign.store.writing() as connection:
-        told = json.loads(connection.scalar(select(tables.campaigns.c.settings)) or "")
+        told = json.loads(connection.scalar(select(schema.campaigns.c.settings)) or "")
         connection.execute(
-            update(tables.campaigns).values(settings=json.dumps({**told, "strategy": "dbal"}))
+            update(schema.campaigns).values(settings=json.dumps({**told, "strategy": "dbal"}))
         )
     assert campaign.store.path is not None
     again = Campaign.open(campaign.store.path)

@@ -109,7 +109,7 @@ def test_people_are_named_shown_and_let_go(made: Path) -> None:
     disagree(made, 2)
     token = run("people", "add", made, "ann").strip()
     run("people", "add", made, "rey", "--role", "reviewer")
-    assert Campaign.open(made).people.of_token(token) is not None
+    assert Campaign.open(made).people.find_by_token(token) is not None
     told = run("people", "list", made)
     assert "ann\tannotator\t12 answers" in told
     assert "rey\treviewer\t0 answers" in told

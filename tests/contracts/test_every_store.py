@@ -11,34 +11,36 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from campaigns.stores import STORES, begun, new_store
+from teeter.campaigns.db.database import Database
+from teeter.campaigns.db.repository import Answer, CampaignRepository, Pick, live_answers
 from teeter.campaigns.items import items_of
-from teeter.campaigns.ledger import Answer, Ledger, Pick, live_answers
-from teeter.campaigns.store import Store
 from teeter.errors import InputError, StoreError, UnknownNameError
 
 
 @pytest.fixture(params=STORES)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     with new_store(request.param, tmp_path) as made:
         yield made
 
 
 @pytest.fixture
-def ledger(store: Store) -> Ledger:
+def ledger(store: Database) -> CampaignRepository:
     return begun(store)
 
 
-def label(store: Store, ledger: Ledger, item: str, name: str, who: str = "ann") -> None:
+def label(
+    store: Database, ledger: CampaignRepository, item: str, name: str, who: str = "ann"
+) -> None:
     with store.writing() as connection:
         ledger.answer(connection, Answer(item, who, "label", name))
 
 
-def held(store: Store, ledger: Ledger) -> dict[tuple[str, str], str | None]:
+def held(store: Database, ledger: CampaignRepository) -> dict[tuple[str, str], str | None]:
     with store.reading() as connection:
         return {(one.item, one.annotator): one.label for one in ledger.answers(connection)}
 
 
-def test_classes_keep_their_order_and_differ(store: Store, ledger: Ledger) -> None:
+def test_classes_keep_their_order_and_differ(store: Database, ledger: CampaignRepository) -> None:
     with store.writing() as connection:
         ledger.add_class(connection, "mixed", "owner")
         assert list(ledger.classes(connection)) == ["good", "poor", "mixed"]
@@ -48,7 +50,7 @@ def test_classes_keep_their_order_and_differ(store: Store, ledger: Ledger) -> No
 
 
 def test_items_come_back_in_order_and_content_that_is_there_is_told(
-    store: Store, ledger: Ledger
+    store: Database, ledger: CampaignRepository
 ) -> None:
     with store.writing() as connection:
         things = items_of([("b", "new"), ("c", "text 3"), ("d", "new")], "text")
@@ -69,7 +71,7 @@ def test_items_come_back_in_order_and_content_that_is_there_is_told(
 
 
 def test_two_different_things_of_one_id_are_refused_and_nothing_is_added(
-    store: Store, ledger: Ledger
+    store: Database, ledger: CampaignRepository
 ) -> None:
     things = items_of([("b", "new"), ("a1", "another")], "text")
     with (
@@ -81,7 +83,7 @@ def test_two_different_things_of_one_id_are_refused_and_nothing_is_added(
         assert len(ledger.items(connection)) == 6
 
 
-def test_features_come_back_bit_by_bit(store: Store, ledger: Ledger) -> None:
+def test_features_come_back_bit_by_bit(store: Database, ledger: CampaignRepository) -> None:
     vectors = np.random.default_rng(0).normal(size=(6, 5)).astype(np.float32)
     with store.writing() as connection:
         numbers = [row.id for row in ledger.items(connection)]
@@ -93,7 +95,7 @@ def test_features_come_back_bit_by_bit(store: Store, ledger: Ledger) -> None:
     assert np.array_equal(values, vectors)
 
 
-def test_features_of_two_lengths_are_told(store: Store, ledger: Ledger) -> None:
+def test_features_of_two_lengths_are_told(store: Database, ledger: CampaignRepository) -> None:
     with store.writing() as connection:
         numbers = [row.id for row in ledger.items(connection)]
         ledger.write_vectors(
@@ -106,7 +108,9 @@ def test_features_of_two_lengths_are_told(store: Store, ledger: Ledger) -> None:
         ledger.vectors(connection)
 
 
-def test_the_last_answer_of_each_annotator_holds(store: Store, ledger: Ledger) -> None:
+def test_the_last_answer_of_each_annotator_holds(
+    store: Database, ledger: CampaignRepository
+) -> None:
     label(store, ledger, "a0", "good")
     label(store, ledger, "a0", "poor")
     label(store, ledger, "a0", "good", "bob")
@@ -117,7 +121,7 @@ def test_the_last_answer_of_each_annotator_holds(store: Store, ledger: Ledger) -
         assert ledger.last_answers(connection, "ann", 5)[0].label == "poor"
 
 
-def test_what_is_not_there_is_told_with_a_hint(store: Store, ledger: Ledger) -> None:
+def test_what_is_not_there_is_told_with_a_hint(store: Database, ledger: CampaignRepository) -> None:
     with pytest.raises(UnknownNameError, match=r"No class is called 'godo'. Did you mean 'good'\?"):
         label(store, ledger, "a0", "godo")
     with pytest.raises(UnknownNameError, match="No item is called 'a99'"):
@@ -126,7 +130,7 @@ def test_what_is_not_there_is_told_with_a_hint(store: Store, ledger: Ledger) -> 
 
 
 def test_undo_brings_back_what_was_said_before_and_opens_the_question(
-    store: Store, ledger: Ledger
+    store: Database, ledger: CampaignRepository
 ) -> None:
     with store.writing() as connection:
         picks = [Pick("a1", 1, "picked", {"ldm": 0.01}), Pick("a2", 2, "control", {})]
@@ -146,7 +150,9 @@ def test_undo_brings_back_what_was_said_before_and_opens_the_question(
     assert held(store, ledger) == {}
 
 
-def test_picks_tell_why_and_an_answer_closes_them(store: Store, ledger: Ledger) -> None:
+def test_picks_tell_why_and_an_answer_closes_them(
+    store: Database, ledger: CampaignRepository
+) -> None:
     with store.writing() as connection:
         pick = Pick("a3", 1, "picked", {"ldm": 0.25, "predicted": "good"})
         ledger.write_batch(connection, "ann", [pick], strategy="ldm-s", seed=3, version=2)
@@ -157,7 +163,9 @@ def test_picks_tell_why_and_an_answer_closes_them(store: Store, ledger: Ledger) 
         assert ledger.open_picks(connection) == []
 
 
-def test_models_are_numbered_and_the_newest_is_found(store: Store, ledger: Ledger) -> None:
+def test_models_are_numbered_and_the_newest_is_found(
+    store: Database, ledger: CampaignRepository
+) -> None:
     with store.writing() as connection:
         assert ledger.model(connection) is None
         assert ledger.write_model(connection, b"\x00\x01", {"labels": 3}, "ann") == 1
@@ -168,7 +176,7 @@ def test_models_are_numbered_and_the_newest_is_found(store: Store, ledger: Ledge
     assert (row.version, row.weights) == (2, b"\x02")
 
 
-def test_an_error_leaves_nothing_behind(store: Store, ledger: Ledger) -> None:
+def test_an_error_leaves_nothing_behind(store: Database, ledger: CampaignRepository) -> None:
     def half() -> None:
         with store.writing() as connection:
             ledger.answer(connection, Answer("a0", "ann", "label", "good"))
@@ -181,7 +189,7 @@ def test_an_error_leaves_nothing_behind(store: Store, ledger: Ledger) -> None:
         assert [line["what"] for line in ledger.history(connection)] == ["class", "class", "added"]
 
 
-def test_campaigns_in_one_store_do_not_meet(store: Store, ledger: Ledger) -> None:
+def test_campaigns_in_one_store_do_not_meet(store: Database, ledger: CampaignRepository) -> None:
     other = begun(store, "others", texts=2)
     label(store, ledger, "a0", "good")
     assert held(store, other) == {}
@@ -213,7 +221,7 @@ def test_history_tells_every_state(
 
 
 def _played(
-    store: Store, steps: list[tuple[str, str, str, str]]
+    store: Database, steps: list[tuple[str, str, str, str]]
 ) -> list[dict[tuple[str, str], Answer]]:
     """Return what holds after the steps: by the tables, by the history, and by what was said."""
     ledger = begun(store, texts=3)
@@ -239,7 +247,7 @@ def _played(
 
 
 def test_a_skip_taken_back_after_it_was_asked_again_is_one_question(
-    store: Store, ledger: Ledger
+    store: Database, ledger: CampaignRepository
 ) -> None:
     with store.writing() as connection:
         ledger.write_batch(
@@ -256,7 +264,7 @@ def test_a_skip_taken_back_after_it_was_asked_again_is_one_question(
 
 
 def test_an_answer_is_taken_back_by_its_number_and_what_came_after_it_stays(
-    store: Store, ledger: Ledger
+    store: Database, ledger: CampaignRepository
 ) -> None:
     with store.writing() as connection:
         ledger.write_batch(
@@ -282,7 +290,7 @@ def test_an_answer_is_taken_back_by_its_number_and_what_came_after_it_stays(
 
 
 def test_what_is_taken_back_is_asked_again_unless_another_answered_it(
-    store: Store, ledger: Ledger
+    store: Database, ledger: CampaignRepository
 ) -> None:
     with store.writing() as connection:
         picks = [Pick(f"a{k}", k, "picked", {}) for k in (1, 2)]
@@ -298,7 +306,7 @@ def test_what_is_taken_back_is_asked_again_unless_another_answered_it(
     assert held(store, ledger) == {("a2", "bob"): "poor"}
 
 
-def test_an_answer_may_have_been_given_before(store: Store, ledger: Ledger) -> None:
+def test_an_answer_may_have_been_given_before(store: Database, ledger: CampaignRepository) -> None:
     then = "2026-01-02T03:04:05.678+00:00"
     with store.writing() as connection:
         ledger.answer(connection, Answer("a1", "ann", "label", "good"), at=then)

@@ -12,7 +12,7 @@ import pytest
 
 from cli.commands import CommandRunner
 from teeter.campaigns.campaign import Campaign
-from teeter.cli import app, labelling
+from teeter.cli import app, label_prompt
 
 PAGE = Path(__file__).parents[2] / "docs" / "tutorial" / "first_campaign.md"
 BLOCK = re.compile(
@@ -62,7 +62,7 @@ def run_all(
             words = shlex.split(command)
             typed = keys(words)
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(labelling, "_key", lambda typed=typed: next(typed, "s"))
+                patch.setattr(label_prompt, "_key", lambda typed=typed: next(typed, "s"))
                 result = CommandRunner().invoke(app, words)
             assert result.exit_code == 0, result.output
             written = iter([mask(line, texts) for line in result.output.splitlines()])

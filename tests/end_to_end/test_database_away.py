@@ -13,12 +13,12 @@ from typing import Any
 import httpx
 import pytest
 
-from campaigns.postgres_server import Server as Database
+from campaigns.postgres_server import Server as PostgresServer
 from campaigns.postgres_server import running_server
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.moving import move_campaign
-from teeter.campaigns.store import Store
-from teeter.web import roster
+from teeter.campaigns.db.database import Database
+from teeter.campaigns.transfer import move_campaign
+from teeter.web import campaign_tokens
 from web.servers import Server, begin, served
 
 pytestmark = pytest.mark.xdist_group("servers")
@@ -30,22 +30,22 @@ PATIENCE = 600_000
 
 
 @pytest.fixture
-def database() -> Iterator[Database]:
+def database() -> Iterator[PostgresServer]:
     with running_server() as made:
         yield made
 
 
 @pytest.fixture
-def place(database: Database, tmp_path: Path) -> str:
+def place(database: PostgresServer, tmp_path: Path) -> str:
     """A campaign on the database's server."""
     return begin_on(database, tmp_path, 600)
 
 
-def begin_on(database: Database, folder: Path, items: int) -> str:
+def begin_on(database: PostgresServer, folder: Path, items: int) -> str:
     """Make a campaign of texts in a new database, and return its URL."""
     file = begin(folder / "texts.teeter", items)
     url = database.new_database()
-    source, target = Store(file), Store(url, create=True)
+    source, target = Database(file), Database(url, create=True)
     move_campaign(source, target, "texts")
     source.close()
     target.close()
@@ -94,7 +94,7 @@ class Annotator(threading.Thread):
 @pytest.mark.slow
 @pytest.mark.parametrize("restarts", [2, 10])
 def test_the_page_goes_on_by_itself(
-    restarts: int, database: Database, place: str, tmp_path: Path
+    restarts: int, database: PostgresServer, place: str, tmp_path: Path
 ) -> None:
     campaign = Campaign.open(place)
     tokens = [
@@ -157,7 +157,7 @@ CHROMIUM = next(
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 def test_a_browser_keeps_answers_until_the_database_is_back(
-    database: Database, place: str, tmp_path: Path
+    database: PostgresServer, place: str, tmp_path: Path
 ) -> None:
     sync_api: Any = pytest.importorskip("playwright.sync_api", reason="needs playwright")
     server = Server(tmp_path / "home", place).start()
@@ -190,10 +190,10 @@ def test_a_browser_keeps_answers_until_the_database_is_back(
 
 
 def test_every_page_says_that_the_database_is_away(
-    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    database: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        roster, "_LOOKED", 0.0
+        campaign_tokens, "_LOOKED", 0.0
     )  # with every request, look whether people are named by now
     place = begin_on(database, tmp_path, 20)
     with served(place) as client:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.ledger import live_answers
+from teeter.campaigns.db.repository import live_answers
 from web.restartable_server import RestartableServer
 
 pytestmark = [

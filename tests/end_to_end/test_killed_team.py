@@ -15,7 +15,7 @@ import pytest
 
 from campaigns.stores import STORES, new_place
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.ledger import live_answers
+from teeter.campaigns.db.repository import live_answers
 from web.restartable_server import RestartableServer
 
 pytestmark = [

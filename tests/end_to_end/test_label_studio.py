@@ -23,7 +23,7 @@ from campaigns.label_studio_backends import (
 )
 from campaigns.label_studio_scenarios import SCENARIOS, truth
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.ledger import live_answers
+from teeter.campaigns.db.repository import live_answers
 
 pytestmark = [
     pytest.mark.slow,

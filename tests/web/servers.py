@@ -24,9 +24,9 @@ from fastapi.testclient import TestClient
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.errors import TeeterError
 from teeter.web.app import make_app
-from teeter.web.jobs import Workbench
-from teeter.web.security import Guard
-from teeter.web.worker import Trainer
+from teeter.web.background import BackgroundWorker
+from teeter.web.background_tasks import TaskHandlers
+from teeter.web.security import SecurityConfig
 
 BASE = "http://127.0.0.1:8765"
 HARMFUL = "<script>alert('x')</script><img src=x onerror=alert(1)> & <b>bold</b>"
@@ -101,12 +101,12 @@ def _digit_image(number: int) -> bytes:
     return written.getvalue()
 
 
-class InlineWorker(Trainer):
+class InlineWorker(BackgroundWorker):
     """A trainer that does everything in this process, before it returns."""
 
     def __init__(self, batch: int = 20) -> None:
         super().__init__(batch)
-        self.bench = Workbench(lambda **_: None)
+        self.bench = TaskHandlers(lambda **_: None)
 
     def do(self, what: str, path: str, **told: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -133,10 +133,10 @@ class InlineWorker(Trainer):
 
 @contextmanager
 def served(
-    *files: Path, folder: Path | None = None, guard: Guard | None = None
+    *files: Path, folder: Path | None = None, guard: SecurityConfig | None = None
 ) -> Iterator[TestClient]:
     """A client that has its session, and sends what goes with changes."""
-    app = make_app(files, guard=guard or Guard(b"secret"), folder=folder, warm=False)
+    app = make_app(files, guard=guard or SecurityConfig(b"secret"), folder=folder, warm=False)
     app.state.site.trainer, app.state.site.maker = InlineWorker(), InlineWorker()
     with TestClient(app, base_url=BASE, raise_server_exceptions=True) as client:
         if guard is None or not guard.needs_token:

@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.web import api
-from teeter.web.worker import Trainer
+from teeter.web.background import BackgroundWorker
 from web.labelled_campaigns import AT, LabelledCampaign, get_questions, label_items, true_label
 from web.servers import HARMFUL, PATIENCE, InlineWorker, begin, served, text
 
@@ -251,7 +251,7 @@ def test_a_process_goes_on_after_an_export_that_takes_too_long(
     monkeypatch.setattr(api, "_EXPORT_SECONDS", 0.0)
     with served(file) as client:
         site = client.app.state.site  # type: ignore[attr-defined]
-        site.trainer = Trainer(5)
+        site.trainer = BackgroundWorker(5)
         assert client.get(f"{AT}/export").status_code == 503
         assert not site.trainer.do("look", str(file), annotator="me", batch=5).result(PATIENCE)[
             "finished"

@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from teeter.web.app import make_app
-from teeter.web.security import Guard
+from teeter.web.security import SecurityConfig
 from web.servers import BASE, begin, served
 
 
@@ -30,7 +30,7 @@ def test_who_reads_a_page_is_refused_by_a_page(tmp_path: Path, path: str, status
 
 def test_the_description_is_there(tmp_path: Path) -> None:
     with TestClient(
-        make_app(guard=Guard(b"s"), folder=tmp_path, warm=False), base_url=BASE
+        make_app(guard=SecurityConfig(b"s"), folder=tmp_path, warm=False), base_url=BASE
     ) as client:
         told = client.get("/api/v1/openapi.json").json()
     assert {path.split("/")[1] for path in told["paths"]} == {"api"}

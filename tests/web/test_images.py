@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from teeter.web.api import without_folders
+from teeter.web.api import redact_paths
 from web.servers import begin_images, served
 
 
@@ -54,4 +54,4 @@ def test_where_images_are_is_not_told(tmp_path: Path) -> None:
         )
         site = client.app.state.site  # type: ignore[attr-defined]
         site.folder = Path("/")
-        assert without_folders(site, "Spam and/or ham.") == "Spam and/or ham."
+        assert redact_paths(site, "Spam and/or ham.") == "Spam and/or ham."

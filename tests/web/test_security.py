@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 from teeter.campaigns.campaign import Campaign
 from teeter.errors import InputError
 from teeter.web.app import make_app
-from teeter.web.security import COOKIE, Guard, is_loopback
+from teeter.web.security import COOKIE, SecurityConfig, is_loopback
 from teeter.web.tokens import Tokens, make_token
 from web.labelled_campaigns import AT
 from web.servers import BASE, HARMFUL, begin, csrf_of, served
@@ -36,7 +36,9 @@ def strict(tmp_path: Path) -> Iterator[TestClient]:
     tokens = Tokens()
     tokens.add("ann", TOKEN)
     tokens.add("bob", TOKEN + "-of-bob")
-    with served(begin(tmp_path / "texts.teeter", 30), guard=Guard(b"secret", tokens, None)) as made:
+    with served(
+        begin(tmp_path / "texts.teeter", 30), guard=SecurityConfig(b"secret", tokens, None)
+    ) as made:
         yield made
 
 
@@ -52,7 +54,7 @@ def test_headers_on_everything(client: TestClient) -> None:
 
 def test_the_cookie_cannot_be_read_or_sent_from_elsewhere(tmp_path: Path) -> None:
     with TestClient(
-        make_app(guard=Guard(b"s"), folder=tmp_path, warm=False), base_url=BASE
+        make_app(guard=SecurityConfig(b"s"), folder=tmp_path, warm=False), base_url=BASE
     ) as client:
         cookie = client.get("/").headers["set-cookie"].lower()
     assert "httponly" in cookie
@@ -114,7 +116,7 @@ def test_a_form_may_carry_it(client: TestClient) -> None:
 
 
 def test_a_forged_cookie_is_nobody_s(client: TestClient) -> None:
-    guard = Guard(b"another secret")
+    guard = SecurityConfig(b"another secret")
     session = guard.named(guard.fresh(), "boss")
     headers = {"cookie": f"{COOKIE}={guard.cookie(session)}", "x-csrf-token": guard.csrf(session)}
     client.cookies.clear()
@@ -165,7 +167,7 @@ def test_bodies_that_do_not_come_are_not_waited_for(tmp_path: Path, path: str, k
     limits = {"body_seconds": 0.2, "upload_seconds": 3600.0}
     if path == "/api/v1/campaigns":
         limits = {"body_seconds": 3600.0, "upload_seconds": 0.2}
-    guard = Guard(b"secret", **limits)
+    guard = SecurityConfig(b"secret", **limits)
     with served(begin(tmp_path / "texts.teeter", 30), guard=guard, folder=tmp_path) as client:
         cookie = f"{COOKIE}={client.cookies[COOKIE]}"
         told = {
@@ -293,7 +295,7 @@ def test_programs_with_wrong_tokens_are_slowed_down(strict: TestClient) -> None:
 def test_a_token_that_is_gone_ends_its_sessions() -> None:
     tokens = Tokens()
     tokens.add("ann", TOKEN)
-    guard = Guard(b"secret", tokens)
+    guard = SecurityConfig(b"secret", tokens)
     session = guard.entered(TOKEN)
     assert session is not None
     cookie = guard.cookie(session)
@@ -301,12 +303,14 @@ def test_a_token_that_is_gone_ends_its_sessions() -> None:
     for name, token in (("bob", TOKEN), ("ann", TOKEN + "-renewed")):
         other = Tokens()
         other.add(name, token)
-        assert Guard(b"secret", other).session_of(cookie) is None
-    assert Guard(b"secret").session_of(cookie) is None, "nor is it one where no token is needed"
+        assert SecurityConfig(b"secret", other).session_of(cookie) is None
+    assert SecurityConfig(b"secret").session_of(cookie) is None, (
+        "nor is it one where no token is needed"
+    )
 
 
 def test_a_cookie_of_a_server_without_tokens_is_no_login(strict: TestClient) -> None:
-    free = Guard(b"secret")
+    free = SecurityConfig(b"secret")
     for session in (free.named(free.fresh(), "ann"), free.fresh()):
         strict.cookies.clear()
         assert (
@@ -316,7 +320,7 @@ def test_a_cookie_of_a_server_without_tokens_is_no_login(strict: TestClient) -> 
 
 
 def test_a_cookie_of_fewer_fields_is_unknown(strict: TestClient) -> None:
-    guard = Guard(b"secret")
+    guard = SecurityConfig(b"secret")
     packed = (
         base64.urlsafe_b64encode(json.dumps(["id", "ann", int(time.time())]).encode())
         .decode()

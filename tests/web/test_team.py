@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from teeter.campaigns.campaign import Campaign
-from teeter.web.security import Guard
+from teeter.web.security import SecurityConfig
 from teeter.web.tokens import Tokens
 from web.servers import begin, served
 
@@ -123,7 +123,7 @@ def people(tmp_path: Path) -> Iterator[People]:
     own = Tokens()
     for name in ("ann", "stranger"):
         own.add(name, f"{SERVERS}-of-{name}")
-    with served(file, folder=file.parent, guard=Guard(b"secret", own)) as client:
+    with served(file, folder=file.parent, guard=SecurityConfig(b"secret", own)) as client:
         more = {f"server's {name}": f"{SERVERS}-of-{name}" for name in ("ann", "stranger")}
         yield People(file, client, tokens | more)
 
@@ -167,7 +167,7 @@ def test_an_annotator_sees_their_own_answer_alone(people: People) -> None:
 def test_who_reviews_takes_no_questions_by_coming_in(file: Path, name: str, first: str) -> None:
     campaign = Campaign.open(file)
     token = campaign.people.add(name, NAMES[name])
-    with served(file, guard=Guard(b"secret")) as client:
+    with served(file, guard=SecurityConfig(b"secret")) as client:
         csrf = client.get("/login").text.split('name="csrf" content="')[1].split('"')[0]
         assert client.post("/login", data={"csrf": csrf, "token": token}).url.path == first
     assert (campaign.status().open > 0) == (first == "/c/texts")
@@ -196,7 +196,7 @@ def test_several_who_answered_are_a_team(tmp_path: Path) -> None:
 def test_a_campaign_that_names_people_lets_nobody_in_without_a_token(file: Path) -> None:
     campaign = Campaign.open(file)
     token = campaign.people.add("olga", "owner")
-    with served(file, guard=Guard(b"secret")) as client:
+    with served(file, guard=SecurityConfig(b"secret")) as client:
         assert client.get(AT).status_code == 401
         assert client.get("/c/texts", follow_redirects=False).headers["location"] == "/login"
         page = client.get("/login").text
@@ -434,7 +434,9 @@ def test_the_first_person_is_whoever_names_them(tmp_path: Path) -> None:
 def test_whoever_has_a_token_of_the_server_names_themselves_first(tmp_path: Path) -> None:
     own = Tokens()
     own.add("ann", SERVERS)
-    with served(begin(tmp_path / "texts.teeter", 30), guard=Guard(b"secret", own)) as client:
+    with served(
+        begin(tmp_path / "texts.teeter", 30), guard=SecurityConfig(b"secret", own)
+    ) as client:
         client.headers["authorization"] = f"Bearer {SERVERS}"
         told = client.post(f"{AT}/people", json={"name": "zoe", "role": "owner"})
         assert told.status_code == 422, "ann could not see the token, nor name anybody any more"

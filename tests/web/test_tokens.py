@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from teeter.errors import FileError, InputError, UnknownNameError
-from teeter.web.security import Guard
+from teeter.web.security import SecurityConfig
 from teeter.web.tokens import Tokens, make_token, remove_token, server_secret
 from web.labelled_campaigns import AT
 from web.servers import begin, csrf_of, served
@@ -16,7 +16,7 @@ from web.servers import begin, csrf_of, served
 def test_tokens_are_made_and_removed_while_the_server_runs(tmp_path: Path) -> None:
     kept = tmp_path / "tokens.json"
     token = make_token(kept, "ann")
-    guard = Guard(b"secret", Tokens.read(kept), None)
+    guard = SecurityConfig(b"secret", Tokens.read(kept), None)
     with served(begin(tmp_path / "texts.teeter", 30), guard=guard) as client:
         client.post("/login", data={"csrf": csrf_of(client.get("/login").text), "token": token})
         assert client.get(AT).status_code == 200

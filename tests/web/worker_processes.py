@@ -26,6 +26,6 @@ def answer_requests(end: Connection) -> None:
 def work_at_full_priority(end: Connection) -> None:
     """Work as a trainer does, but not after everybody else: on a busy machine that would take minutes."""
     os.nice = lambda _: 0
-    from teeter.web.worker import work
+    from teeter.web.background import work
 
     work(end)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from teeter.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from teeter.campaigns.advice import estimate_accuracy, prediction_agreement
     from teeter.campaigns.campaign import Campaign, Settings
     from teeter.campaigns.people import require_right
+    from teeter.campaigns.stopping import estimate_accuracy, prediction_agreement
 
 if find_spec("sqlalchemy") is None:
     raise MissingExtraError("Campaigns need SQLAlchemy: pip install 'teeter[store]'.")

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from teeter.campaigns.advice import estimate_accuracy
+from teeter.campaigns.stopping import estimate_accuracy
 
-__all__ = ["ENOUGH", "Measure", "alpha", "alpha_by_class", "kappa", "observed"]
+__all__ = ["ENOUGH", "AgreementScore", "alpha", "alpha_by_class", "kappa", "observed"]
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -34,7 +34,7 @@ _KEPT = 20_000
 
 
 @dataclass(frozen=True)
-class Measure:
+class AgreementScore:
     """A measure of agreement, with the interval that holds it 19 times in 20."""
 
     value: float
@@ -44,13 +44,13 @@ class Measure:
     """Items that two or more answered."""
 
 
-def observed(ratings: Integers) -> Measure | None:
+def observed(ratings: Integers) -> AgreementScore | None:
     """Return the share of pairs of answers to one item that agree; None where too few items have two answers."""
     units = _units(ratings)
     return None if len(units) < ENOUGH else _with_interval(units, _observed, lambda low: low)
 
 
-def kappa(first: Integers, second: Integers) -> Measure | None:
+def kappa(first: Integers, second: Integers) -> AgreementScore | None:
     """Return Cohen's kappa of two annotators (N,) each; None where it cannot be known.
 
     The interval is Wilson's of the observed agreement, with the agreement by chance taken as known, as in Cohen's
@@ -70,10 +70,10 @@ def kappa(first: Integers, second: Integers) -> Measure | None:
     value, low, high = (
         (share - by_chance) / (1 - by_chance) for share in (found.share, found.low, found.high)
     )
-    return Measure(value, max(-1.0, low), min(1.0, high), total)
+    return AgreementScore(value, max(-1.0, low), min(1.0, high), total)
 
 
-def alpha(ratings: Integers) -> Measure | None:
+def alpha(ratings: Integers) -> AgreementScore | None:
     """Return Krippendorff's alpha for classes without an order; None where it cannot be known.
 
     That is where too few items have two answers, or all answers are one class. The interval comes from drawing items
@@ -86,7 +86,7 @@ def alpha(ratings: Integers) -> Measure | None:
     return _with_interval(units, _alpha, lambda low: 1 - (1 - low) / by_chance)
 
 
-def alpha_by_class(ratings: Integers, classes: int) -> list[Measure | None]:
+def alpha_by_class(ratings: Integers, classes: int) -> list[AgreementScore | None]:
     """Return Krippendorff's alpha of each class against all others."""
     return [
         alpha(np.where(ratings < 0, -1, (ratings == k).astype(np.int64))) for k in range(classes)
@@ -143,7 +143,7 @@ def _draws(size: int) -> npt.NDArray[np.int16]:
 
 def _with_interval(
     units: Integers, measure: Callable[[Floats, Floats], Floats], fallback: Callable[[float], float]
-) -> Measure:
+) -> AgreementScore:
     """Return a measure with the middle 95 % of it over items drawn anew.
 
     Where all agree, drawing anew shows nothing: ``fallback`` then makes the lower end of Wilson's interval.
@@ -152,9 +152,9 @@ def _with_interval(
     value = float(measure(counts.sum(axis=0), pairs.sum(axis=0)))
     if not pairs[:, 2].any():
         found = estimate_accuracy(size, size)
-        return Measure(value, fallback(0.0 if found is None else found.low), value, size)
+        return AgreementScore(value, fallback(0.0 if found is None else found.low), value, size)
     both = np.concatenate([counts, pairs], axis=1)
     sums = np.concatenate([times @ both for times in _drawn(size)])
     values = measure(sums[:, :-3], sums[:, -3:])
     low, high = np.percentile(values[np.isfinite(values)], (2.5, 97.5))
-    return Measure(value, min(value, float(low)), max(value, float(high)), size)
+    return AgreementScore(value, min(value, float(low)), max(value, float(high)), size)

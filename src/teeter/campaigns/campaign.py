@@ -13,44 +13,60 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import Connection, insert, select
 
-from teeter.campaigns import tables
-from teeter.campaigns.adding import add_items, require_kind
-from teeter.campaigns.asking import NOBODY
+from teeter.campaigns.adjudication import Decision, Disagreement, undo_decision, write_decision
+from teeter.campaigns.backup import atomic_file, restore
 from teeter.campaigns.clock import Clock, utc, written
-from teeter.campaigns.consensus import Verdict
-from teeter.campaigns.copies import part_of, restore
-from teeter.campaigns.decisions import Decision, Disagreement, undo_decision, write_decision
-from teeter.campaigns.encoders import Encoder
-from teeter.campaigns.exchange import write_export
-from teeter.campaigns.items import items_of, require_plain, require_whole
-from teeter.campaigns.kept import Frame, framed, in_frame, is_same
-from teeter.campaigns.ledger import Answer, Ledger, Recorded, Undone
-from teeter.campaigns.opening import (
+from teeter.campaigns.consensus import ConsensusLabel
+from teeter.campaigns.db import schema
+from teeter.campaigns.db.database import Database
+from teeter.campaigns.db.pick_lock import acquire_pick_lock, release_pick_lock, wait_for_pick_lock
+from teeter.campaigns.db.picks_repository import NOBODY
+from teeter.campaigns.db.repository import Answer, AnswerReceipt, CampaignRepository, UndoResult
+from teeter.campaigns.import_export import write_export
+from teeter.campaigns.import_items import add_items, require_kind
+from teeter.campaigns.items import items_of, require_printable, require_valid_unicode
+from teeter.campaigns.people import People, require_name
+from teeter.campaigns.rounds import (
+    RoundSettings,
+    RoundState,
+    SuspectLabel,
+    picks_for,
+    predictions,
+    suspects,
+    trained,
+)
+from teeter.campaigns.saved_models import FeatureScaler, is_same, rescale_model, scale_features
+from teeter.campaigns.settings import ImportResult, ModelInfo, Question, Settings, Status
+from teeter.campaigns.settings_store import (
     campaign_row,
     checked_names,
-    file_and_name,
-    in_words,
-    settings_of,
+    settings_from_json,
+    settings_to_dict,
+    split_location,
 )
-from teeter.campaigns.people import People, require_name
-from teeter.campaigns.records import Added, Question, Settings, Status, Trained
-from teeter.campaigns.rounds import Plan, State, Suspect, picks_for, predictions, suspects, trained
-from teeter.campaigns.standing import (
+from teeter.campaigns.snapshot import (
     Agreement,
-    Member,
+    AnnotatorStats,
     agreement_of,
     disagreements_of,
-    outgoing,
+    export_rows,
     read_standing,
     status_of,
     team_of,
 )
-from teeter.campaigns.store import Store
-from teeter.campaigns.turns import end_turn, take_turn, wait_for_turn
+from teeter.encoders.builtin import Encoder
 from teeter.errors import FileError, InputError
 from teeter.seeds import stream
 
-__all__ = ["Added", "Campaign", "Question", "Settings", "Status", "Suspect", "Trained"]
+__all__ = [
+    "Campaign",
+    "ImportResult",
+    "ModelInfo",
+    "Question",
+    "Settings",
+    "Status",
+    "SuspectLabel",
+]
 
 Vectors = npt.NDArray[np.float32]
 
@@ -72,7 +88,7 @@ class _Pool:
     keys: list[str]
     features: Vectors
     """(N, D), about their mean."""
-    frame: Frame
+    frame: FeatureScaler
     audit: frozenset[str]
 
 
@@ -80,11 +96,11 @@ class Campaign:
     """Items, answers and models in a database; whatever writes returns when all of it is on disk."""
 
     def __init__(
-        self, store: Store, number: int, name: str, settings: Settings, *, clock: Clock = utc
+        self, store: Database, number: int, name: str, settings: Settings, *, clock: Clock = utc
     ) -> None:
         """Use ``Campaign.create`` or ``Campaign.open``."""
         self.store, self.name, self.settings = store, name, settings
-        self.ledger = Ledger(number, clock, settings.lease)
+        self.ledger = CampaignRepository(number, clock, settings.lease)
         self.people = People(store, self.ledger)
         self._read: _Pool | None = None
 
@@ -103,12 +119,12 @@ class Campaign:
         settings = settings or Settings()
         settings.require_served()
         names = checked_names(name, classes)
-        store = Store(where, create=True)
-        kept = in_words(settings, store.path)
+        store = Database(where, create=True)
+        kept = settings_to_dict(settings, store.path)
         with store.writing() as connection:
             if (
                 connection.scalar(
-                    select(tables.campaigns.c.id).where(tables.campaigns.c.name == name)
+                    select(schema.campaigns.c.id).where(schema.campaigns.c.name == name)
                 )
                 is not None
             ):
@@ -117,7 +133,7 @@ class Campaign:
                 )
             values = {"name": name, "created": written(clock()), "settings": json.dumps(kept)}
             (number,) = connection.execute(
-                insert(tables.campaigns).values(values)
+                insert(schema.campaigns).values(values)
             ).inserted_primary_key or (0,)
             campaign = cls(store, int(number), name, settings, clock=clock)
             campaign.ledger.note(connection, who, "created", None, kept)
@@ -129,11 +145,11 @@ class Campaign:
     def open(cls, where: str | Path, name: str | None = None, *, clock: Clock = utc) -> Campaign:
         """Open a campaign; its name can be left out where there is only one, or follow the file or address after #."""
         if name is None:
-            where, name = file_and_name(where)
-        store = Store(where)
+            where, name = split_location(where)
+        store = Database(where)
         try:
             row = campaign_row(store, name)
-            settings = settings_of(row.settings, store)
+            settings = settings_from_json(row.settings, store)
         except BaseException:
             store.close()
             raise
@@ -146,14 +162,14 @@ class Campaign:
         classes: Sequence[str],
         things: Iterable[Any],
         settings: Settings | None = None,
-    ) -> Added:
+    ) -> ImportResult:
         """Make a campaign's file with its items, whole or not at all: it has its name only when all of it is there."""
         path = Path(path)
         if path.exists():
             raise InputError(f"{path} exists already: go on with it, or name another.")
         if not path.parent.is_dir():
             raise FileError(f"Cannot make {path}: there is no folder {path.parent}.")
-        with part_of(path) as part:
+        with atomic_file(path) as part:
             campaign = cls.create(part, path.stem, classes, settings)
             try:
                 added = campaign.add(things)
@@ -174,13 +190,13 @@ class Campaign:
 
     def add_class(self, name: str, *, who: str = OWN) -> None:
         """Add a class; what is labelled stays as it is."""
-        require_plain(name.strip(), "class")
+        require_printable(name.strip(), "class")
         with self.store.writing() as connection:
             self.ledger.add_class(connection, name, who)
 
     def add(
         self, things: Iterable[Any], *, encoder: Encoder | None = None, who: str = OWN
-    ) -> Added:
+    ) -> ImportResult:
         """Add things to label, with the labels that some may have; what is there already is told, and left out.
 
         A label that comes with something that is there is its label, if it has none.
@@ -201,39 +217,44 @@ class Campaign:
             if not keys:
                 raise InputError("There is nothing to ask about: add items first.")
             self._read = _Pool(
-                newest, keys, *framed(vectors), frozenset(self.ledger.audit_items(connection))
+                newest,
+                keys,
+                *scale_features(vectors),
+                frozenset(self.ledger.audit_items(connection)),
             )
         return self._read
 
     def tell(
         self, item: str, label: str, annotator: str = OWN, *, comment: str | None = None
-    ) -> Recorded:
+    ) -> AnswerReceipt:
         """Record a label; it is on disk when this returns. What the annotator said before stays in the history.
 
         It counts also where the question went back to others before; what is returned tells so.
         """
         return self._answer(Answer(str(item), annotator, "label", label, comment))
 
-    def skip(self, item: str, annotator: str = OWN, *, comment: str | None = None) -> Recorded:
+    def skip(self, item: str, annotator: str = OWN, *, comment: str | None = None) -> AnswerReceipt:
         """Put an item off: it may be asked about again after the next training."""
         return self._answer(Answer(str(item), annotator, "skip", comment=comment))
 
-    def unsure(self, item: str, annotator: str = OWN, *, comment: str | None = None) -> Recorded:
+    def unsure(
+        self, item: str, annotator: str = OWN, *, comment: str | None = None
+    ) -> AnswerReceipt:
         """Say that it cannot be told what an item is: it is not asked about again."""
         return self._answer(Answer(str(item), annotator, "unsure", comment=comment))
 
-    def bad(self, item: str, annotator: str = OWN, *, comment: str | None = None) -> Recorded:
+    def bad(self, item: str, annotator: str = OWN, *, comment: str | None = None) -> AnswerReceipt:
         """Say that an item does not belong in the campaign: it is left out of everything."""
         return self._answer(Answer(str(item), annotator, "bad", comment=comment))
 
-    def _answer(self, answer: Answer) -> Recorded:
+    def _answer(self, answer: Answer) -> AnswerReceipt:
         require_name(answer.annotator)
-        require_whole(answer.comment or "", "comment")
-        require_whole(answer.item, "id")
+        require_valid_unicode(answer.comment or "", "comment")
+        require_valid_unicode(answer.item, "id")
         with self.store.writing() as connection:
             return self.ledger.answer(connection, answer)
 
-    def undo(self, annotator: str = OWN) -> Undone | None:
+    def undo(self, annotator: str = OWN) -> UndoResult | None:
         """Take back an annotator's last answer; what they said before holds again. None if there is nothing."""
         with self.store.writing() as connection:
             return self.ledger.undo(connection, annotator)
@@ -258,12 +279,12 @@ class Campaign:
                 missing = (
                     n - len(waiting) - self.ledger.give(connection, annotator, n - len(waiting))
                 )
-                turn = missing > 0 and take_turn(self.ledger, connection, annotator)
+                turn = missing > 0 and acquire_pick_lock(self.ledger, connection, annotator)
                 others = self.ledger.others_at_work(connection, annotator)
             if turn and not self._pick(annotator, missing, min(2 * n * others, _AHEAD)):
                 return self._waiting(annotator, n)
             if missing and not turn:
-                wait_for_turn(self.store, self.ledger, annotator)
+                wait_for_pick_lock(self.store, self.ledger, annotator)
             waiting = self._waiting(annotator, n)
         return waiting
 
@@ -274,14 +295,14 @@ class Campaign:
             picks = picks_for(state, plan, n + ahead)
         except BaseException:
             with self.store.writing() as connection:
-                end_turn(self.ledger, connection)
+                release_pick_lock(self.ledger, connection)
             raise
         asked = [pick for pick in picks if pick.asked]
         told = partial(
             self.ledger.write_batch, strategy=plan.strategy, seed=plan.seed, version=state.version
         )
         with self.store.writing() as connection:
-            end_turn(self.ledger, connection)
+            release_pick_lock(self.ledger, connection)
             fresh = self.ledger.free(connection, asked)  # somebody may have been faster
             shared = [pick.item for pick in fresh if self.is_shared(pick.item)]
             self.ledger.share(connection, shared, self.settings.people)
@@ -299,7 +320,7 @@ class Campaign:
         """Keep n items ready for whoever asks, so that those who come at once do not wait for each other."""
         with self.store.writing() as connection:
             missing = n - self.ledger.count_ready(connection)
-            turn = missing > 0 and take_turn(self.ledger, connection, NOBODY)
+            turn = missing > 0 and acquire_pick_lock(self.ledger, connection, NOBODY)
         if turn:
             self._pick(NOBODY, 0, missing)
 
@@ -330,15 +351,15 @@ class Campaign:
         with self.store.writing() as connection:
             return self.ledger.give_back(connection, annotator, who)
 
-    def train(self, *, who: str = OWN) -> Trained:
+    def train(self, *, who: str = OWN) -> ModelInfo:
         """Train a new model on all labels, and keep it."""
         state = self.state()
         weights, facts = trained(state, self._plan)
         with self.store.writing() as connection:
             version = self.ledger.write_model(connection, weights, facts, who)
-        return Trained(version, facts["labels"], tuple(facts["classes"]))
+        return ModelInfo(version, facts["labels"], tuple(facts["classes"]))
 
-    def suspects(self, count: int = 20, *, again: bool = False) -> list[Suspect]:
+    def suspects(self, count: int = 20, *, again: bool = False) -> list[SuspectLabel]:
         """Return labels that may be wrong: those that a model which did not learn from them finds least likely.
 
         A label that somebody looked at again and kept is left out, or comes ``again``.
@@ -369,7 +390,7 @@ class Campaign:
                 connection, annotator, "kept", str(item), {"answer": number, "label": label}
             )
 
-    def labels(self) -> dict[str, Verdict]:
+    def labels(self) -> dict[str, ConsensusLabel]:
         """Return what items are, by id: as decided, or by consensus; with how clear it is."""
         with self.store.reading() as connection:
             return read_standing(self.ledger, connection, self.settings).verdicts
@@ -405,7 +426,7 @@ class Campaign:
             )
         return agreement_of(answers, classes)
 
-    def team(self) -> list[Member]:
+    def team(self) -> list[AnnotatorStats]:
         """Return how fast and how right everybody is who answered."""
         with self.store.reading() as connection:
             return team_of(self.ledger, connection, self.settings)
@@ -432,14 +453,14 @@ class Campaign:
         guesses = (
             dict(zip(state.keys, guessed, strict=True)) if state is not None and guessed else {}
         )
-        rows = {row.id: row for row in outgoing(items, standing, guesses)}
+        rows = {row.id: row for row in export_rows(items, standing, guesses)}
         again = [
             replace(rows[theirs], id=ours) for ours, theirs in same.items() if ours not in rows
         ]
         write_export([*rows.values(), *again], Path(path), form)
         return len(standing.verdicts)
 
-    def next_number(self) -> int:
+    def next_item_number(self) -> int:
         """Return the number that things without ids go on from: one above all ids that are numbers."""
         with self.store.reading() as connection:
             return 1 + max(
@@ -447,7 +468,7 @@ class Campaign:
                 default=-1,
             )
 
-    def about_predictions(self) -> str | None:
+    def prediction_note(self) -> str | None:
         """Return a sentence on the model that predictions are of, where answers are newer or features others."""
         with self.store.reading() as connection:
             model, newer = self.ledger.model(connection), self.ledger.newer_answers(connection)
@@ -471,11 +492,11 @@ class Campaign:
         self.store.back_up(Path(path))
 
     @property
-    def _plan(self) -> Plan:
+    def _plan(self) -> RoundSettings:
         own = self.settings
-        return Plan(own.strategy, own.options, own.head, own.control, own.seed)
+        return RoundSettings(own.strategy, own.options, own.head, own.control, own.seed)
 
-    def state(self) -> State:
+    def state(self) -> RoundState:
         """Return what is known now, as a round sees it."""
         with self.store.reading() as connection:
             pool = self._pool(connection)
@@ -496,7 +517,7 @@ class Campaign:
         answered = {one.item for one in standing.answers if one.kind != "skip"}
         answered |= asked | set(standing.decisions)
         put_off -= answered
-        return State(
+        return RoundState(
             keys=keys,
             features=pool.features,
             classes=classes,
@@ -509,7 +530,7 @@ class Campaign:
             control=frozenset(places[key] for key in drawn if key in places),
             taken=frozenset(places[key] for key in answered | put_off if key in places),
             version=0 if model is None else model.version,
-            weights=None if model is None else in_frame(model.weights, pool.frame),
+            weights=None if model is None else rescale_model(model.weights, pool.frame),
             batches=batches,
             put_off=frozenset(places[key] for key in put_off if key in places),
             frame=pool.frame,

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from teeter.campaigns.ledger import Answer
+from teeter.campaigns.db.repository import Answer
 
-__all__ = ["WAYS", "Posterior", "Verdict", "dawid_skene", "labels_of", "verdicts"]
+__all__ = ["WAYS", "ConsensusLabel", "DawidSkeneResult", "dawid_skene", "labels_of", "verdicts"]
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -27,7 +27,7 @@ WRONG = 0.5
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ConsensusLabel:
     """What an item is, after everything that was said of it."""
 
     label: str
@@ -38,7 +38,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, eq=False)
-class Posterior:
+class DawidSkeneResult:
     """What answers tell of items and of people."""
 
     chances: Floats
@@ -71,8 +71,8 @@ def verdicts(
     answers: Sequence[Answer],
     classes: Sequence[str],
     way: str,
-    decided: Mapping[str, Verdict] | None = None,
-) -> dict[str, Verdict]:
+    decided: Mapping[str, ConsensusLabel] | None = None,
+) -> dict[str, ConsensusLabel]:
     """Return what items are: as it was decided, or by those who answered. A label that nobody gave is never the answer.
 
     ``decided`` holds only decisions for a class; items that were decided not to belong are the caller's to leave out.
@@ -81,16 +81,16 @@ def verdicts(
     return found | dict(decided or {})
 
 
-def _by_most(answers: Sequence[Answer]) -> dict[str, Verdict]:
+def _by_most(answers: Sequence[Answer]) -> dict[str, ConsensusLabel]:
     votes = _said(answers)
     labels = {item: _most_said(said) for item, said in votes.items()}
     return {
-        item: Verdict(label, votes[item].count(label) / len(votes[item]), "majority")
+        item: ConsensusLabel(label, votes[item].count(label) / len(votes[item]), "majority")
         for item, label in labels.items()
     }
 
 
-def _weighed(answers: Sequence[Answer], classes: Sequence[str]) -> dict[str, Verdict]:
+def _weighed(answers: Sequence[Answer], classes: Sequence[str]) -> dict[str, ConsensusLabel]:
     number = {name: k for k, name in enumerate(classes)}
     labelled = [one for one in answers if one.kind == "label" and one.label in number]
     if not labelled:
@@ -105,14 +105,14 @@ def _weighed(answers: Sequence[Answer], classes: Sequence[str]) -> dict[str, Ver
     said[votes[:, 0], votes[:, 2]] = True
     best = np.where(said, chances, -1.0).argmax(axis=1)
     return {
-        item: Verdict(classes[best[k]], float(chances[k, best[k]]), "dawid-skene")
+        item: ConsensusLabel(classes[best[k]], float(chances[k, best[k]]), "dawid-skene")
         for item, k in items.items()
     }
 
 
 def dawid_skene(
     votes: Integers, sizes: tuple[int, int, int], *, rounds: int = 200, tolerance: float = 1e-7
-) -> Posterior:
+) -> DawidSkeneResult:
     """Return items' classes and people's confusion, as likely as can be, by expectation and maximisation.
 
     votes: (V, 3) item, annotator and class of each answer; sizes: N, A, C. Counts that everybody is taken to begin with
@@ -138,4 +138,4 @@ def dawid_skene(
         chances /= chances.sum(axis=1, keepdims=True)
         if np.abs(chances - before).max(initial=0.0) < tolerance:
             break
-    return Posterior(chances, confusion, shares)
+    return DawidSkeneResult(chances, confusion, shares)

@@ -13,24 +13,22 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.errors import FileError, InputError
+from teeter.paths import resolve_inside
 
 __all__ = [
     "IMAGES",
     "KINDS",
     "Item",
-    "called",
     "image_items",
     "items_of",
-    "require_plain",
-    "require_whole",
+    "quote_id",
+    "require_printable",
+    "require_valid_unicode",
     "vector_items",
 ]
 
 KINDS = ("text", "image", "features")
 IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
-LONGEST_TEXT = 1_000_000
-"""Characters; longer texts are cut where they are encoded, never where they are kept."""
-
 _LONGEST_NAME = 60
 """Signs of an id that are said."""
 
@@ -81,12 +79,12 @@ def _item(one: Any, kind: str, folder: Path | None) -> Item:
         return _made(one, kind, None, vector, vector.tobytes())
     content = one.get(kind)
     if isinstance(content, str):
-        require_whole(content, kind)
+        require_valid_unicode(content, kind)
     if not isinstance(content, str) or not content.strip():
         raise InputError(f"An item has no {kind}: {_shortly(one)}.")
     if kind == "text":
         return _made(one, kind, content, vector, content.encode())
-    path = inside(content, folder)
+    path = resolve_inside(content, folder)
     return _made({"id": content, **one}, kind, content, vector, path.read_bytes())
 
 
@@ -98,7 +96,7 @@ def _made(
     label = one.get("label")
     for what, told in (("id", key), ("label", label)):
         if told is not None:
-            require_whole(str(told), what)
+            require_valid_unicode(str(told), what)
     return Item(
         key=digest[:12] if key is None or str(key) == "" else str(key),
         kind=kind,
@@ -109,26 +107,26 @@ def _made(
     )
 
 
-def require_whole(text: str, what: str) -> None:
+def require_valid_unicode(text: str, what: str) -> None:
     """Refuse a text with half a character in it, which no file could hold."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
         where = f"has half a character at place {error.start} (a lone surrogate)"
-        raise InputError(f"The {what} {called(text)} {where}: mend it.") from None
+        raise InputError(f"The {what} {quote_id(text)} {where}: mend it.") from None
 
 
-def require_plain(name: str, what: str) -> None:
+def require_printable(name: str, what: str) -> None:
     """Refuse a name that could not be shown as it is: of half characters, or of signs that steer a terminal."""
-    require_whole(name, what)
+    require_valid_unicode(name, what)
     odd = next((sign for sign in name if unicodedata.category(sign) in ("Cc", "Zl", "Zp")), None)
     if odd is not None:
         raise InputError(
-            f"The {what} {called(name)} holds a control character ({odd!r}): leave it out."
+            f"The {what} {quote_id(name)} holds a control character ({odd!r}): leave it out."
         )
 
 
-def called(key: str) -> str:
+def quote_id(key: str) -> str:
     """Return an id as it is said in a sentence: on one line, and not too long."""
     return repr(key if len(key) <= _LONGEST_NAME else key[: _LONGEST_NAME - 1] + "…")
 
@@ -136,21 +134,6 @@ def called(key: str) -> str:
 def _shortly(one: Mapping[str, Any]) -> str:
     shown = str(dict(one))
     return shown if len(shown) <= 80 else shown[:77] + "…"
-
-
-def inside(path: str, folder: Path | None) -> Path:
-    """Return the file at a path inside the folder; a path that leads out of it is refused."""
-    if folder is None:
-        raise InputError("Images need the folder they are in.")
-    root = folder.resolve()
-    found = (root / path).resolve()
-    if root != found and root not in found.parents:
-        raise FileError(
-            f"{path} leads out of the campaign's folder {folder}: only files inside it are read."
-        )
-    if not found.is_file():
-        raise FileError(f"There is no file {found}.")
-    return found
 
 
 def image_items(folder: Path, root: Path | None = None) -> Iterator[Item]:
@@ -180,7 +163,7 @@ def vector_items(keys: Iterable[Any], features: Any) -> Iterator[Item]:
 
 def checked_vector(values: Any, key: object = None) -> Vector:
     """Return a vector of finite float32 numbers; ``key`` is the id of the item that they are of."""
-    whose = "An item's features" if key is None else f"The features of {called(str(key))}"
+    whose = "An item's features" if key is None else f"The features of {quote_id(str(key))}"
     try:
         with np.errstate(over="ignore"):  # what is too large is told below
             vector = np.ascontiguousarray(values, dtype=np.float32)

@@ -9,15 +9,24 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, insert, select, update
 
-from teeter.campaigns import tables
-from teeter.campaigns.items import require_plain
-from teeter.campaigns.ledger import Ledger
-from teeter.campaigns.records import IMPORTED
-from teeter.campaigns.store import Store
+from teeter.campaigns.db import schema
+from teeter.campaigns.db.database import Database
+from teeter.campaigns.db.repository import CampaignRepository
+from teeter.campaigns.items import require_printable
+from teeter.campaigns.settings import IMPORTED
 from teeter.errors import InputError, PermissionDeniedError, UnknownNameError
 from teeter.registry import did_you_mean
 
-__all__ = ["RIGHTS", "ROLES", "People", "Person", "hashed", "may", "require_name", "require_right"]
+__all__ = [
+    "RIGHTS",
+    "ROLES",
+    "People",
+    "Person",
+    "hash_token",
+    "may",
+    "require_name",
+    "require_right",
+]
 
 RIGHTS = {
     "annotator": frozenset({"answer"}),
@@ -59,13 +68,13 @@ def require_right(person: Person | None, what: str) -> None:
 class People:
     """Who works on a campaign. Where nobody is named, everybody may do everything."""
 
-    def __init__(self, store: Store, ledger: Ledger) -> None:
+    def __init__(self, store: Database, ledger: CampaignRepository) -> None:
         self._store, self._ledger = store, ledger
 
     def add(self, name: str, role: str = "annotator", *, who: str = "me") -> str:
         """Name somebody, and return their token: it is shown this once. One who was removed may come back."""
         token = secrets.token_urlsafe(32)
-        self._add(name, role, hashed(token), who)
+        self._add(name, role, hash_token(token), who)
         return token
 
     def add_as_in(self, other: People, name: str, role: str, *, who: str = "me") -> None:
@@ -86,10 +95,10 @@ class People:
             values = {"role": role, "token": kept, "added": self._ledger.now(), "removed": None}
             if found is None:
                 own = {"campaign_id": self._ledger.campaign, "name": name}
-                connection.execute(insert(tables.people).values(**own, **values))
+                connection.execute(insert(schema.people).values(**own, **values))
             else:
                 connection.execute(
-                    update(tables.people).where(tables.people.c.id == found.id).values(values)
+                    update(schema.people).where(schema.people.c.id == found.id).values(values)
                 )
             self._ledger.note(connection, who, "person added", None, {"name": name, "role": role})
 
@@ -101,7 +110,7 @@ class People:
     def new_token(self, name: str, *, who: str = "me") -> str:
         """Make a token in the place of the one somebody had, which no longer lets anybody in; return it, this once."""
         token = secrets.token_urlsafe(32)
-        self._change(name, {"token": hashed(token)}, who, "token made")
+        self._change(name, {"token": hash_token(token)}, who, "token made")
         return token
 
     def revoke(self, name: str, *, who: str = "me") -> None:
@@ -119,10 +128,10 @@ class People:
     def list(self) -> list[Person]:
         """Return who works on the campaign, in the order in which they came."""
         own = and_(
-            tables.people.c.campaign_id == self._ledger.campaign, tables.people.c.removed.is_(None)
+            schema.people.c.campaign_id == self._ledger.campaign, schema.people.c.removed.is_(None)
         )
         with self._store.reading() as connection:
-            rows = connection.execute(select(tables.people).where(own).order_by(tables.people.c.id))
+            rows = connection.execute(select(schema.people).where(own).order_by(schema.people.c.id))
             return [_person(row) for row in rows]
 
     def named(self, name: str) -> Person | None:
@@ -131,15 +140,15 @@ class People:
             row = self._row(connection, name)
         return None if row is None else _person(row)
 
-    def of_token(self, token: str) -> Person | None:
+    def find_by_token(self, token: str) -> Person | None:
         """Return whose token it is; None if it is nobody's, or no longer."""
         own = and_(
-            tables.people.c.campaign_id == self._ledger.campaign,
-            tables.people.c.token == hashed(token),
+            schema.people.c.campaign_id == self._ledger.campaign,
+            schema.people.c.token == hash_token(token),
         )
         with self._store.reading() as connection:
             row = connection.execute(
-                select(tables.people).where(own, tables.people.c.removed.is_(None))
+                select(schema.people).where(own, schema.people.c.removed.is_(None))
             ).first()
         return None if row is None else _person(row)
 
@@ -167,9 +176,9 @@ class People:
 
     def _row(self, connection: Connection, name: str, *, removed: bool = False) -> Row[Any] | None:
         own = and_(
-            tables.people.c.campaign_id == self._ledger.campaign, tables.people.c.name == name
+            schema.people.c.campaign_id == self._ledger.campaign, schema.people.c.name == name
         )
-        row = connection.execute(select(tables.people).where(own)).first()
+        row = connection.execute(select(schema.people).where(own)).first()
         return None if row is None or (row.removed is not None and not removed) else row
 
     def _change(
@@ -183,19 +192,19 @@ class People:
         row = self._row(connection, name)
         if row is None:
             own = and_(
-                tables.people.c.campaign_id == self._ledger.campaign,
-                tables.people.c.removed.is_(None),
+                schema.people.c.campaign_id == self._ledger.campaign,
+                schema.people.c.removed.is_(None),
             )
-            known = list(connection.scalars(select(tables.people.c.name).where(own)))
+            known = list(connection.scalars(select(schema.people.c.name).where(own)))
             raise UnknownNameError(f"Nobody here is called {name!r}. {did_you_mean(name, known)}")
-        connection.execute(update(tables.people).where(tables.people.c.id == row.id).values(values))
+        connection.execute(update(schema.people).where(schema.people.c.id == row.id).values(values))
 
 
 def require_name(annotator: str) -> None:
     """Refuse a name that nobody could answer under."""
     if not annotator.strip():
         raise InputError("Whoever answers needs a name, and this one is blank.")
-    require_plain(annotator, "name")
+    require_printable(annotator, "name")
     if annotator == IMPORTED:
         raise InputError(
             f"Labels that came with the items are by {IMPORTED!r}: answer under another name."
@@ -220,7 +229,7 @@ def _person(row: Row[Any]) -> Person:
     return Person(row.name, row.role, row.added, row.token is not None)
 
 
-def hashed(token: str) -> str:
+def hash_token(token: str) -> str:
     """Return what is kept of a token."""
     # A token is 256 random bits, so a fast hash keeps it well.
     return hashlib.sha256(token.encode("utf-8", errors="surrogatepass")).hexdigest()

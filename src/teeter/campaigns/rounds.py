@@ -11,20 +11,25 @@ import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import save
 
-from teeter.campaigns.advice import prediction_agreement
+from teeter.campaigns.classifiers import (
+    TRAINING,
+    head_maker,
+    ignore_few_labels_warning,
+    out_of_fold,
+)
 from teeter.campaigns.consensus import labels_of
-from teeter.campaigns.heads import TRAINING, few_labels, head_maker, out_of_fold
-from teeter.campaigns.kept import Frame, layers_of, loaded, unpacked
-from teeter.campaigns.ledger import Pick
+from teeter.campaigns.db.repository import Pick
+from teeter.campaigns.saved_models import FeatureScaler, dump_layers, load_arrays, loaded
+from teeter.campaigns.stopping import prediction_agreement
 from teeter.errors import InputError
 from teeter.learner import Learner
 from teeter.seeds import stream
 from teeter.strategies.api import make_strategy
 
 __all__ = [
-    "Plan",
-    "State",
-    "Suspect",
+    "RoundSettings",
+    "RoundState",
+    "SuspectLabel",
     "labels_of",
     "picks_for",
     "predictions",
@@ -45,7 +50,7 @@ AUDIT_SHARE = 4
 
 
 @dataclass(frozen=True)
-class Plan:
+class RoundSettings:
     """How rounds are made."""
 
     strategy: str
@@ -56,7 +61,7 @@ class Plan:
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class RoundState:
     """What is known when a round is made; items are known by their place."""
 
     keys: Sequence[str]
@@ -78,12 +83,12 @@ class State:
     """How many batches there were."""
     put_off: frozenset[int] = frozenset()
     """Places of those taken only because somebody skipped them: asked about again when nothing else is left."""
-    frame: Frame | None = None
+    frame: FeatureScaler | None = None
     """How the features were moved and scaled."""
 
 
 @dataclass(frozen=True)
-class Suspect:
+class SuspectLabel:
     """A label that a model which did not learn from it finds unlikely."""
 
     item: str
@@ -95,7 +100,7 @@ class Suspect:
     """The text, or the path of the image."""
 
 
-def picks_for(state: State, plan: Plan, n: int) -> list[Pick]:
+def picks_for(state: RoundState, plan: RoundSettings, n: int) -> list[Pick]:
     """Return up to n items to ask about: by the strategy, with a random share among them and some of the audit.
 
     Controls are drawn from all items. Those that cannot be asked about, or need not be, come last and are not asked.
@@ -120,7 +125,7 @@ def picks_for(state: State, plan: Plan, n: int) -> list[Pick]:
     return [*asked, *(Pick(state.keys[k], 0, "control", {}, asked=False) for k in known)]
 
 
-def _free(state: State, plan: Plan) -> tuple[Integers, list[int]]:
+def _free(state: RoundState, plan: RoundSettings) -> tuple[Integers, list[int]]:
     """Return the places that can be asked about, and those of the audit in the one order they are asked in."""
     taken = state.taken
     if all(k in taken for k in range(len(state.keys))):
@@ -132,7 +137,7 @@ def _free(state: State, plan: Plan) -> tuple[Integers, list[int]]:
 
 
 def _controls(
-    state: State, share: int, free: Integers, drawn: np.random.Generator
+    state: RoundState, share: int, free: Integers, drawn: np.random.Generator
 ) -> tuple[list[int], list[int]]:
     """Return controls to ask about now, those that were put off before first; and drawn ones that are not asked."""
     can_be = set(free.tolist())
@@ -144,7 +149,7 @@ def _controls(
     return [*again, *(k for k in new if k in can_be)], [k for k in new if k not in can_be]
 
 
-def _chosen(state: State, learner: Learner, free: Integers, n: int) -> Integers:
+def _chosen(state: RoundState, learner: Learner, free: Integers, n: int) -> Integers:
     if n == 0:
         return free[:0]
     return learner.ask(n, exclude=np.setdiff1d(np.arange(len(state.keys)), free).tolist())
@@ -158,7 +163,9 @@ def _mixed(picked: list[int], others: list[int], drawn: np.random.Generator) -> 
     return order
 
 
-def _reasons(state: State, learner: Learner, places: Sequence[int]) -> dict[int, dict[str, Any]]:
+def _reasons(
+    state: RoundState, learner: Learner, places: Sequence[int]
+) -> dict[int, dict[str, Any]]:
     reasons: dict[int, dict[str, Any]] = {k: dict(learner.notes.get(k, {})) for k in places}
     if not learner.models or not places:
         return reasons
@@ -168,7 +175,7 @@ def _reasons(state: State, learner: Learner, places: Sequence[int]) -> dict[int,
     return reasons
 
 
-def _guesses(state: State, learner: Learner, features: Vectors) -> list[tuple[str, float]]:
+def _guesses(state: RoundState, learner: Learner, features: Vectors) -> list[tuple[str, float]]:
     """Return the predicted class of rows, and how probable it is."""
     logits = learner.observe(features, ("logits",)).with_logits().logits
     if logits is None:
@@ -188,7 +195,7 @@ def _seen(learner: Learner) -> list[int]:
     return list(range(len(learner.classes))) if known is None else [int(one) for one in known]
 
 
-def _learner(state: State, plan: Plan, n: int = 1) -> Learner:
+def _learner(state: RoundState, plan: RoundSettings, n: int = 1) -> Learner:
     """Return a learner that knows nothing yet, and can be asked for n."""
     return Learner(
         head_maker(plan.head, state.features.shape[1], len(state.classes)),
@@ -203,7 +210,7 @@ def _learner(state: State, plan: Plan, n: int = 1) -> Learner:
     )
 
 
-def _with_newest_model(state: State, plan: Plan, n: int = 1) -> Learner:
+def _with_newest_model(state: RoundState, plan: RoundSettings, n: int = 1) -> Learner:
     """Return a learner that has the newest model and knows all labels of today."""
     learner = _learner(state, plan, n)
     if state.weights is not None:
@@ -212,9 +219,9 @@ def _with_newest_model(state: State, plan: Plan, n: int = 1) -> Learner:
     return learner
 
 
-def _newest_models(state: State, plan: Plan) -> list[Any]:
+def _newest_models(state: RoundState, plan: RoundSettings) -> list[Any]:
     """Return the newest model as it was kept; where features are others now, one trained on its labels again."""
-    kept = unpacked(state.weights or b"")
+    kept = load_arrays(state.weights or b"")
     models = loaded(kept, plan.head, state.features.shape[1], len(state.classes))
     if models:
         return models
@@ -225,12 +232,12 @@ def _newest_models(state: State, plan: Plan) -> list[Any]:
     learner = _learner(state, plan)
     learner.tell(kept["places"], [state.classes[k] for k in kept["labels"]])
     learner.resume(state.version - 1, {})
-    with few_labels():
+    with ignore_few_labels_warning():
         learner.fit()
     return learner.models
 
 
-def trained(state: State, plan: Plan) -> tuple[bytes, dict[str, Any]]:
+def trained(state: RoundState, plan: RoundSettings) -> tuple[bytes, dict[str, Any]]:
     """Return a model of today's labels, as it is kept, and what is known of it."""
     seen = sorted({state.classes.index(label) for label in state.labels.values()})
     if len(seen) < 2:
@@ -240,7 +247,7 @@ def trained(state: State, plan: Plan) -> tuple[bytes, dict[str, Any]]:
     learner = _learner(state, plan)
     learner.tell(list(state.labels), list(state.labels.values()))
     learner.resume(state.version, {})
-    with few_labels():
+    with ignore_few_labels_warning():
         learner.fit()
     places, labels = _labelled(state)
     numbers = {name: k for k, name in enumerate(state.classes)}
@@ -248,16 +255,20 @@ def trained(state: State, plan: Plan) -> tuple[bytes, dict[str, Any]]:
     facts: dict[str, Any] = {"labels": len(places), "classes": [state.classes[k] for k in seen]}
     facts |= _measured(state, plan.head, places, labels, predicted)
     if state.weights is not None:
-        before = unpacked(state.weights)["predicted"].astype(np.int64)
+        before = load_arrays(state.weights)["predicted"].astype(np.int64)
         kappa, changed = prediction_agreement(before, predicted[: len(before)].astype(np.int64))
         facts |= {"kappa": kappa, "changed": changed}
     kept: dict[str, npt.NDArray[Any]] = {"places": places, "labels": labels, "predicted": predicted}
-    kept |= layers_of(learner) | ({} if state.frame is None else state.frame.arrays())
+    kept |= dump_layers(learner) | ({} if state.frame is None else state.frame.arrays())
     return save(kept), facts
 
 
 def _measured(
-    state: State, head: str, places: Integers, labels: Integers, predicted: npt.NDArray[np.int16]
+    state: RoundState,
+    head: str,
+    places: Integers,
+    labels: Integers,
+    predicted: npt.NDArray[np.int16],
 ) -> dict[str, Any]:
     """Return how many of the items drawn at random are right: controls out of fold, the audit sample as it is."""
     guesses = out_of_fold(state.features[places], labels, head=head).argmax(axis=1)
@@ -270,14 +281,14 @@ def _measured(
     }
 
 
-def predictions(state: State, plan: Plan) -> list[tuple[str, float]] | None:
+def predictions(state: RoundState, plan: RoundSettings) -> list[tuple[str, float]] | None:
     """Return the predicted class of every item and how probable it is; None before there is a model."""
     if state.weights is None:
         return None
     return _guesses(state, _with_newest_model(state, plan), state.features)
 
 
-def _labelled(state: State) -> tuple[Integers, Integers]:
+def _labelled(state: RoundState) -> tuple[Integers, Integers]:
     """Return the places of labelled items in order, and the numbers of their classes."""
     places = np.array(sorted(state.labels), dtype=np.int64)
     return places, np.array(
@@ -285,7 +296,9 @@ def _labelled(state: State) -> tuple[Integers, Integers]:
     )
 
 
-def suspects(state: State, plan: Plan, count: int, settled: Container[str] = ()) -> list[Suspect]:
+def suspects(
+    state: RoundState, plan: RoundSettings, count: int, settled: Container[str] = ()
+) -> list[SuspectLabel]:
     """Return the labels that a model which did not learn from them finds least likely, the least likely first.
 
     Those of the items called in ``settled`` are left out.
@@ -301,7 +314,7 @@ def suspects(state: State, plan: Plan, count: int, settled: Container[str] = ())
     ]
     order = [k for k in order if state.keys[int(places[k])] not in settled][:count]
     return [
-        Suspect(
+        SuspectLabel(
             state.keys[int(places[k])],
             state.classes[labels[k]],
             state.classes[guesses[k]],

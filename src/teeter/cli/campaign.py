@@ -16,9 +16,9 @@ from teeter.cli.output import pluralize, printable, require_writable, spinner
 from teeter.errors import InputError
 
 if TYPE_CHECKING:
-    from teeter.campaigns.campaign import Added, Campaign
+    from teeter.campaigns.campaign import Campaign, ImportResult
 
-__all__ = ["File", "Json", "Who", "campaign", "opened_campaign", "require_named", "shown_id"]
+__all__ = ["File", "Json", "Who", "campaign", "open_campaign", "require_named", "shown_id"]
 
 campaign = typer.Typer(
     cls=Commands,
@@ -126,8 +126,8 @@ def new(
     seed: Annotated[int, typer.Option(metavar="NUMBER", help="Same seed, same picks.")] = 0,
 ) -> None:
     """Make a campaign from things to label."""
-    from teeter.campaigns.exchange import kind_of, read_items
-    from teeter.web.keys import keys_by_class
+    from teeter.campaigns.import_export import kind_of, read_items
+    from teeter.campaigns.shortcuts import shortcuts_by_class
 
     path = file or _beside(things)
     if path.exists():
@@ -136,7 +136,7 @@ def new(
         raise InputError("--budget goes with --cost: say what a label costs.")
     names = [name.strip() for name in classes.split(",")]
     chosen = [key.strip() for key in keys.split(",") if key.strip()]
-    keys_by_class(names, chosen)
+    shortcuts_by_class(names, chosen)
     with spinner("Reading"):
         from teeter.campaigns.campaign import Campaign, Settings
 
@@ -181,10 +181,10 @@ def add(
     labels: LabelColumn = None,
 ) -> None:
     """Add things to a campaign; what is there already is told, and left out."""
-    from teeter.campaigns.exchange import read_items
+    from teeter.campaigns.import_export import read_items
 
-    with opened_campaign(file) as opened, spinner("Reading"):
-        folder, first = opened.settings.folder, opened.next_number()
+    with open_campaign(file) as opened, spinner("Reading"):
+        folder, first = opened.settings.folder, opened.next_item_number()
         columns = {"text": text, "key": id_column, "label": labels}
         where = None if folder is None else Path(folder)
         added = opened.add(read_items(things, **columns, folder=where, first=first))
@@ -202,7 +202,7 @@ def add_class(
     name: Annotated[str, typer.Argument(metavar="NAME", help="What the new class is called.")],
 ) -> None:
     """Add a class; what is labelled stays as it is."""
-    with opened_campaign(file) as opened:
+    with open_campaign(file) as opened:
         opened.add_class(name)
         names = opened.classes
     typer.echo(f"The classes are {', '.join(names)}.")
@@ -216,9 +216,9 @@ def ask(
     as_json: Json = False,
 ) -> None:
     """Say what to label next, and why."""
-    from teeter.cli.labelling import nothing_left
+    from teeter.cli.label_prompt import nothing_left
 
-    with opened_campaign(file) as opened, spinner("Picking"):
+    with open_campaign(file) as opened, spinner("Picking"):
         require_named(opened, who, "answer")
         questions = opened.ask(n, who)
         none_left = None if questions else nothing_left(opened)
@@ -251,7 +251,7 @@ def tell(
     """Record a label; it is on disk when this returns."""
     if (label is None) == (other is None):
         raise InputError("Give a class, or --other skip, unsure or bad.")
-    with opened_campaign(file) as opened:
+    with open_campaign(file) as opened:
         require_named(opened, who, "answer")
         ways = {"skip": opened.skip, "unsure": opened.unsure, "bad": opened.bad}
         if label is not None:
@@ -271,7 +271,7 @@ def tell(
 @campaign.command()
 def undo(file: File, who: Who = "me") -> None:
     """Take back the last answer."""
-    with opened_campaign(file) as opened:
+    with open_campaign(file) as opened:
         undone = opened.undo(who)
     if undone is None:
         typer.echo(f"{who} has given no answer that could be taken back.")
@@ -289,7 +289,7 @@ def undo(file: File, who: Who = "me") -> None:
 @campaign.command()
 def train(file: File, as_json: Json = False) -> None:
     """Train a new model on all labels."""
-    with opened_campaign(file) as opened, spinner("Training"):
+    with open_campaign(file) as opened, spinner("Training"):
         trained = opened.train()
     typer.echo(
         json.dumps(asdict(trained))
@@ -301,7 +301,7 @@ def train(file: File, as_json: Json = False) -> None:
 @campaign.command()
 def status(file: File, as_json: Json = False) -> None:
     """Say how the campaign stands, how right the model is, and whether to go on."""
-    with opened_campaign(file) as opened, spinner("Reading"):
+    with open_campaign(file) as opened, spinner("Reading"):
         found = opened.status()
     if as_json:
         typer.echo(json.dumps(asdict(found), ensure_ascii=False, indent=2))
@@ -328,7 +328,7 @@ def suspects(
     as_json: Json = False,
 ) -> None:
     """List labels that may be wrong; label --suspects goes through them."""
-    with opened_campaign(file) as opened, spinner("Looking"):
+    with open_campaign(file) as opened, spinner("Looking"):
         found = opened.suspects(n, again=again)
     if as_json:
         typer.echo(json.dumps([asdict(one) for one in found], ensure_ascii=False, indent=2))
@@ -370,13 +370,13 @@ def export(
         raise InputError(f"The history cannot go to {history}: name a file outside of {out}.")
     for path in (out, history):
         _require_free(path, file, overwrite)
-    with opened_campaign(file) as opened, spinner("Writing"):
+    with open_campaign(file) as opened, spinner("Writing"):
         count = opened.export(out, form)
         if history is not None:
             history.write_text(
                 "".join(json.dumps(line) + "\n" for line in opened.history()), encoding="utf-8"
             )
-        about = opened.about_predictions()
+        about = opened.prediction_note()
     typer.echo(f"{out}: {pluralize(count, 'label')}.")
     if about is not None:
         typer.echo(about)
@@ -387,7 +387,7 @@ def backup(
     file: File, out: Annotated[Path, typer.Argument(metavar="OUT", help="Where the copy goes.")]
 ) -> None:
     """Copy a campaign as it is now."""
-    with opened_campaign(file) as opened:
+    with open_campaign(file) as opened:
         opened.back_up(out)
     typer.echo(f"{out} is a copy of {file}.")
 
@@ -429,11 +429,11 @@ def label(
     ] = False,
 ) -> None:
     """Label in the terminal, one key a class; a new model is trained after each round."""
-    from teeter.cli.labelling import go_on, keys_for, look_again
+    from teeter.cli.label_prompt import go_on, keys_for, look_again
 
     if again and not suspects:
         raise InputError("--again goes with --suspects.")
-    with opened_campaign(file) as opened:
+    with open_campaign(file) as opened:
         require_named(opened, who, "answer")
         keys = keys_for(opened.classes)
         if opened.settings.instructions:
@@ -464,9 +464,9 @@ def move(
     ],
 ) -> None:
     """Copy a campaign, whole, to a server or back to a file; then go on with the copy."""
-    from teeter.campaigns.moving import move_to
+    from teeter.campaigns.transfer import move_to
 
-    with opened_campaign(file) as opened, spinner("Moving"):
+    with open_campaign(file) as opened, spinner("Moving"):
         where, counts = move_to(opened.store, opened.name, to)
     answers = pluralize(counts["answers"], "answer")
     typer.echo(f"{where}: {opened.name} with {pluralize(counts['items'], 'item')}, {answers}.")
@@ -474,7 +474,7 @@ def move(
 
 
 @contextmanager
-def opened_campaign(file: str) -> Iterator[Campaign]:
+def open_campaign(file: str) -> Iterator[Campaign]:
     """Yield a campaign, and let go of its file, so that nothing is left beside it."""
     from teeter.campaigns.campaign import Campaign
 
@@ -493,12 +493,12 @@ def require_named(opened: Campaign, who: str, what: str) -> None:
 
 def _require_free(path: Path | None, file: str, overwrite: bool) -> None:
     """Refuse a path that is taken: what people export over is often what the campaign was made from."""
-    from teeter.campaigns.opening import file_and_name
+    from teeter.campaigns.settings_store import split_location
 
     if path is None:
         return
     if not path.is_dir():
-        require_writable(path, Path(file_and_name(file)[0]))
+        require_writable(path, Path(split_location(file)[0]))
     if not overwrite and path.exists() and not (path.is_dir() and not any(path.iterdir())):
         raise InputError(f"{path} exists already: name another, or replace it with --overwrite.")
 
@@ -513,7 +513,7 @@ def _beside(things: Path) -> Path:
     return place.with_name(f"{place.name.removesuffix(place.suffix)}.teeter")
 
 
-def _tell_conflicts(added: Added) -> None:
+def _tell_conflicts(added: ImportResult) -> None:
     for item, given, held in added.conflicts[:5]:
         typer.echo(f"{shown_id(item)} came with the label {given} and keeps {held}.")
     if len(added.conflicts) > 5:

@@ -17,8 +17,8 @@ from teeter.cli.output import spinner
 from teeter.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
-    from teeter.web.roster import Roster
-    from teeter.web.security import Guard
+    from teeter.web.campaign_tokens import CampaignTokens
+    from teeter.web.security import SecurityConfig
     from teeter.web.tokens import Tokens
 
 __all__ = ["serve"]
@@ -159,16 +159,18 @@ def _require_web() -> None:
             raise MissingExtraError("The page needs more: pip install 'teeter[web,store]'.")
 
 
-def _guard(host: str, given: list[str], tokens: Path | None, upload: int) -> Guard:
+def _guard(host: str, given: list[str], tokens: Path | None, upload: int) -> SecurityConfig:
     """Return who may come in: anybody on this machine, or where tokens are given or needed those who have one."""
-    from teeter.web.security import Guard, is_loopback
+    from teeter.web.security import SecurityConfig, is_loopback
     from teeter.web.tokens import home, server_secret
 
     alone = is_loopback(host)
     known = _tokens(given, tokens if alone or tokens else home() / "tokens.json")
     # Where a token is needed, a browser or a proxy may use any name.
     hosts = None if len(known) else frozenset({"127.0.0.1", "localhost", "::1", host.lower()})
-    return Guard(server_secret(home() / "serve.key"), known, hosts, upload_limit=upload * 1_000_000)
+    return SecurityConfig(
+        server_secret(home() / "serve.key"), known, hosts, upload_limit=upload * 1_000_000
+    )
 
 
 def _needs(host: str, tokens: Path | None) -> str | None:
@@ -182,7 +184,7 @@ def _needs(host: str, tokens: Path | None) -> str | None:
     return f"{why}: make a token for each annotator with teeter serve{where} --make-token NAME."
 
 
-def _require_way_in(guard: Guard, roster: Roster, why: str | None) -> None:
+def _require_way_in(guard: SecurityConfig, roster: CampaignTokens, why: str | None) -> None:
     """Refuse to serve what nobody could come into, or everybody."""
     if len(guard.tokens) or roster.has_tokens():
         return
@@ -208,7 +210,7 @@ def _tokens(given: list[str], kept: Path | None) -> Tokens:
 
 def _campaign(place: str, classes: str | None) -> str | Path:
     """Return where a campaign is; of things to label, one is made beside them unless it is there already."""
-    from teeter.campaigns.exchange import ARRAYS, LINES
+    from teeter.campaigns.import_export import ARRAYS, LINES
     from teeter.datasets.table_files import TABLE_SUFFIXES
 
     file = Path(place)
@@ -225,10 +227,10 @@ def _campaign(place: str, classes: str | None) -> str | Path:
     path = file.with_name(f"{file.name.removesuffix(file.suffix)}.teeter")
     if not path.exists():
         with spinner("Reading"):
-            from teeter.web.jobs import Workbench
+            from teeter.web.background_tasks import TaskHandlers
 
             names = [name.strip() for name in classes.split(",")]
-            made = Workbench(lambda **_: None).make(str(file), str(path), names, {})
+            made = TaskHandlers(lambda **_: None).make(str(file), str(path), names, {})
         typer.echo(f"{path}: {made['new']:,} items to label, {made['labelled']} with a label.")
     return path
 
@@ -266,7 +268,7 @@ def _options(proxy: str | None) -> dict[str, Any]:
             raise InputError(
                 f"--proxy takes the proxy's address, such as 127.0.0.1, not {proxy!r}."
             ) from None
-    from teeter.web.protocol import Punctual
+    from teeter.web.connections import Punctual
 
     return {
         "http": Punctual,
@@ -283,7 +285,7 @@ def _options(proxy: str | None) -> dict[str, Any]:
 
 def _run(
     places: list[str | Path],
-    guard: Guard,
+    guard: SecurityConfig,
     listening: socket.socket,
     *,
     folder: Path | None,

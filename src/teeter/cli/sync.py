@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from teeter.cli.campaign import File, Json, opened_campaign
+from teeter.cli.campaign import File, Json, open_campaign
 from teeter.cli.output import pluralize, printable, spinner
 from teeter.errors import FileError, InputError, ServerUnavailableError
 
 if TYPE_CHECKING:
-    from teeter.campaigns.label_studio import LabelStudio, Synced
+    from teeter.campaigns.label_studio import LabelStudio, SyncResult
 
 __all__ = ["sync"]
 
@@ -85,7 +85,7 @@ def sync(
     if once and watch is not None:
         raise InputError("--once and --watch exclude each other: leave one out.")
     secret = _token(token, token_file)
-    with opened_campaign(file) as opened:
+    with open_campaign(file) as opened:
         studio = LabelStudio(
             opened, secret, url, n=n, train=train, images=images, new_project=new_project
         )
@@ -118,7 +118,7 @@ def _token(given: str | None, file: Path | None) -> str:
     return told
 
 
-def _synced(studio: LabelStudio) -> Synced:
+def _synced(studio: LabelStudio) -> SyncResult:
     with spinner("Talking to Label Studio"):
         return studio.sync()
 
@@ -145,7 +145,7 @@ def _watch(studio: LabelStudio, pause: float, as_json: bool) -> None:
         raise typer.Exit(130) from None
 
 
-def _show(found: Synced, as_json: bool) -> None:
+def _show(found: SyncResult, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(asdict(found), ensure_ascii=False))
         return
@@ -159,7 +159,7 @@ def _show(found: Synced, as_json: bool) -> None:
         typer.echo(printable(note), err=True)
 
 
-def _came(found: Synced) -> str:
+def _came(found: SyncResult) -> str:
     counts = {"corrected": found.corrected, "taken back": found.withdrawn}
     more = "".join(f", {count} {what}" for what, count in counts.items() if count)
     return f"{pluralize(found.labels, 'label')} and {pluralize(found.skips, 'skip')} in{more}"

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from teeter.cli.campaign import File, Json, Who, opened_campaign, require_named
+from teeter.cli.campaign import File, Json, Who, open_campaign, require_named
 from teeter.cli.errors import Commands
 from teeter.cli.output import spinner
 
 if TYPE_CHECKING:
-    from teeter.campaigns.advice import Estimate
-    from teeter.campaigns.agreement import Measure
+    from teeter.campaigns.agreement import AgreementScore
     from teeter.campaigns.people import Person
-    from teeter.campaigns.standing import Member
+    from teeter.campaigns.snapshot import AnnotatorStats
+    from teeter.campaigns.stopping import AccuracyEstimate
 
 __all__ = ["agreement", "decide", "people"]
 
@@ -42,9 +42,9 @@ def decide(
     ] = False,
 ) -> None:
     """Settle what people disagree on, one key a class; a decision wins over all answers."""
-    from teeter.cli.labelling import keys_for, settle
+    from teeter.cli.label_prompt import keys_for, settle
 
-    with opened_campaign(file) as opened:
+    with open_campaign(file) as opened:
         with spinner("Reading"):
             waiting = opened.disagreements()[:n]
         if as_json:
@@ -59,7 +59,7 @@ def decide(
 
 def agreement(file: File, as_json: Json = False) -> None:
     """Say how far people agree: over all, by class and by pair."""
-    with opened_campaign(file) as opened, spinner("Reading"):
+    with open_campaign(file) as opened, spinner("Reading"):
         found = opened.agreement()
     if as_json:
         typer.echo(json.dumps(asdict(found), ensure_ascii=False, indent=2))
@@ -76,7 +76,7 @@ def agreement(file: File, as_json: Json = False) -> None:
 @people.command("add")
 def add_person(file: File, name: Name, role: Role = "annotator") -> None:
     """Name somebody, and write their token: it is shown this once."""
-    with opened_campaign(file) as opened:
+    with open_campaign(file) as opened:
         typer.echo(opened.people.add(name, role))
 
 
@@ -89,7 +89,7 @@ def token(
     ] = False,
 ) -> None:
     """Make a token in the place of the one somebody had; it is shown this once."""
-    with opened_campaign(file) as opened:
+    with open_campaign(file) as opened:
         if revoke:
             opened.people.revoke(name)
             typer.echo(f"{name} has no token.")
@@ -100,7 +100,7 @@ def token(
 @people.command("remove")
 def remove(file: File, name: Name) -> None:
     """Let somebody go; their answers stay, and open questions go to others."""
-    with opened_campaign(file) as opened:
+    with open_campaign(file) as opened:
         count = opened.people.remove(name)
     typer.echo(f"{name} is removed; {count} open questions went back.")
 
@@ -108,7 +108,7 @@ def remove(file: File, name: Name) -> None:
 @people.command("list")
 def list_people(file: File, as_json: Json = False) -> None:
     """Say who works on a campaign, how fast, and how right."""
-    with opened_campaign(file) as opened, spinner("Reading"):
+    with open_campaign(file) as opened, spinner("Reading"):
         named = {one.name: one for one in opened.people.list()}
         members = {one.name: one for one in opened.team()}
     names = [*named, *(name for name in members if name not in named)]
@@ -125,11 +125,11 @@ def list_people(file: File, as_json: Json = False) -> None:
         typer.echo(f"{name}\t{role}\t{_work(members.get(name))}")
 
 
-def _of(one: Person | Member | None) -> dict[str, object]:
+def _of(one: Person | AnnotatorStats | None) -> dict[str, object]:
     return {} if one is None else asdict(one)
 
 
-def _work(member: Member | None) -> str:
+def _work(member: AnnotatorStats | None) -> str:
     if member is None:
         return "0 answers"
     speed = (
@@ -144,13 +144,13 @@ def _work(member: Member | None) -> str:
     )
 
 
-def _measure(found: Measure | None) -> str:
+def _measure(found: AgreementScore | None) -> str:
     if found is None:
         return "not yet known"
     return f"{found.value:.3f} ({found.low:.3f} to {found.high:.3f}, {found.items} items)"
 
 
-def _estimate(found: Estimate | None) -> str:
+def _estimate(found: AccuracyEstimate | None) -> str:
     return (
         "not yet known"
         if found is None

@@ -14,18 +14,26 @@ from fastapi.responses import FileResponse, JSONResponse, Response
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 
-from teeter.campaigns.exchange import FORMATS
+from teeter.campaigns.import_export import FORMATS
+from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.errors import InputError, StoreError, UnknownNameError
-from teeter.web import models
-from teeter.web.desk import Desk, Said
-from teeter.web.images import served_image
-from teeter.web.keys import keys_by_class
-from teeter.web.lookup import STATES, Wanted, is_blind
-from teeter.web.rights import allowed, own_desk, person_in, require_maker, rights_in, site_of, who
-from teeter.web.site import Site
-from teeter.web.uploads import keep_upload
+from teeter.web import schemas
+from teeter.web.images import image_response
+from teeter.web.lookup import STATES, ItemQuery, is_blind
+from teeter.web.permissions import (
+    allowed,
+    own_desk,
+    person_in,
+    require_maker,
+    rights_in,
+    site_of,
+    who,
+)
+from teeter.web.service import AnswerIn, CampaignService
+from teeter.web.uploads import save_upload
+from teeter.web.workspace import Workspace
 
-__all__ = ["about", "listed", "router", "without_folders"]
+__all__ = ["about", "listed", "redact_paths", "router"]
 
 router = APIRouter(prefix="/api/v1")
 
@@ -63,10 +71,10 @@ def listed(request: Request) -> tuple[list[dict[str, Any]], dict[str, str]]:
             troubles[desk.name] = error
     if troubles and not found:
         raise next(iter(troubles.values()))
-    return found, {name: without_folders(site, str(error)) for name, error in troubles.items()}
+    return found, {name: redact_paths(site, str(error)) for name, error in troubles.items()}
 
 
-def without_folders(site: Site, sentence: str) -> str:
+def redact_paths(site: Workspace, sentence: str) -> str:
     """Return a sentence without where files and databases are, which is nobody's business."""
     folders = {site.temp} if site.folder is None else {site.temp, site.folder.absolute()}
     for desk in list(site.desks.values()):
@@ -85,7 +93,7 @@ def without_folders(site: Site, sentence: str) -> str:
     return sentence
 
 
-def about(request: Request, desk: Desk) -> dict[str, Any]:
+def about(request: Request, desk: CampaignService) -> dict[str, Any]:
     """Return a campaign, how it stands, and what whoever asks may do there."""
     site, rights = site_of(request), rights_in(request, desk)
     settings, (version, trained) = desk.campaign.settings, desk.newest_version()
@@ -101,7 +109,7 @@ def about(request: Request, desk: Desk) -> dict[str, Any]:
         "instructions": settings.instructions,
         "classes": desk.classes(),
         "model": version,
-        "news": without_folders(site, news.sentence()),
+        "news": redact_paths(site, news.sentence()),
         "rights": sorted(rights),
         "team": desk.is_team(),
         **desk.counts(),
@@ -109,27 +117,29 @@ def about(request: Request, desk: Desk) -> dict[str, Any]:
 
 
 @router.get("/session")
-def session(request: Request) -> models.SessionOut:
+def session(request: Request) -> schemas.SessionOut:
     """Say who answers, and what a program must send with every change."""
     needs = site_of(request).guard.needs_token
-    return models.SessionOut(annotator=who(request), csrf=request.state.csrf, needs_token=needs)
+    return schemas.SessionOut(annotator=who(request), csrf=request.state.csrf, needs_token=needs)
 
 
 @router.post("/session")
-def choose_name(request: Request, told: models.SessionIn, response: Response) -> models.SessionOut:
+def choose_name(
+    request: Request, told: schemas.SessionIn, response: Response
+) -> schemas.SessionOut:
     """Choose a name to answer by, where no token is needed."""
     guard = site_of(request).guard
     if guard.needs_token:
         raise InputError("Here a token says who answers.")
     made = guard.named(request.state.session, told.annotator)
     guard.set_cookie(response, made, secure=request.url.scheme == "https")
-    return models.SessionOut(annotator=told.annotator, csrf=guard.csrf(made), needs_token=False)
+    return schemas.SessionOut(annotator=told.annotator, csrf=guard.csrf(made), needs_token=False)
 
 
 @router.get("/campaigns")
-def campaigns(request: Request) -> list[models.CampaignOut]:
+def campaigns(request: Request) -> list[schemas.CampaignOut]:
     """List the campaigns that can be read."""
-    return [models.CampaignOut(**one) for one in listed(request)[0]]
+    return [schemas.CampaignOut(**one) for one in listed(request)[0]]
 
 
 @router.post("/campaigns", status_code=202)
@@ -160,13 +170,13 @@ def make_campaign(
     path = site.place_for(name)
     names = [one.strip() for one in classes.split(",")]
     chosen = [one.strip() for one in keys.split(",") if one.strip()]
-    keys_by_class(names, chosen)
+    shortcuts_by_class(names, chosen)
     uploaded = file is not None and bool(file.filename)
     if uploaded == bool(folder):
         raise InputError("Give a file or a folder of images, one of the two.")
     limit = site.guard.upload_limit
     things = (
-        keep_upload(file, site.temp, limit)
+        save_upload(file, site.temp, limit)
         if uploaded and file is not None
         else site.inside(folder)
     )
@@ -185,29 +195,27 @@ def make_campaign(
 
 
 @router.get("/jobs/{number}")
-def job(request: Request, number: str) -> models.JobOut:
+def job(request: Request, number: str) -> schemas.JobOut:
     """Say what became of a job."""
     site = site_of(request)
-    return models.JobOut(**_scrubbed(site, site.job(number)))
+    return schemas.JobOut(**_scrubbed(site, site.job(number)))
 
 
-def _scrubbed(site: Site, told: dict[str, Any]) -> dict[str, Any]:
+def _scrubbed(site: Workspace, told: dict[str, Any]) -> dict[str, Any]:
     """Return a job's state without where files are."""
-    return (
-        told if "detail" not in told else {**told, "detail": without_folders(site, told["detail"])}
-    )
+    return told if "detail" not in told else {**told, "detail": redact_paths(site, told["detail"])}
 
 
 @router.get("/campaigns/{slug}")
-def campaign(request: Request, slug: str) -> models.CampaignOut:
+def campaign(request: Request, slug: str) -> schemas.CampaignOut:
     """Say how a campaign stands."""
-    return models.CampaignOut(**about(request, allowed(request, slug, "answer")))
+    return schemas.CampaignOut(**about(request, allowed(request, slug, "answer")))
 
 
 @router.get("/campaigns/{slug}/questions")
 def questions(
     request: Request, slug: str, n: Annotated[int, Query(ge=1, le=200)] = 20
-) -> models.QuestionsOut:
+) -> schemas.QuestionsOut:
     """Return what to label next; where nothing waits yet, it is being picked: ask again."""
     site = site_of(request)
     desk, annotator = allowed(request, slug, "answer"), who(request)
@@ -221,7 +229,7 @@ def questions(
     ):
         site.trainer.look(desk.where, annotator)
     told = about(request, desk)
-    return models.QuestionsOut(
+    return schemas.QuestionsOut(
         questions=found,
         finished=not found and annotator in news.finished,
         news=told["news"],
@@ -232,13 +240,13 @@ def questions(
 
 
 @router.post("/campaigns/{slug}/answers")
-def answer(request: Request, slug: str, told: models.AnswerIn) -> models.AnswerOut:
+def answer(request: Request, slug: str, told: schemas.AnswerIn) -> schemas.AnswerOut:
     """Record an answer: it is on disk when this returns."""
     site = site_of(request)
     desk, annotator = allowed(request, slug, "answer"), who(request)
-    new = desk.answer(annotator, Said(told.item, told.kind, told.label, told.comment))
+    new = desk.answer(annotator, AnswerIn(told.item, told.kind, told.label, told.comment))
     site.trainer.look(desk.where, annotator)
-    return models.AnswerOut(new=new, labelled=desk.counts()["labelled"])
+    return schemas.AnswerOut(new=new, labelled=desk.counts()["labelled"])
 
 
 @router.get("/campaigns/{slug}/answers")
@@ -250,17 +258,17 @@ def last_answers(
 
 
 @router.post("/campaigns/{slug}/undo")
-def undo(request: Request, slug: str, told: models.UndoIn) -> models.UndoOut:
+def undo(request: Request, slug: str, told: schemas.UndoIn) -> schemas.UndoOut:
     """Take back your last answer."""
-    return models.UndoOut(undone=allowed(request, slug, "answer").undo(who(request), told.item))
+    return schemas.UndoOut(undone=allowed(request, slug, "answer").undo(who(request), told.item))
 
 
 @router.post("/campaigns/{slug}/keep")
-def keep(request: Request, slug: str, told: models.ItemIn) -> models.AnswerOut:
+def keep(request: Request, slug: str, told: schemas.ItemIn) -> schemas.AnswerOut:
     """Say after a second look that a label is right."""
     desk = allowed(request, slug, "review")
     desk.keep(who(request), told.item, told.comment)
-    return models.AnswerOut(new=True, labelled=desk.counts()["labelled"])
+    return schemas.AnswerOut(new=True, labelled=desk.counts()["labelled"])
 
 
 @router.get("/campaigns/{slug}/suspects")
@@ -291,14 +299,14 @@ def items(
     after: Annotated[int | None, Query(ge=0, le=_NUMBER)] = None,
     before: Annotated[int | None, Query(ge=0, le=_NUMBER)] = None,
     count: Annotated[int, Query(ge=1, le=500)] = 50,
-) -> models.ItemsOut:
+) -> schemas.ItemsOut:
     """List items in their order, so many behind the item of a number, or before it."""
     if state not in STATES:
         raise InputError(f"{state!r} is none of {', '.join(STATES)}.")
-    wanted = Wanted(search.strip(), label or None, state, after, before, count)
+    wanted = ItemQuery(search.strip(), label or None, state, after, before, count)
     found = allowed(request, slug, "review").items(wanted)
     first, last = (found[0]["number"], found[-1]["number"]) if found else (None, None)
-    return models.ItemsOut(items=found, after=last if len(found) == count else None, before=first)
+    return schemas.ItemsOut(items=found, after=last if len(found) == count else None, before=first)
 
 
 @router.get("/campaigns/{slug}/item")
@@ -324,7 +332,7 @@ def item(
 @router.get("/campaigns/{slug}/image", response_class=Response)
 def image(request: Request, slug: str, id: Id) -> Response:
     """Return an item's image."""
-    return served_image(allowed(request, slug, "answer").image(id))
+    return image_response(allowed(request, slug, "answer").image(id))
 
 
 @router.get("/campaigns/{slug}/progress")

@@ -18,8 +18,8 @@ from starlette.exceptions import HTTPException
 from teeter.errors import PermissionDeniedError, StoreError, TeeterError, UnknownNameError
 from teeter.version import __version__
 from teeter.web import api, pages, team_api, team_pages
-from teeter.web.security import Gate, Guard
-from teeter.web.site import Site
+from teeter.web.security import SecurityConfig, SecurityMiddleware
+from teeter.web.workspace import Workspace
 
 __all__ = ["make_app"]
 
@@ -29,13 +29,13 @@ log = logging.getLogger(__name__)
 def make_app(
     places: Sequence[str | Path] = (),
     *,
-    guard: Guard,
+    guard: SecurityConfig,
     folder: Path | None = None,
     batch: int = 20,
     warm: bool = True,
 ) -> FastAPI:
     """Return a server of campaigns by their files or addresses, and of all in a folder; ``warm`` starts the trainer."""
-    site = Site(places, guard=guard, folder=folder, batch=batch)
+    site = Workspace(places, guard=guard, folder=folder, batch=batch)
 
     @asynccontextmanager
     async def living(_: FastAPI) -> AsyncIterator[None]:
@@ -63,7 +63,7 @@ def make_app(
     app.add_exception_handler(RequestValidationError, _not_understood)
     app.add_exception_handler(HTTPException, _answered)
     app.add_exception_handler(OSError, _cannot_write)
-    app.add_middleware(Gate, guard=guard)
+    app.add_middleware(SecurityMiddleware, guard=guard)
     return app
 
 
@@ -80,7 +80,7 @@ async def _refused(request: Request, error: Exception) -> Response:
         status = 403
     if isinstance(error, UnknownNameError) and str(error).startswith(("No class", "No strategy")):
         status = 422
-    return _told(request, api.without_folders(request.app.state.site, str(error)), status)
+    return _told(request, api.redact_paths(request.app.state.site, str(error)), status)
 
 
 async def _not_understood(request: Request, error: Exception) -> Response:

@@ -9,7 +9,7 @@ from fastapi.responses import FileResponse, Response
 
 from teeter.errors import FileError, MissingExtraError
 
-__all__ = ["served_image"]
+__all__ = ["image_response"]
 
 _KINDS = {
     b"\x89PNG\r\n\x1a\n": "image/png",
@@ -19,7 +19,7 @@ _KINDS = {
 }
 
 
-def served_image(path: Path) -> Response:
+def image_response(path: Path) -> Response:
     """Return an image's file; a kind that browsers do not show comes as PNG, and what is no image is refused."""
     with path.open("rb") as file:
         begin = file.read(16)

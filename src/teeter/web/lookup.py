@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, or_, select
 
-from teeter.campaigns import tables
-from teeter.campaigns.ledger import Answer, Ledger
-from teeter.campaigns.records import IMPORTED
+from teeter.campaigns.db import schema
+from teeter.campaigns.db.repository import Answer, CampaignRepository
+from teeter.campaigns.settings import IMPORTED
 
 __all__ = [
     "STATES",
-    "Wanted",
+    "ItemQuery",
     "answers_of",
     "count_labels",
     "counts",
@@ -44,7 +44,7 @@ _KINDS = {"labelled": "label", "skipped": "skip", "unsure": "unsure", "bad": "ba
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ItemQuery:
     """Which items to list."""
 
     search: str = ""
@@ -58,9 +58,11 @@ class Wanted:
     count: int = 50
 
 
-def items_page(ledger: Ledger, connection: Connection, wanted: Wanted) -> list[Row[Any]]:
+def items_page(
+    ledger: CampaignRepository, connection: Connection, wanted: ItemQuery
+) -> list[Row[Any]]:
     """Return items in their order: so many behind one number, or before another."""
-    items = tables.items
+    items = schema.items
     statement = select(items).where(
         items.c.campaign_id == ledger.campaign, *_narrowed(ledger, connection, wanted)
     )
@@ -76,8 +78,10 @@ def items_page(ledger: Ledger, connection: Connection, wanted: Wanted) -> list[R
     return list(connection.execute(statement.order_by(items.c.id).limit(wanted.count)).all())
 
 
-def _narrowed(ledger: Ledger, connection: Connection, wanted: Wanted) -> list[ColumnElement[bool]]:
-    items, answers = tables.items, tables.answers
+def _narrowed(
+    ledger: CampaignRepository, connection: Connection, wanted: ItemQuery
+) -> list[ColumnElement[bool]]:
+    items, answers = schema.items, schema.answers
     terms: list[ColumnElement[bool]] = []
     if wanted.search:
         terms.append(
@@ -86,8 +90,8 @@ def _narrowed(ledger: Ledger, connection: Connection, wanted: Wanted) -> list[Co
     if wanted.label is not None:
         number = ledger.classes(connection).get(wanted.label, -1)
         said = select(answers.c.item_id).where(answers.c.live, answers.c.class_id == number)
-        decided = select(tables.decisions.c.item_id).where(
-            tables.decisions.c.live, tables.decisions.c.class_id == number
+        decided = select(schema.decisions.c.item_id).where(
+            schema.decisions.c.live, schema.decisions.c.class_id == number
         )
         terms.append(or_(items.c.id.in_(said), items.c.id.in_(decided)))
     if wanted.state in _KINDS:
@@ -100,7 +104,7 @@ def _narrowed(ledger: Ledger, connection: Connection, wanted: Wanted) -> list[Co
         terms.append(items.c.id.not_in(said))
     if wanted.state == "asked":
         terms.append(
-            items.c.id.in_(select(tables.picks.c.item_id).where(tables.picks.c.state == "open"))
+            items.c.id.in_(select(schema.picks.c.item_id).where(schema.picks.c.state == "open"))
         )
     return terms
 
@@ -111,18 +115,18 @@ def _holds(column: Any, text: str) -> ColumnElement[bool]:
 
 
 def answers_of(
-    ledger: Ledger, connection: Connection, items: Sequence[int]
+    ledger: CampaignRepository, connection: Connection, items: Sequence[int]
 ) -> dict[int, list[Answer]]:
     """Return what people say now of items, by their numbers."""
     found: dict[int, list[Answer]] = {number: [] for number in items}
-    chosen = and_(tables.answers.c.item_id.in_(items), tables.answers.c.live)
-    for row in connection.execute(_answers(ledger).where(chosen).order_by(tables.answers.c.id)):
+    chosen = and_(schema.answers.c.item_id.in_(items), schema.answers.c.live)
+    for row in connection.execute(_answers(ledger).where(chosen).order_by(schema.answers.c.id)):
         found[row.item_id].append(Answer(row.key, row.annotator, row.kind, row.label, row.comment))
     return found
 
 
-def _answers(ledger: Ledger) -> Select[Any]:
-    answers, items, classes = tables.answers, tables.items, tables.classes
+def _answers(ledger: CampaignRepository) -> Select[Any]:
+    answers, items, classes = schema.answers, schema.items, schema.classes
     return (
         select(answers, items.c.key, classes.c.name.label("label"))
         .join(items, items.c.id == answers.c.item_id)
@@ -131,24 +135,24 @@ def _answers(ledger: Ledger) -> Select[Any]:
     )
 
 
-def _of_campaign(ledger: Ledger, *columns: Any) -> Select[Any]:
+def _of_campaign(ledger: CampaignRepository, *columns: Any) -> Select[Any]:
     """Return a selection from a campaign's answers."""
-    joined = tables.answers.join(tables.items, tables.items.c.id == tables.answers.c.item_id)
+    joined = schema.answers.join(schema.items, schema.items.c.id == schema.answers.c.item_id)
     # + 0, so that SQLite does not begin with all items of the campaign, but with the answers, which are fewer.
     return (
         select(*columns)
         .select_from(joined)
-        .where(tables.items.c.campaign_id + 0 == ledger.campaign)
+        .where(schema.items.c.campaign_id + 0 == ledger.campaign)
     )
 
 
-def counts(ledger: Ledger, connection: Connection) -> dict[str, int]:
+def counts(ledger: CampaignRepository, connection: Connection) -> dict[str, int]:
     """Return how many items have a label, and how many a last word of another kind."""
-    one = func.count(func.distinct(tables.answers.c.item_id))
+    one = func.count(func.distinct(schema.answers.c.item_id))
     rows = connection.execute(
-        _of_campaign(ledger, tables.answers.c.kind, one)
-        .where(tables.answers.c.live)
-        .group_by(tables.answers.c.kind)
+        _of_campaign(ledger, schema.answers.c.kind, one)
+        .where(schema.answers.c.live)
+        .group_by(schema.answers.c.kind)
     )
     said = {str(kind): int(count) for kind, count in rows}
     return {
@@ -170,10 +174,10 @@ def is_blind(question: Mapping[str, Any]) -> bool:
 
 
 def picked_for(
-    ledger: Ledger, connection: Connection, annotator: str, items: Sequence[int]
+    ledger: CampaignRepository, connection: Connection, annotator: str, items: Sequence[int]
 ) -> dict[int, dict[str, Any]]:
     """Return how items came to be asked of an annotator last, by their numbers; not those that never were."""
-    picks, batches = tables.picks, tables.batches
+    picks, batches = schema.picks, schema.batches
     rows = connection.execute(
         select(picks.c.item_id, picks.c.arm, picks.c.rank, picks.c.reason)
         .join(batches, batches.c.id == picks.c.batch_id)
@@ -186,55 +190,55 @@ def picked_for(
 
 def newest_item(connection: Connection) -> int:
     """Return the number of the item that was added last, to any campaign of the database."""
-    return int(connection.scalar(select(func.max(tables.items.c.id))) or 0)
+    return int(connection.scalar(select(func.max(schema.items.c.id))) or 0)
 
 
-def newest_line(ledger: Ledger, connection: Connection) -> int:
+def newest_line(ledger: CampaignRepository, connection: Connection) -> int:
     """Return the number of the last line of the history: whatever is said or decided adds one."""
-    history = tables.history
+    history = schema.history
     own = history.c.campaign_id == ledger.campaign
     return int(connection.scalar(select(func.max(history.c.id)).where(own)) or 0)
 
 
 def count_labels(
-    ledger: Ledger, connection: Connection, *, after: int = -1, since: str = ""
+    ledger: CampaignRepository, connection: Connection, *, after: int = -1, since: str = ""
 ) -> int:
     """Return how many labels hold that were given after an answer's number, or since a time."""
-    answers = tables.answers
+    answers = schema.answers
     chosen = and_(
         answers.c.live, answers.c.kind == "label", answers.c.id > after, answers.c.at > since
     )
     return int(connection.scalar(_of_campaign(ledger, func.count()).where(chosen)) or 0)
 
 
-def last_answer(ledger: Ledger, connection: Connection) -> int:
+def last_answer(ledger: CampaignRepository, connection: Connection) -> int:
     """Return the number of the newest answer; -1 if there is none."""
-    found = connection.scalar(_of_campaign(ledger, func.max(tables.answers.c.id)))
+    found = connection.scalar(_of_campaign(ledger, func.max(schema.answers.c.id)))
     return -1 if found is None else int(found)
 
 
-def several_answered(ledger: Ledger, connection: Connection) -> bool:
+def several_answered(ledger: CampaignRepository, connection: Connection) -> bool:
     """Tell whether two people or more have answered."""
     names = connection.scalars(
-        select(tables.answers.c.annotator).distinct()
+        select(schema.answers.c.annotator).distinct()
     )  # by the index, of all campaigns
     if len(set(names) - {IMPORTED}) < 2:
         return False
-    ours = connection.scalars(_of_campaign(ledger, tables.answers.c.annotator).distinct())
+    ours = connection.scalars(_of_campaign(ledger, schema.answers.c.annotator).distinct())
     return len(set(ours) - {IMPORTED}) > 1
 
 
-def times_of_answers(ledger: Ledger, connection: Connection) -> list[str]:
+def times_of_answers(ledger: CampaignRepository, connection: Connection) -> list[str]:
     """Return when each label that holds was given, oldest first."""
-    chosen = and_(tables.answers.c.live, tables.answers.c.kind == "label")
+    chosen = and_(schema.answers.c.live, schema.answers.c.kind == "label")
     return list(
-        connection.scalars(_of_campaign(ledger, tables.answers.c.at).where(chosen).order_by("at"))
+        connection.scalars(_of_campaign(ledger, schema.answers.c.at).where(chosen).order_by("at"))
     )
 
 
-def rounds(ledger: Ledger, connection: Connection) -> list[dict[str, Any]]:
+def rounds(ledger: CampaignRepository, connection: Connection) -> list[dict[str, Any]]:
     """Return what is known of each model, and when it was trained; oldest first."""
-    models = tables.models
+    models = schema.models
     rows = connection.execute(
         select(models.c.version, models.c.trained, models.c.facts)
         .where(models.c.campaign_id == ledger.campaign)
@@ -245,14 +249,14 @@ def rounds(ledger: Ledger, connection: Connection) -> list[dict[str, Any]]:
     ]
 
 
-def item_numbers(ledger: Ledger, connection: Connection) -> list[int]:
+def item_numbers(ledger: CampaignRepository, connection: Connection) -> list[int]:
     """Return the numbers of the items that have features, in their order: those that a model knows by their place."""
     return list(
         connection.scalars(
-            select(tables.items.c.id)
-            .join(tables.features, tables.features.c.item_id == tables.items.c.id)
-            .where(tables.items.c.campaign_id == ledger.campaign)
-            .order_by(tables.items.c.id)
+            select(schema.items.c.id)
+            .join(schema.features, schema.features.c.item_id == schema.items.c.id)
+            .where(schema.items.c.campaign_id == ledger.campaign)
+            .order_by(schema.items.c.id)
         )
     )
 
@@ -260,7 +264,7 @@ def item_numbers(ledger: Ledger, connection: Connection) -> list[int]:
 def vector_of(connection: Connection, item: int) -> list[float] | None:
     """Return an item's features; None if it has none."""
     kept = connection.scalar(
-        select(tables.features.c.vector).where(tables.features.c.item_id == item)
+        select(schema.features.c.vector).where(schema.features.c.item_id == item)
     )
     return (
         None

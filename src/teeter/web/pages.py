@@ -11,14 +11,14 @@ from fastapi.responses import FileResponse, PlainTextResponse, RedirectResponse,
 from fastapi.templating import Jinja2Templates
 
 from teeter import strategies
-from teeter.campaigns.exchange import FORMATS
+from teeter.campaigns.import_export import FORMATS
+from teeter.campaigns.shortcuts import TAKEN
 from teeter.errors import InputError, UnknownNameError
-from teeter.web.api import about, listed, without_folders
-from teeter.web.desk import Desk, Said
-from teeter.web.drawing import curve, over_time
-from teeter.web.keys import TAKEN
-from teeter.web.lookup import STATES, Wanted
-from teeter.web.rights import allowed, may_make, require_maker, rights_in, site_of, who
+from teeter.web.api import about, listed, redact_paths
+from teeter.web.charts import curve, over_time
+from teeter.web.lookup import STATES, ItemQuery
+from teeter.web.permissions import allowed, may_make, require_maker, rights_in, site_of, who
+from teeter.web.service import AnswerIn, CampaignService
 
 __all__ = ["campaign_page", "page", "refusal", "router", "start_of"]
 
@@ -66,14 +66,14 @@ def _wants_part(request: Request) -> bool:
 
 def campaign_page(
     request: Request, slug: str, tab: str, what: str = "answer"
-) -> tuple[Desk, dict[str, Any]]:
+) -> tuple[CampaignService, dict[str, Any]]:
     """Return a campaign, if whoever asks may do this there, and what every page of it shows."""
     desk = allowed(request, slug, what)
     return desk, {"campaign": about(request, desk), "tab": tab}
 
 
 def start_of(
-    request: Request, desk: Desk, told: dict[str, Any], mode: str, **more: Any
+    request: Request, desk: CampaignService, told: dict[str, Any], mode: str, **more: Any
 ) -> dict[str, Any]:
     """Return what the page begins with on which items are gone through one by one."""
     shown = ("kind", "classes", "strategy", "labelled", "items", "news")
@@ -111,7 +111,7 @@ def home(request: Request) -> Response:
             "makes": site.folder is not None,
             "reports": {name: folder.parent.name for name, folder in site.reports().items()},
             "left_out": troubles
-            | {name: without_folders(site, why) for name, why in site.left_out.items()},
+            | {name: redact_paths(site, why) for name, why in site.left_out.items()},
         }
     return page(request, "home.html", told)
 
@@ -261,7 +261,7 @@ def items(
 ) -> Response:
     """Show a page of the table of items."""
     desk, told = campaign_page(request, slug, "items", "review")
-    wanted = Wanted(
+    wanted = ItemQuery(
         search.strip(), label or None, state if state in STATES else "all", after, before, _PAGE
     )
     found = desk.items(wanted)
@@ -306,7 +306,7 @@ def correct(
     if kind not in ("label", "skip", "unsure", "bad"):
         raise InputError(f"{kind!r} is none of label, skip, unsure and bad.")
     desk = allowed(request, slug, "answer")
-    desk.answer(who(request), Said(id, kind, label or None))  # type: ignore[arg-type]
+    desk.answer(who(request), AnswerIn(id, kind, label or None))  # type: ignore[arg-type]
     return RedirectResponse(f"/c/{slug}/item?{urlencode({'id': id})}", 303)
 
 

@@ -23,9 +23,9 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from teeter.errors import StoreError
-from teeter.web.tokens import Tokens, mark_of
+from teeter.web.tokens import Tokens, token_prefix
 
-__all__ = ["COOKIE", "Gate", "Guard", "Session", "is_loopback"]
+__all__ = ["COOKIE", "SecurityConfig", "SecurityMiddleware", "Session", "is_loopback"]
 
 COOKIE = "teeter_session"
 _LASTS = 14 * 24 * 3600
@@ -74,7 +74,7 @@ _NOBODY = Session("", None)
 
 
 @dataclass
-class Limit:
+class RateLimit:
     """So many wrong tries a minute from one address; who has a right token is never kept waiting."""
 
     tries: int = 10
@@ -108,7 +108,7 @@ class People(Protocol):
 
 
 @dataclass
-class Guard:
+class SecurityConfig:
     """What the gate goes by."""
 
     secret: bytes
@@ -122,7 +122,7 @@ class Guard:
     """How long a body may take to come."""
     own: str = "me"
     """Who answers on this machine, where no token is needed."""
-    limit: Limit = field(default_factory=Limit)
+    limit: RateLimit = field(default_factory=RateLimit)
     people: People | None = None
     """Whom campaigns name: they come in by their tokens there, and then nobody comes in without one."""
     cookie_name: str = COOKIE
@@ -191,7 +191,9 @@ class Guard:
         """Return a new session of whoever has this token; None if nobody has."""
         name = self.name_of(token)
         return (
-            None if name is None else Session(secrets.token_urlsafe(16), name, mark=mark_of(token))
+            None
+            if name is None
+            else Session(secrets.token_urlsafe(16), name, mark=token_prefix(token))
         )
 
     def set_cookie(self, response: Response, session: Session, *, secure: bool) -> None:
@@ -208,10 +210,10 @@ class Guard:
         return base64.urlsafe_b64encode(made).decode().rstrip("=")
 
 
-class Gate:
+class SecurityMiddleware:
     """The middleware that every request goes through."""
 
-    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+    def __init__(self, app: ASGIApp, guard: SecurityConfig) -> None:
         self.app, self.guard = app, guard
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -267,7 +269,9 @@ class Gate:
         bearer = headers.get("authorization", "")
         if bearer.lower().startswith("bearer ") and self.guard.needs_token:
             token = bearer[7:].strip()
-            return Session("", self.guard.name_of(token), by_token=True, mark=mark_of(token)), False
+            return Session(
+                "", self.guard.name_of(token), by_token=True, mark=token_prefix(token)
+            ), False
         cookie = cookie_parser(headers.get("cookie", "")).get(self.guard.cookie_name, "")
         session = self.guard.session_of(cookie) if cookie else None
         return (self.guard.fresh(), True) if session is None else (session, False)

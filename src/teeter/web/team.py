@@ -8,18 +8,18 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from teeter.campaigns import tables
-from teeter.campaigns.advice import estimate_accuracy
+from teeter.campaigns.adjudication import Decision, undo_decision, write_decision
 from teeter.campaigns.consensus import WAYS
-from teeter.campaigns.decisions import Decision, undo_decision, write_decision
-from teeter.campaigns.items import require_whole
-from teeter.campaigns.ledger import Ledger
-from teeter.campaigns.opening import change_consensus
+from teeter.campaigns.db import schema
+from teeter.campaigns.db.repository import CampaignRepository
+from teeter.campaigns.items import require_valid_unicode
 from teeter.campaigns.people import may
-from teeter.campaigns.records import IMPORTED
-from teeter.campaigns.standing import Standing
+from teeter.campaigns.settings import IMPORTED
+from teeter.campaigns.settings_store import change_consensus
+from teeter.campaigns.snapshot import CampaignSnapshot
+from teeter.campaigns.stopping import estimate_accuracy
 from teeter.errors import InputError, PermissionDeniedError
-from teeter.web.desk import Desk
+from teeter.web.service import CampaignService
 
 __all__ = [
     "add_person",
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-def disagreements(desk: Desk, count: int) -> dict[str, Any]:
+def disagreements(desk: CampaignService, count: int) -> dict[str, Any]:
     """Return items on which people differ, the least clear first, with who says what; and how many there are in all."""
     campaign = desk.campaign
     with campaign.store.reading() as connection:
@@ -61,11 +61,11 @@ def disagreements(desk: Desk, count: int) -> dict[str, Any]:
 
 
 def decide(
-    desk: Desk, reviewer: str, item: str, label: str | None, comment: str | None = None
+    desk: CampaignService, reviewer: str, item: str, label: str | None, comment: str | None = None
 ) -> bool:
     """Settle what an item is; None: it does not belong. False if the same was decided already, as when sent twice."""
-    require_whole(comment or "", "comment")
-    require_whole(item, "id")
+    require_valid_unicode(comment or "", "comment")
+    require_valid_unicode(item, "id")
     decision = Decision(item, label, reviewer, comment or None)
     with desk.campaign.store.writing() as connection:
         if _held(desk.campaign.ledger, connection, item) == decision:
@@ -74,18 +74,20 @@ def decide(
     return True
 
 
-def _held(ledger: Ledger, connection: Connection, item: str) -> Decision | None:
+def _held(ledger: CampaignRepository, connection: Connection, item: str) -> Decision | None:
     """Return the decision that holds for an item."""
-    table = tables.decisions
+    table = schema.decisions
     row = connection.execute(
-        select(table, tables.classes.c.name.label("label"))
-        .join(tables.classes, tables.classes.c.id == table.c.class_id, isouter=True)
+        select(table, schema.classes.c.name.label("label"))
+        .join(schema.classes, schema.classes.c.id == table.c.class_id, isouter=True)
         .where(table.c.live, table.c.item_id == ledger.item(connection, item).id)
     ).first()
     return None if row is None else Decision(item, row.label, row.reviewer, row.comment)
 
 
-def take_back(desk: Desk, reviewer: str, item: str | None = None) -> dict[str, Any] | None:
+def take_back(
+    desk: CampaignService, reviewer: str, item: str | None = None
+) -> dict[str, Any] | None:
     """Take back a reviewer's last decision, if it is of ``item``; None if there is none, or it is of another."""
     ledger = desk.campaign.ledger
     with desk.campaign.store.writing() as connection:
@@ -99,15 +101,17 @@ def take_back(desk: Desk, reviewer: str, item: str | None = None) -> dict[str, A
     return {**shown, "said": undone.label or "bad"}
 
 
-def _last_of(ledger: Ledger, connection: Connection, reviewer: str, count: int) -> list[Decision]:
+def _last_of(
+    ledger: CampaignRepository, connection: Connection, reviewer: str, count: int
+) -> list[Decision]:
     """Return a reviewer's last decisions that were not taken back, the newest first."""
-    table = tables.decisions
+    table = schema.decisions
     rows = connection.execute(
-        select(table, tables.items.c.key, tables.classes.c.name.label("label"))
-        .join(tables.items, tables.items.c.id == table.c.item_id)
-        .join(tables.classes, tables.classes.c.id == table.c.class_id, isouter=True)
+        select(table, schema.items.c.key, schema.classes.c.name.label("label"))
+        .join(schema.items, schema.items.c.id == table.c.item_id)
+        .join(schema.classes, schema.classes.c.id == table.c.class_id, isouter=True)
         .where(
-            tables.items.c.campaign_id == ledger.campaign,
+            schema.items.c.campaign_id == ledger.campaign,
             table.c.reviewer == reviewer,
             table.c.undone.is_(False),
         )
@@ -117,7 +121,7 @@ def _last_of(ledger: Ledger, connection: Connection, reviewer: str, count: int) 
     return [Decision(row.key, row.label, row.reviewer, row.comment) for row in rows]
 
 
-def last_decisions(desk: Desk, reviewer: str, count: int = 10) -> list[dict[str, Any]]:
+def last_decisions(desk: CampaignService, reviewer: str, count: int = 10) -> list[dict[str, Any]]:
     """Return a reviewer's last decisions as the page shows them, the newest first."""
     ledger = desk.campaign.ledger
     with desk.campaign.store.reading() as connection:
@@ -133,7 +137,7 @@ def last_decisions(desk: Desk, reviewer: str, count: int = 10) -> list[dict[str,
         ]
 
 
-def members(desk: Desk) -> list[dict[str, Any]]:
+def members(desk: CampaignService) -> list[dict[str, Any]]:
     """Return everybody who is named or has answered: their role, how much and how fast, how right, and what is open."""
     campaign = desk.campaign
     named = {one.name: one for one in campaign.people.list()}
@@ -162,7 +166,7 @@ def members(desk: Desk) -> list[dict[str, Any]]:
     return told
 
 
-def _with_consensus(standing: Standing) -> dict[str, tuple[int, int]]:
+def _with_consensus(standing: CampaignSnapshot) -> dict[str, tuple[int, int]]:
     """Return of everybody how many of how many labels are what items count as, where two people or more labelled."""
     said = [one for one in standing.answers if one.kind == "label" and one.annotator != IMPORTED]
     people = Counter(one.item for one in said)
@@ -184,9 +188,9 @@ def _told(found: Any) -> dict[str, float] | None:
     return {"share": found.share, "low": found.low, "high": found.high, "of": found.total}
 
 
-def _open(ledger: Ledger, connection: Connection) -> dict[str, int]:
+def _open(ledger: CampaignRepository, connection: Connection) -> dict[str, int]:
     """Return how many questions are open with whom."""
-    picks, batches = tables.picks, tables.batches
+    picks, batches = schema.picks, schema.batches
     rows = connection.execute(
         select(batches.c.annotator, func.count())
         .join(picks, picks.c.batch_id == batches.c.id)
@@ -196,7 +200,7 @@ def _open(ledger: Ledger, connection: Connection) -> dict[str, int]:
     return {str(name): int(count) for name, count in rows}
 
 
-def agreement(desk: Desk) -> dict[str, Any]:
+def agreement(desk: CampaignService) -> dict[str, Any]:
     """Return how far people agree: over all, by class and by pair; and how several answers become one."""
     return {
         **asdict(desk.agreement()),
@@ -205,7 +209,7 @@ def agreement(desk: Desk) -> dict[str, Any]:
     }
 
 
-def choose_consensus(desk: Desk, way: str, who: str) -> None:
+def choose_consensus(desk: CampaignService, way: str, who: str) -> None:
     """Say how several answers become one label."""
     campaign = desk.campaign
     campaign.settings = change_consensus(
@@ -214,7 +218,9 @@ def choose_consensus(desk: Desk, way: str, who: str) -> None:
     desk.forget_standing()
 
 
-def add_person(desk: Desk, name: str, role: str, who: str, *, alone: bool = False) -> str:
+def add_person(
+    desk: CampaignService, name: str, role: str, who: str, *, alone: bool = False
+) -> str:
     """Name somebody, and return their token; the first is whoever asks, as an owner, who could name nobody else then.
 
     Whoever is ``alone``, without a token, chooses the name that they go by from now on.
@@ -225,36 +231,36 @@ def add_person(desk: Desk, name: str, role: str, who: str, *, alone: bool = Fals
     return people.add(name, role, who=who)
 
 
-def new_token(desk: Desk, name: str, who: str) -> str:
+def new_token(desk: CampaignService, name: str, who: str) -> str:
     """Make somebody a token in the place of the one they had, and return it."""
     return desk.campaign.people.new_token(name, who=who)
 
 
-def revoke(desk: Desk, name: str, who: str) -> None:
+def revoke(desk: CampaignService, name: str, who: str) -> None:
     """Take somebody's token away."""
     _require_other_owner(desk, name)
     desk.campaign.people.revoke(name, who=who)
 
 
-def change_role(desk: Desk, name: str, role: str, who: str) -> None:
+def change_role(desk: CampaignService, name: str, role: str, who: str) -> None:
     """Give somebody another role."""
     if role != "owner":
         _require_other_owner(desk, name)
     desk.campaign.people.change_role(name, role, who=who)
 
 
-def remove_person(desk: Desk, name: str, who: str) -> int:
+def remove_person(desk: CampaignService, name: str, who: str) -> int:
     """Let somebody go, and return how many open questions of theirs went back."""
     _require_other_owner(desk, name)
     return desk.campaign.people.remove(name, who=who)
 
 
-def give_back(desk: Desk, name: str, who: str) -> int:
+def give_back(desk: CampaignService, name: str, who: str) -> int:
     """Let others have somebody's open questions; return how many there were."""
     return desk.campaign.give_back(name, who=who)
 
 
-def _require_other_owner(desk: Desk, name: str) -> None:
+def _require_other_owner(desk: CampaignService, name: str) -> None:
     """Refuse to leave a campaign without an owner: nobody could name one from the page."""
     owners = [one for one in desk.campaign.people.list() if may(one.role, "manage")]
     if [one.name for one in owners] == [name]:

@@ -8,11 +8,11 @@ from fastapi import APIRouter, Form, Request
 from fastapi.responses import Response
 
 from teeter.campaigns.people import ROLES
+from teeter.campaigns.shortcuts import TAKEN
 from teeter.errors import InputError, PermissionDeniedError
 from teeter.web import team
-from teeter.web.keys import TAKEN
 from teeter.web.pages import campaign_page, page, start_of
-from teeter.web.rights import allowed, site_of, who
+from teeter.web.permissions import allowed, site_of, who
 
 __all__ = ["router"]
 

@@ -10,10 +10,10 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-from teeter.campaigns.people import hashed
+from teeter.campaigns.people import hash_token
 from teeter.errors import FileError, InputError, UnknownNameError
 
-__all__ = ["Tokens", "home", "make_token", "mark_of", "remove_token", "server_secret"]
+__all__ = ["Tokens", "home", "make_token", "remove_token", "server_secret", "token_prefix"]
 
 log = logging.getLogger(__name__)
 
@@ -57,14 +57,14 @@ class Tokens:
             raise InputError(
                 f"The token of {name} has {len(token)} characters: give {_SHORTEST} or more, or use --make-token."
             )
-        self._given[hashed(token)] = name
+        self._given[hash_token(token)] = name
 
     def __len__(self) -> int:
         return len(self._names())
 
     def name_of(self, token: str) -> str | None:
         """Return whose token it is; every one is compared, so that time tells nothing."""
-        own = hashed(token)
+        own = hash_token(token)
         found = None
         for kept, name in self._names().items():
             if hmac.compare_digest(kept.encode(), own.encode()):
@@ -88,15 +88,15 @@ class Tokens:
         return {**self._read[1], **self._given}
 
 
-def mark_of(token: str) -> str:
+def token_prefix(token: str) -> str:
     """Return the first signs of a token's hash: a session says by them which token it came in by."""
-    return hashed(token)[:_MARK]
+    return hash_token(token)[:_MARK]
 
 
 def make_token(path: Path, name: str) -> str:
     """Make a token for an annotator, in the place of any they had; keep its hash in a file and return the token."""
     token = secrets.token_urlsafe(32)
-    kept = {**_kept(path), _checked(name): hashed(token)}
+    kept = {**_kept(path), _checked(name): hash_token(token)}
     _write_alone(path, json.dumps(kept, indent=1) + "\n")
     return token
 

@@ -10,16 +10,16 @@ from typing import Any
 
 from fastapi import UploadFile
 
-from teeter.campaigns.exchange import LINES
+from teeter.campaigns.import_export import LINES
 from teeter.datasets.table_files import TABLE_SUFFIXES
 from teeter.errors import FileError, InputError
 
-__all__ = ["keep_upload"]
+__all__ = ["save_upload"]
 
 _KINDS = (*TABLE_SUFFIXES, *LINES)
 
 
-def keep_upload(file: UploadFile, folder: Path, limit: int) -> Path:
+def save_upload(file: UploadFile, folder: Path, limit: int) -> Path:
     """Write an uploaded file into a folder of its own inside ``folder``, and return where it is.
 
     A Parquet file that says it would unpack to more than ``limit`` bytes, or cells, is refused before it is read.

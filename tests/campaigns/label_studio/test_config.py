@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from campaigns.label_studio_backends import chosen
-from teeter.campaigns.items import require_plain
+from teeter.campaigns.items import require_printable
 from teeter.campaigns.label_studio.config import (
     choice_of,
     instructions_of,
@@ -19,13 +19,13 @@ from teeter.campaigns.label_studio.config import (
     title_of,
     with_classes,
 )
-from teeter.campaigns.records import Settings
+from teeter.campaigns.settings import Settings
 from teeter.errors import InputError, ServerError
 
 
 def plain(name: str) -> bool:
     try:
-        require_plain(name, "class")
+        require_printable(name, "class")
     except InputError:
         return False
     return bool(name.strip()) and not any(sign in name for sign in "\ufffe\uffff")

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from teeter.campaigns.label_studio.syncing import LabelStudio, Synced, sync_campaign
+from teeter.campaigns.label_studio.sync import LabelStudio, SyncResult, sync_campaign
 
-__all__ = ["LabelStudio", "Synced", "sync_campaign"]
+__all__ = ["LabelStudio", "SyncResult", "sync_campaign"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
-from teeter.campaigns.records import Settings
+from teeter.campaigns.settings import Settings
 from teeter.errors import ServerError
 
 __all__ = ["CHOICES", "choice_of", "instructions_of", "made_config", "title_of", "with_classes"]

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from teeter.campaigns.label_studio.client import ListingChangedError, Server
 from teeter.campaigns.label_studio.config import choice_of
-from teeter.campaigns.label_studio.contents import ITEM
-from teeter.campaigns.label_studio.server import ChangedError, Server
+from teeter.campaigns.label_studio.payloads import ITEM
 
 __all__ = ["Annotation", "Project", "Task"]
 
@@ -68,7 +68,7 @@ class Project:
             try:
                 found = self._listed(since)
                 break
-            except ChangedError:
+            except ListingChangedError:
                 if not left:
                     raise
         self.tasks = found if since is None else self.tasks | found

@@ -1,0 +1,202 @@
+"""Things that come into a campaign: what is new among them, features, labels, and a share kept to measure with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sqlalchemy import Connection, Row
+
+from teeter.campaigns.consensus import labels_of
+from teeter.campaigns.db.database import Database
+from teeter.campaigns.db.items_repository import Deduplicated, deduplicate
+from teeter.campaigns.db.repository import Answer, CampaignRepository
+from teeter.campaigns.items import Item, quote_id
+from teeter.campaigns.settings import IMPORTED, ImportResult, Settings
+from teeter.datasets.table_files import is_missing
+from teeter.encoders.builtin import Encoder, encode_images, encode_texts, encoder_named
+from teeter.errors import InputError
+from teeter.seeds import stream
+
+__all__ = ["add_items", "require_kind"]
+
+Vectors = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class _Before:
+    """What was there when things were looked through."""
+
+    newest: int
+    items: Sequence[Row[Any]]
+    encoded_by: str | None
+    bad: frozenset[str]
+    classes: frozenset[str]
+
+
+@dataclass(frozen=True, eq=False)
+class _Encoded:
+    """Features of items by their ids, and who made them."""
+
+    keys: list[str]
+    vectors: Vectors
+    by: str
+
+
+def add_items(
+    store: Database,
+    ledger: CampaignRepository,
+    settings: Settings,
+    items: Sequence[Item],
+    *,
+    encoder: Encoder | None,
+    who: str,
+) -> ImportResult:
+    """Write items with their features and labels; what takes time is done before, while others may write."""
+    while True:
+        with store.reading() as connection:
+            before = _read(ledger, connection)
+        found = deduplicate(items, before.items)
+        labels = _labels(found, before.classes)
+        encoded = _encoded(found.new, before, settings, encoder)
+        with store.writing() as connection:
+            if (
+                ledger.newest_item(connection) == before.newest
+            ):  # else somebody was faster, and it is done again
+                there = ledger.count_items(connection)
+                new, duplicates = ledger.add_items(connection, items, who)
+                _write_features(ledger, connection, new, encoded, who)
+                labelled, conflicts = _write_labels(ledger, connection, labels)
+                audit = _set_apart(ledger, connection, settings, there, who)
+                return ImportResult(len(new), tuple(duplicates), labelled, tuple(conflicts), audit)
+
+
+def _read(ledger: CampaignRepository, connection: Connection) -> _Before:
+    return _Before(
+        newest=ledger.newest_item(connection),
+        items=ledger.items(connection),
+        encoded_by=ledger.encoded_by(connection),
+        bad=frozenset(one.item for one in ledger.answers(connection) if one.kind == "bad"),
+        classes=frozenset(ledger.classes(connection)),
+    )
+
+
+def _labels(found: Deduplicated, classes: frozenset[str]) -> list[tuple[str, str]]:
+    """Return the labels that came along, by the id of the item that is kept; NA and the like are none."""
+    told = [(key, item.label) for key, item in found.all if item.label is not None]
+    return [(key, label) for key, label in told if label in classes or not is_missing(label)]
+
+
+def _encoded(
+    new: Sequence[Item], before: _Before, settings: Settings, encoder: Encoder | None
+) -> _Encoded | None:
+    """Return features for items that have none, and for all others where they must be made together."""
+    missing = [item for item in new if item.features is None]
+    if not missing:
+        return None
+    by = "you" if encoder is not None else settings.encoder or "built-in"
+    given = len(missing) < len(new)
+    if by == "built-in" and (given or before.encoded_by == "you"):
+        raise InputError(
+            f"{len(missing)} items have no features, and the others have features of your own: "
+            "give features to all, or an encoder."
+        )
+    contents = {item.key: item.content or "" for item in missing}
+    if by in ("you", "built-in"):
+        others = {row.key: row.content or "" for row in before.items if row.key not in before.bad}
+        contents = others | (
+            {item.key: item.content or "" for item in new} if by == "you" else contents
+        )
+    vectors = _vectors(list(contents.values()), settings, encoder)
+    if vectors.ndim != 2 or len(vectors) != len(contents) or not np.isfinite(vectors).all():
+        raise InputError(
+            f"The encoder gave {vectors.shape} for {len(contents)} items: finite (items, features) needed."
+        )
+    return _Encoded(list(contents), vectors, by)
+
+
+def _vectors(contents: list[str], settings: Settings, encoder: Encoder | None) -> Vectors:
+    if encoder is None and settings.encoder is not None:
+        encoder = encoder_named(settings.encoder)
+    if encoder is not None:
+        return np.ascontiguousarray(encoder(contents), dtype=np.float32)
+    if settings.kind == "image":
+        return encode_images(contents, Path(settings.folder or ""))
+    return encode_texts(contents)
+
+
+def _write_features(
+    ledger: CampaignRepository,
+    connection: Connection,
+    new: Sequence[Item],
+    encoded: _Encoded | None,
+    who: str,
+) -> None:
+    if encoded is not None:
+        numbers = {row.key: row.id for row in ledger.items(connection)}
+        ledger.write_vectors(connection, [numbers[key] for key in encoded.keys], encoded.vectors)
+        if encoded.by in ("you", "built-in"):
+            # What does not belong may not be there any more: it is given a place in the middle.
+            rest = sorted(set(numbers) - set(encoded.keys), key=lambda key: numbers[key])
+            middle = encoded.vectors.mean(axis=0)
+            ledger.write_vectors(connection, [numbers[key] for key in rest], [middle] * len(rest))
+        ledger.note(
+            connection, who, "encoded", None, {"by": encoded.by, "items": len(encoded.keys)}
+        )
+    elif new:
+        ledger.note(connection, who, "encoded", None, {"by": "you"})
+    ledger.with_vectors(connection)
+
+
+def _write_labels(
+    ledger: CampaignRepository, connection: Connection, labels: Sequence[tuple[str, str]]
+) -> tuple[int, list[tuple[str, str, str]]]:
+    """Answer items that have no label by those that came along; return how many, and where labels differ."""
+    held = labels_of(ledger.answers(connection)) if labels else {}
+    conflicts, count = [], 0
+    for key, label in labels:
+        ledger.class_number(connection, label)
+        if key not in held:
+            ledger.answer(connection, Answer(key, IMPORTED, "label", label))
+            held[key] = label
+            count += 1
+        elif held[key] != label:
+            conflicts.append((key, label, held[key]))
+    return count, conflicts
+
+
+def _set_apart(
+    ledger: CampaignRepository, connection: Connection, settings: Settings, there: int, who: str
+) -> int:
+    """Draw what is missing of the audit sample from items that nobody has seen, and return how many it has.
+
+    Half of all items are left to learn from. A sample that is whole grows with the items, so that it stays one of all.
+    """
+    items = ledger.items(connection)
+    kept = sum(bool(row.audit) for row in items)
+    if not settings.audit:
+        return kept
+    drawn = np.random.default_rng(stream(settings.seed, "audit", len(items)).initial_seed())
+    missing, fresh = min(settings.audit, len(items) // 2) - kept, items
+    if kept >= settings.audit and there:
+        missing, fresh = int(kept / there * (len(items) - there) + drawn.random()), items[there:]
+    answered = {one.item for one in ledger.answers(connection)}
+    free = [row.key for row in fresh if not row.audit and row.key not in answered]
+    if missing > 0 and free:
+        chosen = drawn.choice(len(free), size=min(missing, len(free)), replace=False)
+        ledger.keep_for_audit(connection, [free[k] for k in sorted(chosen)], who)
+        kept += len(chosen)
+    return kept
+
+
+def require_kind(items: Sequence[Item], kind: str) -> None:
+    """Refuse items of another kind than the campaign's."""
+    other = next((item for item in items if item.kind != kind), None)
+    if other is not None:
+        raise InputError(
+            f"This campaign is of {kind}, and {quote_id(other.key)} is of {other.kind}."
+        )

@@ -1,0 +1,164 @@
+"""Campaigns on a PostgreSQL server: restarted, killed, shared or away, it loses nothing and says what is wrong."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import numpy as np
+import pytest
+from sqlalchemy import text
+
+from campaigns.killed_process import Report, kill_after, needs_fork
+from campaigns.postgres_server import Server, running_server
+from campaigns.stores import begun, shared_server
+from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.db.database import Database
+from teeter.campaigns.db.repository import Answer, CampaignRepository
+from teeter.errors import StoreError
+
+
+@pytest.fixture
+def url() -> str:
+    return shared_server().new_database()
+
+
+@pytest.fixture
+def own_server() -> Iterator[Server]:
+    """A server that a test may stop."""
+    with running_server() as server:
+        yield server
+
+
+def label(store: Database, ledger: CampaignRepository, item: str, who: str = "ann") -> None:
+    with store.writing() as connection:
+        ledger.answer(connection, Answer(item, who, "label", "good"))
+
+
+def labelled(store: Database, ledger: CampaignRepository) -> list[str]:
+    with store.reading() as connection:
+        return [one.item for one in ledger.answers(connection)]
+
+
+def test_a_campaign_goes_through_its_rounds(url: str) -> None:
+    rows = np.random.default_rng(0).normal(size=(80, 4)).astype(np.float32)
+    campaign = Campaign.create(
+        url, "points", ["left", "right"], Settings(kind="features", seed=2**62)
+    )
+    campaign.add({"id": f"p{k}", "features": row} for k, row in enumerate(rows))
+    for _ in range(2):
+        for question in campaign.ask(10):
+            campaign.tell(question.item, "right" if rows[int(question.item[1:]), 0] > 0 else "left")
+        campaign.train()
+    campaign.store.close()
+    again = Campaign.open(url)
+    status = again.status()
+    assert (status.items, status.labelled, status.version) == (80, 20, 2)
+    assert again.undo() is not None
+    assert again.status().labelled == 19
+    again.store.close()
+
+
+def test_after_a_crash_of_the_server_what_was_acknowledged_is_there_and_the_store_goes_on(
+    own_server: Server,
+) -> None:
+    store = Database(own_server.new_database(), create=True)
+    ledger = begun(store, texts=40)
+    for k in range(10):
+        label(store, ledger, f"a{k}")
+    own_server.stop("immediate")
+    with pytest.raises(StoreError, match=r"does not answer\. What was acknowledged is safe"):
+        label(store, ledger, "a10")
+    own_server.start()
+    label(store, ledger, "a11")
+    assert labelled(store, ledger) == [*(f"a{k}" for k in range(10)), "a11"]
+    store.close()
+
+
+@needs_fork
+@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.slow)])
+def test_killed_while_it_writes_a_process_loses_nothing_that_it_acknowledged(
+    kills: int, url: str
+) -> None:
+    store = Database(url, create=True)
+    ledger = begun(store, texts=200 * kills)
+    store.close()
+    left, moments = [f"a{k}" for k in range(200 * kills)], random.Random(3)
+    for _ in range(kills):
+        pause = 0.0 if kills == 1 else moments.uniform(0.0, 0.15)
+        reported = kill_after(partial(_label_on, url, ledger, left), 3, pause)
+        store = Database(url)
+        found = labelled(store, ledger)
+        store.close()
+        assert len(found) == len(set(found))
+        assert set(reported) <= set(found)
+        left = [item for item in left if item not in set(found)]
+
+
+def _label_on(url: str, ledger: CampaignRepository, items: list[str], report: Report) -> None:
+    store = Database(url)
+    for item in items:
+        label(store, ledger, item)
+        report(item)
+
+
+def test_many_write_at_once_and_nothing_is_lost(url: str) -> None:
+    store = Database(url, create=True)
+    ledger = begun(store, texts=64)
+    with ThreadPoolExecutor(8) as people:
+        list(people.map(lambda k: label(store, ledger, f"a{k}", f"person {k % 8}"), range(64)))
+    assert len(labelled(store, ledger)) == 64
+    with store.reading() as connection:
+        numbers = [line["number"] for line in ledger.history(connection) if "number" in line]
+    assert len(numbers) == len(set(numbers))
+    store.close()
+
+
+def test_readers_see_one_state(url: str) -> None:
+    store = Database(url, create=True)
+    ledger = begun(store)
+    with store.reading() as connection:
+        assert ledger.answers(connection) == []
+        label(store, ledger, "a0")
+        assert ledger.answers(connection) == []
+    assert labelled(store, ledger) == ["a0"]
+    store.close()
+
+
+def test_an_address_that_does_not_answer_is_told_without_its_password() -> None:
+    pytest.importorskip("psycopg")
+    with pytest.raises(StoreError, match="does not answer") as caught:
+        Database("postgresql://ann:secret@127.0.0.1:9/teeter")
+    assert "secret" not in str(caught.value)
+    with pytest.raises(StoreError, match="in SQLite and PostgreSQL, not in mysql"):
+        Database("mysql://ann:secret@127.0.0.1:9/teeter")
+
+
+def test_a_server_that_lets_nobody_in_is_not_said_to_be_away(url: str) -> None:
+    with pytest.raises(
+        StoreError, match=r'refuses: database "nothing" does not exist\. Check its name'
+    ) as caught:
+        Database(f"{url.rpartition('/')[0]}/nothing")
+    assert "postgresql://teeter@" in str(caught.value)  # as people write it
+    with pytest.raises(StoreError, match=r'refuses: role "stranger" does not exist\.'):
+        Database(url.replace("teeter@", "stranger@"))
+
+
+def test_a_database_becomes_a_campaign_s_only_when_told(url: str) -> None:
+    with pytest.raises(StoreError, match="There is no campaign in postgresql"):
+        Campaign.open(url)
+    store = Database(url.replace("postgresql+psycopg", "postgres"), create=True)
+    with store.writing() as connection:
+        assert connection.scalar(text("select count(*) from items")) == 0
+    store.close()
+
+
+def test_a_database_with_tables_of_our_names_is_left_alone(url: str) -> None:
+    import psycopg
+
+    with psycopg.connect(url.replace("+psycopg", "")) as connection:
+        connection.execute("create table items (price int)")
+    with pytest.raises(StoreError, match="has tables of another program"):
+        Database(url, create=True)
