@@ -119,7 +119,7 @@ def play(data: Data, task: Task, strategy: str, seed: int, folder: Path) -> dict
             truth, predicted(campaign, data), data.classes, task.positive
         ).items():
             found.setdefault(name, []).append(value)
-    campaign.store.close()
+    campaign.database.close()
     return found
 
 
@@ -130,8 +130,8 @@ def predicted(campaign: Campaign, data: Data) -> npt.NDArray[np.int64]:
     if len(seen) < 2:
         return np.full(len(data.test), data.classes.index(seen[0]))
     campaign.train()
-    with campaign.store.reading() as connection:
-        model = campaign.ledger.model(connection)
+    with campaign.database.reading() as connection:
+        model = campaign.repository.model(connection)
     if model is None:
         raise RuntimeError("A model was trained and is not there.")
     head, pool = load(model.weights), data.features[data.pool]

@@ -56,7 +56,7 @@ def begin(where: str, items: int) -> None:
         for k, row in enumerate(vectors)
     )
     campaign.train()
-    campaign.store.close()
+    campaign.database.close()
 
 
 def annotate(where: str, name: str, until: float, answers: int | None, out: str) -> None:
@@ -77,7 +77,7 @@ def annotate(where: str, name: str, until: float, answers: int | None, out: str)
                 campaign.tell(question.item, truth(question.item), name)
                 told["answers"].append(time.perf_counter() - start)
                 told["answered"].append(question.item)
-        campaign.store.close()
+        campaign.database.close()
     except Exception as error:
         told["errors"].append(f"{type(error).__name__}: {error}")
     Path(out).write_text(json.dumps(told))
@@ -207,9 +207,9 @@ def wait_for_picks(where: str) -> float:
     """Wait until a server that has just been started has questions for those who come, and return how long it took."""
     campaign, began = Campaign.open(where), time.perf_counter()
     while True:
-        with campaign.store.reading() as connection:
-            if campaign.ledger.count_ready(connection):
-                campaign.store.close()
+        with campaign.database.reading() as connection:
+            if campaign.repository.count_ready(connection):
+                campaign.database.close()
                 return time.perf_counter() - began
         time.sleep(0.1)
 
@@ -221,7 +221,7 @@ def tokens_for(where: str, names: list[str]) -> list[str]:
         campaign.people.add(name, "owner" if k == 0 else "annotator")
         for k, name in enumerate(names)
     ]
-    campaign.store.close()
+    campaign.database.close()
     return tokens
 
 
@@ -229,7 +229,7 @@ def count_models(where: str) -> int:
     """Return how many models were trained."""
     campaign = Campaign.open(where)
     count = campaign.status().version
-    campaign.store.close()
+    campaign.database.close()
     return count
 
 
@@ -247,7 +247,7 @@ def train_while_alive(where: str, workers: list[Any]) -> int:
             models += 1
         except InputError:
             continue
-    campaign.store.close()
+    campaign.database.close()
     return models
 
 
@@ -263,10 +263,10 @@ def check(where: str, acknowledged: list[str]) -> dict[str, int]:
         elif line["what"] == "returned":
             for item in line["items"]:
                 holder.pop(item, None)
-    with campaign.store.reading() as connection:
-        answers = campaign.ledger.answers(connection)
+    with campaign.database.reading() as connection:
+        answers = campaign.repository.answers(connection)
     held = {one.item for one in answers if one.label == truth(one.item)}
-    campaign.store.close()
+    campaign.database.close()
     twice = sum(count - 1 for count in Counter(acknowledged).values())
     return {"asked twice": doubles, "answered twice": twice, "lost": len(set(acknowledged) - held)}
 

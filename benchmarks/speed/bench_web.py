@@ -99,7 +99,7 @@ def large(folder: Path, items: int, width: int, classes: int, labels: int) -> Pa
     )
     campaign.train()
     campaign.ask(1000)
-    campaign.store.close()
+    campaign.database.close()
     return folder / "large.teeter"
 
 

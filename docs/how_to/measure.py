@@ -155,7 +155,7 @@ def stopping(repetitions: int = 10, rounds: int = 25) -> dict[str, Any]:
                         stop,
                     ]
                 )
-            campaign.store.close()
+            campaign.database.close()
         lines.append(rows)
         print(f"stopping {repetition}", flush=True)
     return {"lines": lines}

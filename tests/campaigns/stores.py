@@ -47,13 +47,13 @@ def begun(store: Database, name: str = "reviews", texts: int = 6) -> CampaignRep
         (number,) = connection.execute(
             insert(schema.campaigns).values(values)
         ).inserted_primary_key or (0,)
-        ledger = CampaignRepository(int(number))
+        repository = CampaignRepository(int(number))
         for label in ("good", "poor"):
-            ledger.add_class(connection, label, "owner")
-        ledger.add_items(
+            repository.add_class(connection, label, "owner")
+        repository.add_items(
             connection, items_of([(f"a{k}", f"text {k}") for k in range(texts)], "text"), "owner"
         )
-    return ledger
+    return repository
 
 
 def new_place(kind: str, folder: Path) -> str:

@@ -31,14 +31,14 @@ def backup(path: Path, tmp_path: Path) -> Path:
     campaign.tell("v1", "dark")
     campaign.back_up(tmp_path / "copy.teeter")
     campaign.tell("v2", "light")
-    campaign.store.close()
+    campaign.database.close()
     return tmp_path / "copy.teeter"
 
 
 def labels(path: Path) -> int:
     campaign = Campaign.open(path)
     found = campaign.status().labelled
-    campaign.store.close()
+    campaign.database.close()
     return found
 
 

@@ -67,7 +67,7 @@ def test_asked_again_it_asks_the_same_and_goes_on_after_the_process_ended(tmp_pa
     first = campaign.ask(10)
     assert campaign.ask(10) == first
     assert campaign.ask(4) == first[:4]
-    campaign.store.close()
+    campaign.database.close()
     again = Campaign.open(tmp_path / "colours.teeter")
     assert again.ask(10) == first
     again.tell(first[0].item, "red")
@@ -110,7 +110,7 @@ def test_controls_are_drawn_uniformly(tmp_path: Path) -> None:
         campaign = made(tmp_path / str(seed), replace(PLAIN, seed=seed, control=0.5))
         for question in campaign.ask(20):
             counts[int(question.item[1:])] += question.arm == "control"
-        campaign.store.close()
+        campaign.database.close()
     assert counts.sum() == pytest.approx(600, abs=1)
     expected = counts.sum() / 120
     chi = float(((counts - expected) ** 2 / expected).sum())
@@ -145,8 +145,8 @@ def test_the_audit_sample_is_asked_about_and_never_trained_on(tmp_path: Path) ->
 
 def test_an_audit_sample_leaves_half_to_learn_from(tmp_path: Path) -> None:
     campaign = made(tmp_path, replace(PLAIN, audit=5000))
-    with campaign.store.reading() as connection:
-        assert sum(row.audit for row in campaign.ledger.items(connection)) == 60
+    with campaign.database.reading() as connection:
+        assert sum(row.audit for row in campaign.repository.items(connection)) == 60
     answer_all(campaign)
     assert campaign.train().labels == 15
 
@@ -154,8 +154,8 @@ def test_an_audit_sample_leaves_half_to_learn_from(tmp_path: Path) -> None:
 def test_what_people_say_besides_labels(campaign: Campaign) -> None:
     first, second, third, *rest = (question.item for question in campaign.ask(10))
     campaign.skip(first)
-    campaign.unsure(second, comment="too dark")
-    campaign.bad(third)
+    campaign.mark_unsure(second, comment="too dark")
+    campaign.flag(third)
     for item in rest:
         campaign.tell(item, TRUTH[item])
     now = {question.item for question in campaign.ask(110)}
@@ -182,8 +182,8 @@ def test_minds_change_and_the_history_keeps_it(campaign: Campaign) -> None:
     campaign.undo()
     assert campaign.undo() is None
     assert campaign.status().labelled == 0
-    with campaign.store.reading() as connection:
-        told = [line["what"] for line in campaign.ledger.history(connection)]
+    with campaign.database.reading() as connection:
+        told = [line["what"] for line in campaign.repository.history(connection)]
     assert told.count("answer") == 2
     assert told.count("undo") == 2
 
@@ -259,7 +259,7 @@ def test_a_label_that_was_kept_is_not_suspected_again_unless_told(
 ) -> None:
     item, wrong = with_a_wrong_label(campaign)
     answers = len(campaign.history())
-    campaign.keep(item, comment="I looked twice")
+    campaign.confirm_label(item, comment="I looked twice")
     assert item not in suspected(campaign)
     assert suspected(campaign, again=True)[0] == item
     assert item not in suspected(Campaign.open(tmp_path / "colours.teeter"))
@@ -271,10 +271,10 @@ def test_a_label_that_was_kept_is_not_suspected_again_unless_told(
 def test_keeping_can_be_taken_back_and_ends_with_another_label(campaign: Campaign) -> None:
     item, wrong = with_a_wrong_label(campaign)
     other = next(name for name in CLASSES if name not in (wrong, TRUTH[item]))
-    campaign.keep(item)
+    campaign.confirm_label(item)
     campaign.undo()
     assert suspected(campaign)[0] == item
-    campaign.keep(item)
+    campaign.confirm_label(item)
     campaign.tell(item, other)
     assert suspected(campaign)[0] == item
     campaign.tell(item, TRUTH[item])
@@ -283,15 +283,15 @@ def test_keeping_can_be_taken_back_and_ends_with_another_label(campaign: Campaig
 
 def test_somebody_else_s_second_look_decides(campaign: Campaign) -> None:
     item, _ = with_a_wrong_label(campaign)
-    campaign.keep(item, "bob")
+    campaign.confirm_label(item, "bob")
     assert item not in suspected(campaign)
     campaign.undo("bob")
     campaign.tell(item, TRUTH[item], "bob")
     assert item not in suspected(campaign)
     with pytest.raises(InputError, match="v110 has no label that could be kept"):
-        campaign.keep("v110")
+        campaign.confirm_label("v110")
     with pytest.raises(UnknownNameError, match="No item is called 'v999'"):
-        campaign.keep("v999")
+        campaign.confirm_label("v999")
 
 
 @pytest.fixture(scope="module")
@@ -301,7 +301,7 @@ def trained_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     campaign = made(folder)
     answer_all(campaign, 30)
     campaign.train()
-    campaign.store.close()
+    campaign.database.close()
     return folder / "colours.teeter"
 
 
@@ -329,8 +329,8 @@ def test_a_network_as_the_head(tmp_path: Path) -> None:
 def test_the_head_that_is_kept_says_what_the_model_says(campaign: Campaign) -> None:
     answer_all(campaign, 60)
     campaign.train()
-    with campaign.store.reading() as connection:
-        model = campaign.ledger.model(connection)
+    with campaign.database.reading() as connection:
+        model = campaign.repository.model(connection)
     assert model is not None
     kept = load(model.weights)
     logits = scaled(VECTORS) @ kept["weight"].T + kept["bias"]
@@ -464,7 +464,7 @@ def test_features_of_your_own_are_never_mixed_with_others(tmp_path: Path) -> Non
 
 
 def test_a_setting_of_a_newer_version_is_told(campaign: Campaign, tmp_path: Path) -> None:
-    campaign.store.close()
+    campaign.database.close()
     connection = sqlite3.connect(tmp_path / "colours.teeter")
     connection.execute("update campaigns set settings = json_insert(settings, '$.colour', 'red')")
     connection.commit()

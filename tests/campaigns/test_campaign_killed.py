@@ -38,17 +38,17 @@ def begin(path: Path, items: int) -> None:
         {"id": f"n{k}", "features": vectors[k], "label": known.get(k)} for k in range(items)
     )
     campaign.train()
-    campaign.store.close()
+    campaign.database.close()
 
 
 def check(path: Path, told: list[str], version: int, kills: int, items: int) -> None:
     """Every answer that was told of is there, once and right; all items are, and the history says the same."""
     campaign = Campaign.open(path)
-    with campaign.store.reading() as connection:
-        answers = campaign.ledger.answers(connection)
-        opened = {pick.item for pick in campaign.ledger.open_picks(connection)}
-        there = {row.key for row in campaign.ledger.items(connection)}
-        models = campaign.ledger.models(connection)
+    with campaign.database.reading() as connection:
+        answers = campaign.repository.answers(connection)
+        opened = {pick.item for pick in campaign.repository.open_picks(connection)}
+        there = {row.key for row in campaign.repository.items(connection)}
+        models = campaign.repository.models(connection)
     held = {one.item: one.label for one in answers}
     assert set(told) <= set(held)
     assert max(Counter(one.item for one in answers).values(), default=1) == 1
@@ -62,7 +62,7 @@ def check(path: Path, told: list[str], version: int, kills: int, items: int) -> 
     assert len(opened) <= annotator_process.BATCH
     assert len(models) >= version
     assert live_answers(campaign.history()) == {(one.item, one.annotator): one for one in answers}
-    campaign.store.close()
+    campaign.database.close()
 
 
 def _label_on(path: Path, report: Report) -> None:

@@ -108,7 +108,7 @@ def test_labels_that_came_along_are_nobody_s_to_undo_and_to_pay(tmp_path: Path) 
     assert campaign.undo() is None
     campaign.tell("i0", "b", "ann")
     campaign.skip("i1", "ann")
-    campaign.unsure("i2", "ann")
+    campaign.mark_unsure("i2", "ann")
     assert "17 of the budget is left: 3 of 20." in campaign.status().advice, (
         "every answer is paid, not every label"
     )
@@ -171,15 +171,15 @@ def test_what_is_skipped_is_told_by_counting_not_by_the_clock(tmp_path: Path) ->
     campaign.train()
     list(times)
     campaign.skip("i7")
-    with campaign.store.reading() as connection:
-        assert campaign.ledger.put_off(connection) == {"i7"}
+    with campaign.database.reading() as connection:
+        assert campaign.repository.put_off(connection) == {"i7"}
     assert {question.item for question in campaign.ask(5)} == {f"i{k}" for k in (6, 8, 9, 10, 11)}
     target = Database(tmp_path / "moved.teeter", create=True)
     Campaign.create(tmp_path / "moved.teeter", "first", ("a", "b"), PLAIN)
-    move_campaign(campaign.store, target, "c")
+    move_campaign(campaign.database, target, "c")
     moved = Campaign.open(tmp_path / "moved.teeter", "c")
-    with moved.store.reading() as connection:
-        assert moved.ledger.put_off(connection) == {"i7"}
+    with moved.database.reading() as connection:
+        assert moved.repository.put_off(connection) == {"i7"}
 
 
 def test_what_was_skipped_is_asked_again_when_nothing_else_is_left(tmp_path: Path) -> None:
@@ -258,10 +258,10 @@ def test_a_folder_of_images_goes_where_the_campaign_goes(tmp_path: Path) -> None
     assert campaign.settings.folder == str(folder)
     assert campaign.history()[0]["folder"] == "images"
     target = Database(tmp_path / "moved.teeter", create=True)
-    move_campaign(campaign.store, target, "c")
+    move_campaign(campaign.database, target, "c")
     target.close()
     assert Campaign.open(tmp_path / "moved.teeter").settings.folder == str(folder)
-    campaign.store.close()
+    campaign.database.close()
     (tmp_path / "here").rename(tmp_path / "there")
     assert Campaign.open(tmp_path / "there" / "c.teeter").settings.folder == str(
         tmp_path / "there" / "images"
@@ -296,7 +296,7 @@ def test_a_database_that_is_not_as_it_was_written_is_told_to_be_damaged(
         campaign.tell(question.item, "ab"[int(question.item[1:]) % 2])
     campaign.train()
     campaign.ask(3)
-    campaign.store.close()
+    campaign.database.close()
     connection = sqlite3.connect(tmp_path / "c.teeter")
     connection.execute(damage)
     connection.commit()

@@ -38,7 +38,7 @@ def campaign(
     )
     made.add({"id": f"p{k}", "features": row} for k, row in enumerate(VECTORS))
     yield made
-    made.store.close()
+    made.database.close()
 
 
 def test_roles_and_what_they_may_do() -> None:
@@ -56,7 +56,7 @@ def test_roles_and_what_they_may_do() -> None:
 def test_a_token_is_shown_once_and_can_be_taken_away(campaign: Campaign) -> None:
     first = campaign.people.add("ann")
     other = campaign.people.add("rey", "reviewer")
-    with campaign.store.reading() as connection:
+    with campaign.database.reading() as connection:
         kept = str(connection.execute(text("select * from people")).all()) + str(campaign.history())
     assert first not in kept
     assert other not in kept
@@ -130,7 +130,7 @@ def test_a_decision_settles_what_people_disagree_on(campaign: Campaign, tmp_path
     said(campaign, "p0", ann="left", bob="right", cem="left")
     said(campaign, "p1", ann="left", bob="left")
     said(campaign, "p2", ann="left")
-    campaign.bad("p2", "bob")
+    campaign.flag("p2", "bob")
     waiting = campaign.disagreements()
     assert [one.item for one in waiting] == ["p2", "p0"], "the least clear first"
     assert waiting[1].said == {"ann": "left", "bob": "right", "cem": "left"}
@@ -222,11 +222,11 @@ def test_people_and_decisions_move_along(campaign: Campaign, tmp_path: Path) -> 
     said(campaign, "p0", ann="left", bob="right")
     campaign.decide("p0", "right", "ann")
     target = Database(tmp_path / "moved.teeter", create=True)
-    move_campaign(campaign.store, target, "points")
+    move_campaign(campaign.database, target, "points")
     moved = Campaign.open(tmp_path / "moved.teeter")
     person = moved.people.find_by_token(token)
     assert person is not None
     assert person.role == "owner"
     assert moved.labels() == campaign.labels()
-    moved.store.close()
+    moved.database.close()
     target.close()

@@ -50,13 +50,13 @@ def go_on(
 
 
 def controls(campaign: Campaign) -> set[str]:
-    with campaign.store.reading() as connection:
-        return campaign.ledger.drawn_at_random(connection)
+    with campaign.database.reading() as connection:
+        return campaign.repository.drawn_at_random(connection)
 
 
 def audit(campaign: Campaign) -> set[int]:
-    with campaign.store.reading() as connection:
-        return {place(item) for item in campaign.ledger.audit_items(connection)}
+    with campaign.database.reading() as connection:
+        return {place(item) for item in campaign.repository.audit_items(connection)}
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_the_audit_is_asked_in_random_order(
         asked = [question.item for question in campaign.ask(20) if question.arm == "audit"]
         assert len(asked) == 5
         first += [sorted(audit(campaign)).index(place(item)) for item in asked]
-        campaign.store.close()
+        campaign.database.close()
     assert lowest < np.mean(first) < highest, "of 40 in random order, the middle is 19.5"
 
 
@@ -134,8 +134,8 @@ def test_controls_are_of_all_items_and_those_with_a_label_are_not_asked(tmp_path
     assert len(controls(campaign)) == 60
     assert len(known) == 60 - asked.count("control") > 10
     assert set(known) <= controls(campaign)
-    with campaign.store.reading() as connection:
-        assert campaign.ledger.models(connection)[-1]["control"][1] > 50
+    with campaign.database.reading() as connection:
+        assert campaign.repository.models(connection)[-1]["control"][1] > 50
 
 
 @pytest.mark.slow
@@ -154,7 +154,7 @@ def test_accuracy_is_told_without_the_bias_of_what_was_picked(tmp_path: Path) ->
         told.append(found.share)
         guesses = out_of_fold(vectors, labels).argmax(axis=1)
         true.append(float((guesses == labels).mean()))
-        campaign.store.close()
+        campaign.database.close()
     assert abs(np.mean(told) - np.mean(true)) < 0.035, (
         "controls drawn from what is left tell 0.05 too much"
     )
@@ -195,7 +195,7 @@ def test_controls_stand_anywhere_in_a_batch(seeds: int, tmp_path: Path) -> None:
     for seed in range(seeds):
         campaign = made(tmp_path, replace(PLAIN, control=0.3, seed=seed), drawn(60, 2), f"c{seed}")
         ranks += [question.rank for question in campaign.ask(20) if question.arm == "control"]
-        campaign.store.close()
+        campaign.database.close()
     assert 7 < np.mean(ranks) < 14, "of 20, the middle is 10.5"
     assert min(ranks) <= 3
 
@@ -238,7 +238,7 @@ def test_a_kept_model_is_loaded_and_not_trained_again(
     campaign = made(tmp_path, replace(PLAIN, head=head), vectors)
     go_on(campaign, labels, 20)
     campaign.export(tmp_path / "before.csv")
-    campaign.store.close()
+    campaign.database.close()
 
     def refused(*_: object) -> None:
         raise AssertionError("trained again")
@@ -318,13 +318,13 @@ def test_a_strategy_that_the_head_cannot_serve_is_refused(strategy: str, tmp_pat
 
 def test_a_campaign_with_such_a_strategy_from_before_can_still_be_read(tmp_path: Path) -> None:
     campaign = made(tmp_path, replace(PLAIN, strategy="random"), drawn(20))
-    with campaign.store.writing() as connection:
+    with campaign.database.writing() as connection:
         told = json.loads(connection.scalar(select(schema.campaigns.c.settings)) or "")
         connection.execute(
             update(schema.campaigns).values(settings=json.dumps({**told, "strategy": "dbal"}))
         )
-    assert campaign.store.path is not None
-    again = Campaign.open(campaign.store.path)
+    assert campaign.database.path is not None
+    again = Campaign.open(campaign.database.path)
     assert again.export(tmp_path / "labels.csv") == 0
 
 

@@ -58,23 +58,23 @@ def lived(where: str) -> Campaign:
 
 def known(campaign: Campaign) -> dict[str, object]:
     """What people know of a campaign, without the numbers of rows."""
-    with campaign.store.reading() as connection:
-        ledger = campaign.ledger
-        _, vectors = ledger.vectors(connection)
-        model = ledger.model(connection)
+    with campaign.database.reading() as connection:
+        repository = campaign.repository
+        _, vectors = repository.vectors(connection)
+        model = repository.model(connection)
         return {
             "settings": campaign.settings,
             "classes": campaign.classes,
             "items": [
-                (row.key, row.content, row.audit, row.added) for row in ledger.items(connection)
+                (row.key, row.content, row.audit, row.added) for row in repository.items(connection)
             ],
             "features": vectors.tobytes(),
-            "answers": ledger.answers(connection),
-            "open": ledger.open_picks(connection),
+            "answers": repository.answers(connection),
+            "open": repository.open_picks(connection),
             "model": None if model is None else (model.version, model.weights, model.facts),
             "history": [
                 {k: v for k, v in line.items() if k not in NUMBERS}
-                for line in ledger.history(connection)
+                for line in repository.history(connection)
             ],
             "status": campaign.status(),
         }
@@ -94,7 +94,7 @@ def test_it_is_the_same_there_and_goes_on(here: str, there: str, place: Place) -
     before = known(campaign)
     store = Database(target, create=True)
     begun(store)  # another campaign is there already, so that rows get other numbers
-    counts = move_campaign(campaign.store, store, "points")
+    counts = move_campaign(campaign.database, store, "points")
     assert counts["items"] == 60
     moved = Campaign.open(target, "points")
     assert known(moved) == before == known(campaign)
@@ -104,7 +104,7 @@ def test_it_is_the_same_there_and_goes_on(here: str, there: str, place: Place) -
     assert moved.status().version == 2
     other = Campaign.open(target, "reviews")
     assert other.status().items == 6
-    for one in (campaign.store, store, moved.store, other.store):
+    for one in (campaign.database, store, moved.database, other.database):
         one.close()
 
 
@@ -113,13 +113,13 @@ def test_what_cannot_be_moved_is_told_and_nothing_is_written(place: Place) -> No
     with pytest.raises(
         UnknownNameError, match=r"No campaign is called 'point'. Did you mean 'points'\?"
     ):
-        move_campaign(campaign.store, store, "point")
-    move_campaign(campaign.store, store, "points")
+        move_campaign(campaign.database, store, "point")
+    move_campaign(campaign.database, store, "points")
     with pytest.raises(
         InputError, match="There is a campaign called 'points' where this one is to go"
     ):
-        move_campaign(campaign.store, store, "points")
-    campaign.store.close()
+        move_campaign(campaign.database, store, "points")
+    campaign.database.close()
     store.close()
 
 
@@ -132,12 +132,12 @@ def test_the_history_has_the_numbers_that_rows_have_after_a_move(
     )
     before.add([{"id": "q0", "features": np.ones(3, dtype=np.float32)}])
     before.ask(1, "zoe")
-    before.store.close()
+    before.database.close()
     source = lived(str(tmp_path / "before.teeter"))
     item, other = (one.item for one in source.ask(2, "cem"))
     for one in (item, other):
         source.tell(one, "left", "cem")
-        source.keep(one, "cem")
+        source.confirm_label(one, "cem")
     source.undo("cem")  # what was kept last
     source.decide(item, "right", "rey")
     target = Database(place(kind), create=True)
@@ -147,12 +147,12 @@ def test_the_history_has_the_numbers_that_rows_have_after_a_move(
         elsewhere.tell("a1", "good", "ann")
         elsewhere.undo("ann")
         elsewhere.decide("a1", "good", "zoe")
-        elsewhere.store.close()
-    move_campaign(source.store, target, "points")
+        elsewhere.database.close()
+    move_campaign(source.database, target, "points")
     moved = Campaign.open(target.url.render_as_string(hide_password=False), "points")
-    with source.store.reading() as old, moved.store.reading() as new:
-        assert source.ledger.kept(old) == moved.ledger.kept(new) == {item: "left"}
-        answers = {(one.item, one.annotator): one for one in moved.ledger.answers(new)}
+    with source.database.reading() as old, moved.database.reading() as new:
+        assert source.repository.kept(old) == moved.repository.kept(new) == {item: "left"}
+        answers = {(one.item, one.annotator): one for one in moved.repository.answers(new)}
         of_item = select(schema.items.c.key).join_from(schema.items, schema.answers)
         for line in moved.history():
             if "answer" in line:
@@ -167,13 +167,13 @@ def test_the_history_has_the_numbers_that_rows_have_after_a_move(
         (decided,) = (line["decision"] for line in moved.history() if "decision" in line)
         assert decided == new.scalar(select(func.max(schema.decisions.c.id)))
     assert live_answers(moved.history()) == answers
-    moved.keep(other, "cem")
+    moved.confirm_label(other, "cem")
     moved.undo("cem")
-    with moved.store.reading() as new:
-        assert moved.ledger.kept(new) == {item: "left"}
+    with moved.database.reading() as new:
+        assert moved.repository.kept(new) == {item: "left"}
     assert live_answers(moved.history()) == answers
-    moved.store.close()
-    source.store.close()
+    moved.database.close()
+    source.database.close()
     target.close()
 
 
@@ -194,19 +194,19 @@ def test_a_move_to_a_file_that_failed_leaves_nothing_and_can_be_tried_again(
 
     monkeypatch.setattr(transfer, "_copy", full)
     with pytest.raises(StoreError, match=r"The disk of \S+/there\.teeter is full"):
-        move_to(source.store, "points", str(tmp_path / "there.teeter"))
+        move_to(source.database, "points", str(tmp_path / "there.teeter"))
     assert [one.name for one in tmp_path.iterdir() if "there" in one.name] == []
     monkeypatch.undo()
-    where, counts = move_to(source.store, "points", str(tmp_path / "there.teeter"))
+    where, counts = move_to(source.database, "points", str(tmp_path / "there.teeter"))
     assert (where, counts["items"]) == (str(tmp_path / "there.teeter"), 60)
     moved = Campaign.open(where)
     assert known(moved) == known(source)
-    moved.store.close()
+    moved.database.close()
     with pytest.raises(InputError, match="exists already: name a new file"):
-        move_to(source.store, "points", where)
+        move_to(source.database, "points", where)
     with pytest.raises(FileError, match="there is no folder"):
-        move_to(source.store, "points", str(tmp_path / "nowhere" / "there.teeter"))
-    source.store.close()
+        move_to(source.database, "points", str(tmp_path / "nowhere" / "there.teeter"))
+    source.database.close()
 
 
 def test_a_campaign_keeps_its_name_where_it_goes(tmp_path: Path) -> None:
@@ -216,9 +216,9 @@ def test_a_campaign_keeps_its_name_where_it_goes(tmp_path: Path) -> None:
         InputError,
         match=r"keeps its name where it goes, and this one is called 'points': give \S+\.",
     ):
-        move_to(source.store, "points", f"{url}#others")
-    move_to(source.store, "points", f"{url}#points")
+        move_to(source.database, "points", f"{url}#others")
+    move_to(source.database, "points", f"{url}#points")
     moved = Campaign.open(f"{url}#points")
     assert known(moved) == known(source)
     for one in (moved, source):
-        one.store.close()
+        one.database.close()

@@ -336,7 +336,7 @@ def test_images_move_with_their_campaign_and_a_lost_one_can_be_given_up(tmp_path
 def test_one_of_two_campaigns_in_a_file_is_named(made: Path) -> None:
     from teeter.campaigns.campaign import Campaign
 
-    Campaign.create(made, "second", ["a", "b"]).store.close()
+    Campaign.create(made, "second", ["a", "b"]).database.close()
     assert "say which of second, things" in refused("status", made)
     assert "of 60 items" in done("status", f"{made}#things")
     assert "Did you mean 'second'?" in refused("status", f"{made}#secnd")

@@ -46,7 +46,7 @@ def doubtful(made: Path) -> Path:
         campaign.tell(
             f"t{k}", {"fruit": "tool", "tool": "fruit"}[right] if k in (10, 21, 34) else right
         )
-    campaign.store.close()
+    campaign.database.close()
     return made
 
 

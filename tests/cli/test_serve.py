@@ -166,14 +166,14 @@ def test_an_answer_to_a_process_is_in_one_file_when_it_ends(tmp_path: Path, home
     file = begin(tmp_path / "texts.teeter", 40)
     campaign = Campaign.open(file)
     campaign.pick_ahead(20)  # or the first question would wait for the trainer's process
-    campaign.store.close()
+    campaign.database.close()
     answer_and_interrupt(Server(home, file), "texts")
     assert [path.name for path in tmp_path.glob("texts.teeter*")] == ["texts.teeter"], (
         "nothing is left beside it"
     )
     campaign = Campaign.open(file)
     assert campaign.status().labelled == 1
-    campaign.store.close()
+    campaign.database.close()
 
 
 @pytest.mark.slow

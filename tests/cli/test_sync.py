@@ -44,7 +44,7 @@ def file(tmp_path: Path) -> Path:
     path = tmp_path / "texts.teeter"
     campaign = Campaign.create(path, "texts", ("even", "odd"), Settings())
     campaign.add([(f"n{k}", f"the number {k} is {('even', 'odd')[k % 2]}") for k in range(60)])
-    campaign.store.close()
+    campaign.database.close()
     return path
 
 
@@ -184,7 +184,7 @@ def test_watching_goes_on_after_a_trouble_and_stops_at_ctrl_c(
     assert result.stderr.endswith("Stopped; the same command goes on.\n")
     campaign = Campaign.open(file)
     assert campaign.status().labelled == 4
-    campaign.store.close()
+    campaign.database.close()
 
 
 @contextmanager
@@ -247,4 +247,4 @@ def test_a_process_watches_and_stops_at_ctrl_c(
     assert "Traceback" not in told
     campaign = Campaign.open(file)
     assert campaign.status().labelled == 4
-    campaign.store.close()
+    campaign.database.close()

@@ -53,7 +53,7 @@ def disagree(path: Path, count: int) -> None:
         for who in ("ann", "bob"):
             wrong = k < count and who == "bob"
             campaign.tell(f"t{k}", "large" if (k % 2 == 0) != wrong else "small", who)
-    campaign.store.close()
+    campaign.database.close()
 
 
 def test_what_is_told_is_kept(made: Path) -> None:
@@ -132,7 +132,7 @@ def test_people_are_named_shown_and_let_go(made: Path) -> None:
 
 def test_a_late_answer_is_told(made: Path) -> None:
     (asked,) = json.loads(run("ask", made, "-n", 1, "--as", "ann", "--json"))
-    Campaign.open(made).give_back("ann")
+    Campaign.open(made).release_items("ann")
     result = CommandRunner().invoke(
         app, ["campaign", "tell", str(made), asked["item"], "small", "--as", "ann"]
     )

@@ -89,7 +89,7 @@ def test_texts(real_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             for number in range(100):
                 campaign = Campaign.open("messages.teeter")
                 spam = truth[campaign.ask(1)[0].content or ""] == "spam"
-                campaign.store.close()
+                campaign.database.close()
                 yield "2" if spam != (number == SLIP) else "1"
 
     assert run_all(part("From a file of texts"), keys, truth) == 8

@@ -99,7 +99,7 @@ def test_the_lines_do_what_they_say(messages: Path) -> None:
         if " restore " in line:
             campaign = Campaign.open(messages)
             campaign.add_class("neither")
-            campaign.store.close()
+            campaign.database.close()
         run_teeter(*shlex.split(line)[1:])
     campaign = Campaign.open(messages)
     assert [(one.name, one.role) for one in campaign.people.list()] == [
@@ -113,7 +113,7 @@ def test_the_lines_do_what_they_say(messages: Path) -> None:
         2,
         30,
     )
-    campaign.store.close()
+    campaign.database.close()
 
 
 @pytest.mark.parametrize(
@@ -165,13 +165,13 @@ def test_there_and_back_and_the_copies_of_a_database(messages: Path, tmp_path: P
         working = Campaign.open(f"postgresql://labelling@{at}/campaigns#messages")
         working.tell(working.ask(1, "ann")[0].item, "ham", "ann")
         assert working.status().labelled == 1
-        with pytest.raises(StoreError), working.store.writing() as connection:
+        with pytest.raises(StoreError), working.database.writing() as connection:
             connection.exec_driver_sql("DROP TABLE history")
-        working.store.close()
+        working.database.close()
         run_teeter(*shlex.split(back)[1:])
         again = Campaign.open(tmp_path / "messages-again.teeter")
         assert again.status().labelled == 1
-        again.store.close()
+        again.database.close()
         for line in tools:
             command = shlex.split(line)
             command[0] = str(shutil.which(command[0], path=BINARIES))
@@ -179,7 +179,7 @@ def test_there_and_back_and_the_copies_of_a_database(messages: Path, tmp_path: P
         restored = Campaign.open(f"postgresql://teeter@{at}/campaigns_again#messages")
         assert restored.status().labelled == 1
         restored.tell(restored.ask(1, "bob")[0].item, "spam", "bob")
-        restored.store.close()
+        restored.database.close()
     finally:
         with psycopg.connect(f"{plain} dbname=postgres", autocommit=True) as admin:
             for name in ("campaigns", "campaigns_again"):

@@ -114,11 +114,11 @@ def test_a_real_model_knows_what_texts_mean(
         tmp_path / "t.teeter", "t", ("lost", "rates"), Settings(encoder=PACKAGE)
     )
     campaign.add([*LOST[:2], *RATES[:2]])
-    with campaign.store.reading() as connection:
-        _, before = campaign.ledger.vectors(connection)
+    with campaign.database.reading() as connection:
+        _, before = campaign.repository.vectors(connection)
     campaign.add([LOST[2], RATES[2]])
-    with campaign.store.reading() as connection:
-        _, vectors = campaign.ledger.vectors(connection)
+    with campaign.database.reading() as connection:
+        _, vectors = campaign.repository.vectors(connection)
     assert vectors.shape == (6, 384)
     assert np.array_equal(vectors[:4], before)
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=1e-5)

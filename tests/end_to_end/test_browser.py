@@ -65,9 +65,9 @@ def saved(page: Any, count: int) -> None:
 
 def held(path: Path) -> dict[str, str | None]:
     campaign = Campaign.open(path)
-    with campaign.store.reading() as connection:
-        found = {one.item: one.label or one.kind for one in campaign.ledger.answers(connection)}
-    campaign.store.close()
+    with campaign.database.reading() as connection:
+        found = {one.item: one.label or one.kind for one in campaign.repository.answers(connection)}
+    campaign.database.close()
     return found
 
 
@@ -157,7 +157,7 @@ def test_fifty_items_by_keyboard(server: Server, browser: Any, tmp_path: Path) -
     sync_api.expect(page.locator("#saved")).to_have_text("All saved")
     campaign = Campaign.open(tmp_path / "texts.teeter")
     assert campaign.history()[-1]["comment"] == "12 f u"
-    campaign.store.close()
+    campaign.database.close()
     page.keyboard.press("?")
     sync_api.expect(page.locator("#help")).to_be_visible()
     page.keyboard.press("1")

@@ -22,7 +22,7 @@ def file(tmp_path: Path) -> Path:
     for k in range(12):
         campaign.tell(f"t{k}", "spam", "ann")
         campaign.tell(f"t{k}", "ham" if k < 4 else "spam", "Bo <b>b</b>")
-    campaign.store.close()
+    campaign.database.close()
     return made
 
 
@@ -31,7 +31,7 @@ def tokens(file: Path) -> dict[str, str]:
     campaign = Campaign.open(file)
     roles = {"ann": "annotator", "rey": "reviewer", "olga": "owner"}
     made = {name: campaign.people.add(name, role) for name, role in roles.items()}
-    campaign.store.close()
+    campaign.database.close()
     return made
 
 
@@ -60,7 +60,7 @@ def decided(file: Path) -> dict[str, str]:
         for item, one in campaign.labels().items()
         if one.by not in ("majority", "dawid-skene")
     }
-    campaign.store.close()
+    campaign.database.close()
     return found
 
 
@@ -106,7 +106,7 @@ def test_disagreements_are_decided_by_keyboard(
     assert [line["label"] for line in campaign.history() if line["what"] == "decided"].count(
         None
     ) == 1
-    campaign.store.close()
+    campaign.database.close()
     page.context.close()
     assert problems == []
 

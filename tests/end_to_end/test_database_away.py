@@ -54,9 +54,9 @@ def begin_on(database: PostgresServer, folder: Path, items: int) -> str:
 
 def held(place: str) -> dict[str, str | None]:
     campaign = Campaign.open(place)
-    with campaign.store.reading() as connection:
-        found = {one.item: one.label or one.kind for one in campaign.ledger.answers(connection)}
-    campaign.store.close()
+    with campaign.database.reading() as connection:
+        found = {one.item: one.label or one.kind for one in campaign.repository.answers(connection)}
+    campaign.database.close()
     return found
 
 
@@ -101,7 +101,7 @@ def test_the_page_goes_on_by_itself(
         campaign.people.add(f"person {k}", "owner" if k == 0 else "annotator")
         for k in range(PEOPLE)
     ]
-    campaign.store.close()
+    campaign.database.close()
     server = Server(tmp_path / "home", place).start()
     stop = threading.Event()
     people = [Annotator(server.address, token, stop) for token in tokens]

@@ -48,7 +48,7 @@ def begin(path: Path, items: int) -> None:
         {"id": f"n{k}", "features": vectors[k], "label": known.get(k)} for k in range(items)
     )
     campaign.ask(items - KNOWN - 50)
-    campaign.store.close()
+    campaign.database.close()
 
 
 def label(address: str, told: list[str], ready: threading.Event, gone: threading.Event) -> None:
@@ -89,15 +89,15 @@ def wait_for_a_model(path: Path, known: int) -> None:
     while campaign.status().version <= known:
         assert time.monotonic() < ends, "no model was trained"
         time.sleep(0.1)
-    campaign.store.close()
+    campaign.database.close()
 
 
 def check(path: Path, told: list[str], kills: int) -> int:
     campaign = Campaign.open(path)
-    with campaign.store.reading() as connection:
-        answers = campaign.ledger.answers(connection)
-        opened = {pick.item for pick in campaign.ledger.open_picks(connection)}
-        models = campaign.ledger.models(connection)
+    with campaign.database.reading() as connection:
+        answers = campaign.repository.answers(connection)
+        opened = {pick.item for pick in campaign.repository.open_picks(connection)}
+        models = campaign.repository.models(connection)
     held = {one.item: one.label for one in answers}
     assert set(told) <= set(held), "what was acknowledged is there"
     assert max(Counter(one.item for one in answers).values()) == 1
@@ -108,7 +108,7 @@ def check(path: Path, told: list[str], kills: int) -> int:
     )
     assert not opened & set(held)
     assert live_answers(campaign.history()) == {(one.item, one.annotator): one for one in answers}
-    campaign.store.close()
+    campaign.database.close()
     return len(models)
 
 

@@ -56,7 +56,7 @@ def begin(place: str, items: int) -> list[str]:
         for k in range(PEOPLE)
     ]
     campaign.pick_ahead(items)
-    campaign.store.close()
+    campaign.database.close()
     return tokens
 
 
@@ -119,10 +119,10 @@ def asked_twice(campaign: Campaign) -> int:
 def check(place: str, told: list[str], kills: int) -> int:
     """Look at everything, and return how many models were trained."""
     campaign = Campaign.open(place)
-    with campaign.store.reading() as connection:
-        answers = campaign.ledger.answers(connection)
-        opened = [pick.item for pick in campaign.ledger.open_picks(connection)]
-        models = campaign.ledger.models(connection)
+    with campaign.database.reading() as connection:
+        answers = campaign.repository.answers(connection)
+        opened = [pick.item for pick in campaign.repository.open_picks(connection)]
+        models = campaign.repository.models(connection)
     held = {one.item: one.label for one in answers}
     assert set(told) <= set(held), "what was acknowledged is there"
     assert max(Counter(one.item for one in answers).values()) == 1, "each item has one answer"
@@ -135,7 +135,7 @@ def check(place: str, told: list[str], kills: int) -> int:
         "one answer a person may be written and not acknowledged"
     )
     assert live_answers(campaign.history()) == {(one.item, one.annotator): one for one in answers}
-    campaign.store.close()
+    campaign.database.close()
     return len(models)
 
 
@@ -145,7 +145,7 @@ def wait_for_a_model(place: str, known: int) -> None:
     while campaign.status().version <= known:
         assert time.monotonic() < ends, "no model was trained"
         time.sleep(0.2)
-    campaign.store.close()
+    campaign.database.close()
 
 
 @pytest.mark.slow

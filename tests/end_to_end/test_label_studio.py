@@ -84,8 +84,8 @@ def test_every_answer_arrives_once(studio: RealLabelStudio, tmp_path: Path) -> N
     ):
         backend.people = [ann, bob]
         campaign = backend.campaign(count=100)
-        file = Path(str(campaign.store.path))
-        campaign.store.close()
+        file = Path(str(campaign.database.path))
+        campaign.database.close()
         first = synced(file, "--url", studio.url)
         assert (first["made"], first["sent"], first["labels"]) == (True, 20, 0)
         backend.project = first["project"]
@@ -134,13 +134,13 @@ def check(backend: LabelStudioBackend, file: Path, said: dict[tuple[str, str], s
     tasks = backend.tasks()
     there = {one["id"]: one for task in tasks for one in task["annotations"]}
     campaign = Campaign.open(file)
-    with campaign.store.reading() as connection:
-        answers = campaign.ledger.answers(connection)
+    with campaign.database.reading() as connection:
+        answers = campaign.repository.answers(connection)
         noted = connection.exec_driver_sql(
             "select l.annotation, a.annotator, a.at from label_studio_answers l join answers a on a.id = l.answer_id"
         ).all()
     history = campaign.history()
-    campaign.store.close()
+    campaign.database.close()
     assert {(one.item, one.annotator): one.label or one.kind for one in answers} == said
     assert len(there) == 40
     assert Counter(Counter(row.annotation for row in noted).values()) == {1: 39, 2: 1}

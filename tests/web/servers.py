@@ -70,7 +70,7 @@ def _text_campaign(name: str, items: int, settings: tuple[tuple[str, Any], ...])
                 {"id": "html", "text": HARMFUL},
             ]
         )
-        campaign.store.close()
+        campaign.database.close()
         assert list(Path(folder).iterdir()) == [path], "a campaign that is closed is one file"
         return path.read_bytes()
 
@@ -85,7 +85,7 @@ def begin_images(path: Path, folder: Path, count: int = 60) -> Path:
         path, path.stem, classes, Settings(kind="image", folder=str(folder.resolve()))
     )
     campaign.add({"image": f"{k:03}.png"} for k in range(count))
-    campaign.store.close()
+    campaign.database.close()
     return path
 
 
@@ -128,7 +128,7 @@ class InlineWorker(BackgroundWorker):
     def stop(self) -> None:
         """Close the campaigns, so that each is one file again."""
         for campaign, _ in self.bench._opened.values():
-            campaign.store.close()
+            campaign.database.close()
 
 
 @contextmanager

@@ -27,7 +27,7 @@ def test_questions_wait_and_answers_stay(labelled: LabelledCampaign) -> None:
     campaign = Campaign.open(labelled.file)
     assert campaign.status().labelled == 40
     assert campaign.status().version >= 2, "a model was trained on the way"
-    campaign.store.close()
+    campaign.database.close()
     told = labelled.client.get(AT).json()
     assert (told["labelled"], told["items"]) == (40, 121)
     assert [one["key"] for one in told["classes"]] == ["1", "2"]
@@ -70,7 +70,7 @@ def test_the_same_answer_sent_twice_is_one(client: TestClient, file: Path) -> No
     assert again.json() == {"stored": True, "new": False, "labelled": 1}
     campaign = Campaign.open(file)
     assert len([line for line in campaign.history() if line["what"] == "answer"]) == 1
-    campaign.store.close()
+    campaign.database.close()
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_features_are_shown_as_numbers(tmp_path: Path) -> None:
     )
     vectors = np.random.default_rng(0).normal(size=(40, 5))
     campaign.add({"id": f"n{k}", "features": vectors[k]} for k in range(40))
-    campaign.store.close()
+    campaign.database.close()
     with served(tmp_path / "numbers.teeter") as client:
         client.get("/api/v1/campaigns/numbers/questions")
         one = client.get("/api/v1/campaigns/numbers/questions").json()["questions"][0]

@@ -32,7 +32,7 @@ def test_no_request_breaks_the_server(examples: int, tmp_path: Path) -> None:
     token = campaign.people.add("the owner of all", "owner")
     for name, label in (("ann", "spam"), ("bob", "ham")):
         campaign.tell("t1", label, name)
-    campaign.store.close()
+    campaign.database.close()
     app = make_app([file], guard=SecurityConfig(b"secret"), folder=tmp_path, warm=False)
     app.state.site.trainer, app.state.site.maker = InlineWorker(), InlineWorker()
     headers = {"authorization": f"Bearer {token}"}

@@ -57,15 +57,15 @@ def test_it_picks_ahead_and_trains(tmp_path: Path) -> None:
             trainer.do("look", str(tmp_path / "none.teeter"), annotator="me", batch=10).result(
                 PATIENCE
             )
-        campaign.store.close()
+        campaign.database.close()
     finally:
         trainer.stop()
     wait_for(lambda: not is_alive(trainer))
 
 
 def open_items(campaign: Campaign) -> list[str]:
-    with campaign.store.reading() as connection:
-        return [pick.item for pick in campaign.ledger.open_picks(connection, "me")]
+    with campaign.database.reading() as connection:
+        return [pick.item for pick in campaign.repository.open_picks(connection, "me")]
 
 
 def is_alive(trainer: BackgroundWorker) -> bool:
@@ -91,7 +91,7 @@ def test_it_survives_being_killed_with_all_it_knows(tmp_path: Path) -> None:
         wait_for(lambda: campaign.status().open >= 14)
         wait_for(lambda: trainer.news(str(path)).trouble is None)
         assert campaign.status().version == 1
-        campaign.store.close()
+        campaign.database.close()
     finally:
         trainer.stop()
     wait_for(lambda: not is_alive(trainer))

@@ -76,7 +76,7 @@ def test_items_of_a_class_are_what_counts_as_it(tmp_path: Path) -> None:
         campaign.tell(f"t{k}", "ham" if k % 3 == 0 else "spam", "bob")
     campaign.decide("t1", "ham", "rey")
     campaign.decide("t20", "ham", "rey")
-    campaign.store.close()
+    campaign.database.close()
 
     def found(client: TestClient, label: str, **more: Any) -> list[str]:
         told = client.get(f"{AT}/items", params={"label": label, **more}).json()

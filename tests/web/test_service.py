@@ -38,7 +38,7 @@ def test_what_is_spent_is_every_answer_of_people(tmp_path: Path) -> None:
     for name in ("ann", "bob"):
         campaign.tell("t1", "ham", name)
         campaign.skip("t2", name)
-    campaign.store.close()
+    campaign.database.close()
     with served(file) as client:
         told = client.get(f"{AT}/progress").json()
         assert (told["spent"], told["status"]["labelled"]) == (2.0, 2)
@@ -63,10 +63,10 @@ def test_labels_are_as_decided_and_flags_show(client: TestClient, file: Path) ->
     for name in ("ann", "bob"):
         campaign.tell("t1", "spam", name)
         campaign.tell("t2", "spam", name)
-    campaign.bad("t2", "eve")
+    campaign.flag("t2", "eve")
     assert client.get(f"{AT}/item?id=t1").json()["label"] == "spam"
     campaign.decide("t1", "ham", "ruth")
-    campaign.store.close()
+    campaign.database.close()
     lines = {one["item"]: one for one in client.get(f"{AT}/items?count=5").json()["items"]}
     assert (lines["t1"]["label"], lines["t2"]["state"], lines["t3"]["state"]) == (
         "ham",
@@ -83,7 +83,7 @@ def test_what_the_trainer_asked_meanwhile_is_not_given_on_top(
     file = begin(tmp_path / "texts.teeter", 100)
     campaign = Campaign.open(file)
     campaign.pick_ahead(60)
-    campaign.store.close()
+    campaign.database.close()
     with served(file) as client:
         desk = client.app.state.site.desks["texts"]  # type: ignore[attr-defined]
         looked = desk.questions

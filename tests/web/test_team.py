@@ -76,7 +76,7 @@ def said(file: Path, **by: dict[str, str]) -> None:
     for name, answers in by.items():
         for item, label in answers.items():
             campaign.tell(item, label, name)
-    campaign.store.close()
+    campaign.database.close()
 
 
 class People:
@@ -103,7 +103,7 @@ def team_campaign() -> tuple[bytes, bytes, dict[str, str]]:
         with_answers = path.read_bytes()
         campaign = Campaign.open(path)
         tokens = {name: campaign.people.add(name, role) for name, role in NAMES.items()}
-        campaign.store.close()
+        campaign.database.close()
         return with_answers, path.read_bytes(), tokens
 
 
@@ -171,7 +171,7 @@ def test_who_reviews_takes_no_questions_by_coming_in(file: Path, name: str, firs
         csrf = client.get("/login").text.split('name="csrf" content="')[1].split('"')[0]
         assert client.post("/login", data={"csrf": csrf, "token": token}).url.path == first
     assert (campaign.status().open > 0) == (first == "/c/texts")
-    campaign.store.close()
+    campaign.database.close()
 
 
 def test_a_lone_user_s_pages_are_as_they_were(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_a_campaign_that_names_people_lets_nobody_in_without_a_token(file: Path)
         assert client.get(AT).status_code == 401, "a revoked token ends its sessions"
         campaign.people.remove("olga")
         assert client.get(AT).status_code == 401, "removing the last opens nothing"
-    campaign.store.close()
+    campaign.database.close()
 
 
 def test_the_server_s_tokens_have_the_roles_that_campaigns_give(people: People) -> None:
@@ -232,7 +232,7 @@ def test_a_campaign_s_token_opens_that_campaign_alone(people: People) -> None:
     assert people.ask("olga", "GET", "/api/v1/campaigns/free").status_code == 403
     seen = {one["slug"] for one in people.ask("server's ann", "GET", "/api/v1/campaigns").json()}
     assert seen == {"texts", "free"}
-    other.store.close()
+    other.database.close()
 
 
 def test_who_makes_a_campaign_owns_it(people: People) -> None:
@@ -322,7 +322,7 @@ def test_another_consensus_holds_for_all_that_reads_the_campaign(people: People)
     assert bench.campaign(str(people.file)).settings.consensus == "dawid-skene"
     campaign = Campaign.open(people.file)
     assert campaign.history()[-1]["way"] == "dawid-skene"
-    campaign.store.close()
+    campaign.database.close()
 
 
 def test_people_come_and_go(people: People) -> None:
@@ -457,7 +457,7 @@ def test_labels_that_came_with_the_items_are_nobody_s(tmp_path: Path) -> None:
     assert [one.name for one in campaign.team()] == ["ann"]
     assert campaign.team()[0].quality.with_others is None
     assert campaign.disagreements() == []
-    campaign.store.close()
+    campaign.database.close()
     with served(tmp_path / "texts.teeter") as client:
         assert client.get(AT).json()["team"] is False
         assert [one["name"] for one in client.get(f"{AT}/team").json()] == ["ann"]
@@ -471,7 +471,7 @@ def test_what_was_picked_ahead_is_given_without_the_trainer(
     campaign = Campaign.open(people.file)
     assert people.ask("ann", "GET", f"{AT}/questions").json()["questions"] == []
     campaign.pick_ahead(24)
-    campaign.store.close()
+    campaign.database.close()
     ann, bob = (
         [one["item"] for one in people.ask(name, "GET", f"{AT}/questions?n=20").json()["questions"]]
         for name in ("ann", "bob")
@@ -489,7 +489,7 @@ def test_questions_are_picked_before_the_first_asks(people: People) -> None:
     site = people.client.app.state.site  # type: ignore[attr-defined]
     site.warm_up([people.file])
     campaign = Campaign.open(people.file)
-    with campaign.store.reading() as connection:
-        assert campaign.ledger.count_ready(connection) > 20
-        assert campaign.ledger.open_picks(connection) == []
-    campaign.store.close()
+    with campaign.database.reading() as connection:
+        assert campaign.repository.count_ready(connection) > 20
+        assert campaign.repository.open_picks(connection) == []
+    campaign.database.close()

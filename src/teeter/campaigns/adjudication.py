@@ -50,10 +50,12 @@ def contested(answers: Iterable[Answer]) -> dict[str, dict[str, str]]:
     return {item: by for item, by in said.items() if len(set(by.values())) > 1}
 
 
-def write_decision(ledger: CampaignRepository, connection: Connection, decision: Decision) -> int:
+def write_decision(
+    repository: CampaignRepository, connection: Connection, decision: Decision
+) -> int:
     """Write a decision, in the place of any before it, and return its number."""
-    item = ledger.item(connection, decision.item)
-    number = None if decision.label is None else ledger.class_number(connection, decision.label)
+    item = repository.item(connection, decision.item)
+    number = None if decision.label is None else repository.class_number(connection, decision.label)
     of_item = schema.decisions.c.item_id == item.id
     connection.execute(
         update(schema.decisions).where(of_item, schema.decisions.c.live).values(live=False)
@@ -61,7 +63,7 @@ def write_decision(ledger: CampaignRepository, connection: Connection, decision:
     values = {
         "item_id": item.id,
         "reviewer": decision.reviewer,
-        "at": ledger.now(),
+        "at": repository.now(),
         "class_id": number,
         "comment": decision.comment,
         "live": True,
@@ -71,18 +73,18 @@ def write_decision(ledger: CampaignRepository, connection: Connection, decision:
         insert(schema.decisions).values(values)
     ).inserted_primary_key or (0,)
     detail = {"decision": written, "label": decision.label, "comment": decision.comment}
-    ledger.note(connection, decision.reviewer, "decided", decision.item, detail)
-    ledger.recount(connection, [item.id])
+    repository.note(connection, decision.reviewer, "decided", decision.item, detail)
+    repository.recount(connection, [item.id])
     return int(written)
 
 
 def undo_decision(
-    ledger: CampaignRepository, connection: Connection, reviewer: str
+    repository: CampaignRepository, connection: Connection, reviewer: str
 ) -> Decision | None:
     """Take back a reviewer's last decision, so that the one before it holds again; None if there is none."""
     table = schema.decisions
     standing = (
-        _decisions(ledger).where(table.c.undone.is_(False)).order_by(table.c.id.desc()).limit(1)
+        _decisions(repository).where(table.c.undone.is_(False)).order_by(table.c.id.desc()).limit(1)
     )
     last = connection.execute(standing.where(table.c.reviewer == reviewer)).first()
     if last is None:
@@ -92,25 +94,25 @@ def undo_decision(
         before = connection.execute(standing.where(table.c.item_id == last.item_id)).first()
         if before is not None:
             connection.execute(update(table).where(table.c.id == before.id).values(live=True))
-    ledger.note(connection, reviewer, "decision undone", last.key, {"decision": last.id})
-    ledger.recount(connection, [last.item_id])
+    repository.note(connection, reviewer, "decision undone", last.key, {"decision": last.id})
+    repository.recount(connection, [last.item_id])
     return _decision(last)
 
 
-def decisions(ledger: CampaignRepository, connection: Connection) -> dict[str, Decision]:
+def decisions(repository: CampaignRepository, connection: Connection) -> dict[str, Decision]:
     """Return the decisions that hold, by item."""
     rows = connection.execute(
-        _decisions(ledger).where(schema.decisions.c.live).order_by(schema.decisions.c.id)
+        _decisions(repository).where(schema.decisions.c.live).order_by(schema.decisions.c.id)
     )
     return {row.key: _decision(row) for row in rows}
 
 
-def _decisions(ledger: CampaignRepository) -> Select[Any]:
+def _decisions(repository: CampaignRepository) -> Select[Any]:
     return (
         select(schema.decisions, schema.items.c.key, schema.classes.c.name.label("label"))
         .join(schema.items, schema.items.c.id == schema.decisions.c.item_id)
         .join(schema.classes, schema.classes.c.id == schema.decisions.c.class_id, isouter=True)
-        .where(schema.items.c.campaign_id == ledger.campaign)
+        .where(schema.items.c.campaign_id == repository.campaign)
     )
 
 

@@ -99,9 +99,9 @@ class Campaign:
         self, store: Database, number: int, name: str, settings: Settings, *, clock: Clock = utc
     ) -> None:
         """Use ``Campaign.create`` or ``Campaign.open``."""
-        self.store, self.name, self.settings = store, name, settings
-        self.ledger = CampaignRepository(number, clock, settings.lease)
-        self.people = People(store, self.ledger)
+        self.database, self.name, self.settings = store, name, settings
+        self.repository = CampaignRepository(number, clock, settings.lease)
+        self.people = People(store, self.repository)
         self._read: _Pool | None = None
 
     @classmethod
@@ -136,9 +136,9 @@ class Campaign:
                 insert(schema.campaigns).values(values)
             ).inserted_primary_key or (0,)
             campaign = cls(store, int(number), name, settings, clock=clock)
-            campaign.ledger.note(connection, who, "created", None, kept)
+            campaign.repository.note(connection, who, "created", None, kept)
             for one in names:
-                campaign.ledger.add_class(connection, one, who)
+                campaign.repository.add_class(connection, one, who)
         return campaign
 
     @classmethod
@@ -174,7 +174,7 @@ class Campaign:
             try:
                 added = campaign.add(things)
             finally:
-                campaign.store.close()
+                campaign.database.close()
         return added
 
     @staticmethod
@@ -185,14 +185,14 @@ class Campaign:
     @property
     def classes(self) -> tuple[str, ...]:
         """The names of the classes, in their order."""
-        with self.store.reading() as connection:
-            return tuple(self.ledger.classes(connection))
+        with self.database.reading() as connection:
+            return tuple(self.repository.classes(connection))
 
     def add_class(self, name: str, *, who: str = OWN) -> None:
         """Add a class; what is labelled stays as it is."""
         require_printable(name.strip(), "class")
-        with self.store.writing() as connection:
-            self.ledger.add_class(connection, name, who)
+        with self.database.writing() as connection:
+            self.repository.add_class(connection, name, who)
 
     def add(
         self, things: Iterable[Any], *, encoder: Encoder | None = None, who: str = OWN
@@ -207,20 +207,22 @@ class Campaign:
         folder = None if self.settings.folder is None else Path(self.settings.folder)
         items = items_of(things, self.settings.kind, folder)
         require_kind(items, self.settings.kind)
-        return add_items(self.store, self.ledger, self.settings, items, encoder=encoder, who=who)
+        return add_items(
+            self.database, self.repository, self.settings, items, encoder=encoder, who=who
+        )
 
     def _pool(self, connection: Connection) -> _Pool:
         """Return the items and their features; they are read again when somebody added some."""
-        newest = self.ledger.newest_item(connection)
+        newest = self.repository.newest_item(connection)
         if self._read is None or self._read.newest != newest:
-            keys, vectors = self.ledger.keyed_vectors(connection)
+            keys, vectors = self.repository.keyed_vectors(connection)
             if not keys:
                 raise InputError("There is nothing to ask about: add items first.")
             self._read = _Pool(
                 newest,
                 keys,
                 *scale_features(vectors),
-                frozenset(self.ledger.audit_items(connection)),
+                frozenset(self.repository.audit_items(connection)),
             )
         return self._read
 
@@ -237,13 +239,13 @@ class Campaign:
         """Put an item off: it may be asked about again after the next training."""
         return self._answer(Answer(str(item), annotator, "skip", comment=comment))
 
-    def unsure(
+    def mark_unsure(
         self, item: str, annotator: str = OWN, *, comment: str | None = None
     ) -> AnswerReceipt:
         """Say that it cannot be told what an item is: it is not asked about again."""
         return self._answer(Answer(str(item), annotator, "unsure", comment=comment))
 
-    def bad(self, item: str, annotator: str = OWN, *, comment: str | None = None) -> AnswerReceipt:
+    def flag(self, item: str, annotator: str = OWN, *, comment: str | None = None) -> AnswerReceipt:
         """Say that an item does not belong in the campaign: it is left out of everything."""
         return self._answer(Answer(str(item), annotator, "bad", comment=comment))
 
@@ -251,13 +253,13 @@ class Campaign:
         require_name(answer.annotator)
         require_valid_unicode(answer.comment or "", "comment")
         require_valid_unicode(answer.item, "id")
-        with self.store.writing() as connection:
-            return self.ledger.answer(connection, answer)
+        with self.database.writing() as connection:
+            return self.repository.answer(connection, answer)
 
     def undo(self, annotator: str = OWN) -> UndoResult | None:
         """Take back an annotator's last answer; what they said before holds again. None if there is nothing."""
-        with self.store.writing() as connection:
-            return self.ledger.undo(connection, annotator)
+        with self.database.writing() as connection:
+            return self.repository.undo(connection, annotator)
 
     def ask(self, n: int, annotator: str = OWN) -> list[Question]:
         """Return n things to label: those the annotator was asked about before and did not answer, then others.
@@ -275,16 +277,16 @@ class Campaign:
         for _ in range(_TRIES):
             if len(waiting) == n:
                 break
-            with self.store.writing() as connection:
+            with self.database.writing() as connection:
                 missing = (
-                    n - len(waiting) - self.ledger.give(connection, annotator, n - len(waiting))
+                    n - len(waiting) - self.repository.give(connection, annotator, n - len(waiting))
                 )
-                turn = missing > 0 and acquire_pick_lock(self.ledger, connection, annotator)
-                others = self.ledger.others_at_work(connection, annotator)
+                turn = missing > 0 and acquire_pick_lock(self.repository, connection, annotator)
+                others = self.repository.others_at_work(connection, annotator)
             if turn and not self._pick(annotator, missing, min(2 * n * others, _AHEAD)):
                 return self._waiting(annotator, n)
             if missing and not turn:
-                wait_for_pick_lock(self.store, self.ledger, annotator)
+                wait_for_pick_lock(self.database, self.repository, annotator)
             waiting = self._waiting(annotator, n)
         return waiting
 
@@ -294,20 +296,23 @@ class Campaign:
             state, plan = self.state(), self._plan
             picks = picks_for(state, plan, n + ahead)
         except BaseException:
-            with self.store.writing() as connection:
-                release_pick_lock(self.ledger, connection)
+            with self.database.writing() as connection:
+                release_pick_lock(self.repository, connection)
             raise
         asked = [pick for pick in picks if pick.asked]
         told = partial(
-            self.ledger.write_batch, strategy=plan.strategy, seed=plan.seed, version=state.version
+            self.repository.write_batch,
+            strategy=plan.strategy,
+            seed=plan.seed,
+            version=state.version,
         )
-        with self.store.writing() as connection:
-            release_pick_lock(self.ledger, connection)
-            fresh = self.ledger.free(connection, asked)  # somebody may have been faster
+        with self.database.writing() as connection:
+            release_pick_lock(self.repository, connection)
+            fresh = self.repository.free(connection, asked)  # somebody may have been faster
             shared = [pick.item for pick in fresh if self.is_shared(pick.item)]
-            self.ledger.share(connection, shared, self.settings.people)
+            self.repository.share(connection, shared, self.settings.people)
             known = [pick for pick in picks if not pick.asked] if fresh else []
-            is_newest = self.ledger.newest_version(connection) == state.version
+            is_newest = self.repository.newest_version(connection) == state.version
             for who, some in (
                 (annotator, [*fresh[:n], *known]),
                 (NOBODY, fresh[n:] if is_newest else []),
@@ -318,19 +323,19 @@ class Campaign:
 
     def pick_ahead(self, n: int) -> None:
         """Keep n items ready for whoever asks, so that those who come at once do not wait for each other."""
-        with self.store.writing() as connection:
-            missing = n - self.ledger.count_ready(connection)
-            turn = missing > 0 and acquire_pick_lock(self.ledger, connection, NOBODY)
+        with self.database.writing() as connection:
+            missing = n - self.repository.count_ready(connection)
+            turn = missing > 0 and acquire_pick_lock(self.repository, connection, NOBODY)
         if turn:
             self._pick(NOBODY, 0, missing)
 
     def _stay(self, annotator: str) -> None:
         """Let an annotator's leases begin anew where half has passed: whoever asks is at work."""
-        with self.store.reading() as connection:
-            late = self.ledger.is_half_over(connection, annotator)
+        with self.database.reading() as connection:
+            late = self.repository.is_half_over(connection, annotator)
         if late:
-            with self.store.writing() as connection:
-                self.ledger.renew(connection, annotator)
+            with self.database.writing() as connection:
+                self.repository.renew(connection, annotator)
 
     def is_shared(self, item: str) -> bool:
         """Tell whether several people are to answer about an item: drawn by its name, so that it stays so."""
@@ -338,25 +343,25 @@ class Campaign:
         return drawn < self.settings.overlap
 
     def _waiting(self, annotator: str, n: int) -> list[Question]:
-        with self.store.reading() as connection:
-            picks = self.ledger.open_picks(connection, annotator, n)
-            rows = self.ledger.some_items(connection, [pick.item for pick in picks])
+        with self.database.reading() as connection:
+            picks = self.repository.open_picks(connection, annotator, n)
+            rows = self.repository.some_items(connection, [pick.item for pick in picks])
         return [
             Question(pick.item, rows[pick.item].content, pick.arm, pick.rank, dict(pick.reason))
             for pick in picks
         ]
 
-    def give_back(self, annotator: str = OWN, *, who: str = OWN) -> int:
+    def release_items(self, annotator: str = OWN, *, who: str = OWN) -> int:
         """Let others have an annotator's open questions; return how many there were."""
-        with self.store.writing() as connection:
-            return self.ledger.give_back(connection, annotator, who)
+        with self.database.writing() as connection:
+            return self.repository.release_items(connection, annotator, who)
 
     def train(self, *, who: str = OWN) -> ModelInfo:
         """Train a new model on all labels, and keep it."""
         state = self.state()
         weights, facts = trained(state, self._plan)
-        with self.store.writing() as connection:
-            version = self.ledger.write_model(connection, weights, facts, who)
+        with self.database.writing() as connection:
+            version = self.repository.write_model(connection, weights, facts, who)
         return ModelInfo(version, facts["labels"], tuple(facts["classes"]))
 
     def suspects(self, count: int = 20, *, again: bool = False) -> list[SuspectLabel]:
@@ -367,39 +372,39 @@ class Campaign:
         if count < 1:
             raise InputError(f"Cannot list {count} labels: ask for 1 or more.")
         state = self.state()
-        with self.store.reading() as connection:
-            kept = {} if again else self.ledger.kept(connection)
-            labels = read_standing(self.ledger, connection, self.settings).labels
+        with self.database.reading() as connection:
+            kept = {} if again else self.repository.kept(connection)
+            labels = read_standing(self.repository, connection, self.settings).labels
             settled = {item for item, label in labels.items() if label == kept.get(item)}
             found = suspects(state, self._plan, count, settled)
-            rows = self.ledger.some_items(connection, [one.item for one in found])
+            rows = self.repository.some_items(connection, [one.item for one in found])
         return [replace(one, content=rows[one.item].content) for one in found]
 
-    def keep(self, item: str, annotator: str = OWN, *, comment: str | None = None) -> None:
+    def confirm_label(self, item: str, annotator: str = OWN, *, comment: str | None = None) -> None:
         """Say after a second look that an item's label is right; it is no longer suspected while it stays."""
         require_name(annotator)
-        with self.store.writing() as connection:
-            labels = read_standing(self.ledger, connection, self.settings).labels
-            label = labels.get(self.ledger.item(connection, str(item)).key)
+        with self.database.writing() as connection:
+            labels = read_standing(self.repository, connection, self.settings).labels
+            label = labels.get(self.repository.item(connection, str(item)).key)
             if label is None:
                 raise InputError(f"{item} has no label that could be kept.")
-            number = self.ledger.answer(
+            number = self.repository.answer(
                 connection, Answer(str(item), annotator, "label", label, comment)
             ).number
-            self.ledger.note(
+            self.repository.note(
                 connection, annotator, "kept", str(item), {"answer": number, "label": label}
             )
 
     def labels(self) -> dict[str, ConsensusLabel]:
         """Return what items are, by id: as decided, or by consensus; with how clear it is."""
-        with self.store.reading() as connection:
-            return read_standing(self.ledger, connection, self.settings).verdicts
+        with self.database.reading() as connection:
+            return read_standing(self.repository, connection, self.settings).verdicts
 
     def disagreements(self) -> list[Disagreement]:
         """Return the items that wait for a reviewer's decision, those that are least clear first."""
-        with self.store.reading() as connection:
-            standing = read_standing(self.ledger, connection, self.settings)
-            rows = self.ledger.some_items(
+        with self.database.reading() as connection:
+            standing = read_standing(self.repository, connection, self.settings)
+            rows = self.repository.some_items(
                 connection, [item for item, _ in standing.disagreements()]
             )
         return disagreements_of(standing, rows)
@@ -409,32 +414,34 @@ class Campaign:
     ) -> None:
         """Settle what an item is, whatever people say of it; None: it does not belong."""
         require_name(reviewer)
-        with self.store.writing() as connection:
-            write_decision(self.ledger, connection, Decision(str(item), label, reviewer, comment))
+        with self.database.writing() as connection:
+            write_decision(
+                self.repository, connection, Decision(str(item), label, reviewer, comment)
+            )
 
     def undo_decision(self, reviewer: str = OWN) -> Decision | None:
         """Take back a reviewer's last decision; None if there is none."""
-        with self.store.writing() as connection:
-            return undo_decision(self.ledger, connection, reviewer)
+        with self.database.writing() as connection:
+            return undo_decision(self.repository, connection, reviewer)
 
     def agreement(self) -> Agreement:
         """Return how people agree: over all, by class and by pair."""
-        with self.store.reading() as connection:
+        with self.database.reading() as connection:
             answers, classes = (
-                self.ledger.answers(connection),
-                list(self.ledger.classes(connection)),
+                self.repository.answers(connection),
+                list(self.repository.classes(connection)),
             )
         return agreement_of(answers, classes)
 
     def team(self) -> list[AnnotatorStats]:
         """Return how fast and how right everybody is who answered."""
-        with self.store.reading() as connection:
-            return team_of(self.ledger, connection, self.settings)
+        with self.database.reading() as connection:
+            return team_of(self.repository, connection, self.settings)
 
     def status(self) -> Status:
         """Return how the campaign stands, and what speaks for going on."""
-        with self.store.reading() as connection:
-            return status_of(self.ledger, connection, self.settings)
+        with self.database.reading() as connection:
+            return status_of(self.repository, connection, self.settings)
 
     def export(self, path: str | Path, form: str | None = None) -> int:
         """Write labels, and predictions with their confidence, for other tools; return how many items are labelled.
@@ -442,12 +449,12 @@ class Campaign:
         The form goes by the ending of the path (.csv, .jsonl, .parquet; a folder for Hugging Face datasets), or by its
         name: prodigy, doccano.
         """
-        with self.store.reading() as connection:
+        with self.database.reading() as connection:
             items, standing = (
-                self.ledger.items(connection),
-                read_standing(self.ledger, connection, self.settings),
+                self.repository.items(connection),
+                read_standing(self.repository, connection, self.settings),
             )
-            same = self.ledger.same_as(connection)
+            same = self.repository.same_as(connection)
         state = self.state() if items else None
         guessed = predictions(state, self._plan) if state is not None else None
         guesses = (
@@ -462,16 +469,19 @@ class Campaign:
 
     def next_item_number(self) -> int:
         """Return the number that things without ids go on from: one above all ids that are numbers."""
-        with self.store.reading() as connection:
+        with self.database.reading() as connection:
             return 1 + max(
-                (int(row.key) for row in self.ledger.items(connection) if row.key.isdecimal()),
+                (int(row.key) for row in self.repository.items(connection) if row.key.isdecimal()),
                 default=-1,
             )
 
     def prediction_note(self) -> str | None:
         """Return a sentence on the model that predictions are of, where answers are newer or features others."""
-        with self.store.reading() as connection:
-            model, newer = self.ledger.model(connection), self.ledger.newer_answers(connection)
+        with self.database.reading() as connection:
+            model, newer = (
+                self.repository.model(connection),
+                self.repository.newer_answers(connection),
+            )
             changed = model is not None and not is_same(model.weights, self._pool(connection).frame)
         if model is None or not (newer or changed):
             return None
@@ -484,12 +494,12 @@ class Campaign:
 
     def history(self) -> list[dict[str, Any]]:
         """Return everything that happened, oldest first."""
-        with self.store.reading() as connection:
-            return self.ledger.history(connection)
+        with self.database.reading() as connection:
+            return self.repository.history(connection)
 
     def back_up(self, path: str | Path) -> None:
         """Write a copy of the campaign's file as it is now; it opens as a campaign, and ``restore`` puts it back."""
-        self.store.back_up(Path(path))
+        self.database.back_up(Path(path))
 
     @property
     def _plan(self) -> RoundSettings:
@@ -498,15 +508,15 @@ class Campaign:
 
     def state(self) -> RoundState:
         """Return what is known now, as a round sees it."""
-        with self.store.reading() as connection:
+        with self.database.reading() as connection:
             pool = self._pool(connection)
-            standing = read_standing(self.ledger, connection, self.settings)
-            asked = self.ledger.asked_items(connection)
-            drawn = self.ledger.drawn_at_random(connection)
-            put_off = self.ledger.put_off(connection)
-            model = self.ledger.model(connection)
-            batches = self.ledger.count_batches(connection)
-            classes = tuple(self.ledger.classes(connection))
+            standing = read_standing(self.repository, connection, self.settings)
+            asked = self.repository.asked_items(connection)
+            drawn = self.repository.drawn_at_random(connection)
+            put_off = self.repository.put_off(connection)
+            model = self.repository.model(connection)
+            batches = self.repository.count_batches(connection)
+            classes = tuple(self.repository.classes(connection))
         keys, places = pool.keys, {key: k for k, key in enumerate(pool.keys)}
         labels = {places[item]: label for item, label in standing.labels.items() if item in places}
         kept = {

@@ -49,7 +49,7 @@ class _Encoded:
 
 def add_items(
     store: Database,
-    ledger: CampaignRepository,
+    repository: CampaignRepository,
     settings: Settings,
     items: Sequence[Item],
     *,
@@ -59,29 +59,29 @@ def add_items(
     """Write items with their features and labels; what takes time is done before, while others may write."""
     while True:
         with store.reading() as connection:
-            before = _read(ledger, connection)
+            before = _read(repository, connection)
         found = deduplicate(items, before.items)
         labels = _labels(found, before.classes)
         encoded = _encoded(found.new, before, settings, encoder)
         with store.writing() as connection:
             if (
-                ledger.newest_item(connection) == before.newest
+                repository.newest_item(connection) == before.newest
             ):  # else somebody was faster, and it is done again
-                there = ledger.count_items(connection)
-                new, duplicates = ledger.add_items(connection, items, who)
-                _write_features(ledger, connection, new, encoded, who)
-                labelled, conflicts = _write_labels(ledger, connection, labels)
-                audit = _set_apart(ledger, connection, settings, there, who)
+                there = repository.count_items(connection)
+                new, duplicates = repository.add_items(connection, items, who)
+                _write_features(repository, connection, new, encoded, who)
+                labelled, conflicts = _write_labels(repository, connection, labels)
+                audit = _set_apart(repository, connection, settings, there, who)
                 return ImportResult(len(new), tuple(duplicates), labelled, tuple(conflicts), audit)
 
 
-def _read(ledger: CampaignRepository, connection: Connection) -> _Before:
+def _read(repository: CampaignRepository, connection: Connection) -> _Before:
     return _Before(
-        newest=ledger.newest_item(connection),
-        items=ledger.items(connection),
-        encoded_by=ledger.encoded_by(connection),
-        bad=frozenset(one.item for one in ledger.answers(connection) if one.kind == "bad"),
-        classes=frozenset(ledger.classes(connection)),
+        newest=repository.newest_item(connection),
+        items=repository.items(connection),
+        encoded_by=repository.encoded_by(connection),
+        bad=frozenset(one.item for one in repository.answers(connection) if one.kind == "bad"),
+        classes=frozenset(repository.classes(connection)),
     )
 
 
@@ -130,38 +130,42 @@ def _vectors(contents: list[str], settings: Settings, encoder: Encoder | None) -
 
 
 def _write_features(
-    ledger: CampaignRepository,
+    repository: CampaignRepository,
     connection: Connection,
     new: Sequence[Item],
     encoded: _Encoded | None,
     who: str,
 ) -> None:
     if encoded is not None:
-        numbers = {row.key: row.id for row in ledger.items(connection)}
-        ledger.write_vectors(connection, [numbers[key] for key in encoded.keys], encoded.vectors)
+        numbers = {row.key: row.id for row in repository.items(connection)}
+        repository.write_vectors(
+            connection, [numbers[key] for key in encoded.keys], encoded.vectors
+        )
         if encoded.by in ("you", "built-in"):
             # What does not belong may not be there any more: it is given a place in the middle.
             rest = sorted(set(numbers) - set(encoded.keys), key=lambda key: numbers[key])
             middle = encoded.vectors.mean(axis=0)
-            ledger.write_vectors(connection, [numbers[key] for key in rest], [middle] * len(rest))
-        ledger.note(
+            repository.write_vectors(
+                connection, [numbers[key] for key in rest], [middle] * len(rest)
+            )
+        repository.note(
             connection, who, "encoded", None, {"by": encoded.by, "items": len(encoded.keys)}
         )
     elif new:
-        ledger.note(connection, who, "encoded", None, {"by": "you"})
-    ledger.with_vectors(connection)
+        repository.note(connection, who, "encoded", None, {"by": "you"})
+    repository.with_vectors(connection)
 
 
 def _write_labels(
-    ledger: CampaignRepository, connection: Connection, labels: Sequence[tuple[str, str]]
+    repository: CampaignRepository, connection: Connection, labels: Sequence[tuple[str, str]]
 ) -> tuple[int, list[tuple[str, str, str]]]:
     """Answer items that have no label by those that came along; return how many, and where labels differ."""
-    held = labels_of(ledger.answers(connection)) if labels else {}
+    held = labels_of(repository.answers(connection)) if labels else {}
     conflicts, count = [], 0
     for key, label in labels:
-        ledger.class_number(connection, label)
+        repository.class_number(connection, label)
         if key not in held:
-            ledger.answer(connection, Answer(key, IMPORTED, "label", label))
+            repository.answer(connection, Answer(key, IMPORTED, "label", label))
             held[key] = label
             count += 1
         elif held[key] != label:
@@ -170,13 +174,13 @@ def _write_labels(
 
 
 def _set_apart(
-    ledger: CampaignRepository, connection: Connection, settings: Settings, there: int, who: str
+    repository: CampaignRepository, connection: Connection, settings: Settings, there: int, who: str
 ) -> int:
     """Draw what is missing of the audit sample from items that nobody has seen, and return how many it has.
 
     Half of all items are left to learn from. A sample that is whole grows with the items, so that it stays one of all.
     """
-    items = ledger.items(connection)
+    items = repository.items(connection)
     kept = sum(bool(row.audit) for row in items)
     if not settings.audit:
         return kept
@@ -184,11 +188,11 @@ def _set_apart(
     missing, fresh = min(settings.audit, len(items) // 2) - kept, items
     if kept >= settings.audit and there:
         missing, fresh = int(kept / there * (len(items) - there) + drawn.random()), items[there:]
-    answered = {one.item for one in ledger.answers(connection)}
+    answered = {one.item for one in repository.answers(connection)}
     free = [row.key for row in fresh if not row.audit and row.key not in answered]
     if missing > 0 and free:
         chosen = drawn.choice(len(free), size=min(missing, len(free)), replace=False)
-        ledger.keep_for_audit(connection, [free[k] for k in sorted(chosen)], who)
+        repository.keep_for_audit(connection, [free[k] for k in sorted(chosen)], who)
         kept += len(chosen)
     return kept
 

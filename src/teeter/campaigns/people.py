@@ -68,8 +68,8 @@ def require_right(person: Person | None, what: str) -> None:
 class People:
     """Who works on a campaign. Where nobody is named, everybody may do everything."""
 
-    def __init__(self, store: Database, ledger: CampaignRepository) -> None:
-        self._store, self._ledger = store, ledger
+    def __init__(self, store: Database, repository: CampaignRepository) -> None:
+        self._database, self._repository = store, repository
 
     def add(self, name: str, role: str = "annotator", *, who: str = "me") -> str:
         """Name somebody, and return their token: it is shown this once. One who was removed may come back."""
@@ -79,28 +79,30 @@ class People:
 
     def add_as_in(self, other: People, name: str, role: str, *, who: str = "me") -> None:
         """Name somebody who comes in by the token that they have in another campaign, if they have one there."""
-        with other._store.reading() as connection:
+        with other._database.reading() as connection:
             row = other._row(connection, name)
         self._add(name, role, None if row is None else row.token, who)
 
     def _add(self, name: str, role: str, kept: str | None, who: str) -> None:
         name = _checked(name)
         _require_role(role)
-        with self._store.writing() as connection:
+        with self._database.writing() as connection:
             found = self._row(connection, name, removed=True)
             if found is not None and found.removed is None:
                 raise InputError(
                     f"{name} is {_a(found.role)} already: make another token, or change the role."
                 )
-            values = {"role": role, "token": kept, "added": self._ledger.now(), "removed": None}
+            values = {"role": role, "token": kept, "added": self._repository.now(), "removed": None}
             if found is None:
-                own = {"campaign_id": self._ledger.campaign, "name": name}
+                own = {"campaign_id": self._repository.campaign, "name": name}
                 connection.execute(insert(schema.people).values(**own, **values))
             else:
                 connection.execute(
                     update(schema.people).where(schema.people.c.id == found.id).values(values)
                 )
-            self._ledger.note(connection, who, "person added", None, {"name": name, "role": role})
+            self._repository.note(
+                connection, who, "person added", None, {"name": name, "role": role}
+            )
 
     def change_role(self, name: str, role: str, *, who: str = "me") -> None:
         """Give somebody another role."""
@@ -119,34 +121,35 @@ class People:
 
     def remove(self, name: str, *, who: str = "me") -> int:
         """Let somebody go, and return how many open questions of theirs went back; their answers stay."""
-        with self._store.writing() as connection:
-            gone = {"token": None, "removed": self._ledger.now()}
+        with self._database.writing() as connection:
+            gone = {"token": None, "removed": self._repository.now()}
             self._write(connection, name, gone)
-            self._ledger.note(connection, who, "person removed", None, {"name": name})
-            return self._ledger.give_back(connection, name, who)
+            self._repository.note(connection, who, "person removed", None, {"name": name})
+            return self._repository.release_items(connection, name, who)
 
     def list(self) -> list[Person]:
         """Return who works on the campaign, in the order in which they came."""
         own = and_(
-            schema.people.c.campaign_id == self._ledger.campaign, schema.people.c.removed.is_(None)
+            schema.people.c.campaign_id == self._repository.campaign,
+            schema.people.c.removed.is_(None),
         )
-        with self._store.reading() as connection:
+        with self._database.reading() as connection:
             rows = connection.execute(select(schema.people).where(own).order_by(schema.people.c.id))
             return [_person(row) for row in rows]
 
     def named(self, name: str) -> Person | None:
         """Return the person called so; None if the campaign has none."""
-        with self._store.reading() as connection:
+        with self._database.reading() as connection:
             row = self._row(connection, name)
         return None if row is None else _person(row)
 
     def find_by_token(self, token: str) -> Person | None:
         """Return whose token it is; None if it is nobody's, or no longer."""
         own = and_(
-            schema.people.c.campaign_id == self._ledger.campaign,
+            schema.people.c.campaign_id == self._repository.campaign,
             schema.people.c.token == hash_token(token),
         )
-        with self._store.reading() as connection:
+        with self._database.reading() as connection:
             row = connection.execute(
                 select(schema.people).where(own, schema.people.c.removed.is_(None))
             ).first()
@@ -154,7 +157,7 @@ class People:
 
     def holder(self, name: str, mark: str) -> Person | None:
         """Return the person called so, if the hash of their token begins with a mark; None otherwise."""
-        with self._store.reading() as connection:
+        with self._database.reading() as connection:
             row = self._row(connection, name)
         return (
             _person(row)
@@ -176,7 +179,7 @@ class People:
 
     def _row(self, connection: Connection, name: str, *, removed: bool = False) -> Row[Any] | None:
         own = and_(
-            schema.people.c.campaign_id == self._ledger.campaign, schema.people.c.name == name
+            schema.people.c.campaign_id == self._repository.campaign, schema.people.c.name == name
         )
         row = connection.execute(select(schema.people).where(own)).first()
         return None if row is None or (row.removed is not None and not removed) else row
@@ -184,15 +187,15 @@ class People:
     def _change(
         self, name: str, values: dict[str, Any], who: str, what: str, **detail: str
     ) -> None:
-        with self._store.writing() as connection:
+        with self._database.writing() as connection:
             self._write(connection, name, values)
-            self._ledger.note(connection, who, what, None, {"name": name, **detail})
+            self._repository.note(connection, who, what, None, {"name": name, **detail})
 
     def _write(self, connection: Connection, name: str, values: dict[str, Any]) -> None:
         row = self._row(connection, name)
         if row is None:
             own = and_(
-                schema.people.c.campaign_id == self._ledger.campaign,
+                schema.people.c.campaign_id == self._repository.campaign,
                 schema.people.c.removed.is_(None),
             )
             known = list(connection.scalars(select(schema.people.c.name).where(own)))

@@ -107,16 +107,16 @@ def settings_from_json(text: str, store: Database) -> Settings:
 
 
 def change_consensus(
-    store: Database, ledger: CampaignRepository, settings: Settings, way: str, *, who: str
+    store: Database, repository: CampaignRepository, settings: Settings, way: str, *, who: str
 ) -> Settings:
     """Say how several answers become one label from now on, and return the settings as they are then."""
     changed = replace(settings, consensus=way)
-    own = schema.campaigns.c.id == ledger.campaign
+    own = schema.campaigns.c.id == repository.campaign
     with store.writing() as connection:
         kept = json.loads(
             connection.execute(select(schema.campaigns.c.settings).where(own)).scalar_one()
         )
         told = json.dumps({**kept, "consensus": way})
         connection.execute(update(schema.campaigns).where(own).values(settings=told))
-        ledger.note(connection, who, "consensus", None, {"way": way})
+        repository.note(connection, who, "consensus", None, {"way": way})
     return changed

@@ -70,16 +70,16 @@ class CampaignSnapshot:
 
 
 def read_standing(
-    ledger: CampaignRepository, connection: Connection, settings: Settings
+    repository: CampaignRepository, connection: Connection, settings: Settings
 ) -> CampaignSnapshot:
     """Return how a campaign stands now."""
-    answers, decided = ledger.answers(connection), decisions(ledger, connection)
+    answers, decided = repository.answers(connection), decisions(repository, connection)
     settled = {
         item: ConsensusLabel(one.label, 1.0, one.reviewer)
         for item, one in decided.items()
         if one.label is not None
     }
-    found = verdicts(answers, list(ledger.classes(connection)), settings.consensus, settled)
+    found = verdicts(answers, list(repository.classes(connection)), settings.consensus, settled)
     bad = {one.item for one in answers if one.kind == "bad"} - set(settled)
     return CampaignSnapshot(
         answers, decided, found, frozenset(bad | {item for item in decided if item not in settled})
@@ -99,15 +99,15 @@ def disagreements_of(
     ]
 
 
-def status_of(ledger: CampaignRepository, connection: Connection, settings: Settings) -> Status:
+def status_of(repository: CampaignRepository, connection: Connection, settings: Settings) -> Status:
     """Return the numbers of a campaign, and what speaks for going on."""
-    standing = read_standing(ledger, connection, settings)
-    answers, labels, facts = standing.answers, standing.labels, ledger.models(connection)
+    standing = read_standing(repository, connection, settings)
+    answers, labels, facts = standing.answers, standing.labels, repository.models(connection)
     kinds = {
         kind: len({one.item for one in answers if one.kind == kind})
         for kind in ("skip", "unsure", "bad")
     }
-    by_class = dict.fromkeys(ledger.classes(connection), 0)
+    by_class = dict.fromkeys(repository.classes(connection), 0)
     for label in labels.values():
         by_class[label] += 1
     measured = [accuracy_of(one) for one in facts]
@@ -125,13 +125,13 @@ def status_of(ledger: CampaignRepository, connection: Connection, settings: Sett
         measurable=settings.control > 0 or settings.audit > 0,
     )
     return Status(
-        items=ledger.count_items(connection),
+        items=repository.count_items(connection),
         labelled=len(labels),
         by_class=by_class,
         skipped=kinds["skip"],
         unsure=kinds["unsure"],
         bad=kinds["bad"],
-        open=ledger.count_open(connection),
+        open=repository.count_open(connection),
         version=len(facts),
         accuracy=progress.accuracy,
         advice=tuple(advice(progress)),
@@ -246,20 +246,20 @@ class AnnotatorStats:
 
 
 def team_of(
-    ledger: CampaignRepository, connection: Connection, settings: Settings
+    repository: CampaignRepository, connection: Connection, settings: Settings
 ) -> list[AnnotatorStats]:
     """Return how everybody who answered works, by name."""
-    standing = read_standing(ledger, connection, settings)
+    standing = read_standing(repository, connection, settings)
     said = _of_people(standing.answers)
     decided = {item: one.label for item, one in standing.decisions.items()}
-    drawn = ledger.drawn_at_random(connection) | ledger.audit_items(connection)
+    drawn = repository.drawn_at_random(connection) | repository.audit_items(connection)
     found = quality(said, decided, drawn)
     times: dict[str, list[float]] = {}
     answers = schema.answers
     rows = connection.execute(
         select(answers.c.annotator, answers.c.at)
         .join(schema.items, schema.items.c.id == answers.c.item_id)
-        .where(schema.items.c.campaign_id == ledger.campaign, answers.c.annotator != IMPORTED)
+        .where(schema.items.c.campaign_id == repository.campaign, answers.c.annotator != IMPORTED)
         .order_by(answers.c.id)
     )
     for row in rows:

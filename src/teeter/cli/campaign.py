@@ -253,7 +253,7 @@ def tell(
         raise InputError("Give a class, or --other skip, unsure or bad.")
     with open_campaign(file) as opened:
         require_named(opened, who, "answer")
-        ways = {"skip": opened.skip, "unsure": opened.unsure, "bad": opened.bad}
+        ways = {"skip": opened.skip, "unsure": opened.mark_unsure, "bad": opened.flag}
         if label is not None:
             recorded = opened.tell(item, label, who, comment=comment)
         elif other in ways:
@@ -467,10 +467,10 @@ def move(
     from teeter.campaigns.transfer import move_to
 
     with open_campaign(file) as opened, spinner("Moving"):
-        where, counts = move_to(opened.store, opened.name, to)
+        where, counts = move_to(opened.database, opened.name, to)
     answers = pluralize(counts["answers"], "answer")
     typer.echo(f"{where}: {opened.name} with {pluralize(counts['items'], 'item')}, {answers}.")
-    typer.echo(f"{opened.store.said} is as it was: go on in one of them, not in both.")
+    typer.echo(f"{opened.database.said} is as it was: go on in one of them, not in both.")
 
 
 @contextmanager
@@ -482,7 +482,7 @@ def open_campaign(file: str) -> Iterator[Campaign]:
     try:
         yield opened
     finally:
-        opened.store.close()
+        opened.database.close()
 
 
 def require_named(opened: Campaign, who: str, what: str) -> None:

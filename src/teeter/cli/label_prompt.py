@@ -100,7 +100,7 @@ def look_again(opened: Campaign, keys: dict[str, str], n: int, who: str, *, agai
         if action != " ":
             answered.append(place)
             if action == "=" or keys.get(action) == one.label:
-                opened.keep(one.item, who)
+                opened.confirm_label(one.item, who)
             else:
                 _record(opened, one.item, action, keys, who)
         place += 1
@@ -162,7 +162,7 @@ def _record(opened: Campaign, item: str, action: str, keys: dict[str, str], who:
     if action in keys:
         opened.tell(item, keys[action], who)
     else:
-        {" ": opened.skip, "?": opened.unsure, "f": opened.bad}[action](item, who)
+        {" ": opened.skip, "?": opened.mark_unsure, "f": opened.flag}[action](item, who)
 
 
 def _text(one: Question | SuspectLabel | Disagreement) -> str:

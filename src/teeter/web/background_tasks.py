@@ -44,22 +44,22 @@ class TaskHandlers:
 
     def campaign(self, path: str) -> Campaign:
         """Return a campaign; it is opened anew if it has other items or settings by now, or is another file."""
-        if path in self._opened and not self._opened[path][0].store.is_in_place():
-            self._opened.pop(path)[0].store.close()
+        if path in self._opened and not self._opened[path][0].database.is_in_place():
+            self._opened.pop(path)[0].database.close()
             self._trained_to.pop(path, None)
             self._told.pop(path, None)
         if path not in self._opened:
             self._opened[path] = (Campaign.open(path), -1)
         campaign, known = self._opened[path]
-        with campaign.store.reading() as connection:
-            count = campaign.ledger.count_items(connection)
-            own = schema.campaigns.c.id == campaign.ledger.campaign
+        with campaign.database.reading() as connection:
+            count = campaign.repository.count_items(connection)
+            own = schema.campaigns.c.id == campaign.repository.campaign
             kept = connection.execute(select(schema.campaigns.c.settings).where(own)).scalar_one()
         if (
             known not in (-1, count)
-            or settings_from_json(kept, campaign.store) != campaign.settings
+            or settings_from_json(kept, campaign.database) != campaign.settings
         ):
-            campaign.store.close()
+            campaign.database.close()
             campaign = Campaign.open(path)
         self._opened[path] = (campaign, count)
         return campaign
@@ -84,9 +84,9 @@ class TaskHandlers:
     def train(self, path: str) -> dict[str, Any]:
         """Train a model, if two classes are labelled."""
         campaign = self.campaign(path)
-        with campaign.store.reading() as connection:
-            last = last_answer(campaign.ledger, connection)
-            model = campaign.ledger.model(connection)
+        with campaign.database.reading() as connection:
+            last = last_answer(campaign.repository, connection)
+            model = campaign.repository.model(connection)
         labels = campaign.state().labels
         if len(set(labels.values())) < 2:
             return {"trained": None}
@@ -156,23 +156,23 @@ class TaskHandlers:
         }
 
     def _waiting(self, campaign: Campaign, annotator: str) -> list[str]:
-        with campaign.store.reading() as connection:
-            return [pick.item for pick in campaign.ledger.open_picks(connection, annotator)]
+        with campaign.database.reading() as connection:
+            return [pick.item for pick in campaign.repository.open_picks(connection, annotator)]
 
     def _new_labels(self, path: str, campaign: Campaign) -> int:
         """Return how many labels were given since the newest model began to be trained."""
-        with campaign.store.reading() as connection:
+        with campaign.database.reading() as connection:
             if path in self._trained_to:
-                return count_labels(campaign.ledger, connection, after=self._trained_to[path])
-            model = campaign.ledger.model(connection)
+                return count_labels(campaign.repository, connection, after=self._trained_to[path])
+            model = campaign.repository.model(connection)
             return count_labels(
-                campaign.ledger, connection, since="" if model is None else model.trained
+                campaign.repository, connection, since="" if model is None else model.trained
             )
 
     def _why(self, path: str, campaign: Campaign, items: Sequence[str]) -> dict[str, Any]:
         """Return, of each item not told of yet, the probability of each class and the labelled items nearest to it."""
-        with campaign.store.reading() as connection:
-            model = campaign.ledger.model(connection)
+        with campaign.database.reading() as connection:
+            model = campaign.repository.model(connection)
         version, told = self._told.get(path, (-1, set()))
         current = 0 if model is None else model.version
         if current != version:
@@ -186,8 +186,8 @@ class TaskHandlers:
         places = {key: k for k, key in enumerate(state.keys)}
         rows = [places[item] for item in new if item in places]
         near, chances = _nearest(state, rows), _chances(state, rows)
-        with campaign.store.reading() as connection:
-            shown = campaign.ledger.some_items(
+        with campaign.database.reading() as connection:
+            shown = campaign.repository.some_items(
                 connection, list({key for found in near for key, _ in found})
             )
         why: dict[str, Any] = {}

@@ -59,12 +59,12 @@ class ItemQuery:
 
 
 def items_page(
-    ledger: CampaignRepository, connection: Connection, wanted: ItemQuery
+    repository: CampaignRepository, connection: Connection, wanted: ItemQuery
 ) -> list[Row[Any]]:
     """Return items in their order: so many behind one number, or before another."""
     items = schema.items
     statement = select(items).where(
-        items.c.campaign_id == ledger.campaign, *_narrowed(ledger, connection, wanted)
+        items.c.campaign_id == repository.campaign, *_narrowed(repository, connection, wanted)
     )
     if wanted.before is not None:
         statement = (
@@ -79,7 +79,7 @@ def items_page(
 
 
 def _narrowed(
-    ledger: CampaignRepository, connection: Connection, wanted: ItemQuery
+    repository: CampaignRepository, connection: Connection, wanted: ItemQuery
 ) -> list[ColumnElement[bool]]:
     items, answers = schema.items, schema.answers
     terms: list[ColumnElement[bool]] = []
@@ -88,7 +88,7 @@ def _narrowed(
             or_(_holds(items.c.content, wanted.search), _holds(items.c.key, wanted.search))
         )
     if wanted.label is not None:
-        number = ledger.classes(connection).get(wanted.label, -1)
+        number = repository.classes(connection).get(wanted.label, -1)
         said = select(answers.c.item_id).where(answers.c.live, answers.c.class_id == number)
         decided = select(schema.decisions.c.item_id).where(
             schema.decisions.c.live, schema.decisions.c.class_id == number
@@ -115,42 +115,42 @@ def _holds(column: Any, text: str) -> ColumnElement[bool]:
 
 
 def answers_of(
-    ledger: CampaignRepository, connection: Connection, items: Sequence[int]
+    repository: CampaignRepository, connection: Connection, items: Sequence[int]
 ) -> dict[int, list[Answer]]:
     """Return what people say now of items, by their numbers."""
     found: dict[int, list[Answer]] = {number: [] for number in items}
     chosen = and_(schema.answers.c.item_id.in_(items), schema.answers.c.live)
-    for row in connection.execute(_answers(ledger).where(chosen).order_by(schema.answers.c.id)):
+    for row in connection.execute(_answers(repository).where(chosen).order_by(schema.answers.c.id)):
         found[row.item_id].append(Answer(row.key, row.annotator, row.kind, row.label, row.comment))
     return found
 
 
-def _answers(ledger: CampaignRepository) -> Select[Any]:
+def _answers(repository: CampaignRepository) -> Select[Any]:
     answers, items, classes = schema.answers, schema.items, schema.classes
     return (
         select(answers, items.c.key, classes.c.name.label("label"))
         .join(items, items.c.id == answers.c.item_id)
         .join(classes, classes.c.id == answers.c.class_id, isouter=True)
-        .where(items.c.campaign_id + 0 == ledger.campaign)
+        .where(items.c.campaign_id + 0 == repository.campaign)
     )
 
 
-def _of_campaign(ledger: CampaignRepository, *columns: Any) -> Select[Any]:
+def _of_campaign(repository: CampaignRepository, *columns: Any) -> Select[Any]:
     """Return a selection from a campaign's answers."""
     joined = schema.answers.join(schema.items, schema.items.c.id == schema.answers.c.item_id)
     # + 0, so that SQLite does not begin with all items of the campaign, but with the answers, which are fewer.
     return (
         select(*columns)
         .select_from(joined)
-        .where(schema.items.c.campaign_id + 0 == ledger.campaign)
+        .where(schema.items.c.campaign_id + 0 == repository.campaign)
     )
 
 
-def counts(ledger: CampaignRepository, connection: Connection) -> dict[str, int]:
+def counts(repository: CampaignRepository, connection: Connection) -> dict[str, int]:
     """Return how many items have a label, and how many a last word of another kind."""
     one = func.count(func.distinct(schema.answers.c.item_id))
     rows = connection.execute(
-        _of_campaign(ledger, schema.answers.c.kind, one)
+        _of_campaign(repository, schema.answers.c.kind, one)
         .where(schema.answers.c.live)
         .group_by(schema.answers.c.kind)
     )
@@ -174,7 +174,7 @@ def is_blind(question: Mapping[str, Any]) -> bool:
 
 
 def picked_for(
-    ledger: CampaignRepository, connection: Connection, annotator: str, items: Sequence[int]
+    repository: CampaignRepository, connection: Connection, annotator: str, items: Sequence[int]
 ) -> dict[int, dict[str, Any]]:
     """Return how items came to be asked of an annotator last, by their numbers; not those that never were."""
     picks, batches = schema.picks, schema.batches
@@ -182,7 +182,7 @@ def picked_for(
         select(picks.c.item_id, picks.c.arm, picks.c.rank, picks.c.reason)
         .join(batches, batches.c.id == picks.c.batch_id)
         .where(picks.c.item_id.in_(items), picks.c.state != "known")
-        .where(batches.c.campaign_id == ledger.campaign, batches.c.annotator == annotator)
+        .where(batches.c.campaign_id == repository.campaign, batches.c.annotator == annotator)
         .order_by(picks.c.id)
     )
     return {row.item_id: why_picked(row.arm, row.rank, json.loads(row.reason)) for row in rows}
@@ -193,55 +193,57 @@ def newest_item(connection: Connection) -> int:
     return int(connection.scalar(select(func.max(schema.items.c.id))) or 0)
 
 
-def newest_line(ledger: CampaignRepository, connection: Connection) -> int:
+def newest_line(repository: CampaignRepository, connection: Connection) -> int:
     """Return the number of the last line of the history: whatever is said or decided adds one."""
     history = schema.history
-    own = history.c.campaign_id == ledger.campaign
+    own = history.c.campaign_id == repository.campaign
     return int(connection.scalar(select(func.max(history.c.id)).where(own)) or 0)
 
 
 def count_labels(
-    ledger: CampaignRepository, connection: Connection, *, after: int = -1, since: str = ""
+    repository: CampaignRepository, connection: Connection, *, after: int = -1, since: str = ""
 ) -> int:
     """Return how many labels hold that were given after an answer's number, or since a time."""
     answers = schema.answers
     chosen = and_(
         answers.c.live, answers.c.kind == "label", answers.c.id > after, answers.c.at > since
     )
-    return int(connection.scalar(_of_campaign(ledger, func.count()).where(chosen)) or 0)
+    return int(connection.scalar(_of_campaign(repository, func.count()).where(chosen)) or 0)
 
 
-def last_answer(ledger: CampaignRepository, connection: Connection) -> int:
+def last_answer(repository: CampaignRepository, connection: Connection) -> int:
     """Return the number of the newest answer; -1 if there is none."""
-    found = connection.scalar(_of_campaign(ledger, func.max(schema.answers.c.id)))
+    found = connection.scalar(_of_campaign(repository, func.max(schema.answers.c.id)))
     return -1 if found is None else int(found)
 
 
-def several_answered(ledger: CampaignRepository, connection: Connection) -> bool:
+def several_answered(repository: CampaignRepository, connection: Connection) -> bool:
     """Tell whether two people or more have answered."""
     names = connection.scalars(
         select(schema.answers.c.annotator).distinct()
     )  # by the index, of all campaigns
     if len(set(names) - {IMPORTED}) < 2:
         return False
-    ours = connection.scalars(_of_campaign(ledger, schema.answers.c.annotator).distinct())
+    ours = connection.scalars(_of_campaign(repository, schema.answers.c.annotator).distinct())
     return len(set(ours) - {IMPORTED}) > 1
 
 
-def times_of_answers(ledger: CampaignRepository, connection: Connection) -> list[str]:
+def times_of_answers(repository: CampaignRepository, connection: Connection) -> list[str]:
     """Return when each label that holds was given, oldest first."""
     chosen = and_(schema.answers.c.live, schema.answers.c.kind == "label")
     return list(
-        connection.scalars(_of_campaign(ledger, schema.answers.c.at).where(chosen).order_by("at"))
+        connection.scalars(
+            _of_campaign(repository, schema.answers.c.at).where(chosen).order_by("at")
+        )
     )
 
 
-def rounds(ledger: CampaignRepository, connection: Connection) -> list[dict[str, Any]]:
+def rounds(repository: CampaignRepository, connection: Connection) -> list[dict[str, Any]]:
     """Return what is known of each model, and when it was trained; oldest first."""
     models = schema.models
     rows = connection.execute(
         select(models.c.version, models.c.trained, models.c.facts)
-        .where(models.c.campaign_id == ledger.campaign)
+        .where(models.c.campaign_id == repository.campaign)
         .order_by(models.c.version)
     )
     return [
@@ -249,13 +251,13 @@ def rounds(ledger: CampaignRepository, connection: Connection) -> list[dict[str,
     ]
 
 
-def item_numbers(ledger: CampaignRepository, connection: Connection) -> list[int]:
+def item_numbers(repository: CampaignRepository, connection: Connection) -> list[int]:
     """Return the numbers of the items that have features, in their order: those that a model knows by their place."""
     return list(
         connection.scalars(
             select(schema.items.c.id)
             .join(schema.features, schema.features.c.item_id == schema.items.c.id)
-            .where(schema.items.c.campaign_id == ledger.campaign)
+            .where(schema.items.c.campaign_id == repository.campaign)
             .order_by(schema.items.c.id)
         )
     )

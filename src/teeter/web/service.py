@@ -71,8 +71,8 @@ class CampaignService:
         self.where, self.slug = str(where), slug
         """Where it was opened: a file, or the address of a database."""
         self._campaign = Campaign.open(where)
-        self._campaign.store.wait = _WAIT
-        self.path = self._campaign.store.path
+        self._campaign.database.wait = _WAIT
+        self.path = self._campaign.database.path
         """Its file; None for a database on a server."""
         self._numbers: tuple[int, list[int]] | None = None
         self._size: tuple[int, int] | None = None
@@ -88,8 +88,8 @@ class CampaignService:
 
     def identity(self) -> str:
         """Return what tells this campaign from every other, also from a later one of the same name."""
-        own = schema.campaigns.c.id == self.campaign.ledger.campaign
-        with self.campaign.store.reading() as connection:
+        own = schema.campaigns.c.id == self.campaign.repository.campaign
+        with self.campaign.database.reading() as connection:
             row = connection.execute(
                 select(schema.campaigns.c.name, schema.campaigns.c.created).where(own)
             ).one()
@@ -104,7 +104,7 @@ class CampaignService:
     @property
     def said(self) -> str:
         """Where it is, as people may read it."""
-        return self._campaign.store.said
+        return self._campaign.database.said
 
     @property
     def images(self) -> Path | None:
@@ -117,14 +117,14 @@ class CampaignService:
         if self._team is None or (not self._team[1] and time.monotonic() - self._team[0] > _LOOKED):
             several = self.campaign.settings.overlap > 0 or len(self.campaign.people.list()) > 1
             if not several:
-                with self.campaign.store.reading() as connection:
-                    several = lookup.several_answered(self.campaign.ledger, connection)
+                with self.campaign.database.reading() as connection:
+                    several = lookup.several_answered(self.campaign.repository, connection)
             self._team = time.monotonic(), several
         return self._team[1]
 
     def is_there(self) -> bool:
         """Return whether its file is still where it was opened."""
-        return self._campaign.store.is_in_place()
+        return self._campaign.database.is_in_place()
 
     def _require_file(self) -> None:
         if not self.is_there():
@@ -144,10 +144,10 @@ class CampaignService:
         self, annotator: str, n: int, why: Mapping[str, Any] | None = None
     ) -> list[dict[str, Any]]:
         """Return what is waiting for an annotator, up to n, oldest first."""
-        ledger = self.campaign.ledger
-        with self.campaign.store.reading() as connection:
-            picks = ledger.open_picks(connection, annotator, n)
-            rows = ledger.some_items(connection, [pick.item for pick in picks])
+        repository = self.campaign.repository
+        with self.campaign.database.reading() as connection:
+            picks = repository.open_picks(connection, annotator, n)
+            rows = repository.some_items(connection, [pick.item for pick in picks])
             told = [
                 self.shown(rows[pick.item], connection)
                 | self._blind(pick.item, lookup.why_picked(pick.arm, pick.rank, pick.reason))
@@ -170,12 +170,12 @@ class CampaignService:
         What waits is counted again inside: the trainer may have asked them meanwhile.
         """
         require_name(annotator)
-        with self.campaign.store.reading() as connection:
-            if not self.campaign.ledger.has_some_to_give(connection):
+        with self.campaign.database.reading() as connection:
+            if not self.campaign.repository.has_some_to_give(connection):
                 return False
-        with self.campaign.store.writing() as connection:
-            missing = n - len(self.campaign.ledger.open_picks(connection, annotator, n))
-            return missing <= 0 or self.campaign.ledger.give(connection, annotator, missing) > 0
+        with self.campaign.database.writing() as connection:
+            missing = n - len(self.campaign.repository.open_picks(connection, annotator, n))
+            return missing <= 0 or self.campaign.repository.give(connection, annotator, missing) > 0
 
     def shown(self, row: Row[Any], connection: Connection) -> dict[str, Any]:
         """Return an item as the page shows it."""
@@ -197,18 +197,18 @@ class CampaignService:
         require_name(annotator)
         if (said.label is None) == (said.kind == "label"):
             raise InputError("A label needs a class, and nothing else has one.")
-        ledger = self.campaign.ledger
-        with self.campaign.store.writing() as connection:
-            row = ledger.item(connection, said.item)
+        repository = self.campaign.repository
+        with self.campaign.database.writing() as connection:
+            row = repository.item(connection, said.item)
             held = [
                 one
-                for one in lookup.answers_of(ledger, connection, [row.id])[row.id]
+                for one in lookup.answers_of(repository, connection, [row.id])[row.id]
                 if one.annotator == annotator
             ]
             answer = Answer(said.item, annotator, said.kind, said.label, said.comment or None)
             if held == [answer] and not self._is_open(connection, row.id, annotator):
                 return False
-            ledger.answer(connection, answer)
+            repository.answer(connection, answer)
         self._require_file()
         return True
 
@@ -225,29 +225,29 @@ class CampaignService:
 
     def keep(self, annotator: str, item: str, comment: str | None = None) -> None:
         """Say after a second look that a label is right."""
-        self.campaign.keep(item, annotator, comment=comment)
+        self.campaign.confirm_label(item, annotator, comment=comment)
         self._require_file()
 
     def undo(self, annotator: str, item: str | None = None) -> dict[str, Any] | None:
         """Take back an annotator's last answer, if it is of ``item``; None if there is none, or it is of another."""
-        ledger = self.campaign.ledger
-        with self.campaign.store.writing() as connection:
+        repository = self.campaign.repository
+        with self.campaign.database.writing() as connection:
             if item is not None:
                 mine = (schema.answers.c.annotator == annotator, schema.answers.c.undone.is_(False))
                 newest = connection.scalar(
                     select(schema.items.c.key)
                     .join(schema.answers, schema.answers.c.item_id == schema.items.c.id)
-                    .where(*mine, schema.items.c.campaign_id == ledger.campaign)
+                    .where(*mine, schema.items.c.campaign_id == repository.campaign)
                     .order_by(schema.answers.c.id.desc())
                     .limit(1)
                 )
                 if newest != item:
                     return None
-            undone = ledger.undo(connection, annotator)
+            undone = repository.undo(connection, annotator)
             if undone is None:
                 return None
-            row = ledger.item(connection, undone.answer.item)
-            why = lookup.picked_for(ledger, connection, annotator, [row.id]).get(row.id, {})
+            row = repository.item(connection, undone.answer.item)
+            why = lookup.picked_for(repository, connection, annotator, [row.id]).get(row.id, {})
             shown = self.shown(row, connection) | self._blind(row.key, why)
         self._require_file()
         before = None if undone.before is None else undone.before.label or undone.before.kind
@@ -255,12 +255,12 @@ class CampaignService:
 
     def last(self, annotator: str, count: int = 10) -> list[dict[str, Any]]:
         """Return an annotator's last answers, the newest first."""
-        ledger = self.campaign.ledger
-        with self.campaign.store.reading() as connection:
-            answers = ledger.last_answers(connection, annotator, count)
-            rows = ledger.some_items(connection, [one.item for one in answers])
+        repository = self.campaign.repository
+        with self.campaign.database.reading() as connection:
+            answers = repository.last_answers(connection, annotator, count)
+            rows = repository.some_items(connection, [one.item for one in answers])
             why = lookup.picked_for(
-                ledger, connection, annotator, [row.id for row in rows.values()]
+                repository, connection, annotator, [row.id for row in rows.values()]
             )
             return [
                 {
@@ -274,35 +274,35 @@ class CampaignService:
 
     def counts(self) -> dict[str, int]:
         """Return how many items there are, and what was said of them."""
-        with self.campaign.store.reading() as connection:
+        with self.campaign.database.reading() as connection:
             return {
                 "items": self._count(connection),
-                **lookup.counts(self.campaign.ledger, connection),
+                **lookup.counts(self.campaign.repository, connection),
             }
 
     def _count(self, connection: Connection) -> int:
         """Return how many items there are; they are counted again only when one was added."""
         newest = lookup.newest_item(connection)
         if self._size is None or self._size[0] != newest:
-            self._size = newest, self.campaign.ledger.count_items(connection)
+            self._size = newest, self.campaign.repository.count_items(connection)
         return self._size[1]
 
     def items(self, wanted: ItemQuery) -> list[dict[str, Any]]:
         """Return a page of the table of items."""
-        ledger = self.campaign.ledger
-        with self.campaign.store.reading() as connection:
+        repository = self.campaign.repository
+        with self.campaign.database.reading() as connection:
             standing = self.standing(connection)
             rows = self._page_of(wanted, connection, standing)
-            said = lookup.answers_of(ledger, connection, [row.id for row in rows])
+            said = lookup.answers_of(repository, connection, [row.id for row in rows])
         return [_line(row, said[row.id], standing) for row in rows]
 
     def _page_of(
         self, wanted: ItemQuery, connection: Connection, standing: CampaignSnapshot
     ) -> list[Row[Any]]:
         """Return a page of items; those of a class are what counts as that class, whatever single people say."""
-        ledger, labels, found = self.campaign.ledger, standing.labels, list[Row[Any]]()
+        repository, labels, found = self.campaign.repository, standing.labels, list[Row[Any]]()
         while len(found) < wanted.count:
-            rows = lookup.items_page(ledger, connection, wanted)
+            rows = lookup.items_page(repository, connection, wanted)
             of_class = [row for row in rows if wanted.label in (None, labels.get(row.key))]
             back = wanted.before is not None
             found = (
@@ -319,18 +319,18 @@ class CampaignService:
 
     def standing(self, connection: Connection) -> CampaignSnapshot:
         """Return what items are by consensus and decisions; it is worked out again only when something was said."""
-        newest = lookup.newest_line(self.campaign.ledger, connection)
+        newest = lookup.newest_line(self.campaign.repository, connection)
         if self._stood is None or self._stood[0] != newest:
             self._stood = (
                 newest,
-                read_standing(self.campaign.ledger, connection, self.campaign.settings),
+                read_standing(self.campaign.repository, connection, self.campaign.settings),
             )
         return self._stood[1]
 
     def agreement(self) -> Agreement:
         """Return how far people agree; it is worked out again only when something was said."""
-        with self.campaign.store.reading() as connection:
-            newest = lookup.newest_line(self.campaign.ledger, connection)
+        with self.campaign.database.reading() as connection:
+            newest = lookup.newest_line(self.campaign.repository, connection)
         if self._agreed is None or self._agreed[0] != newest:
             self._agreed = newest, self.campaign.agreement()
         return self._agreed[1]
@@ -343,16 +343,19 @@ class CampaignService:
         self, *, key: str | None = None, number: int | None = None, only: str | None = None
     ) -> dict[str, Any]:
         """Return one item, by its id or by its number, with all that people say of it, or ``only`` one of them."""
-        ledger = self.campaign.ledger
-        with self.campaign.store.reading() as connection:
+        repository = self.campaign.repository
+        with self.campaign.database.reading() as connection:
             if number is not None:
-                own = (schema.items.c.campaign_id == ledger.campaign, schema.items.c.id == number)
+                own = (
+                    schema.items.c.campaign_id == repository.campaign,
+                    schema.items.c.id == number,
+                )
                 row = connection.execute(select(schema.items).where(*own)).first()
                 if row is None:
                     raise UnknownNameError(f"There is no item number {number}.")
             else:
-                row = ledger.item(connection, key or "")
-            said = lookup.answers_of(ledger, connection, [row.id])[row.id]
+                row = repository.item(connection, key or "")
+            said = lookup.answers_of(repository, connection, [row.id])[row.id]
             shown = self.shown(row, connection)
             standing = self.standing(connection)
         if only is not None:
@@ -365,8 +368,8 @@ class CampaignService:
 
     def image(self, key: str) -> Path:
         """Return the file of an item's image; nothing outside the campaign's folder is given out."""
-        with self.campaign.store.reading() as connection:
-            row = self.campaign.ledger.item(connection, key)
+        with self.campaign.database.reading() as connection:
+            row = self.campaign.repository.item(connection, key)
         if row.kind != "image" or self.images is None:
             raise FileError(f"{key} is no image.")
         return resolve_inside(row.content or "", self.images)
@@ -374,9 +377,9 @@ class CampaignService:
     def progress(self) -> dict[str, Any]:
         """Return how the campaign stands, round by round."""
         status = self.campaign.status()
-        with self.campaign.store.reading() as connection:
-            rounds = lookup.rounds(self.campaign.ledger, connection)
-            times = lookup.times_of_answers(self.campaign.ledger, connection)
+        with self.campaign.database.reading() as connection:
+            rounds = lookup.rounds(self.campaign.repository, connection)
+            times = lookup.times_of_answers(self.campaign.repository, connection)
         for one in rounds:
             found = accuracy_of(one)
             one["accuracy"] = (
@@ -389,10 +392,10 @@ class CampaignService:
 
     def flipped(self, count: int = 20) -> list[dict[str, Any]]:
         """Return items whose predicted class changed with the newest model, those on the table first."""
-        ledger = self.campaign.ledger
-        with self.campaign.store.reading() as connection:
+        repository = self.campaign.repository
+        with self.campaign.database.reading() as connection:
             models = schema.models
-            own = select(models.c.weights).where(models.c.campaign_id == ledger.campaign)
+            own = select(models.c.weights).where(models.c.campaign_id == repository.campaign)
             kept = list(connection.scalars(own.order_by(models.c.version.desc()).limit(2)))
             if len(kept) < 2:
                 return []
@@ -404,7 +407,7 @@ class CampaignService:
             rows = connection.execute(
                 select(schema.items).where(schema.items.c.id.in_(list(chosen)))
             ).all()
-            said = lookup.answers_of(ledger, connection, list(chosen))
+            said = lookup.answers_of(repository, connection, list(chosen))
             standing = self.standing(connection)
         names = self.campaign.classes
         return [
@@ -418,17 +421,17 @@ class CampaignService:
 
     def numbers(self) -> list[int]:
         """Return the items' numbers in the order in which models know them."""
-        with self._lock, self.campaign.store.reading() as connection:
+        with self._lock, self.campaign.database.reading() as connection:
             count = self._count(connection)
             if self._numbers is None or self._numbers[0] != count:
-                self._numbers = count, lookup.item_numbers(self.campaign.ledger, connection)
+                self._numbers = count, lookup.item_numbers(self.campaign.repository, connection)
         return self._numbers[1]
 
     def labelled_places(self) -> list[tuple[int, int]]:
         """Return the places of labelled items in the models' order, and the numbers of their classes."""
-        with self.campaign.store.reading() as connection:
+        with self.campaign.database.reading() as connection:
             labels = self.standing(connection).labels
-            rows = self.campaign.ledger.some_items(connection, list(labels))
+            rows = self.campaign.repository.some_items(connection, list(labels))
         places = {number: place for place, number in enumerate(self.numbers())}
         names = {name: k for k, name in enumerate(self.campaign.classes)}
         return [
@@ -442,10 +445,10 @@ class CampaignService:
         from datetime import datetime
 
         models = schema.models
-        with self.campaign.store.reading() as connection:
+        with self.campaign.database.reading() as connection:
             row = connection.execute(
                 select(models.c.version, models.c.trained)
-                .where(models.c.campaign_id == self.campaign.ledger.campaign)
+                .where(models.c.campaign_id == self.campaign.repository.campaign)
                 .order_by(models.c.version.desc())
                 .limit(1)
             ).first()
@@ -457,7 +460,7 @@ class CampaignService:
 
     def close(self) -> None:
         """Let go of the campaign's file."""
-        self._campaign.store.close()
+        self._campaign.database.close()
 
 
 def _line(row: Row[Any], said: Sequence[Answer], standing: CampaignSnapshot) -> dict[str, Any]:

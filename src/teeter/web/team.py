@@ -41,10 +41,10 @@ __all__ = [
 def disagreements(desk: CampaignService, count: int) -> dict[str, Any]:
     """Return items on which people differ, the least clear first, with who says what; and how many there are in all."""
     campaign = desk.campaign
-    with campaign.store.reading() as connection:
+    with campaign.database.reading() as connection:
         standing = desk.standing(connection)
         waiting = standing.disagreements()
-        rows = campaign.ledger.some_items(connection, [item for item, _ in waiting[:count]])
+        rows = campaign.repository.some_items(connection, [item for item, _ in waiting[:count]])
         told = [
             {
                 **desk.shown(rows[item], connection),
@@ -67,20 +67,20 @@ def decide(
     require_valid_unicode(comment or "", "comment")
     require_valid_unicode(item, "id")
     decision = Decision(item, label, reviewer, comment or None)
-    with desk.campaign.store.writing() as connection:
-        if _held(desk.campaign.ledger, connection, item) == decision:
+    with desk.campaign.database.writing() as connection:
+        if _held(desk.campaign.repository, connection, item) == decision:
             return False
-        write_decision(desk.campaign.ledger, connection, decision)
+        write_decision(desk.campaign.repository, connection, decision)
     return True
 
 
-def _held(ledger: CampaignRepository, connection: Connection, item: str) -> Decision | None:
+def _held(repository: CampaignRepository, connection: Connection, item: str) -> Decision | None:
     """Return the decision that holds for an item."""
     table = schema.decisions
     row = connection.execute(
         select(table, schema.classes.c.name.label("label"))
         .join(schema.classes, schema.classes.c.id == table.c.class_id, isouter=True)
-        .where(table.c.live, table.c.item_id == ledger.item(connection, item).id)
+        .where(table.c.live, table.c.item_id == repository.item(connection, item).id)
     ).first()
     return None if row is None else Decision(item, row.label, row.reviewer, row.comment)
 
@@ -89,20 +89,20 @@ def take_back(
     desk: CampaignService, reviewer: str, item: str | None = None
 ) -> dict[str, Any] | None:
     """Take back a reviewer's last decision, if it is of ``item``; None if there is none, or it is of another."""
-    ledger = desk.campaign.ledger
-    with desk.campaign.store.writing() as connection:
-        newest = _last_of(ledger, connection, reviewer, 1)
+    repository = desk.campaign.repository
+    with desk.campaign.database.writing() as connection:
+        newest = _last_of(repository, connection, reviewer, 1)
         if not newest or (item is not None and newest[0].item != item):
             return None
-        undone = undo_decision(ledger, connection, reviewer)
+        undone = undo_decision(repository, connection, reviewer)
         if undone is None:
             return None
-        shown = desk.shown(ledger.item(connection, undone.item), connection)
+        shown = desk.shown(repository.item(connection, undone.item), connection)
     return {**shown, "said": undone.label or "bad"}
 
 
 def _last_of(
-    ledger: CampaignRepository, connection: Connection, reviewer: str, count: int
+    repository: CampaignRepository, connection: Connection, reviewer: str, count: int
 ) -> list[Decision]:
     """Return a reviewer's last decisions that were not taken back, the newest first."""
     table = schema.decisions
@@ -111,7 +111,7 @@ def _last_of(
         .join(schema.items, schema.items.c.id == table.c.item_id)
         .join(schema.classes, schema.classes.c.id == table.c.class_id, isouter=True)
         .where(
-            schema.items.c.campaign_id == ledger.campaign,
+            schema.items.c.campaign_id == repository.campaign,
             table.c.reviewer == reviewer,
             table.c.undone.is_(False),
         )
@@ -123,10 +123,10 @@ def _last_of(
 
 def last_decisions(desk: CampaignService, reviewer: str, count: int = 10) -> list[dict[str, Any]]:
     """Return a reviewer's last decisions as the page shows them, the newest first."""
-    ledger = desk.campaign.ledger
-    with desk.campaign.store.reading() as connection:
-        found = _last_of(ledger, connection, reviewer, count)
-        rows = ledger.some_items(connection, [one.item for one in found])
+    repository = desk.campaign.repository
+    with desk.campaign.database.reading() as connection:
+        found = _last_of(repository, connection, reviewer, count)
+        rows = repository.some_items(connection, [one.item for one in found])
         return [
             {
                 **desk.shown(rows[one.item], connection),
@@ -142,9 +142,9 @@ def members(desk: CampaignService) -> list[dict[str, Any]]:
     campaign = desk.campaign
     named = {one.name: one for one in campaign.people.list()}
     worked = {one.name: one for one in campaign.team()}
-    with campaign.store.reading() as connection:
+    with campaign.database.reading() as connection:
         same = _with_consensus(desk.standing(connection))
-        still_open = _open(campaign.ledger, connection)
+        still_open = _open(campaign.repository, connection)
     names = [*named, *(name for name in sorted({*worked, *still_open}) if name not in named)]
     told = []
     for name in names:
@@ -188,13 +188,13 @@ def _told(found: Any) -> dict[str, float] | None:
     return {"share": found.share, "low": found.low, "high": found.high, "of": found.total}
 
 
-def _open(ledger: CampaignRepository, connection: Connection) -> dict[str, int]:
+def _open(repository: CampaignRepository, connection: Connection) -> dict[str, int]:
     """Return how many questions are open with whom."""
     picks, batches = schema.picks, schema.batches
     rows = connection.execute(
         select(batches.c.annotator, func.count())
         .join(picks, picks.c.batch_id == batches.c.id)
-        .where(batches.c.campaign_id == ledger.campaign, picks.c.state == "open")
+        .where(batches.c.campaign_id == repository.campaign, picks.c.state == "open")
         .group_by(batches.c.annotator)
     )
     return {str(name): int(count) for name, count in rows}
@@ -213,7 +213,7 @@ def choose_consensus(desk: CampaignService, way: str, who: str) -> None:
     """Say how several answers become one label."""
     campaign = desk.campaign
     campaign.settings = change_consensus(
-        campaign.store, campaign.ledger, campaign.settings, way, who=who
+        campaign.database, campaign.repository, campaign.settings, way, who=who
     )
     desk.forget_standing()
 
@@ -257,7 +257,7 @@ def remove_person(desk: CampaignService, name: str, who: str) -> int:
 
 def give_back(desk: CampaignService, name: str, who: str) -> int:
     """Let others have somebody's open questions; return how many there were."""
-    return desk.campaign.give_back(name, who=who)
+    return desk.campaign.release_items(name, who=who)
 
 
 def _require_other_owner(desk: CampaignService, name: str) -> None:

@@ -247,7 +247,7 @@ def _hand_over(path: Path, name: str, other: CampaignService) -> None:
     try:
         campaign.people.add_as_in(other.campaign.people, name, "owner", who=name)
     finally:
-        campaign.store.close()
+        campaign.database.close()
 
 
 def _place(where: str | Path) -> str:

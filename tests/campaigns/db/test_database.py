@@ -28,42 +28,42 @@ def path(tmp_path: Path) -> Path:
 
 def made(path: Path, texts: int = 6) -> CampaignRepository:
     store = Database(path, create=True)
-    ledger = begun(store, texts=texts)
+    repository = begun(store, texts=texts)
     store.close()
-    return ledger
+    return repository
 
 
-def labelled(path: Path, ledger: CampaignRepository) -> list[str]:
+def labelled(path: Path, repository: CampaignRepository) -> list[str]:
     store = Database(path)
     with store.reading() as connection:
-        found = [one.item for one in ledger.answers(connection)]
+        found = [one.item for one in repository.answers(connection)]
     store.close()
     return found
 
 
-def _label_on(path: Path, ledger: CampaignRepository, items: list[str], report: Report) -> None:
+def _label_on(path: Path, repository: CampaignRepository, items: list[str], report: Report) -> None:
     """Label items one after the other, and report each once it is written."""
     store = Database(path)
     for item in items:
         with store.writing() as connection:
-            ledger.answer(connection, Answer(item, "ann", "label", "good"))
+            repository.answer(connection, Answer(item, "ann", "label", "good"))
         report(item)
 
 
 def check_after_kills(path: Path, moments: list[tuple[int, float]]) -> None:
     """Kill a process that labels, again and again: after so many answers and so many seconds more."""
     items = 30 * len(moments)
-    ledger = made(path, texts=items)
+    repository = made(path, texts=items)
     left = [f"a{k}" for k in range(items)]
     for answers, pause in moments:
-        reported = kill_after(partial(_label_on, path, ledger, left), answers, pause)
-        found = labelled(path, ledger)
+        reported = kill_after(partial(_label_on, path, repository, left), answers, pause)
+        found = labelled(path, repository)
         assert set(reported) <= set(found)
         assert max(Counter(found).values(), default=1) == 1
         left = [item for item in left if item not in set(found)]
     store = Database(path)
     with store.reading() as connection:
-        assert len(ledger.items(connection)) == items
+        assert len(repository.items(connection)) == items
     store.close()
 
 
@@ -85,24 +85,24 @@ def test_killed_at_a_hundred_moments_every_answer_that_was_acknowledged_is_there
 
 @needs_fork
 def test_two_processes_write_in_turns(path: Path) -> None:
-    ledger = made(path, texts=60)
+    repository = made(path, texts=60)
     children = []
     for part in range(2):
         child = os.fork()
         if child == 0:
             try:
-                _label_on(path, ledger, [f"a{k}" for k in range(part, 60, 2)], lambda _: None)
+                _label_on(path, repository, [f"a{k}" for k in range(part, 60, 2)], lambda _: None)
                 os._exit(0)
             finally:
                 os._exit(1)
         children.append(child)
     for child in children:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert sorted(labelled(path, ledger)) == sorted(f"a{k}" for k in range(60))
+    assert sorted(labelled(path, repository)) == sorted(f"a{k}" for k in range(60))
 
 
 def test_a_full_disk_is_told_and_loses_nothing(path: Path) -> None:
-    ledger = made(path)
+    repository = made(path)
     store = Database(path)
 
     def fill_up(connection: sqlite3.Connection, _: object) -> None:
@@ -117,7 +117,7 @@ def test_a_full_disk_is_told_and_loses_nothing(path: Path) -> None:
         nonlocal acknowledged
         for k in range(1000):
             with store.writing() as connection:
-                ledger.answer(
+                repository.answer(
                     connection, Answer(f"a{k % 6}", f"ann {k}", "label", "good", "x" * 200)
                 )
             acknowledged += 1
@@ -125,12 +125,12 @@ def test_a_full_disk_is_told_and_loses_nothing(path: Path) -> None:
     with pytest.raises(StoreError, match="Nothing was lost; make room and try again"):
         go_on()
     store.close()
-    assert len(labelled(path, ledger)) == acknowledged > 0
+    assert len(labelled(path, repository)) == acknowledged > 0
 
 
 @needs_fork
 def test_a_file_that_may_not_grow_is_told_and_loses_nothing(path: Path) -> None:
-    ledger = made(path)
+    repository = made(path)
     child = os.fork()
     if child == 0:
         import resource
@@ -141,14 +141,14 @@ def test_a_file_that_may_not_grow_is_told_and_loses_nothing(path: Path) -> None:
         try:
             for k in range(5000):
                 with store.writing() as connection:
-                    ledger.answer(
+                    repository.answer(
                         connection, Answer(f"a{k % 6}", f"ann {k}", "label", "good", "x" * 500)
                     )
         except StoreError as error:
             os._exit(7 if "Nothing was lost" in str(error) else 1)
         os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-    assert len(labelled(path, ledger)) > 0
+    assert len(labelled(path, repository)) > 0
 
 
 def test_a_file_of_a_newer_version_is_refused(path: Path) -> None:
@@ -165,7 +165,7 @@ def test_a_file_of_a_newer_version_is_refused(path: Path) -> None:
 def test_a_file_of_an_older_version_is_brought_up_in_place(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger = made(path)
+    repository = made(path)
 
     def later(connection: migrations.Connection) -> None:
         connection.exec_driver_sql("alter table items add column note text")
@@ -174,7 +174,7 @@ def test_a_file_of_an_older_version_is_brought_up_in_place(
     store = Database(path)
     with store.reading() as connection:
         assert connection.exec_driver_sql("select note from items").fetchall() == [(None,)] * 6
-        assert len(ledger.items(connection)) == 6
+        assert len(repository.items(connection)) == 6
     store.close()
     Database(path).close()
 
@@ -201,12 +201,12 @@ def test_a_change_that_fails_leaves_the_file_as_it_was(
 
 @pytest.mark.parametrize("cut", [30, 5000, 20_000])
 def test_a_file_cut_short_is_told(cut: int, path: Path) -> None:
-    ledger = made(path, texts=500)
+    repository = made(path, texts=500)
     content = path.read_bytes()
     assert len(content) > cut
     path.write_bytes(content[:cut])
     with pytest.raises((StoreError, FileError), match=r"damaged, or not a campaign|is empty"):
-        labelled(path, ledger)
+        labelled(path, repository)
 
 
 def test_what_is_no_campaign_is_told(tmp_path: Path) -> None:
@@ -246,17 +246,17 @@ def test_another_program_s_database_is_left_alone(tmp_path: Path) -> None:
 def test_a_backup_is_whole_while_others_write_and_opens_as_a_campaign(
     path: Path, tmp_path: Path
 ) -> None:
-    ledger = made(path)
+    repository = made(path)
     store = Database(path)
     with store.writing() as connection:
-        ledger.answer(connection, Answer("a1", "ann", "label", "poor"))
+        repository.answer(connection, Answer("a1", "ann", "label", "poor"))
     copy = tmp_path / "copy.teeter"
     store.back_up(copy)
     with store.writing() as connection:
-        ledger.answer(connection, Answer("a2", "ann", "label", "poor"))
+        repository.answer(connection, Answer("a2", "ann", "label", "poor"))
     store.close()
-    assert labelled(copy, ledger) == ["a1"]
-    assert labelled(path, ledger) == ["a1", "a2"]
+    assert labelled(copy, repository) == ["a1"]
+    assert labelled(path, repository) == ["a1", "a2"]
     with pytest.raises(FileError, match="exists already"):
         Database(path).back_up(copy)
     with pytest.raises(FileError, match="Cannot write"):

@@ -32,14 +32,14 @@ def own_server() -> Iterator[Server]:
         yield server
 
 
-def label(store: Database, ledger: CampaignRepository, item: str, who: str = "ann") -> None:
+def label(store: Database, repository: CampaignRepository, item: str, who: str = "ann") -> None:
     with store.writing() as connection:
-        ledger.answer(connection, Answer(item, who, "label", "good"))
+        repository.answer(connection, Answer(item, who, "label", "good"))
 
 
-def labelled(store: Database, ledger: CampaignRepository) -> list[str]:
+def labelled(store: Database, repository: CampaignRepository) -> list[str]:
     with store.reading() as connection:
-        return [one.item for one in ledger.answers(connection)]
+        return [one.item for one in repository.answers(connection)]
 
 
 def test_a_campaign_goes_through_its_rounds(url: str) -> None:
@@ -52,28 +52,28 @@ def test_a_campaign_goes_through_its_rounds(url: str) -> None:
         for question in campaign.ask(10):
             campaign.tell(question.item, "right" if rows[int(question.item[1:]), 0] > 0 else "left")
         campaign.train()
-    campaign.store.close()
+    campaign.database.close()
     again = Campaign.open(url)
     status = again.status()
     assert (status.items, status.labelled, status.version) == (80, 20, 2)
     assert again.undo() is not None
     assert again.status().labelled == 19
-    again.store.close()
+    again.database.close()
 
 
 def test_after_a_crash_of_the_server_what_was_acknowledged_is_there_and_the_store_goes_on(
     own_server: Server,
 ) -> None:
     store = Database(own_server.new_database(), create=True)
-    ledger = begun(store, texts=40)
+    repository = begun(store, texts=40)
     for k in range(10):
-        label(store, ledger, f"a{k}")
+        label(store, repository, f"a{k}")
     own_server.stop("immediate")
     with pytest.raises(StoreError, match=r"does not answer\. What was acknowledged is safe"):
-        label(store, ledger, "a10")
+        label(store, repository, "a10")
     own_server.start()
-    label(store, ledger, "a11")
-    assert labelled(store, ledger) == [*(f"a{k}" for k in range(10)), "a11"]
+    label(store, repository, "a11")
+    assert labelled(store, repository) == [*(f"a{k}" for k in range(10)), "a11"]
     store.close()
 
 
@@ -83,47 +83,47 @@ def test_killed_while_it_writes_a_process_loses_nothing_that_it_acknowledged(
     kills: int, url: str
 ) -> None:
     store = Database(url, create=True)
-    ledger = begun(store, texts=200 * kills)
+    repository = begun(store, texts=200 * kills)
     store.close()
     left, moments = [f"a{k}" for k in range(200 * kills)], random.Random(3)
     for _ in range(kills):
         pause = 0.0 if kills == 1 else moments.uniform(0.0, 0.15)
-        reported = kill_after(partial(_label_on, url, ledger, left), 3, pause)
+        reported = kill_after(partial(_label_on, url, repository, left), 3, pause)
         store = Database(url)
-        found = labelled(store, ledger)
+        found = labelled(store, repository)
         store.close()
         assert len(found) == len(set(found))
         assert set(reported) <= set(found)
         left = [item for item in left if item not in set(found)]
 
 
-def _label_on(url: str, ledger: CampaignRepository, items: list[str], report: Report) -> None:
+def _label_on(url: str, repository: CampaignRepository, items: list[str], report: Report) -> None:
     store = Database(url)
     for item in items:
-        label(store, ledger, item)
+        label(store, repository, item)
         report(item)
 
 
 def test_many_write_at_once_and_nothing_is_lost(url: str) -> None:
     store = Database(url, create=True)
-    ledger = begun(store, texts=64)
+    repository = begun(store, texts=64)
     with ThreadPoolExecutor(8) as people:
-        list(people.map(lambda k: label(store, ledger, f"a{k}", f"person {k % 8}"), range(64)))
-    assert len(labelled(store, ledger)) == 64
+        list(people.map(lambda k: label(store, repository, f"a{k}", f"person {k % 8}"), range(64)))
+    assert len(labelled(store, repository)) == 64
     with store.reading() as connection:
-        numbers = [line["number"] for line in ledger.history(connection) if "number" in line]
+        numbers = [line["number"] for line in repository.history(connection) if "number" in line]
     assert len(numbers) == len(set(numbers))
     store.close()
 
 
 def test_readers_see_one_state(url: str) -> None:
     store = Database(url, create=True)
-    ledger = begun(store)
+    repository = begun(store)
     with store.reading() as connection:
-        assert ledger.answers(connection) == []
-        label(store, ledger, "a0")
-        assert ledger.answers(connection) == []
-    assert labelled(store, ledger) == ["a0"]
+        assert repository.answers(connection) == []
+        label(store, repository, "a0")
+        assert repository.answers(connection) == []
+    assert labelled(store, repository) == ["a0"]
     store.close()
 
 

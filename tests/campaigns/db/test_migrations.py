@@ -79,8 +79,8 @@ def test_everything_of_the_first_version_is_there(first: Path) -> None:
     ]
     history = campaign.history()
     assert [line["what"] for line in history].count("answer") == 13
-    with campaign.store.reading() as connection:
-        held = {(one.item, one.annotator): one for one in campaign.ledger.answers(connection)}
+    with campaign.database.reading() as connection:
+        held = {(one.item, one.annotator): one for one in campaign.repository.answers(connection)}
     assert live_answers(history) == held
     assert held["v4", "ann"].comment == "seen twice"
 
@@ -91,7 +91,7 @@ def test_a_campaign_of_the_first_version_goes_on(first: Path) -> None:
         campaign.tell(question.item, "dark", "ann")
     assert campaign.train().version == 2
     assert "kappa" in campaign.history()[-1]
-    campaign.keep("v4", "ann")
+    campaign.confirm_label("v4", "ann")
     assert campaign.undo("ann") is not None
 
 
@@ -99,8 +99,8 @@ def test_what_was_asked_before_there_were_leases_stays_with_whom_it_was_asked_of
     first: Path,
 ) -> None:
     campaign = Campaign.open(first)
-    assert "0003_teams" in campaign.store.upgraded
-    with campaign.store.reading() as connection:
+    assert "0003_teams" in campaign.database.upgraded
+    with campaign.database.reading() as connection:
         assert connection.exec_driver_sql("select distinct due from batches").fetchall() == [
             (None,)
         ]
@@ -151,11 +151,11 @@ def test_a_second_version_takes_the_place_of_the_first(
 ) -> None:
     before = Campaign.open(first)
     told = (before.status(), before.history())
-    before.store.close()
+    before.database.close()
     with_second(monkeypatch, rebuilt)
     campaign = Campaign.open(first)
-    assert campaign.store.upgraded == ["0002_second"]
-    with campaign.store.reading() as connection:
+    assert campaign.database.upgraded == ["0002_second"]
+    with campaign.database.reading() as connection:
         assert (
             connection.exec_driver_sql(
                 "select count(*) from notes where note like 'from 20%'"
@@ -166,8 +166,8 @@ def test_a_second_version_takes_the_place_of_the_first(
             connection.exec_driver_sql("select sum(length) from items").scalar() == 10 * 2 + 14 * 3
         )
     assert (campaign.status(), campaign.history()) == told
-    campaign.store.close()
-    assert Campaign.open(first).store.upgraded == []
+    campaign.database.close()
+    assert Campaign.open(first).database.upgraded == []
     monkeypatch.undo()
     with pytest.raises(StoreError, match=r"newer teeter \(0002_second\)"):
         Campaign.open(first)

@@ -42,7 +42,7 @@ def made(request: pytest.FixtureRequest, tmp_path: Path, watch: FakeClock) -> It
 
     yield make
     for one in opened:
-        one.store.close()
+        one.database.close()
 
 
 def truth(item: str) -> str:
@@ -64,8 +64,8 @@ def told(campaign: Campaign, what: str) -> list[dict[str, object]]:
 
 def held(campaign: Campaign) -> Counter[str]:
     """How many people have each item open."""
-    with campaign.store.reading() as connection:
-        return Counter(pick.item for pick in campaign.ledger.open_picks(connection))
+    with campaign.database.reading() as connection:
+        return Counter(pick.item for pick in campaign.repository.open_picks(connection))
 
 
 def test_what_nobody_answers_goes_to_the_next_who_asks(made: Made, watch: FakeClock) -> None:
@@ -108,7 +108,7 @@ def test_without_a_lease_questions_stay(made: Made, watch: FakeClock) -> None:
     first = asked(campaign, 6, "ann")
     watch.wait(10**6)
     assert not set(first) & set(asked(campaign, 80, "bob"))
-    assert campaign.give_back("ann", who="owner") == 6
+    assert campaign.release_items("ann", who="owner") == 6
     assert told(campaign, "returned")[0]["by"] == "owner"
     assert set(first) <= set(asked(campaign, 80, "bob"))
 
@@ -128,8 +128,8 @@ def test_a_late_answer_counts_and_is_told(made: Made, watch: FakeClock) -> None:
     undone = [campaign.undo("ann"), campaign.undo("ann")]
     assert None not in undone
     assert max(held(campaign).values()) == 1, "bob is asked, so ann is not"
-    with campaign.store.reading() as connection:
-        now = {(one.item, one.annotator): one for one in campaign.ledger.answers(connection)}
+    with campaign.database.reading() as connection:
+        now = {(one.item, one.annotator): one for one in campaign.repository.answers(connection)}
     assert live_answers(campaign.history()) == now
 
 
@@ -143,9 +143,11 @@ def test_what_an_older_model_picked_goes_back_to_the_pool_and_controls_are_asked
     watch.wait(31)
     campaign.train()
     asked(campaign, 1, "bob")
-    with campaign.store.reading() as connection:
-        ready = {row.key: row.arm for row in connection.execute(campaign.ledger._picks("ready"))}
-        ready |= {pick.item: pick.arm for pick in campaign.ledger.open_picks(connection, "bob")}
+    with campaign.database.reading() as connection:
+        ready = {
+            row.key: row.arm for row in connection.execute(campaign.repository._picks("ready"))
+        }
+        ready |= {pick.item: pick.arm for pick in campaign.repository.open_picks(connection, "bob")}
     controls = {item for item, arm in waiting.items() if arm == "control"}
     assert len(controls) >= 6
     assert controls <= {item for item, arm in ready.items() if arm == "control"}
@@ -158,12 +160,12 @@ def test_for_those_at_work_it_is_picked_ahead_and_a_new_model_picks_anew(made: M
     shown = [set(asked(campaign, 5, who)) for who in ("ann", "bob")]
     batches = len(told(campaign, "asked"))
     assert sum(map(len, shown)) == len(set.union(*shown)) == 10
-    with campaign.store.reading() as connection:
-        ready = campaign.ledger.asked_items(connection) - set(held(campaign))
+    with campaign.database.reading() as connection:
+        ready = campaign.repository.asked_items(connection) - set(held(campaign))
     assert len(ready) == 10, "twice what bob asked for, since one other is at work"
     campaign.train()
-    with campaign.store.reading() as connection:
-        left = {row.key: row.arm for row in connection.execute(campaign.ledger._picks("ready"))}
+    with campaign.database.reading() as connection:
+        left = {row.key: row.arm for row in connection.execute(campaign.repository._picks("ready"))}
     assert set(left.values()) <= {"control"}
     assert len(told(campaign, "asked")) == batches
     assert len(asked(campaign, 40, "dan")) == 40
@@ -174,23 +176,23 @@ def test_one_picks_at_a_time_and_the_dead_keep_nobody_waiting_for_long(
     made: Made, watch: FakeClock
 ) -> None:
     campaign = made()
-    ledger = campaign.ledger
-    with campaign.store.writing() as connection:
-        before = ledger.count_batches(connection)
-        assert acquire_pick_lock(ledger, connection, "ann")
-        assert acquire_pick_lock(ledger, connection, "ann"), "who died in it comes back"
-        assert not acquire_pick_lock(ledger, connection, "bob")
-        assert ledger.count_batches(connection) == before
-        assert ledger.others_at_work(connection, "bob") == 0
+    repository = campaign.repository
+    with campaign.database.writing() as connection:
+        before = repository.count_batches(connection)
+        assert acquire_pick_lock(repository, connection, "ann")
+        assert acquire_pick_lock(repository, connection, "ann"), "who died in it comes back"
+        assert not acquire_pick_lock(repository, connection, "bob")
+        assert repository.count_batches(connection) == before
+        assert repository.others_at_work(connection, "bob") == 0
     watch.wait(1)
     assert len(asked(campaign, 5, "bob")) == 5
-    with campaign.store.writing() as connection:
-        assert acquire_pick_lock(ledger, connection, "cem"), "bob's turn ended"
+    with campaign.database.writing() as connection:
+        assert acquire_pick_lock(repository, connection, "cem"), "bob's turn ended"
         watch.wait(-1440)
-        assert acquire_pick_lock(ledger, connection, "bob"), (
+        assert acquire_pick_lock(repository, connection, "bob"), (
             "the clock was set back: cem's turn would last for a day"
         )
-        release_pick_lock(ledger, connection)
+        release_pick_lock(repository, connection)
 
 
 def test_until_nothing_is_left(made: Made) -> None:
@@ -259,9 +261,9 @@ def test_a_skip_a_lease_that_ends_and_an_undo_leave_nobody_missing(
     campaign.undo("dan")
     assert item not in asked(campaign, 20, "eve"), "dan is asked again"
     assert campaign.tell(item, "left", "cem").late
-    campaign.bad(item, "ann")
-    with campaign.store.reading() as connection:
-        assert campaign.ledger.item(connection, item).missing == 0
+    campaign.flag(item, "ann")
+    with campaign.database.reading() as connection:
+        assert campaign.repository.item(connection, item).missing == 0
 
 
 def test_several_at_once_share_the_items(tmp_path: Path) -> None:
@@ -270,7 +272,7 @@ def test_several_at_once_share_the_items(tmp_path: Path) -> None:
         path, "points", ["left", "right"], Settings(kind="features", strategy="margin")
     )
     campaign.add({"id": f"p{k}", "features": row} for k, row in enumerate(VECTORS[:40]))
-    campaign.store.close()
+    campaign.database.close()
 
     def label_until_nothing_is_left(who: str) -> list[str]:
         own = Campaign.open(path)
@@ -278,7 +280,7 @@ def test_several_at_once_share_the_items(tmp_path: Path) -> None:
         while items := asked(own, 4, who):
             answer(own, items, who)
             answered += items
-        own.store.close()
+        own.database.close()
         return answered
 
     names = ["ann", "bob", "cem", "dan"]
@@ -288,9 +290,9 @@ def test_several_at_once_share_the_items(tmp_path: Path) -> None:
     given = [(item, who) for who, items in answered.items() for item in items]
     assert max(Counter(item for item, _ in given).values()) == 1, "nobody is asked what another has"
     campaign = Campaign.open(path)
-    with campaign.store.reading() as connection:
-        written = [(one.item, one.annotator) for one in campaign.ledger.answers(connection)]
-    campaign.store.close()
+    with campaign.database.reading() as connection:
+        written = [(one.item, one.annotator) for one in campaign.repository.answers(connection)]
+    campaign.database.close()
     assert sorted(written) == sorted(given)
 
 
@@ -301,10 +303,10 @@ def plans(campaign: Campaign, work: Callable[[], object]) -> list[str]:
     def see(_: object, __: object, statement: str, parameters: object, *___: object) -> None:
         seen.append((statement, parameters))
 
-    event.listen(campaign.store.engine, "before_cursor_execute", see)
+    event.listen(campaign.database.engine, "before_cursor_execute", see)
     work()
-    event.remove(campaign.store.engine, "before_cursor_execute", see)
-    with closing(sqlite3.connect(str(campaign.store.path))) as file:
+    event.remove(campaign.database.engine, "before_cursor_execute", see)
+    with closing(sqlite3.connect(str(campaign.database.path))) as file:
         told = [
             (one, values) for one, values in seen if one.startswith(("SELECT", "UPDATE", "DELETE"))
         ]
@@ -339,4 +341,4 @@ def test_no_table_is_read_from_end_to_end_to_ask_or_to_answer(tmp_path: Path) ->
         ]
         assert scans == []
         assert not any(line.startswith("SCAN history") for line in found)
-    campaign.store.close()
+    campaign.database.close()

@@ -20,7 +20,7 @@ def backend(tmp_path: Path) -> LabelStudioBackend:
 def test_a_sync_that_never_ends_is_told_of(backend: LabelStudioBackend) -> None:
     campaign = backend.campaign()
     backend.sync(campaign, n=2)
-    with campaign.store.reading() as connection:
+    with campaign.database.reading() as connection:
         link = project_link.current(campaign, connection)
     assert link is not None
     again = project_link.turn(campaign, link, lambda _: None)
@@ -36,9 +36,9 @@ def test_a_sync_that_never_ends_is_told_of(backend: LabelStudioBackend) -> None:
 def test_a_turn_goes_on_while_there_is_life(backend: LabelStudioBackend) -> None:
     watch = FakeClock()
     campaign = backend.campaign()
-    campaign.ledger.clock = watch
+    campaign.repository.clock = watch
     backend.sync(campaign, n=2)
-    with campaign.store.reading() as connection:
+    with campaign.database.reading() as connection:
         link = project_link.current(campaign, connection)
     assert link is not None
     with project_link.turn(campaign, link) as alive:

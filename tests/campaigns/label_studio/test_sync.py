@@ -73,7 +73,7 @@ def sync_and_die_at(at: int, *, after: bool, folder: Path) -> int:
     folder.mkdir()
     backend = imaginary(folder, studio)
     campaign = backend.campaign(count=30)
-    campaign.ledger.clock = watch
+    campaign.repository.clock = watch
     slowly = {"n": 4, "sleep": watch.wait, "train": False}
     died = 0
     for _ in range(3):
@@ -82,7 +82,7 @@ def sync_and_die_at(at: int, *, after: bool, folder: Path) -> int:
             backend.sync(campaign, **slowly)
         except Killed:
             died += 1
-            with campaign.store.writing() as connection:  # nobody tidies up after a kill
+            with campaign.database.writing() as connection:  # nobody tidies up after a kill
                 late = watch().replace(year=2029) if died % 2 else watch()
                 connection.execute(
                     update(schema.label_studio).values(busy=project_link.written(late))
@@ -99,7 +99,7 @@ def sync_and_die_at(at: int, *, after: bool, folder: Path) -> int:
     assert held(campaign) == {f"n{k}": truth(f"n{k}") for k in range(12)}
     said = [line for line in campaign.history() if line["what"] == "answer"]
     assert len(said) == 12, "each came once"
-    campaign.store.close()
+    campaign.database.close()
     return died
 
 
@@ -143,7 +143,7 @@ def test_what_holds_is_what_annotations_say(steps: list[tuple[str, int, str]]) -
             _step(backend, studio, campaign, undone, (what, which, label))
         backend.sync(campaign, n=4, train=False)
         _check(studio, campaign, undone)
-        campaign.store.close()
+        campaign.database.close()
 
 
 def _step(
@@ -181,7 +181,7 @@ def _step(
         backend.sync(campaign, n=4, train=False)
         back = campaign.undo("ann@example.com")
         if back is not None:
-            with campaign.store.reading() as connection:
+            with campaign.database.reading() as connection:
                 undone |= set(connection.exec_driver_sql(UNDONE).scalars())
 
 
@@ -207,9 +207,11 @@ def _check(studio: FakeLabelStudio, campaign: Campaign, undone: set[int]) -> Non
         item: says[item][0][2] for item in once
     }
     assert max(waiting_tasks(studio).values(), default=1) == 1
-    with campaign.store.reading() as connection:
-        answers = {(one.item, one.annotator): one for one in campaign.ledger.answers(connection)}
-        opened = {pick.item for pick in campaign.ledger.open_picks(connection, "label-studio")}
+    with campaign.database.reading() as connection:
+        answers = {
+            (one.item, one.annotator): one for one in campaign.repository.answers(connection)
+        }
+        opened = {pick.item for pick in campaign.repository.open_picks(connection, "label-studio")}
     assert live_answers(campaign.history()) == answers
     pending = {
         studio.tasks[one["task"]]["data"]["teeter_item"]
@@ -292,7 +294,7 @@ def test_a_long_watch_reads_what_changed_and_now_and_then_all(
 def test_two_syncs_at_once_send_every_question_once(tmp_path: Path) -> None:
     studio = FakeLabelStudio()
     backend = imaginary(tmp_path, studio)
-    backend.campaign(count=80).store.close()
+    backend.campaign(count=80).database.close()
     slow = threading.Event()
 
     def pause(request: httpx.Request) -> None:
@@ -311,7 +313,7 @@ def test_two_syncs_at_once_send_every_question_once(tmp_path: Path) -> None:
         except BaseException as error:
             failures.append(error)
         finally:
-            campaign.store.close()
+            campaign.database.close()
 
     threads = [threading.Thread(target=sync) for _ in range(3)]
     for thread in threads:
@@ -323,9 +325,9 @@ def test_two_syncs_at_once_send_every_question_once(tmp_path: Path) -> None:
 
     # Syncs that ask at the same moment may together ask more than 12; each question is sent once all the same.
     campaign = Campaign.open(tmp_path / "numbers.teeter")
-    with campaign.store.reading() as connection:
-        questions = {pick.item for pick in campaign.ledger.open_picks(connection)}
-    campaign.store.close()
+    with campaign.database.reading() as connection:
+        questions = {pick.item for pick in campaign.repository.open_picks(connection)}
+    campaign.database.close()
     assert len(questions) >= 12
     assert waiting_tasks(studio) == Counter(questions)
     assert len(studio.tasks) == len(questions)

@@ -89,8 +89,8 @@ def test_people_go_by_their_addresses(backend: LabelStudioBackend, studio: FakeL
         "Not among the campaign's people, and counted all the same: bob@example.com, label-studio."
     )
     assert notes == (told,)
-    with campaign.store.reading() as connection:
-        who = Counter(one.annotator for one in campaign.ledger.answers(connection))
+    with campaign.database.reading() as connection:
+        who = Counter(one.annotator for one in campaign.repository.answers(connection))
     assert who == {"ann@example.com": 1, "bob@example.com": 1, "label-studio": 2}
 
 
@@ -102,7 +102,7 @@ def test_answers_have_the_time_they_were_given_at(
     backend.annotate(1, truth)
     given = next(iter(studio.annotations.values()))["created_at"]
     backend.sync(campaign, n=2)
-    with campaign.store.reading() as connection:
+    with campaign.database.reading() as connection:
         assert connection.exec_driver_sql("select at from answers").scalar() == given.replace(
             "Z", ".000+00:00"
         )
@@ -110,10 +110,10 @@ def test_answers_have_the_time_they_were_given_at(
 
 def test_answers_that_come_in_late_do_not_turn_time_back(backend: LabelStudioBackend) -> None:
     campaign = backend.campaign()
-    with campaign.store.writing() as connection:
+    with campaign.database.writing() as connection:
         for k in range(6):
             at = f"2030-01-01T00:00:{50 - 10 * k:02}.000+00:00"
-            campaign.ledger.answer(connection, Answer(f"n{k}", "ann", "label", "even"), at=at)
+            campaign.repository.answer(connection, Answer(f"n{k}", "ann", "label", "even"), at=at)
     (ann,) = campaign.team()
     assert ann.speed is not None
     assert (ann.speed.seconds, ann.speed.per_hour) == (10, 360)
@@ -310,10 +310,10 @@ def test_in_every_store_and_moved_to_another(
     backend.annotate(3, truth)
     assert backend.sync(campaign, n=4).labels == 3
     target = Database(places[1], create=True)
-    counts = move_campaign(campaign.store, target, "numbers")
+    counts = move_campaign(campaign.database, target, "numbers")
     assert (counts["label_studio"], counts["label_studio_answers"]) == (1, 3)
     target.close()
-    campaign.store.close()
+    campaign.database.close()
     moved = Campaign.open(places[1], "numbers")
     assert not backend.sync(moved, n=4, url=None).is_news
     backend.change("n0", "odd")
@@ -323,13 +323,13 @@ def test_in_every_store_and_moved_to_another(
     assert held(moved) == {"n0": "odd", "n2": "even"}
     assert not backend.sync(moved, n=4, url=None).is_news, "what is taken back is taken back once"
     assert len(studio.projects) == 1
-    moved.store.close()
+    moved.database.close()
 
 
 def test_the_token_is_in_no_row(backend: LabelStudioBackend) -> None:
     campaign = backend.campaign()
     backend.sync(campaign, n=2)
-    campaign.store.close()
+    campaign.database.close()
     for file in backend.folder.glob("numbers.teeter*"):
         assert LEGACY.encode() not in file.read_bytes()
 

@@ -342,7 +342,7 @@ class Questions(Rows):
         )
         return self._returned(connection, ended, None)
 
-    def give_back(self, connection: Connection, annotator: str, who: str) -> int:
+    def release_items(self, connection: Connection, annotator: str, who: str) -> int:
         """Return all open questions of an annotator, as if the leases had ended; tell how many there were."""
         return self._returned(connection, schema.batches.c.annotator == annotator, who)
 

@@ -64,7 +64,7 @@ class ImportedAnnotation:
 
 def current(campaign: Campaign, connection: Connection) -> ProjectLink | None:
     """Return the link that holds: the newest."""
-    own = schema.label_studio.c.campaign_id == campaign.ledger.campaign
+    own = schema.label_studio.c.campaign_id == campaign.repository.campaign
     row = connection.execute(
         select(schema.label_studio).where(own).order_by(schema.label_studio.c.id.desc()).limit(1)
     ).first()
@@ -73,16 +73,16 @@ def current(campaign: Campaign, connection: Connection) -> ProjectLink | None:
 
 def begin(campaign: Campaign, url: str, *, anew: bool) -> ProjectLink:
     """Return the link that holds; one is made where there is none, or ``anew``."""
-    with campaign.store.writing() as connection:
+    with campaign.database.writing() as connection:
         link = current(campaign, connection)
         if link is not None and (not anew or link.project is None):
             return link
         values = {
-            "campaign_id": campaign.ledger.campaign,
+            "campaign_id": campaign.repository.campaign,
             "url": url,
             "mark": f"teeter:{secrets.token_hex(8)}",
             "project": None,
-            "made": campaign.ledger.now(),
+            "made": campaign.repository.now(),
             "busy": None,
         }
         (number,) = connection.execute(
@@ -95,10 +95,10 @@ def write_project(
     campaign: Campaign, link: ProjectLink, url: str, project: int, *, made: bool
 ) -> ProjectLink:
     """Note where a campaign's project is."""
-    with campaign.store.writing() as connection:
+    with campaign.database.writing() as connection:
         _change(connection, link, url=url, project=project)
         detail = {"url": url, "project": project, "made": made}
-        campaign.ledger.note(connection, "label-studio", "linked", None, detail)
+        campaign.repository.note(connection, "label-studio", "linked", None, detail)
     return ProjectLink(link.number, url, link.mark, project)
 
 
@@ -117,7 +117,7 @@ def annotations_of(
         select(noted, answers.c.kind, schema.classes.c.name)
         .join(answers, answers.c.id == noted.c.answer_id)
         .join(schema.classes, schema.classes.c.id == answers.c.class_id, isouter=True)
-        .where(noted.c.link_id == link.number, noted.c.campaign_id == campaign.ledger.campaign)
+        .where(noted.c.link_id == link.number, noted.c.campaign_id == campaign.repository.campaign)
         .order_by(noted.c.id)
     )
     found: dict[int, ImportedAnnotation] = {}
@@ -140,7 +140,7 @@ def note_answer(
 ) -> None:
     """Note that an annotation became an answer."""
     values = {
-        "campaign_id": campaign.ledger.campaign,
+        "campaign_id": campaign.repository.campaign,
         "link_id": link.number,
         "task": task,
         "annotation": annotation,
@@ -172,14 +172,14 @@ def turn(
             raise StoreError("Another sync of this campaign goes on: wait until it is done.")
         sleep(_LOOK)
         waited += _LOOK
-    last = campaign.ledger.clock()
+    last = campaign.repository.clock()
 
     def alive() -> None:
         nonlocal last
-        if abs(campaign.ledger.clock() - last) > timedelta(
+        if abs(campaign.repository.clock() - last) > timedelta(
             seconds=_LASTS / 3
         ):  # it may have been set back
-            last = campaign.ledger.clock()
+            last = campaign.repository.clock()
             _be_busy(campaign, link, busy=True)
 
     try:
@@ -190,19 +190,19 @@ def turn(
 
 def _take(campaign: Campaign, link: ProjectLink) -> bool:
     table = schema.label_studio
-    with campaign.store.writing() as connection:
+    with campaign.database.writing() as connection:
         until = connection.scalar(select(table.c.busy).where(table.c.id == link.number))
         # What ends long from now was left before the clock was set back.
-        if until is not None and campaign.ledger.now() < until <= _end(campaign, 2 * _LASTS):
+        if until is not None and campaign.repository.now() < until <= _end(campaign, 2 * _LASTS):
             return False
         _change(connection, link, busy=_end(campaign))
     return True
 
 
 def _be_busy(campaign: Campaign, link: ProjectLink, *, busy: bool) -> None:
-    with campaign.store.writing() as connection:
+    with campaign.database.writing() as connection:
         _change(connection, link, busy=_end(campaign) if busy else None)
 
 
 def _end(campaign: Campaign, seconds: float = _LASTS) -> str:
-    return written(campaign.ledger.clock() + timedelta(seconds=seconds))
+    return written(campaign.repository.clock() + timedelta(seconds=seconds))

@@ -55,12 +55,12 @@ def import_annotations(
     """Write what annotations say that was not written before, all of it or nothing."""
     named = {person.name for person in campaign.people.list()}
     found, tasks = PullSummary(), list(tasks)
-    with campaign.store.writing() as connection:
-        items = campaign.ledger.some_items(
+    with campaign.database.writing() as connection:
+        items = campaign.repository.some_items(
             connection, sorted({task.item for task in tasks if task.item is not None})
         )
         known = annotations_of(campaign, connection, link)
-        classes = frozenset(campaign.ledger.classes(connection))
+        classes = frozenset(campaign.repository.classes(connection))
         ours = [task for task in tasks if task.item in items]
         found.strange = len(tasks) - len(ours)
         given = sorted(
@@ -112,7 +112,7 @@ def _annotator(one: Annotation, emails: Mapping[int, str]) -> str:
 def _write(
     campaign: Campaign, connection: Connection, link: ProjectLink, one: Annotation, answer: Answer
 ) -> None:
-    recorded = campaign.ledger.answer(connection, answer, asked=HOLDER, at=written(one.at))
+    recorded = campaign.repository.answer(connection, answer, asked=HOLDER, at=written(one.at))
     note_answer(
         campaign, connection, link, task=one.task, annotation=one.number, answer=recorded.number
     )
@@ -144,7 +144,7 @@ def _withdraw(
     ]
     for number in gone:
         for answer in reversed(known[number].answers):
-            campaign.ledger.withdraw(connection, answer)
+            campaign.repository.withdraw(connection, answer)
     note_gone(connection, link, gone)
     return len(gone)
 

@@ -39,8 +39,8 @@ class TaskPusher:
 
     def unsent(self, link: ProjectLink, project: Project) -> list[tuple[float, Pick]]:
         """Return the open questions that nobody finds in Label Studio, each with its score: the lowest comes first."""
-        with self.campaign.store.reading() as connection:
-            picks = self.campaign.ledger.open_picks(connection, HOLDER)
+        with self.campaign.database.reading() as connection:
+            picks = self.campaign.repository.open_picks(connection, HOLDER)
             taken = annotations_of(self.campaign, connection, link)
         waiting = {task.item for task in project.tasks.values() if _waits(task, taken)}
         scored = [(rank / len(picks), pick) for rank, pick in enumerate(picks, start=1)]
@@ -73,11 +73,11 @@ class TaskPusher:
 
     def _people(self, keys: Sequence[str]) -> dict[str, int]:
         """Return how many are still to answer each item."""
-        ledger = self.campaign.ledger
-        with self.campaign.store.reading() as connection:
-            rows = ledger.some_items(connection, keys)
+        repository = self.campaign.repository
+        with self.campaign.database.reading() as connection:
+            rows = repository.some_items(connection, keys)
             said = {
-                key: sum(one.kind != "skip" for one in ledger.answers_of(connection, row.id))
+                key: sum(one.kind != "skip" for one in repository.answers_of(connection, row.id))
                 for key, row in rows.items()
                 if row.people > 1
             }
@@ -85,13 +85,14 @@ class TaskPusher:
 
     def _data(self, project: int, keys: Sequence[str]) -> dict[str, dict[str, str]]:
         """Return what people see of items, by id."""
-        kind, ledger = self.campaign.settings.kind, self.campaign.ledger
-        with self.campaign.store.reading() as connection:
+        kind, repository = self.campaign.settings.kind, self.campaign.repository
+        with self.campaign.database.reading() as connection:
             contents = {
-                key: str(row.content) for key, row in ledger.some_items(connection, keys).items()
+                key: str(row.content)
+                for key, row in repository.some_items(connection, keys).items()
             }
             named, vectors = (
-                ledger.keyed_vectors(connection) if kind == "features" and keys else ([], ())
+                repository.keyed_vectors(connection) if kind == "features" and keys else ([], ())
             )
         if kind == "image":
             return {key: {"image": place} for key, place in self._places(project, contents).items()}

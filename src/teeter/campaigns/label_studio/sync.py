@@ -106,7 +106,7 @@ class LabelStudio:
         """``images`` is an address under which images are served already, and need not be uploaded."""
         if n < 1:
             raise InputError(f"Cannot keep {n} questions waiting: ask for 1 or more.")
-        with campaign.store.reading() as connection:
+        with campaign.database.reading() as connection:
             before = current(campaign, connection)
         if url is None and before is None:
             raise InputError("Where is Label Studio? Give its address with --url, once.")
@@ -133,8 +133,8 @@ class LabelStudio:
         came = import_annotations(self.campaign, link, project.tasks.values(), self._emails())
         model = self._next_round()
         sent = self._send(link, project)
-        with self.campaign.store.reading() as connection:
-            waiting = len(self.campaign.ledger.open_picks(connection, HOLDER))
+        with self.campaign.database.reading() as connection:
+            waiting = len(self.campaign.repository.open_picks(connection, HOLDER))
         notes = notes_of(came, self.campaign.classes)
         if not waiting:
             notes.append("Nothing is left to ask about.")
@@ -173,7 +173,7 @@ class LabelStudio:
 
     def _noted(self, link: ProjectLink) -> tuple[ProjectLink, bool]:
         """Return the link with its project: one that was made and not noted, or a new one."""
-        with self.campaign.store.reading() as connection:
+        with self.campaign.database.reading() as connection:
             link = current(self.campaign, connection) or link
         if link.project is not None:  # another sync made it while this one waited
             return link, False
@@ -240,10 +240,10 @@ class LabelStudio:
 
     def _next_round(self) -> int | None:
         """Keep questions waiting, and return the model that was trained for new ones."""
-        ledger = self.campaign.ledger
-        with self.campaign.store.writing() as connection:
-            ledger.renew(connection, HOLDER)
-            waiting = len(ledger.open_picks(connection, HOLDER))
+        repository = self.campaign.repository
+        with self.campaign.database.writing() as connection:
+            repository.renew(connection, HOLDER)
+            waiting = len(repository.open_picks(connection, HOLDER))
         if waiting > self.n // 2:
             return None
         model = self._trained() if self.train else None
@@ -252,9 +252,9 @@ class LabelStudio:
 
     def _trained(self) -> int | None:
         """Train a model, and return its version; None where there is nothing new to learn, or of one class alone."""
-        with self.campaign.store.reading() as connection:
-            version = self.campaign.ledger.newest_version(connection)
-            newer = self.campaign.ledger.newer_answers(connection)
+        with self.campaign.database.reading() as connection:
+            version = self.campaign.repository.newest_version(connection)
+            newer = self.campaign.repository.newer_answers(connection)
         if version and not newer:
             return None
         if len(set(self.campaign.state().labels.values())) < 2:
