@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Sequence
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import pytest
 from teeter.distributed import executors
 from teeter.distributed.executors import LocalExecutor, Task, make_executor, run_plan, run_task
 from teeter.errors import InputError, TeeterError
+from teeter.worker_process import WorkerDiedError
 
 TASKS = "distributed.worker_tasks"
 
@@ -22,29 +21,25 @@ def make_tasks(function: str, folder: Path, count: int, **arguments: Any) -> lis
     return [Task(f"{TASKS}:{function}", arguments, str(folder / f"{k}")) for k in range(count)]
 
 
-class InlinePool:
-    """Stands for a process pool: performs every task at once, in this process."""
+class InlineWorker:
+    """Stands for a worker process: runs every task at once, in this process."""
 
-    def __init__(self, *given: Any, **options: Any) -> None:
-        self.submitted: list[Any] = []
+    is_closed = False
 
-    def submit(self, function: Any, *arguments: Any) -> Future[Any]:
-        self.submitted.append(arguments)
-        future: Future[Any] = Future()
-        try:
-            future.set_result(function(*arguments))
-        except Exception as error:
-            future.set_exception(error)
-        return future
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        pass
 
-    def shutdown(self, **options: Any) -> None:
-        """Nothing to shut down."""
+    def run(self, task: Task) -> None:
+        run_task(task)
+
+    def close(self) -> None:
+        self.is_closed = True
 
 
 def test_a_worker_that_is_killed_is_replaced(tmp_path: Path) -> None:
     tasks = make_tasks("die_once", tmp_path, 6, marker=str(tmp_path / "killed"))
     progress: list[tuple[int, int]] = []
-    run_plan(LocalExecutor(2), tasks, lambda done, whole: progress.append((done, whole)))
+    run_plan(LocalExecutor(2), tasks, lambda done, total: progress.append((done, total)))
     assert all(Path(task.output).read_text() == "done" for task in tasks)
     assert progress[0] == (0, 6)
     assert progress[-1] == (6, 6)
@@ -66,27 +61,22 @@ def test_workers_have_the_environment_of_now(
         assert [Path(task.output).read_text() for task in tasks] == [value, value]
 
 
-def test_workers_are_spawned_where_forking_may_be_unsafe(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert executors.worker_context().get_start_method() == "spawn"
-
-
-def test_workers_that_are_always_lost_are_given_up(
+def test_a_task_whose_workers_are_always_killed_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class LosingPool(InlinePool):
-        def submit(self, function: Any, *arguments: Any) -> Future[Any]:
-            pools.append(self)
-            raise executors.BrokenProcessPool
+    class DyingWorker(InlineWorker):
+        def run(self, task: Task) -> None:
+            attempts.append(task.output)
+            raise WorkerDiedError
 
-    pools: list[InlinePool] = []
-    monkeypatch.setattr(executors, "ProcessPoolExecutor", LosingPool)
+    attempts: list[str] = []
+    monkeypatch.setattr(executors, "WorkerProcess", DyingWorker)
     with pytest.raises(
         TeeterError,
-        match=rf"Workers were killed in {executors.MAX_ATTEMPTS} attempts, last while writing .*0:",
+        match=rf"Workers were killed in {executors.MAX_ATTEMPTS} attempts while writing .*[01]:",
     ):
         run_plan(LocalExecutor(2), make_tasks("write_done", tmp_path, 2))
-    assert len(pools) == executors.MAX_ATTEMPTS
+    assert all(attempts.count(output) == executors.MAX_ATTEMPTS for output in set(attempts))
 
 
 @pytest.mark.slow
@@ -97,25 +87,57 @@ def test_processes_that_are_always_killed_are_given_up(tmp_path: Path) -> None:
         run_plan(LocalExecutor(2), make_tasks("die_always", tmp_path, 2))
 
 
-def test_a_worker_that_is_lost_before_all_is_handed_out_is_replaced(
+def test_a_task_whose_worker_died_after_writing_is_not_run_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class BreakingPool(InlinePool):
-        def submit(self, function: Any, *arguments: Any) -> Future[Any]:
-            submitted.append(arguments)
-            if len(submitted) == 2:
-                raise executors.BrokenProcessPool
-            return super().submit(function, *arguments)
+    class ForgetfulWorker(InlineWorker):
+        def run(self, task: Task) -> None:
+            attempts.append(task.output)
+            super().run(task)
+            raise WorkerDiedError
 
-    submitted: list[Any] = []
-    monkeypatch.setattr(executors, "ProcessPoolExecutor", BreakingPool)
+    attempts: list[str] = []
+    monkeypatch.setattr(executors, "WorkerProcess", ForgetfulWorker)
     progress: list[int] = []
     run_plan(
         LocalExecutor(2),
         make_tasks("write_done", tmp_path, 3),
-        lambda done, whole: progress.append(done),
+        lambda done, total: progress.append(done),
     )
     assert progress == [0, 1, 2, 3]
+    assert len(attempts) == 3
+
+
+def test_an_interrupted_plan_does_not_wait_for_its_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class EndlessWorker(InlineWorker):
+        """Its first task is done at once; the others end only when the worker is closed."""
+
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            self.closed = threading.Event()
+
+        @property
+        def is_closed(self) -> bool:  # type: ignore[override]
+            return self.closed.is_set()
+
+        def run(self, task: Task) -> None:
+            if task.output.endswith("0"):
+                run_task(task)
+                return
+            assert self.closed.wait(60)
+            raise WorkerDiedError
+
+        def close(self) -> None:
+            self.closed.set()
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(executors, "WorkerProcess", EndlessWorker)
+    with pytest.raises(KeyboardInterrupt):
+        LocalExecutor(2).run(make_tasks("write_done", tmp_path, 3), interrupt)
+    assert (tmp_path / "0").exists()
 
 
 def test_what_is_there_is_not_done_again(tmp_path: Path) -> None:
@@ -130,7 +152,7 @@ def test_what_is_there_is_not_done_again(tmp_path: Path) -> None:
     progress: list[tuple[int, int]] = []
     (tmp_path / "1").touch()
     tasks = make_tasks("write_done", tmp_path, 3)
-    run_plan(Recorder(), tasks, lambda done, whole: progress.append((done, whole)))
+    run_plan(Recorder(), tasks, lambda done, total: progress.append((done, total)))
     assert performed == ["0", "2"]
     assert progress == [(1, 3), (2, 3), (3, 3)]
 

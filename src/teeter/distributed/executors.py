@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import importlib
 import logging
-import multiprocessing
 import os
-import sys
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from multiprocessing.context import BaseContext
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Protocol
 
 from teeter.errors import InputError, TeeterError
+from teeter.worker_process import Handler, WorkerDiedError, WorkerProcess
 
 __all__ = [
     "MAX_ATTEMPTS",
@@ -32,7 +30,6 @@ __all__ = [
     "pending_tasks",
     "run_plan",
     "run_task",
-    "worker_context",
 ]
 
 logger = logging.getLogger(__name__)
@@ -175,8 +172,13 @@ class LocalExecutor:
     def run(self, tasks: Sequence[Task], on_done: Callable[[], None]) -> None:
         """Run tasks, and run those of a killed worker again.
 
+        Args:
+            tasks: the tasks to run.
+            on_done: called in this thread after each finished task.
+
         Raises:
-            TeeterError: workers were killed in ``MAX_ATTEMPTS`` attempts.
+            TeeterError: the workers of one task were killed in ``MAX_ATTEMPTS`` attempts.
+            Exception: what a task raised, after the tasks that were running have finished.
         """
         # A single task is not worth starting processes.
         if self.workers == 1 or len(tasks) <= 1:
@@ -185,84 +187,66 @@ class LocalExecutor:
                 on_done()
             return
 
-        remaining = list(tasks)
-        for attempt in range(MAX_ATTEMPTS):
-            remaining = self._run_until_loss(remaining, on_done)
-            if not remaining:
-                return
+        workers = [
+            WorkerProcess(make_task_handler, name=f"teeter worker {number}")
+            for number in range(min(self.workers, len(tasks)))
+        ]
+        idle_workers: SimpleQueue[WorkerProcess] = SimpleQueue()
+        for worker in workers:
+            idle_workers.put(worker)
 
-            logger.warning(
-                "A worker was killed; %d tasks will run again (attempt %d).",
-                len(remaining),
-                attempt + 2,
-            )
-
-        raise TeeterError(
-            f"Workers were killed in {MAX_ATTEMPTS} attempts, last while writing "
-            f"{remaining[0].output}: use fewer workers if memory runs out."
-        )
-
-    def _run_until_loss(self, tasks: Sequence[Task], on_done: Callable[[], None]) -> list[Task]:
-        """Run tasks until all are done or a worker is killed, and return the remaining ones."""
-        remaining = {task.output: task for task in tasks}
-        pool = ProcessPoolExecutor(
-            self.workers,
-            mp_context=worker_context(),
-            initializer=prepare_worker,
-            initargs=(dict(os.environ),),
-        )
-
+        # Each thread waits for one worker process; the work itself is done there.
+        threads = ThreadPoolExecutor(len(workers))
         try:
-            running: dict[Future[None], Task] = {}
-            for task in tasks:
-                running[pool.submit(run_task, task)] = task
-
-            while running:
-                finished, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    future.result()
-                    task = running.pop(future)
-                    del remaining[task.output]
-                    on_done()
-
-        except BrokenProcessPool:  # raised by submit() too, if a worker dies early
-            pending = pending_tasks(list(remaining.values()))
-
-            # These tasks wrote their file, but their result was lost with the pool.
-            for _ in range(len(remaining) - len(pending)):
+            futures = [threads.submit(_run_in_worker, task, idle_workers) for task in tasks]
+            for future in as_completed(futures):
+                future.result()
                 on_done()
-            return pending
+
+        except KeyboardInterrupt:
+            # Do not wait for running tasks: they are run again when the plan is resumed.
+            for worker in workers:
+                worker.close()
+            raise
 
         finally:
-            pool.shutdown(wait=True, cancel_futures=True)
-
-        return []
-
-
-def worker_context() -> BaseContext:
-    """Return the multiprocessing context that starts workers.
-
-    On Linux a fork server imports torch once and each worker is forked from it, which saves 3 s of
-    CPU time per worker. On other systems forking after importing torch may be unsafe: spawn.
-    """
-    if sys.platform != "linux":
-        return multiprocessing.get_context("spawn")
-
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch"])
-    return context
+            threads.shutdown(wait=True, cancel_futures=True)
+            for worker in workers:
+                worker.close()
 
 
-def prepare_worker(environment: dict[str, str]) -> None:
-    """Set up a new worker process.
+def _run_in_worker(task: Task, idle_workers: SimpleQueue[WorkerProcess]) -> None:
+    """Run a task in the next idle worker, again if the worker is killed."""
+    worker = idle_workers.get()
+    try:
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            try:
+                worker.run(task)
+                return
+            except WorkerDiedError:
+                # The worker may have been killed between writing the file and saying so.
+                if worker.is_closed or not pending_tasks([task]):
+                    return
 
-    Args:
-        environment: the environment of the parent. A fork server keeps the environment it was
-            started with, which may be out of date.
-    """
-    os.environ.clear()
-    os.environ.update(environment)
+                logger.warning(
+                    "A worker was killed while writing %s (attempt %d of %d).",
+                    task.output,
+                    attempt,
+                    MAX_ATTEMPTS,
+                )
+    finally:
+        idle_workers.put(worker)
+
+    raise TeeterError(
+        f"Workers were killed in {MAX_ATTEMPTS} attempts while writing {task.output}: "
+        "use fewer workers if memory runs out."
+    )
+
+
+def make_task_handler() -> Handler:
+    """Set up a new worker process, and return what runs its tasks."""
     limit_to_one_thread()
+    return lambda task, report: run_task(task)
 
 
 def limit_to_one_thread() -> None:

@@ -1,0 +1,279 @@
+"""A supervised worker process: runs one request at a time and reports while it works.
+
+The trainer beside the labelling page and the executor of distributed plans need the same thing: a
+process that keeps its libraries and caches loaded, and that may be killed at any moment (by the
+kernel when memory runs out, or by an operator) without taking its parent along. This module starts
+it, talks to it and notices its death. What follows from a death (try again, give up) is the
+caller's decision.
+
+    parent                                      worker
+    run(request) ---- request ----------------> handler(request, report)
+                 <--- _Report(content) --------   report(content), any number of times
+                 <--- _Result | _Failure ------   return, or raise
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+__all__ = ["Handler", "Report", "WorkerDiedError", "WorkerProcess", "worker_context"]
+
+Report = Callable[[Any], None]
+"""Sends the parent a message while a request is being handled."""
+
+Handler = Callable[[Any, Report], Any]
+"""Handles one request in the worker and returns its result."""
+
+_JOIN_SECONDS = 5.0
+"""How long to wait for a killed process to disappear."""
+
+_START_LOCK = threading.Lock()
+"""Several threads may each start a worker, but multiprocessing's list of children has no lock."""
+
+
+class WorkerDiedError(Exception):
+    """The worker process ended before it answered the request."""
+
+
+@dataclass(frozen=True)
+class _Report:
+    content: Any
+
+
+@dataclass(frozen=True)
+class _Result:
+    content: Any
+
+
+@dataclass(frozen=True)
+class _Failure:
+    error: Exception
+    remote_traceback: str
+
+
+class _RemoteTraceback(Exception):  # noqa: N818
+    """The traceback of an error in the worker, shown as the cause of the same error here."""
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.args[0]}"""'
+
+
+def worker_context() -> BaseContext:
+    """Return the multiprocessing context that starts workers.
+
+    On Linux a fork server imports torch once and each worker is forked from it, which saves 3 s of
+    CPU time per worker. On other systems forking after importing torch may be unsafe: spawn.
+    """
+    if sys.platform != "linux":
+        return multiprocessing.get_context("spawn")
+
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch"])
+    return context
+
+
+class WorkerProcess:
+    """A process that handles requests one after the other, started when it is first needed.
+
+    Args:
+        make_handler: called once in each new process; returns the handler. Must be importable by
+            name (a function of a module, or a ``functools.partial`` of one).
+        name: name of the process, for logs and process lists.
+        daemon: whether Python may exit while the process runs. A daemon cannot start processes of
+            its own.
+
+    Example:
+        >>> worker = WorkerProcess(make_handler, name="example")  # doctest: +SKIP
+        >>> worker.run("request")  # doctest: +SKIP
+        'result'
+    """
+
+    def __init__(
+        self, make_handler: Callable[[], Handler], *, name: str, daemon: bool = False
+    ) -> None:
+        self._make_handler = make_handler
+        self._name = name
+        self._daemon = daemon
+        self._process: BaseProcess | None = None
+        self._connection: Connection | None = None
+        self.is_closed = False
+        self._lock = threading.Lock()
+
+    @property
+    def process_id(self) -> int | None:
+        """The id of the newest process, which may have ended; None before the first one."""
+        if self._process is None:
+            return None
+        return self._process.pid
+
+    def is_alive(self) -> bool:
+        """Return whether a process is running."""
+        return self._process is not None and self._process.is_alive()
+
+    def run(self, request: Any, on_report: Report = lambda content: None) -> Any:
+        """Have a request handled, and wait for the result.
+
+        A process that died since the last request is replaced first.
+
+        Args:
+            request: sent to the handler; must be picklable.
+            on_report: called in this thread with each report.
+
+        Raises:
+            WorkerDiedError: the process ended before it answered, or ``close`` was called.
+            Exception: what the handler raised, with the worker's traceback as its cause.
+        """
+        if not self.is_alive():
+            self._start()
+
+        try:
+            reply = self._exchange(request, on_report)
+        except BaseException:
+            # The process may still work on this request, and its late replies must not be taken
+            # for those of the next one.
+            self._kill()
+            raise
+
+        if isinstance(reply, _Failure):
+            raise reply.error from _RemoteTraceback(reply.remote_traceback)
+        return reply.content
+
+    def close(self) -> None:
+        """End the process for good, in the middle of a request if need be.
+
+        May be called from another thread than ``run``, which then raises ``WorkerDiedError``.
+        """
+        with self._lock:
+            self.is_closed = True
+        self._kill()
+
+    def _start(self) -> None:
+        context = worker_context()
+        connection, worker_end = context.Pipe()
+        process = context.Process(  # type: ignore[attr-defined]
+            target=_handle_requests,
+            args=(worker_end, self._make_handler, dict(os.environ)),
+            name=self._name,
+            daemon=self._daemon,
+        )
+
+        with self._lock:
+            if self.is_closed:
+                raise WorkerDiedError(f"{self._name} was closed.")
+            with _START_LOCK:
+                process.start()
+            self._process = process
+
+        # Only the worker may hold this end: otherwise its death would not close the pipe.
+        worker_end.close()
+        self._connection = connection
+
+    def _kill(self) -> None:
+        # The connection stays open: another thread may be waiting on it. The next start replaces it.
+        if self._process is not None:
+            self._process.kill()
+            self._process.join(_JOIN_SECONDS)
+
+    def _exchange(self, request: Any, on_report: Report) -> _Result | _Failure:
+        """Send a request, pass reports on, and return the final reply."""
+        assert self._connection is not None
+        assert self._process is not None
+
+        try:
+            self._connection.send(request)
+        except ConnectionError as error:
+            raise WorkerDiedError(f"{self._name} ended before it was asked.") from error
+
+        while True:
+            reply = self._receive(self._connection, self._process)
+            if not isinstance(reply, _Report):
+                return reply
+            on_report(reply.content)
+
+    def _receive(
+        self, connection: Connection, process: BaseProcess
+    ) -> _Report | _Result | _Failure:
+        try:
+            # Watch the process as well as the pipe: a process that the worker started may outlive
+            # it and hold the pipe open.
+            wait([connection, process.sentinel])
+            if not connection.poll() and not process.is_alive():
+                raise EOFError
+
+            reply: _Report | _Result | _Failure = connection.recv()
+            return reply
+
+        except (EOFError, ConnectionError) as error:
+            raise WorkerDiedError(f"{self._name} ended while it worked.") from error
+
+
+def _handle_requests(
+    connection: Connection, make_handler: Callable[[], Handler], environment: dict[str, str]
+) -> None:
+    """Handle requests until the parent closes its end of the pipe. Runs in the worker."""
+    # Ctrl+C reaches every process of a terminal; the parent decides when its workers end.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+
+    # A fork server keeps the environment it was started with, which may be out of date.
+    os.environ.clear()
+    os.environ.update(environment)
+    handler = make_handler()
+
+    while True:
+        try:
+            request = connection.recv()
+        except (EOFError, OSError):
+            return
+
+        reply = _handle(handler, request, connection)
+        try:
+            connection.send(reply)
+        except ConnectionError:
+            return
+        except Exception as error:  # a result that cannot be pickled
+            connection.send(_describe_failure(error))
+
+
+def _handle(handler: Handler, request: Any, connection: Connection) -> _Result | _Failure:
+    try:
+        return _Result(handler(request, lambda content: connection.send(_Report(content))))
+    except Exception as error:
+        return _describe_failure(error)
+
+
+def _describe_failure(error: Exception) -> _Failure:
+    """Return an error and its traceback as they can be sent to the parent."""
+    text = "".join(traceback.format_exception(error))
+
+    try:
+        # Some exceptions can be pickled but not unpickled: their arguments are not those of their
+        # constructor.
+        ForkingPickler.loads(ForkingPickler.dumps(error))
+    except Exception:
+        return _Failure(RuntimeError(f"{type(error).__name__}: {error}"), text)
+
+    return _Failure(error, text)
+
+
+def _exit_with_parent() -> None:
+    """Exit as soon as the parent is gone, even if it was killed.
+
+    Nothing is lost: whatever workers write is written in transactions or renamed into place.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(0)
