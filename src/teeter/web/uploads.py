@@ -1,4 +1,4 @@
-"""Files that are uploaded: of kinds that are read, under plain names, and no larger inside than outside."""
+"""Uploaded files: of known formats, under safe names, and not too large when unpacked."""
 
 from __future__ import annotations
 
@@ -16,48 +16,75 @@ from teeter.errors import FileError, InputError
 
 __all__ = ["save_upload"]
 
-_KINDS = (*TABLE_SUFFIXES, *LINES)
+_SUFFIXES = (*TABLE_SUFFIXES, *LINES)
+
+_MAX_NAME = 80
 
 
 def save_upload(file: UploadFile, folder: Path, limit: int) -> Path:
-    """Write an uploaded file into a folder of its own inside ``folder``, and return where it is.
+    """Write an uploaded file into a new folder inside ``folder``.
 
-    A Parquet file that says it would unpack to more than ``limit`` bytes, or cells, is refused before it is read.
+    Args:
+        file: the upload. Of its name only letters, digits, dots and hyphens are used.
+        folder: has one folder per upload.
+        limit: the largest size in bytes, and number of cells, that a Parquet file may unpack to.
+            A small file can hold a table that fills the memory.
+
+    Returns:
+        The path of the file. The caller removes its folder.
+
+    Raises:
+        InputError: the format is unknown, or the file unpacks to more than ``limit``.
+        FileError: it is damaged.
     """
-    ending = Path(file.filename or "").suffix.lower()
-    if ending not in _KINDS:
-        raise InputError(f"{ending or 'A file without ending'} is none of {', '.join(_KINDS)}.")
-    plain = re.sub(r"[^\w.-]", "_", Path(file.filename or "").stem)[:80]
-    own = Path(tempfile.mkdtemp(dir=folder))
-    path = own / f"{plain}{ending}"
+    name = Path(file.filename or "")
+    suffix = name.suffix.lower()
+    if suffix not in _SUFFIXES:
+        formats = ", ".join(_SUFFIXES)
+        raise InputError(f"Cannot read {suffix or 'a file without a suffix'}: upload {formats}.")
+
+    safe_stem = re.sub(r"[^\w.-]", "_", name.stem)[:_MAX_NAME]
+    upload_folder = Path(tempfile.mkdtemp(dir=folder))
+    path = upload_folder / f"{safe_stem}{suffix}"
+
     try:
-        with path.open("wb") as out:
-            shutil.copyfileobj(file.file, out)
-        if ending == ".parquet":
-            _require_modest(path, limit)
+        with path.open("wb") as target:
+            shutil.copyfileobj(file.file, target)
+        if suffix == ".parquet":
+            _require_unpacked_size(path, limit)
     except BaseException:
-        shutil.rmtree(own, ignore_errors=True)
+        shutil.rmtree(upload_folder, ignore_errors=True)
         raise
     return path
 
 
-def _require_modest(path: Path, limit: int) -> None:
+def _require_unpacked_size(path: Path, limit: int) -> None:
+    """Raise ``InputError`` if a Parquet file says that it unpacks to too much. It is not read."""
     try:
         import pyarrow
         from pyarrow import parquet
     except ImportError:
-        return  # that it is missing is told where the file is read
+        return  # reading the file reports it
+
     try:
-        told: Any = parquet.read_metadata(path)
-        groups = [told.row_group(k) for k in range(told.num_row_groups)]
-        size = sum(
-            group.column(k).total_uncompressed_size
-            for group in groups
-            for k in range(group.num_columns)
-        )
+        metadata: Any = parquet.read_metadata(path)
+        unpacked_bytes = _unpacked_bytes(metadata)
     except (pyarrow.ArrowException, OSError):
         raise FileError(f"{path.name} is not a Parquet file that can be read.") from None
-    if size > limit or told.num_rows * told.num_columns > limit:
+
+    # Dictionary encoding stores a repeated value once, so the cells are counted too.
+    cells = metadata.num_rows * metadata.num_columns
+    if unpacked_bytes > limit or cells > limit:
         raise InputError(
-            f"{path.name} unpacks to {size:,} bytes, in {told.num_rows:,} rows: {limit:,} is what this server takes."
+            f"{path.name} unpacks to {unpacked_bytes:,} bytes in {metadata.num_rows:,} rows: at "
+            f"most {limit:,} bytes and cells are allowed."
         )
+
+
+def _unpacked_bytes(metadata: Any) -> int:
+    total = 0
+    for group_index in range(metadata.num_row_groups):
+        group = metadata.row_group(group_index)
+        for column_index in range(group.num_columns):
+            total += group.column(column_index).total_uncompressed_size
+    return total
