@@ -2,7 +2,10 @@
 
 TeeterError
 ├── InputError               an argument or a file is invalid (also a ValueError)
-│   ├── UnknownNameError     no strategy, dataset or network has that name
+│   ├── UnknownNameError     no strategy, dataset, network or class has that name
+│   │   ├── UnknownItemError      no item of a campaign has that id
+│   │   ├── UnknownAnnotatorError no annotator of a campaign has that name
+│   │   └── UnknownResourceError  no campaign, job or report of a server has that address
 │   ├── MissingOutputError   a strategy needs an output that the model does not have
 │   └── FileError            a file cannot be read, or its contents are not as expected
 ├── PluginError              a plugin of another package cannot be used (also a RuntimeError)
@@ -30,7 +33,10 @@ __all__ = [
     "StrategyError",
     "TeeterError",
     "TrainingError",
+    "UnknownAnnotatorError",
+    "UnknownItemError",
     "UnknownNameError",
+    "UnknownResourceError",
 ]
 
 
@@ -43,7 +49,19 @@ class InputError(TeeterError, ValueError):
 
 
 class UnknownNameError(InputError):
-    """No strategy, dataset or network has that name."""
+    """No strategy, dataset, network or class has that name."""
+
+
+class UnknownItemError(UnknownNameError):
+    """No item of the campaign has that id."""
+
+
+class UnknownAnnotatorError(UnknownNameError):
+    """No annotator of the campaign has that name."""
+
+
+class UnknownResourceError(UnknownNameError):
+    """No campaign, job or report of the server has that address."""
 
 
 class MissingOutputError(InputError):

@@ -14,7 +14,12 @@ from teeter.campaigns.db.database import Database
 from teeter.campaigns.db.repository import CampaignRepository
 from teeter.campaigns.items import require_printable
 from teeter.campaigns.settings import IMPORTED
-from teeter.errors import InputError, PermissionDeniedError, UnknownNameError
+from teeter.errors import (
+    InputError,
+    PermissionDeniedError,
+    UnknownAnnotatorError,
+    UnknownNameError,
+)
 from teeter.registry import did_you_mean
 
 __all__ = [
@@ -172,7 +177,7 @@ class People:
             return
         person = next((one for one in known if one.name == name), None)
         if person is None:
-            raise UnknownNameError(
+            raise UnknownAnnotatorError(
                 f"Nobody here is called {name!r}. {did_you_mean(name, [one.name for one in known])}"
             )
         require_right(person, what)
@@ -199,7 +204,9 @@ class People:
                 schema.people.c.removed.is_(None),
             )
             known = list(connection.scalars(select(schema.people.c.name).where(own)))
-            raise UnknownNameError(f"Nobody here is called {name!r}. {did_you_mean(name, known)}")
+            raise UnknownAnnotatorError(
+                f"Nobody here is called {name!r}. {did_you_mean(name, known)}"
+            )
         connection.execute(update(schema.people).where(schema.people.c.id == row.id).values(values))
 
 

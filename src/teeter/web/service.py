@@ -23,7 +23,7 @@ from teeter.campaigns.db.repository import Answer, Kind
 from teeter.campaigns.people import require_name
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.campaigns.snapshot import Agreement, CampaignSnapshot, accuracy_of, read_standing
-from teeter.errors import FileError, InputError, StoreError, UnknownNameError
+from teeter.errors import FileError, InputError, StoreError, UnknownItemError
 from teeter.paths import resolve_inside
 from teeter.web import lookup
 from teeter.web.lookup import ItemQuery
@@ -155,7 +155,8 @@ class CampaignService:
             ]
         for one in told:
             if not lookup.is_blind(one):
-                one |= (why or {}).get(one["item"], {})
+                explanation = (why or {}).get(one["item"])
+                one |= {} if explanation is None else asdict(explanation)
         return told
 
     def _blind(self, item: str, why: dict[str, Any]) -> dict[str, Any]:
@@ -352,7 +353,7 @@ class CampaignService:
                 )
                 row = connection.execute(select(schema.items).where(*own)).first()
                 if row is None:
-                    raise UnknownNameError(f"There is no item number {number}.")
+                    raise UnknownItemError(f"There is no item number {number}.")
             else:
                 row = repository.item(connection, key or "")
             said = lookup.answers_of(repository, connection, [row.id])[row.id]

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Row, and_, func, insert, select, update
 from teeter.campaigns.clock import Clock, utc, written
 from teeter.campaigns.db import schema
 from teeter.campaigns.items import Item, quote_id
-from teeter.errors import InputError, StoreError, UnknownNameError
+from teeter.errors import InputError, StoreError, UnknownItemError
 
 __all__ = ["Deduplicated", "Rows", "deduplicate"]
 
@@ -124,7 +124,7 @@ class Rows:
                 key, connection.scalars(mine.limit(_LOOKED_THROUGH)).all(), n=1
             )
             meant = f" Did you mean {quote_id(near[0])}?" if near else ""
-            raise UnknownNameError(f"No item is called {quote_id(key)}.{meant}")
+            raise UnknownItemError(f"No item is called {quote_id(key)}.{meant}")
         return row
 
     def some_items(self, connection: Connection, keys: Sequence[str]) -> dict[str, Row[Any]]:
