@@ -14,7 +14,9 @@ import pytest
 
 from cli.conftest import Teeter
 from teeter.campaigns.campaign import Campaign
-from teeter.cli.serve import _guard, _options
+from teeter.cli.serve import _options, _security
+from teeter.web.auth import Authenticator
+from teeter.web.connections import ConnectionLimits
 from web.servers import PATIENCE, Server, begin, client_of, free_port, text
 
 pytest.importorskip("fastapi")
@@ -64,15 +66,15 @@ def test_tokens_that_are_given_hold_on_this_machine_too(
 ) -> None:
     kept = tmp_path / "tokens.json"
     token = teeter("serve", "--tokens", kept, "--make-token", "ann").stdout.strip()
-    assert not _guard("127.0.0.1", [], None, 1).needs_token
+    assert len(_security("127.0.0.1", 8765, [], None, 1).tokens) == 0
     by_file, by_option = (
-        _guard("127.0.0.1", [], kept, 1),
-        _guard("127.0.0.1", ["ann=" + "x" * 16], None, 1),
+        _security("127.0.0.1", 8765, [], kept, 1),
+        _security("127.0.0.1", 8765, ["ann=" + "x" * 16], None, 1),
     )
-    assert by_file.tokens.name_of(token) == "ann"
-    for guard in (by_file, by_option):
-        assert guard.needs_token
-        assert guard.hosts is None, "a proxy in front has a name of its own"
+    assert by_file.tokens.find_annotator(token) == "ann"
+    for security in (by_file, by_option):
+        assert Authenticator(security).requires_token()
+        assert security.allowed_hosts is None, "a proxy in front has a name of its own"
     file = begin(tmp_path / "texts.teeter", 10)
     none = tmp_path / "none.json"
     assert (
@@ -99,7 +101,7 @@ def test_who_asks_is_taken_from_a_named_proxy_alone(proxy: str | None, asks: str
 
 
 def test_connections_are_numbered() -> None:
-    assert 100 <= _options(None)["limit_concurrency"] < 1024
+    assert 100 <= ConnectionLimits().total < 1024
 
 
 def test_a_proxy_is_an_address(teeter: Teeter, tmp_path: Path) -> None:
@@ -141,7 +143,7 @@ def test_servers_of_one_machine_have_cookies_of_their_own(
     file = begin(tmp_path / "texts.teeter", 10)
     for port in (free_port(), free_port()):
         site = start_and_stop(file, "--port", port, teeter=teeter, monkeypatch=monkeypatch)
-        assert site.guard.cookie_name == f"teeter_session_{port}"
+        assert site.auth.config.cookie_name == f"teeter_session_{port}"
 
 
 def test_a_campaign_is_made_of_things_with_classes(

@@ -193,7 +193,7 @@ def test_every_page_says_that_the_database_is_away(
     database: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        campaign_tokens, "_LOOKED", 0.0
+        campaign_tokens, "REFRESH_SECONDS", 0.0
     )  # with every request, look whether people are named by now
     place = begin_on(database, tmp_path, 20)
     with served(place) as client:

@@ -15,7 +15,7 @@ import pytest
 import uvicorn
 
 from teeter.web.app import make_app
-from teeter.web.security import SecurityConfig
+from teeter.web.auth import SecurityConfig
 from web.servers import InlineWorker
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
@@ -52,7 +52,7 @@ def page_server(campaign: Path) -> Iterator[str]:
 
     Much cheaper than ``teeter serve``, which loads torch in two more processes.
     """
-    app = make_app([campaign], guard=SecurityConfig(b"secret"), warm=False)
+    app = make_app([campaign], security=SecurityConfig(b"secret"), warm=False)
     app.state.site.trainer, app.state.site.maker = InlineWorker(), InlineWorker()
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, ws="none"))
     with socket.socket() as listening:

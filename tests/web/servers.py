@@ -22,11 +22,11 @@ import httpx
 from fastapi.testclient import TestClient
 
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.errors import TeeterError
 from teeter.web.app import make_app
-from teeter.web.background import BackgroundWorker
+from teeter.web.auth import SecurityConfig
+from teeter.web.background import BackgroundTaskError, BackgroundWorker, _Job
+from teeter.web.background_requests import TaskRequest
 from teeter.web.background_tasks import TaskHandlers
-from teeter.web.security import SecurityConfig
 
 BASE = "http://127.0.0.1:8765"
 HARMFUL = "<script>alert('x')</script><img src=x onerror=alert(1)> & <b>bold</b>"
@@ -101,45 +101,51 @@ def _digit_image(number: int) -> bytes:
     return written.getvalue()
 
 
+class InlineProcess:
+    """Stands for a worker process: handles requests in this process."""
+
+    process_id = None
+
+    def __init__(self) -> None:
+        self.handlers = TaskHandlers()
+
+    def run(self, request: TaskRequest[Any], on_report: Any) -> Any:
+        return self.handlers.run(request, on_report)
+
+    def close(self) -> None:
+        """Close the campaigns, so that each is one file again."""
+        self.handlers.close()
+
+
 class InlineWorker(BackgroundWorker):
-    """A trainer that does everything in this process, before it returns."""
+    """A background worker that does everything in this process, before it returns."""
 
     def __init__(self, batch: int = 20) -> None:
         super().__init__(batch)
-        self.bench = TaskHandlers(lambda **_: None)
+        self.process = InlineProcess()
+        self._process = self.process  # type: ignore[assignment]
 
-    def do(self, what: str, path: str, **told: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        try:
-            result = None if what == "ready" else getattr(self.bench, what)(path, **told)
-        except TeeterError as error:
-            future.set_exception(error)
-            return future
-        if what == "look":
-            (
-                self.news(path).finished.add
-                if result["finished"]
-                else self.news(path).finished.discard
-            )(told["annotator"])
-            self.news(path).why |= result["why"]
-        future.set_result(result)
-        return future
+    def submit(self, request: TaskRequest[Any]) -> Future[Any]:
+        job = _Job(request, Future())
+        job.future.set_running_or_notify_cancel()
+        self._handle(job)
 
-    def stop(self) -> None:
-        """Close the campaigns, so that each is one file again."""
-        for campaign, _ in self.bench._opened.values():
-            campaign.database.close()
+        error = job.future.exception()
+        if isinstance(error, BackgroundTaskError):  # a fault of ours: fail the test
+            raise error
+        return job.future
 
 
 @contextmanager
 def served(
-    *files: Path, folder: Path | None = None, guard: SecurityConfig | None = None
+    *files: Path, folder: Path | None = None, security: SecurityConfig | None = None
 ) -> Iterator[TestClient]:
     """A client that has its session, and sends what goes with changes."""
-    app = make_app(files, guard=guard or SecurityConfig(b"secret"), folder=folder, warm=False)
+    security = security or SecurityConfig(b"secret")
+    app = make_app(files, security=security, folder=folder, warm=False)
     app.state.site.trainer, app.state.site.maker = InlineWorker(), InlineWorker()
     with TestClient(app, base_url=BASE, raise_server_exceptions=True) as client:
-        if guard is None or not guard.needs_token:
+        if not app.state.site.auth.requires_token():
             client.headers["x-csrf-token"] = client.get("/api/v1/session").json()["csrf"]
         yield client
 

@@ -18,6 +18,14 @@ from fastapi.testclient import TestClient
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.web import api
 from teeter.web.background import BackgroundWorker
+from teeter.web.background_requests import (
+    DrawMap,
+    EnsureQuestions,
+    ExportLabels,
+    FindSuspects,
+    MapKind,
+    TaskRequest,
+)
 from web.labelled_campaigns import AT, LabelledCampaign, get_questions, label_items, true_label
 from web.servers import HARMFUL, PATIENCE, InlineWorker, begin, served, text
 
@@ -217,12 +225,12 @@ class BusyWorker(InlineWorker):
         super().__init__()
         self.put_off: list[Callable[[], None]] = []
 
-    def do(self, what: str, path: str, **told: Any) -> Future[Any]:
-        if what != "export":
-            return super().do(what, path, **told)
+    def submit(self, request: TaskRequest[Any]) -> Future[Any]:
+        if not isinstance(request, ExportLabels):
+            return super().submit(request)
         waiting: Future[Any] = Future()
         self.put_off.append(
-            lambda: waiting.set_result(super(BusyWorker, self).do(what, path, **told).result())
+            lambda: waiting.set_result(super(BusyWorker, self).submit(request).result())
         )
         return waiting
 
@@ -237,7 +245,8 @@ def test_an_export_that_takes_too_long_does_not_stop_other_work(
         told = client.get(f"{AT}/export")
         assert told.status_code == 503
         assert "try again" in told.json()["detail"]
-        assert not site.trainer.do("look", str(file), annotator="me", batch=5).result()["finished"]
+        questions = EnsureQuestions(str(file), "me", batch=5)
+        assert not site.trainer.submit(questions).result().is_finished
         (export,) = site.trainer.put_off
         assert list(site.temp.iterdir()), "it is still to be written"
         export()
@@ -253,12 +262,10 @@ def test_a_process_goes_on_after_an_export_that_takes_too_long(
         site = client.app.state.site  # type: ignore[attr-defined]
         site.trainer = BackgroundWorker(5)
         assert client.get(f"{AT}/export").status_code == 503
-        assert not site.trainer.do("look", str(file), annotator="me", batch=5).result(PATIENCE)[
-            "finished"
-        ]
-        site.trainer.do("suspects", str(file), count=3).result(
-            PATIENCE
-        )  # done in its turn, after the export
+        questions = EnsureQuestions(str(file), "me", batch=5)
+        assert not site.trainer.submit(questions).result(PATIENCE).is_finished
+        # Handled in its turn, after the export.
+        site.trainer.submit(FindSuspects(str(file), count=3)).result(PATIENCE)
         assert not list(site.temp.iterdir()), "what nobody takes is removed"
 
 
@@ -267,9 +274,8 @@ def test_suspects_and_maps_that_fail_do_not_say_it_either(tmp_path: Path, path: 
     file = begin(tmp_path / "texts.teeter", 30)
     with served(file) as client:
         site = client.app.state.site  # type: ignore[attr-defined]
-        failed = site.trainer.do(
-            "chart", str(tmp_path / "gone.teeter"), folder=str(tmp_path), how="pca"
-        )
+        gone = str(tmp_path / "gone.teeter")
+        failed = site.trainer.submit(DrawMap(gone, MapKind.PCA, str(tmp_path)))
         assert str(tmp_path) in str(failed.exception())
         site._drawn |= {"suspects texts": failed, "map pca texts": failed}
         told = client.get(path).json()

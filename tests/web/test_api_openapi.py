@@ -12,7 +12,7 @@ from hypothesis.errors import Unsatisfiable
 
 from teeter.campaigns.campaign import Campaign
 from teeter.web.app import make_app
-from teeter.web.security import SecurityConfig
+from teeter.web.auth import SecurityConfig
 from web.servers import InlineWorker, begin
 
 
@@ -33,7 +33,7 @@ def test_no_request_breaks_the_server(examples: int, tmp_path: Path) -> None:
     for name, label in (("ann", "spam"), ("bob", "ham")):
         campaign.tell("t1", label, name)
     campaign.database.close()
-    app = make_app([file], guard=SecurityConfig(b"secret"), folder=tmp_path, warm=False)
+    app = make_app([file], security=SecurityConfig(b"secret"), folder=tmp_path, warm=False)
     app.state.site.trainer, app.state.site.maker = InlineWorker(), InlineWorker()
     headers = {"authorization": f"Bearer {token}"}
     schema = schemathesis.openapi.from_asgi("/api/v1/openapi.json", app, headers=headers)

@@ -1,4 +1,4 @@
-"""The server as a whole: its description, and how it refuses."""
+"""The server as a whole: its description, and how errors become responses."""
 
 from __future__ import annotations
 
@@ -7,35 +7,68 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from teeter.web.app import make_app
-from teeter.web.security import SecurityConfig
+from teeter import errors
+from teeter.campaigns.campaign import Campaign
+from teeter.errors import TeeterError
+from teeter.web.app import make_app, status_of
+from teeter.web.auth import SecurityConfig
+from web.labelled_campaigns import AT
 from web.servers import BASE, begin, served
+
+STATUS_BY_ERROR = {
+    "UnknownItemError": 404,
+    "UnknownAnnotatorError": 404,
+    "UnknownResourceError": 404,
+    "PermissionDeniedError": 403,
+    "StoreError": 503,
+}
 
 
 @pytest.mark.parametrize(
     ("path", "status"), [("/nothing", 404), ("/c/texts/items?after=x", 422), ("/c/texts/undo", 404)]
 )
-def test_who_reads_a_page_is_refused_by_a_page(tmp_path: Path, path: str, status: int) -> None:
+def test_an_error_on_a_page_is_a_page(tmp_path: Path, path: str, status: int) -> None:
     with served(begin(tmp_path / "texts.teeter", 5)) as client:
-        told = client.get(path)
-        assert (told.status_code, told.headers["content-type"]) == (
-            status,
-            "text/html; charset=utf-8",
-        )
-        assert "Back to the start" in told.text
+        response = client.get(path)
+        assert response.status_code == status
+        assert response.headers["content-type"] == "text/html; charset=utf-8"
+        assert "Back to the start" in response.text
+
         assert client.get("/api/v1/nothing").json() == {"detail": "There is no such page here."}
+        assert client.get("/static/nothing.js").status_code == 404
         refused = client.put("/c/texts")
         assert (refused.status_code, refused.headers["allow"]) == (405, "GET")
 
 
-def test_the_description_is_there(tmp_path: Path) -> None:
-    with TestClient(
-        make_app(guard=SecurityConfig(b"s"), folder=tmp_path, warm=False), base_url=BASE
-    ) as client:
-        told = client.get("/api/v1/openapi.json").json()
-    assert {path.split("/")[1] for path in told["paths"]} == {"api"}
-    assert all(
-        one.get("summary") or one.get("description")
-        for path in told["paths"].values()
-        for one in path.values()
-    )
+@pytest.mark.parametrize("name", errors.__all__)
+def test_the_status_of_an_error_follows_from_its_type(name: str) -> None:
+    error_class = getattr(errors, name)
+    assert issubclass(error_class, TeeterError)
+    assert status_of(error_class("No class is called so.")) == STATUS_BY_ERROR.get(name, 422)
+
+
+def test_a_subclass_has_the_status_of_its_closest_base() -> None:
+    class MissingRowError(errors.UnknownItemError):
+        pass
+
+    assert status_of(MissingRowError()) == 404
+
+
+def test_the_api_describes_itself(tmp_path: Path) -> None:
+    app = make_app(security=SecurityConfig(b"s"), folder=tmp_path, warm=False)
+    with TestClient(app, base_url=BASE) as client:
+        description = client.get("/api/v1/openapi.json").json()
+
+    assert {path.split("/")[1] for path in description["paths"]} == {"api"}
+    for operations in description["paths"].values():
+        for operation in operations.values():
+            assert operation.get("summary") or operation.get("description")
+
+
+def test_reading_changes_nothing(tmp_path: Path) -> None:
+    path = begin(tmp_path / "texts.teeter", 30)
+    with served(path) as client:
+        before = Campaign.open(path).history()
+        for page in ("/c/texts/items", "/c/texts/progress", f"{AT}/items", f"{AT}/progress"):
+            client.get(page)
+        assert Campaign.open(path).history() == before

@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from teeter.campaigns.campaign import Campaign
-from teeter.web.security import SecurityConfig
+from teeter.web.auth import SecurityConfig
 from teeter.web.tokens import Tokens
 from web.servers import begin, served
 
@@ -123,7 +123,7 @@ def people(tmp_path: Path) -> Iterator[People]:
     own = Tokens()
     for name in ("ann", "stranger"):
         own.add(name, f"{SERVERS}-of-{name}")
-    with served(file, folder=file.parent, guard=SecurityConfig(b"secret", own)) as client:
+    with served(file, folder=file.parent, security=SecurityConfig(b"secret", own)) as client:
         more = {f"server's {name}": f"{SERVERS}-of-{name}" for name in ("ann", "stranger")}
         yield People(file, client, tokens | more)
 
@@ -167,7 +167,7 @@ def test_an_annotator_sees_their_own_answer_alone(people: People) -> None:
 def test_who_reviews_takes_no_questions_by_coming_in(file: Path, name: str, first: str) -> None:
     campaign = Campaign.open(file)
     token = campaign.people.add(name, NAMES[name])
-    with served(file, guard=SecurityConfig(b"secret")) as client:
+    with served(file, security=SecurityConfig(b"secret")) as client:
         csrf = client.get("/login").text.split('name="csrf" content="')[1].split('"')[0]
         assert client.post("/login", data={"csrf": csrf, "token": token}).url.path == first
     assert (campaign.status().open > 0) == (first == "/c/texts")
@@ -196,7 +196,7 @@ def test_several_who_answered_are_a_team(tmp_path: Path) -> None:
 def test_a_campaign_that_names_people_lets_nobody_in_without_a_token(file: Path) -> None:
     campaign = Campaign.open(file)
     token = campaign.people.add("olga", "owner")
-    with served(file, guard=SecurityConfig(b"secret")) as client:
+    with served(file, security=SecurityConfig(b"secret")) as client:
         assert client.get(AT).status_code == 401
         assert client.get("/c/texts", follow_redirects=False).headers["location"] == "/login"
         page = client.get("/login").text
@@ -244,7 +244,7 @@ def test_who_makes_a_campaign_owns_it(people: People) -> None:
         headers = {"authorization": f"Bearer {people.tokens[name]}"}
         told = people.client.post("/api/v1/campaigns", headers=headers, **given)
         assert told.status_code == 403
-        assert "may not make one" in told.json()["detail"]
+        assert "may not create one" in told.json()["detail"]
     headers = {"authorization": f"Bearer {people.tokens['olga']}"}
     job = people.client.post("/api/v1/campaigns", headers=headers, **given).json()["job"]
     assert people.ask("olga", "GET", f"/api/v1/jobs/{job}").json()["state"] == "done"
@@ -312,14 +312,14 @@ def test_how_a_team_works(people: People) -> None:
 
 
 def test_another_consensus_holds_for_all_that_reads_the_campaign(people: People) -> None:
-    bench = people.client.app.state.site.trainer.bench  # type: ignore[attr-defined]
-    assert bench.campaign(str(people.file)).settings.consensus == "majority"
+    handlers = people.client.app.state.site.trainer.process.handlers  # type: ignore[attr-defined]
+    assert handlers.campaign(str(people.file)).settings.consensus == "majority"
     people.ask("rey", "GET", f"{AT}/items")
     told = people.ask("olga", "POST", f"{AT}/consensus", {"way": "dawid-skene"}).json()
     assert told["consensus"] == "dawid-skene"
     assert people.ask("olga", "POST", f"{AT}/consensus", {"way": "loudest"}).status_code == 422
     assert people.ask("rey", "GET", f"{AT}/item?id=t2").json()["by"] == "dawid-skene"
-    assert bench.campaign(str(people.file)).settings.consensus == "dawid-skene"
+    assert handlers.campaign(str(people.file)).settings.consensus == "dawid-skene"
     campaign = Campaign.open(people.file)
     assert campaign.history()[-1]["way"] == "dawid-skene"
     campaign.database.close()
@@ -435,7 +435,7 @@ def test_whoever_has_a_token_of_the_server_names_themselves_first(tmp_path: Path
     own = Tokens()
     own.add("ann", SERVERS)
     with served(
-        begin(tmp_path / "texts.teeter", 30), guard=SecurityConfig(b"secret", own)
+        begin(tmp_path / "texts.teeter", 30), security=SecurityConfig(b"secret", own)
     ) as client:
         client.headers["authorization"] = f"Bearer {SERVERS}"
         told = client.post(f"{AT}/people", json={"name": "zoe", "role": "owner"})
@@ -467,7 +467,7 @@ def test_what_was_picked_ahead_is_given_without_the_trainer(
     people: People, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = people.client.app.state.site  # type: ignore[attr-defined]
-    monkeypatch.setattr(site.trainer, "look", lambda *_: None)
+    monkeypatch.setattr(site.trainer, "ensure_questions", lambda *_: None)
     campaign = Campaign.open(people.file)
     assert people.ask("ann", "GET", f"{AT}/questions").json()["questions"] == []
     campaign.pick_ahead(24)

@@ -1,4 +1,4 @@
-"""Tokens of a server: made, kept as hashes, and removed while it runs."""
+"""Tokens of the server: made, stored as hashes, and removed while it runs."""
 
 from __future__ import annotations
 
@@ -7,44 +7,57 @@ from pathlib import Path
 import pytest
 
 from teeter.errors import FileError, InputError, UnknownNameError
-from teeter.web.security import SecurityConfig
+from teeter.web.auth import SecurityConfig
 from teeter.web.tokens import Tokens, make_token, remove_token, server_secret
 from web.labelled_campaigns import AT
 from web.servers import begin, csrf_of, served
 
 
 def test_tokens_are_made_and_removed_while_the_server_runs(tmp_path: Path) -> None:
-    kept = tmp_path / "tokens.json"
-    token = make_token(kept, "ann")
-    guard = SecurityConfig(b"secret", Tokens.read(kept), None)
-    with served(begin(tmp_path / "texts.teeter", 30), guard=guard) as client:
+    path = tmp_path / "tokens.json"
+    token = make_token(path, "ann")
+    security = SecurityConfig(b"secret", Tokens.read(path), allowed_hosts=None)
+    with served(begin(tmp_path / "texts.teeter", 30), security=security) as client:
         client.post("/login", data={"csrf": csrf_of(client.get("/login").text), "token": token})
         assert client.get(AT).status_code == 200
-        bob = {"authorization": f"Bearer {make_token(kept, 'bob')}"}
+
+        bob = {"authorization": f"Bearer {make_token(path, 'bob')}"}
         assert client.get(AT, headers=bob).status_code == 200
-        renewed = make_token(kept, "ann")
+
+        new_token = make_token(path, "ann")
         assert client.get(AT).status_code == 401, "the session of the token that was replaced"
-        client.post("/login", data={"csrf": csrf_of(client.get("/login").text), "token": renewed})
+        client.post("/login", data={"csrf": csrf_of(client.get("/login").text), "token": new_token})
         assert client.get(AT).status_code == 200
-        remove_token(kept, "ann")
-        remove_token(kept, "bob")
+
+        remove_token(path, "ann")
+        remove_token(path, "bob")
         assert client.get(AT).status_code == 401
         assert client.get(AT, headers=bob).status_code == 401
-        kept.write_text("broken")
+
+        path.write_text("broken")
         assert client.get(AT).status_code == 401
-    with pytest.raises(UnknownNameError, match="nobody"):
+
+
+def test_removing_a_token_that_does_not_exist_names_those_that_do(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="no annotator"):
         remove_token(tmp_path / "none.json", "ann")
+    make_token(tmp_path / "tokens.json", "bob")
+    with pytest.raises(UnknownNameError, match=r"No token of 'ann' is in .*: it has tokens of bob"):
+        remove_token(tmp_path / "tokens.json", "ann")
 
 
-def test_tokens_are_kept_as_hashes(tmp_path: Path) -> None:
-    path = tmp_path / "kept" / "tokens.json"
+def test_tokens_are_stored_as_hashes(tmp_path: Path) -> None:
+    path = tmp_path / "config" / "tokens.json"
     token = make_token(path, "ann")
     assert token not in path.read_text()
     assert path.stat().st_mode & 0o077 == 0
-    assert Tokens.read(path).name_of(token) == "ann"
-    renewed = make_token(path, "ann")
-    assert Tokens.read(path).name_of(token) is None
-    assert Tokens.read(path).name_of(renewed) == "ann"
+    assert list(path.parent.iterdir()) == [path]
+    assert Tokens.read(path).find_annotator(token) == "ann"
+
+    new_token = make_token(path, "ann")
+    assert Tokens.read(path).find_annotator(token) is None
+    assert Tokens.read(path).find_annotator(new_token) == "ann"
+
     path.write_text("[1]")
     with pytest.raises(FileError, match="not a file of tokens"):
         Tokens.read(path)
@@ -55,6 +68,15 @@ def test_a_token_that_can_be_guessed_is_refused() -> None:
         Tokens().add("ann", "1234")
 
 
+@pytest.mark.parametrize("name", ["a\0b", "ann\u202ebob", "a\nb", "\u200b", "", " "])
+def test_a_name_that_cannot_be_printed_gets_no_token(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match="name of an annotator"):
+        make_token(tmp_path / "tokens.json", name)
+
+
 def test_the_secret_outlives_a_restart(tmp_path: Path) -> None:
     assert server_secret(tmp_path / "key") == server_secret(tmp_path / "key")
     assert (tmp_path / "key").stat().st_mode & 0o077 == 0
+    (tmp_path / "key").write_text("no secret")
+    with pytest.raises(FileError, match="remove it to make a new one"):
+        server_secret(tmp_path / "key")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from teeter.web.security import SecurityConfig
+from teeter.web.auth import SecurityConfig
 from web.servers import begin_images, served, text
 
 
@@ -53,7 +53,7 @@ def test_a_campaign_from_a_folder_of_images(tmp_path: Path) -> None:
 
 
 def test_an_oversized_upload_is_refused(tmp_path: Path) -> None:
-    with served(folder=tmp_path, guard=SecurityConfig(b"secret", upload_limit=10_000)) as client:
+    with served(folder=tmp_path, security=SecurityConfig(b"secret", upload_limit=10_000)) as client:
         client.headers["x-csrf-token"] = client.get("/api/v1/session").json()["csrf"]
         told = client.post(
             "/api/v1/campaigns",
@@ -88,7 +88,7 @@ def test_a_file_that_unpacks_to_more_than_is_taken_is_refused_unread(tmp_path: P
         parquet.write_table(table, tmp_path / f"{name}.parquet", compression="zstd")
         assert (tmp_path / f"{name}.parquet").stat().st_size < limit / 10
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 nothing PAR1")
-    with served(folder=tmp_path, guard=SecurityConfig(b"secret", upload_limit=limit)) as client:
+    with served(folder=tmp_path, security=SecurityConfig(b"secret", upload_limit=limit)) as client:
         client.headers["x-csrf-token"] = client.get("/api/v1/session").json()["csrf"]
         site = client.app.state.site  # type: ignore[attr-defined]
         for name, said in (

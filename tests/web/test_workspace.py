@@ -62,7 +62,7 @@ def test_a_campaign_that_is_damaged_while_it_is_served_holds_up_no_other(tmp_pat
         whole = damaged.read_bytes()
         damaged.write_bytes(whole[:100] + b"\xff" * (len(whole) - 100))
         site.desks["worse"].close()
-        site.roster.look_again()
+        site.roster.refresh()
         assert client.get("/api/v1/campaigns/worse").status_code == 503
         assert [one["name"] for one in client.get("/api/v1/campaigns").json()] == ["texts"]
         page = client.get("/").text

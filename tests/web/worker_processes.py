@@ -1,31 +1,74 @@
-"""What the process of a trainer runs in tests. This file loads no library, so that a process starts in a moment."""
+"""Handlers of background workers in tests. A process starts in a moment: no library is loaded."""
 
 from __future__ import annotations
 
 import os
 import signal
-from multiprocessing.connection import Connection
+from dataclasses import dataclass
+from typing import Any
+
+from teeter.errors import InputError
+from teeter.web.background_requests import (
+    Activity,
+    EnsureQuestions,
+    QuestionsReady,
+    StatusReport,
+    TaskRequest,
+)
+from teeter.worker_process import Handler, Report
 
 
-def answer_requests(end: Connection) -> None:
-    """Answer each request of a ``Trainer``; die at "die", and refuse "refuse"."""
-    while True:
-        try:
-            what, path, told = end.recv()
-        except (EOFError, OSError):
-            return
-        if what == "die":
-            os.kill(os.getpid(), signal.SIGKILL)
-        elif what == "refuse":
-            end.send(("refused", f"{path} is not there."))
-        else:
-            end.send(("say", {"doing": what, "version": 1}))
-            end.send(("done", {"finished": False, "why": {}, "process": os.getpid(), **told}))
+@dataclass(frozen=True)
+class Die(TaskRequest[None]):
+    """Kill the worker process."""
+
+    campaign: str
 
 
-def work_at_full_priority(end: Connection) -> None:
-    """Work as a trainer does, but not after everybody else: on a busy machine that would take minutes."""
+@dataclass(frozen=True)
+class Refuse(TaskRequest[None]):
+    """Raise an error that is the user's."""
+
+    campaign: str
+
+
+@dataclass(frozen=True)
+class Fail(TaskRequest[None]):
+    """Raise an error that is ours."""
+
+    campaign: str
+
+
+@dataclass(frozen=True)
+class ProcessId(TaskRequest[int]):
+    """Return the id of the worker process."""
+
+    campaign: str
+
+
+def make_light_handler() -> Handler:
+    return handle
+
+
+def handle(request: TaskRequest[Any], report: Report) -> Any:
+    match request:
+        case Die():
+            return os.kill(os.getpid(), signal.SIGKILL)
+        case Refuse():
+            raise InputError(f"{request.campaign} does not exist.")
+        case Fail():
+            raise ValueError("an unexpected value")
+        case EnsureQuestions():
+            report(StatusReport(Activity.PICKING, version=1))
+            return QuestionsReady(is_finished=False, explanations={})
+        case _:
+            report(StatusReport(Activity.TRAINING, labels=2, version=1))
+            return os.getpid()
+
+
+def make_handler_at_full_priority() -> Handler:
+    """Work as the trainer does, but not at a lower priority: a busy machine would take minutes."""
     os.nice = lambda _: 0
-    from teeter.web.background import work
+    from teeter.web.background_tasks import make_task_handler
 
-    work(end)
+    return make_task_handler()

@@ -17,18 +17,15 @@ from teeter.cli.output import spinner
 from teeter.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
-    from teeter.web.campaign_tokens import CampaignTokens
-    from teeter.web.security import SecurityConfig
+    from teeter.web.auth import SecurityConfig
     from teeter.web.tokens import Tokens
+    from teeter.web.workspace import Workspace
 
 __all__ = ["serve"]
 
 PORT = 8765
 _TRIES = 20
 """Ports that are tried one after the other, where none is named."""
-
-_CONNECTIONS = 500
-"""Open at a time, six a browser; more are told to come back, before files run out at the usual 1,024."""
 
 
 def serve(
@@ -135,13 +132,13 @@ def serve(
         return
     if not places and folder is None:
         raise InputError("Name a campaign's file, or a folder of campaigns with --folder.")
-    guard = _guard(host, token or [], tokens, upload)
     options = _options(proxy)
     listening = _listening(host, port)
     try:
+        security = _security(host, listening.getsockname()[1], token or [], tokens, upload)
         _run(
             [_campaign(place, classes) for place in places or []],
-            guard,
+            security,
             listening,
             folder=folder,
             batch=batch,
@@ -159,9 +156,11 @@ def _require_web() -> None:
             raise MissingExtraError("The page needs more: pip install 'teeter[web,store]'.")
 
 
-def _guard(host: str, given: list[str], tokens: Path | None, upload: int) -> SecurityConfig:
+def _security(
+    host: str, port: int, given: list[str], tokens: Path | None, upload: int
+) -> SecurityConfig:
     """Return who may come in: anybody on this machine, or where tokens are given or needed those who have one."""
-    from teeter.web.security import SecurityConfig, is_loopback
+    from teeter.web.auth import SecurityConfig, is_loopback
     from teeter.web.tokens import home, server_secret
 
     alone = is_loopback(host)
@@ -169,13 +168,17 @@ def _guard(host: str, given: list[str], tokens: Path | None, upload: int) -> Sec
     # Where a token is needed, a browser or a proxy may use any name.
     hosts = None if len(known) else frozenset({"127.0.0.1", "localhost", "::1", host.lower()})
     return SecurityConfig(
-        server_secret(home() / "serve.key"), known, hosts, upload_limit=upload * 1_000_000
+        server_secret(home() / "serve.key"),
+        known,
+        hosts,
+        cookie_name=f"teeter_session_{port}",
+        upload_limit=upload * 1_000_000,
     )
 
 
 def _needs(host: str, tokens: Path | None) -> str | None:
     """Return why somebody must have a token, and how to make one; None where whoever is at this machine comes in."""
-    from teeter.web.security import is_loopback
+    from teeter.web.auth import is_loopback
 
     if tokens is None and is_loopback(host):
         return None
@@ -184,11 +187,11 @@ def _needs(host: str, tokens: Path | None) -> str | None:
     return f"{why}: make a token for each annotator with teeter serve{where} --make-token NAME."
 
 
-def _require_way_in(guard: SecurityConfig, roster: CampaignTokens, why: str | None) -> None:
+def _require_way_in(workspace: Workspace, why: str | None) -> None:
     """Refuse to serve what nobody could come into, or everybody."""
-    if len(guard.tokens) or roster.has_tokens():
+    if len(workspace.auth.config.tokens) or workspace.roster.has_tokens():
         return
-    if roster.is_needed():
+    if workspace.roster.is_required():
         raise InputError(
             "The people of this campaign have no tokens: teeter campaign people token CAMPAIGN NAME."
         )
@@ -227,11 +230,13 @@ def _campaign(place: str, classes: str | None) -> str | Path:
     path = file.with_name(f"{file.name.removesuffix(file.suffix)}.teeter")
     if not path.exists():
         with spinner("Reading"):
-            from teeter.web.background_tasks import TaskHandlers
+            from teeter.campaigns.campaign import Settings
+            from teeter.web.background_requests import CreateCampaign
+            from teeter.web.background_tasks import create_campaign
 
-            names = [name.strip() for name in classes.split(",")]
-            made = TaskHandlers(lambda **_: None).make(str(file), str(path), names, {})
-        typer.echo(f"{path}: {made['new']:,} items to label, {made['labelled']} with a label.")
+            names = tuple(name.strip() for name in classes.split(","))
+            made = create_campaign(CreateCampaign(str(file), str(path), names, Settings()))
+        typer.echo(f"{path}: {made.new:,} items to label, {made.labelled} with a label.")
     return path
 
 
@@ -268,16 +273,16 @@ def _options(proxy: str | None) -> dict[str, Any]:
             raise InputError(
                 f"--proxy takes the proxy's address, such as 127.0.0.1, not {proxy!r}."
             ) from None
-    from teeter.web.connections import Punctual
+    from teeter.web.connections import ConnectionLimits, limit_connections
 
     return {
-        "http": Punctual,
+        "http": limit_connections(ConnectionLimits(proxy=proxy)),
+        "ws": "none",
         "log_level": "warning",
         "access_log": False,
         "server_header": False,
         "timeout_graceful_shutdown": 3,
         "timeout_keep_alive": 30,
-        "limit_concurrency": _CONNECTIONS,
         "proxy_headers": proxy is not None,
         "forwarded_allow_ips": proxy or "",
     }
@@ -285,7 +290,7 @@ def _options(proxy: str | None) -> dict[str, Any]:
 
 def _run(
     places: list[str | Path],
-    guard: SecurityConfig,
+    security: SecurityConfig,
     listening: socket.socket,
     *,
     folder: Path | None,
@@ -299,17 +304,19 @@ def _run(
     from teeter.web.app import make_app
 
     host, port, *_ = listening.getsockname()
-    guard.cookie_name = f"{guard.cookie_name}_{port}"
     with spinner("Starting"):
-        app = make_app(places, guard=guard, folder=folder, batch=batch)
+        app = make_app(places, security=security, folder=folder, batch=batch)
+        workspace: Workspace = app.state.site
         try:
-            _require_way_in(guard, app.state.site.roster, needs)
+            _require_way_in(workspace, needs)
         except InputError:
-            app.state.site.close()
+            workspace.close()
             raise
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{port}/"
-    if open_page or (open_page is None and sys.stdout.isatty() and not guard.needs_token):
+    if open_page or (
+        open_page is None and sys.stdout.isatty() and not workspace.auth.requires_token()
+    ):
         threading.Timer(0.8, webbrowser.open, [address]).start()
     config = uvicorn.Config(app, **options)
     typer.echo(f"{address}  (Ctrl+C stops; every answer is on disk when the page says so)")

@@ -16,18 +16,19 @@ from starlette.concurrency import run_in_threadpool
 
 from teeter.campaigns.import_export import FORMATS
 from teeter.campaigns.shortcuts import shortcuts_by_class
-from teeter.errors import InputError, StoreError, UnknownNameError
+from teeter.errors import InputError, StoreError, UnknownItemError
 from teeter.web import schemas
+from teeter.web.background_requests import ExportLabels, ItemColumns, TrainModel
 from teeter.web.images import image_response
 from teeter.web.lookup import STATES, ItemQuery, is_blind
 from teeter.web.permissions import (
-    allowed,
-    own_desk,
-    person_in,
-    require_maker,
-    rights_in,
-    site_of,
-    who,
+    campaign_member,
+    current_user,
+    get_workspace,
+    owned_campaign,
+    permissions_in,
+    require_campaign_creator,
+    require_permission,
 )
 from teeter.web.service import AnswerIn, CampaignService
 from teeter.web.uploads import save_upload
@@ -50,7 +51,7 @@ def listed(request: Request) -> tuple[list[dict[str, Any]], dict[str, str]]:
 
     Those of the folder that are gone are let go of. Where nothing can be read at all, that is refused.
     """
-    site = site_of(request)
+    site = get_workspace(request)
     for slug, desk in list(site.desks.items()):
         file = None if site.folder is None else desk.path
         if (
@@ -65,7 +66,7 @@ def listed(request: Request) -> tuple[list[dict[str, Any]], dict[str, str]]:
     troubles: dict[str, StoreError] = {}
     for desk in [one for one in list(site.desks.values()) if one.is_there()]:
         try:
-            if person_in(request, desk) is not None:
+            if campaign_member(request, desk) is not None:
                 found.append(about(request, desk))
         except StoreError as error:
             troubles[desk.name] = error
@@ -95,12 +96,12 @@ def redact_paths(site: Workspace, sentence: str) -> str:
 
 def about(request: Request, desk: CampaignService) -> dict[str, Any]:
     """Return a campaign, how it stands, and what whoever asks may do there."""
-    site, rights = site_of(request), rights_in(request, desk)
+    site, rights = get_workspace(request), permissions_in(request, desk)
     settings, (version, trained) = desk.campaign.settings, desk.newest_version()
-    news = site.trainer.news(desk.where)
+    news = site.trainer.status(desk.where)
     news.version = news.version or version
-    if news.trained is None:
-        news.trained = trained
+    if news.trained_at is None:
+        news.trained_at = trained
     return {
         "slug": desk.slug,
         "name": desk.name,
@@ -109,7 +110,7 @@ def about(request: Request, desk: CampaignService) -> dict[str, Any]:
         "instructions": settings.instructions,
         "classes": desk.classes(),
         "model": version,
-        "news": redact_paths(site, news.sentence()),
+        "news": redact_paths(site, news.describe()),
         "rights": sorted(rights),
         "team": desk.is_team(),
         **desk.counts(),
@@ -119,21 +120,20 @@ def about(request: Request, desk: CampaignService) -> dict[str, Any]:
 @router.get("/session")
 def session(request: Request) -> schemas.SessionOut:
     """Say who answers, and what a program must send with every change."""
-    needs = site_of(request).guard.needs_token
-    return schemas.SessionOut(annotator=who(request), csrf=request.state.csrf, needs_token=needs)
+    needs = get_workspace(request).auth.requires_token()
+    csrf = request.state.session.csrf_token
+    return schemas.SessionOut(annotator=current_user(request), csrf=csrf, needs_token=needs)
 
 
 @router.post("/session")
-def choose_name(
-    request: Request, told: schemas.SessionIn, response: Response
-) -> schemas.SessionOut:
+def choose_name(request: Request, told: schemas.SessionIn) -> schemas.SessionOut:
     """Choose a name to answer by, where no token is needed."""
-    guard = site_of(request).guard
-    if guard.needs_token:
+    auth = get_workspace(request).auth
+    if auth.requires_token():
         raise InputError("Here a token says who answers.")
-    made = guard.named(request.state.session, told.annotator)
-    guard.set_cookie(response, made, secure=request.url.scheme == "https")
-    return schemas.SessionOut(annotator=told.annotator, csrf=guard.csrf(made), needs_token=False)
+    session = auth.session_for_name(told.annotator)
+    request.state.session = session
+    return schemas.SessionOut(annotator=told.annotator, csrf=session.csrf_token, needs_token=False)
 
 
 @router.get("/campaigns")
@@ -165,8 +165,8 @@ def make_campaign(
     budget: Annotated[float | None, Form(ge=0, le=1e15, allow_inf_nan=False)] = None,
 ) -> dict[str, str]:
     """Make a campaign from an uploaded file or a folder of images; answers with a job. Who makes it owns it."""
-    require_maker(request)
-    site = site_of(request)
+    require_campaign_creator(request)
+    site = get_workspace(request)
     path = site.place_for(name)
     names = [one.strip() for one in classes.split(",")]
     chosen = [one.strip() for one in keys.split(",") if one.strip()]
@@ -174,7 +174,7 @@ def make_campaign(
     uploaded = file is not None and bool(file.filename)
     if uploaded == bool(folder):
         raise InputError("Give a file or a folder of images, one of the two.")
-    limit = site.guard.upload_limit
+    limit = site.auth.config.upload_limit
     things = (
         save_upload(file, site.temp, limit)
         if uploaded and file is not None
@@ -188,16 +188,16 @@ def make_campaign(
         "cost": cost,
         "budget": budget,
     }
-    columns = {"text": text or None, "key": id_column or None, "label": labels or None}
-    own = own_desk(request)
-    owner = None if own is None else (who(request), own)
-    return {"job": site.make(things, path, names, settings, owner=owner, **columns)}
+    columns = ItemColumns(text or None, id_column or None, labels or None)
+    own = owned_campaign(request)
+    owner = None if own is None else (current_user(request), own)
+    return {"job": site.make(things, path, names, settings, owner=owner, columns=columns)}
 
 
 @router.get("/jobs/{number}")
 def job(request: Request, number: str) -> schemas.JobOut:
     """Say what became of a job."""
-    site = site_of(request)
+    site = get_workspace(request)
     return schemas.JobOut(**_scrubbed(site, site.job(number)))
 
 
@@ -209,7 +209,7 @@ def _scrubbed(site: Workspace, told: dict[str, Any]) -> dict[str, Any]:
 @router.get("/campaigns/{slug}")
 def campaign(request: Request, slug: str) -> schemas.CampaignOut:
     """Say how a campaign stands."""
-    return schemas.CampaignOut(**about(request, allowed(request, slug, "answer")))
+    return schemas.CampaignOut(**about(request, require_permission(request, slug, "answer")))
 
 
 @router.get("/campaigns/{slug}/questions")
@@ -217,23 +217,23 @@ def questions(
     request: Request, slug: str, n: Annotated[int, Query(ge=1, le=200)] = 20
 ) -> schemas.QuestionsOut:
     """Return what to label next; where nothing waits yet, it is being picked: ask again."""
-    site = site_of(request)
-    desk, annotator = allowed(request, slug, "answer"), who(request)
-    news = site.trainer.news(desk.where)
-    found = desk.questions(annotator, n, news.why)
+    site = get_workspace(request)
+    desk, annotator = require_permission(request, slug, "answer"), current_user(request)
+    news = site.trainer.status(desk.where)
+    found = desk.questions(annotator, n, news.explanations)
     few = min(n, site.batch // 2)
     if len(found) < few and desk.give(annotator, site.batch):
-        found = desk.questions(annotator, n, news.why)
+        found = desk.questions(annotator, n, news.explanations)
     if len(found) <= site.batch // 2 or any(
         "probabilities" not in one and not is_blind(one) for one in found
     ):
-        site.trainer.look(desk.where, annotator)
+        site.trainer.ensure_questions(desk.where, annotator)
     told = about(request, desk)
     return schemas.QuestionsOut(
         questions=found,
-        finished=not found and annotator in news.finished,
+        finished=not found and annotator in news.finished_annotators,
         news=told["news"],
-        busy=news.doing is not None,
+        busy=news.activity is not None,
         labelled=told["labelled"],
         items=told["items"],
     )
@@ -242,10 +242,10 @@ def questions(
 @router.post("/campaigns/{slug}/answers")
 def answer(request: Request, slug: str, told: schemas.AnswerIn) -> schemas.AnswerOut:
     """Record an answer: it is on disk when this returns."""
-    site = site_of(request)
-    desk, annotator = allowed(request, slug, "answer"), who(request)
+    site = get_workspace(request)
+    desk, annotator = require_permission(request, slug, "answer"), current_user(request)
     new = desk.answer(annotator, AnswerIn(told.item, told.kind, told.label, told.comment))
-    site.trainer.look(desk.where, annotator)
+    site.trainer.ensure_questions(desk.where, annotator)
     return schemas.AnswerOut(new=new, labelled=desk.counts()["labelled"])
 
 
@@ -254,38 +254,41 @@ def last_answers(
     request: Request, slug: str, count: Annotated[int, Query(ge=1, le=100)] = 10
 ) -> list[dict[str, Any]]:
     """Return your last answers, the newest first."""
-    return allowed(request, slug, "answer").last(who(request), count)
+    return require_permission(request, slug, "answer").last(current_user(request), count)
 
 
 @router.post("/campaigns/{slug}/undo")
 def undo(request: Request, slug: str, told: schemas.UndoIn) -> schemas.UndoOut:
     """Take back your last answer."""
-    return schemas.UndoOut(undone=allowed(request, slug, "answer").undo(who(request), told.item))
+    return schemas.UndoOut(
+        undone=require_permission(request, slug, "answer").undo(current_user(request), told.item)
+    )
 
 
 @router.post("/campaigns/{slug}/keep")
 def keep(request: Request, slug: str, told: schemas.ItemIn) -> schemas.AnswerOut:
     """Say after a second look that a label is right."""
-    desk = allowed(request, slug, "review")
-    desk.keep(who(request), told.item, told.comment)
+    desk = require_permission(request, slug, "review")
+    desk.keep(current_user(request), told.item, told.comment)
     return schemas.AnswerOut(new=True, labelled=desk.counts()["labelled"])
 
 
 @router.get("/campaigns/{slug}/suspects")
 def suspects(request: Request, slug: str, anew: bool = False) -> dict[str, Any]:
     """Return labels that may be wrong, once they are found: ask again while the state is waiting."""
-    site, desk = site_of(request), allowed(request, slug, "review")
+    site, desk = get_workspace(request), require_permission(request, slug, "review")
     told = site.suspects(desk, anew=anew)
     if told["state"] != "done":
         return _scrubbed(site, told)
-    return {"state": "done", "suspects": told["result"]}
+    return {"state": "done", "suspects": told["result"]["suspects"]}
 
 
 @router.post("/campaigns/{slug}/train", status_code=202)
 def train(request: Request, slug: str) -> dict[str, str]:
     """Have a model trained now."""
-    site = site_of(request)
-    return {"job": site.remember(site.trainer.do("train", allowed(request, slug, "manage").where))}
+    site = get_workspace(request)
+    desk = require_permission(request, slug, "manage")
+    return {"job": site.remember(site.trainer.submit(TrainModel(desk.where)))}
 
 
 @router.get("/campaigns/{slug}/items")
@@ -304,7 +307,7 @@ def items(
     if state not in STATES:
         raise InputError(f"{state!r} is none of {', '.join(STATES)}.")
     wanted = ItemQuery(search.strip(), label or None, state, after, before, count)
-    found = allowed(request, slug, "review").items(wanted)
+    found = require_permission(request, slug, "review").items(wanted)
     first, last = (found[0]["number"], found[-1]["number"]) if found else (None, None)
     return schemas.ItemsOut(items=found, after=last if len(found) == count else None, before=first)
 
@@ -319,26 +322,26 @@ def item(
     ] = None,
 ) -> dict[str, Any]:
     """Return an item with all that people say of it; an annotator is told their own answer alone."""
-    desk = allowed(request, slug, "answer")
-    only = None if "review" in rights_in(request, desk) else who(request)
+    desk = require_permission(request, slug, "answer")
+    only = None if "review" in permissions_in(request, desk) else current_user(request)
     if place is None:
         return desk.item(key=id or "", only=only)
     numbers = desk.numbers()
     if place >= len(numbers):
-        raise UnknownNameError(f"There is no item at place {place}.")
+        raise UnknownItemError(f"There is no item at place {place}.")
     return desk.item(number=numbers[place], only=only)
 
 
 @router.get("/campaigns/{slug}/image", response_class=Response)
 def image(request: Request, slug: str, id: Id) -> Response:
     """Return an item's image."""
-    return image_response(allowed(request, slug, "answer").image(id))
+    return image_response(require_permission(request, slug, "answer").image(id))
 
 
 @router.get("/campaigns/{slug}/progress")
 def progress(request: Request, slug: str) -> dict[str, Any]:
     """Return how the campaign stands, round by round."""
-    return allowed(request, slug, "answer").progress()
+    return require_permission(request, slug, "answer").progress()
 
 
 @router.get("/campaigns/{slug}/flipped")
@@ -346,7 +349,7 @@ def flipped(
     request: Request, slug: str, count: Annotated[int, Query(ge=1, le=200)] = 20
 ) -> list[dict[str, Any]]:
     """Return items whose predicted class changed with the newest model."""
-    return allowed(request, slug, "review").flipped(count)
+    return require_permission(request, slug, "review").flipped(count)
 
 
 @router.get("/campaigns/{slug}/map", response_class=Response)
@@ -355,8 +358,8 @@ def chart(request: Request, slug: str, how: Literal["pca", "tsne", "ldm"] = "pca
 
     It is drawn in the background: ask again while the answer is 202.
     """
-    site = site_of(request)
-    told = site.chart(allowed(request, slug, "review"), how)
+    site = get_workspace(request)
+    told = site.chart(require_permission(request, slug, "review"), how)
     if told["state"] != "done":
         return JSONResponse(_scrubbed(site, told), 202)
     headers = {"x-model-version": str(told["result"]["version"])}
@@ -368,7 +371,7 @@ def chart(request: Request, slug: str, how: Literal["pca", "tsne", "ldm"] = "pca
 @router.get("/campaigns/{slug}/labels")
 def labels(request: Request, slug: str) -> dict[str, Any]:
     """Return the places of labelled items on the map, and the numbers of their classes."""
-    desk = allowed(request, slug, "review")
+    desk = require_permission(request, slug, "review")
     return {"classes": list(desk.campaign.classes), "labels": desk.labelled_places()}
 
 
@@ -379,17 +382,19 @@ async def export(
     form: Annotated[str, Query(json_schema_extra={"enum": list(FORMATS)})] = "csv",
 ) -> Response:
     """Return labels and predictions as a file."""
-    site, desk = site_of(request), await run_in_threadpool(allowed, request, slug, "export")
+    site, desk = (
+        get_workspace(request),
+        await run_in_threadpool(require_permission, request, slug, "export"),
+    )
     if form not in FORMATS:
         raise InputError(f"{form[:50]!r} is none of {', '.join(FORMATS)}.")
     own = tempfile.mkdtemp(
         dir=site.temp
     )  # of this request alone: it is removed when the file is sent
-    waiting = site.trainer.do("export", desk.where, form=form, folder=own)
+    waiting = site.trainer.submit(ExportLabels(desk.where, form, own))
     try:
-        file = Path(
-            await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(waiting)), _EXPORT_SECONDS)
-        )
+        exporting = asyncio.shield(asyncio.wrap_future(waiting))
+        file = Path(await asyncio.wait_for(exporting, _EXPORT_SECONDS))
     except BaseException as error:
         waiting.add_done_callback(lambda _: shutil.rmtree(own, ignore_errors=True))
         if not isinstance(error, TimeoutError):

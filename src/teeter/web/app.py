@@ -1,4 +1,4 @@
-"""The server: pages and the REST interface over campaigns, behind one gate."""
+"""The server: pages and the REST API over campaigns, behind the security middlewares."""
 
 from __future__ import annotations
 
@@ -15,113 +15,166 @@ from fastapi.responses import JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
-from teeter.errors import PermissionDeniedError, StoreError, TeeterError, UnknownNameError
+from teeter.errors import (
+    PermissionDeniedError,
+    StoreError,
+    TeeterError,
+    UnknownAnnotatorError,
+    UnknownItemError,
+    UnknownResourceError,
+)
 from teeter.version import __version__
 from teeter.web import api, pages, team_api, team_pages
-from teeter.web.security import SecurityConfig, SecurityMiddleware
+from teeter.web.auth import (
+    SecurityConfig,
+    TooManyLoginsError,
+    WrongTokenError,
+    security_middleware,
+)
+from teeter.web.background import BackgroundTaskError
 from teeter.web.workspace import Workspace
 
-__all__ = ["make_app"]
+__all__ = ["STATUS_BY_ERROR", "make_app", "status_of"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
+
+STATUS_BY_ERROR: dict[type[TeeterError], HTTPStatus] = {
+    UnknownItemError: HTTPStatus.NOT_FOUND,
+    UnknownAnnotatorError: HTTPStatus.NOT_FOUND,
+    UnknownResourceError: HTTPStatus.NOT_FOUND,
+    PermissionDeniedError: HTTPStatus.FORBIDDEN,
+    WrongTokenError: HTTPStatus.UNAUTHORIZED,
+    TooManyLoginsError: HTTPStatus.TOO_MANY_REQUESTS,
+    StoreError: HTTPStatus.SERVICE_UNAVAILABLE,
+    BackgroundTaskError: HTTPStatus.INTERNAL_SERVER_ERROR,
+    TeeterError: HTTPStatus.UNPROCESSABLE_ENTITY,
+}
+"""The HTTP status of each error. One that is not listed has the status of its closest base class."""
+
+
+def status_of(error: TeeterError) -> HTTPStatus:
+    """Return the HTTP status of an error.
+
+    Example:
+        >>> from teeter.errors import UnknownItemError, UnknownNameError
+        >>> int(status_of(UnknownItemError())), int(status_of(UnknownNameError()))
+        (404, 422)
+    """
+    for error_class in type(error).__mro__:
+        if error_class in STATUS_BY_ERROR:
+            return STATUS_BY_ERROR[error_class]
+    return HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 def make_app(
     places: Sequence[str | Path] = (),
     *,
-    guard: SecurityConfig,
+    security: SecurityConfig,
     folder: Path | None = None,
     batch: int = 20,
     warm: bool = True,
 ) -> FastAPI:
-    """Return a server of campaigns by their files or addresses, and of all in a folder; ``warm`` starts the trainer."""
-    site = Workspace(places, guard=guard, folder=folder, batch=batch)
+    """Return the server as an ASGI application.
+
+    Args:
+        places: files or database URLs of campaigns to serve.
+        security: who may use it.
+        folder: serve all campaigns and reports in it too, and create new campaigns there.
+        batch: number of items that are picked at a time.
+        warm: whether to start the trainer with the server, rather than with the first request.
+    """
+    workspace = Workspace(places, security=security, folder=folder, batch=batch)
 
     @asynccontextmanager
-    async def living(_: FastAPI) -> AsyncIterator[None]:
+    async def run_workspace(_: FastAPI) -> AsyncIterator[None]:
         if warm:
-            site.warm_up(places)
+            workspace.warm_up(places)
         yield
-        site.close()
+        workspace.close()
 
     app = FastAPI(
         title="teeter",
         version=__version__,
-        summary="Label a pool of things, a few at a time.",
+        summary="Label a pool of items, a few at a time.",
         openapi_url="/api/v1/openapi.json",
         docs_url=None,
         redoc_url=None,
-        lifespan=living,
+        lifespan=run_workspace,
+        middleware=security_middleware(workspace.auth),
     )
-    app.state.site = site
+    app.state.site = workspace
+
     app.include_router(api.router)
     app.include_router(team_api.router)
     app.include_router(pages.router, include_in_schema=False)
     app.include_router(team_pages.router, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")
-    app.add_exception_handler(TeeterError, _refused)
-    app.add_exception_handler(RequestValidationError, _not_understood)
-    app.add_exception_handler(HTTPException, _answered)
-    app.add_exception_handler(OSError, _cannot_write)
-    app.add_middleware(SecurityMiddleware, guard=guard)
+
+    app.add_exception_handler(TeeterError, _on_teeter_error)
+    app.add_exception_handler(RequestValidationError, _on_validation_error)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(OSError, _on_os_error)
     return app
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    """Answer a refusal with its sentence."""
-    status = (
-        404
-        if isinstance(error, UnknownNameError)
-        else 503
-        if isinstance(error, StoreError)
-        else 422
-    )
-    if isinstance(error, PermissionDeniedError):
-        status = 403
-    if isinstance(error, UnknownNameError) and str(error).startswith(("No class", "No strategy")):
-        status = 422
-    return _told(request, api.redact_paths(request.app.state.site, str(error)), status)
+async def _on_teeter_error(request: Request, error: Exception) -> Response:
+    """Answer with the sentence of an error, without the paths in it."""
+    assert isinstance(error, TeeterError)
+    sentence = api.redact_paths(request.app.state.site, str(error))
+    return _error_response(request, sentence, status_of(error))
 
 
-async def _not_understood(request: Request, error: Exception) -> Response:
-    """Say what of a request does not fit, without repeating what was sent."""
-    found = error.errors() if isinstance(error, RequestValidationError) else []
-    return _told(
-        request, "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in found), 422
-    )
+async def _on_validation_error(request: Request, error: Exception) -> Response:
+    """Say which fields of a request are invalid, without repeating what was sent."""
+    assert isinstance(error, RequestValidationError)
+    problems = []
+    for problem in error.errors():
+        field = ".".join(str(part) for part in problem["loc"])
+        problems.append(f"{field}: {problem['msg']}")
+
+    return _error_response(request, "; ".join(problems), HTTPStatus.UNPROCESSABLE_ENTITY)
 
 
-async def _answered(request: Request, error: Exception) -> Response:
-    """Say what a request is answered with that no route takes, or whose body could not be taken."""
-    if isinstance(error.__cause__, OSError):  # the body is kept in a file while it comes
-        return await _cannot_write(request, error.__cause__)
-    status, sentence, headers = 500, str(error), None
-    if isinstance(error, HTTPException):
-        status, sentence, headers = error.status_code, error.detail, error.headers
-    if status == HTTPStatus.NOT_FOUND:
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    """Answer what Starlette raises: no such route or method, or a body that cannot be read."""
+    assert isinstance(error, HTTPException)
+
+    # Uploads are stored in temporary files while they arrive, so reading one may fill the disk.
+    if isinstance(error.__cause__, OSError):
+        return await _on_os_error(request, error.__cause__)
+
+    sentence = error.detail
+    if error.status_code == HTTPStatus.NOT_FOUND:
         sentence = "There is no such page here."
-    return _told(request, sentence, status, headers)
+    return _error_response(request, sentence, error.status_code, error.headers)
 
 
-async def _cannot_write(request: Request, error: Exception) -> Response:
-    """Say that the server's disk does not take or give something, and not where."""
-    log.warning("%s %s: %s", request.method, request.url.path, error)
-    why = (
-        "is full"
-        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
-        else "cannot be read or written"
+async def _on_os_error(request: Request, error: Exception) -> Response:
+    """Say that the server's disk fails, but not where."""
+    assert isinstance(error, OSError)
+    logger.warning("%s %s: %s", request.method, request.url.path, error)
+
+    problem = "cannot be read or written"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        problem = "is full"
+
+    sentence = (
+        f"The server's disk {problem}. Acknowledged answers are safe; tell the person who runs the "
+        "server, and try again."
     )
-    sentence = f"The server's disk {why}. What was acknowledged is safe; tell whoever runs it, and try again."
-    return _told(request, sentence, 503)
+    return _error_response(request, sentence, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
-def _told(
+def _error_response(
     request: Request, sentence: str, status: int, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Answer with a sentence: as JSON to programs, as a page to people."""
+    # A lone surrogate in a request must not make the answer to it fail.
     sentence = sentence.encode("utf-8", "replace").decode()
+
     if request.url.path.startswith("/api/"):
         return JSONResponse({"detail": sentence}, status, headers)
-    answer = pages.refusal(request, sentence, status)
-    answer.headers.update(headers or {})
-    return answer
+
+    response = pages.refusal(request, sentence, status)
+    response.headers.update(headers or {})
+    return response

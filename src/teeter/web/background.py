@@ -1,301 +1,274 @@
-"""The trainer: one process beside the page that trains and picks, so that no answer ever waits for a model."""
+"""The background worker: a process beside the server that trains and picks.
+
+Requests wait in a queue, a thread takes them one by one to the worker process, and the result comes
+back as a future. No request of an annotator ever waits for a model.
+"""
 
 from __future__ import annotations
 
 import logging
-import multiprocessing
-import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, TypeVar
 
-from teeter.errors import InputError, TeeterError
+from teeter.errors import TeeterError
+from teeter.web.background_requests import (
+    Activity,
+    EnsureQuestions,
+    Explanation,
+    QuestionsReady,
+    StatusReport,
+    TaskRequest,
+    WarmUp,
+)
+from teeter.worker_process import Handler, WorkerDiedError, WorkerProcess
 
-__all__ = ["BackgroundWorker", "WorkerStatus", "work"]
+__all__ = ["BackgroundTaskError", "BackgroundWorker", "WorkerStatus"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
-_REMEMBERED = 2000
-"""Items whose reasons are kept at hand."""
+ResultT = TypeVar("ResultT")
 
-_FIRST = ("look", "train")
+MAX_ATTEMPTS = 3
+"""How often a request is tried if the worker process dies at it."""
 
-_CALM = 60.0
-"""Seconds that a process must last; one that dies sooner is started again after a pause."""
+RESTART_PAUSE = 1.0
+"""Seconds between the death of a process and the next attempt, so that a machine without memory is
+not kept busy by starting processes."""
 
-_DOING = {
-    "picking": "The next questions are being picked.",
-    "suspects": "Labels that may be wrong are being looked for.",
-    "exporting": "Labels are being exported.",
-    "map": "The map is being drawn.",
+_MAX_EXPLANATIONS = 2000
+"""Items of a campaign whose explanations are kept."""
+
+_SENTENCES = {
+    Activity.PICKING: "The next items are being picked.",
+    Activity.FINDING_SUSPECTS: "Labels that may be wrong are being searched for.",
+    Activity.EXPORTING: "Labels are being exported.",
+    Activity.DRAWING_MAP: "The map is being drawn.",
+    Activity.CREATING: "A campaign is being created.",
 }
+
+
+class BackgroundTaskError(TeeterError, RuntimeError):
+    """The background worker failed at a request through no fault of the request."""
 
 
 @dataclass
 class WorkerStatus:
-    """What the trainer last said of a campaign."""
+    """What the worker last said about a campaign."""
 
-    doing: str | None = None
+    activity: Activity | None = None
     labels: int = 0
+    """Number of labels that the newest model is trained on."""
     version: int = 0
-    since: float = field(default_factory=time.time)
-    trained: float | None = None
-    """When a model was last trained here."""
-    trouble: str | None = None
-    finished: set[str] = field(default_factory=set)
-    """Annotators for whom nothing is left."""
-    why: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Version of the newest model."""
+    trained_at: float | None = None
+    """When it was trained, in seconds since 1970; None if unknown."""
+    error: str | None = None
+    """Why items are not picked or models not trained; None if all is well."""
+    is_restarting: bool = False
+    """Whether the worker process died and the request is being tried again."""
+    finished_annotators: set[str] = field(default_factory=set)
+    """Annotators for whom no item is left."""
+    explanations: dict[str, Explanation] = field(default_factory=dict)
+    """By item id."""
 
-    def learn(self, told: dict[str, Any]) -> None:
-        """Take in what the trainer says while it works."""
-        if "doing" in told:
-            self.doing, self.since = told["doing"], time.time()
-        self.labels, self.version = (
-            told.get("labels", self.labels),
-            told.get("version", self.version),
-        )
-        if told.get("trained"):
-            self.trained = time.time()
+    def update(self, report: StatusReport) -> None:
+        """Take in what the worker says while it works."""
+        self.activity = report.activity
+        if report.labels is not None:
+            self.labels = report.labels
+        if report.version is not None:
+            self.version = report.version
+        if report.is_trained:
+            self.trained_at = time.time()
 
-    def sentence(self) -> str:
-        """Return what goes on, in words."""
-        if self.trouble:
-            return self.trouble
-        if self.doing == "training":
+    def add_questions(self, request: EnsureQuestions, result: QuestionsReady) -> None:
+        """Take in that an annotator has items to label, or none are left."""
+        if result.is_finished:
+            self.finished_annotators.add(request.annotator)
+        else:
+            self.finished_annotators.discard(request.annotator)
+
+        self.explanations |= result.explanations
+        while len(self.explanations) > _MAX_EXPLANATIONS:
+            del self.explanations[next(iter(self.explanations))]  # the oldest
+
+    def describe(self) -> str:
+        """Return what is going on, in one sentence; empty if there is nothing to say."""
+        if self.error is not None:
+            return self.error
+        if self.is_restarting:
+            return "The trainer stopped and is being restarted. No answer is lost."
+        if self.activity is Activity.TRAINING:
             return f"Model {self.version} is being trained on {self.labels} labels."
-        if self.doing:
-            return _DOING.get(self.doing, "")
-        if self.trained is not None:
-            return f"Model {self.version} was trained {_ago(time.time() - self.trained)} ago."
+        if self.activity is not None:
+            return _SENTENCES[self.activity]
+        if self.trained_at is not None:
+            age = _format_duration(time.time() - self.trained_at)
+            return f"Model {self.version} was trained {age} ago."
         return ""
 
 
-def _ago(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.0f} h"
+    if seconds < 90 * 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h"
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Job:
-    what: str
-    path: str
-    told: dict[str, Any]
+    request: TaskRequest[Any]
     future: Future[Any]
-    tried: int = 0
+
+
+def _default_handler() -> Handler:
+    # Imported in the worker process only, which needs torch.
+    from teeter.web.background_tasks import make_task_handler
+
+    return make_task_handler()
 
 
 class BackgroundWorker:
-    """A queue of work, and the process that does it; what waits there is not put in again."""
+    """A queue of requests, and the process that handles them.
 
-    def __init__(self, batch: int = 20, target: Callable[[Connection], None] | None = None) -> None:
+    Args:
+        batch: number of items that are picked at a time.
+        make_handler: makes the handler in the worker process.
+    """
+
+    def __init__(
+        self, batch: int = 20, make_handler: Callable[[], Handler] = _default_handler
+    ) -> None:
         self.batch = batch
-        self._target = target or work
-        self._news: dict[str, WorkerStatus] = {}
+        self._process = WorkerProcess(make_handler, name="teeter trainer", daemon=True)
+        self._status_by_campaign: dict[str, WorkerStatus] = {}
         self._queue: deque[_Job] = deque()
-        self._change = threading.Condition()
-        self._ended = False
+        self._queue_changed = threading.Condition()
+        self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
-        self._process: Any = None
-        self._end: Connection | None = None
-        self._started = 0.0
-
-    def news(self, path: str) -> WorkerStatus:
-        """Return what is known of a campaign."""
-        return self._news.setdefault(path, WorkerStatus())
-
-    def look(self, path: str, annotator: str) -> None:
-        """See to it that questions are waiting for an annotator; return at once."""
-        self.do("look", path, annotator=annotator, batch=self.batch)
-
-    def do(self, what: str, path: str, **told: Any) -> Future[Any]:
-        """Put work in the queue, unless the same waits there; looks and trainings go first."""
-        job = _Job(what, path, told, Future())
-        with self._change:
-            same = next(
-                (
-                    one
-                    for one in self._queue
-                    if (one.what, one.path, one.told) == (what, path, told)
-                ),
-                None,
-            )
-            if same is not None and not same.future.cancelled():
-                return same.future
-            ahead = len(self._queue)
-            if what in _FIRST:
-                ahead = next(
-                    (k for k, one in enumerate(self._queue) if one.what not in _FIRST), ahead
-                )
-            self._queue.insert(ahead, job)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="trainer", daemon=True)
-                self._thread.start()
-            self._change.notify()
-        return job.future
-
-    def start(self) -> None:
-        """Start the process now, so that it is ready when it is needed."""
-        self.do("ready", "")
-
-    def stop(self) -> None:
-        """End the process; what it has not written is not lost, for answers never go through it."""
-        with self._change:
-            self._ended = True
-            self._change.notify()
-        if self._process is not None:
-            self._process.kill()
-            self._process.join(5)
-        if self._end is not None:
-            self._end.close()
-        for job in self._queue:
-            job.future.cancel()
 
     @property
     def process_id(self) -> int | None:
-        """The number of the process, while there is one."""
-        return None if self._process is None else self._process.pid
+        """The id of the worker process; None before it is first needed."""
+        return self._process.process_id
+
+    def status(self, campaign: str) -> WorkerStatus:
+        """Return what is known about a campaign."""
+        return self._status_by_campaign.setdefault(campaign, WorkerStatus())
+
+    def ensure_questions(self, campaign: str, annotator: str) -> None:
+        """Make sure that items wait for an annotator. Returns at once."""
+        self.submit(EnsureQuestions(campaign, annotator, self.batch))
+
+    def start(self) -> None:
+        """Start the process now, so that it is ready when it is needed."""
+        self.submit(WarmUp())
+
+    def submit(self, request: TaskRequest[ResultT]) -> Future[ResultT]:
+        """Put a request into the queue, and return the future of its result.
+
+        Urgent requests go before others. A request that waits already is not added again: its
+        future is returned.
+        """
+        with self._queue_changed:
+            for job in self._queue:
+                if job.request == request and not job.future.cancelled():
+                    return job.future
+
+            job = _Job(request, Future())
+            self._queue.insert(self._position_of(request), job)
+
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="trainer", daemon=True)
+                self._thread.start()
+            self._queue_changed.notify()
+        return job.future
+
+    def stop(self) -> None:
+        """End the process. No answer is lost, because answers never go through it."""
+        with self._queue_changed:
+            self._stopped.set()
+            self._queue_changed.notify()
+        self._process.close()
+
+        for job in self._queue:
+            job.future.cancel()
+
+    def _position_of(self, request: TaskRequest[Any]) -> int:
+        if request.is_urgent:
+            for position, job in enumerate(self._queue):
+                if not job.request.is_urgent:
+                    return position
+        return len(self._queue)
 
     def _run(self) -> None:
+        """Handle the jobs of the queue until the worker is stopped. Runs in a thread."""
         while True:
-            with self._change:
-                while not self._queue and not self._ended:
-                    self._change.wait()
-                if self._ended:
+            with self._queue_changed:
+                self._queue_changed.wait_for(lambda: self._queue or self._stopped.is_set())
+                if self._stopped.is_set():
                     return
                 job = self._queue.popleft()
-            if not job.future.running() and not job.future.set_running_or_notify_cancel():
-                continue  # nobody waits for it any more
+
+            # False if the job was cancelled meanwhile.
+            if job.future.set_running_or_notify_cancel():
+                self._handle(job)
+
+    def _handle(self, job: _Job) -> None:
+        """Have a job done, and set the result or the error of its future."""
+        request = job.request
+        status = self.status(request.campaign)
+        error: TeeterError | None = None
+
+        try:
+            result = self._run_with_retries(request, status)
+            if isinstance(request, EnsureQuestions):
+                status.add_questions(request, result)
+        except TeeterError as raised:
+            error = raised
+        except Exception as raised:  # a fault of ours: the next job must still be done
+            name = type(request).__name__
+            logger.exception("%s failed.", name)
+            error = BackgroundTaskError(f"{name} failed: {type(raised).__name__}: {raised}")
+
+        # The status first: whoever waits for the future may look at it at once.
+        status.activity = None
+        status.is_restarting = False
+        if error is None:
+            if request.is_urgent:
+                status.error = None
+            job.future.set_result(result)
+        else:
+            if request.is_urgent or isinstance(error, BackgroundTaskError):
+                status.error = str(error)
+            job.future.set_exception(error)
+
+    def _run_with_retries(self, request: TaskRequest[Any], status: WorkerStatus) -> Any:
+        """Return the result of a request; try again if the process dies.
+
+        Raises:
+            BackgroundTaskError: the process died at every attempt, or the worker was stopped.
+        """
+        name = type(request).__name__
+        for _ in range(MAX_ATTEMPTS):
             try:
-                self._carry_out(job)
-            except (EOFError, OSError, BrokenPipeError):
-                if self._ended:
-                    return
-                self._again(job)
-            except Exception as error:  # whatever it is, the next in the queue has its turn
-                log.exception("%s failed in the page's process", job.what)
-                self._give_up(job, error)
+                return self._process.run(request, status.update)
+            except WorkerDiedError:
+                if self._stopped.is_set():
+                    raise BackgroundTaskError("The server is being stopped.") from None
 
-    def _give_up(self, job: _Job, error: Exception) -> None:
-        """Tell whoever waits for a job, and start anew: what its process says later is no answer to the next one."""
-        self.news(job.path).doing = None
-        if self._process is not None:
-            self._process.kill()
-            self._process = None
-        if not job.future.done():
-            job.future.set_exception(
-                InputError(f"{job.what} failed: {type(error).__name__}: {error}")
-            )
+            logger.warning("The trainer stopped while it handled %s.", name)
+            status.activity = None
+            status.is_restarting = True
+            self._stopped.wait(RESTART_PAUSE)
 
-    def _carry_out(self, job: _Job) -> None:
-        if self._process is None or not self._process.is_alive():
-            self._begin()
-        if self._end is None:
-            raise EOFError
-        self._end.send((job.what, job.path, job.told))
-        news = self.news(job.path)
-        while True:
-            kind, told = self._end.recv()
-            if kind == "say":
-                news.learn(told)
-                continue
-            news.doing = None
-            if kind == "done":
-                self._take_in(news, job, told)
-                job.future.set_result(told)
-            else:
-                news.trouble = told if job.what in ("look", "train") else news.trouble
-                job.future.set_exception(InputError(told))
-            return
-
-    def _take_in(self, news: WorkerStatus, job: _Job, told: Any) -> None:
-        if job.what in ("look", "train"):
-            news.trouble = None
-        if job.what == "look":
-            (news.finished.add if told["finished"] else news.finished.discard)(
-                job.told["annotator"]
-            )
-            news.why |= told["why"]
-            for item in list(news.why)[: max(0, len(news.why) - _REMEMBERED)]:
-                del news.why[item]
-
-    def _begin(self) -> None:
-        if self._started and time.monotonic() - self._started < _CALM:
-            time.sleep(1)
-        self._started = time.monotonic()
-        context = multiprocessing.get_context("spawn")
-        self._end, other = context.Pipe()
-        self._process = context.Process(
-            target=self._target, args=(other,), name="teeter trainer", daemon=True
+        raise BackgroundTaskError(
+            f"The trainer stopped {MAX_ATTEMPTS} times at {name}. Answers are saved, but models "
+            "are not trained."
         )
-        self._process.start()
-        other.close()
-
-    def _again(self, job: _Job) -> None:
-        """Start anew after the process died; what it was doing is tried once more."""
-        news = self.news(job.path)
-        news.doing, news.trouble = (
-            None,
-            "The trainer stopped and is being started again; no answer is lost.",
-        )
-        log.warning("The trainer stopped while it did %r; it is started again.", job.what)
-        self._process = None
-        job.tried += 1
-        if job.tried > 2:
-            news.trouble = f"The trainer stops again and again at {job.what}; answers are kept, models are not trained."
-            job.future.set_exception(InputError(news.trouble))
-            return
-        with self._change:
-            self._queue.appendleft(job)
-
-
-def work(end: Connection) -> None:
-    """Do what is asked for over a pipe until its other end is gone."""
-    import signal
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the page's process says when to stop
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    if hasattr(os, "nice"):
-        os.nice(10)
-    from teeter.threads import limit_threads
-    from teeter.web.background_tasks import JOBS, TaskHandlers
-
-    bench = TaskHandlers(lambda **told: end.send(("say", told)))
-    with limit_threads(1, blas=True):
-        while True:
-            try:
-                what, path, told = end.recv()
-            except (EOFError, OSError):
-                return
-            try:
-                if what == "ready":
-                    _warm_up()
-                end.send(("done", getattr(bench, what)(path, **told) if what in JOBS else None))
-            except TeeterError as error:
-                end.send(("refused", str(error)))
-            except (BrokenPipeError, KeyboardInterrupt):
-                return
-            except (
-                Exception
-            ) as error:  # a campaign that cannot be worked on must not take the others with it
-                log.exception("%s failed", what)
-                end.send(("refused", f"{what} failed: {type(error).__name__}: {error}"))
-
-
-def _end_with_parent() -> None:
-    """End at once when the page's process is gone, however it went; what is half written is not written."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(0)
-
-
-def _warm_up() -> None:
-    """Load what the first round needs."""
-    import sklearn.cluster
-    import sklearn.linear_model  # noqa: F401

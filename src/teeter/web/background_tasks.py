@@ -1,237 +1,399 @@
-"""What the trainer does for the page: train, pick ahead, say why, look for wrong labels, draw the map, export, make."""
+"""The work of the background worker: train, pick, explain, find suspects, draw maps, export, create."""
 
 from __future__ import annotations
 
+import os
 import tempfile
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import load
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.db import schema
 from teeter.campaigns.import_export import kind_of, read_items
 from teeter.campaigns.rounds import RoundState
+from teeter.campaigns.settings import Settings
 from teeter.campaigns.settings_store import settings_from_json
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.errors import InputError
+from teeter.threads import limit_threads
 from teeter.web import projection
+from teeter.web.background_requests import (
+    Activity,
+    CampaignCreated,
+    CreateCampaign,
+    DrawMap,
+    EnsureQuestions,
+    Explanation,
+    ExportLabels,
+    FindSuspects,
+    MapFile,
+    MapKind,
+    Neighbour,
+    PickAhead,
+    QuestionsReady,
+    StatusReport,
+    SuspectsFound,
+    TaskRequest,
+    TrainingDone,
+    TrainModel,
+    WarmUp,
+)
 from teeter.web.lookup import count_labels, last_answer
+from teeter.worker_process import Handler
 
-__all__ = ["JOBS", "Say", "TaskHandlers"]
+__all__ = ["TaskHandlers", "create_campaign", "make_task_handler"]
 
-Say = Callable[..., None]
-"""Tells the page what is being done."""
+ReportStatus = Callable[[StatusReport], None]
+
+NICENESS = 5
+"""Priority of the worker on Unix. Answers to annotators come first, but the worker must not starve:
+beside one busy process Linux gives it 25 % of a core at 5, and only 10 % at 10."""
 
 _NEIGHBOURS = 3
+"""Similar labelled items in an explanation."""
+
+_EXCERPT = 200
+"""Characters of a neighbour's text."""
+
+
+def make_task_handler() -> Handler:
+    """Set up a new worker process, and return what handles its requests."""
+    if hasattr(os, "nice"):
+        os.nice(NICENESS)
+    handlers = TaskHandlers()
+
+    def handle(request: TaskRequest[Any], report: ReportStatus) -> Any:
+        # The other cores are for the server, and for a second worker.
+        with limit_threads(1, blas=True):
+            return handlers.run(request, report)
+
+    return handle
+
+
+@dataclass
+class _OpenCampaign:
+    """A campaign and what the worker remembers about it."""
+
+    campaign: Campaign
+    item_count: int
+    trained_up_to: int | None = None
+    """Id of the last answer when the newest model began to be trained; None if not trained here."""
+    explained_by: int = -1
+    """Version of the model that explained the items below."""
+    explained: set[str] = field(default_factory=set)
 
 
 class TaskHandlers:
-    """The campaigns that are open in this process."""
+    """Handles requests, and keeps campaigns open between them."""
 
-    def __init__(self, say: Say) -> None:
-        self.say = say
-        self._opened: dict[str, tuple[Campaign, int]] = {}
-        self._trained_to: dict[str, int] = {}
-        self._told: dict[str, tuple[int, set[str]]] = {}
-        """By campaign, the items whose reasons were told, and by which model."""
+    def __init__(self) -> None:
+        self._open: dict[str, _OpenCampaign] = {}
 
-    def campaign(self, path: str) -> Campaign:
-        """Return a campaign; it is opened anew if it has other items or settings by now, or is another file."""
-        if path in self._opened and not self._opened[path][0].database.is_in_place():
-            self._opened.pop(path)[0].database.close()
-            self._trained_to.pop(path, None)
-            self._told.pop(path, None)
-        if path not in self._opened:
-            self._opened[path] = (Campaign.open(path), -1)
-        campaign, known = self._opened[path]
+    def run(self, request: TaskRequest[Any], report: ReportStatus) -> Any:
+        """Handle a request, and return its result.
+
+        Args:
+            request: one of the requests in ``background_requests``.
+            report: called with what is being done.
+
+        Raises:
+            TeeterError: the request cannot be fulfilled.
+        """
+        match request:
+            case EnsureQuestions():
+                return self._ensure_questions(request, report)
+            case TrainModel():
+                return self._train(request, report)
+            case PickAhead():
+                report(StatusReport(Activity.PICKING))
+                return self.campaign(request.campaign).pick_ahead(request.count)
+            case FindSuspects():
+                return self._find_suspects(request, report)
+            case ExportLabels():
+                return self._export(request, report)
+            case DrawMap():
+                return self._draw_map(request, report)
+            case CreateCampaign():
+                report(StatusReport(Activity.CREATING))
+                return create_campaign(request)
+            case WarmUp():
+                return _load_libraries()
+            case _:
+                raise TypeError(f"Cannot handle a request of type {type(request).__name__}.")
+
+    def campaign(self, location: str) -> Campaign:
+        """Return an open campaign.
+
+        It is opened again if its file was replaced, or if items or settings have changed.
+        """
+        return self._open_campaign(location).campaign
+
+    def close(self) -> None:
+        """Close all campaigns."""
+        for entry in self._open.values():
+            entry.campaign.database.close()
+        self._open.clear()
+
+    def _open_campaign(self, location: str) -> _OpenCampaign:
+        entry = self._open.get(location)
+
+        if entry is not None and not entry.campaign.database.is_in_place():
+            # Another file has taken its place: what was remembered is of the old one.
+            entry.campaign.database.close()
+            entry = None
+
+        if entry is None:
+            campaign = Campaign.open(location)
+            entry = _OpenCampaign(campaign, _count_items(campaign))
+            self._open[location] = entry
+            return entry
+
+        campaign = entry.campaign
         with campaign.database.reading() as connection:
-            count = campaign.repository.count_items(connection)
-            own = schema.campaigns.c.id == campaign.repository.campaign
-            kept = connection.execute(select(schema.campaigns.c.settings).where(own)).scalar_one()
-        if (
-            known not in (-1, count)
-            or settings_from_json(kept, campaign.database) != campaign.settings
-        ):
+            item_count = campaign.repository.count_items(connection)
+            settings = _read_settings(campaign, connection)
+
+        if item_count != entry.item_count or settings != campaign.settings:
             campaign.database.close()
-            campaign = Campaign.open(path)
-        self._opened[path] = (campaign, count)
-        return campaign
+            entry.campaign = Campaign.open(location)
+            entry.item_count = item_count
 
-    def look(self, path: str, annotator: str, batch: int) -> dict[str, Any]:
-        """Train if a batch's worth of labels is new, and see to it that questions are waiting; tell why each is."""
-        campaign = self.campaign(path)
-        waiting, new = self._waiting(campaign, annotator), self._new_labels(path, campaign)
-        few = len(waiting) <= batch // 2
-        if new >= (max(1, batch // 2) if few else batch):
-            self.train(path)
-        if few:
-            self.say(doing="picking")
-            waiting = [question.item for question in campaign.ask(len(waiting) + batch, annotator)]
-        return {"finished": not waiting, "why": self._why(path, campaign, waiting[: 3 * batch])}
+        return entry
 
-    def prepare(self, path: str, count: int) -> None:
-        """Read the pool, and have so many items ready for those who will ask."""
-        self.say(doing="picking")
-        self.campaign(path).pick_ahead(count)
+    def _ensure_questions(self, request: EnsureQuestions, report: ReportStatus) -> QuestionsReady:
+        entry = self._open_campaign(request.campaign)
+        campaign = entry.campaign
+        batch = request.batch
+        waiting = _open_items(campaign, request.annotator)
+        has_few = len(waiting) <= batch // 2
 
-    def train(self, path: str) -> dict[str, Any]:
-        """Train a model, if two classes are labelled."""
-        campaign = self.campaign(path)
+        # While many items wait, a model is trained after a whole batch of new labels. When items
+        # are about to be picked anyway, half a batch is enough to make the picks better.
+        enough_labels = batch
+        if has_few:
+            enough_labels = max(1, batch // 2)
+        if _count_new_labels(entry) >= enough_labels:
+            self._train(TrainModel(request.campaign), report)
+
+        if has_few:
+            report(StatusReport(Activity.PICKING))
+            questions = campaign.ask(len(waiting) + batch, request.annotator)
+            waiting = [question.item for question in questions]
+
+        explanations = _explain_items(entry, waiting[: 3 * batch])
+        return QuestionsReady(is_finished=not waiting, explanations=explanations)
+
+    def _train(self, request: TrainModel, report: ReportStatus) -> TrainingDone:
+        entry = self._open_campaign(request.campaign)
+        campaign = entry.campaign
         with campaign.database.reading() as connection:
-            last = last_answer(campaign.repository, connection)
+            # Before the labels are read: later answers count as new.
+            last_answer_id = last_answer(campaign.repository, connection)
             model = campaign.repository.model(connection)
+
         labels = campaign.state().labels
         if len(set(labels.values())) < 2:
-            return {"trained": None}
-        self.say(doing="training", labels=len(labels), version=(model.version if model else 0) + 1)
+            return TrainingDone(None)
+
+        next_version = 1 if model is None else model.version + 1
+        report(StatusReport(Activity.TRAINING, labels=len(labels), version=next_version))
         trained = campaign.train()
-        self._trained_to[path] = last
-        self.say(doing=None, version=trained.version, trained=True)
-        return {"trained": asdict(trained)}
 
-    def suspects(self, path: str, count: int) -> list[dict[str, Any]]:
-        """Return labels that may be wrong."""
-        self.say(doing="suspects")
-        return [asdict(one) for one in self.campaign(path).suspects(count)]
+        entry.trained_up_to = last_answer_id
+        report(StatusReport(None, version=trained.version, is_trained=True))
+        return TrainingDone(trained)
 
-    def export(self, path: str, form: str, folder: str) -> str:
-        """Write labels and predictions in a form, and return the file; a folder of them is packed into one."""
-        self.say(doing="exporting")
-        campaign = self.campaign(path)
-        endings = {"csv": ".csv", "parquet": ".parquet", "datasets": ""}
-        out = Path(tempfile.mkdtemp(dir=folder)) / f"labels{endings.get(form, '.jsonl')}"
-        campaign.export(out, form)
-        if not out.is_dir():
-            return str(out)
-        packed = out.with_suffix(".zip")
-        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-            for one in sorted(out.rglob("*")):
-                archive.write(one, one.relative_to(out))
-        return str(packed)
+    def _find_suspects(self, request: FindSuspects, report: ReportStatus) -> SuspectsFound:
+        report(StatusReport(Activity.FINDING_SUSPECTS))
+        return SuspectsFound(self.campaign(request.campaign).suspects(request.count))
 
-    def chart(self, path: str, folder: str, how: str) -> dict[str, Any]:
-        """Lay the pool out in two dimensions, or compute its LDM, and write it where the page reads it."""
-        self.say(doing="map")
-        state = self.campaign(path).state()
-        out = Path(tempfile.mkdtemp(dir=folder)) / "map.bin"
-        if how == "ldm":
-            projection.write_ldm(out, state)
-        else:
-            ways = {"pca": projection.project_pca, "tsne": projection.project_tsne}
-            projection.write(out, state, ways[how](state.features))
-        return {"file": str(out), "version": state.version}
+    def _export(self, request: ExportLabels, report: ReportStatus) -> str:
+        report(StatusReport(Activity.EXPORTING))
+        suffixes = {"csv": ".csv", "parquet": ".parquet", "datasets": ""}
+        suffix = suffixes.get(request.format, ".jsonl")
+        path = Path(tempfile.mkdtemp(dir=request.folder)) / f"labels{suffix}"
 
-    def make(
-        self,
-        things: str,
-        file: str,
-        classes: Sequence[str],
-        settings: Mapping[str, Any],
-        **columns: Any,
-    ) -> dict[str, Any]:
-        """Make a campaign from a file or a folder; a campaign that fails on its way leaves nothing behind."""
-        self.say(doing="making")
-        source, target = Path(things), Path(file)
-        if target.exists():
-            raise InputError(
-                f"There is a campaign called {target.stem} already: give another name."
-            )
-        shortcuts_by_class(classes, settings.get("keys") or ())
-        items = read_items(source, **columns)
-        folder = str(source.resolve()) if source.is_dir() else None
-        own = Settings(**{**settings, "kind": kind_of(source), "folder": folder})
-        added = Campaign.make(target, classes, items, own)
-        return {
-            "file": file,
-            "new": added.new,
-            "duplicates": len(added.duplicates),
-            "labelled": added.labelled,
+        self.campaign(request.campaign).export(path, request.format)
+        if path.is_dir():
+            path = _zip_folder(path)
+        return str(path)
+
+    def _draw_map(self, request: DrawMap, report: ReportStatus) -> MapFile:
+        report(StatusReport(Activity.DRAWING_MAP))
+        state = self.campaign(request.campaign).state()
+        path = Path(tempfile.mkdtemp(dir=request.folder)) / "map.bin"
+
+        match request.kind:
+            case MapKind.LDM:
+                projection.write_ldm(path, state)
+            case MapKind.PCA:
+                projection.write_map(path, state, projection.project_pca(state.features))
+            case MapKind.TSNE:
+                projection.write_map(path, state, projection.project_tsne(state.features))
+
+        return MapFile(str(path), state.version)
+
+
+def create_campaign(request: CreateCampaign) -> CampaignCreated:
+    """Create a campaign from a file of items or a folder of images.
+
+    Nothing is left behind if it fails.
+
+    Raises:
+        InputError: a campaign of this name exists, or the items or shortcuts are invalid.
+    """
+    source = Path(request.source)
+    target = Path(request.campaign)
+    if target.exists():
+        raise InputError(f"There is already a campaign called {target.stem}: choose another name.")
+
+    # Checked before the items are read, which may take minutes.
+    shortcuts_by_class(request.classes, request.settings.keys)
+    columns = request.columns
+    items = read_items(source, text=columns.text, key=columns.id, label=columns.label)
+
+    folder = None
+    if source.is_dir():
+        folder = str(source.resolve())
+    settings = replace(request.settings, kind=kind_of(source), folder=folder)
+
+    imported = Campaign.make(target, request.classes, items, settings)
+    return CampaignCreated(str(target), imported.new, len(imported.duplicates), imported.labelled)
+
+
+def _load_libraries() -> None:
+    """Load what the first selection needs."""
+    import sklearn.cluster
+    import sklearn.linear_model  # noqa: F401
+
+
+def _zip_folder(folder: Path) -> Path:
+    archive_path = folder.with_suffix(".zip")
+    with zipfile.ZipFile(archive_path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(folder.rglob("*")):
+            archive.write(path, path.relative_to(folder))
+    return archive_path
+
+
+def _count_items(campaign: Campaign) -> int:
+    with campaign.database.reading() as connection:
+        return campaign.repository.count_items(connection)
+
+
+def _read_settings(campaign: Campaign, connection: Connection) -> Settings:
+    """Return the settings as they are stored now; another process may have changed them."""
+    is_this_campaign = schema.campaigns.c.id == campaign.repository.campaign
+    statement = select(schema.campaigns.c.settings).where(is_this_campaign)
+    return settings_from_json(connection.execute(statement).scalar_one(), campaign.database)
+
+
+def _open_items(campaign: Campaign, annotator: str) -> list[str]:
+    """Return the ids of the items that wait for an annotator."""
+    with campaign.database.reading() as connection:
+        picks = campaign.repository.open_picks(connection, annotator)
+    return [pick.item for pick in picks]
+
+
+def _count_new_labels(entry: _OpenCampaign) -> int:
+    """Return the number of labels since the newest model began to be trained."""
+    repository = entry.campaign.repository
+    with entry.campaign.database.reading() as connection:
+        if entry.trained_up_to is not None:
+            return count_labels(repository, connection, after=entry.trained_up_to)
+
+        # The model was trained by another process: only the time is known.
+        model = repository.model(connection)
+        trained_at = "" if model is None else model.trained
+        return count_labels(repository, connection, since=trained_at)
+
+
+def _explain_items(entry: _OpenCampaign, items: Sequence[str]) -> dict[str, Explanation]:
+    """Return explanations of items that the current model has not explained before."""
+    campaign = entry.campaign
+    with campaign.database.reading() as connection:
+        model = campaign.repository.model(connection)
+
+    version = 0 if model is None else model.version
+    if version != entry.explained_by:
+        entry.explained_by = version
+        entry.explained.clear()
+
+    new_items = [item for item in items if item not in entry.explained]
+    if not new_items:
+        return {}
+    entry.explained.update(new_items)
+
+    state = campaign.state()
+    row_by_item = {item: row for row, item in enumerate(state.keys)}
+    rows = [row_by_item[item] for item in new_items if item in row_by_item]
+    neighbours = _nearest_labelled(state, rows)
+    probabilities = _class_probabilities(state, rows)
+
+    neighbour_ids = {item for nearest in neighbours for item, _ in nearest}
+    with campaign.database.reading() as connection:
+        content_by_item = {
+            item: row.content or ""
+            for item, row in campaign.repository.some_items(connection, list(neighbour_ids)).items()
         }
 
-    def _waiting(self, campaign: Campaign, annotator: str) -> list[str]:
-        with campaign.database.reading() as connection:
-            return [pick.item for pick in campaign.repository.open_picks(connection, annotator)]
-
-    def _new_labels(self, path: str, campaign: Campaign) -> int:
-        """Return how many labels were given since the newest model began to be trained."""
-        with campaign.database.reading() as connection:
-            if path in self._trained_to:
-                return count_labels(campaign.repository, connection, after=self._trained_to[path])
-            model = campaign.repository.model(connection)
-            return count_labels(
-                campaign.repository, connection, since="" if model is None else model.trained
-            )
-
-    def _why(self, path: str, campaign: Campaign, items: Sequence[str]) -> dict[str, Any]:
-        """Return, of each item not told of yet, the probability of each class and the labelled items nearest to it."""
-        with campaign.database.reading() as connection:
-            model = campaign.repository.model(connection)
-        version, told = self._told.get(path, (-1, set()))
-        current = 0 if model is None else model.version
-        if current != version:
-            told = set()
-        self._told[path] = (current, told)
-        new = [item for item in items if item not in told]
-        if not new:
-            return {}
-        told.update(new)
-        state = campaign.state()
-        places = {key: k for k, key in enumerate(state.keys)}
-        rows = [places[item] for item in new if item in places]
-        near, chances = _nearest(state, rows), _chances(state, rows)
-        with campaign.database.reading() as connection:
-            shown = campaign.repository.some_items(
-                connection, list({key for found in near for key, _ in found})
-            )
-        why: dict[str, Any] = {}
-        for k, row in enumerate(rows):
-            neighbours = [
-                {"item": key, "label": label, "content": (shown[key].content or "")[:200]}
-                for key, label in near[k]
-            ]
-            why[state.keys[row]] = {"probabilities": chances[k], "neighbours": neighbours}
-        return why
-
-
-def _nearest(state: RoundState, rows: Sequence[int]) -> list[list[tuple[str, str]]]:
-    """Return the labelled items that are nearest to rows by cosine, with their labels."""
-    labelled = np.array(sorted(set(state.labels) - set(rows)), dtype=np.int64)
-    if not len(labelled):
-        return [[] for _ in rows]
-    ours, theirs = (_directions(state.features[part]) for part in (np.asarray(rows), labelled))
-    order = np.argsort(-(ours @ theirs.T), axis=1)[:, :_NEIGHBOURS]
-    return [[(state.keys[k], state.labels[int(k)]) for k in labelled[line]] for line in order]
-
-
-def _directions(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(rows / np.where(lengths > 0, lengths, 1), dtype=np.float32)
-
-
-def _chances(state: RoundState, rows: Sequence[int]) -> list[list[tuple[str, float]]]:
-    """Return classes and their probabilities by the kept head, the most probable first; none without one."""
-    kept = {} if state.weights is None else load(state.weights)
-    if "weight" not in kept or kept["weight"].shape[1] != state.features.shape[1]:
-        return [[] for _ in rows]
-    logits = state.features[list(rows)] @ kept["weight"].T + kept["bias"]
-    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-    odds /= odds.sum(axis=1, keepdims=True)
-    names = [state.classes[k] for k in kept["seen"]]
-    return [
-        sorted(
-            ((name, round(float(p), 4)) for name, p in zip(names, line, strict=True)),
-            key=lambda one: -one[1],
+    explanations = {}
+    for row, nearest, by_class in zip(rows, neighbours, probabilities, strict=True):
+        explanations[state.keys[row]] = Explanation(
+            by_class,
+            [Neighbour(item, label, content_by_item[item][:_EXCERPT]) for item, label in nearest],
         )
-        for line in odds
-    ]
+    return explanations
 
 
-JOBS = ("look", "prepare", "train", "suspects", "export", "chart", "make")
-"""What the trainer can be asked for, each a method of the workbench."""
+def _nearest_labelled(state: RoundState, rows: Sequence[int]) -> list[list[tuple[str, str]]]:
+    """Return for each row the ids and labels of the labelled items with the largest cosine."""
+    labelled = np.array(sorted(set(state.labels) - set(rows)), dtype=np.int64)
+    if len(labelled) == 0:
+        return [[] for _ in rows]
+
+    cosines = _unit_rows(state.features[list(rows)]) @ _unit_rows(state.features[labelled]).T
+    order = np.argsort(-cosines, axis=1)[:, :_NEIGHBOURS]  # (rows, neighbours)
+
+    nearest = []
+    for positions in order:
+        neighbour_rows = [int(row) for row in labelled[positions]]
+        nearest.append([(state.keys[row], state.labels[row]) for row in neighbour_rows])
+    return nearest
+
+
+def _unit_rows(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Return rows of length 1; zero rows stay zero."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.where(lengths > 0, lengths, 1), dtype=np.float32)
+
+
+def _class_probabilities(state: RoundState, rows: Sequence[int]) -> list[list[tuple[str, float]]]:
+    """Return classes and probabilities by the saved linear head, the most probable first.
+
+    The lists are empty if there is no model, no linear one, or one of other features.
+    """
+    arrays = {} if state.weights is None else load(state.weights)
+    if "weight" not in arrays or arrays["weight"].shape[1] != state.features.shape[1]:
+        return [[] for _ in rows]
+
+    logits = state.features[list(rows)] @ arrays["weight"].T + arrays["bias"]
+    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+    probabilities = odds / odds.sum(axis=1, keepdims=True)  # (rows, classes)
+
+    names = [state.classes[index] for index in arrays["seen"]]
+    ranked = []
+    for row_probabilities in probabilities:
+        pairs = [
+            (name, round(float(probability), 4))
+            for name, probability in zip(names, row_probabilities, strict=True)
+        ]
+        ranked.append(sorted(pairs, key=lambda pair: -pair[1]))
+    return ranked

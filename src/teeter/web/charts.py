@@ -1,114 +1,190 @@
-"""Curves of the progress page, as SVG that takes its colours from the page."""
+"""Charts of the progress page: geometry here, SVG in ``templates/chart.svg``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from functools import cache
+from pathlib import Path
 
+from jinja2 import Environment, FileSystemLoader, Template
 from markupsafe import Markup
 
-__all__ = ["curve", "over_time"]
+__all__ = ["AccuracyPoint", "accuracy_chart", "labels_over_time_chart"]
 
-_WIDTH, _HEIGHT = 640, 260
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 12, 40
+WIDTH = 640
+HEIGHT = 260
+LEFT = 52
+RIGHT = 14
+TOP = 12
+BOTTOM = 40
+"""Size and margins in SVG units."""
 
-Point = tuple[float, float]
-
-
-def curve(rounds: Sequence[dict[str, Any]]) -> Markup | None:
-    """Return accuracy against labels, with its interval; None before two rounds are measured."""
-    known = [one for one in rounds if one.get("accuracy")]
-    if len(known) < 2:
-        return None
-    across = _Axis(0, max(one["labels"] for one in known), _LEFT, _WIDTH - _RIGHT)
-    up = _Axis(0, 1, _HEIGHT - _BOTTOM, _TOP)
-    points = [(across(one["labels"]), up(one["accuracy"]["share"])) for one in known]
-    high = [(across(one["labels"]), up(one["accuracy"]["high"])) for one in known]
-    low = [(across(one["labels"]), up(one["accuracy"]["low"])) for one in known]
-    parts = [
-        *_grid(across, up, [0, 0.25, 0.5, 0.75, 1], lambda value: f"{value:.0%}", "labels"),
-        f'<polygon class="band" points="{_joined([*high, *reversed(low)])}"/>',
-        f'<polyline class="line" points="{_joined(points)}"/>',
-        *(f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="3.5"/>' for x, y in points),
-    ]
-    last = known[-1]
-    told = (
-        f"Accuracy after {last['labels']} labels is {last['accuracy']['share']:.0%}, "
-        f"between {last['accuracy']['low']:.0%} and {last['accuracy']['high']:.0%}; {len(known)} rounds."
-    )
-    return _drawing(parts, told)
+_MAX_POINTS = 400
+"""Points of a line; more cannot be told apart at this width."""
 
 
-def over_time(times: Sequence[str]) -> Markup | None:
-    """Return labels against time; None for fewer than two."""
-    moments = [datetime.fromisoformat(one).timestamp() for one in times]
-    if len(moments) < 2 or moments[-1] <= moments[0]:
-        return None
-    step = max(1, len(moments) // 400)
-    shown = [*range(0, len(moments), step), len(moments) - 1]
-    across = _Axis(moments[0], moments[-1], _LEFT, _WIDTH - _RIGHT)
-    up = _Axis(0, len(moments), _HEIGHT - _BOTTOM, _TOP)
-    points = [(across(moments[k]), up(k + 1)) for k in shown]
-    area = [(points[0][0], up(0)), *points, (points[-1][0], up(0))]
-    begin, end = times[0], times[-1]
-    parts = [
-        *_grid(across, up, _round_steps(len(moments)), lambda value: f"{value:,.0f}", ""),
-        f'<polygon class="band" points="{_joined(area)}"/>',
-        f'<polyline class="line" points="{_joined(points)}"/>',
-        f'<text class="tick" x="{_LEFT}" y="{_HEIGHT - 8}">{_moment(begin)}</text>',
-        f'<text class="tick" x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 8}" text-anchor="end">{_moment(end)}</text>',
-    ]
-    return _drawing(parts, f"{len(moments)} labels between {_moment(begin)} and {_moment(end)}.")
+@dataclass(frozen=True)
+class AccuracyPoint:
+    """The accuracy of a model, with its confidence interval."""
+
+    labels: int
+    """Number of labels that the model was trained on."""
+    share: float
+    low: float
+    high: float
 
 
-class _Axis:
-    """Values to places."""
+@dataclass(frozen=True)
+class _Point:
+    x: float
+    y: float
 
-    def __init__(self, low: float, high: float, begin: float, end: float) -> None:
-        self.low, self.high, self.begin, self.end = low, high if high > low else low + 1, begin, end
+
+@dataclass(frozen=True)
+class _Tick:
+    position: float
+    text: str
+
+
+@dataclass(frozen=True)
+class _Chart:
+    """What the template draws."""
+
+    description: str
+    """For screen readers."""
+    line: list[_Point]
+    band: list[_Point]
+    """Outline of the shaded area."""
+    dots: list[_Point]
+    y_ticks: list[_Tick]
+    x_ticks: list[_Tick]
+    x_label: str = ""
+    start: str = ""
+    """Below the left end of the x axis."""
+    end: str = ""
+    """Below the right end."""
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """Maps values to positions in the picture."""
+
+    low: float
+    high: float
+    start: float
+    end: float
 
     def __call__(self, value: float) -> float:
-        return self.begin + (value - self.low) / (self.high - self.low) * (self.end - self.begin)
+        # A single value has no extent: it is drawn at the start.
+        extent = (self.high - self.low) or 1
+        return self.start + (value - self.low) / extent * (self.end - self.start)
 
 
-def _grid(across: _Axis, up: _Axis, steps: Sequence[float], written: Any, below: str) -> list[str]:
-    parts = []
-    for value in steps:
-        y = up(value)
-        parts.append(
-            f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+def accuracy_chart(points: Sequence[AccuracyPoint]) -> Markup | None:
+    """Draw accuracy against the number of labels, with its confidence interval.
+
+    Args:
+        points: in the order of training.
+
+    Returns:
+        An SVG, or None for fewer than two points.
+    """
+    if len(points) < 2:
+        return None
+
+    most_labels = max(point.labels for point in points)
+    to_x = _Scale(0, most_labels, LEFT, WIDTH - RIGHT)
+    to_y = _Scale(0, 1, HEIGHT - BOTTOM, TOP)
+
+    line = [_Point(to_x(point.labels), to_y(point.share)) for point in points]
+    upper = [_Point(to_x(point.labels), to_y(point.high)) for point in points]
+    lower = [_Point(to_x(point.labels), to_y(point.low)) for point in points]
+
+    last = points[-1]
+    description = (
+        f"Accuracy after {last.labels} labels is {last.share:.0%}, between {last.low:.0%} and "
+        f"{last.high:.0%}; {len(points)} rounds."
+    )
+    return _render(
+        _Chart(
+            description,
+            line=line,
+            band=[*upper, *reversed(lower)],
+            dots=line,
+            y_ticks=[_Tick(to_y(share), f"{share:.0%}") for share in (0, 0.25, 0.5, 0.75, 1)],
+            x_ticks=[_Tick(to_x(count), f"{count:,.0f}") for count in _round_steps(most_labels)],
+            x_label="labels",
         )
-        parts.append(
-            f'<text class="tick" x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{written(value)}</text>'
+    )
+
+
+def labels_over_time_chart(times: Sequence[str]) -> Markup | None:
+    """Draw the number of labels against time.
+
+    Args:
+        times: when each label was given (ISO 8601), the oldest first.
+
+    Returns:
+        An SVG, or None if there are no two different times.
+    """
+    seconds = [datetime.fromisoformat(time).timestamp() for time in times]
+    if len(seconds) < 2 or seconds[-1] <= seconds[0]:
+        return None
+
+    to_x = _Scale(seconds[0], seconds[-1], LEFT, WIDTH - RIGHT)
+    to_y = _Scale(0, len(seconds), HEIGHT - BOTTOM, TOP)
+
+    step = max(1, len(seconds) // _MAX_POINTS)
+    drawn = [*range(0, len(seconds), step), len(seconds) - 1]
+    line = [_Point(to_x(seconds[index]), to_y(index + 1)) for index in drawn]
+
+    start = _format_time(times[0])
+    end = _format_time(times[-1])
+    return _render(
+        _Chart(
+            f"{len(seconds)} labels between {start} and {end}.",
+            line=line,
+            band=[_Point(line[0].x, to_y(0)), *line, _Point(line[-1].x, to_y(0))],
+            dots=[],
+            y_ticks=[_Tick(to_y(count), f"{count:,.0f}") for count in _round_steps(len(seconds))],
+            x_ticks=[],
+            start=start,
+            end=end,
         )
-    if below:
-        for value in _round_steps(across.high):
-            place = f'x="{across(value):.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle"'
-            parts.append(f'<text class="tick" {place}>{value:,.0f}</text>')
-        middle = (_LEFT + _WIDTH - _RIGHT) / 2
-        parts.append(
-            f'<text class="tick" x="{middle}" y="{_HEIGHT - 4}" text-anchor="middle">{below}</text>'
-        )
-    return parts
+    )
 
 
 def _round_steps(high: float) -> list[float]:
     """Return about four round numbers from 0 up to ``high``."""
-    raw = max(high, 1) / 4
-    size = 10.0 ** (len(str(int(raw))) - 1)
-    step = next(factor * size for factor in (1, 2, 5, 10) if factor * size >= raw)
-    return [step * k for k in range(int(high / step) + 1)]
+    raw_step = max(high, 1) / 4
+    magnitude = 10.0 ** (len(str(int(raw_step))) - 1)
+    step = next(factor * magnitude for factor in (1, 2, 5, 10) if factor * magnitude >= raw_step)
+    return [step * index for index in range(int(high / step) + 1)]
 
 
-def _joined(points: Sequence[Point]) -> str:
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+def _format_time(time: str) -> str:
+    return datetime.fromisoformat(time).strftime("%d %b %H:%M")
 
 
-def _moment(text: str) -> str:
-    return datetime.fromisoformat(text).strftime("%d %b %H:%M")
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True
+    )
+    return environment.get_template("chart.svg")
 
 
-def _drawing(parts: Sequence[str], told: str) -> Markup:
-    head = f'<svg class="drawn" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{told}">'
-    return Markup(head + "".join(parts) + "</svg>")  # numbers and our own words alone
+def _render(chart: _Chart) -> Markup:
+    # The template escapes every value, so the result is safe to include in a page.
+    return Markup(
+        _template().render(
+            chart=chart,
+            width=WIDTH,
+            height=HEIGHT,
+            left=LEFT,
+            right=WIDTH - RIGHT,
+            bottom=HEIGHT - BOTTOM,
+        )
+    )

@@ -13,11 +13,20 @@ from fastapi.templating import Jinja2Templates
 from teeter import strategies
 from teeter.campaigns.import_export import FORMATS
 from teeter.campaigns.shortcuts import TAKEN
-from teeter.errors import InputError, UnknownNameError
+from teeter.errors import InputError, UnknownResourceError
 from teeter.web.api import about, listed, redact_paths
-from teeter.web.charts import curve, over_time
+from teeter.web.auth import TooManyLoginsError, WrongTokenError
+from teeter.web.background_requests import TrainModel
+from teeter.web.charts import AccuracyPoint, accuracy_chart, labels_over_time_chart
 from teeter.web.lookup import STATES, ItemQuery
-from teeter.web.permissions import allowed, may_make, require_maker, rights_in, site_of, who
+from teeter.web.permissions import (
+    can_create_campaigns,
+    current_user,
+    get_workspace,
+    permissions_in,
+    require_campaign_creator,
+    require_permission,
+)
 from teeter.web.service import AnswerIn, CampaignService
 
 __all__ = ["campaign_page", "page", "refusal", "router", "start_of"]
@@ -49,11 +58,11 @@ def page(
     request: Request, template: str, told: dict[str, Any] | None = None, status: int = 200
 ) -> Response:
     """Return a page from its template, with what all pages show."""
-    site = site_of(request)
+    site = get_workspace(request)
     shared = {
-        "csrf": request.state.csrf,
+        "csrf": request.state.session.csrf_token,
         "annotator": request.state.session.annotator,
-        "needs_token": site.guard.needs_token,
+        "needs_token": site.auth.requires_token(),
         "folder": site.folder,
     }
     return _templates.TemplateResponse(request, template, {**shared, **(told or {})}, status)
@@ -68,7 +77,7 @@ def campaign_page(
     request: Request, slug: str, tab: str, what: str = "answer"
 ) -> tuple[CampaignService, dict[str, Any]]:
     """Return a campaign, if whoever asks may do this there, and what every page of it shows."""
-    desk = allowed(request, slug, what)
+    desk = require_permission(request, slug, what)
     return desk, {"campaign": about(request, desk), "tab": tab}
 
 
@@ -77,7 +86,12 @@ def start_of(
 ) -> dict[str, Any]:
     """Return what the page begins with on which items are gone through one by one."""
     shown = ("kind", "classes", "strategy", "labelled", "items", "news")
-    own = {"slug": desk.slug, "campaign": desk.identity(), "annotator": who(request), "mode": mode}
+    own = {
+        "slug": desk.slug,
+        "campaign": desk.identity(),
+        "annotator": current_user(request),
+        "mode": mode,
+    }
     return {
         **own,
         **{name: told["campaign"][name] for name in shown},
@@ -98,15 +112,15 @@ def home(request: Request) -> Response:
 
     Reviewers and owners of a team begin at its progress: to label is to take questions that others wait for.
     """
-    site = site_of(request)
+    site = get_workspace(request)
     campaigns, troubles = listed(request)
     if len(campaigns) == len(site.desks) == 1 and site.folder is None:
         first = (
-            "/progress" if site.roster.is_needed() and "decide" in campaigns[0]["rights"] else ""
+            "/progress" if site.roster.is_required() and "decide" in campaigns[0]["rights"] else ""
         )
         return RedirectResponse(f"/c/{campaigns[0]['slug']}{first}", 303)
     told = {"campaigns": campaigns, "reports": {}, "left_out": {}, "makes": False}
-    if may_make(request):
+    if can_create_campaigns(request):
         told |= {
             "makes": site.folder is not None,
             "reports": {name: folder.parent.name for name, folder in site.reports().items()},
@@ -125,55 +139,51 @@ def login(request: Request) -> Response:
 @router.post("/login")
 def log_in(request: Request, token: Annotated[str, Form(max_length=500)] = "") -> Response:
     """Let somebody in by their token."""
-    guard = site_of(request).guard
-    session = guard.entered(token.strip())
-    if session is None and guard.limit.failed(request.client.host if request.client else ""):
-        answer = page(request, "login.html", {"wrong": "Too many wrong tries: wait a minute."}, 429)
+    auth = get_workspace(request).auth
+    address = request.client.host if request.client else ""
+    try:
+        request.state.session = auth.log_in(token.strip(), address)
+    except TooManyLoginsError as error:
+        answer = page(request, "login.html", {"wrong": str(error)}, 429)
         answer.headers["retry-after"] = "60"
         return answer
-    if session is None:
-        return page(request, "login.html", {"wrong": "That token is not known here."}, 401)
-    answer = RedirectResponse("/", 303)
-    guard.set_cookie(answer, session, secure=request.url.scheme == "https")
-    return answer
+    except WrongTokenError as error:
+        return page(request, "login.html", {"wrong": str(error)}, 401)
+    return RedirectResponse("/", 303)
 
 
 @router.post("/logout")
 def log_out(request: Request) -> Response:
     """Forget who this browser speaks for."""
-    answer = RedirectResponse("/login" if site_of(request).guard.needs_token else "/", 303)
-    guard = site_of(request).guard
-    guard.set_cookie(answer, guard.fresh(), secure=request.url.scheme == "https")
-    return answer
+    auth = get_workspace(request).auth
+    request.state.session = auth.new_session()
+    return RedirectResponse("/login" if auth.requires_token() else "/", 303)
 
 
 @router.post("/name")
 def choose_name(request: Request, annotator: Annotated[str, Form(max_length=80)] = "") -> Response:
     """Choose a name to answer by, where no token is needed."""
-    guard = site_of(request).guard
+    auth = get_workspace(request).auth
     name = annotator.strip()
-    if guard.needs_token or not name or not name.isprintable():
+    if auth.requires_token() or not name or not name.isprintable():
         raise InputError(
             "A name is needed, of letters and the like; where tokens are in use, the token says it."
         )
     back = request.headers.get("referer", "/")
     own = f"{request.url.scheme}://{request.headers.get('host', '')}/"
-    answer = RedirectResponse(back if back.startswith(own) else "/", 303)
-    guard.set_cookie(
-        answer, guard.named(request.state.session, name), secure=request.url.scheme == "https"
-    )
-    return answer
+    request.state.session = auth.session_for_name(name)
+    return RedirectResponse(back if back.startswith(own) else "/", 303)
 
 
 @router.get("/new")
 def new(request: Request) -> Response:
     """Offer to make a campaign."""
-    require_maker(request)
-    site = site_of(request)
+    require_campaign_creator(request)
+    site = get_workspace(request)
     told = {
         "folders": site.image_folders(),
         "strategies": strategies.names(),
-        "limit": site.guard.upload_limit,
+        "limit": site.auth.config.upload_limit,
     }
     return page(request, "new.html", told)
 
@@ -182,12 +192,12 @@ def new(request: Request) -> Response:
 def label(request: Request, slug: str) -> Response:
     """Show the page to label on."""
     desk, told = campaign_page(request, slug, "label")
-    site, annotator = site_of(request), who(request)
-    news = site.trainer.news(desk.where)
-    waiting = desk.questions(annotator, _AHEAD, news.why)
+    site, annotator = get_workspace(request), current_user(request)
+    news = site.trainer.status(desk.where)
+    waiting = desk.questions(annotator, _AHEAD, news.explanations)
     if not waiting and desk.give(annotator, site.batch):
-        waiting = desk.questions(annotator, _AHEAD, news.why)
-    site.trainer.look(desk.where, annotator)
+        waiting = desk.questions(annotator, _AHEAD, news.explanations)
+    site.trainer.ensure_questions(desk.where, annotator)
     start = start_of(request, desk, told, "label", questions=waiting, last=desk.last(annotator))
     return page(request, "label.html", {**told, "start": start, "taken": TAKEN})
 
@@ -196,8 +206,8 @@ def label(request: Request, slug: str) -> Response:
 def second_look(request: Request, slug: str) -> Response:
     """Show labels that may be wrong, one by one."""
     desk, told = campaign_page(request, slug, "second-look", "review")
-    site_of(request).suspects(desk, anew=True)
-    start = start_of(request, desk, told, "suspects", last=desk.last(who(request)))
+    get_workspace(request).suspects(desk, anew=True)
+    start = start_of(request, desk, told, "suspects", last=desk.last(current_user(request)))
     return page(request, "label.html", {**told, "start": start, "taken": TAKEN})
 
 
@@ -214,13 +224,16 @@ def progress(request: Request, slug: str) -> Response:
     desk, told = campaign_page(request, slug, "progress")
     found = desk.progress()
     rounds = found["rounds"]
+    measured = [
+        AccuracyPoint(one["labels"], **one["accuracy"]) for one in rounds if one["accuracy"]
+    ]
     told |= {
         "found": found,
         "status": found["status"],
         "most": max([*found["status"]["by_class"].values(), 1]),
-        "accuracy_curve": curve(rounds),
-        "label_curve": over_time(found["times"]),
-        "flipped": desk.flipped(12) if "review" in rights_in(request, desk) else [],
+        "accuracy_curve": accuracy_chart(measured),
+        "label_curve": labels_over_time_chart(found["times"]),
+        "flipped": desk.flipped(12) if "review" in permissions_in(request, desk) else [],
         "last_round": rounds[-1] if rounds else None,
     }
     part = _wants_part(request)
@@ -230,11 +243,11 @@ def progress(request: Request, slug: str) -> Response:
 @router.post("/c/{slug}/train")
 def train(request: Request, slug: str) -> Response:
     """Have a model trained now, and say so."""
-    site, desk = site_of(request), allowed(request, slug, "manage")
+    site, desk = get_workspace(request), require_permission(request, slug, "manage")
     by_class = desk.progress()["status"]["by_class"]
     if sum(count > 0 for count in by_class.values()) < 2:
         return PlainTextResponse("A model needs labels of two classes.")
-    site.trainer.do("train", desk.where)
+    site.trainer.submit(TrainModel(desk.where))
     return PlainTextResponse("A model was asked for: it is trained in the background.")
 
 
@@ -244,7 +257,7 @@ def map_page(request: Request, slug: str) -> Response:
     from importlib.util import find_spec
 
     desk, told = campaign_page(request, slug, "map", "review")
-    site_of(request).chart(desk, "pca")
+    get_workspace(request).chart(desk, "pca")
     return page(request, "map.html", {**told, "has_tsne": find_spec("openTSNE") is not None})
 
 
@@ -289,7 +302,9 @@ def items(
 def item(request: Request, slug: str, id: Annotated[str, Query(max_length=4096)] = "") -> Response:
     """Show one item, with all that people say of it; an annotator is shown their own answer alone."""
     desk, told = campaign_page(request, slug, "items")
-    found = desk.item(key=id, only=None if "review" in rights_in(request, desk) else who(request))
+    found = desk.item(
+        key=id, only=None if "review" in permissions_in(request, desk) else current_user(request)
+    )
     return page(request, "item.html", {**told, "one": found})
 
 
@@ -305,8 +320,8 @@ def correct(
     """Record an answer about one item, from its page."""
     if kind not in ("label", "skip", "unsure", "bad"):
         raise InputError(f"{kind!r} is none of label, skip, unsure and bad.")
-    desk = allowed(request, slug, "answer")
-    desk.answer(who(request), AnswerIn(id, kind, label or None))  # type: ignore[arg-type]
+    desk = require_permission(request, slug, "answer")
+    desk.answer(current_user(request), AnswerIn(id, kind, label or None))  # type: ignore[arg-type]
     return RedirectResponse(f"/c/{slug}/item?{urlencode({'id': id})}", 303)
 
 
@@ -324,19 +339,19 @@ def export(request: Request, slug: str) -> Response:
 @router.get("/reports/{name}")
 def report(request: Request, name: str) -> Response:
     """Open a benchmark report; its links are inside its folder."""
-    require_maker(request)
-    if name not in site_of(request).reports():
-        raise UnknownNameError(f"There is no report {name[:100]!r} here.")
+    require_campaign_creator(request)
+    if name not in get_workspace(request).reports():
+        raise UnknownResourceError(f"There is no report {name[:100]!r} here.")
     return RedirectResponse(f"/reports/{name}/index.html", 303)
 
 
 @router.get("/reports/{name}/{path:path}")
 def report_file(request: Request, name: str, path: str) -> Response:
     """Return a file of a report; nothing outside its folder, and no script of it runs."""
-    require_maker(request)
-    folder = site_of(request).reports().get(name)
+    require_campaign_creator(request)
+    folder = get_workspace(request).reports().get(name)
     root = None if folder is None else folder.resolve()
     found = None if root is None or "\0" in path else (root / path).resolve()
     if root is None or found is None or root not in found.parents or not found.is_file():
-        raise UnknownNameError(f"There is no {path[:100]!r} in a report {name[:100]!r}.")
+        raise UnknownResourceError(f"There is no {path[:100]!r} in a report {name[:100]!r}.")
     return FileResponse(found, headers={"content-security-policy": _REPORT_POLICY})

@@ -1,8 +1,9 @@
-"""Who somebody is in a campaign, and what they may do there.
+"""What the annotator of a request may do in a campaign.
 
-Where a campaign names people, they alone may do what their roles allow: known by the campaign's own token, or by a
-token of the server that has their name. Where it names nobody, whoever came in without a campaign's
-token may do everything.
+If a campaign names annotators, only they may use it, each according to their role. A request is one
+of theirs if it comes with the campaign's own token, or with a token of the server that has their
+name. If a campaign names no annotators, everybody without a token of another campaign may do
+everything.
 """
 
 from __future__ import annotations
@@ -13,74 +14,112 @@ from fastapi import Request
 
 from teeter.campaigns.people import RIGHTS, Person, may, require_right
 from teeter.errors import PermissionDeniedError, StoreError
+from teeter.web.auth import Session
 from teeter.web.service import CampaignService
 from teeter.web.workspace import Workspace
 
 __all__ = [
-    "allowed",
-    "may_make",
-    "own_desk",
-    "person_in",
-    "require_maker",
-    "rights_in",
-    "site_of",
-    "who",
+    "campaign_member",
+    "can_create_campaigns",
+    "current_session",
+    "current_user",
+    "get_workspace",
+    "owned_campaign",
+    "permissions_in",
+    "require_campaign_creator",
+    "require_permission",
 ]
 
 
-def site_of(request: Request) -> Workspace:
-    """Return the server's campaigns."""
-    site: Workspace = request.app.state.site
-    return site
+def get_workspace(request: Request) -> Workspace:
+    """Return the campaigns of the server."""
+    workspace: Workspace = request.app.state.site
+    return workspace
 
 
-def who(request: Request) -> str:
-    """Return who answers."""
-    return str(request.state.session.annotator)
+def current_session(request: Request) -> Session:
+    """Return the session that ``SessionMiddleware`` found for a request."""
+    session: Session = request.state.session
+    return session
 
 
-def person_in(request: Request, desk: CampaignService) -> Person | None:
-    """Return who asks, as a campaign knows them; None if it does not."""
-    session, guard = request.state.session, site_of(request).guard
-    people, name = desk.campaign.people, str(session.annotator)
-    if session.mark and not guard.tokens.has(name, session.mark):
-        return people.holder(name, session.mark)
-    found = people.named(name) if session.mark else None
-    return found or (None if people.list() else Person(name, "owner", "", has_token=False))
+def current_user(request: Request) -> str:
+    """Return the name of the annotator of a request."""
+    return str(current_session(request).annotator)
 
 
-def rights_in(request: Request, desk: CampaignService) -> frozenset[str]:
-    """Return what whoever asks may do in a campaign."""
-    person = person_in(request, desk)
-    return frozenset() if person is None else RIGHTS[person.role]
+def campaign_member(request: Request, service: CampaignService) -> Person | None:
+    """Return the annotator of a request as a campaign knows them; None if it does not."""
+    session = current_session(request)
+    name = current_user(request)
+    people = service.campaign.people
+    server_tokens = get_workspace(request).auth.config.tokens
+
+    # A token of a campaign says nothing in another one, even if the names are the same.
+    if session.token_prefix and not server_tokens.is_valid(name, session.token_prefix):
+        return people.holder(name, session.token_prefix)
+
+    # A name that was chosen without a token is no proof of being a named annotator.
+    if session.token_prefix:
+        member = people.named(name)
+        if member is not None:
+            return member
+
+    if people.list():
+        return None
+    return Person(name, "owner", "", has_token=False)
 
 
-def allowed(request: Request, slug: str, what: str) -> CampaignService:
-    """Return the campaign of an address, if whoever asks may do this there."""
-    desk = site_of(request).desk(slug)
-    require_right(person_in(request, desk), what)
-    return desk
+def permissions_in(request: Request, service: CampaignService) -> frozenset[str]:
+    """Return what the annotator of a request may do in a campaign."""
+    member = campaign_member(request, service)
+    if member is None:
+        return frozenset()
+    return RIGHTS[member.role]
 
 
-def own_desk(request: Request) -> CampaignService | None:
-    """Return a campaign that names whoever asks as its owner; None if there is none that can be read."""
-    for desk in list(site_of(request).desks.values()):
+def require_permission(request: Request, slug: str, permission: str) -> CampaignService:
+    """Return the campaign of an address.
+
+    Args:
+        request: whose annotator asks.
+        slug: the campaign's name in addresses.
+        permission: what they want to do there.
+
+    Raises:
+        UnknownResourceError: there is no such campaign.
+        PermissionDeniedError: the annotator may not do this there.
+    """
+    service = get_workspace(request).desk(slug)
+    require_right(campaign_member(request, service), permission)
+    return service
+
+
+def owned_campaign(request: Request) -> CampaignService | None:
+    """Return a campaign that names the annotator of a request as its owner, or None."""
+    for service in list(get_workspace(request).desks.values()):
+        # A campaign that cannot be read now is passed over.
         with suppress(StoreError):
-            person = person_in(request, desk) if desk.campaign.people.list() else None
-            if person is not None and may(person.role, "manage"):
-                return desk
+            if not service.campaign.people.list():
+                continue
+            member = campaign_member(request, service)
+            if member is not None and may(member.role, "manage"):
+                return service
     return None
 
 
-def may_make(request: Request) -> bool:
-    """Tell whether whoever asks may make campaigns: an owner of one, or anybody where none names people."""
-    people = site_of(request).roster
-    return not people.is_needed() or own_desk(request) is not None
+def can_create_campaigns(request: Request) -> bool:
+    """Return whether the annotator of a request may create campaigns.
+
+    Owners of a campaign may, and everybody if no campaign names annotators.
+    """
+    campaign_tokens = get_workspace(request).roster
+    return not campaign_tokens.is_required() or owned_campaign(request) is not None
 
 
-def require_maker(request: Request) -> None:
-    """Refuse to make a campaign for somebody who owns none."""
-    if not may_make(request):
+def require_campaign_creator(request: Request) -> None:
+    """Raise ``PermissionDeniedError`` unless the annotator of a request may create campaigns."""
+    if not can_create_campaigns(request):
         raise PermissionDeniedError(
-            f"{who(request)} owns no campaign here, and may not make one: ask an owner."
+            f"{current_user(request)} owns no campaign here and may not create one: ask an owner."
         )

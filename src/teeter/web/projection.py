@@ -1,4 +1,4 @@
-"""A pool in two dimensions: by its widest directions at once, or by its neighbourhoods in the background."""
+"""The map of a pool: its features in two dimensions, and the file that the page reads."""
 
 from __future__ import annotations
 
@@ -14,93 +14,130 @@ from teeter.campaigns.rounds import RoundState
 from teeter.errors import MissingExtraError
 from teeter.files import atomic_write
 
-__all__ = ["project_pca", "project_tsne", "write", "write_ldm"]
+__all__ = ["project_pca", "project_tsne", "write_ldm", "write_map"]
 
-Vectors = npt.NDArray[np.float32]
-Floats = npt.NDArray[np.float32]
+FloatArray = npt.NDArray[np.float32]
 
-_LOOKED_AT = 20_000
-"""Rows that directions are found from, that t-SNE lays out, and among which an LDM is a rank."""
+MAX_ROWS = 20_000
+"""Rows from which PCA finds its directions, which t-SNE lays out, and whose LDM is computed
+together. More would take minutes and show no more."""
 
 _RAYS = 128
+"""Directions for the LDM of the map. Fewer than for picking: a colour needs no more precision."""
+
+_INSIDE = 0.995
+"""Share of the points that the scale of the map fits; the others are drawn at the edge."""
+
+_EDGE = 1.1
 
 
-def project_pca(features: Vectors) -> Floats:
-    """Return rows along their two widest directions, each scaled to -1 and 1: (N, D) -> (N, 2)."""
-    some = features[_some(len(features))].astype(np.float64)
-    _, directions = np.linalg.eigh(np.cov(some, rowvar=False).reshape(features.shape[1], -1))
-    wide = directions[:, ::-1][:, :2]
-    flat = np.zeros((len(features), 2), dtype=np.float32)
-    flat[:, : wide.shape[1]] = features @ wide.astype(np.float32)
-    return _within(flat)
+def project_pca(features: FloatArray) -> FloatArray:
+    """Project rows onto their two principal components.
+
+    Args:
+        features: (N, D).
+
+    Returns:
+        (N, 2) coordinates, most of them between -1 and 1.
+    """
+    from sklearn.decomposition import PCA
+
+    sample = features[_sample_rows(len(features))]
+    n_components = min(2, *sample.shape)
+    pca = PCA(n_components, svd_solver="covariance_eigh").fit(sample.astype(np.float64))
+
+    # A single feature, or a single row, has one component only.
+    coordinates = np.zeros((len(features), 2), dtype=np.float32)
+    coordinates[:, :n_components] = pca.transform(features)
+    return _scale_to_map(coordinates)
 
 
-def project_tsne(features: Vectors) -> Floats:
-    """Return rows laid out so that neighbours stay together (t-SNE); rows beyond 20,000 are NaN: (N, D) -> (N, 2)."""
+def project_tsne(features: FloatArray) -> FloatArray:
+    """Lay rows out so that similar ones are close to each other (t-SNE).
+
+    Args:
+        features: (N, D).
+
+    Returns:
+        (N, 2) coordinates, most of them between -1 and 1; NaN for all but ``MAX_ROWS`` random rows.
+
+    Raises:
+        MissingExtraError: openTSNE is not installed.
+    """
     try:
         from openTSNE import TSNE
     except ImportError:
         raise MissingExtraError(
-            "A map by neighbourhoods needs openTSNE: pip install 'teeter[report]'."
+            "The t-SNE map needs openTSNE: pip install 'teeter[report]'."
         ) from None
-    some = _some(len(features))
-    flat = np.full((len(features), 2), np.nan, dtype=np.float32)
-    perplexity = max(2.0, min(30.0, (len(some) - 1) / 3))
-    flat[some] = np.asarray(
-        TSNE(perplexity=perplexity, initialization="pca", random_state=0, n_jobs=1).fit(
-            features[some]
-        ),
-        np.float32,
-    )
-    return _within(flat)
+
+    rows = _sample_rows(len(features))
+    # openTSNE looks for three times as many neighbours as the perplexity.
+    perplexity = max(2.0, min(30.0, (len(rows) - 1) / 3))
+    tsne = TSNE(perplexity=perplexity, initialization="pca", random_state=0, n_jobs=1)
+
+    coordinates = np.full((len(features), 2), np.nan, dtype=np.float32)
+    coordinates[rows] = np.asarray(tsne.fit(features[rows]), dtype=np.float32)
+    return _scale_to_map(coordinates)
 
 
-def _some(count: int) -> npt.NDArray[np.int64]:
-    if count <= _LOOKED_AT:
-        return np.arange(count)
-    return np.sort(np.random.default_rng(0).choice(count, _LOOKED_AT, replace=False))
+def write_map(path: Path, state: RoundState, coordinates: FloatArray) -> None:
+    """Write the points of a map.
 
-
-def _within(flat: Floats) -> Floats:
-    """Return places scaled so that all but the farthest few lie between -1 and 1, and those on the edge."""
-    known = flat[np.isfinite(flat).all(axis=1)]
-    middle = np.median(known, axis=0)
-    size = np.quantile(np.abs(known - middle), 0.995, axis=0)
-    inside: Floats = np.clip((flat - middle) / np.where(size > 0, size, 1), -1.1, 1.1)
-    return inside.astype(np.float32)
-
-
-def write(path: Path, state: RoundState, flat: Floats) -> None:
-    """Write what the map draws: how many rows (int32), then columns x, y (float32) and predicted class (int32).
-
-    Rows are in the order of the items. What is not known is NaN, or -1.
+    The file has the number of rows (int32), then the columns x and y (float32) and predicted class
+    (int32), all little-endian. Rows are in the order of the items. Unknown values are NaN, or -1.
     """
-    predicted = np.full(len(flat), -1, dtype="<i4")
+    predicted = np.full(len(coordinates), -1, dtype="<i4")
     if state.weights is not None:
-        known = load(state.weights)["predicted"]
-        predicted[: len(known)] = known
-    _write(path, flat[:, 0].astype("<f4"), flat[:, 1].astype("<f4"), predicted)
+        # Items that were added after the training have no prediction yet.
+        predicted_before = load(state.weights)["predicted"]
+        predicted[: len(predicted_before)] = predicted_before
+
+    x = coordinates[:, 0].astype("<f4")
+    y = coordinates[:, 1].astype("<f4")
+    _write_columns(path, x, y, predicted)
 
 
 def write_ldm(path: Path, state: RoundState) -> None:
-    """Write how many rows (int32), then their LDM (float32)."""
-    _write(path, _ldm(state).astype("<f4"))
+    """Write the number of rows (int32), then the LDM of each (float32)."""
+    _write_columns(path, _compute_ldm(state).astype("<f4"))
 
 
-def _write(path: Path, *columns: npt.NDArray[Any]) -> None:
-    atomic_write(
-        path,
-        np.array(len(columns[0]), "<i4").tobytes()
-        + b"".join(column.tobytes() for column in columns),
-    )
+def _sample_rows(count: int) -> npt.NDArray[np.int64]:
+    """Return all rows, or a fixed random sample in ascending order if there are too many."""
+    if count <= MAX_ROWS:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(0).choice(count, MAX_ROWS, replace=False))
 
 
-def _ldm(state: RoundState) -> Floats:
-    """Return the LDM of rows among each other by the kept head; NaN where it cannot be told."""
-    found = np.full(len(state.features), np.nan, dtype=np.float32)
-    kept = {} if state.weights is None else load(state.weights)
-    if "weight" in kept and kept["weight"].shape[1] == state.features.shape[1]:
-        for start in range(0, len(found), _LOOKED_AT):
-            rows = slice(start, start + _LOOKED_AT)
-            found[rows] = teeter.ldm(state.features[rows], kept["weight"], kept["bias"], rays=_RAYS)
-    return found
+def _scale_to_map(coordinates: FloatArray) -> FloatArray:
+    """Scale coordinates so that all but a few outliers lie between -1 and 1."""
+    finite = coordinates[np.isfinite(coordinates).all(axis=1)]
+    centre = np.median(finite, axis=0)
+    extent = np.quantile(np.abs(finite - centre), _INSIDE, axis=0)
+    extent = np.where(extent > 0, extent, 1)
+
+    scaled: FloatArray = np.clip((coordinates - centre) / extent, -_EDGE, _EDGE)
+    return scaled.astype(np.float32)
+
+
+def _compute_ldm(state: RoundState) -> FloatArray:
+    """Return the LDM of all rows by the saved head; NaN without a linear head of these features."""
+    ldm = np.full(len(state.features), np.nan, dtype=np.float32)
+    if state.weights is None:
+        return ldm
+
+    arrays = load(state.weights)
+    if "weight" not in arrays or arrays["weight"].shape[1] != state.features.shape[1]:
+        return ldm
+
+    # The LDM of a row is relative to the rows it is computed with.
+    for start in range(0, len(ldm), MAX_ROWS):
+        rows = slice(start, start + MAX_ROWS)
+        ldm[rows] = teeter.ldm(state.features[rows], arrays["weight"], arrays["bias"], rays=_RAYS)
+    return ldm
+
+
+def _write_columns(path: Path, *columns: npt.NDArray[Any]) -> None:
+    count = np.array(len(columns[0]), "<i4").tobytes()
+    atomic_write(path, count + b"".join(column.tobytes() for column in columns))

@@ -12,7 +12,7 @@ from teeter.campaigns.shortcuts import TAKEN
 from teeter.errors import InputError, PermissionDeniedError
 from teeter.web import team
 from teeter.web.pages import campaign_page, page, start_of
-from teeter.web.permissions import allowed, site_of, who
+from teeter.web.permissions import current_user, get_workspace, require_permission
 
 __all__ = ["router"]
 
@@ -31,7 +31,7 @@ Name = Annotated[str, Form(max_length=80)]
 def disagreements(request: Request, slug: str) -> Response:
     """Show items on which people disagree, one by one."""
     desk, told = campaign_page(request, slug, "disagreements", "decide")
-    found, last = team.disagreements(desk, _AHEAD), team.last_decisions(desk, who(request))
+    found, last = team.disagreements(desk, _AHEAD), team.last_decisions(desk, current_user(request))
     more = {"questions": found["disagreements"], "waiting": found["waiting"], "last": last}
     start = start_of(request, desk, told, "decide", **more)
     return page(request, "label.html", {**told, "start": start, "taken": TAKEN})
@@ -63,27 +63,22 @@ def add_person(
     role: Annotated[str, Form(max_length=20)] = "annotator",
 ) -> Response:
     """Name somebody, and show their token this once."""
-    desk = allowed(request, slug, "manage")
-    site, session = site_of(request), request.state.session
+    desk = require_permission(request, slug, "manage")
+    site, session = get_workspace(request), request.state.session
     if not name.strip().isprintable():
         raise InputError("A name is needed, of letters and the like.")
     try:
-        token = team.add_person(desk, name, role, who(request), alone=not session.mark)
+        token = team.add_person(
+            desk, name, role, current_user(request), alone=not session.token_prefix
+        )
     except _REFUSED as error:
         return _team(request, slug, 422, wrong=str(error))
-    site.roster.look_again()
-    if session.mark:
+    site.roster.refresh()
+    if session.token_prefix:
         return _team(request, slug, token=token, of=name.strip())
     # Whoever names the first comes in by that token from now on: nobody does without one any more.
-    entered = site.guard.entered(token)
-    request.state.session, request.state.csrf = (
-        entered,
-        "" if entered is None else site.guard.csrf(entered),
-    )
-    answer = _team(request, slug, token=token, of=name.strip())
-    if entered is not None:
-        site.guard.set_cookie(answer, entered, secure=request.url.scheme == "https")
-    return answer
+    request.state.session = site.auth.log_in(token, "")
+    return _team(request, slug, token=token, of=name.strip())
 
 
 @router.post("/c/{slug}/people/change")
@@ -95,7 +90,7 @@ def change_person(
     role: Annotated[str, Form(max_length=20)] = "",
 ) -> Response:
     """Change somebody's role or token, take their open questions back, or let them go."""
-    desk, by = allowed(request, slug, "manage"), who(request)
+    desk, by = require_permission(request, slug, "manage"), current_user(request)
     try:
         if what == "token":
             return _team(request, slug, token=team.new_token(desk, name, by), of=name)
@@ -123,9 +118,9 @@ def consensus(
     request: Request, slug: str, way: Annotated[str, Form(max_length=20)] = ""
 ) -> Response:
     """Choose how several answers become one label."""
-    desk = allowed(request, slug, "manage")
+    desk = require_permission(request, slug, "manage")
     try:
-        team.choose_consensus(desk, way, who(request))
+        team.choose_consensus(desk, way, current_user(request))
     except _REFUSED as error:
         return _team(request, slug, 422, wrong=str(error))
     return _team(request, slug, done=f"Several answers become one by {way}.")

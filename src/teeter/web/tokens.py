@@ -1,4 +1,4 @@
-"""A token for each annotator: shown once when it is made, kept as its hash."""
+"""Tokens of the server: one per annotator, shown once when made, stored as hashes."""
 
 from __future__ import annotations
 
@@ -8,156 +8,237 @@ import logging
 import os
 import secrets
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from teeter.campaigns.people import hash_token
 from teeter.errors import FileError, InputError, UnknownNameError
+from teeter.files import atomic_open
 
 __all__ = ["Tokens", "home", "make_token", "remove_token", "server_secret", "token_prefix"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
-_SHORTEST = 16
-"""Characters of a token that somebody made up."""
+_MIN_LENGTH = 16
+"""Characters that a token chosen by a person must have."""
 
-_MARK = 16
-"""Signs of a token's hash that a session keeps."""
+_PREFIX_LENGTH = 16
+"""Hexadecimal digits of a token's hash that identify it in a session: 64 bits."""
 
-_Stamp = tuple[int, int, int] | None
-"""What tells that a file is another: its time, size and number; None without a file."""
+_TOKEN_BYTES = 32
 
 
 def home() -> Path:
-    """Return the folder where the server keeps what only its owner may read."""
-    told = os.environ.get("TEETER_HOME") or os.environ.get("XDG_CONFIG_HOME")
-    if told and os.environ.get("TEETER_HOME"):
-        return Path(told)
+    """Return the folder with the server's secrets, which only its owner may read.
+
+    ``TEETER_HOME`` if it is set, else the configuration folder of the system.
+    """
+    if os.environ.get("TEETER_HOME"):
+        return Path(os.environ["TEETER_HOME"])
+
     if os.name == "nt":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "teeter"
-    return (Path(told) if told else Path.home() / ".config") / "teeter"
+        local_data = os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")
+        return Path(local_data) / "teeter"
+
+    config_folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(config_folder) / "teeter"
+
+
+@dataclass(frozen=True)
+class _FileVersion:
+    """Changes whenever a file is replaced or written."""
+
+    modified_ns: int
+    size: int
+    inode: int
 
 
 class Tokens:
-    """Who may come in: names by the hash of their token. Those of a file are read again when it has changed."""
+    """Annotators by the hashes of their tokens.
 
-    def __init__(self, names: Mapping[str, str] | None = None, path: Path | None = None) -> None:
-        self._given, self._path = dict(names or {}), path
-        self._read: tuple[_Stamp, dict[str, str]] = (None, {})
+    Args:
+        annotator_by_hash: tokens that exist only in this process.
+        path: a file of ``make_token``. It is read again whenever it changes, so that tokens are
+            added and removed while the server runs.
+    """
+
+    def __init__(
+        self, annotator_by_hash: Mapping[str, str] | None = None, path: Path | None = None
+    ) -> None:
+        self._given = dict(annotator_by_hash or {})
+        self._path = path
+        self._file_version: _FileVersion | None = None
+        self._from_file: dict[str, str] = {}
 
     @classmethod
     def read(cls, path: Path) -> Tokens:
-        """Return the tokens of a file that ``make_token`` wrote; none where there is no file."""
-        _kept(path)  # what is no file of tokens is told at once
+        """Return the tokens of a file that ``make_token`` wrote; none if the file does not exist.
+
+        Raises:
+            FileError: it is not a file of tokens.
+        """
+        _read_hashes(path)
         return cls(path=path)
 
     def add(self, name: str, token: str) -> None:
-        """Let somebody in by a token; one that could be guessed is refused."""
-        name = _checked(name)
-        if len(token) < _SHORTEST:
+        """Accept a token of an annotator, in this process only.
+
+        Raises:
+            InputError: the name cannot be printed, or the token is short enough to be guessed.
+        """
+        annotator = _require_name(name)
+        if len(token) < _MIN_LENGTH:
             raise InputError(
-                f"The token of {name} has {len(token)} characters: give {_SHORTEST} or more, or use --make-token."
+                f"The token of {annotator} has {len(token)} characters: give {_MIN_LENGTH} or "
+                "more, or use --make-token."
             )
-        self._given[hash_token(token)] = name
+        self._given[hash_token(token)] = annotator
 
     def __len__(self) -> int:
-        return len(self._names())
+        return len(self._annotator_by_hash())
 
-    def name_of(self, token: str) -> str | None:
-        """Return whose token it is; every one is compared, so that time tells nothing."""
-        own = hash_token(token)
-        found = None
-        for kept, name in self._names().items():
-            if hmac.compare_digest(kept.encode(), own.encode()):
-                found = name
-        return found
+    def find_annotator(self, token: str) -> str | None:
+        """Return the annotator who has a token, or None."""
+        digest = hash_token(token).encode()
+        annotator = None
 
-    def has(self, name: str, mark: str) -> bool:
-        """Tell whether somebody still has the token of a mark."""
-        return any(kept[:_MARK] == mark and owner == name for kept, owner in self._names().items())
+        # Every hash is compared to its end, so that the time taken says nothing about the token.
+        for known_digest, name in self._annotator_by_hash().items():
+            if hmac.compare_digest(known_digest.encode(), digest):
+                annotator = name
 
-    def _names(self) -> dict[str, str]:
+        return annotator
+
+    def is_valid(self, annotator: str, prefix: str) -> bool:
+        """Return whether an annotator still has the token whose hash starts with a prefix."""
+        for digest, name in self._annotator_by_hash().items():
+            if name == annotator and digest[:_PREFIX_LENGTH] == prefix:
+                return True
+        return False
+
+    def _annotator_by_hash(self) -> dict[str, str]:
         if self._path is None:
             return self._given
-        stamp = _stamp(self._path)
-        if stamp != self._read[0]:
-            try:
-                self._read = stamp, {kept: name for name, kept in _kept(self._path).items()}
-            except FileError as error:
-                log.warning("Nobody comes in by it: %s", error)
-                self._read = stamp, {}
-        return {**self._read[1], **self._given}
+
+        version = _file_version(self._path)
+        if version != self._file_version:
+            self._from_file = self._read_file(self._path)
+            self._file_version = version
+
+        return {**self._from_file, **self._given}
+
+    def _read_file(self, path: Path) -> dict[str, str]:
+        try:
+            hashes = _read_hashes(path)
+        except FileError as error:
+            # Fail closed: a damaged file lets nobody in.
+            logger.warning("No token of the file is valid: %s", error)
+            return {}
+        return {digest: annotator for annotator, digest in hashes.items()}
 
 
 def token_prefix(token: str) -> str:
-    """Return the first signs of a token's hash: a session says by them which token it came in by."""
-    return hash_token(token)[:_MARK]
+    """Return the start of a token's hash, which identifies the token in a session."""
+    return hash_token(token)[:_PREFIX_LENGTH]
 
 
 def make_token(path: Path, name: str) -> str:
-    """Make a token for an annotator, in the place of any they had; keep its hash in a file and return the token."""
-    token = secrets.token_urlsafe(32)
-    kept = {**_kept(path), _checked(name): hash_token(token)}
-    _write_alone(path, json.dumps(kept, indent=1) + "\n")
+    """Make a token for an annotator, replacing an earlier one.
+
+    Args:
+        path: the file of hashes to write.
+        name: the annotator.
+
+    Returns:
+        The token. It cannot be read again: the file has only its hash.
+
+    Raises:
+        InputError: the name is empty or cannot be printed.
+        FileError: the file cannot be written, or is not a file of tokens.
+    """
+    annotator = _require_name(name)
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
+
+    hashes = _read_hashes(path)
+    hashes[annotator] = hash_token(token)
+    _write_private(path, json.dumps(hashes, indent=1) + "\n")
     return token
 
 
 def remove_token(path: Path, name: str) -> None:
-    """Take an annotator's token out of a file; whoever came in by it is out with the next request."""
-    kept = _kept(path)
-    if kept.pop(name.strip(), None) is None:
-        known = ", ".join(sorted(kept)) or "nobody"
+    """Remove an annotator's token from a file, which ends their sessions.
+
+    Raises:
+        UnknownNameError: the file has no token of this annotator.
+    """
+    annotator = name.strip()
+    hashes = _read_hashes(path)
+
+    if annotator not in hashes:
+        holders = ", ".join(sorted(hashes)) or "no annotator"
         raise UnknownNameError(
-            f"No token of {name.strip()[:100]!r} is in {path}: it has those of {known}."
+            f"No token of {annotator[:100]!r} is in {path}: it has tokens of {holders}."
         )
-    _write_alone(path, json.dumps(kept, indent=1) + "\n")
+
+    del hashes[annotator]
+    _write_private(path, json.dumps(hashes, indent=1) + "\n")
 
 
 def server_secret(path: Path) -> bytes:
-    """Return what signs the cookies: made once, kept where only the owner reads, so that a restart logs nobody out."""
+    """Return the secret that signs session cookies.
+
+    It is made once and stored in a file, so that a restart logs nobody out.
+
+    Raises:
+        FileError: the file cannot be written, or holds no secret.
+    """
     if not path.exists():
-        _write_alone(path, secrets.token_hex(32))
+        _write_private(path, secrets.token_hex(_TOKEN_BYTES))
+
     try:
         return bytes.fromhex(path.read_text(encoding="utf-8").strip())
     except (ValueError, OSError):
         raise FileError(
-            f"{path} is not what signs the cookies: remove it, and another is made."
+            f"{path} does not hold the secret that signs cookies: remove it to make a new one."
         ) from None
 
 
-def _checked(name: str) -> str:
-    if not name.strip() or not name.strip().isprintable():
-        raise InputError("A token needs the name of an annotator, of letters and the like.")
-    return name.strip()
+def _require_name(name: str) -> str:
+    annotator = name.strip()
+    if not annotator or not annotator.isprintable():
+        raise InputError("A token needs the name of an annotator, of printable characters.")
+    return annotator
 
 
-def _stamp(path: Path) -> _Stamp:
+def _file_version(path: Path) -> _FileVersion | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return _FileVersion(status.st_mtime_ns, status.st_size, status.st_ino)
 
 
-def _kept(path: Path) -> dict[str, str]:
+def _read_hashes(path: Path) -> dict[str, str]:
+    """Return the hashes in a file by annotator; none if there is no file."""
     if not path.exists():
         return {}
+
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        return {str(name): str(kept) for name, kept in told.items()}
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return {str(annotator): str(digest) for annotator, digest in content.items()}
     except (ValueError, AttributeError, OSError):
         raise FileError(
             f"{path} is not a file of tokens: make one with teeter serve --make-token NAME."
         ) from None
 
 
-def _write_alone(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, whole."""
+def _write_private(path: Path, text: str) -> None:
+    """Write a file atomically that only its owner can read."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{path.name}.{os.getpid()}.part")
-        number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(number, "w", encoding="utf-8") as file:
+        with atomic_open(path, "w") as file:
+            # Before the content is there: nobody else ever sees it.
+            Path(file.name).chmod(0o600)
             file.write(text)
-        part.replace(path)
     except OSError as error:
         raise FileError(f"Cannot write {path}: {error.strerror or error}.") from None

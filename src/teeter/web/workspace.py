@@ -11,14 +11,23 @@ import tempfile
 import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from teeter.campaigns.campaign import Campaign
-from teeter.errors import FileError, InputError, TeeterError, UnknownNameError
+from teeter.campaigns.campaign import Campaign, Settings
+from teeter.errors import FileError, InputError, TeeterError, UnknownResourceError
+from teeter.web.auth import Authenticator, SecurityConfig
 from teeter.web.background import BackgroundWorker
+from teeter.web.background_requests import (
+    CreateCampaign,
+    DrawMap,
+    FindSuspects,
+    ItemColumns,
+    MapKind,
+    PickAhead,
+)
 from teeter.web.campaign_tokens import CampaignTokens
-from teeter.web.security import SecurityConfig
 from teeter.web.service import CampaignService, slug_of
 
 __all__ = ["Workspace"]
@@ -39,17 +48,17 @@ class Workspace:
         self,
         places: Sequence[str | Path] = (),
         *,
-        guard: SecurityConfig,
+        security: SecurityConfig,
         folder: Path | None = None,
         batch: int = 20,
     ) -> None:
         if folder is not None and not folder.is_dir():
             raise FileError(f"{folder} is not a folder.")
-        self.guard, self.folder, self.batch = guard, folder, batch
+        self.folder, self.batch = folder, batch
         self.trainer, self.maker = BackgroundWorker(batch), BackgroundWorker(batch)
         self.desks: dict[str, CampaignService] = {}
         self.roster = CampaignTokens(self.desks)
-        guard.people = self.roster
+        self.auth = Authenticator(security, self.roster)
         self.left_out: dict[str, str] = {}
         """Files of the folder that could not be opened, and why."""
         self._jobs: dict[str, Future[Any]] = {}
@@ -71,7 +80,7 @@ class Workspace:
             if known is not None:
                 return known
             desk = CampaignService(where, "")
-            self.roster.look_again()
+            self.roster.refresh()
             desk.slug = slug_of(desk.name, self.desks)
             self.desks[desk.slug] = desk
             return desk
@@ -90,7 +99,7 @@ class Workspace:
     def desk(self, slug: str) -> CampaignService:
         """Return the campaign of an address."""
         if slug not in self.desks:
-            raise UnknownNameError(f"There is no campaign {slug[:100]!r} here.")
+            raise UnknownResourceError(f"There is no campaign {slug[:100]!r} here.")
         return self.desks[slug]
 
     def reports(self) -> dict[str, Path]:
@@ -147,14 +156,14 @@ class Workspace:
         settings: dict[str, Any],
         *,
         owner: tuple[str, CampaignService] | None = None,
-        **columns: Any,
+        columns: ItemColumns,
     ) -> str:
         """Make a campaign in the background, and return the number under which its state is told.
 
         ``owner`` is who owns it, by name, and a campaign whose token they may have come in by.
         """
-        future = self.maker.do(
-            "make", str(things), file=str(path), classes=list(classes), settings=settings, **columns
+        future = self.maker.submit(
+            CreateCampaign(str(things), str(path), tuple(classes), Settings(**settings), columns)
         )
         done: Future[Any] = Future()
 
@@ -165,7 +174,7 @@ class Workspace:
                 told = made.result()
                 if owner is not None:
                     _hand_over(path, *owner)
-                done.set_result({**told, "file": path.name, "slug": self.open(path).slug})
+                done.set_result({**asdict(told), "file": path.name, "slug": self.open(path).slug})
             except BaseException as error:  # handed on to whoever asks, without where files are
                 done.set_exception(InputError(str(error).replace(f"{things.parent}{os.sep}", "")))
 
@@ -185,7 +194,7 @@ class Workspace:
         """Return the state of a job: waiting, done or failed."""
         future = self._jobs.get(number)
         if future is None:
-            raise UnknownNameError("There is no such job here.")
+            raise UnknownResourceError("There is no such job here.")
         return _state(future)
 
     def chart(self, desk: CampaignService, how: str) -> dict[str, Any]:
@@ -204,7 +213,7 @@ class Workspace:
             worker = (
                 self.trainer if how == "pca" else self.maker
             )  # what takes long does not hold up models
-            coming = worker.do("chart", desk.where, folder=str(self.temp), how=how)
+            coming = worker.submit(DrawMap(desk.where, MapKind(how), str(self.temp)))
             with self._lock:
                 self._drawn[slot + " next"] = coming
         return told or {"state": "waiting"}
@@ -215,7 +224,7 @@ class Workspace:
         with self._lock:
             held = self._drawn.get(slot)
         if held is None or (anew and held.done()):
-            held = self.trainer.do("suspects", desk.where, count=100)
+            held = self.trainer.submit(FindSuspects(desk.where, 100))
             with self._lock:
                 self._drawn[slot] = held
         return _state(held)
@@ -234,11 +243,11 @@ class Workspace:
         named = {desk.slug: len(desk.campaign.people.list()) for desk in self.desks.values()}
         asked_for = {self.open(place).slug for place in places}
         for desk in self.desks.values():
-            if desk.slug in asked_for and not self.guard.needs_token:
-                self.trainer.look(desk.where, self.guard.own)
+            if desk.slug in asked_for and not self.auth.requires_token():
+                self.trainer.ensure_questions(desk.where, self.auth.config.default_annotator)
             elif desk.slug in asked_for or named[desk.slug]:
-                people = named[desk.slug] or len(self.guard.tokens)
-                self.trainer.do("prepare", desk.where, count=min(people * self.batch, _AHEAD))
+                people = named[desk.slug] or len(self.auth.config.tokens)
+                self.trainer.submit(PickAhead(desk.where, min(people * self.batch, _AHEAD)))
 
 
 def _hand_over(path: Path, name: str, other: CampaignService) -> None:
@@ -262,4 +271,5 @@ def _state(future: Future[Any]) -> dict[str, Any]:
     error = future.exception()
     if error is not None:
         return {"state": "failed", "detail": str(error)}
-    return {"state": "done", "result": future.result()}
+    result = future.result()
+    return {"state": "done", "result": result if isinstance(result, dict) else asdict(result)}

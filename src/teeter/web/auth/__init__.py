@@ -1,0 +1,58 @@
+"""Who may use the server: small middlewares, each of which stops one kind of attack.
+
+``security_middleware`` lists them in order. ``SecurityConfig`` holds what they enforce, and
+``Authenticator`` decides whom a request speaks for. What an annotator may do in a campaign is
+another question: see ``teeter.web.permissions``.
+"""
+
+from __future__ import annotations
+
+from starlette.middleware import Middleware
+
+from teeter.web.auth.allowed_hosts import AllowedHostsMiddleware
+from teeter.web.auth.authenticator import (
+    Authenticator,
+    CampaignTokenStore,
+    TooManyLoginsError,
+    WrongTokenError,
+)
+from teeter.web.auth.bearer_tokens import BearerTokenMiddleware
+from teeter.web.auth.body_limits import BodyLimitMiddleware
+from teeter.web.auth.config import SecurityConfig, is_loopback
+from teeter.web.auth.csrf import CsrfMiddleware
+from teeter.web.auth.fail_closed import FailClosedMiddleware
+from teeter.web.auth.login_required import LoginRequiredMiddleware
+from teeter.web.auth.same_origin import SameOriginMiddleware
+from teeter.web.auth.security_headers import SecurityHeadersMiddleware
+from teeter.web.auth.sessions import Session, SessionMiddleware
+
+__all__ = [
+    "Authenticator",
+    "CampaignTokenStore",
+    "SecurityConfig",
+    "Session",
+    "TooManyLoginsError",
+    "WrongTokenError",
+    "is_loopback",
+    "security_middleware",
+]
+
+
+def security_middleware(authenticator: Authenticator) -> list[Middleware]:
+    """Return the middlewares in the order in which they see a request.
+
+    The order matters: cheap checks that need no session come first, a request is authenticated
+    before its body is read, and the headers are added last, to refusals too.
+    """
+    config = authenticator.config
+    return [
+        Middleware(SecurityHeadersMiddleware),
+        Middleware(FailClosedMiddleware),
+        Middleware(AllowedHostsMiddleware, authenticator=authenticator),
+        Middleware(SameOriginMiddleware),
+        Middleware(BearerTokenMiddleware, authenticator=authenticator),
+        Middleware(SessionMiddleware, authenticator=authenticator),
+        Middleware(LoginRequiredMiddleware),
+        Middleware(BodyLimitMiddleware, config=config),
+        Middleware(CsrfMiddleware),
+    ]

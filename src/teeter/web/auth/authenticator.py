@@ -1,0 +1,129 @@
+"""Whom a request speaks for: by the server's tokens, by those of campaigns, or by none."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+from typing import Protocol
+
+from teeter.errors import TeeterError
+from teeter.web.auth.config import SecurityConfig
+from teeter.web.auth.login_limit import FailedLoginLimit
+from teeter.web.auth.sessions import Session
+from teeter.web.tokens import token_prefix
+
+__all__ = ["Authenticator", "CampaignTokenStore", "TooManyLoginsError", "WrongTokenError"]
+
+
+class WrongTokenError(TeeterError):
+    """No annotator has this token."""
+
+
+class TooManyLoginsError(TeeterError):
+    """A client tried too many wrong tokens. It may try again after a minute."""
+
+
+class CampaignTokenStore(Protocol):
+    """The tokens that campaigns give to their annotators."""
+
+    def is_required(self) -> bool:
+        """Return whether a campaign names annotators, so that everybody needs a token."""
+
+    def find_annotator(self, token: str) -> str | None:
+        """Return the annotator who has a token, or None."""
+
+    def is_valid(self, annotator: str, prefix: str) -> bool:
+        """Return whether an annotator still has the token whose hash starts with a prefix."""
+
+
+class Authenticator:
+    """Opens and checks sessions.
+
+    Args:
+        config: has the server's own tokens.
+        campaign_tokens: tokens of the campaigns' annotators; None if no campaign has any.
+    """
+
+    def __init__(
+        self, config: SecurityConfig, campaign_tokens: CampaignTokenStore | None = None
+    ) -> None:
+        self.config = config
+        self._campaign_tokens = campaign_tokens
+        self._failed_logins = FailedLoginLimit()
+
+        # Decided once: removing the last token of a running server must not open it to everybody.
+        self._server_requires_token = len(config.tokens) > 0
+
+    def requires_token(self) -> bool:
+        """Return whether nobody may use the server without a token.
+
+        Raises:
+            StoreError: the database of a campaign does not answer.
+        """
+        if self._server_requires_token:
+            return True
+        return self._campaign_tokens is not None and self._campaign_tokens.is_required()
+
+    def new_session(self) -> Session:
+        """Return the session of a browser that has none."""
+        annotator = None if self.requires_token() else self.config.default_annotator
+        return _open_session(annotator)
+
+    def session_for_name(self, name: str) -> Session:
+        """Return a session of an annotator who chose a name, where no token is required."""
+        return _open_session(name)
+
+    def log_in(self, token: str, address: str) -> Session:
+        """Return a session of the annotator who has a token.
+
+        Args:
+            token: what the client sent.
+            address: the client's address, whose failures are counted.
+
+        Raises:
+            WrongTokenError: no annotator has this token.
+            TooManyLoginsError: so it is, and the client tried too many.
+        """
+        annotator = self._find_annotator(token)
+        if annotator is not None:
+            return _open_session(annotator, token_prefix(token))
+
+        if self._failed_logins.record_failure(address):
+            raise TooManyLoginsError("Too many wrong tokens: wait a minute.")
+        raise WrongTokenError("This token is not valid here.")
+
+    def restore_session(self, session: Session) -> Session | None:
+        """Return a session that came back in a cookie; None if it is no longer valid.
+
+        It ends when its token is replaced or revoked, and when the server begins or ceases to
+        require tokens.
+        """
+        if not self.requires_token():
+            if session.token_prefix:
+                return None
+            if session.annotator is None:
+                return replace(session, annotator=self.config.default_annotator)
+            return session
+
+        if session.annotator is None:
+            return session
+        if session.token_prefix and self._is_valid(session.annotator, session.token_prefix):
+            return session
+        return None
+
+    def _find_annotator(self, token: str) -> str | None:
+        annotator = self.config.tokens.find_annotator(token)
+        if annotator is None and token and self._campaign_tokens is not None:
+            annotator = self._campaign_tokens.find_annotator(token)
+        return annotator
+
+    def _is_valid(self, annotator: str, prefix: str) -> bool:
+        if self.config.tokens.is_valid(annotator, prefix):
+            return True
+        return self._campaign_tokens is not None and self._campaign_tokens.is_valid(
+            annotator, prefix
+        )
+
+
+def _open_session(annotator: str | None, prefix: str = "") -> Session:
+    return Session(annotator, csrf_token=secrets.token_urlsafe(24), token_prefix=prefix)

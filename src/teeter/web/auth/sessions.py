@@ -1,0 +1,145 @@
+"""Sessions of browsers, kept in a signed cookie."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from itsdangerous import BadData, URLSafeTimedSerializer
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import MutableHeaders
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from teeter.web.auth.http_middleware import HttpMiddleware, is_static
+
+if TYPE_CHECKING:
+    from teeter.web.auth.authenticator import Authenticator
+
+__all__ = ["ANONYMOUS", "Session", "SessionCookie", "SessionMiddleware"]
+
+_MAX_AGE = 14 * 24 * 3600
+"""Seconds after which a session ends."""
+
+_COOKIE_FIELDS = {"annotator", "csrf_token", "token_prefix"}
+
+
+@dataclass(frozen=True)
+class Session:
+    """Whom a browser, or a program with a token, speaks for."""
+
+    annotator: str | None
+    """None before login, on a server that requires tokens."""
+    csrf_token: str
+    """Random; pages send it with every change. Other sites cannot read it."""
+    token_prefix: str = ""
+    """First characters of the hash of the token it was opened with; empty without a token."""
+    is_bearer: bool = False
+    """Whether each request carries the token itself, so that no cookie is involved."""
+
+
+ANONYMOUS = Session(annotator=None, csrf_token="")
+"""Requests that need no session, such as those for static files."""
+
+
+class SessionCookie:
+    """Writes sessions into a signed cookie, and reads them back.
+
+    Args:
+        name: name of the cookie.
+        secret: signs it.
+    """
+
+    def __init__(self, name: str, secret: bytes) -> None:
+        self.name = name
+        self._serializer = URLSafeTimedSerializer(
+            secret, salt="teeter session", signer_kwargs={"digest_method": hashlib.sha256}
+        )
+
+    def encode(self, session: Session) -> str:
+        """Return the signed value of the cookie."""
+        content = {name: getattr(session, name) for name in _COOKIE_FIELDS}
+        return str(self._serializer.dumps(content))
+
+    def decode(self, value: str) -> Session | None:
+        """Return the session in a cookie; None if it is forged, too old or of another version."""
+        try:
+            content = self._serializer.loads(value, max_age=_MAX_AGE)
+        except BadData:
+            return None
+
+        # Signed by us, but maybe by an earlier version.
+        if not isinstance(content, dict) or content.keys() != _COOKIE_FIELDS:
+            return None
+        return Session(**content)
+
+    def header(self, session: Session, *, is_https: bool) -> str:
+        """Return the Set-Cookie header of a session."""
+        response = Response()
+        response.set_cookie(
+            self.name,
+            self.encode(session),
+            max_age=_MAX_AGE,
+            httponly=True,
+            samesite="strict",
+            secure=is_https,
+            path="/",
+        )
+        return response.headers["set-cookie"]
+
+
+class SessionMiddleware(HttpMiddleware):
+    """Give every browser a session, in ``request.state.session``.
+
+    A handler logs somebody in or out by assigning another session there; the cookie follows.
+
+    Stops forged sessions (the cookie is signed and expires), theft by scripts (HttpOnly), use by
+    other sites (SameSite=Strict), sniffing (Secure over TLS), and use after the token that opened
+    the session was replaced or revoked.
+    """
+
+    def __init__(self, app: ASGIApp, authenticator: Authenticator) -> None:
+        super().__init__(app)
+        self._authenticator = authenticator
+        config = authenticator.config
+        self._cookie = SessionCookie(config.cookie_name, config.secret)
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on with its session."""
+        state = scope.setdefault("state", {})
+        if "session" in state:  # a program with a token
+            await self.app(scope, receive, send)
+            return
+
+        if is_static(scope):
+            state["session"] = ANONYMOUS
+            await self.app(scope, receive, send)
+            return
+
+        restored = await run_in_threadpool(self._restore, scope)
+        if restored is None:
+            state["session"] = await run_in_threadpool(self._authenticator.new_session)
+        else:
+            state["session"] = restored
+
+        async def send_with_cookie(message: Message) -> None:
+            if message["type"] == "http.response.start" and state["session"] != restored:
+                is_https = scope.get("scheme") == "https"
+                header = self._cookie.header(state["session"], is_https=is_https)
+                MutableHeaders(scope=message).append("set-cookie", header)
+            await send(message)
+
+        await self.app(scope, receive, send_with_cookie)
+
+    def _restore(self, scope: Scope) -> Session | None:
+        """Return the session of a request's cookie, if it is still valid."""
+        value = HTTPConnection(scope).cookies.get(self._cookie.name)
+        if not value:
+            return None
+
+        session = self._cookie.decode(value)
+        if session is None:
+            return None
+        return self._authenticator.restore_session(session)

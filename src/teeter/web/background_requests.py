@@ -1,0 +1,231 @@
+"""What the server asks its background worker to do, what it gets back, and what it hears meanwhile.
+
+These travel between two processes, so they hold plain data only. Two equal requests mean the same
+work: the worker's queue holds each once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from teeter.campaigns.rounds import SuspectLabel
+    from teeter.campaigns.settings import ModelInfo, Settings
+
+__all__ = [
+    "Activity",
+    "CampaignCreated",
+    "CreateCampaign",
+    "DrawMap",
+    "EnsureQuestions",
+    "Explanation",
+    "ExportLabels",
+    "FindSuspects",
+    "ItemColumns",
+    "MapFile",
+    "MapKind",
+    "Neighbour",
+    "PickAhead",
+    "QuestionsReady",
+    "StatusReport",
+    "SuspectsFound",
+    "TaskRequest",
+    "TrainModel",
+    "TrainingDone",
+    "WarmUp",
+]
+
+ResultT_co = TypeVar("ResultT_co", covariant=True)
+
+
+class TaskRequest(ABC, Generic[ResultT_co]):
+    """Something to do for a campaign, with the type of its result."""
+
+    campaign: str
+    """File or database URL of the campaign."""
+
+    is_urgent: ClassVar[bool] = False
+    """Whether annotators wait for it, so that it goes before other work."""
+
+
+class Activity(StrEnum):
+    """What the worker is doing."""
+
+    PICKING = "picking"
+    TRAINING = "training"
+    FINDING_SUSPECTS = "finding suspects"
+    EXPORTING = "exporting"
+    DRAWING_MAP = "drawing map"
+    CREATING = "creating"
+
+
+@dataclass(frozen=True)
+class StatusReport:
+    """What the worker says while it works."""
+
+    activity: Activity | None
+    labels: int | None = None
+    """Number of labels that a model is trained on."""
+    version: int | None = None
+    """Version of the model that is being trained, or was."""
+    is_trained: bool = False
+    """Whether that model is complete."""
+
+
+@dataclass(frozen=True)
+class WarmUp(TaskRequest[None]):
+    """Load the libraries that the first selection needs."""
+
+    campaign: str = ""
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A labelled item that is similar to an item."""
+
+    item: str
+    label: str
+    content: str
+    """The start of its text."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What the model makes of an item."""
+
+    probabilities: list[tuple[str, float]]
+    """Classes and their probabilities, the most probable first; empty without a linear model."""
+    neighbours: list[Neighbour]
+    """The most similar labelled items, the nearest first."""
+
+
+@dataclass(frozen=True)
+class QuestionsReady:
+    """The annotator has items to label, unless the campaign has none left."""
+
+    is_finished: bool
+    """Whether no item is left for the annotator."""
+    explanations: dict[str, Explanation]
+    """By item id, for items that were not explained before by the same model."""
+
+
+@dataclass(frozen=True)
+class EnsureQuestions(TaskRequest[QuestionsReady]):
+    """Train if enough labels are new, and pick items if the annotator has few."""
+
+    campaign: str
+    annotator: str
+    batch: int
+
+    is_urgent: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class PickAhead(TaskRequest[None]):
+    """Pick items for annotators who are expected to come."""
+
+    campaign: str
+    count: int
+
+
+@dataclass(frozen=True)
+class TrainingDone:
+    """The new model; None if fewer than two classes have labels."""
+
+    trained: ModelInfo | None
+
+
+@dataclass(frozen=True)
+class TrainModel(TaskRequest[TrainingDone]):
+    """Train a model on all labels."""
+
+    campaign: str
+
+    is_urgent: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class SuspectsFound:
+    """Labels that may be wrong, the least likely first."""
+
+    suspects: list[SuspectLabel]
+
+
+@dataclass(frozen=True)
+class FindSuspects(TaskRequest[SuspectsFound]):
+    """Find labels that may be wrong."""
+
+    campaign: str
+    count: int
+
+
+@dataclass(frozen=True)
+class ExportLabels(TaskRequest[str]):
+    """Write labels and predictions into a new folder inside ``folder``; the result is the file."""
+
+    campaign: str
+    format: str
+    folder: str
+
+
+class MapKind(StrEnum):
+    """What a map shows."""
+
+    PCA = "pca"
+    TSNE = "tsne"
+    LDM = "ldm"
+
+
+@dataclass(frozen=True)
+class MapFile:
+    """A map on disk, and the version of the model whose predictions it shows."""
+
+    file: str
+    version: int
+
+
+@dataclass(frozen=True)
+class DrawMap(TaskRequest[MapFile]):
+    """Project the pool to two dimensions, or compute its LDM, into a file inside ``folder``."""
+
+    campaign: str
+    kind: MapKind
+    folder: str
+
+
+@dataclass(frozen=True)
+class ItemColumns:
+    """Columns of a table of items; None to find them by their usual names."""
+
+    text: str | None = None
+    id: str | None = None
+    label: str | None = None
+
+
+@dataclass(frozen=True)
+class CampaignCreated:
+    """What a new campaign holds."""
+
+    file: str
+    new: int
+    """Number of items."""
+    duplicates: int
+    """Number of items that were left out because another one has the same content."""
+    labelled: int
+    """Number of items that came with a label."""
+
+
+@dataclass(frozen=True)
+class CreateCampaign(TaskRequest[CampaignCreated]):
+    """Create a campaign from a file of items or a folder of images."""
+
+    source: str
+    campaign: str
+    """The file to create."""
+    classes: tuple[str, ...]
+    settings: Settings
+    """All but ``kind`` and ``folder``, which follow from the source."""
+    columns: ItemColumns = ItemColumns()
