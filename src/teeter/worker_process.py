@@ -243,7 +243,8 @@ def _handle_requests(
             connection.send(reply)
         except ConnectionError:
             return
-        except Exception as error:  # a result that cannot be pickled
+        except Exception as error:
+            # The result cannot be pickled. Nothing of it was sent: pickling comes first.
             connection.send(_describe_failure(error))
 
 

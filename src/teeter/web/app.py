@@ -39,14 +39,18 @@ __all__ = ["STATUS_BY_ERROR", "make_app", "status_of"]
 logger = logging.getLogger(__name__)
 
 STATUS_BY_ERROR: dict[type[TeeterError], HTTPStatus] = {
+    # What the address names does not exist.
     UnknownItemError: HTTPStatus.NOT_FOUND,
     UnknownAnnotatorError: HTTPStatus.NOT_FOUND,
     UnknownResourceError: HTTPStatus.NOT_FOUND,
+    # The client may not do this, or not now.
     PermissionDeniedError: HTTPStatus.FORBIDDEN,
     WrongTokenError: HTTPStatus.UNAUTHORIZED,
     TooManyLoginsError: HTTPStatus.TOO_MANY_REQUESTS,
+    # The server fails.
     StoreError: HTTPStatus.SERVICE_UNAVAILABLE,
     BackgroundTaskError: HTTPStatus.INTERNAL_SERVER_ERROR,
+    # Everything else is about the content of the request.
     TeeterError: HTTPStatus.UNPROCESSABLE_ENTITY,
 }
 """The HTTP status of each error. One that is not listed has the status of its closest base class."""
@@ -110,6 +114,7 @@ def make_app(
     app.include_router(team_pages.router, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")
 
+    # Starlette picks the handler of the closest base class of an error.
     app.add_exception_handler(TeeterError, _on_teeter_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_error)

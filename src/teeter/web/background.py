@@ -146,6 +146,7 @@ class BackgroundWorker:
         self, batch: int = 20, make_handler: Callable[[], Handler] = _default_handler
     ) -> None:
         self.batch = batch
+        # A daemon: the server must not wait for a training when it ends.
         self._process = WorkerProcess(make_handler, name="teeter trainer", daemon=True)
         self._status_by_campaign: dict[str, WorkerStatus] = {}
         self._queue: deque[_Job] = deque()
@@ -177,6 +178,7 @@ class BackgroundWorker:
         future is returned.
         """
         with self._queue_changed:
+            # Every answer asks for new items, so the same request comes many times a minute.
             for job in self._queue:
                 if job.request == request and not job.future.cancelled():
                     return job.future
@@ -237,7 +239,7 @@ class BackgroundWorker:
             logger.exception("%s failed.", name)
             error = BackgroundTaskError(f"{name} failed: {type(raised).__name__}: {raised}")
 
-        # The status first: whoever waits for the future may look at it at once.
+        # The status first: a thread that waits for the future may read it at once.
         status.activity = None
         status.is_restarting = False
         if error is None:

@@ -207,6 +207,7 @@ class TaskHandlers:
         report(StatusReport(Activity.TRAINING, labels=len(labels), version=next_version))
         trained = campaign.train()
 
+        # Only now: a training that fails is tried again with the next answer.
         entry.trained_up_to = last_answer_id
         report(StatusReport(None, version=trained.version, is_trained=True))
         return TrainingDone(trained)
@@ -217,6 +218,7 @@ class TaskHandlers:
 
     def _export(self, request: ExportLabels, report: ReportStatus) -> str:
         report(StatusReport(Activity.EXPORTING))
+        # The formats of other tools are all JSON lines; that of Hugging Face is a folder.
         suffixes = {"csv": ".csv", "parquet": ".parquet", "datasets": ""}
         suffix = suffixes.get(request.format, ".jsonl")
         path = Path(tempfile.mkdtemp(dir=request.folder)) / f"labels{suffix}"
@@ -329,6 +331,7 @@ def _explain_items(entry: _OpenCampaign, items: Sequence[str]) -> dict[str, Expl
     new_items = [item for item in items if item not in entry.explained]
     if not new_items:
         return {}
+    # The server keeps explanations, so each is sent once per model.
     entry.explained.update(new_items)
 
     state = campaign.state()
@@ -359,6 +362,7 @@ def _nearest_labelled(state: RoundState, rows: Sequence[int]) -> list[list[tuple
     if len(labelled) == 0:
         return [[] for _ in rows]
 
+    # (rows, labelled). Cosines rather than distances: long texts have long vectors.
     cosines = _unit_rows(state.features[list(rows)]) @ _unit_rows(state.features[labelled]).T
     order = np.argsort(-cosines, axis=1)[:, :_NEIGHBOURS]  # (rows, neighbours)
 
@@ -385,6 +389,7 @@ def _class_probabilities(state: RoundState, rows: Sequence[int]) -> list[list[tu
         return [[] for _ in rows]
 
     logits = state.features[list(rows)] @ arrays["weight"].T + arrays["bias"]
+    # Softmax; the largest logit is subtracted so that no power overflows.
     odds = np.exp(logits - logits.max(axis=1, keepdims=True))
     probabilities = odds / odds.sum(axis=1, keepdims=True)  # (rows, classes)
 

@@ -107,7 +107,7 @@ class CampaignTokens:
             is_naming = bool(service.campaign.people.list())
         except StoreError:
             # One database that is away must not stop campaigns without annotators. A campaign that
-            # was never read may have some: then nobody is let in.
+            # was never read may have some, so the request fails.
             if service.slug in self._without_annotators:
                 return False
             raise

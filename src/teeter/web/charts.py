@@ -111,7 +111,7 @@ def accuracy_chart(points: Sequence[AccuracyPoint]) -> Markup | None:
         _Chart(
             description,
             line=line,
-            band=[*upper, *reversed(lower)],
+            band=[*upper, *reversed(lower)],  # there along the top, back along the bottom
             dots=line,
             y_ticks=[_Tick(to_y(share), f"{share:.0%}") for share in (0, 0.25, 0.5, 0.75, 1)],
             x_ticks=[_Tick(to_x(count), f"{count:,.0f}") for count in _round_steps(most_labels)],
@@ -136,6 +136,7 @@ def labels_over_time_chart(times: Sequence[str]) -> Markup | None:
     to_x = _Scale(seconds[0], seconds[-1], LEFT, WIDTH - RIGHT)
     to_y = _Scale(0, len(seconds), HEIGHT - BOTTOM, TOP)
 
+    # The last label is always drawn, so that the line ends at the total.
     step = max(1, len(seconds) // _MAX_POINTS)
     drawn = [*range(0, len(seconds), step), len(seconds) - 1]
     line = [_Point(to_x(seconds[index]), to_y(index + 1)) for index in drawn]
@@ -158,6 +159,7 @@ def labels_over_time_chart(times: Sequence[str]) -> Markup | None:
 
 def _round_steps(high: float) -> list[float]:
     """Return about four round numbers from 0 up to ``high``."""
+    # The smallest of 1, 2, 5 or 10 times a power of ten that makes at most four steps.
     raw_step = max(high, 1) / 4
     magnitude = 10.0 ** (len(str(int(raw_step))) - 1)
     step = next(factor * magnitude for factor in (1, 2, 5, 10) if factor * magnitude >= raw_step)

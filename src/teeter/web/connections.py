@@ -87,7 +87,7 @@ class _ConnectionTable:
         if len(self._connections) >= self.limits.total and not self._evict_one(self._connections):
             return False
 
-        self._connections[connection] = None
+        self._connections[connection] = None  # a dict keeps the order, unlike a set
         return True
 
     def remove(self, connection: _LimitedConnection) -> None:
@@ -102,6 +102,7 @@ class _ConnectionTable:
 
         # Of those without any complete request the oldest; of the others the one idle for longest.
         victim = min(idle, key=lambda connection: (connection.has_sent_request, connection.since))
+        # Removed at once: its connection_lost comes only with the next turn of the event loop.
         self.remove(victim)
         victim.abort()
         return True
@@ -141,6 +142,7 @@ class _LimitedConnection(asyncio.Protocol):
             self.address = str(peer[0])
             self.client = client_network(self.address)
 
+        # uvicorn's protocol does not learn of a refused connection.
         if not self._table.admit(self):
             self._is_refused = True
             transport.write(_REFUSAL)

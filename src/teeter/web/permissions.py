@@ -1,9 +1,8 @@
 """What the annotator of a request may do in a campaign.
 
-If a campaign names annotators, only they may use it, each according to their role. A request is one
-of theirs if it comes with the campaign's own token, or with a token of the server that has their
-name. If a campaign names no annotators, everybody without a token of another campaign may do
-everything.
+If a campaign names annotators, only they may use it, each according to their role. They are
+recognised by the campaign's own token, or by a token of the server that has their name. If a
+campaign names no annotators, everybody without a token of another campaign may do everything.
 """
 
 from __future__ import annotations

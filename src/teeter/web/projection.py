@@ -42,12 +42,16 @@ def project_pca(features: FloatArray) -> FloatArray:
     """
     from sklearn.decomposition import PCA
 
-    sample = features[_sample_rows(len(features))]
-    n_components = min(2, *sample.shape)
-    pca = PCA(n_components, svd_solver="covariance_eigh").fit(sample.astype(np.float64))
-
-    # A single feature, or a single row, has one component only.
+    sample = features[_sample_rows(len(features))].astype(np.float64)
     coordinates = np.zeros((len(features), 2), dtype=np.float32)
+
+    # Equal rows vary in no direction: all are drawn in the middle.
+    if not np.ptp(sample, axis=0).any():
+        return coordinates
+
+    # A single feature has a single component.
+    n_components = min(2, sample.shape[1])
+    pca = PCA(n_components, svd_solver="covariance_eigh").fit(sample)
     coordinates[:, :n_components] = pca.transform(features)
     return _scale_to_map(coordinates)
 

@@ -77,7 +77,7 @@ class Tokens:
         Raises:
             FileError: it is not a file of tokens.
         """
-        _read_hashes(path)
+        _read_hashes(path)  # report a damaged file when the server starts
         return cls(path=path)
 
     def add(self, name: str, token: str) -> None:
@@ -131,7 +131,7 @@ class Tokens:
         try:
             hashes = _read_hashes(path)
         except FileError as error:
-            # Fail closed: a damaged file lets nobody in.
+            # Fail closed: no token of a damaged file is valid.
             logger.warning("No token of the file is valid: %s", error)
             return {}
         return {digest: annotator for annotator, digest in hashes.items()}
@@ -187,7 +187,7 @@ def remove_token(path: Path, name: str) -> None:
 def server_secret(path: Path) -> bytes:
     """Return the secret that signs session cookies.
 
-    It is made once and stored in a file, so that a restart logs nobody out.
+    It is made once and stored in a file, so that sessions outlive a restart.
 
     Raises:
         FileError: the file cannot be written, or holds no secret.
@@ -237,7 +237,7 @@ def _write_private(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_open(path, "w") as file:
-            # Before the content is there: nobody else ever sees it.
+            # Before the content is written, so that it is never readable by others.
             Path(file.name).chmod(0o600)
             file.write(text)
     except OSError as error:

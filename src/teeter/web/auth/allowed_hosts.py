@@ -35,6 +35,7 @@ class AllowedHostsMiddleware(HttpMiddleware):
         """Pass a request on if its host name is allowed."""
         host = Headers(scope=scope).get("host", "")
 
+        # The list first: whether a token is required may take a query.
         if self._is_listed(host) or await run_in_threadpool(self._authenticator.requires_token):
             await self.app(scope, receive, send)
             return

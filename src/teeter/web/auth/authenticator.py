@@ -55,7 +55,7 @@ class Authenticator:
         self._server_requires_token = len(config.tokens) > 0
 
     def requires_token(self) -> bool:
-        """Return whether nobody may use the server without a token.
+        """Return whether everybody needs a token.
 
         Raises:
             StoreError: the database of a campaign does not answer.
@@ -84,6 +84,7 @@ class Authenticator:
             WrongTokenError: no annotator has this token.
             TooManyLoginsError: so it is, and the client tried too many.
         """
+        # The token is looked up before failures are counted, so that a right one always works.
         annotator = self._find_annotator(token)
         if annotator is not None:
             return _open_session(annotator, token_prefix(token))
@@ -99,12 +100,14 @@ class Authenticator:
         require tokens.
         """
         if not self.requires_token():
+            # From another server of this machine with the same secret, or from an earlier run.
             if session.token_prefix:
                 return None
             if session.annotator is None:
                 return replace(session, annotator=self.config.default_annotator)
             return session
 
+        # Before login; LoginRequiredMiddleware lets it see the login page only.
         if session.annotator is None:
             return session
         if session.token_prefix and self._is_valid(session.annotator, session.token_prefix):

@@ -82,7 +82,7 @@ class _LimitedBody:
         if self._is_complete:
             return await self._receive()
 
-        # The time counts from the first read: until then nobody waits for the body.
+        # The time counts from the first read: until then the server does not wait for it.
         if self._deadline is None:
             self._deadline = asyncio.get_running_loop().time() + self._seconds
 

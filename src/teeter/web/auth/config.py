@@ -18,7 +18,7 @@ class SecurityConfig:
     """Settings of the security middlewares, complete when made."""
 
     secret: bytes
-    """Signs the session cookies. Whoever knows it can be anybody."""
+    """Signs the session cookies. An attacker who knows it can pose as any annotator."""
     tokens: Tokens = field(default_factory=Tokens)
     """Tokens of the server. If it has any when it starts, everybody needs a token."""
     allowed_hosts: frozenset[str] | None = LOOPBACK_HOSTS

@@ -39,6 +39,7 @@ class CsrfMiddleware(HttpMiddleware):
             return
 
         headers = Headers(scope=scope)
+        # Forms with files are read by the application, after this check: their pages send a header.
         token = headers.get("x-csrf-token")
         content_type = headers.get("content-type", "")
         if token is None and content_type.startswith("application/x-www-form-urlencoded"):
@@ -56,6 +57,7 @@ class CsrfMiddleware(HttpMiddleware):
 def _is_equal(token: str | None, expected: str) -> bool:
     if not token or not expected:
         return False
+    # In constant time, so that a token cannot be guessed character by character.
     return hmac.compare_digest(token.encode(), expected.encode())
 
 

@@ -21,6 +21,7 @@ class LoginRequiredMiddleware(HttpMiddleware):
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on if it is logged in, or needs no login."""
         session: Session = scope["state"]["session"]
+        # Exactly this path: a prefix would open every route that happens to begin like it.
         is_open = is_static(scope) or scope["path"] == "/login"
 
         if session.annotator is not None or is_open:

@@ -43,6 +43,7 @@ def _is_cross_site(scope: Scope, headers: Headers) -> bool:
     if fetch_site not in ("same-origin", "none"):
         return True
 
+    # The port counts too: another server of the same machine is another site.
     origin = headers.get("origin")
     host = headers.get("host", "")
     return origin is not None and urlsplit(origin).netloc.lower() != host.lower()

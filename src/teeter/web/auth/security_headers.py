@@ -21,6 +21,7 @@ _HEADERS = {
     "x-frame-options": "DENY",
     # Other sites do not learn the names of campaigns and items.
     "referrer-policy": "same-origin",
+    # A page that was opened from another site, or opens one, cannot be reached by its scripts.
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",

@@ -54,6 +54,7 @@ class SessionCookie:
 
     def __init__(self, name: str, secret: bytes) -> None:
         self.name = name
+        # The salt separates these signatures from others that may be made with the same secret.
         self._serializer = URLSafeTimedSerializer(
             secret, salt="teeter session", signer_kwargs={"digest_method": hashlib.sha256}
         )
@@ -77,6 +78,7 @@ class SessionCookie:
 
     def header(self, session: Session, *, is_https: bool) -> str:
         """Return the Set-Cookie header of a session."""
+        # Only a response of Starlette knows how to format a cookie.
         response = Response()
         response.set_cookie(
             self.name,
@@ -93,7 +95,7 @@ class SessionCookie:
 class SessionMiddleware(HttpMiddleware):
     """Give every browser a session, in ``request.state.session``.
 
-    A handler logs somebody in or out by assigning another session there; the cookie follows.
+    A handler logs an annotator in or out by assigning another session there; the cookie follows.
 
     Stops forged sessions (the cookie is signed and expires), theft by scripts (HttpOnly), use by
     other sites (SameSite=Strict), sniffing (Secure over TLS), and use after the token that opened
@@ -109,7 +111,8 @@ class SessionMiddleware(HttpMiddleware):
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on with its session."""
         state = scope.setdefault("state", {})
-        if "session" in state:  # a program with a token
+        # BearerTokenMiddleware has found a program with a token: no cookie is involved.
+        if "session" in state:
             await self.app(scope, receive, send)
             return
 
@@ -124,6 +127,8 @@ class SessionMiddleware(HttpMiddleware):
         else:
             state["session"] = restored
 
+        # A session that changed is sent as a new cookie: one that was just opened, and one that a
+        # handler has put in its place.
         async def send_with_cookie(message: Message) -> None:
             if message["type"] == "http.response.start" and state["session"] != restored:
                 is_https = scope.get("scheme") == "https"
