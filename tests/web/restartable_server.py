@@ -1,7 +1,7 @@
-"""``teeter serve`` that can be killed and started again on the same port, as often as a test likes.
+"""``teeter serve`` that can be killed and restarted on the same port any number of times.
 
-Importing torch and FastAPI takes seconds, so a parent process imports them once and forks a server for every
-start. This file is both: the class that tests use, and the script of that parent process.
+Importing torch and FastAPI takes seconds, so a parent process imports them once and forks a server
+for every start. This file is both: the class that tests use, and the script of that parent process.
 
     python restartable_server.py PORT CAMPAIGN
 """
@@ -20,20 +20,18 @@ class RestartableServer:
     """A server of one campaign, started and killed any number of times."""
 
     def __init__(self, campaign: str | Path, home: Path) -> None:
-        from campaigns.ports import ReservedPort  # the script does not find it, nor need it
+        from campaigns.ports import ReservedPort  # not importable from the script below
 
         self.port = ReservedPort()
         self.address = f"http://127.0.0.1:{self.port.number}"
         self.pid = 0
-        one_thread = {
-            "OMP_NUM_THREADS": "1",
-            "OPENBLAS_NUM_THREADS": "1",
-        }  # threads and fork do not mix
+        # A process with threads must not fork: locks that they hold stay locked in the child.
+        single_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         self.parent = subprocess.Popen(
             [sys.executable, __file__, str(self.port.number), str(campaign)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, **one_thread, "TEETER_HOME": str(home)},
+            env={**os.environ, **single_thread, "TEETER_HOME": str(home)},
             text=True,
             bufsize=1,
         )
@@ -61,7 +59,7 @@ class RestartableServer:
         self.pid = int(self.parent.stdout.readline())
 
     def kill(self) -> None:
-        """Kill it without warning, as a power failure does."""
+        """Kill the server without warning, as a power failure does."""
         assert self.parent.stdout is not None
         os.kill(self.pid, signal.SIGKILL)
         assert self.parent.stdout.readline() == "ended\n"
@@ -77,7 +75,7 @@ def serve(port: str, campaign: str) -> None:
 
 
 def fork_servers(port: str, campaign: str) -> None:
-    """Fork a server for each line of input; print its process id, and "ended" once it is gone."""
+    """Fork a server for each line of input. Print its process id, and "ended" once it is gone."""
     import sklearn.linear_model  # noqa: F401
     import torch
     import uvicorn  # noqa: F401

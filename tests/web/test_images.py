@@ -4,54 +4,86 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from teeter.web.api import redact_paths
 from web.servers import begin_images, served
+
+IMAGE = "/api/v1/campaigns/digits/image"
 
 
 def test_images_are_shown_as_what_they_are(tmp_path: Path) -> None:
     file = begin_images(tmp_path / "digits.teeter", tmp_path / "digits", 12)
     with served(file) as client:
-        told = client.get("/api/v1/campaigns/digits/image?id=003.png")
-        assert told.headers["content-type"] == "image/png"
-        assert told.headers["x-content-type-options"] == "nosniff"
+        response = client.get(f"{IMAGE}?id=003.png")
+        assert response.headers["content-type"] == "image/png"
+        assert response.headers["x-content-type-options"] == "nosniff"
+
         (tmp_path / "digits" / "004.png").write_text("<svg onload=alert(1)>")
-        assert client.get("/api/v1/campaigns/digits/image?id=004.png").status_code == 422
+        assert client.get(f"{IMAGE}?id=004.png").status_code == 422
 
 
-def test_images_are_given_out_by_item_and_never_from_outside(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("form", "media_type"),
+    [
+        ("PNG", "image/png"),
+        ("JPEG", "image/jpeg"),
+        ("GIF", "image/gif"),
+        ("BMP", "image/bmp"),
+        ("WEBP", "image/webp"),
+        ("TIFF", "image/png"),
+        ("PPM", None),
+    ],
+)
+def test_the_type_follows_from_the_content(
+    tmp_path: Path, form: str, media_type: str | None
+) -> None:
+    image_module = pytest.importorskip("PIL.Image")
+    file = begin_images(tmp_path / "digits.teeter", tmp_path / "digits", 6)
+    with served(file) as client:
+        image = image_module.new("RGB", (4, 4), "red")
+        image.save(tmp_path / "digits" / "000.png", form)
+        response = client.get(f"{IMAGE}?id=000.png")
+        if media_type is None:
+            assert response.status_code == 422
+        else:
+            assert response.headers["content-type"] == media_type
+
+
+def test_no_file_outside_the_folder_is_shown(tmp_path: Path) -> None:
     file = begin_images(tmp_path / "digits.teeter", tmp_path / "digits", 6)
     secret = tmp_path / "secret.png"
     secret.write_bytes((tmp_path / "digits" / "000.png").read_bytes())
     with served(file) as client:
-        at = "/api/v1/campaigns/digits/image"
-        for key in ("../secret.png", str(secret), "digits/000.png", "000.png/../../secret.png"):
-            assert client.get(at, params={"id": key}).status_code == 404
+        for item in ("../secret.png", str(secret), "digits/000.png", "000.png/../../secret.png"):
+            assert client.get(IMAGE, params={"id": item}).status_code == 404
+
         (tmp_path / "digits" / "001.png").unlink()
         (tmp_path / "digits" / "001.png").symlink_to(secret)
-        assert client.get(at, params={"id": "001.png"}).status_code == 422, "a link that leads out"
+        linked = client.get(IMAGE, params={"id": "001.png"})
+        assert linked.status_code == 422, "a link that leads out"
+
         (tmp_path / "digits" / "002.png").unlink()
-        assert client.get(at, params={"id": "002.png"}).status_code == 422
+        assert client.get(IMAGE, params={"id": "002.png"}).status_code == 422
         assert client.get("/static/../app.py").status_code == 404
         assert client.get("/static/%2e%2e/app.py").status_code == 404
 
 
-def test_where_images_are_is_not_told(tmp_path: Path) -> None:
-    own = tmp_path / "own"
-    own.mkdir()
-    with served(begin_images(own / "digits.teeter", tmp_path / "scans", 6)) as client:
-        (tmp_path / "scans" / "003.png").unlink()
-        told = client.get("/api/v1/campaigns/digits/image", params={"id": "003.png"}).json()[
-            "detail"
-        ]
-        assert told == "There is no file 003.png."
-        (tmp_path / "scans" / "003.png").symlink_to("/etc/hostname")
-        told = client.get("/api/v1/campaigns/digits/image", params={"id": "003.png"}).json()[
-            "detail"
-        ]
-        assert (
-            told
-            == "003.png leads out of the campaign's folder scans: only files inside it are read."
+def test_the_paths_of_images_are_not_disclosed(tmp_path: Path) -> None:
+    folder = tmp_path / "campaigns"
+    folder.mkdir()
+    scans = tmp_path / "scans"
+    with served(begin_images(folder / "digits.teeter", scans, 6)) as client:
+        (scans / "003.png").unlink()
+        missing = client.get(IMAGE, params={"id": "003.png"}).json()
+        assert missing["detail"] == "There is no file 003.png."
+
+        (scans / "003.png").symlink_to("/etc/hostname")
+        linked = client.get(IMAGE, params={"id": "003.png"}).json()
+        assert linked["detail"] == (
+            "003.png leads out of the campaign's folder scans: only files inside it are read."
         )
+
         site = client.app.state.site  # type: ignore[attr-defined]
         site.folder = Path("/")
         assert redact_paths(site, "Spam and/or ham.") == "Spam and/or ham."

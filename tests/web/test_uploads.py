@@ -1,4 +1,4 @@
-"""Campaigns made from uploaded files and from folders of images."""
+"""Campaigns that are created from uploaded files and from folders of images."""
 
 from __future__ import annotations
 
@@ -12,72 +12,97 @@ from teeter.web.auth import SecurityConfig
 from web.servers import begin_images, served, text
 
 
-def made(client: TestClient, **told: object) -> dict[str, object]:
-    file = told.pop("file", None)
-    answer = client.post(
-        "/api/v1/campaigns", data=told, files=None if file is None else {"file": file}
-    )
-    if answer.status_code != 202:
-        return {"state": answer.status_code, **answer.json()}
-    found: dict[str, object] = client.get(f"/api/v1/jobs/{answer.json()['job']}").json()
-    return found
+def create_campaign(client: TestClient, **fields: object) -> dict[str, object]:
+    """Create a campaign, and return the state of the job, or the status of the refusal."""
+    file = fields.pop("file", None)
+    files = None if file is None else {"file": file}
+    response = client.post("/api/v1/campaigns", data=fields, files=files)
+    if response.status_code != 202:
+        return {"state": response.status_code, **response.json()}
+
+    job: dict[str, object] = client.get(f"/api/v1/jobs/{response.json()['job']}").json()
+    return job
 
 
 def test_a_campaign_from_an_upload(tmp_path: Path) -> None:
     with served(folder=tmp_path) as client:
         table = "text,kind\n" + "".join(f'"{text(k)}",\n' for k in range(30))
-        done = made(client, name="mail", classes="spam, ham", keys="s,h", file=("mail.csv", table))
-        assert done["state"] == "done", done
-        told = client.get("/api/v1/campaigns/mail").json()
-        assert told["items"] == 30
-        assert [one["key"] for one in told["classes"]] == ["s", "h"]
-        again = made(client, name="mail", classes="a,b", file=("mail.csv", table))
-        assert again["state"] == 422
+        upload = ("mail.csv", table)
+        job = create_campaign(client, name="mail", classes="spam, ham", keys="s,h", file=upload)
+        assert job["state"] == "done", job
+
+        campaign = client.get("/api/v1/campaigns/mail").json()
+        assert campaign["items"] == 30
+        assert [shown["key"] for shown in campaign["classes"]] == ["s", "h"]
         assert (tmp_path / "mail.teeter").exists()
-        bad = made(client, name="other", classes="a,b", file=("other.csv", "x,y\n1,2\n"))
+
+        same_name = create_campaign(client, name="mail", classes="a,b", file=upload)
+        assert same_name["state"] == 422
+
+        bad = create_campaign(client, name="other", classes="a,b", file=("o.csv", "x,y\n1,2\n"))
         assert bad["state"] == "failed"
-        assert str(tmp_path.anchor) not in str(bad["detail"]), (
-            "where files are is nobody's business"
-        )
+        assert str(tmp_path.anchor) not in str(bad["detail"]), "paths are not disclosed"
         assert not (tmp_path / "other.teeter").exists()
+
+
+def test_a_strategy_that_does_not_exist_is_refused_at_once(tmp_path: Path) -> None:
+    with served(folder=tmp_path) as client:
+        upload = ("mail.csv", "text\none\ntwo\n")
+        job = create_campaign(client, name="a", classes="a,b", strategy="lmd-s", file=upload)
+        assert job["state"] == 422
+        assert "Did you mean 'ldm-s'?" in str(job["detail"])
+        assert list(client.app.state.site.temp.iterdir()) == []  # type: ignore[attr-defined]
 
 
 def test_a_campaign_from_a_folder_of_images(tmp_path: Path) -> None:
     begin_images(tmp_path / "first.teeter", tmp_path / "digits", 12)
     with served(folder=tmp_path) as client:
-        assert made(client, name="second", classes="a,b", folder="digits")["state"] == "done"
-        assert {one["slug"] for one in client.get("/api/v1/campaigns").json()} == {
-            "first",
-            "second",
-        }
+        job = create_campaign(client, name="second", classes="a,b", folder="digits")
+        assert job["state"] == "done"
+        campaigns = client.get("/api/v1/campaigns").json()
+        assert {campaign["slug"] for campaign in campaigns} == {"first", "second"}
+
+
+@pytest.mark.parametrize("name", ["mail.exe", "mail", "mail.csv.html", "../mail.zip"])
+def test_a_file_of_another_format_is_refused(tmp_path: Path, name: str) -> None:
+    with served(folder=tmp_path) as client:
+        job = create_campaign(client, name="a", classes="a,b", file=(name, "text\none\ntwo\n"))
+        assert job["state"] == 422
+        assert ".csv" in str(job["detail"])
+
+
+def test_the_name_of_an_upload_leads_nowhere(tmp_path: Path) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    with served(folder=inside) as client:
+        upload = ("../../\u202e<b>mail\n.csv", "words\none\n")
+        job = create_campaign(client, name="a", classes="a,b", text="nothing", file=upload)
+        assert job["state"] == "failed"
+        assert "<b>" not in str(job["detail"])
+    assert list(tmp_path.iterdir()) == [inside]
 
 
 def test_an_oversized_upload_is_refused(tmp_path: Path) -> None:
-    with served(folder=tmp_path, security=SecurityConfig(b"secret", upload_limit=10_000)) as client:
-        client.headers["x-csrf-token"] = client.get("/api/v1/session").json()["csrf"]
-        told = client.post(
-            "/api/v1/campaigns",
-            data={"name": "a", "classes": "a,b"},
-            files={"file": ("a.csv", "text\n" + "x\n" * 9000)},
-        )
-        assert told.status_code == 413
+    security = SecurityConfig(b"secret", upload_limit=10_000)
+    with served(folder=tmp_path, security=security) as client:
+        upload = ("a.csv", "text\n" + "x\n" * 9000)
+        job = create_campaign(client, name="a", classes="a,b", file=upload)
+        assert job["state"] == 413
         assert list(tmp_path.glob("*.teeter")) == []
 
 
-def test_a_job_that_failed_does_not_say_where_files_are(tmp_path: Path) -> None:
+def test_a_failed_job_does_not_disclose_paths(tmp_path: Path) -> None:
     with served(folder=tmp_path) as client:
-        given = {"name": "a", "classes": "a,b", "text": "nothing like it"}
-        told = client.post(
-            "/api/v1/campaigns", data=given, files={"file": ("mail.csv", "words\none\n")}
-        )
-        state = client.get(f"/api/v1/jobs/{told.json()['job']}").json()
-        assert state["state"] == "failed"
-        assert "mail.csv" in state["detail"]
-        assert str(client.app.state.site.temp) not in state["detail"]  # type: ignore[attr-defined]
-        assert str(tmp_path) not in state["detail"]
+        upload = ("mail.csv", "words\none\n")
+        job = create_campaign(client, name="a", classes="a,b", text="nothing like it", file=upload)
+        assert job["state"] == "failed"
+        detail = str(job["detail"])
+        assert "mail.csv" in detail
+        assert str(client.app.state.site.temp) not in detail  # type: ignore[attr-defined]
+        assert str(tmp_path) not in detail
 
 
-def test_a_file_that_unpacks_to_more_than_is_taken_is_refused_unread(tmp_path: Path) -> None:
+def test_a_file_that_unpacks_to_too_much_is_refused_unread(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     limit = 1_000_000
@@ -88,42 +113,43 @@ def test_a_file_that_unpacks_to_more_than_is_taken_is_refused_unread(tmp_path: P
         parquet.write_table(table, tmp_path / f"{name}.parquet", compression="zstd")
         assert (tmp_path / f"{name}.parquet").stat().st_size < limit / 10
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 nothing PAR1")
-    with served(folder=tmp_path, security=SecurityConfig(b"secret", upload_limit=limit)) as client:
-        client.headers["x-csrf-token"] = client.get("/api/v1/session").json()["csrf"]
+
+    security = SecurityConfig(b"secret", upload_limit=limit)
+    with served(folder=tmp_path, security=security) as client:
         site = client.app.state.site  # type: ignore[attr-defined]
-        for name, said in (
+        for name, message in (
             ("wide", "unpacks to"),
             ("many", "unpacks to"),
             ("broken", "not a Parquet file"),
         ):
             with (tmp_path / f"{name}.parquet").open("rb") as file:
-                told = client.post(
-                    "/api/v1/campaigns", data={"name": name, "classes": "a,b"}, files={"file": file}
-                )
-            assert told.status_code == 422
-            assert said in told.json()["detail"]
-            assert list(site.temp.iterdir()) == [], "nothing of it is kept"
+                job = create_campaign(client, name=name, classes="a,b", file=file)
+            assert job["state"] == 422
+            assert message in str(job["detail"])
+            assert list(site.temp.iterdir()) == [], "nothing of it is left"
+
         with (tmp_path / "small.parquet").open("rb") as file:
-            told = client.post(
-                "/api/v1/campaigns", data={"name": "small", "classes": "a,b"}, files={"file": file}
+            assert (
+                create_campaign(client, name="small", classes="a,b", file=file)["state"] == "done"
             )
-        assert client.get(f"/api/v1/jobs/{told.json()['job']}").json()["state"] == "done"
 
 
 @pytest.mark.parametrize(
-    "where", ["teeter.web.uploads.shutil.copyfileobj", "starlette.datastructures.UploadFile.write"]
+    "function",
+    ["teeter.web.uploads.shutil.copyfileobj", "starlette.datastructures.UploadFile.write"],
 )
-def test_an_upload_that_the_disk_does_not_take_is_told_of(
-    tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
+def test_a_full_disk_is_reported_without_paths(
+    tmp_path: Path, function: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "/secret/place")
 
     with served(folder=tmp_path) as client:
-        monkeypatch.setattr(where, full)
+        monkeypatch.setattr(function, fail)
         files = {"file": ("mail.csv", "text\none\ntwo\n")}
-        told = client.post("/api/v1/campaigns", data={"name": "a", "classes": "a,b"}, files=files)
-        assert told.status_code == 503
-        assert told.json()["detail"].startswith("The server's disk is full.")
-        assert "secret" not in told.text
+        fields = {"name": "a", "classes": "a,b"}
+        response = client.post("/api/v1/campaigns", data=fields, files=files)
+        assert response.status_code == 503
+        assert response.json()["detail"].startswith("The server's disk is full.")
+        assert "secret" not in response.text
         assert list(client.app.state.site.temp.rglob("*")) == []  # type: ignore[attr-defined]

@@ -14,6 +14,7 @@ from fastapi.responses import FileResponse, JSONResponse, Response
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 
+from teeter.campaigns.campaign import Settings
 from teeter.campaigns.import_export import FORMATS
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.errors import InputError, StoreError, UnknownItemError
@@ -174,20 +175,21 @@ def make_campaign(
     uploaded = file is not None and bool(file.filename)
     if uploaded == bool(folder):
         raise InputError("Give a file or a folder of images, one of the two.")
+    # Checked before the upload is saved.
+    settings = Settings(
+        keys=chosen,
+        instructions=instructions,
+        strategy=strategy,
+        audit=audit,
+        cost=cost,
+        budget=budget,
+    )
     limit = site.auth.config.upload_limit
     things = (
         save_upload(file, site.temp, limit)
         if uploaded and file is not None
         else site.inside(folder)
     )
-    settings = {
-        "keys": chosen,
-        "instructions": instructions,
-        "strategy": strategy,
-        "audit": audit,
-        "cost": cost,
-        "budget": budget,
-    }
     columns = ItemColumns(text or None, id_column or None, labels or None)
     own = owned_campaign(request)
     owner = None if own is None else (current_user(request), own)

@@ -153,7 +153,7 @@ class Workspace:
         things: Path,
         path: Path,
         classes: Sequence[str],
-        settings: dict[str, Any],
+        settings: Settings,
         *,
         owner: tuple[str, CampaignService] | None = None,
         columns: ItemColumns,
@@ -163,7 +163,7 @@ class Workspace:
         ``owner`` is who owns it, by name, and a campaign whose token they may have come in by.
         """
         future = self.maker.submit(
-            CreateCampaign(str(things), str(path), tuple(classes), Settings(**settings), columns)
+            CreateCampaign(str(things), str(path), tuple(classes), settings, columns)
         )
         done: Future[Any] = Future()
 
