@@ -151,7 +151,7 @@ def serve(
 
 
 def _require_web() -> None:
-    for needed in ("fastapi", "uvicorn", "jinja2", "multipart", "sqlalchemy"):
+    for needed in ("fastapi", "itsdangerous", "uvicorn", "jinja2", "multipart", "sqlalchemy"):
         if find_spec(needed) is None:
             raise MissingExtraError("The page needs more: pip install 'teeter[web,store]'.")
 
