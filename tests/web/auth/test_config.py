@@ -20,3 +20,8 @@ def test_loopback_addresses_are_recognised(host: str, expected: bool) -> None:
 def test_it_cannot_be_changed_later() -> None:
     with pytest.raises(FrozenInstanceError):
         SecurityConfig(b"secret").cookie_name = "other"  # type: ignore[misc]
+
+
+def test_it_does_not_show_its_secret() -> None:
+    assert "secret" not in repr(SecurityConfig(b"hidden"))
+    assert "hidden" not in repr(SecurityConfig(b"hidden"))

@@ -17,7 +17,7 @@ LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 class SecurityConfig:
     """Settings of the security middlewares, complete when made."""
 
-    secret: bytes
+    secret: bytes = field(repr=False)  # logs may show the configuration
     """Signs the session cookies. An attacker who knows it can pose as any annotator."""
     tokens: Tokens = field(default_factory=Tokens)
     """Tokens of the server. If it has any when it starts, everybody needs a token."""

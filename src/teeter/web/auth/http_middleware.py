@@ -7,7 +7,14 @@ from abc import ABC, abstractmethod
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["HttpMiddleware", "client_address", "is_api", "is_static", "refuse"]
+__all__ = [
+    "SAFE_METHODS",
+    "HttpMiddleware",
+    "client_address",
+    "is_api",
+    "is_static",
+    "refuse",
+]
 
 SAFE_METHODS = frozenset({"GET", "HEAD"})
 """Methods that change nothing."""
