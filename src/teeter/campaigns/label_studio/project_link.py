@@ -1,6 +1,9 @@
-"""Which project in Label Studio is a campaign's, which annotations became which answers, and who is at it now.
+"""The link between a campaign and its project in Label Studio, as the campaign's database stores it.
 
-Every function that takes a connection works inside its transaction.
+Three things are stored: which project belongs to the campaign, which annotation became which answer,
+and a lock, so that only one sync at a time creates a project or tasks.
+
+A function that takes a connection works inside the connection's transaction.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from sqlalchemy import Connection, and_, insert, select, update
@@ -23,186 +26,245 @@ from teeter.errors import StoreError
 __all__ = [
     "ImportedAnnotation",
     "ProjectLink",
-    "annotations_of",
-    "begin",
-    "current",
-    "note_answer",
-    "note_gone",
-    "turn",
-    "write_project",
+    "current_link",
+    "hold_sync_lock",
+    "imported_annotations",
+    "mark_deleted",
+    "open_link",
+    "record_answer",
+    "save_project",
 ]
 
-_LASTS = 45.0
-"""Seconds after the last sign of life from which on another may begin; more than a server may take to answer."""
+LOCK_SECONDS = 45.0
+"""How long a sync keeps the lock without extending it: longer than a request may take to fail."""
 
-_LOOK = 0.5
-"""Seconds between two looks whether another is done."""
+LOCK_POLL_SECONDS = 0.5
+"""Time between two attempts to acquire the lock."""
 
 
 @dataclass(frozen=True)
 class ProjectLink:
-    """A campaign's project in Label Studio."""
+    """The link of a campaign to a project in Label Studio."""
 
-    number: int
+    id: int
     url: str
-    mark: str
-    project: int | None
-    """None: it is not made yet, or nobody came to note it."""
+    marker: str
+    """Random text in the project's description, by which teeter recognises the project."""
+    project_id: int | None
+    """None if the project was not created yet, or a sync was killed before it stored the id."""
 
 
 @dataclass(frozen=True)
 class ImportedAnnotation:
-    """What an annotation said when it was taken in."""
+    """An annotation as it was when it was last imported."""
 
-    task: int
+    task_id: int
     kind: Kind
     label: str | None
-    gone: bool
-    answers: tuple[int, ...]
-    """The numbers of its answers, oldest first: one for every change."""
+    is_deleted: bool
+    answer_ids: tuple[int, ...]
+    """The answers it became, oldest first: one for the annotation and one for each change."""
 
 
-def current(campaign: Campaign, connection: Connection) -> ProjectLink | None:
-    """Return the link that holds: the newest."""
-    own = schema.label_studio.c.campaign_id == campaign.repository.campaign
+def current_link(campaign: Campaign, connection: Connection) -> ProjectLink | None:
+    """Return the newest link of a campaign, which is the valid one."""
+    of_campaign = schema.label_studio.c.campaign_id == campaign.repository.campaign
     row = connection.execute(
-        select(schema.label_studio).where(own).order_by(schema.label_studio.c.id.desc()).limit(1)
+        select(schema.label_studio)
+        .where(of_campaign)
+        .order_by(schema.label_studio.c.id.desc())
+        .limit(1)
     ).first()
-    return None if row is None else ProjectLink(row.id, row.url, row.mark, row.project)
+
+    if row is None:
+        return None
+    return ProjectLink(row.id, row.url, row.mark, row.project)
 
 
-def begin(campaign: Campaign, url: str, *, anew: bool) -> ProjectLink:
-    """Return the link that holds; one is made where there is none, or ``anew``."""
+def open_link(campaign: Campaign, url: str, *, replace_project: bool = False) -> ProjectLink:
+    """Return the link of a campaign, and create it if it is missing.
+
+    Args:
+        campaign: The campaign.
+        url: URL of the Label Studio, for a new link.
+        replace_project: Create another link even if there is one. A link whose project was not
+            created yet is used nevertheless, so that a killed sync can be repeated.
+    """
     with campaign.database.writing() as connection:
-        link = current(campaign, connection)
-        if link is not None and (not anew or link.project is None):
+        link = current_link(campaign, connection)
+        if link is not None and (link.project_id is None or not replace_project):
             return link
+
+        marker = f"teeter:{secrets.token_hex(8)}"
         values = {
             "campaign_id": campaign.repository.campaign,
             "url": url,
-            "mark": f"teeter:{secrets.token_hex(8)}",
+            "mark": marker,
             "project": None,
             "made": campaign.repository.now(),
             "busy": None,
         }
-        (number,) = connection.execute(
+        (link_id,) = connection.execute(
             insert(schema.label_studio).values(values)
         ).inserted_primary_key or (0,)
-        return ProjectLink(int(number), url, str(values["mark"]), None)
+
+    return ProjectLink(int(link_id), url, marker, None)
 
 
-def write_project(
-    campaign: Campaign, link: ProjectLink, url: str, project: int, *, made: bool
+def save_project(
+    campaign: Campaign, link: ProjectLink, url: str, project_id: int, *, was_created: bool
 ) -> ProjectLink:
-    """Note where a campaign's project is."""
+    """Store which project a link leads to.
+
+    Args:
+        campaign: The campaign.
+        link: The link to change.
+        url: URL of the Label Studio, which may have moved.
+        project_id: The project.
+        was_created: Whether this sync created the project; noted in the campaign's history.
+
+    Returns:
+        The changed link.
+    """
     with campaign.database.writing() as connection:
-        _change(connection, link, url=url, project=project)
-        detail = {"url": url, "project": project, "made": made}
+        _update_link(connection, link, url=url, project=project_id)
+        detail = {"url": url, "project": project_id, "made": was_created}
         campaign.repository.note(connection, "label-studio", "linked", None, detail)
-    return ProjectLink(link.number, url, link.mark, project)
+
+    return replace(link, url=url, project_id=project_id)
 
 
-def _change(connection: Connection, link: ProjectLink, **values: object) -> None:
+def _update_link(connection: Connection, link: ProjectLink, **values: object) -> None:
     connection.execute(
-        update(schema.label_studio).where(schema.label_studio.c.id == link.number).values(values)
+        update(schema.label_studio).where(schema.label_studio.c.id == link.id).values(values)
     )
 
 
-def annotations_of(
+def imported_annotations(
     campaign: Campaign, connection: Connection, link: ProjectLink
 ) -> dict[int, ImportedAnnotation]:
-    """Return what was taken in, by the annotations' numbers."""
+    """Return the annotations that were imported, by their ids in Label Studio."""
     noted, answers = schema.label_studio_answers, schema.answers
     rows = connection.execute(
         select(noted, answers.c.kind, schema.classes.c.name)
         .join(answers, answers.c.id == noted.c.answer_id)
         .join(schema.classes, schema.classes.c.id == answers.c.class_id, isouter=True)
-        .where(noted.c.link_id == link.number, noted.c.campaign_id == campaign.repository.campaign)
+        .where(noted.c.link_id == link.id, noted.c.campaign_id == campaign.repository.campaign)
         .order_by(noted.c.id)
     )
-    found: dict[int, ImportedAnnotation] = {}
+
+    annotations: dict[int, ImportedAnnotation] = {}
     for row in rows:
-        before = found[row.annotation].answers if row.annotation in found else ()
-        found[row.annotation] = ImportedAnnotation(
-            row.task, row.kind, row.name, row.gone, (*before, row.answer_id)
+        earlier_answers: tuple[int, ...] = ()
+        if row.annotation in annotations:
+            earlier_answers = annotations[row.annotation].answer_ids
+
+        annotations[row.annotation] = ImportedAnnotation(
+            task_id=row.task,
+            kind=row.kind,
+            label=row.name,
+            is_deleted=row.gone,
+            answer_ids=(*earlier_answers, row.answer_id),
         )
-    return found
+
+    return annotations
 
 
-def note_answer(
+def record_answer(
     campaign: Campaign,
     connection: Connection,
     link: ProjectLink,
     *,
-    task: int,
-    annotation: int,
-    answer: int,
+    task_id: int,
+    annotation_id: int,
+    answer_id: int,
 ) -> None:
-    """Note that an annotation became an answer."""
+    """Store that an annotation became an answer, so that it is not imported again."""
     values = {
         "campaign_id": campaign.repository.campaign,
-        "link_id": link.number,
-        "task": task,
-        "annotation": annotation,
-        "answer_id": answer,
+        "link_id": link.id,
+        "task": task_id,
+        "annotation": annotation_id,
+        "answer_id": answer_id,
         "gone": False,
     }
     connection.execute(insert(schema.label_studio_answers).values(values))
 
 
-def note_gone(connection: Connection, link: ProjectLink, annotations: Sequence[int]) -> None:
-    """Note that annotations are deleted, and their answers taken back."""
+def mark_deleted(connection: Connection, link: ProjectLink, annotation_ids: Sequence[int]) -> None:
+    """Store that annotations were deleted in Label Studio and their answers withdrawn."""
     noted = schema.label_studio_answers
-    for one in annotations:
-        same = and_(noted.c.link_id == link.number, noted.c.annotation == one)
+    for annotation_id in annotation_ids:
+        same = and_(noted.c.link_id == link.id, noted.c.annotation == annotation_id)
         connection.execute(update(noted).where(same).values(gone=True))
 
 
 @contextmanager
-def turn(
+def hold_sync_lock(
     campaign: Campaign, link: ProjectLink, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[Callable[[], None]]:
-    """Wait until no other is at it, and keep others waiting; yields what must be called now and then to go on.
+    """Wait for the lock of a link, and hold it for the length of the block.
 
-    Whoever is killed keeps others waiting no longer than its last sign of life lasts.
+    The lock expires after ``LOCK_SECONDS``, so a sync that was killed does not block others for
+    longer than that.
+
+    Args:
+        campaign: The campaign.
+        link: Its link.
+        sleep: Waits for a number of seconds.
+
+    Yields:
+        A function that extends the lock. Call it at least once within ``LOCK_SECONDS``.
+
+    Raises:
+        StoreError: another sync holds the lock for too long.
     """
     waited = 0.0
-    while not _take(campaign, link):
-        if waited > 2 * _LASTS:
-            raise StoreError("Another sync of this campaign goes on: wait until it is done.")
-        sleep(_LOOK)
-        waited += _LOOK
-    last = campaign.repository.clock()
+    while not _acquire_lock(campaign, link):
+        if waited > 2 * LOCK_SECONDS:
+            raise StoreError(
+                "Another sync of this campaign is still running. Wait until it has finished."
+            )
+        sleep(LOCK_POLL_SECONDS)
+        waited += LOCK_POLL_SECONDS
 
-    def alive() -> None:
-        nonlocal last
-        if abs(campaign.repository.clock() - last) > timedelta(
-            seconds=_LASTS / 3
-        ):  # it may have been set back
-            last = campaign.repository.clock()
-            _be_busy(campaign, link, busy=True)
+    last_extension = campaign.repository.clock()
+
+    def extend_lock() -> None:
+        nonlocal last_extension
+        now = campaign.repository.clock()
+        # The clock may have been set back, so the difference can be negative.
+        if abs(now - last_extension) > timedelta(seconds=LOCK_SECONDS / 3):
+            last_extension = now
+            _write_lock(campaign, link, expires_at=_lock_expiry(campaign))
 
     try:
-        yield alive
+        yield extend_lock
     finally:
-        _be_busy(campaign, link, busy=False)
+        _write_lock(campaign, link, expires_at=None)
 
 
-def _take(campaign: Campaign, link: ProjectLink) -> bool:
+def _acquire_lock(campaign: Campaign, link: ProjectLink) -> bool:
+    """Return whether the lock was free and is now held."""
     table = schema.label_studio
     with campaign.database.writing() as connection:
-        until = connection.scalar(select(table.c.busy).where(table.c.id == link.number))
-        # What ends long from now was left before the clock was set back.
-        if until is not None and campaign.repository.now() < until <= _end(campaign, 2 * _LASTS):
+        expires_at = connection.scalar(select(table.c.busy).where(table.c.id == link.id))
+
+        # An expiry far in the future was written before the clock was set back: it is stale.
+        latest_expiry = _lock_expiry(campaign, 2 * LOCK_SECONDS)
+        now = campaign.repository.now()
+        if expires_at is not None and now < expires_at <= latest_expiry:
             return False
-        _change(connection, link, busy=_end(campaign))
+
+        _update_link(connection, link, busy=_lock_expiry(campaign))
+
     return True
 
 
-def _be_busy(campaign: Campaign, link: ProjectLink, *, busy: bool) -> None:
+def _write_lock(campaign: Campaign, link: ProjectLink, *, expires_at: str | None) -> None:
     with campaign.database.writing() as connection:
-        _change(connection, link, busy=_end(campaign) if busy else None)
+        _update_link(connection, link, busy=expires_at)
 
 
-def _end(campaign: Campaign, seconds: float = _LASTS) -> str:
+def _lock_expiry(campaign: Campaign, seconds: float = LOCK_SECONDS) -> str:
     return written(campaign.repository.clock() + timedelta(seconds=seconds))
