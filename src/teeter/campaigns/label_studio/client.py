@@ -199,6 +199,7 @@ class LabelStudioClient:
             "/api/projects/",
             rows_key="results",
             total_key="count",
+            # The other fields include statistics, which the server computes for each project.
             include="id,description",
             page_size=PROJECTS_PER_PAGE,
         )
@@ -235,6 +236,7 @@ class LabelStudioClient:
         """
         params: dict[str, Any] = {
             "project": project_id,
+            # Includes annotations. Do not add only_annotated: the server ignores it.
             "fields": "all",
             "include": ",".join(TASK_FIELDS),
             "page_size": TASKS_PER_PAGE,
@@ -250,6 +252,7 @@ class LabelStudioClient:
         response = self._request(
             "POST",
             f"/api/projects/{project_id}/import",
+            # Otherwise the response has only the number of tasks.
             params={"return_task_ids": "true"},
             json=[task.to_json() for task in tasks],
         )
@@ -263,6 +266,7 @@ class LabelStudioClient:
 
     def import_files(self, project_id: int, files: Sequence[tuple[str, bytes]]) -> list[int]:
         """Upload files, given as names and contents, without creating tasks; return their ids."""
+        # Each part needs another key: of parts with the same key only the last is stored.
         parts = [
             (str(number), (name, content, "application/octet-stream"))
             for number, (name, content) in enumerate(files)
@@ -270,6 +274,7 @@ class LabelStudioClient:
         response = self._request(
             "POST",
             f"/api/projects/{project_id}/import",
+            # Otherwise every file becomes a task of its own.
             params={"commit_to_project": "false"},
             files=parts,
         )
@@ -350,6 +355,7 @@ class LabelStudioClient:
         """
         attempt = 1
         while True:
+            # Attempts and pauses can take minutes, so a lock may have to be extended meanwhile.
             self.before_attempt()
 
             try:
@@ -398,6 +404,7 @@ class LabelStudioClient:
         if not is_personal_access_token(self._token):
             return {"Authorization": f"Token {self._token}"}
 
+        # A personal access token is only accepted in exchange for an access token.
         if self._access_token is None:
             self._access_token = self._fetch_access_token()
         return {"Authorization": f"Bearer {self._access_token}"}
@@ -426,6 +433,7 @@ class LabelStudioClient:
         if status in (401, 403):
             raise self._access_error(response)
         if response.is_redirect:
+            # Not followed: a POST would become a GET, and the token could reach another host.
             target = response.headers.get("Location", "another URL")
             raise ServerError(f"{self.url} redirects to {target}. Use that URL instead.")
 
@@ -434,6 +442,7 @@ class LabelStudioClient:
 
         if status == 404:
             if content is None:
+                # A page for browsers, so the URL leads to some other server or path.
                 raise NotFoundError(f"There is no Label Studio at {self.url}. Check the URL.")
             path = response.request.url.path
             raise NotFoundError(f"{self.url} has no {path}{_detail(response)}.")

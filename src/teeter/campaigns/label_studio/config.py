@@ -97,6 +97,7 @@ def add_missing_classes(label_config: str, classes: Sequence[str]) -> str | None
             "Restore it in Label Studio, or create another project with new_project=."
         )
 
+    # Annotations contain the alias of a choice if it has one, otherwise its value.
     present = {choice.get("alias") or choice.get("value") for choice in choices.iter("Choice")}
     missing = [name for name in classes if name not in present]
     if not missing:
@@ -108,6 +109,7 @@ def add_missing_classes(label_config: str, classes: Sequence[str]) -> str | None
 
 
 def _find_choices(view: ElementTree.Element) -> ElementTree.Element | None:
+    # By name: people may have added other <Choices> tags to the interface.
     for choices in view.iter("Choices"):
         if choices.get("name") == CHOICES_TAG:
             return choices

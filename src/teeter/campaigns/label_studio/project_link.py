@@ -90,11 +90,13 @@ def open_link(campaign: Campaign, url: str, *, replace_project: bool = False) ->
         replace_project: Create another link even if there is one. A link whose project was not
             created yet is used nevertheless, so that a killed sync can be repeated.
     """
+    # Read and inserted in one transaction, so that two syncs do not create two links.
     with campaign.database.writing() as connection:
         link = current_link(campaign, connection)
         if link is not None and (link.project_id is None or not replace_project):
             return link
 
+        # Random: the id of a project may be used again, by another server or after a restore.
         marker = f"teeter:{secrets.token_hex(8)}"
         values = {
             "campaign_id": campaign.repository.campaign,
@@ -153,6 +155,7 @@ def imported_annotations(
         .order_by(noted.c.id)
     )
 
+    # Oldest row first, so the last row of an annotation says what it was like when last imported.
     annotations: dict[int, ImportedAnnotation] = {}
     for row in rows:
         earlier_answers: tuple[int, ...] = ()
@@ -233,7 +236,8 @@ def hold_sync_lock(
     def extend_lock() -> None:
         nonlocal last_extension
         now = campaign.repository.clock()
-        # The clock may have been set back, so the difference can be negative.
+        # Not at every call, which would write to the database before each request. The clock may
+        # have been set back, so the difference can be negative.
         if abs(now - last_extension) > timedelta(seconds=LOCK_SECONDS / 3):
             last_extension = now
             _write_lock(campaign, link, expires_at=_lock_expiry(campaign))
@@ -241,6 +245,7 @@ def hold_sync_lock(
     try:
         yield extend_lock
     finally:
+        # After an error too: otherwise the next sync would wait until the lock expires.
         _write_lock(campaign, link, expires_at=None)
 
 
@@ -251,6 +256,7 @@ def _acquire_lock(campaign: Campaign, link: ProjectLink) -> bool:
         expires_at = connection.scalar(select(table.c.busy).where(table.c.id == link.id))
 
         # An expiry far in the future was written before the clock was set back: it is stale.
+        # Times are stored as text in one format and time zone, so comparing texts compares times.
         latest_expiry = _lock_expiry(campaign, 2 * LOCK_SECONDS)
         now = campaign.repository.now()
         if expires_at is not None and now < expires_at <= latest_expiry:

@@ -136,6 +136,7 @@ def import_annotations(
                 continue
 
             annotator = _annotator_name(annotation, emails)
+            # A campaign without a list of members is open to everybody.
             if members and annotator not in members:
                 summary.outside_annotators.add(annotator)
 
@@ -191,6 +192,7 @@ def _read_choice(
     if label in classes:
         return _Choice("label", label)
 
+    # An ignored annotation is read again by every sync, so it is enough to add the class later.
     if label is None:
         summary.ambiguous_annotations += 1
     else:
@@ -199,6 +201,7 @@ def _read_choice(
 
 
 def _is_unchanged(previous: ImportedAnnotation | None, choice: _Choice) -> bool:
+    # An annotation that was deleted and restored is imported again.
     if previous is None or previous.is_deleted:
         return False
     return (previous.kind, previous.label) == choice

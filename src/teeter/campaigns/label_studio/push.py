@@ -66,6 +66,7 @@ class TaskPusher:
             if _is_waiting(task, imported):
                 waiting_items.add(task.item_id)
 
+        # Scores count all open picks, so that new tasks come after those that already wait.
         unsent = []
         for position, pick in enumerate(picks, start=1):
             if pick.item not in waiting_items:
@@ -84,6 +85,7 @@ class TaskPusher:
         """
         project_id = tasks.project_id
         new_tasks = self._build_tasks(project_id, self.unsent_picks(link, tasks))
+        # The size of the request, apart from a few separators.
         sizes = [len(json.dumps(task.to_json())) for task in new_tasks]
 
         for part in split_by_size(new_tasks, sizes):
@@ -132,6 +134,7 @@ class TaskPusher:
                 if row.people > 1:
                     answers = repository.answers_of(connection, row.id)
                     answer_count = sum(answer.kind != "skip" for answer in answers)
+                # At least one: the pick is open, so its item is asked about in any case.
                 missing_answers[item_id] = max(1, row.people - answer_count)
 
         return missing_answers
@@ -182,4 +185,6 @@ def _is_waiting(task: LabelStudioTask, imported: Mapping[int, ImportedAnnotation
     """Return whether a task still needs an annotation, or has one that was not imported."""
     if not task.is_labeled:
         return True
+
+    # An annotation with an unknown label, for example, can still be corrected in its task.
     return any(annotation.id not in imported for annotation in task.annotations)

@@ -205,9 +205,14 @@ class LabelStudio:
         project = self._open_project()
         tasks = self._read_tasks(project)
         pulled = self._pull_annotations(project, tasks)
-        model_version = self._pick_if_due()
-        sent = self._push_tasks(project, tasks)
 
+        # After the pull, because the new answers decide whether and what to pick.
+        model_version = None
+        if self._is_picking_due():
+            model_version = self._train_if_due()
+            self.campaign.ask(self.n, LABEL_STUDIO_ANNOTATOR)
+
+        sent = self._push_tasks(project, tasks)
         return self._build_result(project, pulled, model_version, sent)
 
     # Project
@@ -279,6 +284,7 @@ class LabelStudio:
                 f"{self.client.url} no longer has project {project.id}. To continue, {remedy}."
             ) from None
 
+        # The id alone proves nothing: a server that was set up again uses the same ids.
         if project.link.marker not in content.description:
             raise ServerError(
                 f"Project {project.id} at {self.client.url} does not belong to this campaign: its "
@@ -295,6 +301,7 @@ class LabelStudio:
 
     def _read_tasks(self, project: _OpenProject) -> ProjectTasks:
         """Read the tasks of the project: all of them at first and at times, else what changed."""
+        # Another link, of a new project or a new URL, makes the tasks of the old one worthless.
         if self._tasks is None or self._tasks_link != project.link:
             self._tasks = ProjectTasks(self.client, project.id)
             self._tasks_link = project.link
@@ -310,22 +317,13 @@ class LabelStudio:
 
     # Tasks out
 
-    def _pick_if_due(self) -> int | None:
-        """Pick new items if at most half of ``n`` wait, and train a model before that.
-
-        Returns:
-            The version of the model, if one was trained.
-        """
+    def _is_picking_due(self) -> bool:
+        """Extend the lease of the open picks, and return whether at most half of ``n`` are left."""
         with self.campaign.database.writing() as connection:
             # Whoever works in Label Studio does so through this sync, so the lease starts again.
             self.campaign.repository.renew(connection, LABEL_STUDIO_ANNOTATOR)
 
-        if self._count_waiting() > self.n // 2:
-            return None
-
-        model_version = self._train_if_due()
-        self.campaign.ask(self.n, LABEL_STUDIO_ANNOTATOR)
-        return model_version
+        return self._count_waiting() <= self.n // 2
 
     def _train_if_due(self) -> int | None:
         """Train a model if there is something new to learn, and return its version."""
@@ -349,6 +347,7 @@ class LabelStudio:
 
     def _push_tasks(self, project: _OpenProject, tasks: ProjectTasks) -> int:
         """Create tasks for open picks that have none, and return how many."""
+        # Most syncs have nothing to send, and need not wait for the lock.
         if not self._pusher.unsent_picks(project.link, tasks):
             return 0
 

@@ -84,6 +84,7 @@ def upload_images(
     urls: dict[str, str] = {}
     for item_ids in split_by_size(list(files), sizes):
         upload_ids = client.import_files(project_id, [files[item_id] for item_id in item_ids])
+        # The upload returns ids; where the files are takes a second request.
         uploads = client.list_file_uploads(project_id, upload_ids)
         url_by_upload = {upload.id: f"/data/{upload.file}" for upload in uploads}
 
@@ -104,6 +105,7 @@ def _read_image(path: str, folder: Path | None) -> tuple[str, bytes]:
     file = resolve_inside(path, folder)
     content = file.read_bytes()
 
+    # Paths in a campaign have forward slashes on every operating system.
     if file.suffix.lower() in ACCEPTED_IMAGE_SUFFIXES:
         return PurePosixPath(path).name, content
     return f"{PurePosixPath(path).stem}.png", _convert_to_png(content, path)
@@ -139,6 +141,7 @@ def split_by_size(entries: Sequence[T], sizes: Sequence[int]) -> Iterator[list[T
     part_size = 0
 
     for entry, size in zip(entries, sizes, strict=True):
+        # An entry that exceeds the limit by itself is sent alone: the server may accept it.
         is_full = len(part) == MAX_REQUEST_ENTRIES or part_size + size > MAX_REQUEST_BYTES
         if part and is_full:
             yield part

@@ -46,6 +46,7 @@ class ProjectTasks:
         if updated_after is None:
             self.by_id = tasks_by_id
         else:
+            # Tasks that did not change are not in the list, and stay as they are.
             self.by_id |= tasks_by_id
 
     def _newest_change(self) -> datetime | None:
