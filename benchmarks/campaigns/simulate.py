@@ -265,8 +265,8 @@ A script simulates an annotator who knows every answer. It asks for a batch, ans
 that. It uses `teeter.Campaign` with the default settings: the built-in features of texts, a linear head, and
 {control:.0%} of each batch drawn at random as control items. The first batch covers the pool. It is the same for all
 strategies except `random`, which draws it at random too and so stands for labelling without teeter. Nothing was tuned
-to these datasets. After every round the model is measured on test rows that nobody labels. Features need no labels,
-so they are computed from all texts together. There are {repetitions} repetitions, paired by their seeds.
+to these datasets. After every round the model is measured on test rows that are never labelled. Features need no
+labels, so they are computed from all texts together. There are {repetitions} repetitions, paired by their seeds.
 
 - **gain**: percentage points over `random`, the mean of all rounds after the first. It includes the effect of the
   first batch.

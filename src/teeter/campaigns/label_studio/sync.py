@@ -320,7 +320,7 @@ class LabelStudio:
     def _is_picking_due(self) -> bool:
         """Extend the lease of the open picks, and return whether at most half of ``n`` are left."""
         with self.campaign.database.writing() as connection:
-            # Whoever works in Label Studio does so through this sync, so the lease starts again.
+            # Annotators in Label Studio are at work as long as there are syncs: extend their lease.
             self.campaign.repository.renew(connection, LABEL_STUDIO_ANNOTATOR)
 
         return self._count_waiting() <= self.n // 2
