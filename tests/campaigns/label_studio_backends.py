@@ -23,7 +23,7 @@ import pytest
 
 from campaigns.fake_label_studio import LEGACY, PERSONAL, FakeLabelStudio
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.db.repository import Pick
+from teeter.campaigns.db import Pick
 from teeter.campaigns.label_studio import SyncResult, sync_campaign
 from teeter.campaigns.rounds import RoundState
 

@@ -491,5 +491,5 @@ def test_questions_are_picked_before_the_first_asks(people: People) -> None:
     campaign = Campaign.open(people.file)
     with campaign.database.reading() as connection:
         assert campaign.repository.count_ready(connection) > 20
-        assert campaign.repository.open_picks(connection) == []
+        assert campaign.repository.picks.open_picks(connection) == []
     campaign.database.close()
