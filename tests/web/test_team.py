@@ -146,7 +146,7 @@ def test_the_menu_has_what_is_somebody_s_to_do(people: People) -> None:
         return [part.split("<")[0].split(">")[1] for part in nav.split("<a ")[1:]]
 
     assert menu("ann") == ["Label", "Progress"]
-    full = ["Label", "Second look", "Disagreements", "Team", "Progress", "Map", "Items", "Export"]
+    full = ["Label", "Review", "Disagreements", "Team", "Progress", "Map", "Items", "Export"]
     assert menu("rey") == menu("olga") == full
     assert "Train a model" not in people.ask("rey", "GET", "/c/texts/progress").text
     assert "Train a model" in people.ask("olga", "GET", "/c/texts/progress").text
