@@ -325,3 +325,11 @@ def test_the_demonstration_s_figures_are_the_committed_ones() -> None:
     )
     assert f"({ldm_s['gain']['mean']:+.1f} points, p = {ldm_s['gain']['p']:.2g}" in text
     assert f"{ldm_s['labels']:.0f} labels instead of {results['labelled'][-1]:.0f}" in text
+
+
+def test_readme_index_and_tutorial_begin_with_the_same_example() -> None:
+    pages = [ROOT / "README.md", ROOT / "docs/index.md", ROOT / "docs/tutorial/first_query.md"]
+    first_blocks = {
+        re.search(r"```python\n(.*?)```", page.read_text(), re.DOTALL)[1] for page in pages
+    }
+    assert len(first_blocks) == 1

@@ -167,7 +167,7 @@ def train_and_predict(campaign: Campaign, data: LabelledTexts) -> Integers:
 
     campaign.train()
     with campaign.database.reading() as connection:
-        model = campaign.repository.model(connection)
+        model = campaign.repository.models.newest(connection)
     if model is None:
         raise RuntimeError("The trained model is missing from the campaign.")
     head = load(model.weights)

@@ -23,7 +23,8 @@ import pytest
 from campaigns.fake_label_studio import FAKE_URL, LEGACY_TOKEN, PERSONAL_TOKEN, FakeLabelStudio
 from campaigns.ports import ReservedPort
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.db.repository import Pick
+from teeter.campaigns.db import Pick
+from teeter.campaigns.enums import PickArm
 from teeter.campaigns.label_studio import LabelStudio, SyncResult
 from teeter.campaigns.rounds import RoundState
 
@@ -189,7 +190,9 @@ class LabelStudioBackend:
 def pick_in_order(state: RoundState, _: object, n: int) -> list[Pick]:
     """Pick the first free items, so that recordings stay valid when strategies change."""
     free = [k for k in range(len(state.keys)) if k not in state.taken]
-    return [Pick(state.keys[k], rank, "picked", {}) for rank, k in enumerate(free[:n], start=1)]
+    return [
+        Pick(state.keys[k], rank, PickArm.PICKED, {}) for rank, k in enumerate(free[:n], start=1)
+    ]
 
 
 def result_with(label: str) -> list[dict[str, Any]]:

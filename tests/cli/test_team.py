@@ -87,7 +87,7 @@ def test_disagreements_are_decided_one_key_a_class(made: Path) -> None:
     campaign = Campaign.open(made)
     first, third = waiting[0]["item"], waiting[2]["item"]
     assert campaign.labels()[first].label == "large"
-    assert third not in {campaign.state().keys[k] for k in campaign.state().labels}
+    assert third not in {campaign.load_state().keys[k] for k in campaign.load_state().labels}
     assert len(json.loads(run("decide", made, "--json", "-n", 5))) == 2
     assert "2 decided" in run("decide", made, typed="11")
     assert "Nothing waits for a decision." in run("decide", made)

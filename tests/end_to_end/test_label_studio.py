@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from campaigns.fake_label_studio import LEGACY_TOKEN
+from campaigns.history_replay import replay_answers
 from campaigns.label_studio_backends import (
     LabelStudioBackend,
     RealLabelStudio,
@@ -23,7 +24,6 @@ from campaigns.label_studio_backends import (
 )
 from campaigns.label_studio_scenarios import SCENARIOS, true_label
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.db.repository import live_answers
 
 pytestmark = [
     pytest.mark.slow,
@@ -157,7 +157,7 @@ def check_stored_answers(
 
     campaign = Campaign.open(file)
     with campaign.database.reading() as connection:
-        answers = campaign.repository.answers(connection)
+        answers = campaign.repository.answers.live(connection)
         rows = connection.exec_driver_sql(
             "select l.annotation, a.annotator, a.at "
             "from label_studio_answers l join answers a on a.id = l.answer_id"
@@ -167,7 +167,9 @@ def check_stored_answers(
 
     stored = {(answer.item, answer.annotator): answer.label or answer.kind for answer in answers}
     assert stored == expected
-    assert live_answers(history) == {(answer.item, answer.annotator): answer for answer in answers}
+    assert replay_answers(history) == {
+        (answer.item, answer.annotator): answer for answer in answers
+    }
 
     assert len(annotations) == 40
     assert {row.annotation for row in rows} == set(annotations)

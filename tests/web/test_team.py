@@ -146,7 +146,7 @@ def test_the_menu_has_what_is_somebody_s_to_do(people: People) -> None:
         return [part.split("<")[0].split(">")[1] for part in nav.split("<a ")[1:]]
 
     assert menu("ann") == ["Label", "Progress"]
-    full = ["Label", "Second look", "Disagreements", "Team", "Progress", "Map", "Items", "Export"]
+    full = ["Label", "Review", "Disagreements", "Team", "Progress", "Map", "Items", "Export"]
     assert menu("rey") == menu("olga") == full
     assert "Train a model" not in people.ask("rey", "GET", "/c/texts/progress").text
     assert "Train a model" in people.ask("olga", "GET", "/c/texts/progress").text
@@ -491,5 +491,5 @@ def test_questions_are_picked_before_the_first_asks(people: People) -> None:
     campaign = Campaign.open(people.file)
     with campaign.database.reading() as connection:
         assert campaign.repository.count_ready(connection) > 20
-        assert campaign.repository.open_picks(connection) == []
+        assert campaign.repository.picks.open_picks(connection) == []
     campaign.database.close()

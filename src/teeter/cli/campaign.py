@@ -470,7 +470,7 @@ def move(
         where, counts = move_to(opened.database, opened.name, to)
     answers = pluralize(counts["answers"], "answer")
     typer.echo(f"{where}: {opened.name} with {pluralize(counts['items'], 'item')}, {answers}.")
-    typer.echo(f"{opened.database.said} is as it was: go on in one of them, not in both.")
+    typer.echo(f"{opened.database.display_url} is as it was: go on in one of them, not in both.")
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from teeter.errors import InputError
 if TYPE_CHECKING:
     from teeter.campaigns.adjudication import Disagreement
     from teeter.campaigns.campaign import Campaign, Question, SuspectLabel
-    from teeter.campaigns.db.repository import UndoResult
+    from teeter.campaigns.db import UndoResult
 
 __all__ = ["go_on", "keys_for", "look_again", "nothing_left", "settle"]
 

@@ -10,19 +10,12 @@ from campaigns.fake_clock import FakeClock
 from campaigns.label_studio_backends import fake_backend
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.label_studio import project_link
-from teeter.campaigns.label_studio.project_link import ProjectLink, hold_sync_lock
+from teeter.campaigns.label_studio.project_link import hold_sync_lock
 from teeter.errors import StoreError
 
 
 def do_not_wait(_: float) -> None:
     pass
-
-
-def link_of(campaign: Campaign) -> ProjectLink:
-    with campaign.database.reading() as connection:
-        link = project_link.current_link(campaign, connection)
-    assert link is not None
-    return link
 
 
 @pytest.fixture
@@ -35,47 +28,44 @@ def campaign(tmp_path: Path) -> Campaign:
 
 
 def test_a_sync_does_not_wait_forever_for_another(campaign: Campaign) -> None:
-    link = link_of(campaign)
-    second_lock = hold_sync_lock(campaign, link, do_not_wait)
+    second_lock = hold_sync_lock(campaign, do_not_wait)
     with (
-        hold_sync_lock(campaign, link),
+        hold_sync_lock(campaign),
         pytest.raises(StoreError, match="Another sync of this campaign is still running"),
     ):
         second_lock.__enter__()
 
     # The lock is free again.
-    with hold_sync_lock(campaign, link, do_not_wait):
+    with hold_sync_lock(campaign, do_not_wait):
         pass
 
 
 def test_a_lock_that_is_extended_does_not_expire(campaign: Campaign) -> None:
     clock = FakeClock()
-    campaign.repository.clock = clock
-    link = link_of(campaign)
+    campaign.repository.scope.clock = clock
 
-    with hold_sync_lock(campaign, link) as extend_lock:
+    with hold_sync_lock(campaign) as extend_lock:
         for _ in range(6):
             clock.wait(0.5)
             extend_lock()
-            assert not project_link._acquire_lock(campaign, link)
+            assert project_link._acquire_lock(campaign) is None
 
         clock.wait(-1440)
         extend_lock()
-        assert not project_link._acquire_lock(campaign, link), "although the clock was set back"
+        assert project_link._acquire_lock(campaign) is None, "although the clock was set back"
 
 
 def test_the_lock_of_a_killed_sync_expires(campaign: Campaign) -> None:
     clock = FakeClock()
-    campaign.repository.clock = clock
-    link = link_of(campaign)
+    campaign.repository.scope.clock = clock
 
-    assert project_link._acquire_lock(campaign, link)
-    assert not project_link._acquire_lock(campaign, link)
+    assert project_link._acquire_lock(campaign) is not None
+    assert project_link._acquire_lock(campaign) is None
 
     clock.wait(-1440)
-    assert project_link._acquire_lock(campaign, link), (
+    assert project_link._acquire_lock(campaign) is not None, (
         "a lock from before the clock was set back does not block for a day"
     )
 
     clock.wait(1)
-    assert project_link._acquire_lock(campaign, link), "a lock lasts 45 seconds"
+    assert project_link._acquire_lock(campaign) is not None, "a lock lasts 45 seconds"

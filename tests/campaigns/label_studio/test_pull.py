@@ -7,7 +7,8 @@ from collections import Counter
 from campaigns.fake_label_studio import FakeLabelStudio, count_waiting_tasks
 from campaigns.label_studio_backends import LabelStudioBackend, result_with
 from campaigns.label_studio_scenarios import true_label, valid_answers
-from teeter.campaigns.db.repository import Answer
+from teeter.campaigns.db import Answer
+from teeter.campaigns.enums import AnswerKind
 
 
 def test_answers_are_credited_to_e_mail_addresses(
@@ -27,7 +28,7 @@ def test_answers_are_credited_to_e_mail_addresses(
     )
 
     with campaign.database.reading() as connection:
-        answers = campaign.repository.answers(connection)
+        answers = campaign.repository.answers.live(connection)
     answer_counts = Counter(answer.annotator for answer in answers)
     assert answer_counts == {"ann@example.com": 1, "bob@example.com": 1, "label-studio": 2}
 
@@ -53,7 +54,8 @@ def test_answers_that_arrive_out_of_order_do_not_distort_the_pace(
     with campaign.database.writing() as connection:
         for k in range(6):
             at = f"2030-01-01T00:00:{50 - 10 * k:02}.000+00:00"
-            campaign.repository.answer(connection, Answer(f"n{k}", "ann", "label", "even"), at=at)
+            answer = Answer(f"n{k}", "ann", AnswerKind.LABEL, "even")
+            campaign.answer(answer, at=at, connection=connection)
 
     (ann,) = campaign.team()
     assert ann.speed is not None

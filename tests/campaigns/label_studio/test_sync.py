@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,10 +13,11 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import update
+from sqlalchemy import delete, insert
 
 from campaigns.fake_clock import FakeClock
 from campaigns.fake_label_studio import LEGACY_TOKEN, FakeLabelStudio, count_waiting_tasks
+from campaigns.history_replay import replay_answers
 from campaigns.label_studio_backends import (
     LabelStudioBackend,
     fake_backend,
@@ -25,10 +27,8 @@ from campaigns.label_studio_backends import (
 from campaigns.label_studio_scenarios import SCENARIOS, true_label, valid_answers
 from campaigns.stores import POSTGRESQL_SLOW, new_place
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.clock import written
-from teeter.campaigns.db import schema
-from teeter.campaigns.db.database import Database
-from teeter.campaigns.db.repository import live_answers
+from teeter.campaigns.clock import format_time
+from teeter.campaigns.db import Database, LockName, schema
 from teeter.campaigns.label_studio import LabelStudio
 from teeter.campaigns.label_studio.sync import FULL_READ_INTERVAL
 from teeter.campaigns.transfer import move_campaign
@@ -74,11 +74,19 @@ def let_it_live(studio: FakeLabelStudio) -> None:
 
 def leave_lock_behind(campaign: Campaign, clock: FakeClock, *, is_expired: bool) -> None:
     """Write the lock that a killed sync leaves."""
-    expires_at = clock()
+    expires_at = clock() + timedelta(seconds=30)
     if is_expired:
         expires_at = expires_at.replace(year=2029)
+    lock = {
+        "campaign_id": campaign.repository.scope.campaign_id,
+        "name": LockName.LABEL_STUDIO,
+        "holder": "another-host/1/killed",
+        "expires": format_time(expires_at),
+    }
+
     with campaign.database.writing() as connection:
-        connection.execute(update(schema.label_studio).values(busy=written(expires_at)))
+        connection.execute(delete(schema.locks))
+        connection.execute(insert(schema.locks).values(lock))
 
 
 def sync_and_die_at(number: int, *, is_processed: bool, folder: Path) -> int:
@@ -88,7 +96,7 @@ def sync_and_die_at(number: int, *, is_processed: bool, folder: Path) -> int:
     folder.mkdir()
     backend = fake_backend(folder, studio)
     campaign = backend.create_campaign(count=30)
-    campaign.repository.clock = clock
+    campaign.repository.scope.clock = clock
     options = {"n": 4, "sleep": clock.wait, "train": False}
 
     kill_count = 0
@@ -239,10 +247,11 @@ class Play:
         repository = self.campaign.repository
         with self.campaign.database.reading() as connection:
             stored = {
-                (answer.item, answer.annotator): answer for answer in repository.answers(connection)
+                (answer.item, answer.annotator): answer
+                for answer in repository.answers.live(connection)
             }
-            picks = repository.open_picks(connection, "label-studio")
-        assert live_answers(self.campaign.history()) == stored
+            picks = repository.picks.open_picks(connection, "label-studio")
+        assert replay_answers(self.campaign.history()) == stored
         assert {pick.item for pick in picks} <= set(waiting) | unknown_items, (
             "every open pick has a task"
         )
@@ -331,12 +340,11 @@ def test_simultaneous_syncs_send_every_item_once(tmp_path: Path) -> None:
     assert failures == []
     assert len(studio.projects) == 1
 
-    # Syncs that pick at the same moment may pick more than 12 items together.
     campaign = Campaign.open(tmp_path / "numbers.teeter")
     with campaign.database.reading() as connection:
-        items = {pick.item for pick in campaign.repository.open_picks(connection)}
+        items = {pick.item for pick in campaign.repository.picks.open_picks(connection)}
     campaign.database.close()
-    assert len(items) >= 12
+    assert len(items) == 12
     assert count_waiting_tasks(studio) == Counter(items)
     assert len(studio.tasks) == len(items)
 

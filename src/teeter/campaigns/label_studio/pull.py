@@ -11,20 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sqlalchemy import Connection
-
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.clock import written
-from teeter.campaigns.db.repository import Answer, Kind
+from teeter.campaigns.clock import format_time
+from teeter.campaigns.db import Answer, Connection, ImportedAnnotation, ProjectLink
+from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.label_studio.config import chosen_class
 from teeter.campaigns.label_studio.payloads import Annotation, LabelStudioTask
-from teeter.campaigns.label_studio.project_link import (
-    ImportedAnnotation,
-    ProjectLink,
-    imported_annotations,
-    mark_deleted,
-    record_answer,
-)
 from teeter.campaigns.people import require_name
 from teeter.errors import InputError
 
@@ -40,7 +32,7 @@ _MAX_NAMED_CLASSES = 9
 class _Choice(NamedTuple):
     """What an annotation says about its item."""
 
-    kind: Kind
+    kind: AnswerKind
     label: str | None
 
 
@@ -120,14 +112,15 @@ def import_annotations(
     """
     tasks = list(tasks)
     members = {person.name for person in campaign.people.list()}
+    repository = campaign.repository
     summary = PullSummary()
 
     with campaign.database.writing() as connection:
         own_tasks = _own_tasks(campaign, connection, tasks)
         summary.foreign_tasks = len(tasks) - len(own_tasks)
 
-        imported = imported_annotations(campaign, connection, link)
-        classes = frozenset(campaign.repository.classes(connection))
+        imported = repository.label_studio.imported_annotations(connection, link)
+        classes = frozenset(repository.classes.names(connection))
 
         for task, annotation in _in_order_of_change(own_tasks):
             choice = _read_choice(annotation, classes, summary)
@@ -140,19 +133,22 @@ def import_annotations(
             if members and annotator not in members:
                 summary.outside_annotators.add(annotator)
 
-            receipt = campaign.repository.answer(
-                connection,
+            # Two annotations that say the same are two answers: either may be deleted later.
+            receipt = campaign.answer(
                 Answer(str(task.item_id), annotator, choice.kind, choice.label),
-                asked=LABEL_STUDIO_ANNOTATOR,
-                at=written(annotation.changed_at),
+                asked_of=LABEL_STUDIO_ANNOTATOR,
+                at=format_time(annotation.changed_at),
+                allow_repeat=True,
+                connection=connection,
             )
-            record_answer(
-                campaign,
+
+            # In the transaction of the answer, so that no annotation is imported twice.
+            repository.label_studio.add_import(
                 connection,
                 link,
-                task_id=task.id,
-                annotation_id=annotation.id,
-                answer_id=receipt.number,
+                task=task.id,
+                annotation=annotation.id,
+                answer=receipt.number,
             )
             _count_answer(summary, choice, is_correction=previous is not None)
 
@@ -166,7 +162,7 @@ def _own_tasks(
 ) -> list[LabelStudioTask]:
     """Return the tasks whose item is in the campaign."""
     item_ids = {task.item_id for task in tasks if task.item_id is not None}
-    items = campaign.repository.some_items(connection, sorted(item_ids))
+    items = campaign.repository.items.by_id(connection, sorted(item_ids))
     return [task for task in tasks if task.item_id in items]
 
 
@@ -186,11 +182,11 @@ def _read_choice(
 ) -> _Choice | None:
     """Return what an annotation says, or count it as ignored and return None."""
     if annotation.was_cancelled:
-        return _Choice("skip", None)
+        return _Choice(AnswerKind.SKIP, None)
 
     label = chosen_class(annotation.result or [])
     if label in classes:
-        return _Choice("label", label)
+        return _Choice(AnswerKind.LABEL, label)
 
     # An ignored annotation is read again by every sync, so it is enough to add the class later.
     if label is None:
@@ -202,7 +198,7 @@ def _read_choice(
 
 def _is_unchanged(previous: ImportedAnnotation | None, choice: _Choice) -> bool:
     # An annotation that was deleted and restored is imported again.
-    if previous is None or previous.is_deleted:
+    if previous is None or previous.gone:
         return False
     return (previous.kind, previous.label) == choice
 
@@ -223,7 +219,7 @@ def _annotator_name(annotation: Annotation, emails: Mapping[int, str]) -> str:
 def _count_answer(summary: PullSummary, choice: _Choice, *, is_correction: bool) -> None:
     if is_correction:
         summary.corrected += 1
-    elif choice.kind == "skip":
+    elif choice.kind is AnswerKind.SKIP:
         summary.skips += 1
     else:
         summary.labels += 1
@@ -240,22 +236,23 @@ def _withdraw_deleted(
 
     If a whole task was deleted, its answers stay: people delete tasks to tidy up a project.
     """
+    repository = campaign.repository
     task_ids = {task.id for task in tasks}
     present_ids = {annotation.id for task in tasks for annotation in task.annotations}
 
     deleted_ids = []
     for annotation_id, annotation in imported.items():
-        is_missing = annotation_id not in present_ids and annotation.task_id in task_ids
-        if is_missing and not annotation.is_deleted:
+        is_missing = annotation_id not in present_ids and annotation.task in task_ids
+        if is_missing and not annotation.gone:
             deleted_ids.append(annotation_id)
 
     for annotation_id in deleted_ids:
         # Newest first: only the oldest answer belongs to a pick, and withdrawing it while it is the
         # valid answer opens the pick again.
-        for answer_id in reversed(imported[annotation_id].answer_ids):
-            campaign.repository.withdraw(connection, answer_id)
+        for answer_id in reversed(imported[annotation_id].answers):
+            repository.answers.withdraw(connection, answer_id)
 
-    mark_deleted(connection, link, deleted_ids)
+    repository.label_studio.mark_deleted(connection, link, deleted_ids)
     return len(deleted_ids)
 
 

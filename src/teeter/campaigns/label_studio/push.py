@@ -8,14 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.db.repository import Pick
+from teeter.campaigns.db import ImportedAnnotation, Pick, ProjectLink
+from teeter.campaigns.enums import AnswerKind, ItemKind
 from teeter.campaigns.label_studio.client import LabelStudioClient
 from teeter.campaigns.label_studio.payloads import MODEL_VERSION, LabelStudioTask, NewTask
-from teeter.campaigns.label_studio.project_link import (
-    ImportedAnnotation,
-    ProjectLink,
-    imported_annotations,
-)
 from teeter.campaigns.label_studio.pull import LABEL_STUDIO_ANNOTATOR
 from teeter.campaigns.label_studio.task_data import (
     format_features,
@@ -57,9 +53,10 @@ class TaskPusher:
 
     def unsent_picks(self, link: ProjectLink, tasks: ProjectTasks) -> list[ScoredPick]:
         """Return the open picks that have no task to answer, best first."""
+        repository = self.campaign.repository
         with self.campaign.database.reading() as connection:
-            picks = self.campaign.repository.open_picks(connection, LABEL_STUDIO_ANNOTATOR)
-            imported = imported_annotations(self.campaign, connection, link)
+            picks = repository.picks.open_picks(connection, LABEL_STUDIO_ANNOTATOR)
+            imported = repository.label_studio.imported_annotations(connection, link)
 
         waiting_items = set()
         for task in tasks.by_id.values():
@@ -126,29 +123,32 @@ class TaskPusher:
     def _count_missing_answers(self, item_ids: Sequence[str]) -> dict[str, int]:
         """Return how many annotators still have to answer each item, at least 1."""
         repository = self.campaign.repository
-        missing_answers = {}
-
         with self.campaign.database.reading() as connection:
-            for item_id, row in repository.some_items(connection, item_ids).items():
-                answer_count = 0
-                if row.people > 1:
-                    answers = repository.answers_of(connection, row.id)
-                    answer_count = sum(answer.kind != "skip" for answer in answers)
-                # At least one: the pick is open, so its item is asked about in any case.
-                missing_answers[item_id] = max(1, row.people - answer_count)
+            items = repository.items.by_id(connection, item_ids)
+            row_ids = [item.row_id for item in items.values()]
+            answers_by_row = repository.answers.for_items(connection, row_ids)
+
+        missing_answers = {}
+        for item_id, item in items.items():
+            # A skip does not count: somebody else is asked instead.
+            answers = answers_by_row[item.row_id]
+            answer_count = sum(answer.kind is not AnswerKind.SKIP for answer in answers)
+
+            # At least one: the pick is open, so its item is asked about in any case.
+            missing_answers[item_id] = max(1, item.annotators_needed - answer_count)
 
         return missing_answers
 
     def _task_contents(self, project_id: int, item_ids: Sequence[str]) -> dict[str, dict[str, str]]:
         """Return what annotators see of each item, by item id."""
-        if self.campaign.settings.kind == "features":
+        if self.campaign.settings.kind == ItemKind.FEATURES:
             return self._feature_contents(item_ids)
 
         with self.campaign.database.reading() as connection:
-            rows = self.campaign.repository.some_items(connection, item_ids)
-        stored = {item_id: str(row.content) for item_id, row in rows.items()}
+            items = self.campaign.repository.items.by_id(connection, item_ids)
+        stored = {item_id: str(item.content) for item_id, item in items.items()}
 
-        if self.campaign.settings.kind == "image":
+        if self.campaign.settings.kind == ItemKind.IMAGE:
             urls = self._image_urls(project_id, stored)
             return {item_id: {"image": url} for item_id, url in urls.items()}
 
@@ -163,7 +163,7 @@ class TaskPusher:
             return {}
 
         with self.campaign.database.reading() as connection:
-            all_ids, vectors = self.campaign.repository.keyed_vectors(connection)
+            all_ids, vectors = self.campaign.repository.items.features(connection)
 
         features = dict(zip(all_ids, vectors, strict=True))
         return {

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.db import ProjectLink
 from teeter.campaigns.label_studio.client import LabelStudioClient, NotFoundError
 from teeter.campaigns.label_studio.config import (
     add_missing_classes,
@@ -23,8 +24,6 @@ from teeter.campaigns.label_studio.config import (
 )
 from teeter.campaigns.label_studio.payloads import NewProject, Project
 from teeter.campaigns.label_studio.project_link import (
-    ProjectLink,
-    current_link,
     hold_sync_lock,
     open_link,
     save_project,
@@ -222,11 +221,11 @@ class LabelStudio:
         link = open_link(self.campaign, self.client.url, replace_project=self._needs_new_project)
         self._needs_new_project = False
 
-        if link.project_id is None:
-            with hold_sync_lock(self.campaign, link, self._sleep):
+        if link.project is None:
+            with hold_sync_lock(self.campaign, self._sleep):
                 project = self._find_or_create_project(link)
         else:
-            project = _OpenProject(link, link.project_id, was_created=False)
+            project = _OpenProject(link, link.project, was_created=False)
 
         content = self._get_own_project(project)
         self._add_missing_classes(content)
@@ -243,13 +242,13 @@ class LabelStudio:
     def _find_or_create_project(self, link: ProjectLink) -> _OpenProject:
         """Return the project that a link is for, while this sync holds the lock."""
         with self.campaign.database.reading() as connection:
-            link = current_link(self.campaign, connection) or link
-        if link.project_id is not None:
+            link = self.campaign.repository.label_studio.current_link(connection) or link
+        if link.project is not None:
             # Another sync created the project while this one waited for the lock.
-            return _OpenProject(link, link.project_id, was_created=False)
+            return _OpenProject(link, link.project, was_created=False)
 
         # A sync that was killed may have created the project without storing its id.
-        project_id = self.client.find_project(link.marker)
+        project_id = self.client.find_project(link.mark)
         was_created = project_id is None
         if project_id is None:
             project_id = self.client.create_project(self._new_project(link))
@@ -266,7 +265,7 @@ class LabelStudio:
             title=format_title(name),
             description=(
                 f"Created by teeter for the campaign {name}. "
-                f"Do not remove [{link.marker}]: teeter recognises the project by it."
+                f"Do not remove [{link.mark}]: teeter recognises the project by it."
             ),
             label_config=build_label_config(settings, self.campaign.classes),
             expert_instruction=format_instructions(settings.instructions),
@@ -285,10 +284,10 @@ class LabelStudio:
             ) from None
 
         # The id alone proves nothing: a server that was set up again uses the same ids.
-        if project.link.marker not in content.description:
+        if project.link.mark not in content.description:
             raise ServerError(
                 f"Project {project.id} at {self.client.url} does not belong to this campaign: its "
-                f"description lacks [{project.link.marker}]. Restore that text, or {remedy}."
+                f"description lacks [{project.link.mark}]. Restore that text, or {remedy}."
             )
         return content
 
@@ -321,7 +320,7 @@ class LabelStudio:
         """Extend the lease of the open picks, and return whether at most half of ``n`` are left."""
         with self.campaign.database.writing() as connection:
             # Annotators in Label Studio are at work as long as there are syncs: extend their lease.
-            self.campaign.repository.renew(connection, LABEL_STUDIO_ANNOTATOR)
+            self.campaign.repository.picks.extend_leases(connection, LABEL_STUDIO_ANNOTATOR)
 
         return self._count_waiting() <= self.n // 2
 
@@ -330,20 +329,22 @@ class LabelStudio:
         if not self.train:
             return None
 
+        repository = self.campaign.repository
         with self.campaign.database.reading() as connection:
-            newest_version = self.campaign.repository.newest_version(connection)
-            new_answers = self.campaign.repository.newer_answers(connection)
+            newest_version = repository.models.newest_version(connection)
+            new_answers = repository.answers.count_since_newest_model(connection)
 
         has_model = newest_version > 0
         if has_model and not new_answers:
             return None
 
-        labels = self.campaign.state().labels
-        if len(set(labels.values())) < 2:
+        # Loaded once, because it takes a while in a large campaign.
+        state = self.campaign.load_state()
+        if len(set(state.labels.values())) < 2:
             # A classifier needs two classes.
             return None
 
-        return self.campaign.train(who=LABEL_STUDIO_ANNOTATOR).version
+        return self.campaign.train(who=LABEL_STUDIO_ANNOTATOR, state=state).version
 
     def _push_tasks(self, project: _OpenProject, tasks: ProjectTasks) -> int:
         """Create tasks for open picks that have none, and return how many."""
@@ -351,7 +352,7 @@ class LabelStudio:
         if not self._pusher.unsent_picks(project.link, tasks):
             return 0
 
-        with hold_sync_lock(self.campaign, project.link, self._sleep) as extend_lock:
+        with hold_sync_lock(self.campaign, self._sleep) as extend_lock:
             self.client.before_attempt = extend_lock
             try:
                 # Another sync may have created some of the tasks before this one got the lock.
@@ -361,8 +362,9 @@ class LabelStudio:
                 self.client.before_attempt = lambda: None
 
     def _count_waiting(self) -> int:
+        picks = self.campaign.repository.picks
         with self.campaign.database.reading() as connection:
-            return len(self.campaign.repository.open_picks(connection, LABEL_STUDIO_ANNOTATOR))
+            return len(picks.open_picks(connection, LABEL_STUDIO_ANNOTATOR))
 
     def _build_result(
         self, project: _OpenProject, pulled: PullSummary, model_version: int | None, sent: int
@@ -390,7 +392,7 @@ class LabelStudio:
 def _stored_url(campaign: Campaign) -> str:
     """Return the URL of the Label Studio that a campaign is linked to."""
     with campaign.database.reading() as connection:
-        link = current_link(campaign, connection)
+        link = campaign.repository.label_studio.current_link(connection)
 
     if link is None:
         raise InputError("This campaign is not linked to a Label Studio yet: pass url=.")
