@@ -280,7 +280,7 @@ def test_a_disagreement_is_decided_and_taken_back(people: People) -> None:
     )
     assert people.ask("rey", "GET", f"{AT}/disagreements").json()["waiting"] == 1
     people.ask("rey", "POST", f"{AT}/decisions", {"item": "t1", "label": None})
-    assert "bad" in people.ask("rey", "GET", f"{AT}/item?id=t1").json()["state"]
+    assert "flag" in people.ask("rey", "GET", f"{AT}/item?id=t1").json()["state"]
     assert (
         people.ask("rey", "POST", f"{AT}/decisions", {"item": "t1", "label": "hm"}).status_code
         == 422

@@ -67,7 +67,7 @@ class ItemFilter(StrEnum):
     """Open with an annotator."""
     SKIPPED = "skipped"
     UNSURE = "unsure"
-    FLAGGED = "bad"
+    FLAGGED = "flagged"
 
 
 _KIND_OF_FILTER = {
