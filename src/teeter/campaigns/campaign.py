@@ -437,6 +437,8 @@ class Campaign:
         Returns:
             The answer, or None if there is none.
         """
+        require_printable(annotator, "annotator's name")
+
         with self.database.writing() as connection:
             if item is not None:
                 last = self.repository.answers.last(connection, annotator)
@@ -696,6 +698,8 @@ class Campaign:
         self, annotator: str = DEFAULT_ANNOTATOR, *, who: str = DEFAULT_ANNOTATOR
     ) -> int:
         """Let others have the open items of an annotator, and return how many there were."""
+        require_printable(annotator, "annotator's name")
+
         with self.database.writing() as connection:
             return self.repository.picks.release(connection, annotator, who)
 
@@ -923,6 +927,8 @@ class Campaign:
         Returns:
             The decision, or None if there is none.
         """
+        require_printable(reviewer, "reviewer's name")
+
         with self.database.writing() as connection:
             if item is not None:
                 recent = self.repository.decisions.recent(connection, reviewer, 1)

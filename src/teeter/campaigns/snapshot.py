@@ -136,7 +136,7 @@ def campaign_status(
         by_class=by_class,
         skipped=len(items_by_kind[AnswerKind.SKIP]),
         unsure=len(items_by_kind[AnswerKind.UNSURE]),
-        bad=len(items_by_kind[AnswerKind.FLAG]),
+        flagged=len(items_by_kind[AnswerKind.FLAG]),
         open=repository.picks.count_open(connection),
         version=len(models),
         accuracy=progress.accuracy,

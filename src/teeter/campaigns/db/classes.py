@@ -9,6 +9,7 @@ from sqlalchemy import Connection, insert, select
 from teeter.campaigns.db import schema
 from teeter.campaigns.db.history import HistoryRepository
 from teeter.campaigns.db.scope import CampaignScope
+from teeter.campaigns.items import require_valid_unicode
 from teeter.errors import InputError, UnknownNameError
 from teeter.registry import did_you_mean
 
@@ -41,7 +42,9 @@ class ClassRepository:
 
         Raises:
             UnknownNameError: there is no class of that name.
+            InputError: the name is no text that a class can have.
         """
+        require_valid_unicode(name or "", "class")
         classes = schema.classes
         query = select(classes.c.id).where(
             classes.c.campaign_id == self._scope.campaign_id, classes.c.name == name
@@ -60,21 +63,26 @@ class ClassRepository:
         Raises:
             InputError: a name is blank, or it is taken.
         """
-        taken = self.names(connection)
+        positions = {name: position for position, name in enumerate(self.names(connection))}
+        rows = []
 
         for name in names:
             stripped = name.strip()
-            if not stripped or stripped in taken:
+            if not stripped or stripped in positions:
                 raise InputError(
                     f"Cannot add a class {stripped!r}: "
-                    f"give a name that is not one of {', '.join(taken)}."
+                    f"give a name that is not one of {', '.join(positions)}."
                 )
 
-            values = {
+            positions[stripped] = len(positions)
+            row = {
                 "campaign_id": self._scope.campaign_id,
-                "position": len(taken),
+                "position": positions[stripped],
                 "name": stripped,
             }
-            connection.execute(insert(schema.classes).values(values))
-            self._history.append(connection, who, "class", None, {"name": stripped})
-            taken.append(stripped)
+            rows.append(row)
+
+        if rows:
+            connection.execute(insert(schema.classes), rows)
+        for row in rows:
+            self._history.append(connection, who, "class", None, {"name": row["name"]})

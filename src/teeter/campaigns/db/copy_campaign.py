@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sqlalchemy import Connection, Select, Table, func, insert, select, text
 
 from teeter.campaigns.db import schema
+from teeter.campaigns.items import quote_id
+from teeter.errors import InputError
 
 __all__ = ["copy_rows"]
 
@@ -53,6 +55,9 @@ def copy_rows(
 
     Returns:
         The number of rows by table.
+
+    Raises:
+        InputError: a text cannot be stored in the target.
     """
     new_ids: NewIds = {"campaigns": {campaign_id: new_campaign_id}}
     counts = {}
@@ -75,6 +80,8 @@ def _copy_table(
 
     for rows in _read_in_parts(source, _select_rows(table, campaign_id)):
         for row in rows:
+            if target.dialect.name == "postgresql":
+                _require_no_nul(source, row, table)
             _renumber_foreign_keys(row, table, new_ids)
             if table is schema.history:
                 row["detail"] = _renumber_detail(row["detail"], new_ids)
@@ -87,6 +94,29 @@ def _copy_table(
         count += len(rows)
 
     return count
+
+
+def _require_no_nul(source: Connection, row: Mapping[str, Any], table: Table) -> None:
+    """Refuse a text with a NUL character, which only SQLite can store.
+
+    Raises:
+        InputError: names the item and the field, before the row is renumbered.
+    """
+    for column, value in row.items():
+        if not isinstance(value, str) or "\0" not in value:
+            continue
+
+        item_id = row.get("key") or row.get("item")
+        if "item_id" in row:
+            query = select(schema.items.c.key).where(schema.items.c.id == row["item_id"])
+            item_id = source.scalar(query)
+
+        owner = "the campaign" if item_id is None else f"the item {quote_id(item_id)}"
+        raise InputError(
+            f"Cannot copy to PostgreSQL: {owner} has a NUL character in {table.name}.{column}, "
+            "which PostgreSQL cannot store. Keep the campaign in a file, or make it again without "
+            "that character."
+        )
 
 
 def _first_free_id(target: Connection, table: Table) -> int:

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from teeter.campaigns.clock import format_time, utc_now
@@ -144,9 +144,16 @@ class Database:
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """Raise a database's errors as ``StoreError`` with a sentence for the user."""
+        """Raise a database's errors as ``StoreError`` with a sentence for the user.
+
+        A value that does not fit is an ``InputError``: trying again does not help.
+        """
         try:
             yield
+        except DataError as error:
+            raise InputError(
+                f"{self.display_url} cannot store a value: {str(error.orig).strip().rstrip('.')}."
+            ) from error
         except DBAPIError as error:
             message = database_error_message(
                 error, self.display_url, self.url, timeout=self.write_timeout

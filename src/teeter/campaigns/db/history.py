@@ -10,6 +10,7 @@ from sqlalchemy import Connection, func, insert, select
 
 from teeter.campaigns.db import schema
 from teeter.campaigns.db.scope import CampaignScope
+from teeter.campaigns.items import require_valid_unicode
 
 __all__ = ["HistoryRepository"]
 
@@ -36,7 +37,11 @@ class HistoryRepository:
             what: the change in one or two words: "answer", "trained", "person added".
             item_id: the item that it is about, if it is about one.
             detail: everything else, as JSON can hold it.
+
+        Raises:
+            InputError: the name has a character that cannot be stored.
         """
+        require_valid_unicode(who, "name")
         values = {
             "campaign_id": self._scope.campaign_id,
             "at": self._scope.now(),

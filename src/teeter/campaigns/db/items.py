@@ -17,7 +17,7 @@ from teeter.campaigns.db.history import HistoryRepository
 from teeter.campaigns.db.scope import CampaignScope
 from teeter.campaigns.db.statements import chunks, count_rows
 from teeter.campaigns.enums import AnswerKind, ItemKind, PickState
-from teeter.campaigns.items import Item, quote_id
+from teeter.campaigns.items import Item, quote_id, require_valid_unicode
 from teeter.errors import InputError, StoreError, UnknownNameError
 
 __all__ = [
@@ -67,7 +67,7 @@ class ItemFilter(StrEnum):
     """Open with an annotator."""
     SKIPPED = "skipped"
     UNSURE = "unsure"
-    FLAGGED = "bad"
+    FLAGGED = "flagged"
 
 
 _KIND_OF_FILTER = {
@@ -179,7 +179,9 @@ class ItemRepository:
 
         Raises:
             UnknownNameError: there is no item of that id.
+            InputError: the id is no text that an item's id can be.
         """
+        require_valid_unicode(item_id, "item id")
         query = select(schema.items).where(self._in_campaign(), schema.items.c.key == item_id)
         row = connection.execute(query).first()
 
@@ -221,7 +223,8 @@ class ItemRepository:
     def by_id(self, connection: Connection, item_ids: Sequence[str]) -> dict[str, StoredItem]:
         """Return those of the items that exist, by item id."""
         items: dict[str, StoredItem] = {}
-        for part in chunks(item_ids):
+        # No stored id has a NUL character, and PostgreSQL refuses to look for one.
+        for part in chunks([item_id for item_id in item_ids if "\0" not in item_id]):
             query = select(schema.items).where(self._in_campaign(), schema.items.c.key.in_(part))
             for row in connection.execute(query):
                 items[row.key] = _stored_item(row)
@@ -234,8 +237,14 @@ class ItemRepository:
         Args:
             connection: an open connection.
             query: which items. The page has the items after ``query.after``, or those before
-                ``query.before``, and all of them if there are fewer than ``query.count``.
+                ``query.before``, and all of them if there are fewer than ``query.count``. A row id
+                beyond those that a database can have is like one after the last item.
+
+        Raises:
+            InputError: the search has a character that no stored text has.
         """
+        require_valid_unicode(query.search, "search")
+        require_valid_unicode(query.label or "", "class")
         items = schema.items
         statement = select(items).where(self._in_campaign(), *self._conditions(query))
 

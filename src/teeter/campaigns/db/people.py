@@ -11,6 +11,7 @@ from teeter.campaigns.db import schema
 from teeter.campaigns.db.scope import CampaignScope
 from teeter.campaigns.db.statements import insert_row
 from teeter.campaigns.enums import Role
+from teeter.campaigns.items import require_valid_unicode
 
 __all__ = ["PeopleRepository", "StoredPerson"]
 
@@ -44,7 +45,12 @@ class PeopleRepository:
         return [_stored_person(row) for row in connection.execute(query.order_by(people.c.id))]
 
     def find(self, connection: Connection, name: str) -> StoredPerson | None:
-        """Return a person by name, removed or not; None if there never was one."""
+        """Return a person by name, removed or not; None if there never was one.
+
+        Raises:
+            InputError: the name has a character that no stored name has.
+        """
+        require_valid_unicode(name, "name")
         people = schema.people
         query = select(people).where(
             people.c.campaign_id == self._scope.campaign_id, people.c.name == name

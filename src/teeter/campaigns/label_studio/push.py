@@ -130,7 +130,7 @@ class TaskPusher:
 
         missing_answers = {}
         for item_id, item in items.items():
-            # A skip does not count: somebody else is asked instead.
+            # A skip is stored as an answer, but the item still needs a real one.
             answers = answers_by_row[item.row_id]
             answer_count = sum(answer.kind is not AnswerKind.SKIP for answer in answers)
 
@@ -152,7 +152,8 @@ class TaskPusher:
             urls = self._image_urls(project_id, stored)
             return {item_id: {"image": url} for item_id, url in urls.items()}
 
-        # PostgreSQL, which Label Studio may use, cannot store a NUL.
+        # Old campaigns may hold a NUL, which campaigns refuse today. PostgreSQL, which Label Studio
+        # may use, cannot store it.
         return {
             item_id: {"text": text.replace("\0", "\N{REPLACEMENT CHARACTER}")}
             for item_id, text in stored.items()
