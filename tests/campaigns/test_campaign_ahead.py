@@ -88,6 +88,17 @@ def test_two_batches_are_wanted_for_each_active_annotator(make_campaign: MakeCam
     assert campaign.ready_items_wanted(1000) == MOST_READY
 
 
+def test_without_leases_an_annotator_with_open_items_is_active(make_campaign: MakeCampaign) -> None:
+    campaign = make_campaign(lease=0)
+    for annotator in ANNOTATORS[:3]:
+        campaign.ask(1, annotator)
+    assert campaign.ready_items_wanted(BATCH) == 2 * BATCH * 3
+
+    (question,) = campaign.ask(1, ANNOTATORS[0])
+    campaign.skip(question.item, ANNOTATORS[0])
+    assert campaign.ready_items_wanted(BATCH) == 2 * BATCH * 2
+
+
 def test_items_are_picked_ahead_when_less_than_a_batch_for_each_is_ready(
     make_campaign: MakeCampaign,
 ) -> None:
