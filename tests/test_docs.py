@@ -177,18 +177,18 @@ def test_the_page_of_speed_is_made_from_the_results() -> None:
 
 def test_the_page_of_campaigns_is_made_from_the_results() -> None:
     made = runpy.run_path(str(ROOT / "benchmarks" / "campaigns" / "simulate.py"))
-    assert made["PAGE"].read_text() == made["page"](), (
+    assert made["PAGE"].read_text() == made["build_page"](), (
         "run python benchmarks/campaigns/simulate.py page"
     )
-    for name in made["TITLES"]:
-        assert set(made["read"](name)["curves"]) == set(made["STRATEGIES"])
+    for name in made["SECTIONS"]:
+        assert set(made["read_result"](name)["curves"]) == set(made["STRATEGIES"])
 
 
 @pytest.mark.slow
 def test_the_figures_of_campaigns_are_drawn_from_the_results(tmp_path: Path) -> None:
     made = runpy.run_path(str(ROOT / "benchmarks" / "campaigns" / "simulate.py"))
-    for name in made["TITLES"]:
-        drawn = made["draw"](name, tmp_path)
+    for name in made["SECTIONS"]:
+        drawn = made["draw_figure"](name, tmp_path)
         shown, again = (
             [float(number) for number in re.findall(r"-?\d+\.\d+", path.read_text())]
             for path in (made["PAGE"].parent / drawn.name, drawn)
@@ -325,3 +325,11 @@ def test_the_demonstration_s_figures_are_the_committed_ones() -> None:
     )
     assert f"({ldm_s['gain']['mean']:+.1f} points, p = {ldm_s['gain']['p']:.2g}" in text
     assert f"{ldm_s['labels']:.0f} labels instead of {results['labelled'][-1]:.0f}" in text
+
+
+def test_readme_index_and_tutorial_begin_with_the_same_example() -> None:
+    pages = [ROOT / "README.md", ROOT / "docs/index.md", ROOT / "docs/tutorial/first_query.md"]
+    first_blocks = {
+        re.search(r"```python\n(.*?)```", page.read_text(), re.DOTALL)[1] for page in pages
+    }
+    assert len(first_blocks) == 1

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from campaigns.stores import begun
 from teeter.campaigns import backup as backup_module
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.db.database import Database
 from teeter.errors import FileError, StoreError
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks")
@@ -121,7 +119,7 @@ def cut(backup: Path) -> None:
 
 def newer(backup: Path) -> None:
     with sqlite3.connect(backup) as connection:
-        connection.execute("insert into migrations values ('0999_beyond', 'tomorrow')")
+        connection.execute("insert into migrations values (999, 'beyond', 'tomorrow')")
     connection.close()
 
 
@@ -145,7 +143,10 @@ def torn(backup: Path) -> None:
         (damaged, "is damaged, or not a backup"),
         (cut, "is damaged, or not a backup"),
         (torn, "belongs to none of items"),
-        (newer, r"written by a newer teeter \(0999_beyond\): update teeter"),
+        (
+            newer,
+            r"its schema has version 999, and this teeter knows versions up to \d+\. Update teeter",
+        ),
         (another_program_s, "is damaged, or not a backup of a campaign: it has none of its tables"),
         (lambda backup: backup.write_text("hello " * 500), "is damaged, or not a backup"),
         (lambda backup: backup.write_bytes(b""), "is empty"),
@@ -207,10 +208,21 @@ def test_a_disk_without_room_is_not_the_backup_s_fault(
     assert only(tmp_path, "colours.teeter", "copy.teeter")
 
 
-def test_other_databases_are_not_backed_up(tmp_path: Path) -> None:
-    store = Database("sqlite:///" + str(tmp_path / "c.teeter"), create=True)
-    begun(store)
-    store.back_up(tmp_path / "copy.teeter")
-    store.path = None
-    with pytest.raises(StoreError, match="use your database's own tools"):
-        store.back_up(tmp_path / "other.teeter")
+def test_a_backup_is_never_written_over_a_file_or_into_a_folder_that_is_missing(
+    path: Path, backup: Path, tmp_path: Path
+) -> None:
+    campaign = Campaign.open(path)
+    with pytest.raises(FileError, match="exists already"):
+        campaign.back_up(backup)
+    with pytest.raises(FileError, match="Cannot write"):
+        campaign.back_up(tmp_path / "no" / "place")
+    campaign.database.close()
+    assert labels(backup) == 1
+
+
+def test_a_database_on_a_server_is_not_backed_up(path: Path, backup: Path, tmp_path: Path) -> None:
+    campaign = Campaign.open(path)
+    campaign.database.path = None
+    with pytest.raises(StoreError, match="use the tools of your database server"):
+        campaign.back_up(tmp_path / "other.teeter")
+    campaign.database.close()

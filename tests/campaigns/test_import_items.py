@@ -15,7 +15,7 @@ import pytest
 from campaigns.killed_process import Report, kill_after, needs_fork
 from teeter.campaigns import import_items
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.db.database import Database
+from teeter.campaigns.db import Database
 from teeter.campaigns.transfer import move_campaign
 from teeter.errors import InputError, StoreError, UnknownNameError
 
@@ -97,7 +97,7 @@ def test_equal_vectors_of_two_ids_are_two_items(tmp_path: Path) -> None:
     assert campaign.add(given).new == 2
     added = campaign.add([*given, {"features": [1.0, 2.0]}, {"features": [1.0, 2.0]}])
     assert (added.new, len(added.duplicates)) == (1, 3)
-    with pytest.raises(InputError, match="Two items are called 'x', and they differ"):
+    with pytest.raises(InputError, match="Two different items have the id 'x'"):
         campaign.add([{"id": "x", "features": [1.0, 3.0]}])
 
 
@@ -172,14 +172,14 @@ def test_what_is_skipped_is_told_by_counting_not_by_the_clock(tmp_path: Path) ->
     list(times)
     campaign.skip("i7")
     with campaign.database.reading() as connection:
-        assert campaign.repository.put_off(connection) == {"i7"}
+        assert campaign.repository.answers.skipped_items(connection) == {"i7"}
     assert {question.item for question in campaign.ask(5)} == {f"i{k}" for k in (6, 8, 9, 10, 11)}
     target = Database(tmp_path / "moved.teeter", create=True)
     Campaign.create(tmp_path / "moved.teeter", "first", ("a", "b"), PLAIN)
     move_campaign(campaign.database, target, "c")
     moved = Campaign.open(tmp_path / "moved.teeter", "c")
     with moved.database.reading() as connection:
-        assert moved.repository.put_off(connection) == {"i7"}
+        assert moved.repository.answers.skipped_items(connection) == {"i7"}
 
 
 def test_what_was_skipped_is_asked_again_when_nothing_else_is_left(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_a_single_string_is_no_list_of_things(tmp_path: Path) -> None:
 def test_the_history_tells_everything_of_a_batch_and_of_what_came(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("teeter.campaigns.db.items_repository._NOTED", 7)
+    monkeypatch.setattr("teeter.campaigns.db.items._MOST_IDS_IN_LINE", 7)
     campaign = made(tmp_path, Settings(kind="features", seed=5), 30)
     came = [item for line in campaign.history() if line["what"] == "added" for item in line["ids"]]
     assert came == [f"i{k}" for k in range(30)]

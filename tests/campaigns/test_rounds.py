@@ -51,12 +51,12 @@ def go_on(
 
 def controls(campaign: Campaign) -> set[str]:
     with campaign.database.reading() as connection:
-        return campaign.repository.drawn_at_random(connection)
+        return campaign.repository.picks.control_items(connection)
 
 
 def audit(campaign: Campaign) -> set[int]:
     with campaign.database.reading() as connection:
-        return {place(item) for item in campaign.repository.audit_items(connection)}
+        return {place(item) for item in campaign.repository.items.audit_set(connection)}
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_controls_are_of_all_items_and_those_with_a_label_are_not_asked(tmp_path
     assert len(known) == 60 - asked.count("control") > 10
     assert set(known) <= controls(campaign)
     with campaign.database.reading() as connection:
-        assert campaign.repository.models(connection)[-1]["control"][1] > 50
+        assert campaign.repository.models.summaries(connection)[-1].facts["control"][1] > 50
 
 
 @pytest.mark.slow

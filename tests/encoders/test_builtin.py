@@ -115,10 +115,10 @@ def test_a_real_model_knows_what_texts_mean(
     )
     campaign.add([*LOST[:2], *RATES[:2]])
     with campaign.database.reading() as connection:
-        _, before = campaign.repository.vectors(connection)
+        _, before = campaign.repository.items.features(connection)
     campaign.add([LOST[2], RATES[2]])
     with campaign.database.reading() as connection:
-        _, vectors = campaign.repository.vectors(connection)
+        _, vectors = campaign.repository.items.features(connection)
     assert vectors.shape == (6, 384)
     assert np.array_equal(vectors[:4], before)
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=1e-5)

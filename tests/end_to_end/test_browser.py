@@ -66,7 +66,9 @@ def saved(page: Any, count: int) -> None:
 def held(path: Path) -> dict[str, str | None]:
     campaign = Campaign.open(path)
     with campaign.database.reading() as connection:
-        found = {one.item: one.label or one.kind for one in campaign.repository.answers(connection)}
+        found = {
+            one.item: one.label or one.kind for one in campaign.repository.answers.live(connection)
+        }
     campaign.database.close()
     return found
 
@@ -88,9 +90,9 @@ def test_items_are_labelled_corrected_and_undone_by_keyboard(browser: Any, tmp_p
 
         # Correct the last answer, then take the correction back.
         newest = page.locator("#last li button").first
-        item = newest.get_attribute("aria-label").removeprefix("Correct ")
+        item = newest.get_attribute("aria-label").removeprefix("Change ")
         newest.click()
-        sync_api.expect(page.locator("#mode")).to_contain_text("Correcting")
+        sync_api.expect(page.locator("#mode")).to_contain_text("You answered")
         page.keyboard.press("2" if truth(item) == "spam" else "1")
         wait_until(lambda: held(file)[item] != truth(item))
         saved(page, 4)
@@ -123,9 +125,9 @@ def test_fifty_items_by_keyboard(server: Server, browser: Any, tmp_path: Path) -
 
     # Correct the third of the last ten, then take the correction back.
     third = page.locator("#last li").nth(2)
-    item = third.locator("button").get_attribute("aria-label").removeprefix("Correct ")
+    item = third.locator("button").get_attribute("aria-label").removeprefix("Change ")
     third.locator("button").click()
-    sync_api.expect(page.locator("#mode")).to_contain_text("Correcting")
+    sync_api.expect(page.locator("#mode")).to_contain_text("You answered")
     wrong = "2" if truth(item) == "spam" else "1"
     page.keyboard.press(wrong)
     saved(page, 50)
@@ -138,7 +140,7 @@ def test_fifty_items_by_keyboard(server: Server, browser: Any, tmp_path: Path) -
     page.reload()
     sync_api.expect(page.locator("#last li")).to_have_count(10)
     newest = (
-        page.locator("#last li button").first.get_attribute("aria-label").removeprefix("Correct ")
+        page.locator("#last li button").first.get_attribute("aria-label").removeprefix("Change ")
     )
     page.locator("#stage .words").wait_for()
     page.keyboard.press("Backspace")
@@ -202,7 +204,7 @@ def test_html_is_text_and_an_export_has_it(server: Server, browser: Any, tmp_pat
 def test_the_map_opens_items(server: Server, browser: Any) -> None:
     problems: list[str] = []
     page = opened(browser, f"{server.address}/c/texts/map", problems)
-    sync_api.expect(page.locator("#told")).to_contain_text("201 items")
+    sync_api.expect(page.locator("#status")).to_contain_text("201 items")
     drawn = "c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some(value => value > 0)"
     assert page.locator("#map").evaluate(drawn), "points are drawn"
     box = page.locator("#map").bounding_box()
@@ -216,7 +218,7 @@ def test_the_map_opens_items(server: Server, browser: Any) -> None:
         if page.locator("#opened a").count():
             break
     page.locator("#opened a").click()
-    sync_api.expect(page.get_by_role("heading", name="What people say")).to_be_visible()
+    sync_api.expect(page.get_by_role("heading", name="Answers")).to_be_visible()
     page.context.close()
     assert problems == []
 
@@ -259,7 +261,7 @@ def test_two_tabs_lose_no_answer(server: Server, browser: Any, tmp_path: Path) -
     server.kill()
     label(first, 4)
     mine = [
-        button.get_attribute("aria-label").removeprefix("Correct ")
+        button.get_attribute("aria-label").removeprefix("Change ")
         for button in first.locator("#last button").all()
     ]
     second.keyboard.press("u")
@@ -294,9 +296,9 @@ def test_what_was_taken_back_in_another_tab_is_told(
     other.keyboard.press("Backspace")
     saved(other, 1)
     page.keyboard.press("Backspace")
-    sync_api.expect(page.locator("#alarm")).to_contain_text("It was not taken back")
+    sync_api.expect(page.locator("#alarm")).to_contain_text("Nothing was undone")
     assert len(held(tmp_path / "texts.teeter")) == 1
-    page.get_by_role("button", name="Load the page again").click()
+    page.get_by_role("button", name="Reload").click()
     sync_api.expect(page.locator("#last li b")).to_have_count(1)
     sync_api.expect(page.locator("#alarm")).to_be_hidden()
     assert not problems
@@ -327,11 +329,11 @@ def test_a_name_that_is_changed_in_another_tab_takes_no_answers(
     other.goto(f"{server.address}/c/texts/export")
     other.locator(".who summary").click()
     other.locator(".who input[name=annotator]").fill("zoe")
-    other.get_by_role("button", name="Answer as this").click()
+    other.get_by_role("button", name="Change name").click()
     sync_api.expect(other.locator(".who summary")).to_have_text("zoe")
     page.keyboard.press(key_for(page))
     sync_api.expect(page.locator("#alarm")).to_contain_text(
-        "You are zoe in another tab: load this page again"
+        "This browser now labels as zoe: reload this page"
     )
     page.wait_for_timeout(1500)
     assert held(tmp_path / "texts.teeter") == {}
@@ -380,11 +382,81 @@ def test_images_by_keyboard(browser: Any, tmp_path: Path) -> None:
             for_all_eyes(page, path)
         page.get_by_label("Name", exact=True).fill("again")
         page.get_by_label("or a folder of images").select_option("digits")
-        page.get_by_label("Classes, with commas").fill("a, b, c")
-        page.get_by_role("button", name="Make the campaign").click()
+        page.get_by_label("Classes, separated by commas").fill("a, b, c")
+        page.get_by_role("button", name="Create campaign").click()
         page.wait_for_url("**/c/again")
         page.locator("#stage img").wait_for()
         page.context.close()
     finally:
         server.stop()
+    assert problems == []
+
+
+def begin_with_classes(path: Path, count: int) -> list[str]:
+    """Make a campaign of 30 texts with many classes, and return the classes."""
+    names = [f"{word} {number}" for number in range(count) for word in ("Café", "delay")][:count]
+    campaign = Campaign.create(path, "many", names)
+    campaign.add([{"id": f"t{number}", "text": f"text {number}"} for number in range(30)])
+    campaign.database.close()
+    return names
+
+
+def test_with_many_classes_typing_finds_one(browser: Any, tmp_path: Path) -> None:
+    file = tmp_path / "many.teeter"
+    names = begin_with_classes(file, 40)
+    problems: list[str] = []
+    with page_server(file) as address:
+        page = opened(browser, address, problems)
+        page.locator("#stage .words").wait_for()
+        assert page.locator(".choice kbd").count() == 0, "40 classes have no shortcuts"
+
+        # Letters go into the field without a click; accents and case do not matter.
+        page.keyboard.type("cafe 1")
+        shown = page.locator(".choice:visible")
+        matches = [name for name in names if name.startswith("Café 1")]
+        assert sorted(shown.all_inner_texts()) == sorted(matches)
+        page.keyboard.press("ArrowDown")
+        chosen = page.locator(".choice.marked").inner_text()
+        assert chosen == matches[1]
+        page.keyboard.press("Enter")
+        sync_api.expect(page.locator("#last li b").first).to_have_text(chosen)
+        saved(page, 1)
+        sync_api.expect(page.locator("#find")).to_have_value("")
+
+        # With an empty field the other keys act: capitals flag or mark as unsure, backspace undoes.
+        page.locator("#stage .words").wait_for()
+        page.keyboard.press("Shift+U")
+        sync_api.expect(page.locator("#last li b").first).to_have_text("unsure")
+        page.keyboard.press("Backspace")
+        sync_api.expect(page.locator("#mode")).to_contain_text("undone")
+        page.keyboard.type("zzz")
+        sync_api.expect(shown).to_have_count(0)
+        page.keyboard.press("Enter")
+        page.keyboard.press("Escape")
+        sync_api.expect(shown).to_have_count(40)
+        wait_until(lambda: list(held(file).values()) == [chosen])
+        page.context.close()
+    assert problems == []
+
+
+@pytest.mark.slow
+def test_with_ten_classes_a_slash_finds_one(browser: Any, tmp_path: Path) -> None:
+    file = tmp_path / "many.teeter"
+    begin_with_classes(file, 12)
+    problems: list[str] = []
+    with page_server(file) as address:
+        page = opened(browser, address, problems)
+        page.locator("#stage .words").wait_for()
+        page.keyboard.press("2")
+        sync_api.expect(page.locator("#last li b").first).to_have_text("delay 0")
+        page.keyboard.press("/")
+        page.keyboard.type("delay 5")
+        page.keyboard.press("Enter")
+        sync_api.expect(page.locator("#last li b").first).to_have_text("delay 5")
+
+        # Afterwards keys are shortcuts again.
+        page.keyboard.press("1")
+        sync_api.expect(page.locator("#last li b").first).to_have_text("Café 0")
+        saved(page, 3)
+        page.context.close()
     assert problems == []

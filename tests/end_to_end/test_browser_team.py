@@ -85,7 +85,7 @@ def test_disagreements_are_decided_by_keyboard(
     assert sorted(decided(file).values()) == ["ham", "spam"]
     page.keyboard.press("Backspace")
     shows(page, 3)
-    sync_api.expect(page.locator("#mode")).to_contain_text("decide again")
+    sync_api.expect(page.locator("#mode")).to_contain_text("Decide again")
     assert list(decided(file).values()) == ["spam"]
     page.keyboard.press("u")  # no decision
     page.keyboard.press("f")
@@ -93,12 +93,12 @@ def test_disagreements_are_decided_by_keyboard(
     page.keyboard.press(" ")
     page.keyboard.press("1")
     shows(page, 1)
-    sync_api.expect(page.locator("#stage")).to_contain_text("put off")
+    sync_api.expect(page.locator("#stage")).to_contain_text("skipped the rest")
     page.reload()
     shows(page, 1)
     sync_api.expect(page.locator("#last li")).to_have_count(3)
     page.keyboard.press("2")
-    sync_api.expect(page.locator("#stage")).to_contain_text("nothing to decide")
+    sync_api.expect(page.locator("#stage")).to_contain_text("Nothing to decide")
     shows(page, 0)
     assert sorted(decided(file).values()) == ["ham", "spam", "spam"]
     campaign = Campaign.open(file)
@@ -127,13 +127,13 @@ def test_an_owner_names_somebody_who_comes_in(
     assert other.get_by_role("button", name="Add").count() == 0, "a reviewer names nobody"
     row = page.get_by_role("row", name="zoe reviewer")
     row.locator("summary").click()
-    row.get_by_role("button", name="Revoke the token").click()
+    row.get_by_role("button", name="Revoke token").click()
     sync_api.expect(page.get_by_role("status").first).to_contain_text("lets nobody in")
     other.reload()
     other.wait_for_url("**/login")
-    page.get_by_label("Several answers become one by").select_option("dawid-skene")
-    page.get_by_role("button", name="Choose").click()
-    sync_api.expect(page.get_by_label("Several answers become one by")).to_have_value("dawid-skene")
+    page.get_by_label("Combine several answers by").select_option("dawid-skene")
+    page.get_by_role("button", name="Save").click()
+    sync_api.expect(page.get_by_label("Combine several answers by")).to_have_value("dawid-skene")
     other.context.close()
     page.context.close()
     assert [one for one in problems if "401" not in one] == []

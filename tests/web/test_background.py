@@ -62,7 +62,7 @@ def worker() -> Iterator[BackgroundWorker]:
 
 def open_items(campaign: Campaign) -> list[str]:
     with campaign.database.reading() as connection:
-        return [pick.item for pick in campaign.repository.open_picks(connection, "me")]
+        return [pick.item for pick in campaign.repository.picks.open_picks(connection, "me")]
 
 
 def is_alive(worker: BackgroundWorker) -> bool:

@@ -122,7 +122,7 @@ def test_a_campaign_with_new_items_is_opened_again(handlers: TaskHandlers, tmp_p
     campaign = Campaign.open(path)
     campaign.add([{"id": "new", "text": "a text that came later"}])
     campaign.database.close()
-    assert "new" in handlers.campaign(str(path)).state().keys
+    assert "new" in handlers.campaign(str(path)).load_state().keys
 
 
 @pytest.mark.parametrize(("form", "suffix"), [("csv", ".csv"), ("prodigy", ".jsonl")])

@@ -13,20 +13,26 @@ from teeter.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign, Settings
-    from teeter.campaigns.people import require_right
+    from teeter.campaigns.people import require_permission
     from teeter.campaigns.stopping import estimate_accuracy, prediction_agreement
 
 if find_spec("sqlalchemy") is None:
     raise MissingExtraError("Campaigns need SQLAlchemy: pip install 'teeter[store]'.")
 
-__all__ = ["Campaign", "Settings", "estimate_accuracy", "prediction_agreement", "require_right"]
+__all__ = [
+    "Campaign",
+    "Settings",
+    "estimate_accuracy",
+    "prediction_agreement",
+    "require_permission",
+]
 
 _HOMES = {
     "Campaign": "campaign",
     "Settings": "campaign",
-    "estimate_accuracy": "advice",
-    "prediction_agreement": "advice",
-    "require_right": "people",
+    "estimate_accuracy": "stopping",
+    "prediction_agreement": "stopping",
+    "require_permission": "people",
 }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from teeter.campaigns.db.repository import Answer
+from teeter.campaigns.db import Answer
 from teeter.campaigns.stopping import AccuracyEstimate, estimate_accuracy
 
 __all__ = ["BREAK", "AnnotatorAccuracy", "AnnotatorPace", "quality", "speed"]

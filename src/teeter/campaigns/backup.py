@@ -9,7 +9,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from teeter.campaigns.db.migrations import require_known
+from teeter.campaigns.db.error_messages import is_sqlite_busy
+from teeter.campaigns.db.migrations import require_known_versions
 from teeter.errors import FileError, StoreError
 
 __all__ = ["atomic_file", "back_up", "restore"]
@@ -103,7 +104,8 @@ def _require_whole(path: Path) -> None:
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
         if not {"campaigns", "migrations"} <= tables:
             raise sqlite3.DatabaseError("it has none of its tables")
-        require_known(name for (name,) in connection.execute("SELECT name FROM migrations"))
+        versions = connection.execute("SELECT version FROM migrations")
+        require_known_versions(version for (version,) in versions)
 
 
 def _leave_nothing_beside(target: Path) -> None:
@@ -112,7 +114,7 @@ def _leave_nothing_beside(target: Path) -> None:
         with closing(sqlite3.connect(target, timeout=1)) as connection:
             connection.execute("PRAGMA journal_mode=DELETE").fetchone()
     except sqlite3.DatabaseError as error:
-        if "locked" in str(error):
+        if is_sqlite_busy(error):
             raise FileError(
                 f"{target} is in use: stop whatever has it open, then restore."
             ) from None

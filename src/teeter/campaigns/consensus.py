@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from teeter.campaigns.db.repository import Answer
+from teeter.campaigns.db import Answer
 
 __all__ = ["WAYS", "ConsensusLabel", "DawidSkeneResult", "dawid_skene", "labels_of", "verdicts"]
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import Connection, Row
 
 from teeter.campaigns.consensus import labels_of
-from teeter.campaigns.db.database import Database
-from teeter.campaigns.db.items_repository import Deduplicated, deduplicate
-from teeter.campaigns.db.repository import Answer, CampaignRepository
+from teeter.campaigns.db import Answer, CampaignRepository, Connection, Database, StoredItem
+from teeter.campaigns.db.items import Deduplicated, deduplicate
+from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.items import Item, quote_id
 from teeter.campaigns.settings import IMPORTED, ImportResult, Settings
 from teeter.datasets.table_files import is_missing
@@ -32,9 +30,9 @@ class _Before:
     """What was there when things were looked through."""
 
     newest: int
-    items: Sequence[Row[Any]]
+    items: Sequence[StoredItem]
     encoded_by: str | None
-    bad: frozenset[str]
+    flagged: frozenset[str]
     classes: frozenset[str]
 
 
@@ -65,10 +63,10 @@ def add_items(
         encoded = _encoded(found.new, before, settings, encoder)
         with store.writing() as connection:
             if (
-                repository.newest_item(connection) == before.newest
+                repository.items.newest_row_id(connection) == before.newest
             ):  # else somebody was faster, and it is done again
-                there = repository.count_items(connection)
-                new, duplicates = repository.add_items(connection, items, who)
+                there = repository.items.count(connection)
+                new, duplicates = repository.items.add(connection, items, who)
                 _write_features(repository, connection, new, encoded, who)
                 labelled, conflicts = _write_labels(repository, connection, labels)
                 audit = _set_apart(repository, connection, settings, there, who)
@@ -77,11 +75,15 @@ def add_items(
 
 def _read(repository: CampaignRepository, connection: Connection) -> _Before:
     return _Before(
-        newest=repository.newest_item(connection),
-        items=repository.items(connection),
-        encoded_by=repository.encoded_by(connection),
-        bad=frozenset(one.item for one in repository.answers(connection) if one.kind == "bad"),
-        classes=frozenset(repository.classes(connection)),
+        newest=repository.items.newest_row_id(connection),
+        items=repository.items.all(connection),
+        encoded_by=repository.items.encoder_name(connection),
+        flagged=frozenset(
+            answer.item
+            for answer in repository.answers.live(connection)
+            if answer.kind == AnswerKind.FLAG
+        ),
+        classes=frozenset(repository.classes.names(connection)),
     )
 
 
@@ -107,7 +109,11 @@ def _encoded(
         )
     contents = {item.key: item.content or "" for item in missing}
     if by in ("you", "built-in"):
-        others = {row.key: row.content or "" for row in before.items if row.key not in before.bad}
+        others = {
+            row.item_id: row.content or ""
+            for row in before.items
+            if row.item_id not in before.flagged
+        }
         contents = others | (
             {item.key: item.content or "" for item in new} if by == "you" else contents
         )
@@ -137,35 +143,34 @@ def _write_features(
     who: str,
 ) -> None:
     if encoded is not None:
-        numbers = {row.key: row.id for row in repository.items(connection)}
-        repository.write_vectors(
-            connection, [numbers[key] for key in encoded.keys], encoded.vectors
+        repository.items.write_features(
+            connection, dict(zip(encoded.keys, encoded.vectors, strict=True))
         )
         if encoded.by in ("you", "built-in"):
             # What does not belong may not be there any more: it is given a place in the middle.
-            rest = sorted(set(numbers) - set(encoded.keys), key=lambda key: numbers[key])
+            stored = {item.item_id for item in repository.items.all(connection)}
+            rest = sorted(stored - set(encoded.keys))
             middle = encoded.vectors.mean(axis=0)
-            repository.write_vectors(
-                connection, [numbers[key] for key in rest], [middle] * len(rest)
-            )
-        repository.note(
+            repository.items.write_features(connection, dict.fromkeys(rest, middle))
+        repository.history.append(
             connection, who, "encoded", None, {"by": encoded.by, "items": len(encoded.keys)}
         )
     elif new:
-        repository.note(connection, who, "encoded", None, {"by": "you"})
-    repository.with_vectors(connection)
+        repository.history.append(connection, who, "encoded", None, {"by": "you"})
+    repository.items.require_equal_lengths(connection)
 
 
 def _write_labels(
     repository: CampaignRepository, connection: Connection, labels: Sequence[tuple[str, str]]
 ) -> tuple[int, list[tuple[str, str, str]]]:
     """Answer items that have no label by those that came along; return how many, and where labels differ."""
-    held = labels_of(repository.answers(connection)) if labels else {}
+    held = labels_of(repository.answers.live(connection)) if labels else {}
     conflicts, count = [], 0
     for key, label in labels:
-        repository.class_number(connection, label)
+        repository.classes.row_id(connection, label)
         if key not in held:
-            repository.answer(connection, Answer(key, IMPORTED, "label", label))
+            answer = Answer(key, IMPORTED, AnswerKind.LABEL, label)
+            repository.answers.record(connection, answer)
             held[key] = label
             count += 1
         elif held[key] != label:
@@ -180,7 +185,7 @@ def _set_apart(
 
     Half of all items are left to learn from. A sample that is whole grows with the items, so that it stays one of all.
     """
-    items = repository.items(connection)
+    items = repository.items.all(connection)
     kept = sum(bool(row.audit) for row in items)
     if not settings.audit:
         return kept
@@ -188,11 +193,11 @@ def _set_apart(
     missing, fresh = min(settings.audit, len(items) // 2) - kept, items
     if kept >= settings.audit and there:
         missing, fresh = int(kept / there * (len(items) - there) + drawn.random()), items[there:]
-    answered = {one.item for one in repository.answers(connection)}
-    free = [row.key for row in fresh if not row.audit and row.key not in answered]
+    answered = {one.item for one in repository.answers.live(connection)}
+    free = [row.item_id for row in fresh if not row.audit and row.item_id not in answered]
     if missing > 0 and free:
         chosen = drawn.choice(len(free), size=min(missing, len(free)), replace=False)
-        repository.keep_for_audit(connection, [free[k] for k in sorted(chosen)], who)
+        repository.items.add_to_audit_set(connection, [free[k] for k in sorted(chosen)], who)
         kept += len(chosen)
     return kept
 

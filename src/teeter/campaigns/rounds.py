@@ -18,7 +18,8 @@ from teeter.campaigns.classifiers import (
     out_of_fold,
 )
 from teeter.campaigns.consensus import labels_of
-from teeter.campaigns.db.repository import Pick
+from teeter.campaigns.db import Pick
+from teeter.campaigns.enums import PickArm
 from teeter.campaigns.saved_models import FeatureScaler, dump_layers, load_arrays, loaded
 from teeter.campaigns.stopping import prediction_agreement
 from teeter.errors import InputError
@@ -115,14 +116,14 @@ def picks_for(state: RoundState, plan: RoundSettings, n: int) -> list[Pick]:
     learner = _with_newest_model(state, plan, n)
     others = np.setdiff1d(free, [*state.control, *control])
     chosen = _chosen(state, learner, others, min(wanted - len(control), len(others)))
-    arms = dict.fromkeys(control, "control") | dict.fromkeys(audit, "audit")
+    arms = dict.fromkeys(control, PickArm.CONTROL) | dict.fromkeys(audit, PickArm.AUDIT)
     order = _mixed([int(place) for place in chosen], list(arms), drawn)
     reasons = _reasons(state, learner, order)
     asked = [
-        Pick(state.keys[k], rank, arms.get(k, "picked"), reasons[k])
+        Pick(state.keys[k], rank, arms.get(k, PickArm.PICKED), reasons[k])
         for rank, k in enumerate(order, start=1)
     ]
-    return [*asked, *(Pick(state.keys[k], 0, "control", {}, asked=False) for k in known)]
+    return [*asked, *(Pick(state.keys[k], 0, PickArm.CONTROL, {}, asked=False) for k in known)]
 
 
 def _free(state: RoundState, plan: RoundSettings) -> tuple[Integers, list[int]]:

@@ -8,11 +8,8 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import select, update
-
-from teeter.campaigns.db import schema
-from teeter.campaigns.db.database import Database
-from teeter.campaigns.db.repository import CampaignRepository
+from teeter.campaigns.db import CampaignRepository, Database, StoredCampaign
+from teeter.campaigns.db.campaigns import list_campaigns
 from teeter.campaigns.items import require_printable, require_valid_unicode
 from teeter.campaigns.settings import Settings
 from teeter.errors import InputError, StoreError, UnknownNameError
@@ -49,17 +46,18 @@ def split_location(where: str | Path) -> tuple[str | Path, str | None]:
     return place, name or None
 
 
-def campaign_row(store: Database, name: str | None) -> Any:
+def campaign_row(store: Database, name: str | None) -> StoredCampaign:
     """Return the row of the campaign called so, or of the only one."""
     with store.reading() as connection:
-        by_name = {row.name: row for row in connection.execute(select(schema.campaigns))}
+        by_name = list_campaigns(connection)
     if not by_name:
         raise StoreError(
-            f"There is no campaign in {store.said}: make one with teeter campaign new."
+            f"There is no campaign in {store.display_url}: make one with teeter campaign new."
         )
     if name is None and len(by_name) > 1:
         raise InputError(
-            f"{store.said} has several campaigns: say which of {', '.join(sorted(by_name))}, as in {store.said}#NAME."
+            f"{store.display_url} has several campaigns: say which of "
+            f"{', '.join(sorted(by_name))}, as in {store.display_url}#NAME."
         )
     chosen = next(iter(by_name)) if name is None else name
     if chosen not in by_name:
@@ -84,7 +82,7 @@ def settings_to_dict(settings: Settings, file: Path | None) -> dict[str, Any]:
 def settings_from_json(text: str, store: Database) -> Settings:
     """Return the settings that were kept in a store."""
     damaged = StoreError(
-        f"{store.said} is damaged: its settings cannot be read. Use a backup of it."
+        f"{store.display_url} is damaged: its settings cannot be read. Use a backup of it."
     )
     try:
         told = json.loads(text)
@@ -95,7 +93,7 @@ def settings_from_json(text: str, store: Database) -> Settings:
     strange = sorted(set(told) - {one.name for one in fields(Settings)})
     if strange:
         raise StoreError(
-            f"{store.said} has a setting of a newer teeter ({strange[0]}): update teeter to open it."
+            f"{store.display_url} has a setting of a newer teeter ({strange[0]}): update teeter to open it."
         )
     try:
         settings = Settings(**told)
@@ -111,12 +109,8 @@ def change_consensus(
 ) -> Settings:
     """Say how several answers become one label from now on, and return the settings as they are then."""
     changed = replace(settings, consensus=way)
-    own = schema.campaigns.c.id == repository.campaign
     with store.writing() as connection:
-        kept = json.loads(
-            connection.execute(select(schema.campaigns.c.settings).where(own)).scalar_one()
-        )
-        told = json.dumps({**kept, "consensus": way})
-        connection.execute(update(schema.campaigns).where(own).values(settings=told))
-        repository.note(connection, who, "consensus", None, {"way": way})
+        stored = json.loads(repository.campaign(connection).settings)
+        repository.write_settings(connection, json.dumps({**stored, "consensus": way}))
+        repository.history.append(connection, who, "consensus", None, {"way": way})
     return changed

@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import load
-from sqlalchemy import Connection, select
 
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.db import schema
+from teeter.campaigns.db import Connection
 from teeter.campaigns.import_export import kind_of, read_items
 from teeter.campaigns.rounds import RoundState
-from teeter.campaigns.settings import Settings
+from teeter.campaigns.settings import ModelInfo, Settings
 from teeter.campaigns.settings_store import settings_from_json
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.errors import InputError
@@ -46,7 +45,6 @@ from teeter.web.background_requests import (
     TrainModel,
     WarmUp,
 )
-from teeter.web.lookup import count_labels, last_answer
 from teeter.worker_process import Handler
 
 __all__ = ["TaskHandlers", "create_campaign", "make_task_handler"]
@@ -56,6 +54,9 @@ ReportStatus = Callable[[StatusReport], None]
 NICENESS = 5
 """Priority of the worker on Unix. Answers to annotators come first, but the worker must not starve:
 beside one busy process Linux gives it 25 % of a core at 5, and only 10 % at 10."""
+
+_DEFAULT_BATCH = 20
+"""Items that an annotator gets at a time, where a request does not say."""
 
 _NEIGHBOURS = 3
 """Similar labelled items in an explanation."""
@@ -89,6 +90,8 @@ class _OpenCampaign:
     explained_by: int = -1
     """Version of the model that explained the items below."""
     explained: set[str] = field(default_factory=set)
+    exhausted_by: int | None = None
+    """Version of the model with which nothing was left to pick ahead."""
 
 
 class TaskHandlers:
@@ -158,13 +161,14 @@ class TaskHandlers:
 
         campaign = entry.campaign
         with campaign.database.reading() as connection:
-            item_count = campaign.repository.count_items(connection)
+            item_count = campaign.repository.items.count(connection)
             settings = _read_settings(campaign, connection)
 
         if item_count != entry.item_count or settings != campaign.settings:
             campaign.database.close()
             entry.campaign = Campaign.open(location)
             entry.item_count = item_count
+            entry.exhausted_by = None
 
         return entry
 
@@ -180,36 +184,30 @@ class TaskHandlers:
         enough_labels = batch
         if has_few:
             enough_labels = max(1, batch // 2)
-        if _count_new_labels(entry) >= enough_labels:
-            self._train(TrainModel(request.campaign), report)
+        must_train = _count_new_labels(entry) >= enough_labels
+
+        # Loading reads all answers: once for training, picking and explaining together.
+        state = None
+        if has_few or must_train:
+            last_answer = _newest_answer(campaign)
+            state = campaign.load_state()
+            if must_train:
+                _, state = _train_model(entry, state, last_answer, batch, report)
 
         if has_few:
             report(StatusReport(Activity.PICKING))
-            questions = campaign.ask(len(waiting) + batch, request.annotator)
+            questions = campaign.ask(len(waiting) + batch, request.annotator, state=state)
             waiting = [question.item for question in questions]
+        _keep_ready(entry, batch, state)
 
-        explanations = _explain_items(entry, waiting[: 3 * batch])
+        explanations = _explain_items(entry, waiting[: 3 * batch], state)
         return QuestionsReady(is_finished=not waiting, explanations=explanations)
 
     def _train(self, request: TrainModel, report: ReportStatus) -> TrainingDone:
         entry = self._open_campaign(request.campaign)
-        campaign = entry.campaign
-        with campaign.database.reading() as connection:
-            # Before the labels are read: later answers count as new.
-            last_answer_id = last_answer(campaign.repository, connection)
-            model = campaign.repository.model(connection)
-
-        labels = campaign.state().labels
-        if len(set(labels.values())) < 2:
-            return TrainingDone(None)
-
-        next_version = 1 if model is None else model.version + 1
-        report(StatusReport(Activity.TRAINING, labels=len(labels), version=next_version))
-        trained = campaign.train()
-
-        # Only now: a training that fails is tried again with the next answer.
-        entry.trained_up_to = last_answer_id
-        report(StatusReport(None, version=trained.version, is_trained=True))
+        last_answer = _newest_answer(entry.campaign)
+        state = entry.campaign.load_state()
+        trained, _ = _train_model(entry, state, last_answer, _DEFAULT_BATCH, report)
         return TrainingDone(trained)
 
     def _find_suspects(self, request: FindSuspects, report: ReportStatus) -> SuspectsFound:
@@ -230,7 +228,7 @@ class TaskHandlers:
 
     def _draw_map(self, request: DrawMap, report: ReportStatus) -> MapFile:
         report(StatusReport(Activity.DRAWING_MAP))
-        state = self.campaign(request.campaign).state()
+        state = self.campaign(request.campaign).load_state()
         path = Path(tempfile.mkdtemp(dir=request.folder)) / "map.bin"
 
         match request.kind:
@@ -287,20 +285,19 @@ def _zip_folder(folder: Path) -> Path:
 
 def _count_items(campaign: Campaign) -> int:
     with campaign.database.reading() as connection:
-        return campaign.repository.count_items(connection)
+        return campaign.repository.items.count(connection)
 
 
 def _read_settings(campaign: Campaign, connection: Connection) -> Settings:
     """Return the settings as they are stored now; another process may have changed them."""
-    is_this_campaign = schema.campaigns.c.id == campaign.repository.campaign
-    statement = select(schema.campaigns.c.settings).where(is_this_campaign)
-    return settings_from_json(connection.execute(statement).scalar_one(), campaign.database)
+    stored = campaign.repository.campaign(connection)
+    return settings_from_json(stored.settings, campaign.database)
 
 
 def _open_items(campaign: Campaign, annotator: str) -> list[str]:
     """Return the ids of the items that wait for an annotator."""
     with campaign.database.reading() as connection:
-        picks = campaign.repository.open_picks(connection, annotator)
+        picks = campaign.repository.picks.open_picks(connection, annotator)
     return [pick.item for pick in picks]
 
 
@@ -309,21 +306,69 @@ def _count_new_labels(entry: _OpenCampaign) -> int:
     repository = entry.campaign.repository
     with entry.campaign.database.reading() as connection:
         if entry.trained_up_to is not None:
-            return count_labels(repository, connection, after=entry.trained_up_to)
+            return repository.answers.count_labels_after(connection, entry.trained_up_to)
 
         # The model was trained by another process: only the time is known.
-        model = repository.model(connection)
+        model = repository.models.newest_summary(connection)
         trained_at = "" if model is None else model.trained
-        return count_labels(repository, connection, since=trained_at)
+        return repository.answers.count_labels_since(connection, trained_at)
 
 
-def _explain_items(entry: _OpenCampaign, items: Sequence[str]) -> dict[str, Explanation]:
+def _newest_answer(campaign: Campaign) -> int:
+    """Return the row id of the newest answer."""
+    with campaign.database.reading() as connection:
+        return campaign.repository.answers.newest_row_id(connection)
+
+
+def _train_model(
+    entry: _OpenCampaign, state: RoundState, last_answer: int, batch: int, report: ReportStatus
+) -> tuple[ModelInfo | None, RoundState]:
+    """Train a model and pick ahead with it.
+
+    Args:
+        entry: the campaign.
+        state: its labels and features.
+        last_answer: row id of the newest answer, read before the state: answers that came in between
+            count as new.
+        batch: how many items an annotator gets at a time.
+        report: called with what is being done.
+
+    Returns:
+        The model and the state with it, or None and the same state if fewer than two classes have labels.
+    """
+    if len(set(state.labels.values())) < 2:
+        return None, state
+
+    campaign = entry.campaign
+    report(StatusReport(Activity.TRAINING, labels=len(state.labels), version=state.version + 1))
+    trained = campaign.train(state=state, pick_ahead=campaign.ready_items_wanted(batch))
+
+    # Only now: a training that fails is tried again with the next answer.
+    entry.trained_up_to = last_answer
+    report(StatusReport(None, version=trained.version, is_trained=True))
+    return trained, campaign.with_newest_model(state)
+
+
+def _keep_ready(entry: _OpenCampaign, batch: int, state: RoundState | None) -> None:
+    """Pick ahead for the active annotators, unless nothing was left to pick with the newest model."""
+    campaign = entry.campaign
+    with campaign.database.reading() as connection:
+        version = campaign.repository.models.newest_version(connection)
+
+    if entry.exhausted_by == version:
+        return
+    if not campaign.keep_ready(batch, state=state):
+        entry.exhausted_by = version
+
+
+def _explain_items(
+    entry: _OpenCampaign, items: Sequence[str], state: RoundState | None
+) -> dict[str, Explanation]:
     """Return explanations of items that the current model has not explained before."""
     campaign = entry.campaign
     with campaign.database.reading() as connection:
-        model = campaign.repository.model(connection)
+        version = campaign.repository.models.newest_version(connection)
 
-    version = 0 if model is None else model.version
     if version != entry.explained_by:
         entry.explained_by = version
         entry.explained.clear()
@@ -334,7 +379,8 @@ def _explain_items(entry: _OpenCampaign, items: Sequence[str]) -> dict[str, Expl
     # The server keeps explanations, so each is sent once per model.
     entry.explained.update(new_items)
 
-    state = campaign.state()
+    if state is None:
+        state = campaign.load_state()
     row_by_item = {item: row for row, item in enumerate(state.keys)}
     rows = [row_by_item[item] for item in new_items if item in row_by_item]
     neighbours = _nearest_labelled(state, rows)
@@ -342,10 +388,8 @@ def _explain_items(entry: _OpenCampaign, items: Sequence[str]) -> dict[str, Expl
 
     neighbour_ids = {item for nearest in neighbours for item, _ in nearest}
     with campaign.database.reading() as connection:
-        content_by_item = {
-            item: row.content or ""
-            for item, row in campaign.repository.some_items(connection, list(neighbour_ids)).items()
-        }
+        stored_items = campaign.repository.items.by_id(connection, list(neighbour_ids))
+    content_by_item = {item_id: stored.content or "" for item_id, stored in stored_items.items()}
 
     explanations = {}
     for row, nearest, by_class in zip(rows, neighbours, probabilities, strict=True):

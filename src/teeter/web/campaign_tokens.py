@@ -86,7 +86,7 @@ class CampaignTokens:
             return False
 
         def find(service: CampaignService) -> str | None:
-            person = service.campaign.people.holder(annotator, prefix)
+            person = service.campaign.people.find_by_token_prefix(annotator, prefix)
             return None if person is None else service.slug
 
         # Most requests need one query only: that of the campaign the token was found in before.

@@ -11,6 +11,8 @@ from fastapi.responses import FileResponse, PlainTextResponse, RedirectResponse,
 from fastapi.templating import Jinja2Templates
 
 from teeter import strategies
+from teeter.campaigns.db import ItemFilter, ItemQuery
+from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.import_export import FORMATS
 from teeter.campaigns.shortcuts import TAKEN
 from teeter.errors import InputError, UnknownResourceError
@@ -18,7 +20,6 @@ from teeter.web.api import about, listed, redact_paths
 from teeter.web.auth import TooManyLoginsError, WrongTokenError
 from teeter.web.background_requests import TrainModel
 from teeter.web.charts import AccuracyPoint, accuracy_chart, labels_over_time_chart
-from teeter.web.lookup import STATES, ItemQuery
 from teeter.web.permissions import (
     can_create_campaigns,
     current_user,
@@ -275,7 +276,12 @@ def items(
     """Show a page of the table of items."""
     desk, told = campaign_page(request, slug, "items", "review")
     wanted = ItemQuery(
-        search.strip(), label or None, state if state in STATES else "all", after, before, _PAGE
+        search.strip(),
+        label or None,
+        ItemFilter(state) if state in list(ItemFilter) else ItemFilter.ALL,
+        after,
+        before,
+        _PAGE,
     )
     found = desk.items(wanted)
     asked = {"search": search, "label": label, "state": state}
@@ -287,7 +293,7 @@ def items(
     )
     told |= {
         "rows": found,
-        "states": STATES,
+        "states": list(ItemFilter),
         "asked": asked,
         "next": urlencode({**kept, "after": found[-1]["number"]}) if later else None,
         "previous": urlencode({**kept, "before": found[0]["number"]})
@@ -318,10 +324,10 @@ def correct(
     kind: Annotated[str, Form(max_length=10)] = "label",
 ) -> Response:
     """Record an answer about one item, from its page."""
-    if kind not in ("label", "skip", "unsure", "bad"):
-        raise InputError(f"{kind!r} is none of label, skip, unsure and bad.")
+    if kind not in list(AnswerKind):
+        raise InputError(f"{kind!r} is none of {', '.join(AnswerKind)}.")
     desk = require_permission(request, slug, "answer")
-    desk.answer(current_user(request), AnswerIn(id, kind, label or None))  # type: ignore[arg-type]
+    desk.answer(current_user(request), AnswerIn(id, AnswerKind(kind), label or None))
     return RedirectResponse(f"/c/{slug}/item?{urlencode({'id': id})}", 303)
 
 

@@ -11,7 +11,9 @@ from contextlib import suppress
 
 from fastapi import Request
 
-from teeter.campaigns.people import RIGHTS, Person, may, require_right
+from teeter.campaigns import people as campaign_people
+from teeter.campaigns.enums import Permission, Role
+from teeter.campaigns.people import PERMISSIONS, Person, role_allows
 from teeter.errors import PermissionDeniedError, StoreError
 from teeter.web.auth import Session
 from teeter.web.service import CampaignService
@@ -56,17 +58,17 @@ def campaign_member(request: Request, service: CampaignService) -> Person | None
 
     # A token of a campaign says nothing in another one, even if the names are the same.
     if session.token_prefix and not server_tokens.is_valid(name, session.token_prefix):
-        return people.holder(name, session.token_prefix)
+        return people.find_by_token_prefix(name, session.token_prefix)
 
     # A name that was chosen without a token is no proof of being a named annotator.
     if session.token_prefix:
-        member = people.named(name)
+        member = people.find(name)
         if member is not None:
             return member
 
     if people.list():
         return None
-    return Person(name, "owner", "", has_token=False)
+    return Person(name, Role.OWNER, "", has_token=False)
 
 
 def permissions_in(request: Request, service: CampaignService) -> frozenset[str]:
@@ -74,7 +76,7 @@ def permissions_in(request: Request, service: CampaignService) -> frozenset[str]
     member = campaign_member(request, service)
     if member is None:
         return frozenset()
-    return RIGHTS[member.role]
+    return PERMISSIONS[member.role]
 
 
 def require_permission(request: Request, slug: str, permission: str) -> CampaignService:
@@ -90,7 +92,7 @@ def require_permission(request: Request, slug: str, permission: str) -> Campaign
         PermissionDeniedError: the annotator may not do this there.
     """
     service = get_workspace(request).desk(slug)
-    require_right(campaign_member(request, service), permission)
+    campaign_people.require_permission(campaign_member(request, service), permission)
     return service
 
 
@@ -102,7 +104,7 @@ def owned_campaign(request: Request) -> CampaignService | None:
             if not service.campaign.people.list():
                 continue
             member = campaign_member(request, service)
-            if member is not None and may(member.role, "manage"):
+            if member is not None and role_allows(member.role, Permission.MANAGE):
                 return service
     return None
 

@@ -1,208 +1,127 @@
-"""Which project in Label Studio is a campaign's, which annotations became which answers, and who is at it now.
+"""The link between a campaign and its project in Label Studio, and the lock that syncs share.
 
-Every function that takes a connection works inside its transaction.
+The campaign's database stores which project belongs to the campaign, and which annotation became
+which answer. The lock lets only one sync at a time create a project or tasks.
 """
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 
-from sqlalchemy import Connection, and_, insert, select, update
-
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.clock import written
-from teeter.campaigns.db import schema
-from teeter.campaigns.db.repository import Kind
+from teeter.campaigns.db import LockName, ProjectLink
 from teeter.errors import StoreError
 
-__all__ = [
-    "ImportedAnnotation",
-    "ProjectLink",
-    "annotations_of",
-    "begin",
-    "current",
-    "note_answer",
-    "note_gone",
-    "turn",
-    "write_project",
-]
+__all__ = ["hold_sync_lock", "open_link", "save_project"]
 
-_LASTS = 45.0
-"""Seconds after the last sign of life from which on another may begin; more than a server may take to answer."""
+LOCK_SECONDS = 45.0
+"""How long a sync keeps the lock without extending it: longer than a request may take to fail."""
 
-_LOOK = 0.5
-"""Seconds between two looks whether another is done."""
+LOCK_POLL_SECONDS = 0.5
+"""Time between two attempts to acquire the lock."""
 
 
-@dataclass(frozen=True)
-class ProjectLink:
-    """A campaign's project in Label Studio."""
+def open_link(campaign: Campaign, url: str, *, replace_project: bool = False) -> ProjectLink:
+    """Return the link of a campaign, and create it if it is missing.
 
-    number: int
-    url: str
-    mark: str
-    project: int | None
-    """None: it is not made yet, or nobody came to note it."""
+    Args:
+        campaign: The campaign.
+        url: URL of the Label Studio, for a new link.
+        replace_project: Create another link even if there is one. A link whose project was not
+            created yet is used nevertheless, so that a killed sync can be repeated.
+    """
+    links = campaign.repository.label_studio
 
-
-@dataclass(frozen=True)
-class ImportedAnnotation:
-    """What an annotation said when it was taken in."""
-
-    task: int
-    kind: Kind
-    label: str | None
-    gone: bool
-    answers: tuple[int, ...]
-    """The numbers of its answers, oldest first: one for every change."""
-
-
-def current(campaign: Campaign, connection: Connection) -> ProjectLink | None:
-    """Return the link that holds: the newest."""
-    own = schema.label_studio.c.campaign_id == campaign.repository.campaign
-    row = connection.execute(
-        select(schema.label_studio).where(own).order_by(schema.label_studio.c.id.desc()).limit(1)
-    ).first()
-    return None if row is None else ProjectLink(row.id, row.url, row.mark, row.project)
-
-
-def begin(campaign: Campaign, url: str, *, anew: bool) -> ProjectLink:
-    """Return the link that holds; one is made where there is none, or ``anew``."""
+    # Read and inserted in one transaction, so that two syncs do not create two links.
     with campaign.database.writing() as connection:
-        link = current(campaign, connection)
-        if link is not None and (not anew or link.project is None):
+        link = links.current_link(connection)
+        if link is not None and (link.project is None or not replace_project):
             return link
-        values = {
-            "campaign_id": campaign.repository.campaign,
-            "url": url,
-            "mark": f"teeter:{secrets.token_hex(8)}",
-            "project": None,
-            "made": campaign.repository.now(),
-            "busy": None,
-        }
-        (number,) = connection.execute(
-            insert(schema.label_studio).values(values)
-        ).inserted_primary_key or (0,)
-        return ProjectLink(int(number), url, str(values["mark"]), None)
+
+        # Random: the id of a project may be used again, by another server or after a restore.
+        marker = f"teeter:{secrets.token_hex(8)}"
+        return links.add_link(connection, url, marker)
 
 
-def write_project(
-    campaign: Campaign, link: ProjectLink, url: str, project: int, *, made: bool
+def save_project(
+    campaign: Campaign, link: ProjectLink, url: str, project_id: int, *, was_created: bool
 ) -> ProjectLink:
-    """Note where a campaign's project is."""
+    """Store which project a link leads to.
+
+    Args:
+        campaign: The campaign.
+        link: The link to change.
+        url: URL of the Label Studio, which may have moved.
+        project_id: The project.
+        was_created: Whether this sync created the project; noted in the campaign's history.
+
+    Returns:
+        The changed link.
+    """
+    repository = campaign.repository
+    detail = {"url": url, "project": project_id, "made": was_created}
+
+    # In one transaction, so that the link and the history cannot disagree.
     with campaign.database.writing() as connection:
-        _change(connection, link, url=url, project=project)
-        detail = {"url": url, "project": project, "made": made}
-        campaign.repository.note(connection, "label-studio", "linked", None, detail)
-    return ProjectLink(link.number, url, link.mark, project)
-
-
-def _change(connection: Connection, link: ProjectLink, **values: object) -> None:
-    connection.execute(
-        update(schema.label_studio).where(schema.label_studio.c.id == link.number).values(values)
-    )
-
-
-def annotations_of(
-    campaign: Campaign, connection: Connection, link: ProjectLink
-) -> dict[int, ImportedAnnotation]:
-    """Return what was taken in, by the annotations' numbers."""
-    noted, answers = schema.label_studio_answers, schema.answers
-    rows = connection.execute(
-        select(noted, answers.c.kind, schema.classes.c.name)
-        .join(answers, answers.c.id == noted.c.answer_id)
-        .join(schema.classes, schema.classes.c.id == answers.c.class_id, isouter=True)
-        .where(noted.c.link_id == link.number, noted.c.campaign_id == campaign.repository.campaign)
-        .order_by(noted.c.id)
-    )
-    found: dict[int, ImportedAnnotation] = {}
-    for row in rows:
-        before = found[row.annotation].answers if row.annotation in found else ()
-        found[row.annotation] = ImportedAnnotation(
-            row.task, row.kind, row.name, row.gone, (*before, row.answer_id)
-        )
-    return found
-
-
-def note_answer(
-    campaign: Campaign,
-    connection: Connection,
-    link: ProjectLink,
-    *,
-    task: int,
-    annotation: int,
-    answer: int,
-) -> None:
-    """Note that an annotation became an answer."""
-    values = {
-        "campaign_id": campaign.repository.campaign,
-        "link_id": link.number,
-        "task": task,
-        "annotation": annotation,
-        "answer_id": answer,
-        "gone": False,
-    }
-    connection.execute(insert(schema.label_studio_answers).values(values))
-
-
-def note_gone(connection: Connection, link: ProjectLink, annotations: Sequence[int]) -> None:
-    """Note that annotations are deleted, and their answers taken back."""
-    noted = schema.label_studio_answers
-    for one in annotations:
-        same = and_(noted.c.link_id == link.number, noted.c.annotation == one)
-        connection.execute(update(noted).where(same).values(gone=True))
+        repository.history.append(connection, "label-studio", "linked", None, detail)
+        return repository.label_studio.set_project(connection, link, url, project_id)
 
 
 @contextmanager
-def turn(
-    campaign: Campaign, link: ProjectLink, sleep: Callable[[float], None] = time.sleep
+def hold_sync_lock(
+    campaign: Campaign, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[Callable[[], None]]:
-    """Wait until no other is at it, and keep others waiting; yields what must be called now and then to go on.
+    """Wait for the lock of a campaign's syncs, and hold it for the length of the block.
 
-    Whoever is killed keeps others waiting no longer than its last sign of life lasts.
+    The lock expires after ``LOCK_SECONDS``, so a sync that was killed does not block others for
+    longer than that.
+
+    Args:
+        campaign: The campaign.
+        sleep: Waits for a number of seconds.
+
+    Yields:
+        A function that extends the lock. Call it at least once within ``LOCK_SECONDS``.
+
+    Raises:
+        StoreError: another sync holds the lock for too long.
     """
     waited = 0.0
-    while not _take(campaign, link):
-        if waited > 2 * _LASTS:
-            raise StoreError("Another sync of this campaign goes on: wait until it is done.")
-        sleep(_LOOK)
-        waited += _LOOK
-    last = campaign.repository.clock()
+    while (holder := _acquire_lock(campaign)) is None:
+        if waited > 2 * LOCK_SECONDS:
+            raise StoreError(
+                "Another sync of this campaign is still running. Wait until it has finished."
+            )
+        sleep(LOCK_POLL_SECONDS)
+        waited += LOCK_POLL_SECONDS
 
-    def alive() -> None:
-        nonlocal last
-        if abs(campaign.repository.clock() - last) > timedelta(
-            seconds=_LASTS / 3
-        ):  # it may have been set back
-            last = campaign.repository.clock()
-            _be_busy(campaign, link, busy=True)
+    locks = campaign.repository.locks
+    clock = campaign.repository.scope.clock
+    last_extension = clock()
+
+    def extend_lock() -> None:
+        nonlocal last_extension
+        now = clock()
+        # Not at every call, which would write to the database before each request. The clock may
+        # have been set back, so the difference can be negative.
+        if abs(now - last_extension) > timedelta(seconds=LOCK_SECONDS / 3):
+            last_extension = now
+            with campaign.database.writing() as connection:
+                locks.extend(connection, LockName.LABEL_STUDIO, holder, LOCK_SECONDS)
 
     try:
-        yield alive
+        yield extend_lock
     finally:
-        _be_busy(campaign, link, busy=False)
+        # After an error too: otherwise the next sync would wait until the lock expires.
+        with campaign.database.writing() as connection:
+            locks.release(connection, LockName.LABEL_STUDIO, holder)
 
 
-def _take(campaign: Campaign, link: ProjectLink) -> bool:
-    table = schema.label_studio
+def _acquire_lock(campaign: Campaign) -> str | None:
+    """Return the holder of the lock, which is now this sync, or None if another sync holds it."""
     with campaign.database.writing() as connection:
-        until = connection.scalar(select(table.c.busy).where(table.c.id == link.number))
-        # What ends long from now was left before the clock was set back.
-        if until is not None and campaign.repository.now() < until <= _end(campaign, 2 * _LASTS):
-            return False
-        _change(connection, link, busy=_end(campaign))
-    return True
-
-
-def _be_busy(campaign: Campaign, link: ProjectLink, *, busy: bool) -> None:
-    with campaign.database.writing() as connection:
-        _change(connection, link, busy=_end(campaign) if busy else None)
-
-
-def _end(campaign: Campaign, seconds: float = _LASTS) -> str:
-    return written(campaign.repository.clock() + timedelta(seconds=seconds))
+        return campaign.repository.locks.acquire(connection, LockName.LABEL_STUDIO, LOCK_SECONDS)

@@ -1,7 +1,10 @@
-// Going back shows the rows of an earlier search: its words go back into the fields.
-"use strict";
+// Going back in the history shows the rows of an earlier search: put its words back into the fields.
 
 document.addEventListener("htmx:historyRestore", () => {
-  const asked = new URLSearchParams(location.search);
-  for (const field of document.querySelectorAll(".tools [name]")) field.value = asked.get(field.name) ?? (field.name === "state" ? "all" : "");
+  const query = new URLSearchParams(location.search);
+
+  for (const field of document.querySelectorAll(".tools [name]")) {
+    const fallback = field.name === "state" ? "all" : "";
+    field.value = query.get(field.name) ?? fallback;
+  }
 });

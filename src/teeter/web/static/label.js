@@ -1,403 +1,585 @@
-// The page to label on. Questions are at hand before they are needed; an answer shows the next one at once and is sent
-// behind it. Nothing is called saved before the server has said that it is on disk; what could not be sent is kept.
-"use strict";
+// The labelling page, in three modes: label new items, review labels that may be wrong, decide disagreements.
+//
+// Items are fetched before they are needed, so an answer shows the next item at once and is sent in the background
+// (outbox.js). Nothing is called saved before the server has said that it is on disk.
 
-(() => {
-  const { start, make } = teeter;
-  const at = (id) => document.getElementById(id);
-  const suspecting = start.mode === "suspects", deciding = start.mode === "decide";
-  const shelf = `teeter outbox ${start.campaign} ${JSON.stringify(start.annotator)} `;
-  const byKey = new Map(start.classes.filter((one) => one.key).map((one) => [one.key, one.name]));
-  let queue = start.questions, posted = 0, current = null, finished = false, filling = false, poll = null;
-  let outbox = adopted(), sending = false, failed = null, wait = 500;
-  let last = start.last.map((one) => ({ question: one, said: one.said, state: "saved" }));
-  let labelled = start.labelled;
-  const stored = new Map();  // items, and when their answers were saved
-  const later = new Set();  // disagreements that were put off
-  const takesBack = (entry) => entry.what === "undo" || entry.what === "decisions/undo";
+import { ClassFinder, typesToFind } from "./class_finder.js";
+import { Outbox, isUndo } from "./outbox.js";
+import { apiUrl, byId, element, imageUrl, percent, requestJson, showItem, start } from "./shared.js";
 
-  // ---- what is to be sent: one after the other, so that taking back follows what it takes back
+const isReviewing = start.mode === "suspects";
+const isDeciding = start.mode === "decide";
 
-  // Each entry has a key of its own, so that two tabs do not write over each other's. Both may send the same entry:
-  // the same answer twice is stored once. A browser that keeps nothing sends all the same.
+const FETCHED = 40;  // items that one request asks for
+const LOW = 12;  // fetch more when fewer are left
+const PRELOADED = 6;  // images that the browser loads in advance
+const RECENT = 10;  // answers listed beside the item
+const POLL = 3000;  // milliseconds between two looks at the campaign's state
 
-  function adopted() {
-    try {
-      const found = Object.keys(localStorage).filter((key) => key.startsWith(shelf)).sort();
-      return found.map((key) => ({ ...JSON.parse(localStorage.getItem(key)), key, kept: true, adopted: true }));
-    } catch { return []; }
+let queue = start.questions;  // items to show next
+let current = null;  // the item that is shown
+let isFinished = false;  // nothing is left
+let isFetching = false;
+let fetchTimer = null;
+let labelled = start.labelled;
+let recent = start.last.map((answer) => ({ question: answer, said: answer.said, state: "saved" }));
+const savedAt = new Map();  // item -> time at which its answer was saved
+const skipped = new Set();  // disagreements and suspects that were skipped on this page
+
+const outbox = new Outbox({
+  onChange: drawSaved,
+  onSent: handleSent,
+  onFailed: handleFailure,
+});
+
+const buttons = start.classes.map(makeClassButton);
+const finder = new ClassFinder(buttons, (name) => answer("label", name));
+
+// ---- Sending
+
+function handleSent(entry, result) {
+  byId("alarm").hidden = true;
+
+  if (!isUndo(entry)) {
+    markSaved(entry.body.item, result.labelled ?? labelled);
+  } else if (isDeciding && result.undone) {
+    fetchItems();
+  } else if (!result.undone) {
+    const text = "Nothing was undone: you have answered in another tab since, or undone it there.";
+    showAlarm(text, "Reload", () => location.reload());
+  }
+}
+
+function handleFailure(entry, error, isFinal) {
+  if (error.isOtherAnnotator) {
+    showAlarm(`${error.message} ${outbox.length} of ${start.annotator}'s answers are kept here and not sent yet.`);
+    return;
   }
 
-  // Whether another tab has sent an entry, and removed it.
-  function isGone(entry) {
-    try { return entry.kept === true && localStorage.getItem(entry.key) === null; } catch { return false; }
-  }
+  const more = outbox.length > 1 ? ` and ${outbox.length - 1} more` : "";
+  const text = `Not saved: the answer to ${entry.body.item ?? "the last item"}${more}. ${error.message}`;
 
-  const alone = (act) => navigator.locks ? navigator.locks.request(shelf, act) : act();
+  if (isFinal) showAlarm(text, "Discard this answer", () => discard(entry));
+  else showAlarm(`${text} It is kept in this browser and will be sent again.`);
+}
 
-  function keep(entry) {
-    const random = [...crypto.getRandomValues(new Uint32Array(2))].map((part) => part.toString(36)).join("");
-    entry.key = `${shelf}${String(Date.now()).padStart(15, "0")} ${String(posted++).padStart(6, "0")} ${random}`;
-    try {
-      localStorage.setItem(entry.key, JSON.stringify({ what: entry.what, body: entry.body }));
-      entry.kept = true;
-    } catch { /* it is sent from here */ }
-  }
+function discard(entry) {
+  recent = recent.filter((answer) => answer.question.item !== entry.body.item || answer.state === "saved");
+  byId("alarm").hidden = true;
+  outbox.discard(entry);
+  drawRecent();
+}
 
-  function forget(entry) {
-    try { localStorage.removeItem(entry.key); } catch { /* it was never kept */ }
-  }
+function markSaved(item, count) {
+  savedAt.set(item, performance.now());
+  const answer = recent.find((entry) => entry.question.item === item && entry.state !== "saved");
+  if (answer) answer.state = "saved";
 
-  function showSaved() {
-    const saved = at("saved");
-    saved.className = `saved ${failed ? "not" : outbox.length ? "" : "all"}`;
-    saved.textContent = failed ? `${outbox.length} NOT SAVED` : outbox.length ? `Saving ${outbox.length}…` : last.length ? "All saved" : "";
-  }
+  labelled = count;
+  drawCount();
+  drawRecent();
+  if (queue.length < LOW || isDeciding) fetchItems();
+}
 
-  function post(what, body) {
-    const entry = { what, body };
-    keep(entry);
-    outbox.push(entry);
-    showSaved();
-    send();
-  }
+// ---- Fetching items
 
-  async function send() {
-    if (sending || !outbox.length) return;
-    sending = true;
-    const first = outbox[0];
-    try {
-      const told = await alone(async () => {
-        if (isGone(first) && (first.adopted || takesBack(first))) return { labelled, undone: true };
-        const done = await (await teeter.ask(teeter.address(`/${first.what}`), first.body)).json();
-        forget(first);
-        return done;
-      });
-      outbox.shift();
-      failed = null; wait = 500;
-      at("alarm").hidden = true;
-      if (!takesBack(first)) markSaved(first.body.item, told);
-      else if (deciding && told.undone) fill();
-      else if (!told.undone) alarm("It was not taken back: you answered elsewhere since, or took it back there.", () => location.reload(), "Load the page again");
-    } catch (error) {
-      failed = error;
-      const refused = error.status >= 400 && error.status < 500 && error.status !== 403 && error.status !== 401 && error.status !== 429;
-      const more = outbox.length > 1 ? ` and ${outbox.length - 1} more` : "";
-      alarm(`Not saved: the answer about ${first.body.item ?? "the last item"}${more}. ${error.message}` +
-            (refused ? "" : " It is kept here and sent again."), refused ? () => drop(first) : null);
-      if (error.other) alarm(`${error.message} ${outbox.length} of ${start.annotator}'s answers wait here to be sent.`, null);
-      if (refused || error.other) { sending = error.other; showSaved(); return; }
-      setTimeout(() => { sending = false; send(); }, wait);
-      wait = Math.min(wait * 2, 8000);
-      showSaved();
-      return;
+async function fetchItems() {
+  if (isFetching || (isFinished && start.mode === "label")) return;
+  isFetching = true;
+
+  try {
+    if (isReviewing) await fetchSuspects();
+    else if (isDeciding) await fetchDisagreements();
+    else await fetchQuestions();
+  } catch (error) {
+    if (!queue.length && !current) {
+      byId("stage").replaceChildren(element("p", { class: "soft", text: `${error.message} Trying again…` }));
     }
-    sending = false;
-    showSaved();
-    send();
+    fetchLater(2000);
   }
 
-  function drop(entry) {
-    outbox = outbox.filter((one) => one !== entry);
-    forget(entry);
-    last = last.filter((one) => one.question.item !== entry.body.item || one.state === "saved");
-    failed = null;
-    at("alarm").hidden = true;
-    showSaved(); drawLast(); send();
-  }
+  isFetching = false;
+  if (!current) showNext();
+}
 
-  function alarm(text, act, called = "Put it aside") {
-    const place = at("alarm");
-    place.replaceChildren(text);
-    if (act) place.append(make("button", { type: "button", text: called, on: { click: act } }));
-    place.hidden = false;
-  }
+function fetchLater(delay) {
+  clearTimeout(fetchTimer);
+  fetchTimer = setTimeout(fetchItems, delay);
+}
 
-  function markSaved(item, told) {
-    stored.set(item, performance.now());
-    const one = last.find((entry) => entry.question.item === item && entry.state !== "saved");
-    if (one) one.state = "saved";
-    labelled = told.labelled;
-    drawCount(); drawLast();
-    if (queue.length < 12 || deciding) fill();
-  }
+// Items that must not be shown although the server, which answered a little earlier, still lists them.
+function answeredItems(since) {
+  const items = new Set(outbox.entries.map((entry) => entry.body.item));
+  for (const [item, time] of savedAt) if (time >= since) items.add(item);
+  if (current) items.add(current.item);
+  return items;
+}
 
-  // ---- what is asked
+async function fetchQuestions() {
+  const began = performance.now();
+  const result = await requestJson(apiUrl(`/questions?n=${FETCHED}`));
+  const answered = answeredItems(began);
+  const fresh = new Map(result.questions.filter((item) => !answered.has(item.item)).map((item) => [item.item, item]));
 
-  async function fill() {
-    if (filling || finished && !suspecting && !deciding) return;
-    filling = true;
-    try {
-      if (suspecting) await fillSuspects();
-      else if (deciding) await fillDisagreements();
-      else await fillQuestions();
-    } catch (error) {
-      if (!queue.length && !current) at("stage").replaceChildren(make("p", { class: "soft", text: `${error.message} Trying again…` }));
-      again(2000);
-    }
-    filling = false;
-    if (!current) next();
-  }
+  // What is queued keeps its place. An item that went to somebody else leaves the queue.
+  const queued = queue.filter((item) => item.isCorrection || fresh.has(item.item));
+  const updated = queued.map((item) => item.isCorrection ? item : fresh.get(item.item));
+  const present = new Set(updated.map((item) => item.item));
+  queue = [...updated, ...[...fresh.values()].filter((item) => !present.has(item.item))];
 
-  async function fillQuestions() {
-    const began = performance.now();
-    const told = await (await teeter.ask(teeter.address("/questions?n=40"))).json();
-    const gone = new Set(outbox.map((one) => one.body.item));
-    for (const [item, when] of stored) if (when >= began) gone.add(item);  // saved while this was on its way
-    if (current) gone.add(current.item);
-    const fresh = told.questions.filter((one) => !gone.has(one.item));
-    const known = new Map(fresh.map((one) => [one.item, one]));
-    const kept = queue.filter((one) => one.correcting || known.has(one.item) && !gone.has(one.item)).map((one) => one.correcting ? one : known.get(one.item));
-    const there = new Set(kept.map((one) => one.item));
-    queue = [...kept, ...fresh.filter((one) => !there.has(one.item))];
-    finished = told.finished && !queue.length;
-    at("news").textContent = told.news;
-    if (current && !current.probabilities) {
-      const better = told.questions.find((one) => one.item === current.item);
-      if (better) { Object.assign(current, better); drawWhy(); }
-    }
-    if (!queue.length && !finished) again(500);
-    preload();
-  }
+  isFinished = result.finished && !queue.length;
+  byId("news").textContent = result.news;
+  addExplanation(result.questions);
 
-  async function fillSuspects() {
-    const told = await (await teeter.ask(teeter.address("/suspects"))).json();
-    if (told.state === "waiting") return again(500);
-    if (told.state === "failed") { finished = true; throw new Error(told.detail); }
-    if (!finished) queue = told.suspects.map((one) => ({ ...one, suspect: true, said: one.label, kind: start.kind, text: one.content }));
-    finished = true;
-    preload();
-  }
+  if (!queue.length && !isFinished) fetchLater(500);
+  preloadImages();
+}
 
-  async function fillDisagreements() {
-    const began = performance.now();
-    const told = await (await teeter.ask(teeter.address("/disagreements?n=100"))).json();
-    const gone = new Set([...later, ...outbox.map((one) => one.body.item)]);
-    for (const [item, when] of stored) if (when >= began) gone.add(item);
-    if (current) gone.add(current.item);
-    queue = [...queue.filter((one) => one.correcting), ...told.disagreements.filter((one) => !gone.has(one.item))];
-    start.waiting = told.waiting;
-    finished = !queue.length;
-    drawCount(); preload();
-    if (finished) again(5000);
-  }
+// Probabilities and neighbours may arrive after the item itself.
+function addExplanation(items) {
+  if (!current || current.probabilities) return;
 
-  function again(pause) { clearTimeout(poll); poll = setTimeout(fill, pause); }
-
-  function preload() {
-    for (const one of queue.slice(0, 6)) if (one.kind === "image") new Image().src = teeter.image(one.item);
-  }
-
-  function next() {
-    current = queue.shift() ?? null;
-    draw();
-    if (queue.length < 12 && !suspecting && !(deciding && finished)) fill();
-  }
-
-  // ---- answers
-
-  function answer(kind, label) {
-    if (!current) return;
-    const one = current, comment = at("comment").value.trim() || null;
-    if (deciding && kind === "unsure") return;
-    if (kind === "skip" && (one.suspect || one.correcting || deciding)) { later.add(one.item); clear(); return next(); }
-    if (kind === "keep" || (one.suspect && kind === "label" && label === one.said)) {
-      if (!one.suspect) return;
-      remember(one, `${one.said} kept`);
-      post("keep", { item: one.item, comment });
-    } else if (deciding) {
-      remember(one, label ?? kind);
-      post("decisions", { item: one.item, label: label ?? null, comment });
-    } else {
-      remember(one, label ?? kind);
-      post("answers", { item: one.item, kind, label: label ?? null, comment });
-    }
-    clear();
-    next();
-  }
-
-  function clear() { at("comment").value = ""; }
-
-  function remember(one, said) {
-    last = last.filter((entry) => entry.question.item !== one.item);
-    last.unshift({ question: { ...one, said, correcting: false }, said, state: "saving" });
-    last.length = Math.min(last.length, 10);
-    drawLast();
-  }
-
-  function undo() {
-    const newest = last.shift();
-    if (!newest) return say("There is nothing to take back.");
-    const waiting = outbox.at(-1);
-    if (waiting && waiting.body.item === newest.question.item && !isGone(waiting) && !(sending && outbox.length === 1)) { forget(outbox.pop()); showSaved(); send(); }
-    else post(deciding ? "decisions/undo" : "undo", { item: newest.question.item });
-    if (current) queue.unshift(current);
-    current = { ...newest.question, said: newest.question.suspect ? newest.question.label : undefined, back: newest.said };
-    later.delete(current.item);
-    say(`${newest.said} taken back.`);
-    draw(); drawLast();
-  }
-
-  function correct(entry) {
-    if (current && !current.correcting) queue.unshift(current);
-    current = { ...entry.question, correcting: true, suspect: false, said: entry.said };
-    draw();
-    at("stage").focus();
-  }
-
-  function say(text) {
-    const place = at("mode");
-    place.textContent = text;
-    place.hidden = false;
-  }
-
-  // ---- drawing
-
-  function draw() {
-    const stage = at("stage");
-    const mode = at("mode");
-    mode.hidden = true;
-    if (!current && deciding) return nothingToDecide(stage);
-    if (!current) {
-      const text = finished ? (suspecting ? (last.length ? "No label is suspected." : "No label is suspected: there are few yet.") : "Nothing is left to label.") :
-        suspecting ? "Looking for labels that may be wrong…" : "The next questions are being picked…";
-      stage.replaceChildren(make("p", { class: "soft", text }));
-    } else {
-      stage.replaceChildren(teeter.shown(current));
-      if (current.correcting) say(`Correcting: you said ${current.said}. Space leaves it.`);
-      else if (current.suspect) say(`Labelled ${current.said} (${percent(current.chance)} likely), looks like ${current.predicted}.`);
-      else if (current.back) say(`${current.back} taken back: ${deciding ? "decide" : "answer"} again.`);
-      else if (deciding && current.answers) say(current.answers.map((one) => `${one.annotator}: ${one.said}`).join(" · "));
-    }
-    for (const button of at("choices").children) {
-      button.classList.toggle("said", Boolean(current?.said) && button.dataset.label === current.said);
-      button.disabled = !current;
-    }
+  const explained = items.find((item) => item.item === current.item);
+  if (explained) {
+    Object.assign(current, explained);
     drawWhy();
   }
+}
 
-  function nothingToDecide(stage) {
-    const text = !finished ? "Looking for disagreements…" : later.size && start.waiting ? "The others were put off: load the page again to decide them." : "There is nothing to decide: people agree on what several have labelled.";
-    stage.replaceChildren(make("p", { class: "soft", text }));
-    for (const button of at("choices").children) button.disabled = true;
-    drawWhy();
+async function fetchSuspects() {
+  const result = await requestJson(apiUrl("/suspects"));
+  if (result.state === "waiting") return fetchLater(500);
+
+  if (result.state === "failed") {
+    isFinished = true;
+    throw new Error(result.detail);
   }
 
-  const percent = (share) => share < 0.001 ? "under 0.1%" : `${(100 * share).toFixed(share < 0.1 ? 1 : 0)}%`;
-
-  function drawWhy() {
-    const place = at("why");
-    place.replaceChildren();
-    if (!current) return place.append(make("p", { class: "soft", text: "–" }));
-    if (deciding) return drawSaid(place);
-    if (current.correcting) return place.append(make("p", { text: "You answered it before." }));
-    if (!current.suspect && current.rank === undefined) return place.append(make("p", { text: "You answered it before." }));
-    if (current.suspect) {
-      return place.append(make("p", { text: `A model that did not learn from this label finds it ${percent(current.chance)} likely, and takes the item for ${current.predicted}.` }));
-    }
-    const blind = current.arm === "control" ? "Random control: drawn at random, to measure the model with."
-      : current.arm === "audit" ? "Audit: drawn at random and kept apart, to measure with."
-        : current.shared ? "Several people answer this one, to see whether they agree." : null;
-    if (blind) {
-      return place.append(make("p", { text: blind }),
-        make("p", { class: "soft", text: "What the model thinks is not shown, so that it does not lead you." }));
-    }
-    const ldm = current.ldm === undefined ? "" : ` Its LDM is ${Number(current.ldm).toPrecision(2)}: the label flips under a small change of the model.`;
-    place.append(make("p", { text: current.predicted === undefined ? `Picked to cover the pool, rank ${current.rank}.` : `Picked by ${start.strategy}, rank ${current.rank} of its batch.${ldm}` }));
-    drawOdds(place);
-    if (current.neighbours?.length) {
-      place.append(make("p", { class: "soft", text: "Nearest labelled items:" }));
-      place.append(make("ul", { class: current.kind === "image" ? "near pictures" : "near" }, ...current.neighbours.map((one) => make("li", {}, make("b", { text: one.label }),
-        current.kind === "image" ? make("img", { src: teeter.image(one.item), alt: one.item }) : make("span", { text: one.content || one.item })))));
-    }
+  if (!isFinished) {
+    queue = result.suspects.map((suspect) => ({
+      ...suspect,
+      isSuspect: true,
+      said: suspect.label,
+      kind: start.kind,
+      text: suspect.content,
+    }));
   }
 
-  function drawSaid(place) {
-    if (!current.answers) return place.append(make("p", { text: "You decided it before." }));
-    place.append(make("ul", { class: "sayings" }, ...current.answers.map((one) => make("li", {}, make("b", { text: one.said }), make("span", { text: one.annotator })))));
-    place.append(make("p", { class: "soft", text: current.counts_as ? `Until it is decided, it counts as ${current.counts_as} (${percent(current.confidence)}).` : "Until it is decided, it is left out." }));
+  isFinished = true;
+  preloadImages();
+}
+
+async function fetchDisagreements() {
+  const began = performance.now();
+  const result = await requestJson(apiUrl("/disagreements?n=100"));
+  const answered = answeredItems(began);
+
+  const corrections = queue.filter((item) => item.isCorrection);
+  const open = result.disagreements.filter((item) => !answered.has(item.item) && !skipped.has(item.item));
+  queue = [...corrections, ...open];
+
+  start.waiting = result.waiting;
+  isFinished = !queue.length;
+  drawCount();
+  preloadImages();
+  if (isFinished) fetchLater(5000);
+}
+
+function preloadImages() {
+  for (const item of queue.slice(0, PRELOADED)) {
+    if (item.kind === "image") new Image().src = imageUrl(item.item);
+  }
+}
+
+function showNext() {
+  current = queue.shift() ?? null;
+  draw();
+
+  const canFetch = !isReviewing && !(isDeciding && isFinished);
+  if (queue.length < LOW && canFetch) fetchItems();
+}
+
+// ---- Answers
+
+function answer(kind, label) {
+  if (!current || (isDeciding && kind === "unsure")) return;
+
+  const item = current;
+  const comment = byId("comment").value.trim() || null;
+  const isConfirmed = kind === "keep" || (item.isSuspect && kind === "label" && label === item.said);
+
+  // Outside of labelling, a skip records nothing.
+  if (kind === "skip" && (item.isSuspect || item.isCorrection || isDeciding)) {
+    skipped.add(item.item);
+  } else if (isConfirmed) {
+    if (!item.isSuspect) return;
+    remember(item, `${item.said} confirmed`);
+    outbox.post("keep", { item: item.item, comment });
+  } else if (isDeciding) {
+    remember(item, label ?? kind);
+    outbox.post("decisions", { item: item.item, label: label ?? null, comment });
+  } else {
+    remember(item, label ?? kind);
+    outbox.post("answers", { item: item.item, kind, label: label ?? null, comment });
   }
 
-  function drawOdds(place) {
-    const odds = current.probabilities?.length ? current.probabilities : current.predicted ? [[current.predicted, current.probability]] : [];
-    if (!odds.length) return;
-    const rows = make("div", { class: "odds", role: "group", "aria-label": "What the model thinks" });
-    for (const [name, share] of odds.slice(0, 5)) {
-      const filled = make("i");
-      filled.style.width = `${100 * share}%`;
-      rows.append(make("span", { text: name }), make("div", { class: "track" }, filled), make("span", { class: "number", text: percent(share) }));
-    }
-    place.append(rows);
+  byId("comment").value = "";
+  finder.clear();
+  showNext();
+}
+
+function remember(item, said) {
+  recent = recent.filter((entry) => entry.question.item !== item.item);
+  recent.unshift({ question: { ...item, said, isCorrection: false }, said, state: "saving" });
+  recent.length = Math.min(recent.length, RECENT);
+  drawRecent();
+}
+
+function undo() {
+  const newest = recent.shift();
+  if (!newest) return say("There is nothing to undo.");
+
+  const { question, said } = newest;
+  const path = isDeciding ? "decisions/undo" : "undo";
+  if (!outbox.withdraw(question.item)) outbox.post(path, { item: question.item });
+
+  if (current) queue.unshift(current);
+  current = { ...question, said: question.isSuspect ? question.label : undefined, undone: said };
+  skipped.delete(current.item);
+  draw();
+  drawRecent();
+}
+
+function change(entry) {
+  if (current && !current.isCorrection) queue.unshift(current);
+  current = { ...entry.question, isCorrection: true, isSuspect: false, said: entry.said };
+  draw();
+  byId("stage").focus();
+}
+
+// ---- Drawing
+
+function say(text) {
+  const line = byId("mode");
+  line.textContent = text;
+  line.hidden = false;
+}
+
+function showAlarm(text, buttonText, action) {
+  const alarm = byId("alarm");
+  alarm.replaceChildren(text);
+  if (action) alarm.append(element("button", { type: "button", text: buttonText, on: { click: action } }));
+  alarm.hidden = false;
+}
+
+function drawSaved() {
+  const saved = byId("saved");
+  const { error, length } = outbox;
+
+  if (error) {
+    saved.className = "saved not";
+    saved.textContent = `${length} NOT SAVED`;
+  } else if (length) {
+    saved.className = "saved";
+    saved.textContent = `Saving ${length}…`;
+  } else {
+    saved.className = "saved all";
+    saved.textContent = recent.length ? "All saved" : "";
+  }
+}
+
+function drawCount() {
+  byId("bar").value = labelled;
+
+  if (isDeciding) {
+    const unsent = outbox.entries.filter((entry) => entry.what === "decisions").length;
+    byId("count").textContent = `${Math.max(0, start.waiting - unsent).toLocaleString()} to decide`;
+  } else {
+    byId("count").textContent = `${labelled.toLocaleString()} of ${start.items.toLocaleString()} labelled`;
+  }
+}
+
+function draw() {
+  byId("mode").hidden = true;
+
+  if (current) {
+    byId("stage").replaceChildren(showItem(current));
+    const remark = describeMode();
+    if (remark) say(remark);
+  } else {
+    byId("stage").replaceChildren(element("p", { class: "soft", text: describeEmptyStage() }));
   }
 
-  function drawLast() {
-    at("last").replaceChildren(...(last.length ? last.map((entry) => {
-      const { question, said, state } = entry;
-      const what = question.kind === "image" ? make("img", { src: teeter.image(question.item), alt: question.item }) :
-        make("span", { class: "what", text: question.text ?? question.item });
-      return make("li", {}, make("span", { class: `state${state === "saved" ? "" : " not"}`, text: state === "saved" ? "✓" : "…", title: state, "aria-label": state, role: "img" }),
-        make("b", { text: said }), what, question.kind === "image" ? make("span", { class: "what", text: question.item }) : "",
-        make("button", { type: "button", text: "Correct", "aria-label": `Correct ${question.item}`, on: { click: () => correct(entry) } }));
-    }) : [make("li", { class: "soft", text: "None yet." })]));
+  for (const button of buttons) {
+    button.classList.toggle("said", Boolean(current?.said) && button.dataset.label === current.said);
+    button.disabled = !current;
   }
 
-  function drawCount() {
-    at("bar").value = labelled;
-    const unsent = outbox.filter((one) => one.what === "decisions").length;
-    if (deciding) at("count").textContent = `${Math.max(0, start.waiting - unsent).toLocaleString()} to decide`;
-    else at("count").textContent = `${labelled.toLocaleString()} of ${start.items.toLocaleString()} labelled`;
+  drawWhy();
+}
+
+function describeMode() {
+  if (current.isCorrection) return `You answered ${current.said}. Choose another answer, or press space to leave it.`;
+  if (current.isSuspect) return `Labelled ${current.said} (${percent(current.chance)} likely), predicted ${current.predicted}.`;
+  if (current.undone) return `${current.undone} undone. ${isDeciding ? "Decide" : "Answer"} again.`;
+  if (isDeciding && current.answers) return current.answers.map((entry) => `${entry.annotator}: ${entry.said}`).join(" · ");
+  return null;
+}
+
+function describeEmptyStage() {
+  if (isDeciding) {
+    if (!isFinished) return "Looking for disagreements…";
+    if (skipped.size && start.waiting) return "You skipped the rest. Reload the page to see them again.";
+    return "Nothing to decide: the annotators agree on every item that several have labelled.";
   }
 
-  // ---- keys and buttons
+  if (isReviewing) return isFinished ? "No label looks wrong." : "Looking for labels that may be wrong…";
+  return isFinished ? "Nothing is left to label." : "Choosing the next items…";
+}
 
-  const acts = {
-    skip: () => answer("skip"), unsure: () => answer("unsure"), bad: () => answer("bad"), keep: () => answer("keep"), undo,
-    help: () => at("help").showModal(),
-  };
-  const keys = { " ": acts.skip, u: acts.unsure, f: acts.bad, Backspace: undo, "?": acts.help, "=": acts.keep };
+function drawWhy() {
+  const why = byId("why");
+  why.replaceChildren();
 
-  document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || at("help").open) return;
-    const target = event.target;
-    if (target === at("comment")) {
-      if (event.key === "Enter" || event.key === "Escape") { event.preventDefault(); target.blur(); }
-      return;
-    }
-    if (target.closest("input, textarea, select")) return;
-    if ((event.key === " " || event.key === "Enter") && target.closest("button, a, summary")) return;
-    const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
-    if (event.key === "Enter") { event.preventDefault(); at("comment").focus(); return; }
-    const act = byKey.has(key) ? () => answer("label", byKey.get(key)) : keys[key];
-    if (!act) return;
-    event.preventDefault();
-    if (!event.repeat) act();
+  if (!current) why.append(element("p", { class: "soft", text: "–" }));
+  else if (isDeciding) drawAnswers(why);
+  else if (current.isSuspect) why.append(element("p", { text: describeSuspect() }));
+  else if (current.isCorrection || current.rank === undefined) why.append(element("p", { text: "You have answered this item before." }));
+  else drawPick(why);
+}
+
+function describeSuspect() {
+  return `A model trained without this label gives it a probability of ${percent(current.chance)} and predicts ${current.predicted}.`;
+}
+
+function drawPick(why) {
+  const reason = blindReason();
+
+  if (reason) {
+    const hidden = "The model's prediction is hidden so that it does not influence you.";
+    why.append(element("p", { text: reason }), element("p", { class: "soft", text: hidden }));
+    return;
+  }
+
+  why.append(element("p", { text: describePick() }));
+  drawProbabilities(why);
+  drawNeighbours(why);
+}
+
+// Why an item is shown without the model's opinion; null if it is shown with it.
+function blindReason() {
+  if (current.arm === "control") return "Control item: drawn at random to measure accuracy.";
+  if (current.arm === "audit") return "Audit item: drawn at random to measure accuracy, never used to train.";
+  if (current.shared) return "Several people label this item, to measure how well they agree.";
+  return null;
+}
+
+function describePick() {
+  if (current.predicted === undefined) return `Chosen to cover the data before there is a model (rank ${current.rank}).`;
+
+  const chosen = `Chosen by ${start.strategy}, rank ${current.rank} in its batch.`;
+  if (current.ldm === undefined) return chosen;
+  return `${chosen} LDM ${Number(current.ldm).toPrecision(2)}: a small change of the model would change its prediction.`;
+}
+
+function drawAnswers(why) {
+  if (!current.answers) {
+    why.append(element("p", { text: "You have decided this item before." }));
+    return;
+  }
+
+  const lines = current.answers.map((entry) => element("li", {},
+    element("b", { text: entry.said }),
+    element("span", { text: entry.annotator })));
+  const label = current.counts_as
+    ? `Until you decide, its label is ${current.counts_as} (confidence ${percent(current.confidence)}).`
+    : "Until you decide, it is left out.";
+
+  why.append(element("ul", { class: "sayings" }, ...lines), element("p", { class: "soft", text: label }));
+}
+
+function drawProbabilities(why) {
+  let shares = current.probabilities ?? [];
+  if (!shares.length && current.predicted) shares = [[current.predicted, current.probability]];
+  if (!shares.length) return;
+
+  const rows = element("div", { class: "odds", role: "group", "aria-label": "Predicted probabilities" });
+  for (const [name, share] of shares.slice(0, 5)) {
+    const bar = element("i");
+    bar.style.width = `${100 * share}%`;
+    rows.append(
+      element("span", { text: name }),
+      element("div", { class: "track" }, bar),
+      element("span", { class: "number", text: percent(share) }));
+  }
+
+  why.append(rows);
+}
+
+function drawNeighbours(why) {
+  if (!current.neighbours?.length) return;
+
+  const isImage = current.kind === "image";
+  const lines = current.neighbours.map((neighbour) => element("li", {},
+    element("b", { text: neighbour.label }),
+    isImage
+      ? element("img", { src: imageUrl(neighbour.item), alt: neighbour.item })
+      : element("span", { text: neighbour.content || neighbour.item })));
+
+  why.append(
+    element("p", { class: "soft", text: "Nearest labelled items:" }),
+    element("ul", { class: isImage ? "near pictures" : "near" }, ...lines));
+}
+
+function drawRecent() {
+  const lines = recent.map(makeRecentLine);
+  if (!lines.length) lines.push(element("li", { class: "soft", text: "None yet." }));
+  byId("last").replaceChildren(...lines);
+}
+
+function makeRecentLine(entry) {
+  const { question, said, state } = entry;
+  const isSaved = state === "saved";
+
+  const mark = element("span", {
+    class: isSaved ? "state" : "state not",
+    text: isSaved ? "✓" : "…",
+    title: state,
+    "aria-label": state,
+    role: "img",
+  });
+  const content = question.kind === "image"
+    ? [element("img", { src: imageUrl(question.item), alt: question.item }), element("span", { class: "what", text: question.item })]
+    : [element("span", { class: "what", text: question.text ?? question.item })];
+  const button = element("button", {
+    type: "button",
+    text: "Change",
+    "aria-label": `Change ${question.item}`,
+    on: { click: () => change(entry) },
   });
 
-  for (const { name, key } of start.classes) {
-    at("choices").append(make("button", {
-      type: "button", class: "choice", "data-label": name, "aria-keyshortcuts": key,
-      on: { click: (event) => { if (event.detail) event.currentTarget.blur(); answer("label", name); } },
-    }, ...(key ? [make("kbd", { text: key })] : []), name));
-  }
-  for (const button of document.querySelectorAll("[data-do]")) {
-    if (button.classList.contains("only-suspects")) button.hidden = !suspecting;
-    button.addEventListener("click", (event) => { if (event.detail) button.blur(); acts[button.dataset.do](); });
-  }
-  addEventListener("beforeunload", (event) => { if (outbox.length) event.preventDefault(); });
+  return element("li", {}, mark, element("b", { text: said }), ...content, button);
+}
 
-  // What was not sent before the page was closed comes first.
-  for (const entry of outbox) {
-    if (!takesBack(entry) && !last.some((one) => one.question.item === entry.body.item)) {
-      last.unshift({ question: { item: entry.body.item }, said: entry.body.label ?? entry.body.kind ?? (entry.what === "decisions" ? "bad" : "kept"), state: "saving" });
+// ---- Keys and buttons
+
+const actions = {
+  skip: () => answer("skip"),
+  unsure: () => answer("unsure"),
+  flag: () => answer("flag"),
+  keep: () => answer("keep"),
+  undo,
+  help: () => byId("help").showModal(),
+};
+
+const actionByKey = { " ": actions.skip, u: actions.unsure, f: actions.flag, Backspace: undo, "?": actions.help, "=": actions.keep };
+const classByKey = new Map(start.classes.filter((entry) => entry.key).map((entry) => [entry.key, entry.name]));
+
+function makeClassButton({ name, key }) {
+  const shortcut = typesToFind ? null : key;
+
+  const button = element("button", {
+    type: "button",
+    class: "choice",
+    "data-label": name,
+    "aria-keyshortcuts": shortcut,
+    on: { click: (event) => { releaseFocus(event); answer("label", name); } },
+  });
+
+  if (shortcut) button.append(element("kbd", { text: shortcut }));
+  button.append(name);
+  return button;
+}
+
+// After a click with the mouse, keys are for the page again. Someone who tabs to a button stays there.
+function releaseFocus(event) {
+  if (event.detail) event.currentTarget.blur();
+}
+
+function onKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || byId("help").open) return;
+
+  const { target } = event;
+  if (target === byId("comment")) {
+    if (event.key === "Enter" || event.key === "Escape") {
+      event.preventDefault();
+      target.blur();
     }
+    return;
   }
-  queue = queue.filter((one) => !outbox.some((entry) => entry.body.item === one.item));
-  drawLast(); showSaved(); drawCount();
-  next(); preload(); send(); fill();
-  setInterval(async () => {
-    if (document.hidden || failed) return;
-    const told = await teeter.ask(teeter.address("")).then((answer) => answer.json()).catch(() => null);
-    if (told) { at("news").textContent = told.news; labelled = told.labelled; drawCount(); }
-    if (deciding) fill();
-  }, 3000);
-})();
+
+  const isInFinder = target === byId("find");
+  if (isInFinder && (!typesToFind || !finder.isEmpty)) return;
+  if (!isInFinder && target.closest("input, textarea, select")) return;
+  if ((event.key === " " || event.key === "Enter") && target.closest("button, a, summary")) return;
+
+  const action = actionFor(event);
+  if (!action) return;
+
+  event.preventDefault();
+  if (!event.repeat) action();
+}
+
+function actionFor(event) {
+  if (event.key === "Enter") return () => byId("comment").focus();
+  if (typesToFind) return actionWhileFinding(event);
+
+  const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  if (classByKey.has(key)) return () => answer("label", classByKey.get(key));
+  if (key === "/" && finder.isThere) return () => finder.focus();
+  return actionByKey[key];
+}
+
+// Letters and digits go into the field. Capitals are commands, since case does not matter for finding.
+function actionWhileFinding(event) {
+  if (event.key === "U") return actions.unsure;
+  if (event.key === "F") return actions.flag;
+  if ([" ", "Backspace", "?", "="].includes(event.key)) return actionByKey[event.key];
+
+  if (event.key.length === 1) finder.focus();  // the letter itself is typed into the field
+  return null;
+}
+
+// ---- Start
+
+function listUnsent() {
+  for (const entry of outbox.entries) {
+    const isListed = recent.some((answer) => answer.question.item === entry.body.item);
+    if (isUndo(entry) || isListed) continue;
+
+    const said = entry.body.label ?? entry.body.kind ?? (entry.what === "decisions" ? "flag" : "confirmed");
+    recent.unshift({ question: { item: entry.body.item }, said, state: "saving" });
+  }
+}
+
+async function poll() {
+  if (document.hidden || outbox.error) return;
+
+  const campaign = await requestJson(apiUrl("")).catch(() => null);
+  if (campaign) {
+    byId("news").textContent = campaign.news;
+    labelled = campaign.labelled;
+    drawCount();
+  }
+
+  if (isDeciding) fetchItems();
+}
+
+byId("choices").append(...buttons);
+document.addEventListener("keydown", onKey);
+addEventListener("beforeunload", (event) => { if (outbox.length) event.preventDefault(); });
+
+for (const button of document.querySelectorAll("[data-do]")) {
+  button.addEventListener("click", (event) => { releaseFocus(event); actions[button.dataset.do](); });
+}
+
+listUnsent();
+queue = queue.filter((item) => !outbox.hasItem(item.item));
+drawRecent();
+drawSaved();
+drawCount();
+showNext();
+preloadImages();
+outbox.send();
+fetchItems();
+setInterval(poll, POLL);

@@ -1,153 +1,282 @@
-// The map: every item a point on a canvas, 100,000 of them; a click opens the nearest.
-"use strict";
+// The map: every item is a point on a canvas, 100,000 of them if need be. A click opens the nearest item.
 
-(() => {
-  const { start, make } = teeter;
-  const at = (id) => document.getElementById(id);
-  const canvas = at("map"), pen = canvas.getContext("2d");
-  // Told apart by people who see few colours [Okabe and Ito 2008; Tol 2021].
-  const palette = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#999933", "#882255", "#44aa99", "#aa4499", "#ddcc77", "#332288"];
-  let points = null, ldm = null, labels = new Map(), view = { x: 0, y: 0, zoom: 1 }, marked = -1, asked = 0;
+import { apiUrl, byId, element, itemUrl, request, requestJson, showItem, start } from "./shared.js";
 
-  // What is drawn in the background: asked for until it is there. Null if something else was asked for meanwhile.
-  async function drawn(how, pause, mine) {
-    for (;;) {
-      const answer = await teeter.ask(teeter.address(`/map?how=${how}`));
-      if (mine !== asked) return null;
-      if (answer.status !== 202) return answer;
-      const state = await answer.json();
-      if (state.state === "failed") throw new Error(state.detail);
-      await new Promise((done) => setTimeout(done, pause));
-    }
+// Distinguishable with colour blindness [Okabe and Ito 2008; Tol 2021].
+const CLASS_COLOURS = [
+  "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9",
+  "#999933", "#882255", "#44aa99", "#aa4499", "#ddcc77", "#332288",
+];
+// From the smallest tenth of LDM, whose labels flip most easily, to the largest.
+const LDM_COLOURS = [
+  "#d7301f", "#e6550d", "#f16913", "#fd8d3c", "#fdae6b", "#c6b5a5", "#9eb5c8", "#7fa7c4", "#6a97ba", "#5a86ab",
+];
+const CLICK_RADIUS = 14;
+const DRAG_DISTANCE = 6;
+
+const canvas = byId("map");
+const context = canvas.getContext("2d");
+
+let points = null;  // count, x, y and predicted class of every item
+let ldm = null;  // LDM of every item, NaN where it is not known
+let labels = new Map();  // index of an item -> index of its class
+let view = { x: 0, y: 0, zoom: 1 };
+let opened = -1;  // index of the item that is shown beside the map
+let latestLoad = 0;  // a newer load makes an older one stop
+
+const classColour = (index) => CLASS_COLOURS[index % CLASS_COLOURS.length];
+const themeColour = (name) => getComputedStyle(document.body).getPropertyValue(name);
+const pixelRatio = () => window.devicePixelRatio || 1;
+
+// ---- Loading
+
+// Layouts are computed in the background: ask until the result is there. Returns null if a newer load has begun.
+async function waitForLayout(layout, delay, load) {
+  for (;;) {
+    const response = await request(apiUrl(`/map?how=${layout}`));
+    if (load !== latestLoad) return null;
+    if (response.status !== 202) return response;
+
+    const state = await response.json();
+    if (state.state === "failed") throw new Error(state.detail);
+    await new Promise((resolve) => setTimeout(resolve, delay));
   }
+}
 
-  async function load() {
-    const mine = ++asked, how = at("how").value;
-    at("told").textContent = how === "tsne" ? "Laying out by neighbourhoods; this takes a while, and the page can be left…" : "Drawing…";
-    try {
-      const answer = await drawn(how, how === "tsne" ? 2000 : 300, mine);
-      if (!answer) return;
-      const data = await answer.arrayBuffer();
-      const count = new Int32Array(data, 0, 1)[0];
-      const column = (k, Kind) => new Kind(data, 4 + 4 * count * k, count);
-      points = { count, x: column(0, Float32Array), y: column(1, Float32Array), predicted: column(2, Int32Array) };
-      const told = await (await teeter.ask(teeter.address("/labels"))).json();
-      labels = new Map(told.labels);
-      const version = answer.headers.get("x-model-version");
-      at("told").textContent = `${count.toLocaleString()} items, ${labels.size.toLocaleString()} labelled, ${version === "0" ? "no model yet" : `model ${version}`}.`;
-      draw();
-      if (version === "0") return;
-      const scores = await drawn("ldm", 1000, mine);
-      if (scores) ldm = new Float32Array(await scores.arrayBuffer(), 4);
-      if (scores && at("colour").value === "ldm") draw();
-    } catch (error) { at("told").textContent = error.message; }
-  }
+// The server sends the count, then one column after the other, four bytes per value.
+function readPoints(data) {
+  const count = new Int32Array(data, 0, 1)[0];
+  const column = (index, Type) => new Type(data, 4 + 4 * count * index, count);
+  return { count, x: column(0, Float32Array), y: column(1, Float32Array), predicted: column(2, Int32Array) };
+}
 
-  const wide = () => canvas.width / 2.3 * view.zoom, high = () => canvas.height / 2.3 * view.zoom;
-  const place = (k) => [canvas.width / 2 + (points.x[k] - view.x) * wide(), canvas.height / 2 - (points.y[k] - view.y) * high()];
+async function load() {
+  const load = ++latestLoad;
+  const layout = byId("layout").value;
+  const isSlow = layout === "tsne";
+  byId("status").textContent = isSlow ? "Computing the layout. This takes a while; you can leave the page…" : "Drawing…";
 
-  // A group of points for each colour, so that the pen changes its colour a few times only.
-  function groups() {
-    const by = at("colour").value, found = new Map();
-    const ranks = by === "ldm" ? ranked() : null;
-    const rest = getComputedStyle(document.body).getPropertyValue("--rest");
-    for (let k = 0; k < points.count; k++) {
-      let colour = rest, size = 2;
-      if (by === "label") { if (labels.has(k)) { colour = palette[labels.get(k) % palette.length]; size = 4; } }
-      else if (by === "predicted") { if (points.predicted[k] >= 0) colour = palette[points.predicted[k] % palette.length]; }
-      else if (ranks && ranks[k] >= 0) colour = heat(ranks[k]);
-      const key = `${size} ${colour}`;
-      if (!found.has(key)) found.set(key, []);
-      found.get(key).push(k);
-    }
-    return [...found].sort(([one], [other]) => one[0] - other[0]);
-  }
+  try {
+    const response = await waitForLayout(layout, isSlow ? 2000 : 300, load);
+    if (!response) return;
 
-  // LDM by its rank in ten steps: a few small ones would drown among equals otherwise.
-  function ranked() {
-    const known = ldm ? [...ldm.keys()].filter((k) => k < points.count && !Number.isNaN(ldm[k])) : [];
-    if (!known.length) return null;
-    known.sort((one, other) => ldm[one] - ldm[other]);
-    const ranks = new Int8Array(points.count).fill(-1);
-    known.forEach((k, rank) => { ranks[k] = Math.floor(10 * rank / known.length); });
-    return ranks;
-  }
-
-  const heat = (rank) => ["#d7301f", "#e6550d", "#f16913", "#fd8d3c", "#fdae6b", "#c6b5a5", "#9eb5c8", "#7fa7c4", "#6a97ba", "#5a86ab"][rank];
-
-  function draw() {
-    const box = canvas.getBoundingClientRect(), dense = window.devicePixelRatio || 1;
-    canvas.width = box.width * dense; canvas.height = box.height * dense;
-    if (!points) return;
-    for (const [key, group] of groups()) {
-      const side = Number(key[0]) * dense * Math.min(2, Math.sqrt(view.zoom)) * (points.count > 20000 ? 0.75 : 1.25);
-      pen.fillStyle = key.slice(2);
-      for (const k of group) {
-        const [x, y] = place(k);
-        if (x > -5 && y > -5 && x < canvas.width + 5 && y < canvas.height + 5) pen.fillRect(x - side / 2, y - side / 2, side, side);
-      }
-    }
-    if (marked >= 0) {
-      const [x, y] = place(marked);
-      pen.strokeStyle = getComputedStyle(document.body).getPropertyValue("--ink");
-      pen.lineWidth = 2 * dense;
-      pen.beginPath(); pen.arc(x, y, 9 * dense, 0, 7); pen.stroke();
-    }
-    legend();
-  }
-
-  function legend() {
-    const by = at("colour").value, dot = (colour, text) => { const mark = make("i"); mark.style.background = colour; return make("li", {}, mark, text); };
-    const rest = getComputedStyle(document.body).getPropertyValue("--rest");
-    at("legend").replaceChildren(...(by === "ldm" ? [dot(heat(0), "smallest tenth: teeters most"), dot(heat(4), "middle"), dot(heat(9), "largest tenth"), dot(rest, ldm ? "not known" : "being computed, or no model yet")] :
-      [...start.classes.map((name, k) => dot(palette[k % palette.length], name)), dot(rest, by === "label" ? "no label" : "no prediction")]));
-  }
-
-  async function open(k) {
-    marked = k;
+    points = readPoints(await response.arrayBuffer());
+    labels = new Map((await requestJson(apiUrl("/labels"))).labels);
+    const version = response.headers.get("x-model-version");
+    byId("status").textContent = describeMap(version);
     draw();
-    const one = await (await teeter.ask(teeter.address(`/item?place=${k}`))).json();
-    const told = [one.label ? `Label: ${one.state}` : one.state || "Not labelled"];
-    if (points.predicted[k] >= 0) told.push(`predicted ${start.classes[points.predicted[k]]}`);
-    if (ldm && !Number.isNaN(ldm[k])) told.push(`LDM ${ldm[k].toPrecision(2)}`);
-    const shown = teeter.shown(one);
-    shown.classList.add("opened");
-    at("opened").replaceChildren(make("h2", { text: "Item" }), shown, make("p", { class: "soft", text: told.join(" · ") }),
-      make("p", {}, make("a", { href: teeter.page(one.item), text: "Open it" })));
-  }
 
-  function nearest(x, y) {
-    let best = -1, least = (14 * (window.devicePixelRatio || 1)) ** 2;
-    for (let k = 0; k < points.count; k++) {
-      const [px, py] = place(k), far = (px - x) ** 2 + (py - y) ** 2;
-      if (far < least) { least = far; best = k; }
+    if (version !== "0") await loadLdm(load);
+  } catch (error) {
+    byId("status").textContent = error.message;
+  }
+}
+
+async function loadLdm(load) {
+  const response = await waitForLayout("ldm", 1000, load);
+  if (!response) return;
+
+  ldm = new Float32Array(await response.arrayBuffer(), 4);
+  if (byId("colour").value === "ldm") draw();
+}
+
+function describeMap(version) {
+  const model = version === "0" ? "no model yet" : `model ${version}`;
+  return `${points.count.toLocaleString()} items, ${labels.size.toLocaleString()} labelled, ${model}.`;
+}
+
+// ---- Drawing
+
+const horizontalScale = () => canvas.width / 2.3 * view.zoom;
+const verticalScale = () => canvas.height / 2.3 * view.zoom;
+
+function position(index) {
+  return [
+    canvas.width / 2 + (points.x[index] - view.x) * horizontalScale(),
+    canvas.height / 2 - (points.y[index] - view.y) * verticalScale(),
+  ];
+}
+
+// Rank LDM in ten steps: by value, a few small ones would drown among equals.
+function rankLdm() {
+  if (!ldm) return null;
+
+  const known = [...ldm.keys()].filter((index) => index < points.count && !Number.isNaN(ldm[index]));
+  known.sort((first, second) => ldm[first] - ldm[second]);
+
+  const ranks = new Int8Array(points.count).fill(-1);
+  known.forEach((index, rank) => { ranks[index] = Math.floor(10 * rank / known.length); });
+  return ranks;
+}
+
+// Groups of points of one colour and size, so that the context changes its colour only a few times. Large ones come last.
+function groupPoints() {
+  const mode = byId("colour").value;
+  const ranks = mode === "ldm" ? rankLdm() : null;
+  const rest = themeColour("--rest");
+  const groups = new Map();
+
+  for (let index = 0; index < points.count; index++) {
+    let colour = rest;
+    let size = 2;
+
+    if (mode === "label" && labels.has(index)) {
+      colour = classColour(labels.get(index));
+      size = 4;
+    } else if (mode === "predicted" && points.predicted[index] >= 0) {
+      colour = classColour(points.predicted[index]);
+    } else if (mode === "ldm" && ranks && ranks[index] >= 0) {
+      colour = LDM_COLOURS[ranks[index]];
     }
-    return best;
+
+    const key = `${size} ${colour}`;
+    if (!groups.has(key)) groups.set(key, { size, colour, indices: [] });
+    groups.get(key).indices.push(index);
   }
 
-  const spot = (event) => { const box = canvas.getBoundingClientRect(), dense = canvas.width / box.width; return [(event.clientX - box.left) * dense, (event.clientY - box.top) * dense]; };
-  let from = null;
-  canvas.addEventListener("pointerdown", (event) => { from = { at: spot(event), x: view.x, y: view.y, moved: false }; canvas.setPointerCapture(event.pointerId); });
-  canvas.addEventListener("pointermove", (event) => {
-    if (!from || !points) return;
-    const [x, y] = spot(event), [dx, dy] = [x - from.at[0], y - from.at[1]];
-    if (Math.hypot(dx, dy) > 6) from.moved = true;
-    if (from.moved) { view.x = from.x - dx / wide(); view.y = from.y + dy / high(); requestAnimationFrame(draw); }
-  });
-  canvas.addEventListener("pointerup", (event) => {
-    if (from && !from.moved && points) { const k = nearest(...spot(event)); if (k >= 0) open(k); }
-    from = null;
-  });
-  canvas.addEventListener("wheel", (event) => {
-    event.preventDefault();
-    view.zoom = Math.min(200, Math.max(0.5, view.zoom * (event.deltaY < 0 ? 1.25 : 0.8)));
+  return [...groups.values()].sort((first, second) => first.size - second.size);
+}
+
+function draw() {
+  const box = canvas.getBoundingClientRect();
+  canvas.width = box.width * pixelRatio();
+  canvas.height = box.height * pixelRatio();
+  if (!points) return;
+
+  const density = points.count > 20000 ? 0.75 : 1.25;
+  const factor = pixelRatio() * Math.min(2, Math.sqrt(view.zoom)) * density;
+  for (const { size, colour, indices } of groupPoints()) drawPoints(indices, colour, size * factor);
+
+  if (opened >= 0) drawRing(opened);
+  drawLegend();
+}
+
+function drawPoints(indices, colour, side) {
+  context.fillStyle = colour;
+
+  for (const index of indices) {
+    const [x, y] = position(index);
+    const isVisible = x > -5 && y > -5 && x < canvas.width + 5 && y < canvas.height + 5;
+    if (isVisible) context.fillRect(x - side / 2, y - side / 2, side, side);
+  }
+}
+
+function drawRing(index) {
+  const [x, y] = position(index);
+  context.strokeStyle = themeColour("--ink");
+  context.lineWidth = 2 * pixelRatio();
+  context.beginPath();
+  context.arc(x, y, 9 * pixelRatio(), 0, 2 * Math.PI);
+  context.stroke();
+}
+
+function drawLegend() {
+  const mode = byId("colour").value;
+  const rest = themeColour("--rest");
+  const entries = mode === "ldm"
+    ? [
+      [LDM_COLOURS[0], "smallest tenth: flips most easily"],
+      [LDM_COLOURS[4], "middle"],
+      [LDM_COLOURS[9], "largest tenth"],
+      [rest, ldm ? "not known" : "not computed yet"],
+    ]
+    : [
+      ...start.classes.map((name, index) => [classColour(index), name]),
+      [rest, mode === "label" ? "no label" : "no prediction"],
+    ];
+
+  byId("legend").replaceChildren(...entries.map(([colour, text]) => {
+    const dot = element("i");
+    dot.style.background = colour;
+    return element("li", {}, dot, text);
+  }));
+}
+
+// ---- Opening items
+
+async function openItem(index) {
+  opened = index;
+  draw();
+
+  const item = await requestJson(apiUrl(`/item?place=${index}`));
+  const facts = [item.label ? `Label: ${item.state}` : item.state || "Not labelled"];
+  if (points.predicted[index] >= 0) facts.push(`predicted ${start.classes[points.predicted[index]]}`);
+  if (ldm && !Number.isNaN(ldm[index])) facts.push(`LDM ${ldm[index].toPrecision(2)}`);
+
+  const content = showItem(item);
+  content.classList.add("opened");
+  byId("opened").replaceChildren(
+    element("h2", { text: "Item" }),
+    content,
+    element("p", { class: "soft", text: facts.join(" · ") }),
+    element("p", {}, element("a", { href: itemUrl(item.item), text: "Open item" })));
+}
+
+function nearestPoint(x, y) {
+  let nearest = -1;
+  let least = (CLICK_RADIUS * pixelRatio()) ** 2;
+
+  for (let index = 0; index < points.count; index++) {
+    const [px, py] = position(index);
+    const distance = (px - x) ** 2 + (py - y) ** 2;
+    if (distance < least) {
+      least = distance;
+      nearest = index;
+    }
+  }
+
+  return nearest;
+}
+
+// ---- Moving and zooming
+
+let drag = null;
+
+function eventPosition(event) {
+  const box = canvas.getBoundingClientRect();
+  const scale = canvas.width / box.width;
+  return [(event.clientX - box.left) * scale, (event.clientY - box.top) * scale];
+}
+
+canvas.addEventListener("pointerdown", (event) => {
+  drag = { from: eventPosition(event), x: view.x, y: view.y, hasMoved: false };
+  canvas.setPointerCapture(event.pointerId);
+});
+
+canvas.addEventListener("pointermove", (event) => {
+  if (!drag || !points) return;
+
+  const [x, y] = eventPosition(event);
+  const dx = x - drag.from[0];
+  const dy = y - drag.from[1];
+  if (Math.hypot(dx, dy) > DRAG_DISTANCE) drag.hasMoved = true;
+
+  if (drag.hasMoved) {
+    view.x = drag.x - dx / horizontalScale();
+    view.y = drag.y + dy / verticalScale();
     requestAnimationFrame(draw);
-  }, { passive: false });
-  at("whole").addEventListener("click", () => { view = { x: 0, y: 0, zoom: 1 }; draw(); });
-  at("colour").addEventListener("change", draw);
-  at("how").addEventListener("change", load);
-  at("tools").addEventListener("submit", (event) => event.preventDefault());
-  addEventListener("resize", draw);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-  load();
-})();
+  }
+});
+
+canvas.addEventListener("pointerup", (event) => {
+  if (drag && !drag.hasMoved && points) {
+    const index = nearestPoint(...eventPosition(event));
+    if (index >= 0) openItem(index);
+  }
+  drag = null;
+});
+
+canvas.addEventListener("wheel", (event) => {
+  event.preventDefault();
+  const factor = event.deltaY < 0 ? 1.25 : 0.8;
+  view.zoom = Math.min(200, Math.max(0.5, view.zoom * factor));
+  requestAnimationFrame(draw);
+}, { passive: false });
+
+byId("reset").addEventListener("click", () => { view = { x: 0, y: 0, zoom: 1 }; draw(); });
+byId("colour").addEventListener("change", draw);
+byId("layout").addEventListener("change", load);
+byId("tools").addEventListener("submit", (event) => event.preventDefault());
+addEventListener("resize", draw);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+load();
