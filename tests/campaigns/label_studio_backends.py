@@ -25,7 +25,7 @@ from campaigns.fake_label_studio import LEGACY, PERSONAL, FakeLabelStudio
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.db.repository import Pick
 from teeter.campaigns.label_studio import SyncResult, sync_campaign
-from teeter.campaigns.rounds import RoundState
+from teeter.campaigns.selection import RoundState
 
 __all__ = [
     "LabelStudioBackend",

@@ -15,7 +15,7 @@ from campaigns.postgres_server import Server, running_server
 from teeter.campaigns.db import schema
 from teeter.campaigns.db.database import Database, now
 from teeter.campaigns.db.repository import CampaignRepository
-from teeter.campaigns.items import items_of
+from teeter.campaigns.items import parse_items
 
 STORES = ("sqlite", "postgresql")
 
@@ -51,7 +51,7 @@ def begun(store: Database, name: str = "reviews", texts: int = 6) -> CampaignRep
         for label in ("good", "poor"):
             repository.add_class(connection, label, "owner")
         repository.add_items(
-            connection, items_of([(f"a{k}", f"text {k}") for k in range(texts)], "text"), "owner"
+            connection, parse_items([(f"a{k}", f"text {k}") for k in range(texts)], "text"), "owner"
         )
     return repository
 

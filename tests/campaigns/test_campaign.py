@@ -14,7 +14,7 @@ import pytest
 from safetensors.numpy import load
 
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.classifiers import scaled
+from teeter.campaigns.saved_models import scale_features
 from teeter.errors import InputError, StoreError, UnknownNameError
 from teeter.strategies.base import registry
 
@@ -124,7 +124,7 @@ def test_no_control_arm_if_told(tmp_path: Path) -> None:
         campaign.tell(question.item, TRUTH[question.item])
     campaign.train()
     assert campaign.status().accuracy is None
-    assert "Accuracy will not be known" in campaign.status().advice[0]
+    assert "The accuracy cannot be measured" in campaign.status().advice[0]
 
 
 def test_the_audit_sample_is_asked_about_and_never_trained_on(tmp_path: Path) -> None:
@@ -333,14 +333,15 @@ def test_the_head_that_is_kept_says_what_the_model_says(campaign: Campaign) -> N
         model = campaign.repository.model(connection)
     assert model is not None
     kept = load(model.weights)
-    logits = scaled(VECTORS) @ kept["weight"].T + kept["bias"]
+    scaled, _ = scale_features(VECTORS)
+    logits = scaled @ kept["weight"].T + kept["bias"]
     assert kept["predicted"].tolist() == kept["seen"][logits.argmax(axis=1)].tolist()
 
 
 def test_the_cost_is_counted(tmp_path: Path) -> None:
     campaign = made(tmp_path, replace(PLAIN, cost=0.5, budget=20.0))
     answer_all(campaign, 20)
-    assert "10 of the budget is left: 10 of 20." in campaign.status().advice
+    assert "10 of the budget of 20 is left." in campaign.status().advice
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from sqlalchemy import text
 
 from campaigns.fake_clock import FakeClock
 from campaigns.stores import POSTGRESQL_SLOW, new_place
-from teeter.campaigns.annotator_stats import speed
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.db.database import Database
 from teeter.campaigns.people import ROLES, may, require_right
@@ -208,13 +207,6 @@ def test_how_people_agree_and_work(campaign: Campaign, watch: FakeClock) -> None
     on_random = [one for one in drawn if int(one.item[1:]) < 30]
     assert right.at_random is not None
     assert right.at_random.total == len(on_random)
-
-
-def test_breaks_are_not_work() -> None:
-    found = speed([0, 10, 20, 30, 4000, 4010, 4020, 4030])
-    assert found is not None
-    assert (found.seconds, found.per_hour) == (10, 360)
-    assert speed([0, 1000, 2000, 3000, 4000, 5000, 6000]) is None
 
 
 def test_people_and_decisions_move_along(campaign: Campaign, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from campaigns.stores import STORES, begun, new_store
 from teeter.campaigns.db.database import Database
 from teeter.campaigns.db.repository import Answer, CampaignRepository, Pick, live_answers
-from teeter.campaigns.items import items_of
+from teeter.campaigns.items import parse_items
 from teeter.errors import InputError, StoreError, UnknownNameError
 
 
@@ -55,7 +55,7 @@ def test_items_come_back_in_order_and_content_that_is_there_is_told(
     store: Database, repository: CampaignRepository
 ) -> None:
     with store.writing() as connection:
-        things = items_of([("b", "new"), ("c", "text 3"), ("d", "new")], "text")
+        things = parse_items([("b", "new"), ("c", "text 3"), ("d", "new")], "text")
         new, duplicates = repository.add_items(connection, things, "owner")
     assert [item.key for item in new] == ["b"]
     assert duplicates == [("c", "a3"), ("d", "b")]
@@ -75,7 +75,7 @@ def test_items_come_back_in_order_and_content_that_is_there_is_told(
 def test_two_different_things_of_one_id_are_refused_and_nothing_is_added(
     store: Database, repository: CampaignRepository
 ) -> None:
-    things = items_of([("b", "new"), ("a1", "another")], "text")
+    things = parse_items([("b", "new"), ("a1", "another")], "text")
     with (
         pytest.raises(InputError, match="Two items are called 'a1', and they differ"),
         store.writing() as connection,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -18,32 +19,37 @@ from teeter.campaigns.backup import atomic_file, restore
 from teeter.campaigns.clock import Clock, utc, written
 from teeter.campaigns.consensus import ConsensusLabel
 from teeter.campaigns.db import schema
+from teeter.campaigns.db.campaigns import list_campaigns
 from teeter.campaigns.db.database import Database
 from teeter.campaigns.db.pick_lock import acquire_pick_lock, release_pick_lock, wait_for_pick_lock
 from teeter.campaigns.db.picks_repository import NOBODY
 from teeter.campaigns.db.repository import Answer, AnswerReceipt, CampaignRepository, UndoResult
 from teeter.campaigns.import_export import write_export
 from teeter.campaigns.import_items import add_items, require_kind
-from teeter.campaigns.items import items_of, require_printable, require_valid_unicode
+from teeter.campaigns.items import parse_items, require_printable, require_valid_unicode
+from teeter.campaigns.location import (
+    find_campaign,
+    is_url,
+    split_location,
+    validate_classes,
+    validate_name,
+)
 from teeter.campaigns.people import People, require_name
-from teeter.campaigns.rounds import (
+from teeter.campaigns.results import ImportResult, ModelInfo, Question, Status
+from teeter.campaigns.saved_models import (
+    FeatureScaler,
+    has_same_features,
+    rescale_model,
+    scale_features,
+)
+from teeter.campaigns.selection import (
     RoundSettings,
     RoundState,
     SuspectLabel,
-    picks_for,
-    predictions,
-    suspects,
-    trained,
+    choose_picks,
+    find_suspects,
 )
-from teeter.campaigns.saved_models import FeatureScaler, is_same, rescale_model, scale_features
-from teeter.campaigns.settings import ImportResult, ModelInfo, Question, Settings, Status
-from teeter.campaigns.settings_store import (
-    campaign_row,
-    checked_names,
-    settings_from_json,
-    settings_to_dict,
-    split_location,
-)
+from teeter.campaigns.settings import Settings, settings_from_json, settings_to_dict
 from teeter.campaigns.snapshot import (
     Agreement,
     AnnotatorStats,
@@ -54,7 +60,9 @@ from teeter.campaigns.snapshot import (
     status_of,
     team_of,
 )
-from teeter.encoders.builtin import Encoder
+from teeter.campaigns.training import predict_items, train_model
+from teeter.campaigns.transfer import move_campaign
+from teeter.encoders import Encoder
 from teeter.errors import FileError, InputError
 from teeter.seeds import stream
 
@@ -117,8 +125,9 @@ class Campaign:
     ) -> Campaign:
         """Make a campaign in a database, which is made too if there is none."""
         settings = settings or Settings()
-        settings.require_served()
-        names = checked_names(name, classes)
+        settings.require_head_outputs()
+        names = validate_classes(classes)
+        validate_name(name)
         store = Database(where, create=True)
         kept = settings_to_dict(settings, store.path)
         with store.writing() as connection:
@@ -148,12 +157,12 @@ class Campaign:
             where, name = split_location(where)
         store = Database(where)
         try:
-            row = campaign_row(store, name)
+            row = find_campaign(store, name)
             settings = settings_from_json(row.settings, store)
         except BaseException:
             store.close()
             raise
-        return cls(store, row.id, row.name, settings, clock=clock)
+        return cls(store, row.row_id, row.name, settings, clock=clock)
 
     @classmethod
     def make(
@@ -163,7 +172,22 @@ class Campaign:
         things: Iterable[Any],
         settings: Settings | None = None,
     ) -> ImportResult:
-        """Make a campaign's file with its items, whole or not at all: it has its name only when all of it is there."""
+        """Create a campaign with its items, or nothing if something fails or the process is killed.
+
+        Args:
+            path: A new file, or the URL of a database. ``URL#NAME`` names the campaign; without it, it is called like
+                the database, or like the file without its suffix.
+            classes: The names of two or more classes.
+            things: The items, as in ``add``.
+            settings: The settings of the campaign.
+
+        Raises:
+            InputError: If the file or the campaign exists already, or if an item is invalid.
+            FileError: If the file cannot be written.
+            StoreError: If the database cannot be reached.
+        """
+        if is_url(path):
+            return cls._make_in_database(str(path), classes, things, settings)
         path = Path(path)
         if path.exists():
             raise InputError(f"{path} exists already: go on with it, or name another.")
@@ -175,6 +199,40 @@ class Campaign:
                 added = campaign.add(things)
             finally:
                 campaign.database.close()
+        return added
+
+    @classmethod
+    def _make_in_database(
+        cls,
+        location: str,
+        classes: Sequence[str],
+        things: Iterable[Any],
+        settings: Settings | None,
+    ) -> ImportResult:
+        """Create a campaign in a temporary file, and copy it to a database in one transaction."""
+        url, name = split_location(location)
+        target = Database(url, create=True)
+        if name is None and target.path is not None:
+            name = target.path.stem
+        name = name or target.url.database or "campaign"
+
+        try:
+            # Known before the items are encoded, which takes long. The copy checks it again.
+            with target.reading() as connection:
+                if name in list_campaigns(connection):
+                    raise InputError(
+                        f"There is a campaign called {name!r} in {target.said} already: open it, or name another."
+                    )
+
+            with TemporaryDirectory(prefix="teeter-") as folder:
+                campaign = cls.create(Path(folder) / "new.teeter", name, classes, settings)
+                try:
+                    added = campaign.add(things)
+                    move_campaign(campaign.database, target, name)
+                finally:
+                    campaign.database.close()
+        finally:
+            target.close()
         return added
 
     @staticmethod
@@ -205,7 +263,7 @@ class Campaign:
         by the settings' encoder, which reads each text alone, only what is new is.
         """
         folder = None if self.settings.folder is None else Path(self.settings.folder)
-        items = items_of(things, self.settings.kind, folder)
+        items = parse_items(things, self.settings.kind, folder)
         require_kind(items, self.settings.kind)
         return add_items(
             self.database, self.repository, self.settings, items, encoder=encoder, who=who
@@ -294,7 +352,7 @@ class Campaign:
         """Ask an annotator about n new picks, and keep some ready for others; False if nothing is left to pick."""
         try:
             state, plan = self.state(), self._plan
-            picks = picks_for(state, plan, n + ahead)
+            picks = choose_picks(state, plan, n + ahead)
         except BaseException:
             with self.database.writing() as connection:
                 release_pick_lock(self.repository, connection)
@@ -359,7 +417,7 @@ class Campaign:
     def train(self, *, who: str = OWN) -> ModelInfo:
         """Train a new model on all labels, and keep it."""
         state = self.state()
-        weights, facts = trained(state, self._plan)
+        weights, facts = train_model(state, self._plan)
         with self.database.writing() as connection:
             version = self.repository.write_model(connection, weights, facts, who)
         return ModelInfo(version, facts["labels"], tuple(facts["classes"]))
@@ -376,7 +434,7 @@ class Campaign:
             kept = {} if again else self.repository.kept(connection)
             labels = read_standing(self.repository, connection, self.settings).labels
             settled = {item for item, label in labels.items() if label == kept.get(item)}
-            found = suspects(state, self._plan, count, settled)
+            found = find_suspects(state, self._plan, count, settled)
             rows = self.repository.some_items(connection, [one.item for one in found])
         return [replace(one, content=rows[one.item].content) for one in found]
 
@@ -447,7 +505,8 @@ class Campaign:
         """Write labels, and predictions with their confidence, for other tools; return how many items are labelled.
 
         The form goes by the ending of the path (.csv, .jsonl, .parquet; a folder for Hugging Face datasets), or by its
-        name: prodigy, doccano.
+        name: prodigy, doccano, or spreadsheet. ``csv`` has every cell exactly as it is; open ``spreadsheet`` in a
+        spreadsheet program, where a text that begins with = + - or @ would otherwise run as a formula.
         """
         with self.database.reading() as connection:
             items, standing = (
@@ -456,7 +515,7 @@ class Campaign:
             )
             same = self.repository.same_as(connection)
         state = self.state() if items else None
-        guessed = predictions(state, self._plan) if state is not None else None
+        guessed = predict_items(state, self._plan) if state is not None else None
         guesses = (
             dict(zip(state.keys, guessed, strict=True)) if state is not None and guessed else {}
         )
@@ -482,7 +541,9 @@ class Campaign:
                 self.repository.model(connection),
                 self.repository.newer_answers(connection),
             )
-            changed = model is not None and not is_same(model.weights, self._pool(connection).frame)
+            changed = model is not None and not has_same_features(
+                model.weights, self._pool(connection).frame
+            )
         if model is None or not (newer or changed):
             return None
         told = f"Predictions are of model {model.version}"
@@ -542,6 +603,6 @@ class Campaign:
             version=0 if model is None else model.version,
             weights=None if model is None else rescale_model(model.weights, pool.frame),
             batches=batches,
-            put_off=frozenset(places[key] for key in put_off if key in places),
-            frame=pool.frame,
+            skipped=frozenset(places[key] for key in put_off if key in places),
+            scaler=pool.frame,
         )

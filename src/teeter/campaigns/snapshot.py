@@ -14,14 +14,26 @@ import numpy.typing as npt
 from sqlalchemy import Connection, Row, select
 
 from teeter.campaigns.adjudication import Decision, Disagreement, contested, decisions
-from teeter.campaigns.agreement import AgreementScore, alpha, alpha_by_class, kappa, observed
-from teeter.campaigns.annotator_stats import AnnotatorAccuracy, AnnotatorPace, quality, speed
-from teeter.campaigns.consensus import ConsensusLabel, verdicts
+from teeter.campaigns.agreement import (
+    AgreementScore,
+    cohen_kappa,
+    krippendorff_alpha,
+    krippendorff_alpha_by_class,
+    observed_agreement,
+)
+from teeter.campaigns.annotator_stats import (
+    AnnotatorAccuracy,
+    AnnotatorPace,
+    accuracy_of_annotators,
+    pace_of,
+)
+from teeter.campaigns.consensus import ConsensusLabel, combine_answers
 from teeter.campaigns.db import schema
 from teeter.campaigns.db.repository import Answer, CampaignRepository
 from teeter.campaigns.import_export import ExportRow
-from teeter.campaigns.settings import IMPORTED, Settings, Status
-from teeter.campaigns.stopping import AccuracyEstimate, Progress, advice, estimate_accuracy
+from teeter.campaigns.results import Status
+from teeter.campaigns.settings import IMPORTED, Settings
+from teeter.campaigns.stopping import AccuracyEstimate, Progress, estimate_accuracy, give_advice
 
 __all__ = [
     "Agreement",
@@ -79,7 +91,9 @@ def read_standing(
         for item, one in decided.items()
         if one.label is not None
     }
-    found = verdicts(answers, list(repository.classes(connection)), settings.consensus, settled)
+    found = combine_answers(
+        answers, list(repository.classes(connection)), settings.consensus, settled
+    )
     bad = {one.item for one in answers if one.kind == "bad"} - set(settled)
     return CampaignSnapshot(
         answers, decided, found, frozenset(bad | {item for item in decided if item not in settled})
@@ -134,7 +148,7 @@ def status_of(repository: CampaignRepository, connection: Connection, settings: 
         open=repository.count_open(connection),
         version=len(facts),
         accuracy=progress.accuracy,
-        advice=tuple(advice(progress)),
+        advice=tuple(give_advice(progress)),
         disagreements=len(standing.disagreements()),
         spent=progress.cost,
     )
@@ -209,11 +223,17 @@ def agreement_of(answers: Sequence[Answer], classes: Sequence[str]) -> Agreement
         if both:
             pairs.append(
                 PairAgreement(
-                    people[one], people[other], both, kappa(shared[:, one], shared[:, other])
+                    people[one], people[other], both, cohen_kappa(shared[:, one], shared[:, other])
                 )
             )
-    by_class = dict(zip(classes, alpha_by_class(shared, len(classes)), strict=True))
-    return Agreement(len(shared), observed(shared), alpha(shared), by_class, tuple(pairs))
+    by_class = dict(zip(classes, krippendorff_alpha_by_class(shared, len(classes)), strict=True))
+    return Agreement(
+        len(shared),
+        observed_agreement(shared),
+        krippendorff_alpha(shared),
+        by_class,
+        tuple(pairs),
+    )
 
 
 def _of_people(answers: Sequence[Answer]) -> list[Answer]:
@@ -253,7 +273,7 @@ def team_of(
     said = _of_people(standing.answers)
     decided = {item: one.label for item, one in standing.decisions.items()}
     drawn = repository.drawn_at_random(connection) | repository.audit_items(connection)
-    found = quality(said, decided, drawn)
+    found = accuracy_of_annotators(said, decided, drawn)
     times: dict[str, list[float]] = {}
     answers = schema.answers
     rows = connection.execute(
@@ -267,6 +287,6 @@ def team_of(
     counts = Counter(one.annotator for one in said)
     nothing = AnnotatorAccuracy(None, None, None)
     return [
-        AnnotatorStats(name, counts[name], speed(sorted(times[name])), found.get(name, nothing))
+        AnnotatorStats(name, counts[name], pace_of(sorted(times[name])), found.get(name, nothing))
         for name in sorted(times)
     ]

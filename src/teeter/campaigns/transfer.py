@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Select, Table, func, insert, select, text
 from teeter.campaigns.backup import atomic_file
 from teeter.campaigns.db import schema
 from teeter.campaigns.db.database import Database
-from teeter.campaigns.settings_store import settings_from_json, settings_to_dict
+from teeter.campaigns.settings import settings_from_json, settings_to_dict
 from teeter.errors import FileError, InputError, UnknownNameError
 from teeter.registry import did_you_mean
 

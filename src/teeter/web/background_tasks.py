@@ -16,9 +16,9 @@ from sqlalchemy import select
 
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.db import schema
-from teeter.campaigns.import_export import kind_of, read_items
-from teeter.campaigns.rounds import RoundState
-from teeter.campaigns.settings_store import settings_from_json
+from teeter.campaigns.import_export import detect_kind, format_suffix, read_items
+from teeter.campaigns.selection import RoundState
+from teeter.campaigns.settings import settings_from_json
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.errors import InputError
 from teeter.web import projection
@@ -105,8 +105,7 @@ class TaskHandlers:
         """Write labels and predictions in a form, and return the file; a folder of them is packed into one."""
         self.say(doing="exporting")
         campaign = self.campaign(path)
-        endings = {"csv": ".csv", "parquet": ".parquet", "datasets": ""}
-        out = Path(tempfile.mkdtemp(dir=folder)) / f"labels{endings.get(form, '.jsonl')}"
+        out = Path(tempfile.mkdtemp(dir=folder)) / f"labels{format_suffix(form)}"
         campaign.export(out, form)
         if not out.is_dir():
             return str(out)
@@ -146,7 +145,7 @@ class TaskHandlers:
         shortcuts_by_class(classes, settings.get("keys") or ())
         items = read_items(source, **columns)
         folder = str(source.resolve()) if source.is_dir() else None
-        own = Settings(**{**settings, "kind": kind_of(source), "folder": folder})
+        own = Settings(**{**settings, "kind": detect_kind(source), "folder": folder})
         added = Campaign.make(target, classes, items, own)
         return {
             "file": file,

@@ -12,7 +12,7 @@ from fastapi.templating import Jinja2Templates
 
 from teeter import strategies
 from teeter.campaigns.import_export import FORMATS
-from teeter.campaigns.shortcuts import TAKEN
+from teeter.campaigns.shortcuts import RESERVED_KEYS
 from teeter.errors import InputError, UnknownNameError
 from teeter.web.api import about, listed, redact_paths
 from teeter.web.charts import curve, over_time
@@ -36,7 +36,8 @@ _PAGE = 50
 """Items on a page of the table."""
 
 _FORMS = {
-    "csv": "CSV, for spreadsheets",
+    "csv": "CSV, exact, for programs",
+    "spreadsheet": "CSV, safe to open in a spreadsheet",
     "jsonl": "JSON lines",
     "parquet": "Parquet",
     "datasets": "A folder for Hugging Face datasets, zipped",
@@ -189,7 +190,7 @@ def label(request: Request, slug: str) -> Response:
         waiting = desk.questions(annotator, _AHEAD, news.why)
     site.trainer.look(desk.where, annotator)
     start = start_of(request, desk, told, "label", questions=waiting, last=desk.last(annotator))
-    return page(request, "label.html", {**told, "start": start, "taken": TAKEN})
+    return page(request, "label.html", {**told, "start": start, "taken": RESERVED_KEYS})
 
 
 @router.get("/c/{slug}/second-look")
@@ -198,7 +199,7 @@ def second_look(request: Request, slug: str) -> Response:
     desk, told = campaign_page(request, slug, "second-look", "review")
     site_of(request).suspects(desk, anew=True)
     start = start_of(request, desk, told, "suspects", last=desk.last(who(request)))
-    return page(request, "label.html", {**told, "start": start, "taken": TAKEN})
+    return page(request, "label.html", {**told, "start": start, "taken": RESERVED_KEYS})
 
 
 @router.get("/c/{slug}/news")

@@ -9,13 +9,12 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from teeter.campaigns.adjudication import Decision, undo_decision, write_decision
-from teeter.campaigns.consensus import WAYS
+from teeter.campaigns.consensus import ConsensusMethod
 from teeter.campaigns.db import schema
 from teeter.campaigns.db.repository import CampaignRepository
 from teeter.campaigns.items import require_valid_unicode
 from teeter.campaigns.people import may
-from teeter.campaigns.settings import IMPORTED
-from teeter.campaigns.settings_store import change_consensus
+from teeter.campaigns.settings import IMPORTED, change_consensus
 from teeter.campaigns.snapshot import CampaignSnapshot
 from teeter.campaigns.stopping import estimate_accuracy
 from teeter.errors import InputError, PermissionDeniedError
@@ -205,7 +204,7 @@ def agreement(desk: CampaignService) -> dict[str, Any]:
     return {
         **asdict(desk.agreement()),
         "consensus": desk.campaign.settings.consensus,
-        "ways": list(WAYS),
+        "ways": list(ConsensusMethod),
     }
 
 

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Row, Select, and_, func, insert, or_, select,
 
 from teeter.campaigns.db import schema
 from teeter.campaigns.db.picks_repository import NOBODY, Pick, Questions
+from teeter.campaigns.enums import AnswerKind
 from teeter.errors import UnknownNameError
 from teeter.registry import did_you_mean
 
@@ -27,7 +28,7 @@ __all__ = [
     "live_answers",
 ]
 
-Kind = Literal["label", "skip", "unsure", "bad"]
+Kind = AnswerKind | Literal["label", "skip", "unsure", "bad"]
 """What people can say of an item."""
 
 

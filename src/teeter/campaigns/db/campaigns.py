@@ -1,0 +1,47 @@
+"""The campaigns of a database."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, select, update
+
+from teeter.campaigns.db import schema
+
+__all__ = ["StoredCampaign", "list_campaigns", "read_campaign", "write_settings"]
+
+
+@dataclass(frozen=True)
+class StoredCampaign:
+    """A campaign of a database."""
+
+    row_id: int
+    name: str
+    created: str
+    settings: str
+    """JSON."""
+
+
+def list_campaigns(connection: Connection) -> dict[str, StoredCampaign]:
+    """Return all campaigns of a database by name."""
+    rows = connection.execute(select(schema.campaigns))
+    return {row.name: StoredCampaign(row.id, row.name, row.created, row.settings) for row in rows}
+
+
+def read_campaign(connection: Connection, campaign_id: int) -> StoredCampaign:
+    """Return a campaign by its row id."""
+    query = select(schema.campaigns).where(schema.campaigns.c.id == campaign_id)
+    row = connection.execute(query).one()
+    return StoredCampaign(row.id, row.name, row.created, row.settings)
+
+
+def write_settings(connection: Connection, campaign_id: int, settings: str) -> None:
+    """Replace the settings of a campaign.
+
+    Args:
+        connection: a connection that may write.
+        campaign_id: the campaign's row id.
+        settings: the new settings as JSON.
+    """
+    row = schema.campaigns.c.id == campaign_id
+    connection.execute(update(schema.campaigns).where(row).values(settings=settings))

@@ -1,0 +1,80 @@
+"""The states, kinds and roles of a campaign. Databases store each as the text of its value."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+__all__ = ["AnswerKind", "ItemKind", "Permission", "PickArm", "PickState", "Role"]
+
+
+class ItemKind(StrEnum):
+    """What an annotator sees of an item."""
+
+    TEXT = "text"
+    IMAGE = "image"
+    FEATURES = "features"
+
+
+class AnswerKind(StrEnum):
+    """What an annotator can say about an item."""
+
+    LABEL = "label"
+    SKIP = "skip"
+    """Not now: the item may be asked about again after the next training."""
+    UNSURE = "unsure"
+    """The annotator cannot tell: the item is not asked about again."""
+    FLAG = "bad"
+    """The item does not belong in the campaign."""
+
+
+class PickArm(StrEnum):
+    """How an item came to be picked."""
+
+    PICKED = "picked"
+    """By the strategy."""
+    CONTROL = "control"
+    """At random, to measure the model with; trained on as well."""
+    AUDIT = "audit"
+    """At random and held out of training, to measure the model with."""
+
+    @property
+    def is_random(self) -> bool:
+        """Whether the item measures the model, so that annotators must not see its prediction."""
+        return self is not PickArm.PICKED
+
+
+class PickState(StrEnum):
+    """Where a pick is on its way.
+
+    A pick made ahead is READY until an annotator gets it. It is then OPEN until it is ANSWERED or
+    SKIPPED, or RETURNED because its lease expired or somebody released it.
+    """
+
+    READY = "ready"
+    OPEN = "open"
+    ANSWERED = "answered"
+    SKIPPED = "skipped"
+    RETURNED = "returned"
+    KNOWN = "known"
+    """A control item that nobody needs to be asked about: it counts as drawn at random."""
+
+
+class Role(StrEnum):
+    """What a person is in a campaign."""
+
+    ANNOTATOR = "annotator"
+    REVIEWER = "reviewer"
+    OWNER = "owner"
+
+
+class Permission(StrEnum):
+    """What a person may be allowed to do in a campaign."""
+
+    ANSWER = "answer"
+    REVIEW = "review"
+    """See the answers of others, and check suspect labels."""
+    DECIDE = "decide"
+    """Settle disagreements."""
+    EXPORT = "export"
+    MANAGE = "manage"
+    """Add and remove people, and change the campaign's settings."""
