@@ -131,7 +131,7 @@ def predicted(campaign: Campaign, data: Data) -> npt.NDArray[np.int64]:
         return np.full(len(data.test), data.classes.index(seen[0]))
     campaign.train()
     with campaign.database.reading() as connection:
-        model = campaign.repository.model(connection)
+        model = campaign.repository.models.newest(connection)
     if model is None:
         raise RuntimeError("A model was trained and is not there.")
     head, pool = load(model.weights), data.features[data.pool]

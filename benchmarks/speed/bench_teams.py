@@ -208,7 +208,7 @@ def wait_for_picks(where: str) -> float:
     campaign, began = Campaign.open(where), time.perf_counter()
     while True:
         with campaign.database.reading() as connection:
-            if campaign.repository.count_ready(connection):
+            if campaign.repository.picks.count_ready(connection):
                 campaign.database.close()
                 return time.perf_counter() - began
         time.sleep(0.1)
@@ -264,7 +264,7 @@ def check(where: str, acknowledged: list[str]) -> dict[str, int]:
             for item in line["items"]:
                 holder.pop(item, None)
     with campaign.database.reading() as connection:
-        answers = campaign.repository.answers(connection)
+        answers = campaign.repository.answers.live(connection)
     held = {one.item for one in answers if one.label == truth(one.item)}
     campaign.database.close()
     twice = sum(count - 1 for count in Counter(acknowledged).values())

@@ -23,7 +23,7 @@ import pytest
 
 from campaigns.fake_label_studio import LEGACY, PERSONAL, FakeLabelStudio
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.db.repository import Pick
+from teeter.campaigns.db import Pick
 from teeter.campaigns.label_studio import SyncResult, sync_campaign
 from teeter.campaigns.selection import RoundState
 
@@ -96,7 +96,7 @@ class LabelStudioBackend:
         marks = patch(
             "secrets.token_hex", side_effect=lambda _: f"{self._name}-{next(self._marks)}"
         )
-        with marks, patch("teeter.campaigns.campaign.picks_for", in_order):
+        with marks, patch("teeter.campaigns.campaign.choose_picks", in_order):
             found = sync_campaign(campaign, self.tokens.get(token, token), **told)
         self.project = found.project
         return found

@@ -18,7 +18,7 @@ def truth(item: str) -> str:
 def held(campaign: Campaign) -> dict[str, str]:
     """What people say now, by item."""
     with campaign.database.reading() as connection:
-        answers = campaign.repository.answers(connection)
+        answers = campaign.repository.answers.live(connection)
     assert len({(one.item, one.annotator) for one in answers}) == len(answers)
     assert {one.annotator for one in answers} <= {"ann@example.com"}
     return {one.item: one.label or one.kind for one in answers}

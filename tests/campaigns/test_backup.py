@@ -11,11 +11,9 @@ from pathlib import Path
 import pytest
 
 from campaigns.killed_process import Report, kill_after, needs_fork
-from campaigns.stores import begun
 from teeter.campaigns import backup as backup_module
 from teeter.campaigns.backup import atomic_file
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.db.database import Database
 from teeter.errors import FileError, StoreError
 
 ITEMS = [{"id": f"v{k}", "features": [k, k % 5, 1.0]} for k in range(300)]
@@ -135,7 +133,7 @@ def truncate(backup: Path) -> None:
 
 def add_a_newer_migration(backup: Path) -> None:
     with sqlite3.connect(backup) as connection:
-        connection.execute("insert into migrations values ('0999_beyond', 'tomorrow')")
+        connection.execute("insert into migrations values (999, 'beyond', 'tomorrow')")
     connection.close()
 
 
@@ -175,7 +173,10 @@ def replace_by_a_folder(backup: Path) -> None:
         (overwrite_a_page, "is damaged, or not a backup"),
         (truncate, "is damaged, or not a backup"),
         (delete_a_labelled_item, "refers to a missing row of items"),
-        (add_a_newer_migration, r"written by a newer teeter \(0999_beyond\): update teeter"),
+        (
+            add_a_newer_migration,
+            r"its schema has version 999, and this teeter knows versions up to \d+\. Update teeter",
+        ),
         (
             replace_by_another_program_s,
             "is damaged, or not a backup of a campaign: it has none of its tables",
@@ -242,14 +243,29 @@ def test_a_full_disk_is_not_blamed_on_the_backup(path: Path, backup: Path, tmp_p
     assert list_names(tmp_path) == ["colours.teeter", "copy.teeter"]
 
 
-def test_a_database_on_a_server_is_not_backed_up(tmp_path: Path) -> None:
-    database = Database("sqlite:///" + str(tmp_path / "c.teeter"), create=True)
-    begun(database)
-    database.back_up(tmp_path / "copy.teeter")
+def test_a_backup_is_never_written_over_a_file_or_into_a_missing_folder(
+    path: Path, backup: Path, tmp_path: Path
+) -> None:
+    campaign = Campaign.open(path)
 
-    database.path = None
-    with pytest.raises(StoreError, match="use your database's own tools"):
-        database.back_up(tmp_path / "other.teeter")
+    with pytest.raises(FileError, match="exists already"):
+        campaign.back_up(backup)
+    with pytest.raises(FileError, match="Cannot write"):
+        campaign.back_up(tmp_path / "no" / "place")
+
+    campaign.database.close()
+    assert count_labels(backup) == 1
+
+
+@pytest.mark.usefixtures("backup")
+def test_a_database_on_a_server_is_not_backed_up(path: Path, tmp_path: Path) -> None:
+    campaign = Campaign.open(path)
+    campaign.database.path = None
+
+    with pytest.raises(StoreError, match="use the tools of your database server"):
+        campaign.back_up(tmp_path / "other.teeter")
+
+    campaign.database.close()
 
 
 def write_and_pause(target: Path, report: Report) -> None:

@@ -146,7 +146,7 @@ def test_the_audit_sample_is_asked_about_and_never_trained_on(tmp_path: Path) ->
 def test_an_audit_sample_leaves_half_to_learn_from(tmp_path: Path) -> None:
     campaign = made(tmp_path, replace(PLAIN, audit=5000))
     with campaign.database.reading() as connection:
-        assert sum(row.audit for row in campaign.repository.items(connection)) == 60
+        assert sum(row.audit for row in campaign.repository.items.all(connection)) == 60
     answer_all(campaign)
     assert campaign.train().labels == 15
 
@@ -161,7 +161,7 @@ def test_what_people_say_besides_labels(campaign: Campaign) -> None:
     now = {question.item for question in campaign.ask(110)}
     assert not now & {first, second, third}
     status = campaign.status()
-    assert (status.skipped, status.unsure, status.bad, status.labelled) == (1, 1, 1, 7)
+    assert (status.skipped, status.unsure, status.flagged, status.labelled) == (1, 1, 1, 7)
     for item in sorted(now)[:20]:
         campaign.tell(item, TRUTH[item])
     campaign.train()
@@ -183,7 +183,7 @@ def test_minds_change_and_the_history_keeps_it(campaign: Campaign) -> None:
     assert campaign.undo() is None
     assert campaign.status().labelled == 0
     with campaign.database.reading() as connection:
-        told = [line["what"] for line in campaign.repository.history(connection)]
+        told = [line["what"] for line in campaign.repository.history.lines(connection)]
     assert told.count("answer") == 2
     assert told.count("undo") == 2
 
@@ -288,7 +288,7 @@ def test_somebody_else_s_second_look_decides(campaign: Campaign) -> None:
     campaign.undo("bob")
     campaign.tell(item, TRUTH[item], "bob")
     assert item not in suspected(campaign)
-    with pytest.raises(InputError, match="v110 has no label that could be kept"):
+    with pytest.raises(InputError, match="v110 has no label to confirm"):
         campaign.confirm_label("v110")
     with pytest.raises(UnknownNameError, match="No item is called 'v999'"):
         campaign.confirm_label("v999")
@@ -330,7 +330,7 @@ def test_the_head_that_is_kept_says_what_the_model_says(campaign: Campaign) -> N
     answer_all(campaign, 60)
     campaign.train()
     with campaign.database.reading() as connection:
-        model = campaign.repository.model(connection)
+        model = campaign.repository.models.newest(connection)
     assert model is not None
     kept = load(model.weights)
     scaled, _ = scale_features(VECTORS)

@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 from campaigns import annotator_process
+from campaigns.history_replay import replay_answers
 from campaigns.killed_process import Report, kill_after, needs_fork
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.db.repository import live_answers
 
 pytestmark = needs_fork
 
@@ -45,10 +45,10 @@ def check(path: Path, told: list[str], version: int, kills: int, items: int) -> 
     """Every answer that was told of is there, once and right; all items are, and the history says the same."""
     campaign = Campaign.open(path)
     with campaign.database.reading() as connection:
-        answers = campaign.repository.answers(connection)
-        opened = {pick.item for pick in campaign.repository.open_picks(connection)}
-        there = {row.key for row in campaign.repository.items(connection)}
-        models = campaign.repository.models(connection)
+        answers = campaign.repository.answers.live(connection)
+        opened = {pick.item for pick in campaign.repository.picks.open_picks(connection)}
+        there = {item.item_id for item in campaign.repository.items.all(connection)}
+        models = campaign.repository.models.summaries(connection)
     held = {one.item: one.label for one in answers}
     assert set(told) <= set(held)
     assert max(Counter(one.item for one in answers).values(), default=1) == 1
@@ -61,7 +61,7 @@ def check(path: Path, told: list[str], version: int, kills: int, items: int) -> 
     assert not opened & set(held), "what is answered is not open"
     assert len(opened) <= annotator_process.BATCH
     assert len(models) >= version
-    assert live_answers(campaign.history()) == {(one.item, one.annotator): one for one in answers}
+    assert replay_answers(campaign.history()) == {(one.item, one.annotator): one for one in answers}
     campaign.database.close()
 
 

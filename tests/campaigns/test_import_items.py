@@ -17,7 +17,7 @@ from campaigns.killed_process import Report, kill_after, needs_fork
 from campaigns.stores import shared_server
 from teeter.campaigns import import_items
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.db.database import Database
+from teeter.campaigns.db import Database
 from teeter.campaigns.transfer import move_campaign
 from teeter.errors import InputError, StoreError, UnknownNameError
 
@@ -103,7 +103,7 @@ def test_equal_features_of_two_ids_are_two_items(tmp_path: Path) -> None:
     added = campaign.add([*items, {"features": [1.0, 2.0]}, {"features": [1.0, 2.0]}])
 
     assert (added.new, len(added.duplicates)) == (1, 3)
-    with pytest.raises(InputError, match="Two items are called 'x', and they differ"):
+    with pytest.raises(InputError, match="Two different items have the id 'x'"):
         campaign.add([{"id": "x", "features": [1.0, 3.0]}])
 
 
@@ -188,7 +188,7 @@ def test_skipped_items_are_recognised_by_the_order_of_answers_not_by_the_clock(
     campaign.skip("i7")
 
     with campaign.database.reading() as connection:
-        assert campaign.repository.put_off(connection) == {"i7"}
+        assert campaign.repository.answers.skipped_items(connection) == {"i7"}
     assert {question.item for question in campaign.ask(5)} == {f"i{k}" for k in (6, 8, 9, 10, 11)}
 
     target = Database(tmp_path / "moved.teeter", create=True)
@@ -196,7 +196,7 @@ def test_skipped_items_are_recognised_by_the_order_of_answers_not_by_the_clock(
     move_campaign(campaign.database, target, "c")
     moved = Campaign.open(tmp_path / "moved.teeter", "c")
     with moved.database.reading() as connection:
-        assert moved.repository.put_off(connection) == {"i7"}
+        assert moved.repository.answers.skipped_items(connection) == {"i7"}
 
 
 def test_skipped_items_are_asked_again_when_nothing_else_is_left(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_a_single_item_is_not_a_list_of_items(tmp_path: Path) -> None:
 def test_the_history_has_every_item_and_every_pick(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("teeter.campaigns.db.items_repository._NOTED", 7)
+    monkeypatch.setattr("teeter.campaigns.db.items._MOST_IDS_IN_LINE", 7)
     campaign = create_campaign(tmp_path, Settings(kind="features", seed=5), 30)
 
     added = []
@@ -254,7 +254,7 @@ def test_the_history_has_every_item_and_every_pick(
 
 def audit_set(campaign: Campaign) -> set[int]:
     with campaign.database.reading() as connection:
-        return {int(item[1:]) for item in campaign.repository.audit_items(connection)}
+        return {int(item[1:]) for item in campaign.repository.items.audit_set(connection)}
 
 
 def test_items_added_later_enter_the_audit_set_in_proportion(tmp_path: Path) -> None:

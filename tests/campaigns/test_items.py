@@ -56,7 +56,7 @@ def test_a_long_text_is_stored_in_full() -> None:
             {"id": "v3", "text": "a", "features": np.ma.array([1.0, 2.0], mask=[False, True])},
             "The features of 'v3' have masked numbers: fill them",
         ),
-        ({"text": "bad \ud800"}, "has a lone surrogate at character 4"),
+        ({"text": "bad \ud800"}, "has a lone surrogate at position 4"),
         ({"id": "\ud800", "text": "a"}, "The id .* has a lone surrogate"),
         ({"text": "a", "label": "\ud800"}, "The label .* has a lone surrogate"),
         ({"text": "a", "features": []}, "must be a list of finite numbers"),

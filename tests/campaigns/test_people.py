@@ -14,8 +14,8 @@ from sqlalchemy import text
 from campaigns.fake_clock import FakeClock
 from campaigns.stores import POSTGRESQL_SLOW, new_place
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.db.database import Database
-from teeter.campaigns.people import ROLES, may, require_right
+from teeter.campaigns.db import Database
+from teeter.campaigns.people import ROLES, require_permission, role_allows
 from teeter.campaigns.transfer import move_campaign
 from teeter.errors import InputError, PermissionDeniedError, UnknownNameError
 
@@ -42,7 +42,7 @@ def campaign(
 
 def test_roles_and_what_they_may_do() -> None:
     allowed = {
-        role: [what for what in ("answer", "decide", "export", "manage") if may(role, what)]
+        role: [what for what in ("answer", "decide", "export", "manage") if role_allows(role, what)]
         for role in ROLES
     }
     assert allowed == {
@@ -67,7 +67,7 @@ def test_a_token_is_shown_once_and_can_be_taken_away(campaign: Campaign) -> None
     assert campaign.people.find_by_token(second) is not None
     campaign.people.revoke("ann")
     assert campaign.people.find_by_token(second) is None
-    assert campaign.people.named("ann") is not None
+    assert campaign.people.find("ann") is not None
     assert campaign.people.find_by_token("") is None
     assert [line["what"] for line in campaign.history()][-4:] == [
         "person added",
@@ -89,11 +89,11 @@ def test_rights_are_asked_in_one_place(campaign: Campaign) -> None:
     with pytest.raises(
         PermissionDeniedError, match="rey is a reviewer and may not manage: ask an owner"
     ):
-        require_right(campaign.people.named("rey"), "manage")
-    with pytest.raises(UnknownNameError, match=r"Nobody here is called 'anne'. Did you mean 'ann'"):
+        require_permission(campaign.people.find("rey"), "manage")
+    with pytest.raises(UnknownNameError, match=r"No member is called 'anne'. Did you mean 'ann'"):
         campaign.people.require("anne", "answer")
-    with pytest.raises(PermissionDeniedError, match="Only people of this campaign may answer"):
-        require_right(campaign.people.named("eve"), "answer")
+    with pytest.raises(PermissionDeniedError, match="Only members of this campaign may answer"):
+        require_permission(campaign.people.find("eve"), "answer")
     campaign.people.change_role("ann", "owner")
     campaign.people.require("ann", "manage")
 
@@ -107,7 +107,7 @@ def test_who_leaves_gives_questions_back_and_may_return(campaign: Campaign) -> N
     assert campaign.people.list() == []
     assert campaign.status().labelled == 1
     assert set(asked[1:]) <= {one.item for one in campaign.ask(59, "bob")}
-    with pytest.raises(UnknownNameError, match="Nobody here is called 'ann'"):
+    with pytest.raises(UnknownNameError, match="No member is called 'ann'"):
         campaign.people.new_token("ann")
     campaign.people.add("ann", "reviewer")
     assert [(one.name, one.role) for one in campaign.people.list()] == [("ann", "reviewer")]
@@ -140,7 +140,7 @@ def test_a_decision_settles_what_people_disagree_on(campaign: Campaign, tmp_path
     assert campaign.disagreements() == []
     verdict = campaign.labels()["p0"]
     assert (verdict.label, verdict.confidence, verdict.by) == ("right", 1.0, "rey")
-    assert campaign.state().labels == {0: "right", 1: "left"}
+    assert campaign.load_state().labels == {0: "right", 1: "left"}
     campaign.export(tmp_path / "out.csv")
     with (tmp_path / "out.csv").open() as file:
         rows = {row["id"]: row for row in csv.DictReader(file)}

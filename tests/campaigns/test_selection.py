@@ -22,12 +22,12 @@ from teeter.campaigns.campaign import Campaign
 
 def control_items(campaign: Campaign) -> set[str]:
     with campaign.database.reading() as connection:
-        return campaign.repository.drawn_at_random(connection)
+        return campaign.repository.picks.control_items(connection)
 
 
 def audit_set(campaign: Campaign) -> set[int]:
     with campaign.database.reading() as connection:
-        return {item_number(item) for item in campaign.repository.audit_items(connection)}
+        return {item_number(item) for item in campaign.repository.items.audit_set(connection)}
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_control_items_are_drawn_from_all_items_and_labelled_ones_are_not_asked(
     assert len(not_asked) == 60 - arms.count("control") > 10
     assert set(not_asked) <= control_items(campaign)
     with campaign.database.reading() as connection:
-        assert campaign.repository.models(connection)[-1]["control"][1] > 50
+        assert campaign.repository.models.summaries(connection)[-1].facts["control"][1] > 50
 
 
 def test_a_skipped_control_item_comes_back_as_one(tmp_path: Path) -> None:

@@ -11,12 +11,12 @@ import pytest
 from sqlalchemy import Connection, Table, func, select
 from sqlalchemy.exc import OperationalError
 
+from campaigns.history_replay import replay_answers
 from campaigns.stores import POSTGRESQL_SLOW, begun, shared_server
-from teeter.campaigns import transfer
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.db import schema
-from teeter.campaigns.db.database import Database
-from teeter.campaigns.db.repository import live_answers
+from teeter.campaigns.db import Answer, Database, copy_campaign, schema
+from teeter.campaigns.db.campaigns import list_campaigns
+from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.transfer import move_campaign, move_to
 from teeter.errors import FileError, InputError, StoreError, UnknownNameError
 
@@ -60,21 +60,22 @@ def known(campaign: Campaign) -> dict[str, object]:
     """What people know of a campaign, without the numbers of rows."""
     with campaign.database.reading() as connection:
         repository = campaign.repository
-        _, vectors = repository.vectors(connection)
-        model = repository.model(connection)
+        _, vectors = repository.items.features(connection)
+        model = repository.models.newest(connection)
         return {
             "settings": campaign.settings,
             "classes": campaign.classes,
             "items": [
-                (row.key, row.content, row.audit, row.added) for row in repository.items(connection)
+                (item.item_id, item.content, item.audit, item.added)
+                for item in repository.items.all(connection)
             ],
             "features": vectors.tobytes(),
-            "answers": repository.answers(connection),
-            "open": repository.open_picks(connection),
+            "answers": repository.answers.live(connection),
+            "open": repository.picks.open_picks(connection),
             "model": None if model is None else (model.version, model.weights, model.facts),
             "history": [
                 {k: v for k, v in line.items() if k not in NUMBERS}
-                for line in repository.history(connection)
+                for line in repository.history.lines(connection)
             ],
             "status": campaign.status(),
         }
@@ -115,9 +116,7 @@ def test_what_cannot_be_moved_is_told_and_nothing_is_written(place: Place) -> No
     ):
         move_campaign(campaign.database, store, "point")
     move_campaign(campaign.database, store, "points")
-    with pytest.raises(
-        InputError, match="There is a campaign called 'points' where this one is to go"
-    ):
+    with pytest.raises(InputError, match="The target has a campaign called 'points' already"):
         move_campaign(campaign.database, store, "points")
     campaign.database.close()
     store.close()
@@ -151,8 +150,12 @@ def test_the_history_has_the_numbers_that_rows_have_after_a_move(
     move_campaign(source.database, target, "points")
     moved = Campaign.open(target.url.render_as_string(hide_password=False), "points")
     with source.database.reading() as old, moved.database.reading() as new:
-        assert source.repository.kept(old) == moved.repository.kept(new) == {item: "left"}
-        answers = {(one.item, one.annotator): one for one in moved.repository.answers(new)}
+        assert (
+            source.repository.answers.confirmed_labels(old)
+            == moved.repository.answers.confirmed_labels(new)
+            == {item: "left"}
+        )
+        answers = {(one.item, one.annotator): one for one in moved.repository.answers.live(new)}
         of_item = select(schema.items.c.key).join_from(schema.items, schema.answers)
         for line in moved.history():
             if "answer" in line:
@@ -166,12 +169,12 @@ def test_the_history_has_the_numbers_that_rows_have_after_a_move(
                 assert new.scalar(name) == line["who"]
         (decided,) = (line["decision"] for line in moved.history() if "decision" in line)
         assert decided == new.scalar(select(func.max(schema.decisions.c.id)))
-    assert live_answers(moved.history()) == answers
+    assert replay_answers(moved.history()) == answers
     moved.confirm_label(other, "cem")
     moved.undo("cem")
     with moved.database.reading() as new:
-        assert moved.repository.kept(new) == {item: "left"}
-    assert live_answers(moved.history()) == answers
+        assert moved.repository.answers.confirmed_labels(new) == {item: "left"}
+    assert replay_answers(moved.history()) == answers
     moved.database.close()
     source.database.close()
     target.close()
@@ -181,18 +184,18 @@ def test_a_move_to_a_file_that_failed_leaves_nothing_and_can_be_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = lived(str(tmp_path / "own.teeter"))
-    whole = transfer._copy
+    whole = copy_campaign._copy_table
 
     def full(
-        old: Connection, new: Connection, table: Table, campaign: int, numbers: transfer.Numbers
+        old: Connection, new: Connection, table: Table, campaign: int, ids: copy_campaign.NewIds
     ) -> int:
         if table is schema.answers:
-            raise OperationalError(
-                "insert", {}, sqlite3.OperationalError("database or disk is full")
-            )
-        return whole(old, new, table, campaign, numbers)
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise OperationalError("insert", {}, error)
+        return whole(old, new, table, campaign, ids)
 
-    monkeypatch.setattr(transfer, "_copy", full)
+    monkeypatch.setattr(copy_campaign, "_copy_table", full)
     with pytest.raises(StoreError, match=r"The disk of \S+/there\.teeter is full"):
         move_to(source.database, "points", str(tmp_path / "there.teeter"))
     assert [one.name for one in tmp_path.iterdir() if "there" in one.name] == []
@@ -214,7 +217,7 @@ def test_a_campaign_keeps_its_name_where_it_goes(tmp_path: Path) -> None:
     url = shared_server().new_database()
     with pytest.raises(
         InputError,
-        match=r"keeps its name where it goes, and this one is called 'points': give \S+\.",
+        match=r"keeps its name, and this one is called 'points': give \S+\.",
     ):
         move_to(source.database, "points", f"{url}#others")
     move_to(source.database, "points", f"{url}#points")
@@ -222,3 +225,34 @@ def test_a_campaign_keeps_its_name_where_it_goes(tmp_path: Path) -> None:
     assert known(moved) == known(source)
     for one in (moved, source):
         one.database.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "place"),
+    [
+        ("update items set content = 'a' || char(0) where key = 'a3'", "items.content"),
+        ("update answers set comment = 'a' || char(0)", "answers.comment"),
+    ],
+)
+def test_a_nul_character_that_a_server_cannot_store_is_named_with_its_item(
+    statement: str, place: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "own.teeter"
+    source = Database(path, create=True)
+    repository = begun(source)
+    with source.writing() as connection:
+        answer = Answer("a3", "ann", AnswerKind.LABEL, "good", "seen")
+        repository.answers.record(connection, answer)
+        connection.exec_driver_sql(statement)
+
+    target = Database(shared_server().new_database(), create=True)
+    message = f"the item 'a3' has a NUL character in {place}, which PostgreSQL cannot store"
+    with pytest.raises(InputError, match=message):
+        move_campaign(source, target, "reviews")
+    with target.reading() as connection:
+        assert list_campaigns(connection) == {}
+
+    elsewhere = Database(tmp_path / "other.teeter", create=True)
+    assert move_campaign(source, elsewhere, "reviews")["items"] == 6
+    for database in (source, target, elsewhere):
+        database.close()

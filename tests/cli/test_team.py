@@ -87,7 +87,7 @@ def test_disagreements_are_decided_one_key_a_class(made: Path) -> None:
     campaign = Campaign.open(made)
     first, third = waiting[0]["item"], waiting[2]["item"]
     assert campaign.labels()[first].label == "large"
-    assert third not in {campaign.state().keys[k] for k in campaign.state().labels}
+    assert third not in {campaign.load_state().keys[k] for k in campaign.load_state().labels}
     assert len(json.loads(run("decide", made, "--json", "-n", 5))) == 2
     assert "2 decided" in run("decide", made, typed="11")
     assert "Nothing waits for a decision." in run("decide", made)
@@ -120,9 +120,9 @@ def test_people_are_named_shown_and_let_go(made: Path) -> None:
     assert run("people", "token", made, "ann", "--revoke") == "ann has no token.\n"
     assert "0 open questions went back" in run("people", "remove", made, "ann")
     for words, message in (
-        (("ask", made, "--as", "bob"), "Nobody here is called 'bob'"),
+        (("ask", made, "--as", "bob"), "No member is called 'bob'"),
         (("people", "add", made, "eve", "--role", "boss"), "No role is called 'boss'"),
-        (("people", "remove", made, "ann"), "Nobody here is called 'ann'"),
+        (("people", "remove", made, "ann"), "No member is called 'ann'"),
     ):
         assert message in run(*words, code=2)
     run("people", "add", made, "bob")

@@ -1,216 +1,313 @@
-"""The contract over every store: what is written is there, what is changed stays told, and an error leaves nothing."""
+"""The contract over every database: what is written is there, nothing is forgotten, and an error leaves nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import event
 
+from campaigns.history_replay import replay_answers
 from campaigns.stores import STORES, begun, new_store
-from teeter.campaigns.db.database import Database
-from teeter.campaigns.db.repository import Answer, CampaignRepository, Pick, live_answers
+from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.db import (
+    Answer,
+    BatchOrigin,
+    CampaignRepository,
+    Connection,
+    Database,
+    ItemQuery,
+    Pick,
+)
+from teeter.campaigns.db.locks import LockName
+from teeter.campaigns.enums import AnswerKind, PickArm
 from teeter.campaigns.items import parse_items
 from teeter.errors import InputError, StoreError, UnknownNameError
 
+ORIGIN = BatchOrigin("ldm-s", seed=0, model_version=0)
+
 
 @pytest.fixture(params=STORES)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    with new_store(request.param, tmp_path) as made:
-        yield made
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    with new_store(request.param, tmp_path) as database:
+        yield database
 
 
 @pytest.fixture
-def repository(store: Database) -> CampaignRepository:
-    return begun(store)
+def repository(database: Database) -> CampaignRepository:
+    return begun(database)
 
 
-def label(
-    store: Database, repository: CampaignRepository, item: str, name: str, who: str = "ann"
+def label(item: str, annotator: str, name: str) -> Answer:
+    return Answer(item, annotator, AnswerKind.LABEL, name)
+
+
+def record_label(
+    database: Database,
+    repository: CampaignRepository,
+    item: str,
+    name: str,
+    annotator: str = "ann",
 ) -> None:
-    with store.writing() as connection:
-        repository.answer(connection, Answer(item, who, "label", name))
+    with database.writing() as connection:
+        repository.answers.record(connection, label(item, annotator, name))
 
 
-def held(store: Database, repository: CampaignRepository) -> dict[tuple[str, str], str | None]:
-    with store.reading() as connection:
-        return {(one.item, one.annotator): one.label for one in repository.answers(connection)}
+def live_labels(
+    database: Database, repository: CampaignRepository
+) -> dict[tuple[str, str], str | None]:
+    with database.reading() as connection:
+        answers = repository.answers.live(connection)
+    return {(answer.item, answer.annotator): answer.label for answer in answers}
+
+
+def open_items(
+    repository: CampaignRepository, connection: Connection, annotator: str | None = None
+) -> list[str]:
+    return [pick.item for pick in repository.picks.open_picks(connection, annotator)]
+
+
+def picked(*items: str) -> list[Pick]:
+    return [Pick(item, rank, PickArm.PICKED, {}) for rank, item in enumerate(items, start=1)]
 
 
 def test_classes_keep_their_order_and_differ(
-    store: Database, repository: CampaignRepository
+    database: Database, repository: CampaignRepository
 ) -> None:
-    with store.writing() as connection:
-        repository.add_class(connection, "mixed", "owner")
-        assert list(repository.classes(connection)) == ["good", "poor", "mixed"]
+    with database.writing() as connection:
+        repository.classes.add(connection, ["mixed"], "owner")
+        assert repository.classes.names(connection) == ["good", "poor", "mixed"]
+
     for name in ("good", " ", ""):
-        with store.writing() as connection, pytest.raises(InputError, match="Cannot add a class"):
-            repository.add_class(connection, name, "owner")
+        with (
+            database.writing() as connection,
+            pytest.raises(InputError, match="Cannot add a class"),
+        ):
+            repository.classes.add(connection, [name], "owner")
 
 
-def test_items_come_back_in_order_and_content_that_is_there_is_told(
-    store: Database, repository: CampaignRepository
+def test_items_come_back_in_order_and_duplicates_are_reported(
+    database: Database, repository: CampaignRepository
 ) -> None:
-    with store.writing() as connection:
-        things = parse_items([("b", "new"), ("c", "text 3"), ("d", "new")], "text")
-        new, duplicates = repository.add_items(connection, things, "owner")
+    with database.writing() as connection:
+        items = parse_items([("b", "new"), ("c", "text 3"), ("d", "new")], "text")
+        new, duplicates = repository.items.add(connection, items, "owner")
+
     assert [item.key for item in new] == ["b"]
     assert duplicates == [("c", "a3"), ("d", "b")]
-    with store.reading() as connection:
-        assert [row.key for row in repository.items(connection)] == [
-            "a0",
-            "a1",
-            "a2",
-            "a3",
-            "a4",
-            "a5",
-            "b",
-        ]
-        assert repository.item(connection, "b").content == "new"
+    with database.reading() as connection:
+        item_ids = [item.item_id for item in repository.items.all(connection)]
+        assert item_ids == ["a0", "a1", "a2", "a3", "a4", "a5", "b"]
+        assert repository.items.get(connection, "b").content == "new"
+        assert repository.items.aliases(connection) == {"c": "a3", "d": "b"}
 
 
-def test_two_different_things_of_one_id_are_refused_and_nothing_is_added(
-    store: Database, repository: CampaignRepository
+def test_two_different_items_of_one_id_are_refused_and_nothing_is_added(
+    database: Database, repository: CampaignRepository
 ) -> None:
-    things = parse_items([("b", "new"), ("a1", "another")], "text")
+    items = parse_items([("b", "new"), ("a1", "another")], "text")
     with (
-        pytest.raises(InputError, match="Two items are called 'a1', and they differ"),
-        store.writing() as connection,
+        pytest.raises(InputError, match="Two different items have the id 'a1'"),
+        database.writing() as connection,
     ):
-        repository.add_items(connection, things, "owner")
-    with store.reading() as connection:
-        assert len(repository.items(connection)) == 6
+        repository.items.add(connection, items, "owner")
+
+    with database.reading() as connection:
+        assert len(repository.items.all(connection)) == 6
 
 
-def test_features_come_back_bit_by_bit(store: Database, repository: CampaignRepository) -> None:
+def test_features_come_back_bit_by_bit(database: Database, repository: CampaignRepository) -> None:
     vectors = np.random.default_rng(0).normal(size=(6, 5)).astype(np.float32)
-    with store.writing() as connection:
-        numbers = [row.id for row in repository.items(connection)]
-        repository.write_vectors(connection, numbers, vectors * 2)
-        repository.write_vectors(connection, numbers, vectors)
-    with store.reading() as connection:
-        found, values = repository.vectors(connection)
-    assert found == numbers
-    assert np.array_equal(values, vectors)
+    item_ids = [f"a{k}" for k in range(6)]
+    with database.writing() as connection:
+        for values in (vectors * 2, vectors):
+            features = dict(zip(item_ids, values, strict=True))
+            repository.items.write_features(connection, features)
+
+    with database.reading() as connection:
+        found_ids, found_vectors = repository.items.features(connection)
+        row_id = repository.items.get(connection, "a2").row_id
+        vector = repository.items.features_of(connection, row_id)
+    assert found_ids == item_ids
+    assert np.array_equal(found_vectors, vectors)
+    assert vector is not None
+    assert np.array_equal(vector, vectors[2])
 
 
-def test_features_of_two_lengths_are_told(store: Database, repository: CampaignRepository) -> None:
-    with store.writing() as connection:
-        numbers = [row.id for row in repository.items(connection)]
-        repository.write_vectors(
-            connection, numbers[:2], [np.ones(3, np.float32), np.ones(4, np.float32)]
-        )
-    with (
-        store.reading() as connection,
-        pytest.raises(StoreError, match="features differ in length"),
-    ):
-        repository.vectors(connection)
-
-
-def test_the_last_answer_of_each_annotator_holds(
-    store: Database, repository: CampaignRepository
+def test_features_of_two_lengths_are_reported(
+    database: Database, repository: CampaignRepository
 ) -> None:
-    label(store, repository, "a0", "good")
-    label(store, repository, "a0", "poor")
-    label(store, repository, "a0", "good", "bob")
-    assert held(store, repository) == {("a0", "ann"): "poor", ("a0", "bob"): "good"}
-    with store.reading() as connection:
-        told = [line for line in repository.history(connection) if line["what"] == "answer"]
-        assert [line["label"] for line in told] == ["good", "poor", "good"]
-        assert repository.last_answers(connection, "ann", 5)[0].label == "poor"
+    with database.writing() as connection:
+        features = {"a0": np.ones(3, np.float32), "a1": np.ones(4, np.float32)}
+        repository.items.write_features(connection, features)
+        with pytest.raises(InputError, match=r"features differ in length: \[3, 4\]"):
+            repository.items.require_equal_lengths(connection)
+
+    with (
+        database.reading() as connection,
+        pytest.raises(StoreError, match="differ in length"),
+    ):
+        repository.items.features(connection)
 
 
-def test_what_is_not_there_is_told_with_a_hint(
-    store: Database, repository: CampaignRepository
+def test_the_last_answer_of_each_annotator_is_live(
+    database: Database, repository: CampaignRepository
+) -> None:
+    record_label(database, repository, "a0", "good")
+    record_label(database, repository, "a0", "poor")
+    record_label(database, repository, "a0", "good", "bob")
+
+    assert live_labels(database, repository) == {("a0", "ann"): "poor", ("a0", "bob"): "good"}
+    with database.reading() as connection:
+        lines = repository.history.lines(connection, "answer")
+        assert [line["label"] for line in lines] == ["good", "poor", "good"]
+        assert repository.answers.recent(connection, "ann", 5)[0].label == "poor"
+
+
+def test_unknown_names_are_refused_with_a_hint(
+    database: Database, repository: CampaignRepository
 ) -> None:
     with pytest.raises(UnknownNameError, match=r"No class is called 'godo'. Did you mean 'good'\?"):
-        label(store, repository, "a0", "godo")
+        record_label(database, repository, "a0", "godo")
     with pytest.raises(UnknownNameError, match="No item is called 'a99'"):
-        label(store, repository, "a99", "good")
-    assert held(store, repository) == {}
+        record_label(database, repository, "a99", "good")
+    assert live_labels(database, repository) == {}
 
 
-def test_undo_brings_back_what_was_said_before_and_opens_the_question(
-    store: Database, repository: CampaignRepository
+def test_undo_restores_the_earlier_answer_and_opens_the_pick(
+    database: Database, repository: CampaignRepository
 ) -> None:
-    with store.writing() as connection:
-        picks = [Pick("a1", 1, "picked", {"ldm": 0.01}), Pick("a2", 2, "control", {})]
-        repository.write_batch(connection, "ann", picks, strategy="ldm-s", seed=0, version=0)
-    label(store, repository, "a1", "good")
-    label(store, repository, "a1", "poor")
-    with store.writing() as connection:
-        undone = repository.undo(connection, "ann")
+    with database.writing() as connection:
+        picks = [
+            Pick("a1", 1, PickArm.PICKED, {"ldm": 0.01}),
+            Pick("a2", 2, PickArm.CONTROL, {}),
+        ]
+        repository.picks.add_batch(connection, "ann", picks, ORIGIN)
+    record_label(database, repository, "a1", "good")
+    record_label(database, repository, "a1", "poor")
+
+    with database.writing() as connection:
+        undone = repository.answers.undo(connection, "ann")
         assert undone is not None
         assert (undone.answer.label, undone.before and undone.before.label) == ("poor", "good")
-        assert [pick.item for pick in repository.open_picks(connection)] == ["a2"]
-        repository.undo(connection, "ann")
-        assert [pick.item for pick in repository.open_picks(connection, "ann")] == ["a1", "a2"]
-        assert repository.open_picks(connection, "bob") == []
-        assert repository.undo(connection, "ann") is None
-        assert repository.undo(connection, "bob") is None
-    assert held(store, repository) == {}
+        assert open_items(repository, connection) == ["a2"]
+
+        repository.answers.undo(connection, "ann")
+        assert open_items(repository, connection, "ann") == ["a1", "a2"]
+        assert open_items(repository, connection, "bob") == []
+        assert repository.answers.undo(connection, "ann") is None
+        assert repository.answers.undo(connection, "bob") is None
+    assert live_labels(database, repository) == {}
 
 
-def test_picks_tell_why_and_an_answer_closes_them(
-    store: Database, repository: CampaignRepository
+def test_picks_say_why_and_an_answer_closes_them(
+    database: Database, repository: CampaignRepository
 ) -> None:
-    with store.writing() as connection:
-        pick = Pick("a3", 1, "picked", {"ldm": 0.25, "predicted": "good"})
-        repository.write_batch(connection, "ann", [pick], strategy="ldm-s", seed=3, version=2)
-        assert repository.open_picks(connection) == [pick]
-        repository.answer(connection, Answer("a3", "bob", "label", "good"))
-        assert repository.open_picks(connection) == [pick], "another's answer does not close it"
-        repository.answer(connection, Answer("a3", "ann", "skip"))
-        assert repository.open_picks(connection) == []
+    with database.writing() as connection:
+        pick = Pick("a3", 1, PickArm.PICKED, {"ldm": 0.25, "predicted": "good"})
+        origin = BatchOrigin("ldm-s", seed=3, model_version=2)
+        repository.picks.add_batch(connection, "ann", [pick], origin)
+        assert repository.picks.open_picks(connection) == [pick]
+
+        repository.answers.record(connection, label("a3", "bob", "good"))
+        message = "another annotator's answer does not close it"
+        assert repository.picks.open_picks(connection) == [pick], message
+
+        repository.answers.record(connection, Answer("a3", "ann", AnswerKind.SKIP))
+        assert repository.picks.open_picks(connection) == []
+
+
+def test_picks_made_ahead_go_to_the_next_annotator_who_asks(
+    database: Database, repository: CampaignRepository
+) -> None:
+    with database.writing() as connection:
+        repository.picks.add_batch(connection, None, picked("a1", "a2", "a3"), ORIGIN)
+        assert repository.picks.count_ready(connection) == 3
+        assert open_items(repository, connection) == []
+
+        assert repository.picks.assign(connection, "ann", 2) == 2
+        assert open_items(repository, connection, "ann") == ["a1", "a2"]
+        assert [pick.item for pick in repository.picks.ready_picks(connection)] == ["a3"]
+        assert repository.picks.count_open_by_annotator(connection) == {"ann": 2}
+
+        repository.save_model(connection, b"", {}, "ann")
+        assert repository.picks.count_ready(connection) == 0, "an older model picked it"
 
 
 def test_models_are_numbered_and_the_newest_is_found(
-    store: Database, repository: CampaignRepository
+    database: Database, repository: CampaignRepository
 ) -> None:
-    with store.writing() as connection:
-        assert repository.model(connection) is None
-        assert repository.write_model(connection, b"\x00\x01", {"labels": 3}, "ann") == 1
-        assert repository.write_model(connection, b"\x02", {"labels": 5}, "ann") == 2
-    with store.reading() as connection:
-        row = repository.model(connection)
-    assert row is not None
-    assert (row.version, row.weights) == (2, b"\x02")
+    with database.writing() as connection:
+        assert repository.models.newest(connection) is None
+        assert repository.save_model(connection, b"\x00\x01", {"labels": 3}, "ann") == 1
+        assert repository.save_model(connection, b"\x02", {"labels": 5}, "ann") == 2
+
+    with database.reading() as connection:
+        model = repository.models.newest(connection)
+        summaries = repository.models.summaries(connection)
+        assert repository.models.newest_weights(connection, 5) == [b"\x02", b"\x00\x01"]
+    assert model is not None
+    assert (model.version, model.weights) == (2, b"\x02")
+    assert [summary.facts["labels"] for summary in summaries] == [3, 5]
 
 
-def test_an_error_leaves_nothing_behind(store: Database, repository: CampaignRepository) -> None:
-    def half() -> None:
-        with store.writing() as connection:
-            repository.answer(connection, Answer("a0", "ann", "label", "good"))
+def test_a_lock_has_one_holder_until_it_is_released(
+    database: Database, repository: CampaignRepository
+) -> None:
+    locks = repository.locks
+    with database.writing() as connection:
+        holder = locks.acquire(connection, LockName.PICKING, 10)
+        assert holder is not None
+        assert locks.acquire(connection, LockName.PICKING, 10) is None
+        assert locks.acquire(connection, LockName.LABEL_STUDIO, 10) is not None, "another lock"
+
+    with database.writing() as connection:
+        locks.release(connection, LockName.PICKING, "somebody else")
+        assert locks.is_taken(connection, LockName.PICKING, 10)
+        locks.release(connection, LockName.PICKING, holder)
+        assert not locks.is_taken(connection, LockName.PICKING, 10)
+
+
+def test_an_error_leaves_nothing_behind(database: Database, repository: CampaignRepository) -> None:
+    def write_half() -> None:
+        with database.writing() as connection:
+            repository.answers.record(connection, label("a0", "ann", "good"))
             raise RuntimeError("in the middle")
 
     with pytest.raises(RuntimeError, match="in the middle"):
-        half()
-    assert held(store, repository) == {}
-    with store.reading() as connection:
-        assert [line["what"] for line in repository.history(connection)] == [
-            "class",
-            "class",
-            "added",
-        ]
+        write_half()
+
+    assert live_labels(database, repository) == {}
+    with database.reading() as connection:
+        lines = repository.history.lines(connection)
+    assert [line["what"] for line in lines] == ["class", "class", "added"]
 
 
-def test_campaigns_in_one_store_do_not_meet(
-    store: Database, repository: CampaignRepository
+def test_campaigns_in_one_database_do_not_meet(
+    database: Database, repository: CampaignRepository
 ) -> None:
-    other = begun(store, "others", texts=2)
-    label(store, repository, "a0", "good")
-    assert held(store, other) == {}
-    with store.reading() as connection:
-        assert len(other.items(connection)) == 2
-        assert other.open_picks(connection) == []
+    other = begun(database, "others", texts=2)
+    record_label(database, repository, "a0", "good")
 
+    assert live_labels(database, other) == {}
+    with database.writing() as connection:
+        assert len(other.items.all(connection)) == 2
+        assert other.picks.open_picks(connection) == []
+        assert repository.locks.acquire(connection, LockName.PICKING, 10) is not None
+        assert other.locks.acquire(connection, LockName.PICKING, 10) is not None
+
+
+Step = tuple[str, str, str, str]
+"""What is done, on which item, by whom, and with which class."""
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["label", "skip", "unsure", "bad", "undo"]),
+        st.sampled_from([*AnswerKind, "undo"]),
         st.sampled_from(["a0", "a1", "a2"]),
         st.sampled_from(["ann", "bob"]),
         st.sampled_from(["good", "poor"]),
@@ -221,107 +318,215 @@ STEPS = st.lists(
 
 @pytest.mark.parametrize("kind", STORES)
 @given(steps=STEPS)
-def test_history_tells_every_state(
-    kind: str, steps: list[tuple[str, str, str, str]], tmp_path_factory: pytest.TempPathFactory
+def test_the_history_tells_every_state(
+    kind: str, steps: Sequence[Step], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    with new_store(kind, tmp_path_factory.mktemp("store")) as store:
-        now, told, expected = _played(store, steps)
-    assert now == expected
-    assert told == expected
+    with new_store(kind, tmp_path_factory.mktemp("store")) as database:
+        stored, replayed, expected = play_steps(database, steps)
+    assert stored == expected
+    assert replayed == expected
 
 
-def _played(
-    store: Database, steps: list[tuple[str, str, str, str]]
-) -> list[dict[tuple[str, str], Answer]]:
-    """Return what holds after the steps: by the tables, by the history, and by what was said."""
-    repository = begun(store, texts=3)
-    said: dict[tuple[str, str], list[Answer]] = {}
+def play_steps(database: Database, steps: Sequence[Step]) -> list[dict[tuple[str, str], Answer]]:
+    """Return the live answers after some steps: by the tables, by the history, and as they must be."""
+    repository = begun(database, texts=3)
+    given_answers: dict[tuple[str, str], list[Answer]] = {}
     order: dict[str, list[tuple[str, str]]] = {"ann": [], "bob": []}
-    for what, item, who, name in steps:
-        with store.writing() as connection:
-            if what == "undo":
-                undone = repository.undo(connection, who)
-                assert (undone is None) == (order[who] == [])
-                if order[who]:
-                    said[order[who].pop()].pop()
+    for step, item, annotator, name in steps:
+        with database.writing() as connection:
+            if step == "undo":
+                undone = repository.answers.undo(connection, annotator)
+                assert (undone is None) == (order[annotator] == [])
+                if order[annotator]:
+                    given_answers[order[annotator].pop()].pop()
             else:
-                answer = Answer(item, who, what, name if what == "label" else None)  # type: ignore[arg-type]
-                repository.answer(connection, answer)
-                said.setdefault((item, who), []).append(answer)
-                order[who].append((item, who))
-    expected = {place: answers[-1] for place, answers in said.items() if answers}
-    with store.reading() as connection:
-        now = {(one.item, one.annotator): one for one in repository.answers(connection)}
-        told = live_answers(repository.history(connection))
-    return [now, told, expected]
+                kind = AnswerKind(step)
+                answer_label = name if kind is AnswerKind.LABEL else None
+                answer = Answer(item, annotator, kind, answer_label)
+                repository.answers.record(connection, answer)
+                given_answers.setdefault((item, annotator), []).append(answer)
+                order[annotator].append((item, annotator))
+
+    expected = {place: answers[-1] for place, answers in given_answers.items() if answers}
+    with database.reading() as connection:
+        live = repository.answers.live(connection)
+        replayed = replay_answers(repository.history.lines(connection))
+    stored = {(answer.item, answer.annotator): answer for answer in live}
+    return [stored, replayed, expected]
 
 
-def test_a_skip_taken_back_after_it_was_asked_again_is_one_question(
-    store: Database, repository: CampaignRepository
+def test_a_skip_taken_back_after_the_item_was_picked_again_is_one_open_pick(
+    database: Database, repository: CampaignRepository
 ) -> None:
-    with store.writing() as connection:
-        repository.write_batch(
-            connection, "ann", [Pick("a1", 1, "picked", {})], strategy="ldm-s", seed=0, version=0
-        )
-        repository.answer(connection, Answer("a1", "ann", "skip"))
-        repository.write_batch(
-            connection, "ann", [Pick("a1", 1, "picked", {})], strategy="ldm-s", seed=0, version=1
-        )
-        repository.undo(connection, "ann")
-        assert [pick.item for pick in repository.open_picks(connection, "ann")] == ["a1"]
-        repository.answer(connection, Answer("a1", "ann", "label", "good"))
-        assert repository.open_picks(connection, "ann") == []
+    with database.writing() as connection:
+        repository.picks.add_batch(connection, "ann", picked("a1"), ORIGIN)
+        repository.answers.record(connection, Answer("a1", "ann", AnswerKind.SKIP))
+        later = BatchOrigin("ldm-s", seed=0, model_version=1)
+        repository.picks.add_batch(connection, "ann", picked("a1"), later)
+
+        repository.answers.undo(connection, "ann")
+        assert open_items(repository, connection, "ann") == ["a1"]
+        repository.answers.record(connection, label("a1", "ann", "good"))
+        assert open_items(repository, connection, "ann") == []
 
 
-def test_an_answer_is_taken_back_by_its_number_and_what_came_after_it_stays(
-    store: Database, repository: CampaignRepository
+def test_an_answer_is_withdrawn_by_its_number_and_later_ones_stay(
+    database: Database, repository: CampaignRepository
 ) -> None:
-    with store.writing() as connection:
-        repository.write_batch(
-            connection, "queue", [Pick("a1", 1, "picked", {})], strategy="ldm-s", seed=0, version=0
+    with database.writing() as connection:
+        repository.picks.add_batch(connection, "queue", picked("a1"), ORIGIN)
+        first, second = (
+            repository.answers.record(connection, label("a1", "ann", name), asked_of="queue").number
+            for name in ("good", "poor")
         )
-        first = repository.answer(
-            connection, Answer("a1", "ann", "label", "good"), asked="queue"
-        ).number
-        assert repository.open_picks(connection) == [], "the question of the queue is answered"
-        second = repository.answer(
-            connection, Answer("a1", "ann", "label", "poor"), asked="queue"
-        ).number
-        repository.withdraw(connection, first)
-        assert repository.open_picks(connection) == []
-    assert held(store, repository) == {("a1", "ann"): "poor"}
-    with store.writing() as connection:
-        undone = repository.withdraw(connection, second)
+        assert open_items(repository, connection) == [], "the queue's pick is answered"
+        repository.answers.withdraw(connection, first)
+        assert open_items(repository, connection) == []
+    assert live_labels(database, repository) == {("a1", "ann"): "poor"}
+
+    with database.writing() as connection:
+        undone = repository.answers.withdraw(connection, second)
         assert undone is not None
         assert undone.before is None
-        assert repository.withdraw(connection, second) is None
-        assert live_answers(repository.history(connection)) == {}
-    assert held(store, repository) == {}
+        assert repository.answers.withdraw(connection, second) is None
+        assert replay_answers(repository.history.lines(connection)) == {}
+    assert live_labels(database, repository) == {}
 
 
-def test_what_is_taken_back_is_asked_again_unless_another_answered_it(
-    store: Database, repository: CampaignRepository
+def test_a_withdrawn_item_is_open_again_unless_another_annotator_answered_it(
+    database: Database, repository: CampaignRepository
 ) -> None:
-    with store.writing() as connection:
-        picks = [Pick(f"a{k}", k, "picked", {}) for k in (1, 2)]
-        repository.write_batch(connection, "queue", picks, strategy="ldm-s", seed=0, version=0)
-        numbers = [
-            repository.answer(connection, Answer(f"a{k}", "ann", "label", "good"), asked="queue")
-            for k in (1, 2)
+    with database.writing() as connection:
+        repository.picks.add_batch(connection, "queue", picked("a1", "a2"), ORIGIN)
+        receipts = [
+            repository.answers.record(connection, label(item, "ann", "good"), asked_of="queue")
+            for item in ("a1", "a2")
         ]
-        repository.answer(connection, Answer("a2", "bob", "label", "poor"))
-        for one in numbers:
-            repository.withdraw(connection, one.number)
-        assert [pick.item for pick in repository.open_picks(connection, "queue")] == ["a1"]
-    assert held(store, repository) == {("a2", "bob"): "poor"}
+        repository.answers.record(connection, label("a2", "bob", "poor"))
+
+        for receipt in receipts:
+            repository.answers.withdraw(connection, receipt.number)
+        assert open_items(repository, connection, "queue") == ["a1"]
+    assert live_labels(database, repository) == {("a2", "bob"): "poor"}
 
 
-def test_an_answer_may_have_been_given_before(
-    store: Database, repository: CampaignRepository
+def test_an_answer_may_have_been_given_earlier(
+    database: Database, repository: CampaignRepository
 ) -> None:
     then = "2026-01-02T03:04:05.678+00:00"
-    with store.writing() as connection:
-        repository.answer(connection, Answer("a1", "ann", "label", "good"), at=then)
-    with store.reading() as connection:
+    with database.writing() as connection:
+        repository.answers.record(connection, label("a1", "ann", "good"), at=then)
+
+    with database.reading() as connection:
         assert connection.exec_driver_sql("select at from answers").scalar() == then
-        assert repository.history(connection)[-1]["at"] > then
+        assert repository.history.lines(connection)[-1]["at"] > then
+
+
+@pytest.fixture
+def campaign(database: Database) -> Iterator[Campaign]:
+    location = database.url.render_as_string(hide_password=False)
+    settings = Settings(kind="features", strategy="margin", control=0)
+    campaign = Campaign.create(location, "points", ["left", "right"], settings)
+    vectors = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    campaign.add({"id": f"p{k}", "features": vector} for k, vector in enumerate(vectors))
+    yield campaign
+    campaign.database.close()
+
+
+NUL_IN = {
+    "comment": lambda campaign: campaign.tell("p0", "left", comment="seen\0twice"),
+    "comment of a decision": lambda campaign: campaign.decide("p0", "left", comment="a\0b"),
+    "item id": lambda campaign: campaign.tell("p\0", "left"),
+    "item id that is decided on": lambda campaign: campaign.decide("p\0", "left"),
+    "class": lambda campaign: campaign.tell("p0", "le\0ft"),
+    "new class": lambda campaign: campaign.add_class("up\0"),
+    "annotator's name": lambda campaign: campaign.tell("p0", "left", "ann\0"),
+    "annotator's name that asks": lambda campaign: campaign.ask(1, "ann\0"),
+    "annotator's name that undoes": lambda campaign: campaign.undo("ann\0"),
+    "name of a new member": lambda campaign: campaign.people.add("ann\0"),
+    "name of a member": lambda campaign: campaign.people.revoke("ann\0"),
+    "name in the history": lambda campaign: campaign.add_class("up", who="ann\0"),
+    "id of a new item": lambda campaign: campaign.add([{"id": "q\0", "features": [1, 2, 3]}]),
+    "label of a new item": lambda campaign: campaign.add(
+        [{"id": "q", "features": [1, 2, 3], "label": "le\0ft"}]
+    ),
+}
+
+
+@pytest.mark.parametrize("field", NUL_IN)
+def test_a_nul_character_is_refused_and_the_field_is_named(field: str, campaign: Campaign) -> None:
+    before = campaign.history()
+    with pytest.raises(InputError, match=r"(NUL|control) character") as caught:
+        NUL_IN[field](campaign)
+    assert re.search("comment|id|class|name|label", str(caught.value))
+    assert campaign.history() == before
+
+
+def test_a_text_with_a_nul_character_makes_no_campaign(database: Database) -> None:
+    location = database.url.render_as_string(hide_password=False)
+    campaign = Campaign.create(location, "texts", ["good", "poor"])
+    with pytest.raises(
+        InputError, match=r"The text 'one\\x00two' has a NUL character at position 3"
+    ):
+        campaign.add(["fine", "one\0two"])
+    assert campaign.status().items == 0
+    campaign.database.close()
+
+    with pytest.raises(InputError, match=r"The campaign's name .* has a NUL character"):
+        Campaign.create(location, "te\0xts", ["good", "poor"])
+
+
+def test_a_search_with_a_nul_character_is_refused(
+    database: Database, repository: CampaignRepository
+) -> None:
+    for query, field in [(ItemQuery(search="a\0b"), "search"), (ItemQuery(label="a\0b"), "class")]:
+        with (
+            database.reading() as connection,
+            pytest.raises(InputError, match=f"The {field} .* has a NUL character"),
+        ):
+            repository.items.search(connection, query)
+
+    with database.reading() as connection:
+        assert repository.items.by_id(connection, ["a1", "a\0"]).keys() == {"a1"}
+
+
+@pytest.mark.parametrize("row_id", [2**31, 2**62, 2**63, 2**80, -1, -(2**80)])
+def test_a_row_id_that_no_database_has_is_no_row(
+    row_id: int, database: Database, repository: CampaignRepository
+) -> None:
+    with database.reading() as connection:
+        after = repository.items.search(connection, ItemQuery(after=row_id))
+        before = repository.items.search(connection, ItemQuery(before=row_id))
+        with pytest.raises(UnknownNameError, match="There is no item number"):
+            repository.items.get_by_row_id(connection, row_id)
+        assert repository.items.by_row_id(connection, [row_id]) == {}
+
+    assert (len(after), len(before)) == ((0, 6) if row_id > 0 else (6, 0))
+
+
+def test_a_value_that_does_not_fit_is_the_input_s_fault(
+    database: Database, repository: CampaignRepository
+) -> None:
+    """Whatever slips through the checks must not read as an outage, which people would wait for."""
+    if database.path is not None:
+        pytest.skip("SQLite stores every text and every integer of 64 bits")
+    with pytest.raises(InputError, match="cannot store a value"), database.writing() as connection:
+        repository.items.request_annotators(connection, ["a0"], 2**40)
+
+
+def test_classes_are_read_once_however_many_are_added(
+    database: Database, repository: CampaignRepository
+) -> None:
+    statements: list[str] = []
+
+    def note_statement(*arguments: object) -> None:
+        statements.append(str(arguments[2]))
+
+    event.listen(database.engine, "before_cursor_execute", note_statement)
+    names = [f"class {k}" for k in range(300)]
+    with database.writing() as connection:
+        repository.classes.add(connection, names, "owner")
+
+    assert sum("FROM classes" in statement for statement in statements) == 1
+    with database.reading() as connection:
+        assert repository.classes.names(connection) == ["good", "poor", *names]

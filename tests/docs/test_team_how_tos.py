@@ -17,7 +17,7 @@ import pytest
 from campaigns.stores import shared_server
 from cli.commands import build_command, run_teeter
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.people import RIGHTS
+from teeter.campaigns.people import ROLES
 from teeter.cli import app
 from teeter.errors import StoreError
 from web.servers import Server, served
@@ -71,7 +71,7 @@ def test_the_roles_are_those_there_are() -> None:
     rows = re.findall(
         r"^\| (annotator|reviewer|owner) \|", PAGES["team_server"], flags=re.MULTILINE
     )
-    assert rows == list(RIGHTS)
+    assert rows == list(ROLES)
 
 
 @contextmanager

@@ -132,10 +132,10 @@ def test_a_real_model_understands_texts(tmp_path: Path, capfd: pytest.CaptureFix
 
     campaign.add(list(labelled))
     with campaign.database.reading() as connection:
-        _, first_vectors = campaign.repository.vectors(connection)
+        _, first_vectors = campaign.repository.items.features(connection)
     campaign.add([LOST_CARDS[2], EXCHANGE_RATES[2]])
     with campaign.database.reading() as connection:
-        _, vectors = campaign.repository.vectors(connection)
+        _, vectors = campaign.repository.items.features(connection)
 
     assert vectors.shape == (6, 384)
     assert np.array_equal(vectors[:4], first_vectors)

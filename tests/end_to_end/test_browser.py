@@ -66,7 +66,9 @@ def saved(page: Any, count: int) -> None:
 def held(path: Path) -> dict[str, str | None]:
     campaign = Campaign.open(path)
     with campaign.database.reading() as connection:
-        found = {one.item: one.label or one.kind for one in campaign.repository.answers(connection)}
+        found = {
+            one.item: one.label or one.kind for one in campaign.repository.answers.live(connection)
+        }
     campaign.database.close()
     return found
 

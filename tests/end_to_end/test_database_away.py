@@ -16,7 +16,7 @@ import pytest
 from campaigns.postgres_server import Server as PostgresServer
 from campaigns.postgres_server import running_server
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.db.database import Database
+from teeter.campaigns.db import Database
 from teeter.campaigns.transfer import move_campaign
 from teeter.web import campaign_tokens
 from web.servers import Server, begin, served
@@ -55,7 +55,9 @@ def begin_on(database: PostgresServer, folder: Path, items: int) -> str:
 def held(place: str) -> dict[str, str | None]:
     campaign = Campaign.open(place)
     with campaign.database.reading() as connection:
-        found = {one.item: one.label or one.kind for one in campaign.repository.answers(connection)}
+        found = {
+            one.item: one.label or one.kind for one in campaign.repository.answers.live(connection)
+        }
     campaign.database.close()
     return found
 

@@ -13,8 +13,8 @@ import httpx
 import numpy as np
 import pytest
 
+from campaigns.history_replay import replay_answers
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.db.repository import live_answers
 from web.restartable_server import RestartableServer
 
 pytestmark = [
@@ -95,9 +95,9 @@ def wait_for_a_model(path: Path, known: int) -> None:
 def check(path: Path, told: list[str], kills: int) -> int:
     campaign = Campaign.open(path)
     with campaign.database.reading() as connection:
-        answers = campaign.repository.answers(connection)
-        opened = {pick.item for pick in campaign.repository.open_picks(connection)}
-        models = campaign.repository.models(connection)
+        answers = campaign.repository.answers.live(connection)
+        opened = {pick.item for pick in campaign.repository.picks.open_picks(connection)}
+        models = campaign.repository.models.summaries(connection)
     held = {one.item: one.label for one in answers}
     assert set(told) <= set(held), "what was acknowledged is there"
     assert max(Counter(one.item for one in answers).values()) == 1
@@ -107,7 +107,7 @@ def check(path: Path, told: list[str], kills: int) -> int:
         "at most one answer a kill was written and not acknowledged"
     )
     assert not opened & set(held)
-    assert live_answers(campaign.history()) == {(one.item, one.annotator): one for one in answers}
+    assert replay_answers(campaign.history()) == {(one.item, one.annotator): one for one in answers}
     campaign.database.close()
     return len(models)
 

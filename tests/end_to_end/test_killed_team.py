@@ -13,9 +13,9 @@ import httpx
 import numpy as np
 import pytest
 
+from campaigns.history_replay import replay_answers
 from campaigns.stores import STORES, new_place
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.db.repository import live_answers
 from web.restartable_server import RestartableServer
 
 pytestmark = [
@@ -120,9 +120,9 @@ def check(place: str, told: list[str], kills: int) -> int:
     """Look at everything, and return how many models were trained."""
     campaign = Campaign.open(place)
     with campaign.database.reading() as connection:
-        answers = campaign.repository.answers(connection)
-        opened = [pick.item for pick in campaign.repository.open_picks(connection)]
-        models = campaign.repository.models(connection)
+        answers = campaign.repository.answers.live(connection)
+        opened = [pick.item for pick in campaign.repository.picks.open_picks(connection)]
+        models = campaign.repository.models.summaries(connection)
     held = {one.item: one.label for one in answers}
     assert set(told) <= set(held), "what was acknowledged is there"
     assert max(Counter(one.item for one in answers).values()) == 1, "each item has one answer"
@@ -134,7 +134,7 @@ def check(place: str, told: list[str], kills: int) -> int:
     assert len(held) - KNOWN - len(told) <= PEOPLE * kills, (
         "one answer a person may be written and not acknowledged"
     )
-    assert live_answers(campaign.history()) == {(one.item, one.annotator): one for one in answers}
+    assert replay_answers(campaign.history()) == {(one.item, one.annotator): one for one in answers}
     campaign.database.close()
     return len(models)
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from campaigns.fake_label_studio import LEGACY
+from campaigns.history_replay import replay_answers
 from campaigns.label_studio_backends import (
     LabelStudioBackend,
     RealLabelStudio,
@@ -23,7 +24,6 @@ from campaigns.label_studio_backends import (
 )
 from campaigns.label_studio_scenarios import SCENARIOS, truth
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.db.repository import live_answers
 
 pytestmark = [
     pytest.mark.slow,
@@ -135,7 +135,7 @@ def check(backend: LabelStudioBackend, file: Path, said: dict[tuple[str, str], s
     there = {one["id"]: one for task in tasks for one in task["annotations"]}
     campaign = Campaign.open(file)
     with campaign.database.reading() as connection:
-        answers = campaign.repository.answers(connection)
+        answers = campaign.repository.answers.live(connection)
         noted = connection.exec_driver_sql(
             "select l.annotation, a.annotator, a.at from label_studio_answers l join answers a on a.id = l.answer_id"
         ).all()
@@ -151,7 +151,7 @@ def check(backend: LabelStudioBackend, file: Path, said: dict[tuple[str, str], s
             there[row.annotation]["created_at"][:19],
             there[row.annotation]["updated_at"][:19],
         )
-    assert live_answers(history) == {(one.item, one.annotator): one for one in answers}
+    assert replay_answers(history) == {(one.item, one.annotator): one for one in answers}
     print(
         f"{len(tasks)} tasks, {len(there)} annotations, {len(noted)} answers, {len(answers)} of them hold"
     )

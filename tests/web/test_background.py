@@ -65,7 +65,7 @@ def test_it_picks_ahead_and_trains(tmp_path: Path) -> None:
 
 def open_items(campaign: Campaign) -> list[str]:
     with campaign.database.reading() as connection:
-        return [pick.item for pick in campaign.repository.open_picks(connection, "me")]
+        return [pick.item for pick in campaign.repository.picks.open_picks(connection, "me")]
 
 
 def is_alive(trainer: BackgroundWorker) -> bool:

@@ -14,20 +14,26 @@ from teeter.errors import MissingExtraError
 if TYPE_CHECKING:
     from teeter.campaigns.agreement import prediction_agreement
     from teeter.campaigns.campaign import Campaign, Settings
-    from teeter.campaigns.people import require_right
+    from teeter.campaigns.people import require_permission
     from teeter.campaigns.stopping import estimate_accuracy
 
 if find_spec("sqlalchemy") is None:
     raise MissingExtraError("Campaigns need SQLAlchemy: pip install 'teeter[store]'.")
 
-__all__ = ["Campaign", "Settings", "estimate_accuracy", "prediction_agreement", "require_right"]
+__all__ = [
+    "Campaign",
+    "Settings",
+    "estimate_accuracy",
+    "prediction_agreement",
+    "require_permission",
+]
 
 _HOMES = {
     "Campaign": "campaign",
     "Settings": "campaign",
     "estimate_accuracy": "stopping",
     "prediction_agreement": "agreement",
-    "require_right": "people",
+    "require_permission": "people",
 }
 
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from teeter.campaigns.db.repository import Answer
+from teeter.campaigns.db import Answer
 from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.stopping import AccuracyEstimate, estimate_accuracy
 

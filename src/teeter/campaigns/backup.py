@@ -16,7 +16,8 @@ from urllib.parse import quote
 
 from filelock import FileLock, Timeout
 
-from teeter.campaigns.db.migrations import require_known
+from teeter.campaigns.db.error_messages import is_sqlite_busy
+from teeter.campaigns.db.migrations import require_known_versions
 from teeter.errors import FileError, StoreError
 
 __all__ = ["atomic_file", "back_up", "restore"]
@@ -193,7 +194,8 @@ def _find_damage(path: Path) -> str | None:
         if not {"campaigns", "migrations"} <= tables:
             return "it has none of its tables"
 
-        require_known(name for (name,) in connection.execute("SELECT name FROM migrations"))
+        versions = connection.execute("SELECT version FROM migrations")
+        require_known_versions(version for (version,) in versions)
     return None
 
 
@@ -209,7 +211,7 @@ def _remove_log(target: Path) -> None:
         with closing(sqlite3.connect(target, timeout=_BUSY_SECONDS)) as connection:
             connection.execute("PRAGMA journal_mode=DELETE").fetchone()
     except sqlite3.DatabaseError as error:
-        if _is_busy(error):
+        if is_sqlite_busy(error):
             raise FileError(
                 f"{target} is in use: stop the process that has it open, then restore."
             ) from None
@@ -217,13 +219,6 @@ def _remove_log(target: Path) -> None:
     # The log of a damaged database cannot be moved into it, and is worthless.
     for suffix in ("-wal", "-shm"):
         _append_to_name(target, suffix).unlink(missing_ok=True)
-
-
-def _is_busy(error: sqlite3.Error) -> bool:
-    """Return whether an error means that another connection holds a lock."""
-    # The low byte is the primary error code.
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def _sync(path: Path) -> None:

@@ -1,29 +1,36 @@
-"""A campaign: things to label, the people who label them, and a model that learns from them round by round."""
+"""A campaign: items to label, the people who label them, and a model that learns from their answers."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import Connection, insert, select
 
-from teeter.campaigns.adjudication import Decision, Disagreement, undo_decision, write_decision
-from teeter.campaigns.backup import atomic_file, restore
-from teeter.campaigns.clock import Clock, utc, written
+from teeter.campaigns.adjudication import Disagreement
+from teeter.campaigns.backup import atomic_file, back_up, restore
+from teeter.campaigns.clock import Clock, format_time, utc_now
 from teeter.campaigns.consensus import ConsensusLabel
-from teeter.campaigns.db import schema
-from teeter.campaigns.db.campaigns import list_campaigns
-from teeter.campaigns.db.database import Database
-from teeter.campaigns.db.pick_lock import acquire_pick_lock, release_pick_lock, wait_for_pick_lock
-from teeter.campaigns.db.picks_repository import NOBODY
-from teeter.campaigns.db.repository import Answer, AnswerReceipt, CampaignRepository, UndoResult
+from teeter.campaigns.db import (
+    Answer,
+    AnswerReceipt,
+    BatchOrigin,
+    CampaignRepository,
+    Connection,
+    Database,
+    Decision,
+    LockName,
+    Pick,
+    UndoResult,
+)
+from teeter.campaigns.db.campaigns import add_campaign, list_campaigns
+from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.import_export import write_export
 from teeter.campaigns.import_items import add_items, require_kind
 from teeter.campaigns.items import parse_items, require_printable, require_valid_unicode
@@ -53,17 +60,17 @@ from teeter.campaigns.settings import Settings, settings_from_json, settings_to_
 from teeter.campaigns.snapshot import (
     Agreement,
     AnnotatorStats,
-    agreement_of,
-    disagreements_of,
+    annotator_stats,
+    campaign_status,
+    describe_disagreements,
     export_rows,
-    read_standing,
-    status_of,
-    team_of,
+    measure_agreement,
+    read_snapshot,
 )
 from teeter.campaigns.training import predict_items, train_model
 from teeter.campaigns.transfer import move_campaign
 from teeter.encoders import Encoder
-from teeter.errors import FileError, InputError
+from teeter.errors import FileError, InputError, StoreError
 from teeter.seeds import stream
 
 __all__ = [
@@ -78,135 +85,183 @@ __all__ = [
 
 Vectors = npt.NDArray[np.float32]
 
-OWN = "me"
-"""Who answers, where nobody says."""
+DEFAULT_ANNOTATOR = "me"
+"""The annotator's name for people who label alone."""
 
-_AHEAD = 1000
-"""Items that are picked ahead at most, for others who are at work."""
+MOST_READY = 1000
+"""Items that are picked ahead at most."""
 
-_TRIES = 50
-"""Times to pick anew when others were faster."""
+_MOST_ATTEMPTS = 50
+"""How often to pick again because others took the same items."""
+
+_PICK_LOCK_SECONDS = 10.0
+"""Seconds after which another process may pick although one seems to be picking."""
+
+_PICK_LOCK_PAUSE = 0.15
+"""Seconds between two looks at whether another process is still picking."""
 
 
 @dataclass(frozen=True, eq=False)
-class _Pool:
-    """Items as models see them."""
+class _FeaturePool:
+    """The items of a campaign as models see them."""
 
-    newest: int
+    newest_row_id: int
+    """Changes when items are added."""
     keys: list[str]
     features: Vectors
-    """(N, D), about their mean."""
-    frame: FeatureScaler
-    audit: frozenset[str]
+    """(N, D), scaled."""
+    scaler: FeatureScaler
+    audit_set: frozenset[str]
 
 
 class Campaign:
-    """Items, answers and models in a database; whatever writes returns when all of it is on disk."""
+    """Items, answers and models in a database.
+
+    Every method that writes returns when the data is on disk. Use ``Campaign.create`` or
+    ``Campaign.open`` to get one.
+    """
 
     def __init__(
-        self, store: Database, number: int, name: str, settings: Settings, *, clock: Clock = utc
+        self,
+        database: Database,
+        campaign_id: int,
+        name: str,
+        settings: Settings,
+        *,
+        clock: Clock = utc_now,
     ) -> None:
-        """Use ``Campaign.create`` or ``Campaign.open``."""
-        self.database, self.name, self.settings = store, name, settings
-        self.repository = CampaignRepository(number, clock, settings.lease)
-        self.people = People(store, self.repository)
-        self._read: _Pool | None = None
+        self.database = database
+        self.name = name
+        self.settings = settings
+        self.repository = CampaignRepository(campaign_id, clock, settings.lease)
+        self.people = People(database, self.repository)
+        self._pool: _FeaturePool | None = None
+
+    # Opening and creating
 
     @classmethod
     def create(
         cls,
-        where: str | Path,
+        location: str | Path,
         name: str,
         classes: Sequence[str],
         settings: Settings | None = None,
         *,
-        who: str = OWN,
-        clock: Clock = utc,
+        who: str = DEFAULT_ANNOTATOR,
+        clock: Clock = utc_now,
     ) -> Campaign:
-        """Make a campaign in a database, which is made too if there is none."""
+        """Create a campaign in a database.
+
+        Args:
+            location: a file, or the URL of a database. It is created if it does not exist.
+            name: the campaign's name, which no other campaign of the database has.
+            classes: the names of two or more classes.
+            settings: how the campaign works.
+            who: who creates it, for the history.
+            clock: returns the current time.
+
+        Raises:
+            InputError: the name is taken, or the classes or the settings cannot be used.
+        """
         settings = settings or Settings()
         settings.require_head_outputs()
-        names = validate_classes(classes)
+        class_names = validate_classes(classes)
         validate_name(name)
-        store = Database(where, create=True)
-        kept = settings_to_dict(settings, store.path)
-        with store.writing() as connection:
-            if (
-                connection.scalar(
-                    select(schema.campaigns.c.id).where(schema.campaigns.c.name == name)
-                )
-                is not None
-            ):
+
+        database = Database(location, create=True)
+        stored_settings = settings_to_dict(settings, database.path)
+
+        with database.writing() as connection:
+            if name in list_campaigns(connection):
                 raise InputError(
-                    f"There is a campaign called {name!r} in {where} already: open it, or name another."
+                    f"There is a campaign called {name!r} in {location} already: "
+                    "open it, or choose another name."
                 )
-            values = {"name": name, "created": written(clock()), "settings": json.dumps(kept)}
-            (number,) = connection.execute(
-                insert(schema.campaigns).values(values)
-            ).inserted_primary_key or (0,)
-            campaign = cls(store, int(number), name, settings, clock=clock)
-            campaign.repository.note(connection, who, "created", None, kept)
-            for one in names:
-                campaign.repository.add_class(connection, one, who)
+
+            campaign_id = add_campaign(
+                connection, name, format_time(clock()), json.dumps(stored_settings)
+            )
+            campaign = cls(database, campaign_id, name, settings, clock=clock)
+            campaign.repository.history.append(connection, who, "created", None, stored_settings)
+            campaign.repository.classes.add(connection, class_names, who)
+
         return campaign
 
     @classmethod
-    def open(cls, where: str | Path, name: str | None = None, *, clock: Clock = utc) -> Campaign:
-        """Open a campaign; its name can be left out where there is only one, or follow the file or address after #."""
+    def open(
+        cls, location: str | Path, name: str | None = None, *, clock: Clock = utc_now
+    ) -> Campaign:
+        """Open a campaign.
+
+        Args:
+            location: a file, or the URL of a database. The name may follow after ``#``.
+            name: the campaign's name. It may be left out if the database has only one campaign.
+            clock: returns the current time.
+
+        Raises:
+            FileError: there is no such file.
+            StoreError: it is not a campaign's, or the database cannot be used.
+            UnknownNameError: it has no campaign of that name.
+        """
         if name is None:
-            where, name = split_location(where)
-        store = Database(where)
+            location, name = split_location(location)
+
+        database = Database(location)
         try:
-            row = find_campaign(store, name)
-            settings = settings_from_json(row.settings, store)
+            stored = find_campaign(database, name)
+            settings = settings_from_json(stored.settings, database)
         except BaseException:
-            store.close()
+            database.close()
             raise
-        return cls(store, row.row_id, row.name, settings, clock=clock)
+
+        return cls(database, stored.row_id, stored.name, settings, clock=clock)
 
     @classmethod
     def make(
         cls,
         path: str | Path,
         classes: Sequence[str],
-        things: Iterable[Any],
+        items: Iterable[Any],
         settings: Settings | None = None,
     ) -> ImportResult:
-        """Create a campaign with its items, or nothing if something fails or the process is killed.
+        """Create a campaign with its items, atomically: complete or not at all.
 
         Args:
-            path: A new file, or the URL of a database. ``URL#NAME`` names the campaign; without it, it is called like
-                the database, or like the file without its suffix.
-            classes: The names of two or more classes.
-            things: The items, as in ``add``.
-            settings: The settings of the campaign.
+            path: a file that does not exist, or the URL of a database. ``URL#NAME`` names the
+                campaign. Without a name it is called like the file or the database.
+            classes: the names of two or more classes.
+            items: the items, as ``add`` takes them.
+            settings: how the campaign works.
 
         Raises:
-            InputError: If the file or the campaign exists already, or if an item is invalid.
-            FileError: If the file cannot be written.
-            StoreError: If the database cannot be reached.
+            FileError: the file cannot be created.
+            InputError: the file or the campaign exists, or an item cannot be added.
+            StoreError: the database cannot be used.
         """
         if is_url(path):
-            return cls._make_in_database(str(path), classes, things, settings)
+            return cls._make_in_database(str(path), classes, items, settings)
+
         path = Path(path)
         if path.exists():
-            raise InputError(f"{path} exists already: go on with it, or name another.")
+            raise InputError(f"{path} exists already: continue it, or choose another name.")
         if not path.parent.is_dir():
-            raise FileError(f"Cannot make {path}: there is no folder {path.parent}.")
-        with atomic_file(path) as part:
-            campaign = cls.create(part, path.stem, classes, settings)
+            raise FileError(f"Cannot create {path}: there is no folder {path.parent}.")
+
+        with atomic_file(path) as temporary:
+            campaign = cls.create(temporary, path.stem, classes, settings)
             try:
-                added = campaign.add(things)
+                result = campaign.add(items)
             finally:
                 campaign.database.close()
-        return added
+
+        return result
 
     @classmethod
     def _make_in_database(
         cls,
         location: str,
         classes: Sequence[str],
-        things: Iterable[Any],
+        items: Iterable[Any],
         settings: Settings | None,
     ) -> ImportResult:
         """Create a campaign in a temporary file, and copy it to a database in one transaction."""
@@ -217,392 +272,813 @@ class Campaign:
         name = name or target.url.database or "campaign"
 
         try:
-            # Known before the items are encoded, which takes long. The copy checks it again.
+            # Checked before the items are encoded, which takes long. The copy checks it again.
             with target.reading() as connection:
                 if name in list_campaigns(connection):
                     raise InputError(
-                        f"There is a campaign called {name!r} in {target.said} already: open it, or name another."
+                        f"There is a campaign called {name!r} in {target.display_url} already: "
+                        "open it, or choose another name."
                     )
 
             with TemporaryDirectory(prefix="teeter-") as folder:
                 campaign = cls.create(Path(folder) / "new.teeter", name, classes, settings)
                 try:
-                    added = campaign.add(things)
+                    result = campaign.add(items)
                     move_campaign(campaign.database, target, name)
                 finally:
                     campaign.database.close()
         finally:
             target.close()
-        return added
+
+        return result
+
+    def back_up(self, path: str | Path) -> None:
+        """Write a copy of the campaign's file. Others may write to it meanwhile.
+
+        The copy opens as a campaign, and ``restore`` puts it back.
+
+        Raises:
+            StoreError: the campaign is on a server.
+        """
+        if self.database.path is None:
+            raise StoreError(
+                "teeter backs up SQLite files only: use the tools of your database server."
+            )
+
+        back_up(self.database.path, Path(path))
 
     @staticmethod
     def restore(backup: str | Path, path: str | Path, *, overwrite: bool = False) -> None:
-        """Put a backup in a campaign's place, if it is whole; one that is there is lost only with ``overwrite``."""
+        """Replace a campaign's file by a backup, if the backup is complete.
+
+        Args:
+            backup: the backup.
+            path: the campaign's file.
+            overwrite: replace a file that exists.
+        """
         restore(Path(backup), Path(path), overwrite=overwrite)
+
+    # Classes and items
 
     @property
     def classes(self) -> tuple[str, ...]:
         """The names of the classes, in their order."""
         with self.database.reading() as connection:
-            return tuple(self.repository.classes(connection))
+            return tuple(self.repository.classes.names(connection))
 
-    def add_class(self, name: str, *, who: str = OWN) -> None:
-        """Add a class; what is labelled stays as it is."""
+    def add_class(self, name: str, *, who: str = DEFAULT_ANNOTATOR) -> None:
+        """Add a class. Labels stay as they are.
+
+        Raises:
+            InputError: the name is blank, cannot be shown, or is taken.
+        """
         require_printable(name.strip(), "class")
+
         with self.database.writing() as connection:
-            self.repository.add_class(connection, name, who)
+            self.repository.classes.add(connection, [name], who)
 
     def add(
-        self, things: Iterable[Any], *, encoder: Encoder | None = None, who: str = OWN
+        self,
+        items: Iterable[Any],
+        *,
+        encoder: Encoder | None = None,
+        who: str = DEFAULT_ANNOTATOR,
     ) -> ImportResult:
-        """Add things to label, with the labels that some may have; what is there already is told, and left out.
+        """Add items, with their labels if they have any. Duplicates are skipped and reported.
 
-        A label that comes with something that is there is its label, if it has none.
+        A label that comes with a duplicate becomes the stored item's label if that has none.
 
-        Things without features are encoded together with all that are there, so that all have features of one kind;
-        by the settings' encoder, which reads each text alone, only what is new is.
+        Args:
+            items: texts or paths, pairs of an id and a text or path, or dictionaries with ``text`` or
+                ``image`` and optionally ``id``, ``label`` and ``features``.
+            encoder: computes the features of items that have none. Without it the settings' encoder
+                does, or the built-in one, which encodes all items of the campaign together again.
+            who: who adds them, for the history.
+
+        Raises:
+            InputError: an item cannot be added. Then none is.
         """
         folder = None if self.settings.folder is None else Path(self.settings.folder)
-        items = parse_items(things, self.settings.kind, folder)
-        require_kind(items, self.settings.kind)
+        new_items = parse_items(items, self.settings.kind, folder)
+        require_kind(new_items, self.settings.kind)
         return add_items(
-            self.database, self.repository, self.settings, items, encoder=encoder, who=who
+            self.database, self.repository, self.settings, new_items, encoder=encoder, who=who
         )
 
-    def _pool(self, connection: Connection) -> _Pool:
-        """Return the items and their features; they are read again when somebody added some."""
-        newest = self.repository.newest_item(connection)
-        if self._read is None or self._read.newest != newest:
-            keys, vectors = self.repository.keyed_vectors(connection)
-            if not keys:
-                raise InputError("There is nothing to ask about: add items first.")
-            self._read = _Pool(
-                newest,
-                keys,
-                *scale_features(vectors),
-                frozenset(self.repository.audit_items(connection)),
-            )
-        return self._read
+    def next_item_number(self) -> int:
+        """Return the number that items without ids continue from: one above all ids that are numbers."""
+        with self.database.reading() as connection:
+            items = self.repository.items.all(connection)
+
+        numbers = [int(item.item_id) for item in items if item.item_id.isdecimal()]
+        return max(numbers, default=-1) + 1
+
+    # Answers
+
+    def answer(
+        self,
+        answer: Answer,
+        *,
+        asked_of: str | None = None,
+        at: str | None = None,
+        allow_repeat: bool = False,
+        connection: Connection | None = None,
+    ) -> AnswerReceipt:
+        """Record an answer. It is on disk when this returns.
+
+        Every answer of an annotator passes here, from the page, the REST interface, the command line
+        or Label Studio. The call is idempotent: an answer that is sent twice is recorded once. An
+        annotator's earlier answer about the item stays in the history. An answer to an item that was
+        reassigned meanwhile counts too, and the receipt says so.
+
+        Args:
+            answer: the answer.
+            asked_of: the annotator in whose name the item is open, if it is not the answer's.
+            at: when it was given, as ``format_time`` writes it, if that is not now.
+            allow_repeat: record the answer even if the annotator's current one says the same.
+            connection: a connection that may write, to record the answer inside its transaction. It
+                is then on disk when that transaction is.
+
+        Raises:
+            InputError: the answer is incomplete, or has text that cannot be stored.
+            UnknownNameError: there is no such item or class.
+        """
+        answer = _validate_answer(answer)
+
+        def record(transaction: Connection) -> AnswerReceipt:
+            answers = self.repository.answers
+            if not allow_repeat:
+                number = answers.find_repeat(transaction, answer)
+                if number is not None:
+                    return AnswerReceipt(number, recorded=False)
+
+            return answers.record(transaction, answer, asked_of=asked_of, at=at)
+
+        if connection is not None:
+            return record(connection)
+
+        with self.database.writing() as new_connection:
+            return record(new_connection)
 
     def tell(
-        self, item: str, label: str, annotator: str = OWN, *, comment: str | None = None
+        self,
+        item: str,
+        label: str,
+        annotator: str = DEFAULT_ANNOTATOR,
+        *,
+        comment: str | None = None,
     ) -> AnswerReceipt:
-        """Record a label; it is on disk when this returns. What the annotator said before stays in the history.
+        """Record the class of an item. See ``answer``."""
+        return self.answer(Answer(str(item), annotator, AnswerKind.LABEL, label, comment))
 
-        It counts also where the question went back to others before; what is returned tells so.
-        """
-        return self._answer(Answer(str(item), annotator, "label", label, comment))
-
-    def skip(self, item: str, annotator: str = OWN, *, comment: str | None = None) -> AnswerReceipt:
-        """Put an item off: it may be asked about again after the next training."""
-        return self._answer(Answer(str(item), annotator, "skip", comment=comment))
+    def skip(
+        self, item: str, annotator: str = DEFAULT_ANNOTATOR, *, comment: str | None = None
+    ) -> AnswerReceipt:
+        """Skip an item: it may be asked about again after the next training. See ``answer``."""
+        return self.answer(Answer(str(item), annotator, AnswerKind.SKIP, comment=comment))
 
     def mark_unsure(
-        self, item: str, annotator: str = OWN, *, comment: str | None = None
+        self, item: str, annotator: str = DEFAULT_ANNOTATOR, *, comment: str | None = None
     ) -> AnswerReceipt:
-        """Say that it cannot be told what an item is: it is not asked about again."""
-        return self._answer(Answer(str(item), annotator, "unsure", comment=comment))
+        """Say that the class of an item cannot be told: it is not asked about again. See ``answer``."""
+        return self.answer(Answer(str(item), annotator, AnswerKind.UNSURE, comment=comment))
 
-    def flag(self, item: str, annotator: str = OWN, *, comment: str | None = None) -> AnswerReceipt:
-        """Say that an item does not belong in the campaign: it is left out of everything."""
-        return self._answer(Answer(str(item), annotator, "bad", comment=comment))
+    def flag(
+        self, item: str, annotator: str = DEFAULT_ANNOTATOR, *, comment: str | None = None
+    ) -> AnswerReceipt:
+        """Say that an item does not belong in the campaign: it is left out. See ``answer``."""
+        return self.answer(Answer(str(item), annotator, AnswerKind.FLAG, comment=comment))
 
-    def _answer(self, answer: Answer) -> AnswerReceipt:
-        require_name(answer.annotator)
-        require_valid_unicode(answer.comment or "", "comment")
-        require_valid_unicode(answer.item, "id")
+    def confirm_label(
+        self, item: str, annotator: str = DEFAULT_ANNOTATOR, *, comment: str | None = None
+    ) -> None:
+        """Confirm an item's label after checking it. It is not suspected again while it stays.
+
+        Raises:
+            InputError: the item has no label.
+            UnknownNameError: there is no such item.
+        """
+        require_name(annotator)
+        item_id = str(item)
+
         with self.database.writing() as connection:
-            return self.repository.answer(connection, answer)
+            self.repository.items.get(connection, item_id)
+            snapshot = read_snapshot(self.repository, connection, self.settings)
+            label = snapshot.labels.get(item_id)
+            if label is None:
+                raise InputError(f"{item_id} has no label to confirm.")
 
-    def undo(self, annotator: str = OWN) -> UndoResult | None:
-        """Take back an annotator's last answer; what they said before holds again. None if there is nothing."""
+            # A second answer, even if it says the same: taking it back takes back the confirmation.
+            answer = Answer(item_id, annotator, AnswerKind.LABEL, label, comment)
+            receipt = self.answer(answer, allow_repeat=True, connection=connection)
+            detail = {"answer": receipt.number, "label": label}
+            self.repository.history.append(connection, annotator, "kept", item_id, detail)
+
+    def undo(
+        self, annotator: str = DEFAULT_ANNOTATOR, *, item: str | None = None
+    ) -> UndoResult | None:
+        """Take back an annotator's last answer. Their earlier one about the item holds again.
+
+        Args:
+            annotator: the annotator.
+            item: take the answer back only if it is about this item.
+
+        Returns:
+            The answer, or None if there is none.
+        """
+        require_printable(annotator, "annotator's name")
+
         with self.database.writing() as connection:
-            return self.repository.undo(connection, annotator)
+            if item is not None:
+                last = self.repository.answers.last(connection, annotator)
+                if last is None or last.item != item:
+                    return None
 
-    def ask(self, n: int, annotator: str = OWN) -> list[Question]:
-        """Return n things to label: those the annotator was asked about before and did not answer, then others.
+            return self.repository.answers.undo(connection, annotator)
 
-        Others are what several people are to answer, what was picked ahead, and new picks, in this order. Fewer come
-        back where fewer are left. Asked again without answers in between, it returns the same, while the lease lasts or
-        nobody else asks.
+    # Asking
+
+    def ask(
+        self, n: int, annotator: str = DEFAULT_ANNOTATOR, *, state: RoundState | None = None
+    ) -> list[Question]:
+        """Return n items for an annotator to label.
+
+        They are the annotator's open items, then items that need further annotators, then items picked
+        ahead, then new picks. Until they are answered or the lease expires, the same ones come back.
+
+        Args:
+            n: how many items to return.
+            annotator: who asks.
+            state: what new picks are based on, if it was loaded before.
+
+        Returns:
+            The items; fewer than n if fewer are left.
         """
         if n < 1:
             raise InputError(f"Cannot ask about {n} items: ask for 1 or more.")
         require_name(annotator)
-        waiting = self._waiting(annotator, n)
-        if len(waiting) == n:
-            self._stay(annotator)
-        for _ in range(_TRIES):
-            if len(waiting) == n:
-                break
-            with self.database.writing() as connection:
-                missing = (
-                    n - len(waiting) - self.repository.give(connection, annotator, n - len(waiting))
-                )
-                turn = missing > 0 and acquire_pick_lock(self.repository, connection, annotator)
-                others = self.repository.others_at_work(connection, annotator)
-            if turn and not self._pick(annotator, missing, min(2 * n * others, _AHEAD)):
-                return self._waiting(annotator, n)
-            if missing and not turn:
-                wait_for_pick_lock(self.database, self.repository, annotator)
-            waiting = self._waiting(annotator, n)
-        return waiting
 
-    def _pick(self, annotator: str, n: int, ahead: int) -> bool:
-        """Ask an annotator about n new picks, and keep some ready for others; False if nothing is left to pick."""
+        questions = self._open_questions(annotator, n)
+        if len(questions) == n:
+            self._extend_leases(annotator)
+            return questions
+
+        for _ in range(_MOST_ATTEMPTS):
+            missing, lock, others = self._assign(annotator, n)
+            if missing and lock is None:
+                self._wait_for_picking()
+            elif lock is not None:
+                ahead = min(2 * n * others, MOST_READY)
+                has_picked = self._pick(annotator, n, missing + ahead, lock, state)
+                state = None  # outdated: further attempts need to know what others took
+                if not has_picked:
+                    break
+
+            questions = self._open_questions(annotator, n)
+            if len(questions) == n:
+                return questions
+
+        return self._open_questions(annotator, n)
+
+    def _open_questions(self, annotator: str, n: int) -> list[Question]:
+        with self.database.reading() as connection:
+            picks = self.repository.picks.open_picks(connection, annotator, n)
+            items = self.repository.items.by_id(connection, [pick.item for pick in picks])
+
+        questions = []
+        for pick in picks:
+            content = items[pick.item].content
+            questions.append(Question(pick.item, content, pick.arm, pick.rank, dict(pick.reason)))
+
+        return questions
+
+    def _assign(self, annotator: str, n: int) -> tuple[int, str | None, int]:
+        """Assign what needs no picking, and take the lock to pick the rest.
+
+        Returns:
+            How many of n items are still missing; the lock's holder, or None if nothing is missing or
+            the lock is taken; and how many other annotators are active.
+        """
+        picks = self.repository.picks
+
+        with self.database.writing() as connection:
+            missing = n - len(picks.open_picks(connection, annotator, n))
+            if missing:
+                missing -= picks.assign(connection, annotator, missing)
+
+            lock = None
+            if missing:
+                lock = self.repository.locks.acquire(
+                    connection, LockName.PICKING, _PICK_LOCK_SECONDS
+                )
+
+            others = picks.count_active_annotators(connection, except_for=annotator)
+
+        return missing, lock, others
+
+    def _wait_for_picking(self) -> None:
+        """Wait until no other process is picking, or until its lock expires."""
+        deadline = time.monotonic() + _PICK_LOCK_SECONDS
+
+        while time.monotonic() < deadline:
+            time.sleep(_PICK_LOCK_PAUSE)
+            with self.database.reading() as connection:
+                if not self.repository.locks.is_taken(
+                    connection, LockName.PICKING, _PICK_LOCK_SECONDS
+                ):
+                    return
+
+    def _pick(
+        self,
+        annotator: str | None,
+        n: int,
+        count: int,
+        lock: str,
+        state: RoundState | None = None,
+    ) -> bool:
+        """Pick items and release the lock.
+
+        Args:
+            annotator: who gets items until n are open with them; None to make all of them ready.
+            n: how many items the annotator asked for.
+            count: how many items to pick. Those that the annotator does not get are made ready.
+            lock: the holder of the lock.
+            state: what the picks are based on, if it was loaded before.
+
+        Returns:
+            Whether there was an item left to pick.
+        """
         try:
-            state, plan = self.state(), self._plan
-            picks = choose_picks(state, plan, n + ahead)
+            state = state or self.load_state()
+            picks = choose_picks(state, self._round_settings, count)
         except BaseException:
             with self.database.writing() as connection:
-                release_pick_lock(self.repository, connection)
+                self.repository.locks.release(connection, LockName.PICKING, lock)
             raise
-        asked = [pick for pick in picks if pick.asked]
-        told = partial(
-            self.repository.write_batch,
-            strategy=plan.strategy,
-            seed=plan.seed,
-            version=state.version,
-        )
-        with self.database.writing() as connection:
-            release_pick_lock(self.repository, connection)
-            fresh = self.repository.free(connection, asked)  # somebody may have been faster
-            shared = [pick.item for pick in fresh if self.is_shared(pick.item)]
-            self.repository.share(connection, shared, self.settings.people)
-            known = [pick for pick in picks if not pick.asked] if fresh else []
-            is_newest = self.repository.newest_version(connection) == state.version
-            for who, some in (
-                (annotator, [*fresh[:n], *known]),
-                (NOBODY, fresh[n:] if is_newest else []),
-            ):
-                if some:
-                    told(connection, who, some)
-        return bool(asked)
 
-    def pick_ahead(self, n: int) -> None:
-        """Keep n items ready for whoever asks, so that those who come at once do not wait for each other."""
         with self.database.writing() as connection:
-            missing = n - self.repository.count_ready(connection)
-            turn = missing > 0 and acquire_pick_lock(self.repository, connection, NOBODY)
-        if turn:
-            self._pick(NOBODY, 0, missing)
+            self.repository.locks.release(connection, LockName.PICKING, lock)
 
-    def _stay(self, annotator: str) -> None:
-        """Let an annotator's leases begin anew where half has passed: whoever asks is at work."""
+            missing = 0
+            if annotator is not None:
+                # Counted again: another process of the same annotator may have got items meanwhile.
+                open_picks = self.repository.picks.open_picks(connection, annotator, n)
+                missing = n - len(open_picks)
+
+            self._store_picks(connection, annotator, missing, picks, state.version)
+
+        return any(pick.asked for pick in picks)
+
+    def _store_picks(
+        self,
+        connection: Connection,
+        annotator: str | None,
+        missing: int,
+        picks: Sequence[Pick],
+        version: int,
+    ) -> None:
+        """Open the first picks with an annotator, and make the others ready.
+
+        Args:
+            connection: a connection that may write.
+            annotator: who gets the first picks, if anyone does.
+            missing: how many they get.
+            picks: the picks. Items that others took meanwhile are left out.
+            version: the model that they were made with.
+        """
+        free = self.repository.picks.unassigned(connection, [pick for pick in picks if pick.asked])
+        shared = [pick.item for pick in free if self.is_shared(pick.item)]
+        self.repository.items.request_annotators(connection, shared, self.settings.people)
+
+        for_annotator = free[:missing]
+        ahead = free[missing:]
+        if self.repository.models.newest_version(connection) != version:
+            ahead = []  # a newer model picks better ones
+
+        # Control items that need no answer count as drawn together with the others.
+        if free:
+            known = [pick for pick in picks if not pick.asked]
+            if annotator is None:
+                ahead += known
+            else:
+                for_annotator += known
+
+        origin = BatchOrigin(self.settings.strategy, self.settings.seed, version)
+        if for_annotator:
+            self.repository.picks.add_batch(connection, annotator, for_annotator, origin)
+        if ahead:
+            self.repository.picks.add_batch(connection, None, ahead, origin)
+
+    def pick_ahead(self, n: int, *, state: RoundState | None = None) -> bool:
+        """Pick items until n are ready, so that annotators who ask next need not wait.
+
+        Args:
+            n: how many items to have ready.
+            state: what the picks are based on, if it was loaded before.
+
+        Returns:
+            Whether n items are ready or another process is picking them; False if nothing is left.
+        """
+        with self.database.writing() as connection:
+            missing = n - self.repository.picks.count_ready(connection)
+            if missing <= 0:
+                return True
+
+            lock = self.repository.locks.acquire(connection, LockName.PICKING, _PICK_LOCK_SECONDS)
+
+        return lock is None or self._pick(None, 0, missing, lock, state)
+
+    def ready_items_wanted(self, batch: int) -> int:
+        """Return how many items should be ready for the active annotators: two batches for each.
+
+        An annotator who works alone needs none: their next batch is picked before the last one is
+        answered.
+
+        Args:
+            batch: how many items an annotator gets at a time.
+        """
         with self.database.reading() as connection:
-            late = self.repository.is_half_over(connection, annotator)
-        if late:
+            active = self.repository.picks.count_active_annotators(connection)
+
+        if active < 2:
+            return 0
+        return min(2 * batch * active, MOST_READY)
+
+    def keep_ready(self, batch: int, *, state: RoundState | None = None) -> bool:
+        """Pick ahead before the items that are ready run out.
+
+        Picking takes a while, and the active annotators use up to a batch each meanwhile. So the next
+        picking starts when less than that is ready, and it makes twice as much ready. Only counts
+        decide, no measured times: the same events lead to the same picks.
+
+        Args:
+            batch: how many items an annotator gets at a time.
+            state: what the picks are based on, if it was loaded before.
+
+        Returns:
+            False if nothing was left to pick.
+        """
+        wanted = self.ready_items_wanted(batch)
+        with self.database.reading() as connection:
+            ready = self.repository.picks.count_ready(connection)
+
+        if ready >= wanted // 2:
+            return True
+        return self.pick_ahead(wanted, state=state)
+
+    def _extend_leases(self, annotator: str) -> None:
+        """Start the annotator's leases again if half of one has passed: who asks is at work."""
+        with self.database.reading() as connection:
+            is_half_over = self.repository.picks.is_lease_half_over(connection, annotator)
+
+        if is_half_over:
             with self.database.writing() as connection:
-                self.repository.renew(connection, annotator)
+                self.repository.picks.extend_leases(connection, annotator)
 
     def is_shared(self, item: str) -> bool:
-        """Tell whether several people are to answer about an item: drawn by its name, so that it stays so."""
+        """Return whether several annotators are to answer an item.
+
+        The item's id alone decides, so that the answer never changes.
+        """
         drawn = stream(self.settings.seed, "overlap", item).initial_seed() % 2**53 / 2**53
         return drawn < self.settings.overlap
 
-    def _waiting(self, annotator: str, n: int) -> list[Question]:
+    def release_items(
+        self, annotator: str = DEFAULT_ANNOTATOR, *, who: str = DEFAULT_ANNOTATOR
+    ) -> int:
+        """Let others have the open items of an annotator, and return how many there were."""
+        require_printable(annotator, "annotator's name")
+
+        with self.database.writing() as connection:
+            return self.repository.picks.release(connection, annotator, who)
+
+    # Training
+
+    def load_state(self) -> RoundState:
+        """Read what picking and training are based on.
+
+        It takes a while in a large campaign. Load it once, and pass it to ``train``, ``ask`` and
+        ``pick_ahead``.
+
+        Raises:
+            InputError: the campaign has no items.
+        """
         with self.database.reading() as connection:
-            picks = self.repository.open_picks(connection, annotator, n)
-            rows = self.repository.some_items(connection, [pick.item for pick in picks])
-        return [
-            Question(pick.item, rows[pick.item].content, pick.arm, pick.rank, dict(pick.reason))
-            for pick in picks
-        ]
+            pool = self._read_pool(connection)
+            snapshot = read_snapshot(self.repository, connection, self.settings)
+            assigned = self.repository.picks.open_or_ready_items(connection)
+            control_items = self.repository.picks.control_items(connection)
+            skipped = self.repository.answers.skipped_items(connection)
+            batches = self.repository.picks.count_batches(connection)
+            classes = self.repository.classes.names(connection)
+            model = self.repository.models.newest(connection)
 
-    def release_items(self, annotator: str = OWN, *, who: str = OWN) -> int:
-        """Let others have an annotator's open questions; return how many there were."""
-        with self.database.writing() as connection:
-            return self.repository.release_items(connection, annotator, who)
+        row_of_item = {item: row for row, item in enumerate(pool.keys)}
 
-    def train(self, *, who: str = OWN) -> ModelInfo:
-        """Train a new model on all labels, and keep it."""
-        state = self.state()
-        weights, facts = train_model(state, self._plan)
+        def rows_of(items: Iterable[str]) -> frozenset[int]:
+            return frozenset(row_of_item[item] for item in items if item in row_of_item)
+
+        left_out = rows_of(snapshot.left_out)
+        audit_rows = rows_of(pool.audit_set) - left_out
+        labels = {}
+        for item, label in snapshot.labels.items():
+            if item in row_of_item:
+                labels[row_of_item[item]] = label
+
+        held_out = audit_rows | left_out
+        training_labels = {row: label for row, label in labels.items() if row not in held_out}
+
+        answered = {answer.item for answer in snapshot.answers if answer.kind != AnswerKind.SKIP}
+        settled = answered | assigned | set(snapshot.decisions)
+        skipped -= settled
+
+        return RoundState(
+            keys=pool.keys,
+            features=pool.features,
+            classes=tuple(classes),
+            labels=training_labels,
+            audit={row: labels.get(row) for row in sorted(audit_rows)},
+            control=rows_of(control_items),
+            taken=rows_of(settled | skipped),
+            version=0 if model is None else model.version,
+            weights=None if model is None else rescale_model(model.weights, pool.scaler),
+            batches=batches,
+            skipped=rows_of(skipped),
+            scaler=pool.scaler,
+        )
+
+    def with_newest_model(self, state: RoundState) -> RoundState:
+        """Return a state with the newest model in place of its own, without reading the answers."""
+        with self.database.reading() as connection:
+            model = self.repository.models.newest(connection)
+
+        if model is None or model.version == state.version:
+            return state
+        return _with_model(state, model.version, model.weights)
+
+    def _read_pool(self, connection: Connection) -> _FeaturePool:
+        """Return the items and their features. They are read again only if items were added."""
+        newest_row_id = self.repository.items.newest_row_id(connection)
+
+        if self._pool is None or self._pool.newest_row_id != newest_row_id:
+            keys, vectors = self.repository.items.features(connection)
+            if not keys:
+                raise InputError("There is nothing to ask about: add items first.")
+
+            features, scaler = scale_features(vectors)
+            audit_set = frozenset(self.repository.items.audit_set(connection))
+            self._pool = _FeaturePool(newest_row_id, keys, features, scaler, audit_set)
+
+        return self._pool
+
+    @property
+    def _round_settings(self) -> RoundSettings:
+        settings = self.settings
+        return RoundSettings(
+            settings.strategy, settings.options, settings.head, settings.control, settings.seed
+        )
+
+    def train(
+        self,
+        *,
+        who: str = DEFAULT_ANNOTATOR,
+        state: RoundState | None = None,
+        pick_ahead: int = 0,
+    ) -> ModelInfo:
+        """Train a model on all labels and store it.
+
+        Args:
+            who: who trains it, for the history.
+            state: what it is trained on, if it was loaded before.
+            pick_ahead: how many items to pick with the new model. They become ready in the moment in
+                which those of the old model are removed, so that annotators always find some.
+
+        Raises:
+            InputError: fewer than two classes have labels.
+        """
+        state = state or self.load_state()
+        weights, facts = train_model(state, self._round_settings)
+
+        picks: list[Pick] = []
+        if pick_ahead:
+            next_state = _with_model(state, state.version + 1, weights)
+            picks = choose_picks(next_state, self._round_settings, pick_ahead)
+
         with self.database.writing() as connection:
-            version = self.repository.write_model(connection, weights, facts, who)
+            version = self.repository.save_model(connection, weights, facts, who)
+            if picks:
+                self._store_picks(connection, None, 0, picks, version)
+
         return ModelInfo(version, facts["labels"], tuple(facts["classes"]))
 
     def suspects(self, count: int = 20, *, again: bool = False) -> list[SuspectLabel]:
-        """Return labels that may be wrong: those that a model which did not learn from them finds least likely.
+        """Return labels that may be wrong: a model that was not trained on them finds them unlikely.
 
-        A label that somebody looked at again and kept is left out, or comes ``again``.
+        Args:
+            count: how many labels to return at most.
+            again: include labels that an annotator confirmed.
         """
         if count < 1:
             raise InputError(f"Cannot list {count} labels: ask for 1 or more.")
-        state = self.state()
+
+        state = self.load_state()
         with self.database.reading() as connection:
-            kept = {} if again else self.repository.kept(connection)
-            labels = read_standing(self.repository, connection, self.settings).labels
-            settled = {item for item, label in labels.items() if label == kept.get(item)}
-            found = find_suspects(state, self._plan, count, settled)
-            rows = self.repository.some_items(connection, [one.item for one in found])
-        return [replace(one, content=rows[one.item].content) for one in found]
+            confirmed = {}
+            if not again:
+                confirmed = self.repository.answers.confirmed_labels(connection)
 
-    def confirm_label(self, item: str, annotator: str = OWN, *, comment: str | None = None) -> None:
-        """Say after a second look that an item's label is right; it is no longer suspected while it stays."""
-        require_name(annotator)
-        with self.database.writing() as connection:
-            labels = read_standing(self.repository, connection, self.settings).labels
-            label = labels.get(self.repository.item(connection, str(item)).key)
-            if label is None:
-                raise InputError(f"{item} has no label that could be kept.")
-            number = self.repository.answer(
-                connection, Answer(str(item), annotator, "label", label, comment)
-            ).number
-            self.repository.note(
-                connection, annotator, "kept", str(item), {"answer": number, "label": label}
-            )
+            labels = read_snapshot(self.repository, connection, self.settings).labels
+            settled = {item for item, label in labels.items() if label == confirmed.get(item)}
+            unlikely = find_suspects(state, self._round_settings, count, settled)
+            items = self.repository.items.by_id(connection, [label.item for label in unlikely])
 
-    def labels(self) -> dict[str, ConsensusLabel]:
-        """Return what items are, by id: as decided, or by consensus; with how clear it is."""
-        with self.database.reading() as connection:
-            return read_standing(self.repository, connection, self.settings).verdicts
-
-    def disagreements(self) -> list[Disagreement]:
-        """Return the items that wait for a reviewer's decision, those that are least clear first."""
-        with self.database.reading() as connection:
-            standing = read_standing(self.repository, connection, self.settings)
-            rows = self.repository.some_items(
-                connection, [item for item, _ in standing.disagreements()]
-            )
-        return disagreements_of(standing, rows)
-
-    def decide(
-        self, item: str, label: str | None, reviewer: str = OWN, *, comment: str | None = None
-    ) -> None:
-        """Settle what an item is, whatever people say of it; None: it does not belong."""
-        require_name(reviewer)
-        with self.database.writing() as connection:
-            write_decision(
-                self.repository, connection, Decision(str(item), label, reviewer, comment)
-            )
-
-    def undo_decision(self, reviewer: str = OWN) -> Decision | None:
-        """Take back a reviewer's last decision; None if there is none."""
-        with self.database.writing() as connection:
-            return undo_decision(self.repository, connection, reviewer)
-
-    def agreement(self) -> Agreement:
-        """Return how people agree: over all, by class and by pair."""
-        with self.database.reading() as connection:
-            answers, classes = (
-                self.repository.answers(connection),
-                list(self.repository.classes(connection)),
-            )
-        return agreement_of(answers, classes)
-
-    def team(self) -> list[AnnotatorStats]:
-        """Return how fast and how right everybody is who answered."""
-        with self.database.reading() as connection:
-            return team_of(self.repository, connection, self.settings)
-
-    def status(self) -> Status:
-        """Return how the campaign stands, and what speaks for going on."""
-        with self.database.reading() as connection:
-            return status_of(self.repository, connection, self.settings)
-
-    def export(self, path: str | Path, form: str | None = None) -> int:
-        """Write labels, and predictions with their confidence, for other tools; return how many items are labelled.
-
-        The form goes by the ending of the path (.csv, .jsonl, .parquet; a folder for Hugging Face datasets), or by its
-        name: prodigy, doccano, or spreadsheet. ``csv`` has every cell exactly as it is; open ``spreadsheet`` in a
-        spreadsheet program, where a text that begins with = + - or @ would otherwise run as a formula.
-        """
-        with self.database.reading() as connection:
-            items, standing = (
-                self.repository.items(connection),
-                read_standing(self.repository, connection, self.settings),
-            )
-            same = self.repository.same_as(connection)
-        state = self.state() if items else None
-        guessed = predict_items(state, self._plan) if state is not None else None
-        guesses = (
-            dict(zip(state.keys, guessed, strict=True)) if state is not None and guessed else {}
-        )
-        rows = {row.id: row for row in export_rows(items, standing, guesses)}
-        again = [
-            replace(rows[theirs], id=ours) for ours, theirs in same.items() if ours not in rows
-        ]
-        write_export([*rows.values(), *again], Path(path), form)
-        return len(standing.verdicts)
-
-    def next_item_number(self) -> int:
-        """Return the number that things without ids go on from: one above all ids that are numbers."""
-        with self.database.reading() as connection:
-            return 1 + max(
-                (int(row.key) for row in self.repository.items(connection) if row.key.isdecimal()),
-                default=-1,
-            )
+        return [replace(label, content=items[label.item].content) for label in unlikely]
 
     def prediction_note(self) -> str | None:
-        """Return a sentence on the model that predictions are of, where answers are newer or features others."""
+        """Return a sentence if predictions do not use all answers or the current features, or None."""
         with self.database.reading() as connection:
-            model, newer = (
-                self.repository.model(connection),
-                self.repository.newer_answers(connection),
-            )
-            changed = model is not None and not has_same_features(
-                model.weights, self._pool(connection).frame
-            )
-        if model is None or not (newer or changed):
+            model = self.repository.models.newest(connection)
+            newer_answers = self.repository.answers.count_since_newest_model(connection)
+            features_changed = False
+            if model is not None:
+                scaler = self._read_pool(connection).scaler
+                features_changed = not has_same_features(model.weights, scaler)
+
+        if model is None or not (newer_answers or features_changed):
             return None
-        told = f"Predictions are of model {model.version}"
-        are = "1 answer is" if newer == 1 else f"{newer} answers are"
-        told += f"; {are} newer: train, and export again to use them" if newer else ""
-        return told + (
-            "; features changed since, and it was trained on its labels again." if changed else "."
-        )
+
+        note = f"Predictions are of model {model.version}"
+        if newer_answers:
+            are = "1 answer is" if newer_answers == 1 else f"{newer_answers} answers are"
+            note += f"; {are} newer: train, and export again to use them"
+        if features_changed:
+            note += "; features changed since, and it was trained on its labels again"
+
+        return f"{note}."
+
+    # Reviewing
+
+    def labels(self) -> dict[str, ConsensusLabel]:
+        """Return the label of every labelled item by id: decided on, or by consensus."""
+        with self.database.reading() as connection:
+            return read_snapshot(self.repository, connection, self.settings).consensus
+
+    def disagreements(self) -> list[Disagreement]:
+        """Return the items that need a reviewer's decision, least clear first."""
+        with self.database.reading() as connection:
+            snapshot = read_snapshot(self.repository, connection, self.settings)
+            item_ids = [item for item, _ in snapshot.disagreements()]
+            items = self.repository.items.by_id(connection, item_ids)
+
+        return describe_disagreements(snapshot, items)
+
+    def decide(
+        self,
+        item: str,
+        label: str | None,
+        reviewer: str = DEFAULT_ANNOTATOR,
+        *,
+        comment: str | None = None,
+    ) -> bool:
+        """Decide what an item is, whatever annotators say. The call is idempotent.
+
+        Args:
+            item: the item's id.
+            label: a class; None if the item does not belong.
+            reviewer: who decides.
+            comment: a remark to store with it.
+
+        Returns:
+            Whether the decision was recorded; False if the same one was there already.
+
+        Raises:
+            UnknownNameError: there is no such item or class.
+        """
+        require_name(reviewer)
+        require_valid_unicode(comment or "", "comment")
+        decision = Decision(str(item), label, reviewer, comment or None)
+
+        with self.database.writing() as connection:
+            if self.repository.decisions.for_item(connection, decision.item) == decision:
+                return False
+
+            self.repository.decisions.record(connection, decision)
+            return True
+
+    def undo_decision(
+        self, reviewer: str = DEFAULT_ANNOTATOR, *, item: str | None = None
+    ) -> Decision | None:
+        """Take back a reviewer's last decision. The one before it holds again.
+
+        Args:
+            reviewer: the reviewer.
+            item: take the decision back only if it is about this item.
+
+        Returns:
+            The decision, or None if there is none.
+        """
+        require_printable(reviewer, "reviewer's name")
+
+        with self.database.writing() as connection:
+            if item is not None:
+                recent = self.repository.decisions.recent(connection, reviewer, 1)
+                if not recent or recent[0].item != item:
+                    return None
+
+            return self.repository.decisions.undo(connection, reviewer)
+
+    # Reporting
+
+    def agreement(self) -> Agreement:
+        """Return how far annotators agree: overall, by class and by pair."""
+        with self.database.reading() as connection:
+            answers = self.repository.answers.live(connection)
+            classes = self.repository.classes.names(connection)
+
+        return measure_agreement(answers, classes)
+
+    def team(self) -> list[AnnotatorStats]:
+        """Return how fast and how accurate every annotator is."""
+        with self.database.reading() as connection:
+            return annotator_stats(self.repository, connection, self.settings)
+
+    def status(self) -> Status:
+        """Return the numbers of the campaign, with advice on whether to continue."""
+        with self.database.reading() as connection:
+            return campaign_status(self.repository, connection, self.settings)
 
     def history(self) -> list[dict[str, Any]]:
-        """Return everything that happened, oldest first."""
+        """Return every change of the campaign, oldest first."""
         with self.database.reading() as connection:
-            return self.repository.history(connection)
+            return self.repository.history.lines(connection)
 
-    def back_up(self, path: str | Path) -> None:
-        """Write a copy of the campaign's file as it is now; it opens as a campaign, and ``restore`` puts it back."""
-        self.database.back_up(Path(path))
+    def export(self, path: str | Path, form: str | None = None) -> int:
+        """Write labels and predictions to a file.
 
-    @property
-    def _plan(self) -> RoundSettings:
-        own = self.settings
-        return RoundSettings(own.strategy, own.options, own.head, own.control, own.seed)
+        Args:
+            path: the file. Its ending gives the format (.csv, .jsonl, .parquet); a folder gets a
+                Hugging Face dataset.
+            form: the format by name, also ``prodigy``, ``doccano`` or ``spreadsheet``. ``csv`` has
+                every cell exactly as it is. Open ``spreadsheet`` in a spreadsheet program, where a
+                text that begins with = + - or @ would otherwise run as a formula.
 
-    def state(self) -> RoundState:
-        """Return what is known now, as a round sees it."""
+        Returns:
+            How many items have a label.
+        """
         with self.database.reading() as connection:
-            pool = self._pool(connection)
-            standing = read_standing(self.repository, connection, self.settings)
-            asked = self.repository.asked_items(connection)
-            drawn = self.repository.drawn_at_random(connection)
-            put_off = self.repository.put_off(connection)
-            model = self.repository.model(connection)
-            batches = self.repository.count_batches(connection)
-            classes = tuple(self.repository.classes(connection))
-        keys, places = pool.keys, {key: k for k, key in enumerate(pool.keys)}
-        labels = {places[item]: label for item, label in standing.labels.items() if item in places}
-        kept = {
-            places[key]: labels.get(places[key])
-            for key in pool.audit
-            if key not in standing.left_out
-        }
-        answered = {one.item for one in standing.answers if one.kind != "skip"}
-        answered |= asked | set(standing.decisions)
-        put_off -= answered
-        return RoundState(
-            keys=keys,
-            features=pool.features,
-            classes=classes,
-            labels={
-                k: label
-                for k, label in labels.items()
-                if k not in kept and keys[k] not in standing.left_out
-            },
-            audit=kept,
-            control=frozenset(places[key] for key in drawn if key in places),
-            taken=frozenset(places[key] for key in answered | put_off if key in places),
-            version=0 if model is None else model.version,
-            weights=None if model is None else rescale_model(model.weights, pool.frame),
-            batches=batches,
-            skipped=frozenset(places[key] for key in put_off if key in places),
-            scaler=pool.frame,
-        )
+            items = self.repository.items.all(connection)
+            snapshot = read_snapshot(self.repository, connection, self.settings)
+            aliases = self.repository.items.aliases(connection)
+
+        predicted: dict[str, tuple[str, float]] = {}
+        if items:
+            state = self.load_state()
+            predicted_classes = predict_items(state, self._round_settings)
+            if predicted_classes is not None:
+                predicted = dict(zip(state.keys, predicted_classes, strict=True))
+
+        rows = {row.id: row for row in export_rows(items, snapshot, predicted)}
+
+        # Duplicates get the row of their stored item, under the id that they came with.
+        duplicates = []
+        for given, stored in aliases.items():
+            if given not in rows:
+                duplicates.append(replace(rows[stored], id=given))
+
+        write_export([*rows.values(), *duplicates], Path(path), form)
+        return len(snapshot.consensus)
+
+
+def _validate_answer(answer: Answer) -> Answer:
+    """Return an answer as it is stored.
+
+    Raises:
+        InputError: it is incomplete, or has text that cannot be stored.
+    """
+    require_name(answer.annotator)
+    require_valid_unicode(answer.item, "item id")
+    require_valid_unicode(answer.comment or "", "comment")
+
+    if answer.kind not in list(AnswerKind):
+        kinds = ", ".join(AnswerKind)
+        raise InputError(f"{str(answer.kind)!r} is not a kind of answer: choose from {kinds}.")
+
+    kind = AnswerKind(answer.kind)
+    if (kind is AnswerKind.LABEL) != (answer.label is not None):
+        raise InputError("A label needs a class, and the other kinds of answers have none.")
+
+    return replace(answer, kind=kind, comment=answer.comment or None)
+
+
+def _with_model(state: RoundState, version: int, weights: bytes) -> RoundState:
+    """Return a state after a model was trained: skipped items may be asked about again."""
+    if state.scaler is not None:
+        weights = rescale_model(weights, state.scaler)
+
+    return replace(
+        state,
+        version=version,
+        weights=weights,
+        taken=state.taken - state.skipped,
+        skipped=frozenset(),
+    )

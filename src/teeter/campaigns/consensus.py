@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from teeter.campaigns.db.repository import Answer
+from teeter.campaigns.db import Answer
 from teeter.campaigns.enums import AnswerKind
 
 __all__ = [

@@ -23,7 +23,7 @@ class AnswerKind(StrEnum):
     """Not now: the item may be asked about again after the next training."""
     UNSURE = "unsure"
     """The annotator cannot tell: the item is not asked about again."""
-    FLAG = "bad"
+    FLAG = "flag"
     """The item does not belong in the campaign."""
 
 

@@ -316,7 +316,7 @@ class ExportRow:
     kind: str = "text"
     """One of ``ItemKind``."""
     answers: Mapping[str, str] = field(default_factory=dict)
-    """The answer of each annotator: a class, or skip, unsure or bad."""
+    """The answer of each annotator: a class, or skip, unsure or flag."""
 
 
 Writer: TypeAlias = Callable[[Sequence[ExportRow], Path], None]

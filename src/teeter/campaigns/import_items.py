@@ -11,15 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, Row
 
 from teeter.campaigns.consensus import majority_labels
-from teeter.campaigns.db.database import Database
-from teeter.campaigns.db.items_repository import Deduplicated, deduplicate
-from teeter.campaigns.db.repository import Answer, CampaignRepository
+from teeter.campaigns.db import Answer, CampaignRepository, Connection, Database, StoredItem
+from teeter.campaigns.db.items import Deduplicated, deduplicate
 from teeter.campaigns.enums import AnswerKind, ItemKind
 from teeter.campaigns.items import Item, quote_id
 from teeter.campaigns.results import ImportResult
@@ -49,9 +46,9 @@ BUILT_IN_ENCODER = "built-in"
 class _ImportBaseline:
     """The campaign before the import."""
 
-    newest_item: int
+    newest_row_id: int
     """Changes whenever items are added."""
-    items: Sequence[Row[Any]]
+    items: Sequence[StoredItem]
     encoder_name: str | None
     flagged: frozenset[str]
     """Ids of items that do not belong. Their files may no longer exist."""
@@ -116,11 +113,11 @@ def add_items(
 
         with database.writing() as connection:
             # Another process was faster. Its items must be encoded with ours.
-            if repository.newest_item(connection) != baseline.newest_item:
+            if repository.items.newest_row_id(connection) != baseline.newest_row_id:
                 continue
 
-            count_before = repository.count_items(connection)
-            new, duplicates = repository.add_items(connection, items, who)
+            count_before = repository.items.count(connection)
+            new, duplicates = repository.items.add(connection, items, who)
             _write_features(repository, connection, new, encoded, who)
             labelled, conflicts = _write_labels(repository, connection, labels)
             audit = _extend_audit_set(repository, connection, settings, count_before, who)
@@ -134,15 +131,14 @@ def add_items(
 
 
 def _read_baseline(repository: CampaignRepository, connection: Connection) -> _ImportBaseline:
-    flagged = {
-        answer.item for answer in repository.answers(connection) if answer.kind == AnswerKind.FLAG
-    }
+    answers = repository.answers.live(connection)
+    flagged = {answer.item for answer in answers if answer.kind == AnswerKind.FLAG}
     return _ImportBaseline(
-        newest_item=repository.newest_item(connection),
-        items=repository.items(connection),
-        encoder_name=repository.encoded_by(connection),
+        newest_row_id=repository.items.newest_row_id(connection),
+        items=repository.items.all(connection),
+        encoder_name=repository.items.encoder_name(connection),
         flagged=frozenset(flagged),
-        classes=frozenset(repository.classes(connection)),
+        classes=frozenset(repository.classes.names(connection)),
     )
 
 
@@ -192,9 +188,9 @@ def _contents_to_encode(
 
     # A pretrained model reads each text alone. The other encoders see all items at once.
     if encoder_name in (USER_ENCODER, BUILT_IN_ENCODER):
-        for row in baseline.items:
-            if row.key not in baseline.flagged:
-                contents[row.key] = row.content or ""
+        for stored in baseline.items:
+            if stored.item_id not in baseline.flagged:
+                contents[stored.item_id] = stored.content or ""
 
     # A user's encoder replaces features that came with other new items: all are of one kind.
     for item in new if encoder_name == USER_ENCODER else missing:
@@ -221,23 +217,23 @@ def _write_features(
 ) -> None:
     """Store new features, and note where they are from."""
     if encoded is not None:
-        row_ids = {row.key: row.id for row in repository.items(connection)}
-        encoded_ids = [row_ids[key] for key in encoded.keys]
-        repository.write_vectors(connection, encoded_ids, encoded.vectors)
+        features = dict(zip(encoded.keys, encoded.vectors, strict=True))
+        repository.items.write_features(connection, features)
 
         if encoded.replaces_all:
             # Flagged items are not encoded. The mean keeps them out of the way, at full width.
-            rest = sorted(set(row_ids.values()) - set(encoded_ids))
+            item_ids = {stored.item_id for stored in repository.items.all(connection)}
+            rest = sorted(item_ids - set(encoded.keys))
             mean = encoded.vectors.mean(axis=0)
-            repository.write_vectors(connection, rest, [mean] * len(rest))
+            repository.items.write_features(connection, dict.fromkeys(rest, mean))
 
         detail = {"by": encoded.encoder_name, "items": len(encoded.keys)}
-        repository.note(connection, who, "encoded", None, detail)
+        repository.history.append(connection, who, "encoded", None, detail)
     elif new:
-        repository.note(connection, who, "encoded", None, {"by": USER_ENCODER})
+        repository.history.append(connection, who, "encoded", None, {"by": USER_ENCODER})
 
     # Features that came with new items must be as long as those of the rest.
-    repository.with_vectors(connection)
+    repository.items.require_equal_lengths(connection)
 
 
 def _write_labels(
@@ -252,13 +248,16 @@ def _write_labels(
     conflicts = []
     labels_now: dict[str, str] = {}
     if labels:
-        labels_now = majority_labels(repository.answers(connection))
+        labels_now = majority_labels(repository.answers.live(connection))
+
+    # Raises UnknownNameError, also for a label that changes nothing.
+    for label in dict.fromkeys(label for _, label in labels):
+        repository.classes.row_id(connection, label)
 
     for key, label in labels:
-        # Raises UnknownNameError, also for a label that changes nothing.
-        repository.class_number(connection, label)
         if key not in labels_now:
-            repository.answer(connection, Answer(key, IMPORTED, AnswerKind.LABEL, label))
+            answer = Answer(key, IMPORTED, AnswerKind.LABEL, label)
+            repository.answers.record(connection, answer)
             labels_now[key] = label
             count += 1
         elif labels_now[key] != label:
@@ -286,8 +285,8 @@ def _extend_audit_set(
         count_before: The number of items before the import.
         who: The name for the history.
     """
-    items = repository.items(connection)
-    size = sum(bool(row.audit) for row in items)
+    items = repository.items.all(connection)
+    size = sum(item.audit for item in items)
     if not settings.audit:
         return size
 
@@ -303,13 +302,13 @@ def _extend_audit_set(
         candidates = items
 
     # An item with an answer may have been trained on, or was picked because it is hard.
-    answered = {answer.item for answer in repository.answers(connection)}
-    keys = [row.key for row in candidates if not row.audit and row.key not in answered]
-    if missing <= 0 or not keys:
+    answered = {answer.item for answer in repository.answers.live(connection)}
+    unseen = [item for item in candidates if not item.audit and item.item_id not in answered]
+    if missing <= 0 or not unseen:
         return size
 
-    count = min(missing, len(keys))
-    positions = generator.choice(len(keys), size=count, replace=False)
-    drawn = [keys[position] for position in sorted(positions)]
-    repository.keep_for_audit(connection, drawn, who)
+    count = min(missing, len(unseen))
+    positions = generator.choice(len(unseen), size=count, replace=False)
+    drawn = [unseen[position].item_id for position in sorted(positions)]
+    repository.items.add_to_audit_set(connection, drawn, who)
     return size + count

@@ -162,17 +162,26 @@ def _as_text(value: object, what: str) -> str:
 
 
 def require_valid_unicode(text: str, what: str) -> None:
-    """Raise InputError if a text has a lone surrogate, which cannot be stored as UTF-8.
+    """Raise InputError if a text has characters that not every database can store.
+
+    These are NUL, which PostgreSQL cannot store, and lone surrogates, which UTF-8 cannot encode.
 
     Args:
         text: The text to check.
         what: What the text is, for the error message: ``"label"``.
     """
+    position = text.find("\0")
+    if position >= 0:
+        raise InputError(
+            f"The {what} {quote_id(text)} has a NUL character at position {position}, which "
+            "databases cannot store: remove it."
+        )
+
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise InputError(
-            f"The {what} {quote_id(text)} has a lone surrogate at character {error.start}, which "
+            f"The {what} {quote_id(text)} has a lone surrogate at position {error.start}, which "
             "cannot be stored as UTF-8: remove it."
         ) from None
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from teeter.campaigns.db.campaigns import StoredCampaign, list_campaigns
-from teeter.campaigns.db.database import Database
+from teeter.campaigns.db import Database, StoredCampaign
+from teeter.campaigns.db.campaigns import list_campaigns
 from teeter.campaigns.items import require_printable, require_valid_unicode
 from teeter.errors import InputError, StoreError, UnknownNameError
 from teeter.registry import did_you_mean
@@ -65,14 +65,14 @@ def find_campaign(database: Database, name: str | None) -> StoredCampaign:
 
     if not campaigns:
         raise StoreError(
-            f"There is no campaign in {database.said}: make one with teeter campaign new."
+            f"There is no campaign in {database.display_url}: make one with teeter campaign new."
         )
 
     if name is None:
         if len(campaigns) > 1:
             raise InputError(
-                f"{database.said} has several campaigns: say which of "
-                f"{', '.join(sorted(campaigns))}, as in {database.said}#NAME."
+                f"{database.display_url} has several campaigns: say which of "
+                f"{', '.join(sorted(campaigns))}, as in {database.display_url}#NAME."
             )
         name = next(iter(campaigns))
 

@@ -1,238 +1,284 @@
-"""The people of a campaign: their roles, what each may do, and tokens of which only hashes are kept."""
+"""The people of a campaign: their roles, their permissions, and their tokens, of which only hashes are stored."""
 
 from __future__ import annotations
 
 import hashlib
 import secrets
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import Connection, Row, and_, insert, select, update
-
-from teeter.campaigns.db import schema
-from teeter.campaigns.db.database import Database
-from teeter.campaigns.db.repository import CampaignRepository
+from teeter.campaigns.db import CampaignRepository, Connection, Database
+from teeter.campaigns.db.people import StoredPerson
+from teeter.campaigns.enums import Permission, Role
 from teeter.campaigns.items import require_printable
 from teeter.campaigns.settings import IMPORTED
 from teeter.errors import InputError, PermissionDeniedError, UnknownNameError
 from teeter.registry import did_you_mean
 
 __all__ = [
-    "RIGHTS",
+    "PERMISSIONS",
     "ROLES",
     "People",
     "Person",
     "hash_token",
-    "may",
     "require_name",
-    "require_right",
+    "require_permission",
+    "role_allows",
 ]
 
-RIGHTS = {
-    "annotator": frozenset({"answer"}),
-    "reviewer": frozenset({"answer", "review", "decide", "export"}),
-    "owner": frozenset({"answer", "review", "decide", "export", "manage"}),
-}
-"""What each role may do; to review is to see what others say, and to look at labels again."""
+_REVIEWER_PERMISSIONS = frozenset(
+    {Permission.ANSWER, Permission.REVIEW, Permission.DECIDE, Permission.EXPORT}
+)
 
-ROLES = tuple(RIGHTS)
+PERMISSIONS: dict[Role, frozenset[Permission]] = {
+    Role.ANNOTATOR: frozenset({Permission.ANSWER}),
+    Role.REVIEWER: _REVIEWER_PERMISSIONS,
+    Role.OWNER: _REVIEWER_PERMISSIONS | {Permission.MANAGE},
+}
+"""What each role may do."""
+
+ROLES = tuple(Role)
+"""All roles, the one with the fewest permissions first."""
 
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody who works on a campaign."""
+    """A member of a campaign."""
 
     name: str
-    role: str
+    role: Role
     added: str
+    """When they were added."""
     has_token: bool
-    """Whether a token lets them in."""
+    """Whether they can log in with a token."""
 
 
-def may(role: str, what: str) -> bool:
-    """Tell whether a role may answer, review, decide, export or manage."""
-    return what in RIGHTS[role]
+def role_allows(role: str, permission: str) -> bool:
+    """Return whether a role has a permission."""
+    return permission in PERMISSIONS[Role(role)]
 
 
-def require_right(person: Person | None, what: str) -> None:
-    """Refuse what somebody may not do; None is somebody whom the campaign does not know."""
+def require_permission(person: Person | None, permission: str) -> None:
+    """Refuse a person who lacks a permission.
+
+    Args:
+        person: the person who asks; None if they are not a member of the campaign.
+        permission: what they ask for, a value of ``Permission``.
+
+    Raises:
+        PermissionDeniedError: they are not a member, or their role lacks the permission.
+    """
     if person is None:
-        raise PermissionDeniedError(f"Only people of this campaign may {what}: an owner adds them.")
-    if not may(person.role, what):
-        able = [role for role in ROLES if may(role, what)]
         raise PermissionDeniedError(
-            f"{person.name} is {_a(person.role)} and may not {what}: ask {_a(able[0])}."
+            f"Only members of this campaign may {permission}: an owner can add you."
+        )
+
+    if not role_allows(person.role, permission):
+        lowest_role = next(role for role in ROLES if role_allows(role, permission))
+        raise PermissionDeniedError(
+            f"{person.name} is {_with_article(person.role)} and may not {permission}: "
+            f"ask {_with_article(lowest_role)}."
         )
 
 
 class People:
-    """Who works on a campaign. Where nobody is named, everybody may do everything."""
+    """The members of a campaign. A campaign without members is open to everybody."""
 
-    def __init__(self, store: Database, repository: CampaignRepository) -> None:
-        self._database, self._repository = store, repository
+    def __init__(self, database: Database, repository: CampaignRepository) -> None:
+        self._database = database
+        self._repository = repository
 
-    def add(self, name: str, role: str = "annotator", *, who: str = "me") -> str:
-        """Name somebody, and return their token: it is shown this once. One who was removed may come back."""
+    def add(self, name: str, role: str = Role.ANNOTATOR, *, who: str = "me") -> str:
+        """Add a member, or one who was removed again.
+
+        Args:
+            name: the member's name.
+            role: a value of ``Role``.
+            who: who adds them, for the history.
+
+        Returns:
+            The member's token. Only its hash is stored, so it cannot be shown again.
+
+        Raises:
+            InputError: the name cannot be used, or it is a member's.
+            UnknownNameError: there is no such role.
+        """
         token = secrets.token_urlsafe(32)
         self._add(name, role, hash_token(token), who)
         return token
 
     def add_as_in(self, other: People, name: str, role: str, *, who: str = "me") -> None:
-        """Name somebody who comes in by the token that they have in another campaign, if they have one there."""
+        """Add a member with the token that they have in another campaign, if they have one."""
         with other._database.reading() as connection:
-            row = other._row(connection, name)
-        self._add(name, role, None if row is None else row.token, who)
+            person = other._member(connection, name)
 
-    def _add(self, name: str, role: str, kept: str | None, who: str) -> None:
-        name = _checked(name)
-        _require_role(role)
+        self._add(name, role, None if person is None else person.token_hash, who)
+
+    def _add(self, name: str, role: str, token_hash: str | None, who: str) -> None:
+        name = name.strip()
+        require_name(name)
+        new_role = _parse_role(role)
+
         with self._database.writing() as connection:
-            found = self._row(connection, name, removed=True)
-            if found is not None and found.removed is None:
+            member = self._member(connection, name)
+            if member is not None:
                 raise InputError(
-                    f"{name} is {_a(found.role)} already: make another token, or change the role."
+                    f"{name} is {_with_article(member.role)} already: "
+                    "make another token, or change the role."
                 )
-            values = {"role": role, "token": kept, "added": self._repository.now(), "removed": None}
-            if found is None:
-                own = {"campaign_id": self._repository.campaign, "name": name}
-                connection.execute(insert(schema.people).values(**own, **values))
-            else:
-                connection.execute(
-                    update(schema.people).where(schema.people.c.id == found.id).values(values)
-                )
-            self._repository.note(
-                connection, who, "person added", None, {"name": name, "role": role}
-            )
+
+            self._repository.people.add(connection, name, new_role, token_hash)
+            detail = {"name": name, "role": new_role}
+            self._repository.history.append(connection, who, "person added", None, detail)
 
     def change_role(self, name: str, role: str, *, who: str = "me") -> None:
-        """Give somebody another role."""
-        _require_role(role)
-        self._change(name, {"role": role}, who, "role changed", role=role)
+        """Give a member another role.
+
+        Raises:
+            UnknownNameError: there is no such member or role.
+        """
+        new_role = _parse_role(role)
+
+        with self._database.writing() as connection:
+            member = self._require_member(connection, name)
+            self._repository.people.set_role(connection, member.row_id, new_role)
+            detail = {"name": name, "role": new_role}
+            self._repository.history.append(connection, who, "role changed", None, detail)
 
     def new_token(self, name: str, *, who: str = "me") -> str:
-        """Make a token in the place of the one somebody had, which no longer lets anybody in; return it, this once."""
+        """Replace a member's token. The old one no longer works.
+
+        Returns:
+            The new token. It cannot be shown again.
+
+        Raises:
+            UnknownNameError: there is no such member.
+        """
         token = secrets.token_urlsafe(32)
-        self._change(name, {"token": hash_token(token)}, who, "token made")
+        self._set_token_hash(name, hash_token(token), who, "token made")
         return token
 
     def revoke(self, name: str, *, who: str = "me") -> None:
-        """Take somebody's token away; they stay who they are."""
-        self._change(name, {"token": None}, who, "token revoked")
+        """Revoke a member's token. They stay a member.
+
+        Raises:
+            UnknownNameError: there is no such member.
+        """
+        self._set_token_hash(name, None, who, "token revoked")
+
+    def _set_token_hash(self, name: str, token_hash: str | None, who: str, what: str) -> None:
+        with self._database.writing() as connection:
+            member = self._require_member(connection, name)
+            self._repository.people.set_token_hash(connection, member.row_id, token_hash)
+            self._repository.history.append(connection, who, what, None, {"name": name})
 
     def remove(self, name: str, *, who: str = "me") -> int:
-        """Let somebody go, and return how many open questions of theirs went back; their answers stay."""
+        """Remove a member and return how many open items of theirs were released.
+
+        Raises:
+            UnknownNameError: there is no such member.
+        """
         with self._database.writing() as connection:
-            gone = {"token": None, "removed": self._repository.now()}
-            self._write(connection, name, gone)
-            self._repository.note(connection, who, "person removed", None, {"name": name})
-            return self._repository.release_items(connection, name, who)
+            member = self._require_member(connection, name)
+            self._repository.people.remove(connection, member.row_id)
+            detail = {"name": name}
+            self._repository.history.append(connection, who, "person removed", None, detail)
+            return self._repository.picks.release(connection, name, who)
 
     def list(self) -> list[Person]:
-        """Return who works on the campaign, in the order in which they came."""
-        own = and_(
-            schema.people.c.campaign_id == self._repository.campaign,
-            schema.people.c.removed.is_(None),
-        )
+        """Return all members in the order in which they were added."""
         with self._database.reading() as connection:
-            rows = connection.execute(select(schema.people).where(own).order_by(schema.people.c.id))
-            return [_person(row) for row in rows]
+            members = self._repository.people.members(connection)
 
-    def named(self, name: str) -> Person | None:
-        """Return the person called so; None if the campaign has none."""
+        return [_person(member) for member in members]
+
+    def find(self, name: str) -> Person | None:
+        """Return a member by name, or None."""
         with self._database.reading() as connection:
-            row = self._row(connection, name)
-        return None if row is None else _person(row)
+            member = self._member(connection, name)
+
+        return None if member is None else _person(member)
 
     def find_by_token(self, token: str) -> Person | None:
-        """Return whose token it is; None if it is nobody's, or no longer."""
-        own = and_(
-            schema.people.c.campaign_id == self._repository.campaign,
-            schema.people.c.token == hash_token(token),
-        )
+        """Return the member who has a token, or None."""
         with self._database.reading() as connection:
-            row = connection.execute(
-                select(schema.people).where(own, schema.people.c.removed.is_(None))
-            ).first()
-        return None if row is None else _person(row)
+            member = self._repository.people.find_by_token_hash(connection, hash_token(token))
 
-    def holder(self, name: str, mark: str) -> Person | None:
-        """Return the person called so, if the hash of their token begins with a mark; None otherwise."""
+        return None if member is None else _person(member)
+
+    def find_by_token_prefix(self, name: str, prefix: str) -> Person | None:
+        """Return a member by name if the hash of their token begins with a prefix, or None."""
         with self._database.reading() as connection:
-            row = self._row(connection, name)
-        return (
-            _person(row)
-            if row is not None and mark and (row.token or "").startswith(mark)
-            else None
-        )
+            member = self._member(connection, name)
 
-    def require(self, name: str, what: str) -> None:
-        """Refuse what the one called so may not do; where nobody is named, everything is allowed."""
-        known = self.list()
-        if not known:
+        if member is None or member.token_hash is None or not prefix:
+            return None
+        return _person(member) if member.token_hash.startswith(prefix) else None
+
+    def require(self, name: str, permission: str) -> None:
+        """Refuse a person who lacks a permission. A campaign without members allows everything.
+
+        Raises:
+            UnknownNameError: the campaign has members, and none of that name.
+            PermissionDeniedError: their role lacks the permission.
+        """
+        people = {person.name: person for person in self.list()}
+        if not people:
             return
-        person = next((one for one in known if one.name == name), None)
-        if person is None:
-            raise UnknownNameError(
-                f"Nobody here is called {name!r}. {did_you_mean(name, [one.name for one in known])}"
-            )
-        require_right(person, what)
 
-    def _row(self, connection: Connection, name: str, *, removed: bool = False) -> Row[Any] | None:
-        own = and_(
-            schema.people.c.campaign_id == self._repository.campaign, schema.people.c.name == name
-        )
-        row = connection.execute(select(schema.people).where(own)).first()
-        return None if row is None or (row.removed is not None and not removed) else row
+        if name not in people:
+            raise UnknownNameError(f"No member is called {name!r}. {did_you_mean(name, people)}")
 
-    def _change(
-        self, name: str, values: dict[str, Any], who: str, what: str, **detail: str
-    ) -> None:
-        with self._database.writing() as connection:
-            self._write(connection, name, values)
-            self._repository.note(connection, who, what, None, {"name": name, **detail})
+        require_permission(people[name], permission)
 
-    def _write(self, connection: Connection, name: str, values: dict[str, Any]) -> None:
-        row = self._row(connection, name)
-        if row is None:
-            own = and_(
-                schema.people.c.campaign_id == self._repository.campaign,
-                schema.people.c.removed.is_(None),
-            )
-            known = list(connection.scalars(select(schema.people.c.name).where(own)))
-            raise UnknownNameError(f"Nobody here is called {name!r}. {did_you_mean(name, known)}")
-        connection.execute(update(schema.people).where(schema.people.c.id == row.id).values(values))
+    def _member(self, connection: Connection, name: str) -> StoredPerson | None:
+        person = self._repository.people.find(connection, name)
+        return None if person is None or person.removed is not None else person
+
+    def _require_member(self, connection: Connection, name: str) -> StoredPerson:
+        member = self._member(connection, name)
+
+        if member is None:
+            names = [person.name for person in self._repository.people.members(connection)]
+            raise UnknownNameError(f"No member is called {name!r}. {did_you_mean(name, names)}")
+
+        return member
 
 
 def require_name(annotator: str) -> None:
-    """Refuse a name that nobody could answer under."""
+    """Refuse a name that an annotator cannot have.
+
+    Raises:
+        InputError: it is blank, has control characters, or is reserved for imported labels.
+    """
     if not annotator.strip():
-        raise InputError("Whoever answers needs a name, and this one is blank.")
-    require_printable(annotator, "name")
+        raise InputError("An annotator needs a name, and this one is blank.")
+
+    require_printable(annotator, "annotator's name")
+
     if annotator == IMPORTED:
         raise InputError(
-            f"Labels that came with the items are by {IMPORTED!r}: answer under another name."
+            f"The name {IMPORTED!r} is reserved for labels that came with the items: "
+            "answer under another name."
         )
 
 
-def _checked(name: str) -> str:
-    require_name(name.strip())
-    return name.strip()
+def _parse_role(role: str) -> Role:
+    try:
+        return Role(role)
+    except ValueError:
+        raise UnknownNameError(f"No role is called {role!r}. {did_you_mean(role, ROLES)}") from None
 
 
-def _require_role(role: str) -> None:
-    if role not in RIGHTS:
-        raise UnknownNameError(f"No role is called {role!r}. {did_you_mean(role, list(ROLES))}")
+def _with_article(role: Role) -> str:
+    article = "a" if role is Role.REVIEWER else "an"
+    return f"{article} {role}"
 
 
-def _a(role: str) -> str:
-    return f"an {role}" if role[0] in "ao" else f"a {role}"
-
-
-def _person(row: Row[Any]) -> Person:
-    return Person(row.name, row.role, row.added, row.token is not None)
+def _person(stored: StoredPerson) -> Person:
+    return Person(stored.name, stored.role, stored.added, stored.token_hash is not None)
 
 
 def hash_token(token: str) -> str:
-    """Return what is kept of a token."""
-    # A token is 256 random bits, so a fast hash keeps it well.
+    """Return the hash of a token, as it is stored."""
+    # A token has 256 random bits, so a fast hash without a salt is safe.
     return hashlib.sha256(token.encode("utf-8", errors="surrogatepass")).hexdigest()

@@ -60,8 +60,7 @@ class Status:
     by_class: dict[str, int]
     skipped: int
     unsure: int
-    bad: int
-    """Items that an annotator flagged."""
+    flagged: int
     open: int
     """Items that are assigned and wait for an answer."""
     version: int

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from teeter.campaigns.db.repository import Pick
+from teeter.campaigns.db import Pick
 from teeter.campaigns.enums import PickArm
 from teeter.campaigns.saved_models import FeatureScaler
 from teeter.campaigns.training import labelled_items, load_learner, out_of_fold, predict_rows

@@ -10,9 +10,7 @@ from typing import Any
 
 from teeter.campaigns.classifiers import HEAD_OUTPUTS, Head
 from teeter.campaigns.consensus import ConsensusMethod
-from teeter.campaigns.db.campaigns import read_campaign, write_settings
-from teeter.campaigns.db.database import Database
-from teeter.campaigns.db.repository import CampaignRepository
+from teeter.campaigns.db import CampaignRepository, Database
 from teeter.campaigns.enums import ItemKind
 from teeter.errors import InputError, StoreError, UnknownNameError
 from teeter.registry import did_you_mean
@@ -160,7 +158,7 @@ def settings_from_json(text: str, database: Database) -> Settings:
         StoreError: If the text is damaged, or was written by a newer version of teeter.
     """
     damaged = StoreError(
-        f"{database.said} is damaged: its settings cannot be read. Restore a backup."
+        f"{database.display_url} is damaged: its settings cannot be read. Restore a backup."
     )
     try:
         values = json.loads(text)
@@ -172,7 +170,7 @@ def settings_from_json(text: str, database: Database) -> Settings:
     unknown = sorted(set(values) - {setting.name for setting in fields(Settings)})
     if unknown:
         raise StoreError(
-            f"{database.said} has a setting of a newer teeter ({unknown[0]}): update teeter to "
+            f"{database.display_url} has a setting of a newer teeter ({unknown[0]}): update teeter to "
             "open it."
         )
 
@@ -215,9 +213,9 @@ def change_consensus(
 
     with database.writing() as connection:
         # Another process may have changed other settings, so only this one is replaced.
-        stored = json.loads(read_campaign(connection, repository.campaign).settings)
+        stored = json.loads(repository.campaign(connection).settings)
         stored["consensus"] = method
-        write_settings(connection, repository.campaign, json.dumps(stored))
-        repository.note(connection, who, "consensus", None, {"way": method})
+        repository.write_settings(connection, json.dumps(stored))
+        repository.history.append(connection, who, "consensus", None, {"way": method})
 
     return changed

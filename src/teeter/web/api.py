@@ -14,12 +14,13 @@ from fastapi.responses import FileResponse, JSONResponse, Response
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 
+from teeter.campaigns.db import ItemFilter, ItemQuery
+from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.import_export import FORMATS
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.errors import InputError, StoreError, UnknownNameError
 from teeter.web import schemas
 from teeter.web.images import image_response
-from teeter.web.lookup import STATES, ItemQuery, is_blind
 from teeter.web.permissions import (
     allowed,
     own_desk,
@@ -29,7 +30,7 @@ from teeter.web.permissions import (
     site_of,
     who,
 )
-from teeter.web.service import AnswerIn, CampaignService
+from teeter.web.service import AnswerIn, CampaignService, is_blind
 from teeter.web.uploads import save_upload
 from teeter.web.workspace import Workspace
 
@@ -244,7 +245,9 @@ def answer(request: Request, slug: str, told: schemas.AnswerIn) -> schemas.Answe
     """Record an answer: it is on disk when this returns."""
     site = site_of(request)
     desk, annotator = allowed(request, slug, "answer"), who(request)
-    new = desk.answer(annotator, AnswerIn(told.item, told.kind, told.label, told.comment))
+    new = desk.answer(
+        annotator, AnswerIn(told.item, AnswerKind(told.kind), told.label, told.comment)
+    )
     site.trainer.look(desk.where, annotator)
     return schemas.AnswerOut(new=new, labelled=desk.counts()["labelled"])
 
@@ -295,15 +298,15 @@ def items(
     *,
     search: Annotated[str, Query(max_length=500)] = "",
     label: Annotated[str, Query(max_length=1000)] = "",
-    state: Annotated[str, Query(json_schema_extra={"enum": list(STATES)})] = "all",
+    state: Annotated[str, Query(json_schema_extra={"enum": list(ItemFilter)})] = "all",
     after: Annotated[int | None, Query(ge=0, le=_NUMBER)] = None,
     before: Annotated[int | None, Query(ge=0, le=_NUMBER)] = None,
     count: Annotated[int, Query(ge=1, le=500)] = 50,
 ) -> schemas.ItemsOut:
     """List items in their order, so many behind the item of a number, or before it."""
-    if state not in STATES:
-        raise InputError(f"{state!r} is none of {', '.join(STATES)}.")
-    wanted = ItemQuery(search.strip(), label or None, state, after, before, count)
+    if state not in list(ItemFilter):
+        raise InputError(f"{state!r} is none of {', '.join(ItemFilter)}.")
+    wanted = ItemQuery(search.strip(), label or None, ItemFilter(state), after, before, count)
     found = allowed(request, slug, "review").items(wanted)
     first, last = (found[0]["number"], found[-1]["number"]) if found else (None, None)
     return schemas.ItemsOut(items=found, after=last if len(found) == count else None, before=first)

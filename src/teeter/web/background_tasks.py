@@ -12,17 +12,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import load
-from sqlalchemy import select
 
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.db import schema
 from teeter.campaigns.import_export import detect_kind, format_suffix, read_items
+from teeter.campaigns.results import ModelInfo
 from teeter.campaigns.selection import RoundState
 from teeter.campaigns.settings import settings_from_json
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.errors import InputError
 from teeter.web import projection
-from teeter.web.lookup import count_labels, last_answer
 
 __all__ = ["JOBS", "Say", "TaskHandlers"]
 
@@ -30,6 +28,9 @@ Say = Callable[..., None]
 """Tells the page what is being done."""
 
 _NEIGHBOURS = 3
+
+_BATCH = 20
+"""Items that an annotator gets at a time, where the page does not say."""
 
 
 class TaskHandlers:
@@ -41,6 +42,8 @@ class TaskHandlers:
         self._trained_to: dict[str, int] = {}
         self._told: dict[str, tuple[int, set[str]]] = {}
         """By campaign, the items whose reasons were told, and by which model."""
+        self._exhausted: dict[str, int] = {}
+        """By campaign, the version of the model that found nothing left to pick ahead."""
 
     def campaign(self, path: str) -> Campaign:
         """Return a campaign; it is opened anew if it has other items or settings by now, or is another file."""
@@ -48,19 +51,20 @@ class TaskHandlers:
             self._opened.pop(path)[0].database.close()
             self._trained_to.pop(path, None)
             self._told.pop(path, None)
+            self._exhausted.pop(path, None)
         if path not in self._opened:
             self._opened[path] = (Campaign.open(path), -1)
         campaign, known = self._opened[path]
         with campaign.database.reading() as connection:
-            count = campaign.repository.count_items(connection)
-            own = schema.campaigns.c.id == campaign.repository.campaign
-            kept = connection.execute(select(schema.campaigns.c.settings).where(own)).scalar_one()
+            count = campaign.repository.items.count(connection)
+            kept = campaign.repository.campaign(connection).settings
         if (
             known not in (-1, count)
             or settings_from_json(kept, campaign.database) != campaign.settings
         ):
             campaign.database.close()
             campaign = Campaign.open(path)
+            self._exhausted.pop(path, None)
         self._opened[path] = (campaign, count)
         return campaign
 
@@ -69,12 +73,32 @@ class TaskHandlers:
         campaign = self.campaign(path)
         waiting, new = self._waiting(campaign, annotator), self._new_labels(path, campaign)
         few = len(waiting) <= batch // 2
-        if new >= (max(1, batch // 2) if few else batch):
-            self.train(path)
+        must_train = new >= (max(1, batch // 2) if few else batch)
+
+        last_answer = self._last_answer(campaign)
+        state = campaign.load_state() if few or must_train else None
+        if must_train and state is not None:
+            _, state = self._train(path, campaign, state, last_answer, batch)
         if few:
             self.say(doing="picking")
-            waiting = [question.item for question in campaign.ask(len(waiting) + batch, annotator)]
-        return {"finished": not waiting, "why": self._why(path, campaign, waiting[: 3 * batch])}
+            questions = campaign.ask(len(waiting) + batch, annotator, state=state)
+            waiting = [question.item for question in questions]
+        self._keep_ready(path, campaign, batch, state)
+
+        why = self._why(path, campaign, waiting[: 3 * batch], state)
+        return {"finished": not waiting, "why": why}
+
+    def _keep_ready(
+        self, path: str, campaign: Campaign, batch: int, state: RoundState | None
+    ) -> None:
+        """Pick ahead for the active annotators, unless the newest model found nothing left."""
+        with campaign.database.reading() as connection:
+            version = campaign.repository.models.newest_version(connection)
+
+        if self._exhausted.get(path) == version:
+            return
+        if not campaign.keep_ready(batch, state=state):
+            self._exhausted[path] = version
 
     def prepare(self, path: str, count: int) -> None:
         """Read the pool, and have so many items ready for those who will ask."""
@@ -84,17 +108,26 @@ class TaskHandlers:
     def train(self, path: str) -> dict[str, Any]:
         """Train a model, if two classes are labelled."""
         campaign = self.campaign(path)
-        with campaign.database.reading() as connection:
-            last = last_answer(campaign.repository, connection)
-            model = campaign.repository.model(connection)
-        labels = campaign.state().labels
-        if len(set(labels.values())) < 2:
-            return {"trained": None}
-        self.say(doing="training", labels=len(labels), version=(model.version if model else 0) + 1)
-        trained = campaign.train()
-        self._trained_to[path] = last
+        last_answer = self._last_answer(campaign)
+        trained, _ = self._train(path, campaign, campaign.load_state(), last_answer, _BATCH)
+        return {"trained": None if trained is None else asdict(trained)}
+
+    def _train(
+        self, path: str, campaign: Campaign, state: RoundState, last_answer: int, batch: int
+    ) -> tuple[ModelInfo | None, RoundState]:
+        """Train a model and pick ahead with it; return it, and the state that it leads to.
+
+        Nothing is trained if fewer than two classes have labels. ``last_answer`` was read before the
+        state, so that an answer that came in between counts as new.
+        """
+        if len(set(state.labels.values())) < 2:
+            return None, state
+
+        self.say(doing="training", labels=len(state.labels), version=state.version + 1)
+        trained = campaign.train(state=state, pick_ahead=campaign.ready_items_wanted(batch))
+        self._trained_to[path] = last_answer
         self.say(doing=None, version=trained.version, trained=True)
-        return {"trained": asdict(trained)}
+        return trained, campaign.with_newest_model(state)
 
     def suspects(self, path: str, count: int) -> list[dict[str, Any]]:
         """Return labels that may be wrong."""
@@ -118,7 +151,7 @@ class TaskHandlers:
     def chart(self, path: str, folder: str, how: str) -> dict[str, Any]:
         """Lay the pool out in two dimensions, or compute its LDM, and write it where the page reads it."""
         self.say(doing="map")
-        state = self.campaign(path).state()
+        state = self.campaign(path).load_state()
         out = Path(tempfile.mkdtemp(dir=folder)) / "map.bin"
         if how == "ldm":
             projection.write_ldm(out, state)
@@ -154,26 +187,33 @@ class TaskHandlers:
             "labelled": added.labelled,
         }
 
+    def _last_answer(self, campaign: Campaign) -> int:
+        """Return the row id of the newest answer."""
+        with campaign.database.reading() as connection:
+            return campaign.repository.answers.newest_row_id(connection)
+
     def _waiting(self, campaign: Campaign, annotator: str) -> list[str]:
         with campaign.database.reading() as connection:
-            return [pick.item for pick in campaign.repository.open_picks(connection, annotator)]
+            return [
+                pick.item for pick in campaign.repository.picks.open_picks(connection, annotator)
+            ]
 
     def _new_labels(self, path: str, campaign: Campaign) -> int:
         """Return how many labels were given since the newest model began to be trained."""
         with campaign.database.reading() as connection:
+            answers = campaign.repository.answers
             if path in self._trained_to:
-                return count_labels(campaign.repository, connection, after=self._trained_to[path])
-            model = campaign.repository.model(connection)
-            return count_labels(
-                campaign.repository, connection, since="" if model is None else model.trained
-            )
+                return answers.count_labels_after(connection, self._trained_to[path])
+            model = campaign.repository.models.newest_summary(connection)
+            return answers.count_labels_since(connection, "" if model is None else model.trained)
 
-    def _why(self, path: str, campaign: Campaign, items: Sequence[str]) -> dict[str, Any]:
+    def _why(
+        self, path: str, campaign: Campaign, items: Sequence[str], state: RoundState | None
+    ) -> dict[str, Any]:
         """Return, of each item not told of yet, the probability of each class and the labelled items nearest to it."""
         with campaign.database.reading() as connection:
-            model = campaign.repository.model(connection)
+            current = campaign.repository.models.newest_version(connection)
         version, told = self._told.get(path, (-1, set()))
-        current = 0 if model is None else model.version
         if current != version:
             told = set()
         self._told[path] = (current, told)
@@ -181,12 +221,12 @@ class TaskHandlers:
         if not new:
             return {}
         told.update(new)
-        state = campaign.state()
+        state = state or campaign.load_state()
         places = {key: k for k, key in enumerate(state.keys)}
         rows = [places[item] for item in new if item in places]
         near, chances = _nearest(state, rows), _chances(state, rows)
         with campaign.database.reading() as connection:
-            shown = campaign.repository.some_items(
+            shown = campaign.repository.items.by_id(
                 connection, list({key for found in near for key, _ in found})
             )
         why: dict[str, Any] = {}

@@ -76,7 +76,7 @@ class CampaignTokens:
         trouble: StoreError | None = None
         for desk in self._there(self._found.get(mark)):
             try:
-                found = desk.campaign.people.holder(name, mark)
+                found = desk.campaign.people.find_by_token_prefix(name, mark)
             except StoreError as error:
                 trouble = error
                 continue

@@ -11,12 +11,13 @@ from fastapi.responses import FileResponse, PlainTextResponse, RedirectResponse,
 from fastapi.templating import Jinja2Templates
 
 from teeter import strategies
+from teeter.campaigns.db import ItemFilter, ItemQuery
+from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.import_export import FORMATS
 from teeter.campaigns.shortcuts import RESERVED_KEYS
 from teeter.errors import InputError, UnknownNameError
 from teeter.web.api import about, listed, redact_paths
 from teeter.web.charts import curve, over_time
-from teeter.web.lookup import STATES, ItemQuery
 from teeter.web.permissions import allowed, may_make, require_maker, rights_in, site_of, who
 from teeter.web.service import AnswerIn, CampaignService
 
@@ -263,7 +264,12 @@ def items(
     """Show a page of the table of items."""
     desk, told = campaign_page(request, slug, "items", "review")
     wanted = ItemQuery(
-        search.strip(), label or None, state if state in STATES else "all", after, before, _PAGE
+        search.strip(),
+        label or None,
+        ItemFilter(state) if state in list(ItemFilter) else ItemFilter.ALL,
+        after,
+        before,
+        _PAGE,
     )
     found = desk.items(wanted)
     asked = {"search": search, "label": label, "state": state}
@@ -275,7 +281,7 @@ def items(
     )
     told |= {
         "rows": found,
-        "states": STATES,
+        "states": list(ItemFilter),
         "asked": asked,
         "next": urlencode({**kept, "after": found[-1]["number"]}) if later else None,
         "previous": urlencode({**kept, "before": found[0]["number"]})
@@ -304,10 +310,10 @@ def correct(
     kind: Annotated[str, Form(max_length=10)] = "label",
 ) -> Response:
     """Record an answer about one item, from its page."""
-    if kind not in ("label", "skip", "unsure", "bad"):
-        raise InputError(f"{kind!r} is none of label, skip, unsure and bad.")
+    if kind not in list(AnswerKind):
+        raise InputError(f"{kind!r} is none of {', '.join(AnswerKind)}.")
     desk = allowed(request, slug, "answer")
-    desk.answer(who(request), AnswerIn(id, kind, label or None))  # type: ignore[arg-type]
+    desk.answer(who(request), AnswerIn(id, AnswerKind(kind), label or None))
     return RedirectResponse(f"/c/{slug}/item?{urlencode({'id': id})}", 303)
 
 

@@ -11,7 +11,8 @@ from contextlib import suppress
 
 from fastapi import Request
 
-from teeter.campaigns.people import RIGHTS, Person, may, require_right
+from teeter.campaigns.enums import Role
+from teeter.campaigns.people import PERMISSIONS, Person, require_permission, role_allows
 from teeter.errors import PermissionDeniedError, StoreError
 from teeter.web.service import CampaignService
 from teeter.web.workspace import Workspace
@@ -44,21 +45,21 @@ def person_in(request: Request, desk: CampaignService) -> Person | None:
     session, guard = request.state.session, site_of(request).guard
     people, name = desk.campaign.people, str(session.annotator)
     if session.mark and not guard.tokens.has(name, session.mark):
-        return people.holder(name, session.mark)
-    found = people.named(name) if session.mark else None
-    return found or (None if people.list() else Person(name, "owner", "", has_token=False))
+        return people.find_by_token_prefix(name, session.mark)
+    found = people.find(name) if session.mark else None
+    return found or (None if people.list() else Person(name, Role.OWNER, "", has_token=False))
 
 
 def rights_in(request: Request, desk: CampaignService) -> frozenset[str]:
     """Return what whoever asks may do in a campaign."""
     person = person_in(request, desk)
-    return frozenset() if person is None else RIGHTS[person.role]
+    return frozenset() if person is None else PERMISSIONS[person.role]
 
 
 def allowed(request: Request, slug: str, what: str) -> CampaignService:
     """Return the campaign of an address, if whoever asks may do this there."""
     desk = site_of(request).desk(slug)
-    require_right(person_in(request, desk), what)
+    require_permission(person_in(request, desk), what)
     return desk
 
 
@@ -67,7 +68,7 @@ def own_desk(request: Request) -> CampaignService | None:
     for desk in list(site_of(request).desks.values()):
         with suppress(StoreError):
             person = person_in(request, desk) if desk.campaign.people.list() else None
-            if person is not None and may(person.role, "manage"):
+            if person is not None and role_allows(person.role, "manage"):
                 return desk
     return None
 

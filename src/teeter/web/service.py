@@ -14,21 +14,24 @@ from unicodedata import combining, normalize
 
 import numpy as np
 from safetensors.numpy import load
-from sqlalchemy import Connection, Row, select
 
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.consensus import ConsensusLabel
-from teeter.campaigns.db import schema
-from teeter.campaigns.db.repository import Answer, Kind
+from teeter.campaigns.db import Answer, Connection, ItemQuery, Pick, StoredItem
+from teeter.campaigns.enums import AnswerKind, ItemKind, PickArm
 from teeter.campaigns.people import require_name
+from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.shortcuts import shortcuts_by_class
-from teeter.campaigns.snapshot import Agreement, CampaignSnapshot, accuracy_of, read_standing
-from teeter.errors import FileError, InputError, StoreError, UnknownNameError
+from teeter.campaigns.snapshot import (
+    Agreement,
+    CampaignSnapshot,
+    estimate_model_accuracy,
+    read_snapshot,
+)
+from teeter.errors import FileError, StoreError
 from teeter.paths import resolve_inside
-from teeter.web import lookup
-from teeter.web.lookup import ItemQuery
 
-__all__ = ["AnswerIn", "CampaignService", "slug_of"]
+__all__ = ["AnswerIn", "CampaignService", "is_blind", "slug_of"]
 
 _LONGEST_TEXT = 20_000
 """Characters of a text that are sent to the page."""
@@ -49,7 +52,7 @@ class AnswerIn:
     """An answer as it comes from the page."""
 
     item: str
-    kind: Kind
+    kind: AnswerKind
     label: str | None = None
     comment: str | None = None
 
@@ -64,6 +67,11 @@ def slug_of(name: str, taken: Iterable[str]) -> str:
     return slug
 
 
+def is_blind(question: Mapping[str, Any]) -> bool:
+    """Return whether a question must not show what the model predicts."""
+    return PickArm(question["arm"]).is_random or bool(question.get("shared"))
+
+
 class CampaignService:
     """One campaign, open to be labelled."""
 
@@ -71,7 +79,7 @@ class CampaignService:
         self.where, self.slug = str(where), slug
         """Where it was opened: a file, or the address of a database."""
         self._campaign = Campaign.open(where)
-        self._campaign.database.wait = _WAIT
+        self._campaign.database.write_timeout = _WAIT
         self.path = self._campaign.database.path
         """Its file; None for a database on a server."""
         self._numbers: tuple[int, list[int]] | None = None
@@ -88,11 +96,8 @@ class CampaignService:
 
     def identity(self) -> str:
         """Return what tells this campaign from every other, also from a later one of the same name."""
-        own = schema.campaigns.c.id == self.campaign.repository.campaign
         with self.campaign.database.reading() as connection:
-            row = connection.execute(
-                select(schema.campaigns.c.name, schema.campaigns.c.created).where(own)
-            ).one()
+            row = self.campaign.repository.campaign(connection)
         return hashlib.blake2b(repr((row.name, row.created)).encode(), digest_size=8).hexdigest()
 
     @property
@@ -104,7 +109,7 @@ class CampaignService:
     @property
     def said(self) -> str:
         """Where it is, as people may read it."""
-        return self._campaign.database.said
+        return self._campaign.database.display_url
 
     @property
     def images(self) -> Path | None:
@@ -118,7 +123,9 @@ class CampaignService:
             several = self.campaign.settings.overlap > 0 or len(self.campaign.people.list()) > 1
             if not several:
                 with self.campaign.database.reading() as connection:
-                    several = lookup.several_answered(self.campaign.repository, connection)
+                    several = self.campaign.repository.answers.has_several_annotators(
+                        connection, except_for=IMPORTED
+                    )
             self._team = time.monotonic(), several
         return self._team[1]
 
@@ -146,23 +153,28 @@ class CampaignService:
         """Return what is waiting for an annotator, up to n, oldest first."""
         repository = self.campaign.repository
         with self.campaign.database.reading() as connection:
-            picks = repository.open_picks(connection, annotator, n)
-            rows = repository.some_items(connection, [pick.item for pick in picks])
+            picks = repository.picks.open_picks(connection, annotator, n)
+            rows = repository.items.by_id(connection, [pick.item for pick in picks])
             told = [
-                self.shown(rows[pick.item], connection)
-                | self._blind(pick.item, lookup.why_picked(pick.arm, pick.rank, pick.reason))
-                for pick in picks
+                self.shown(rows[pick.item], connection) | self._why_picked(pick) for pick in picks
             ]
         for one in told:
-            if not lookup.is_blind(one):
+            if not is_blind(one):
                 one |= (why or {}).get(one["item"], {})
         return told
 
-    def _blind(self, item: str, why: dict[str, Any]) -> dict[str, Any]:
-        """Leave out what the model thinks of an item that several people answer, or they would agree by it."""
-        if not why or not self.campaign.is_shared(item):
-            return why
-        return {"arm": why["arm"], "rank": why["rank"], "shared": True}
+    def _why_picked(self, pick: Pick | None) -> dict[str, Any]:
+        """Return how an item came to be picked; nothing if it was not.
+
+        What the model predicts is left out for items drawn at random, and for items that several
+        annotators answer: it would lead them to agree.
+        """
+        if pick is None:
+            return {}
+        why = {"arm": pick.arm, "rank": pick.rank}
+        if self.campaign.is_shared(pick.item):
+            return {**why, "shared": True}
+        return why if pick.arm.is_random else {**why, **pick.reason}
 
     def give(self, annotator: str, n: int) -> bool:
         """Ask an annotator about items that need no picking, up to n with those that wait; tell whether there were any.
@@ -171,57 +183,36 @@ class CampaignService:
         """
         require_name(annotator)
         with self.campaign.database.reading() as connection:
-            if not self.campaign.repository.has_some_to_give(connection):
+            if not self.campaign.repository.picks.has_assignable(connection):
                 return False
+        picks = self.campaign.repository.picks
         with self.campaign.database.writing() as connection:
-            missing = n - len(self.campaign.repository.open_picks(connection, annotator, n))
-            return missing <= 0 or self.campaign.repository.give(connection, annotator, missing) > 0
+            missing = n - len(picks.open_picks(connection, annotator, n))
+            return missing <= 0 or picks.assign(connection, annotator, missing) > 0
 
-    def shown(self, row: Row[Any], connection: Connection) -> dict[str, Any]:
+    def shown(self, row: StoredItem, connection: Connection) -> dict[str, Any]:
         """Return an item as the page shows it."""
-        content = row.content if row.kind == "text" else None
+        content = row.content if row.kind is ItemKind.TEXT else None
         long = content is not None and len(content) > _LONGEST_TEXT
         told: dict[str, Any] = {
-            "item": row.key,
+            "item": row.item_id,
             "kind": row.kind,
             "text": content[:_LONGEST_TEXT] if content else None,
         }
         if long:
             told["characters"] = len(content or "")
-        if row.kind == "features":
-            told["features"] = (lookup.vector_of(connection, row.id) or [])[:_NUMBERS]
+        if row.kind is ItemKind.FEATURES:
+            vector = self.campaign.repository.items.features_of(connection, row.row_id)
+            values = [] if vector is None else vector[:_NUMBERS].tolist()
+            told["features"] = [round(value, 5) for value in values]
         return told
 
     def answer(self, annotator: str, said: AnswerIn) -> bool:
         """Write an answer; it is on disk when this returns. False if the same was said already, as when sent twice."""
-        require_name(annotator)
-        if (said.label is None) == (said.kind == "label"):
-            raise InputError("A label needs a class, and nothing else has one.")
-        repository = self.campaign.repository
-        with self.campaign.database.writing() as connection:
-            row = repository.item(connection, said.item)
-            held = [
-                one
-                for one in lookup.answers_of(repository, connection, [row.id])[row.id]
-                if one.annotator == annotator
-            ]
-            answer = Answer(said.item, annotator, said.kind, said.label, said.comment or None)
-            if held == [answer] and not self._is_open(connection, row.id, annotator):
-                return False
-            repository.answer(connection, answer)
+        answer = Answer(said.item, annotator, said.kind, said.label, said.comment)
+        receipt = self.campaign.answer(answer)
         self._require_file()
-        return True
-
-    def _is_open(self, connection: Connection, item: int, annotator: str) -> bool:
-        picks, batches = schema.picks, schema.batches
-        found = connection.scalar(
-            select(picks.c.id)
-            .join(batches, batches.c.id == picks.c.batch_id)
-            .where(
-                picks.c.item_id == item, picks.c.state == "open", batches.c.annotator == annotator
-            )
-        )
-        return found is not None
+        return receipt.recorded
 
     def keep(self, annotator: str, item: str, comment: str | None = None) -> None:
         """Say after a second look that a label is right."""
@@ -231,24 +222,13 @@ class CampaignService:
     def undo(self, annotator: str, item: str | None = None) -> dict[str, Any] | None:
         """Take back an annotator's last answer, if it is of ``item``; None if there is none, or it is of another."""
         repository = self.campaign.repository
-        with self.campaign.database.writing() as connection:
-            if item is not None:
-                mine = (schema.answers.c.annotator == annotator, schema.answers.c.undone.is_(False))
-                newest = connection.scalar(
-                    select(schema.items.c.key)
-                    .join(schema.answers, schema.answers.c.item_id == schema.items.c.id)
-                    .where(*mine, schema.items.c.campaign_id == repository.campaign)
-                    .order_by(schema.answers.c.id.desc())
-                    .limit(1)
-                )
-                if newest != item:
-                    return None
-            undone = repository.undo(connection, annotator)
-            if undone is None:
-                return None
-            row = repository.item(connection, undone.answer.item)
-            why = lookup.picked_for(repository, connection, annotator, [row.id]).get(row.id, {})
-            shown = self.shown(row, connection) | self._blind(row.key, why)
+        undone = self.campaign.undo(annotator, item=item)
+        if undone is None:
+            return None
+        with self.campaign.database.reading() as connection:
+            row = repository.items.get(connection, undone.answer.item)
+            picks = repository.picks.last_picks(connection, annotator, [row.row_id])
+            shown = self.shown(row, connection) | self._why_picked(picks.get(row.row_id))
         self._require_file()
         before = None if undone.before is None else undone.before.label or undone.before.kind
         return {**shown, "said": undone.answer.label or undone.answer.kind, "before": before}
@@ -257,15 +237,14 @@ class CampaignService:
         """Return an annotator's last answers, the newest first."""
         repository = self.campaign.repository
         with self.campaign.database.reading() as connection:
-            answers = repository.last_answers(connection, annotator, count)
-            rows = repository.some_items(connection, [one.item for one in answers])
-            why = lookup.picked_for(
-                repository, connection, annotator, [row.id for row in rows.values()]
-            )
+            answers = repository.answers.recent(connection, annotator, count)
+            rows = repository.items.by_id(connection, [one.item for one in answers])
+            row_ids = [row.row_id for row in rows.values()]
+            picks = repository.picks.last_picks(connection, annotator, row_ids)
             return [
                 {
                     **self.shown(rows[one.item], connection),
-                    **self._blind(one.item, why.get(rows[one.item].id, {})),
+                    **self._why_picked(picks.get(rows[one.item].row_id)),
                     "said": one.label or one.kind,
                     "comment": one.comment,
                 }
@@ -275,16 +254,20 @@ class CampaignService:
     def counts(self) -> dict[str, int]:
         """Return how many items there are, and what was said of them."""
         with self.campaign.database.reading() as connection:
+            by_kind = self.campaign.repository.answers.count_items_by_kind(connection)
             return {
                 "items": self._count(connection),
-                **lookup.counts(self.campaign.repository, connection),
+                "labelled": by_kind[AnswerKind.LABEL],
+                "skipped": by_kind[AnswerKind.SKIP],
+                "unsure": by_kind[AnswerKind.UNSURE],
+                "flagged": by_kind[AnswerKind.FLAG],
             }
 
     def _count(self, connection: Connection) -> int:
         """Return how many items there are; they are counted again only when one was added."""
-        newest = lookup.newest_item(connection)
+        newest = self.campaign.repository.items.newest_row_id(connection)
         if self._size is None or self._size[0] != newest:
-            self._size = newest, self.campaign.repository.count_items(connection)
+            self._size = newest, self.campaign.repository.items.count(connection)
         return self._size[1]
 
     def items(self, wanted: ItemQuery) -> list[dict[str, Any]]:
@@ -293,17 +276,17 @@ class CampaignService:
         with self.campaign.database.reading() as connection:
             standing = self.standing(connection)
             rows = self._page_of(wanted, connection, standing)
-            said = lookup.answers_of(repository, connection, [row.id for row in rows])
-        return [_line(row, said[row.id], standing) for row in rows]
+            said = repository.answers.for_items(connection, [row.row_id for row in rows])
+        return [_line(row, said[row.row_id], standing) for row in rows]
 
     def _page_of(
         self, wanted: ItemQuery, connection: Connection, standing: CampaignSnapshot
-    ) -> list[Row[Any]]:
+    ) -> list[StoredItem]:
         """Return a page of items; those of a class are what counts as that class, whatever single people say."""
-        repository, labels, found = self.campaign.repository, standing.labels, list[Row[Any]]()
+        repository, labels, found = self.campaign.repository, standing.labels, list[StoredItem]()
         while len(found) < wanted.count:
-            rows = lookup.items_page(repository, connection, wanted)
-            of_class = [row for row in rows if wanted.label in (None, labels.get(row.key))]
+            rows = repository.items.search(connection, wanted)
+            of_class = [row for row in rows if wanted.label in (None, labels.get(row.item_id))]
             back = wanted.before is not None
             found = (
                 [*of_class, *found][-wanted.count :]
@@ -313,24 +296,26 @@ class CampaignService:
             if wanted.label is None or len(rows) < wanted.count:
                 break
             wanted = (
-                replace(wanted, before=rows[0].id) if back else replace(wanted, after=rows[-1].id)
+                replace(wanted, before=rows[0].row_id)
+                if back
+                else replace(wanted, after=rows[-1].row_id)
             )
         return found
 
     def standing(self, connection: Connection) -> CampaignSnapshot:
         """Return what items are by consensus and decisions; it is worked out again only when something was said."""
-        newest = lookup.newest_line(self.campaign.repository, connection)
+        newest = self.campaign.repository.history.newest_row_id(connection)
         if self._stood is None or self._stood[0] != newest:
             self._stood = (
                 newest,
-                read_standing(self.campaign.repository, connection, self.campaign.settings),
+                read_snapshot(self.campaign.repository, connection, self.campaign.settings),
             )
         return self._stood[1]
 
     def agreement(self) -> Agreement:
         """Return how far people agree; it is worked out again only when something was said."""
         with self.campaign.database.reading() as connection:
-            newest = lookup.newest_line(self.campaign.repository, connection)
+            newest = self.campaign.repository.history.newest_row_id(connection)
         if self._agreed is None or self._agreed[0] != newest:
             self._agreed = newest, self.campaign.agreement()
         return self._agreed[1]
@@ -346,22 +331,18 @@ class CampaignService:
         repository = self.campaign.repository
         with self.campaign.database.reading() as connection:
             if number is not None:
-                own = (
-                    schema.items.c.campaign_id == repository.campaign,
-                    schema.items.c.id == number,
-                )
-                row = connection.execute(select(schema.items).where(*own)).first()
-                if row is None:
-                    raise UnknownNameError(f"There is no item number {number}.")
+                row = repository.items.get_by_row_id(connection, number)
             else:
-                row = repository.item(connection, key or "")
-            said = lookup.answers_of(repository, connection, [row.id])[row.id]
+                row = repository.items.get(connection, key or "")
+            said = repository.answers.for_item(connection, row.row_id)
             shown = self.shown(row, connection)
             standing = self.standing(connection)
         if only is not None:
             said = [one for one in said if one.annotator == only]
             label = next((one.label for one in said if one.label is not None), None)
-            verdicts = {} if label is None else {row.key: ConsensusLabel(label, 1.0, "majority")}
+            verdicts = (
+                {} if label is None else {row.item_id: ConsensusLabel(label, 1.0, "majority")}
+            )
             standing = CampaignSnapshot(said, {}, verdicts, frozenset())
         answers = [asdict(one) for one in said]
         return {**_line(row, said, standing), **shown, "answers": answers, "audit": row.audit}
@@ -369,8 +350,8 @@ class CampaignService:
     def image(self, key: str) -> Path:
         """Return the file of an item's image; nothing outside the campaign's folder is given out."""
         with self.campaign.database.reading() as connection:
-            row = self.campaign.repository.item(connection, key)
-        if row.kind != "image" or self.images is None:
+            row = self.campaign.repository.items.get(connection, key)
+        if row.kind is not ItemKind.IMAGE or self.images is None:
             raise FileError(f"{key} is no image.")
         return resolve_inside(row.content or "", self.images)
 
@@ -378,10 +359,13 @@ class CampaignService:
         """Return how the campaign stands, round by round."""
         status = self.campaign.status()
         with self.campaign.database.reading() as connection:
-            rounds = lookup.rounds(self.campaign.repository, connection)
-            times = lookup.times_of_answers(self.campaign.repository, connection)
+            models = self.campaign.repository.models.summaries(connection)
+            times = self.campaign.repository.answers.label_times(connection)
+        rounds: list[dict[str, Any]] = [
+            {"version": model.version, "trained": model.trained, **model.facts} for model in models
+        ]
         for one in rounds:
-            found = accuracy_of(one)
+            found = estimate_model_accuracy(one)
             one["accuracy"] = (
                 None
                 if found is None
@@ -394,9 +378,7 @@ class CampaignService:
         """Return items whose predicted class changed with the newest model, those on the table first."""
         repository = self.campaign.repository
         with self.campaign.database.reading() as connection:
-            models = schema.models
-            own = select(models.c.weights).where(models.c.campaign_id == repository.campaign)
-            kept = list(connection.scalars(own.order_by(models.c.version.desc()).limit(2)))
+            kept = repository.models.newest_weights(connection, 2)
             if len(kept) < 2:
                 return []
             after, before = (load(weights)["predicted"] for weights in kept)
@@ -404,19 +386,17 @@ class CampaignService:
             places = np.flatnonzero(after[:size] != before[:size])[:count]
             numbers = self.numbers()
             chosen = {numbers[int(k)]: int(k) for k in places if int(k) < len(numbers)}
-            rows = connection.execute(
-                select(schema.items).where(schema.items.c.id.in_(list(chosen)))
-            ).all()
-            said = lookup.answers_of(repository, connection, list(chosen))
+            rows = repository.items.by_row_id(connection, list(chosen))
+            said = repository.answers.for_items(connection, list(chosen))
             standing = self.standing(connection)
         names = self.campaign.classes
         return [
             {
-                **_line(row, said[row.id], standing),
-                "from": names[before[chosen[row.id]]],
-                "to": names[after[chosen[row.id]]],
+                **_line(row, said[row_id], standing),
+                "from": names[before[chosen[row_id]]],
+                "to": names[after[chosen[row_id]]],
             }
-            for row in rows
+            for row_id, row in rows.items()
         ]
 
     def numbers(self) -> list[int]:
@@ -424,34 +404,29 @@ class CampaignService:
         with self._lock, self.campaign.database.reading() as connection:
             count = self._count(connection)
             if self._numbers is None or self._numbers[0] != count:
-                self._numbers = count, lookup.item_numbers(self.campaign.repository, connection)
+                items = self.campaign.repository.items
+                self._numbers = count, items.row_ids_with_features(connection)
         return self._numbers[1]
 
     def labelled_places(self) -> list[tuple[int, int]]:
         """Return the places of labelled items in the models' order, and the numbers of their classes."""
         with self.campaign.database.reading() as connection:
             labels = self.standing(connection).labels
-            rows = self.campaign.repository.some_items(connection, list(labels))
+            rows = self.campaign.repository.items.by_id(connection, list(labels))
         places = {number: place for place, number in enumerate(self.numbers())}
         names = {name: k for k, name in enumerate(self.campaign.classes)}
         return [
-            (places[rows[key].id], names[label])
+            (places[rows[key].row_id], names[label])
             for key, label in labels.items()
-            if rows[key].id in places
+            if rows[key].row_id in places
         ]
 
     def newest_version(self) -> tuple[int, float | None]:
         """Return the number of the newest model, and when it was trained (seconds since 1970)."""
         from datetime import datetime
 
-        models = schema.models
         with self.campaign.database.reading() as connection:
-            row = connection.execute(
-                select(models.c.version, models.c.trained)
-                .where(models.c.campaign_id == self.campaign.repository.campaign)
-                .order_by(models.c.version.desc())
-                .limit(1)
-            ).first()
+            row = self.campaign.repository.models.newest_summary(connection)
         return (
             (0, None)
             if row is None
@@ -463,21 +438,23 @@ class CampaignService:
         self._campaign.database.close()
 
 
-def _line(row: Row[Any], said: Sequence[Answer], standing: CampaignSnapshot) -> dict[str, Any]:
+def _line(row: StoredItem, said: Sequence[Answer], standing: CampaignSnapshot) -> dict[str, Any]:
     """Return an item as a line of a table; that somebody flagged it shows beside its label."""
     text = row.content or ""
-    verdict = standing.verdicts.get(row.key)
+    verdict = standing.consensus.get(row.item_id)
     label = None if verdict is None else verdict.label
     others = sorted(
-        {one.kind for one in said if one.kind != "label"}
-        | ({"bad"} if row.key in standing.left_out else set())
+        {one.kind for one in said if one.kind is not AnswerKind.LABEL}
+        | ({AnswerKind.FLAG} if row.item_id in standing.left_out else set())
     )
-    shown = [one for one in others if one == "bad" or label is None]
+    shown = [one for one in others if one is AnswerKind.FLAG or label is None]
     return {
-        "number": row.id,
-        "item": row.key,
+        "number": row.row_id,
+        "item": row.item_id,
         "kind": row.kind,
-        "excerpt": text[:160] + ("…" if len(text) > 160 else "") if row.kind == "text" else "",
+        "excerpt": text[:160] + ("…" if len(text) > 160 else "")
+        if row.kind is ItemKind.TEXT
+        else "",
         "label": label,
         "state": ", ".join([*([] if label is None else [label]), *shown]),
         "by": None if verdict is None else verdict.by,

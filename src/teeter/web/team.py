@@ -6,14 +6,9 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import Connection, func, select
-
-from teeter.campaigns.adjudication import Decision, undo_decision, write_decision
 from teeter.campaigns.consensus import ConsensusMethod
-from teeter.campaigns.db import schema
-from teeter.campaigns.db.repository import CampaignRepository
-from teeter.campaigns.items import require_valid_unicode
-from teeter.campaigns.people import may
+from teeter.campaigns.enums import AnswerKind, Permission, Role
+from teeter.campaigns.people import role_allows
 from teeter.campaigns.settings import IMPORTED, change_consensus
 from teeter.campaigns.snapshot import CampaignSnapshot
 from teeter.campaigns.stopping import estimate_accuracy
@@ -43,7 +38,7 @@ def disagreements(desk: CampaignService, count: int) -> dict[str, Any]:
     with campaign.database.reading() as connection:
         standing = desk.standing(connection)
         waiting = standing.disagreements()
-        rows = campaign.repository.some_items(connection, [item for item, _ in waiting[:count]])
+        rows = campaign.repository.items.by_id(connection, [item for item, _ in waiting[:count]])
         told = [
             {
                 **desk.shown(rows[item], connection),
@@ -63,25 +58,7 @@ def decide(
     desk: CampaignService, reviewer: str, item: str, label: str | None, comment: str | None = None
 ) -> bool:
     """Settle what an item is; None: it does not belong. False if the same was decided already, as when sent twice."""
-    require_valid_unicode(comment or "", "comment")
-    require_valid_unicode(item, "id")
-    decision = Decision(item, label, reviewer, comment or None)
-    with desk.campaign.database.writing() as connection:
-        if _held(desk.campaign.repository, connection, item) == decision:
-            return False
-        write_decision(desk.campaign.repository, connection, decision)
-    return True
-
-
-def _held(repository: CampaignRepository, connection: Connection, item: str) -> Decision | None:
-    """Return the decision that holds for an item."""
-    table = schema.decisions
-    row = connection.execute(
-        select(table, schema.classes.c.name.label("label"))
-        .join(schema.classes, schema.classes.c.id == table.c.class_id, isouter=True)
-        .where(table.c.live, table.c.item_id == repository.item(connection, item).id)
-    ).first()
-    return None if row is None else Decision(item, row.label, row.reviewer, row.comment)
+    return desk.campaign.decide(item, label, reviewer, comment=comment)
 
 
 def take_back(
@@ -89,47 +66,24 @@ def take_back(
 ) -> dict[str, Any] | None:
     """Take back a reviewer's last decision, if it is of ``item``; None if there is none, or it is of another."""
     repository = desk.campaign.repository
-    with desk.campaign.database.writing() as connection:
-        newest = _last_of(repository, connection, reviewer, 1)
-        if not newest or (item is not None and newest[0].item != item):
-            return None
-        undone = undo_decision(repository, connection, reviewer)
-        if undone is None:
-            return None
-        shown = desk.shown(repository.item(connection, undone.item), connection)
-    return {**shown, "said": undone.label or "bad"}
-
-
-def _last_of(
-    repository: CampaignRepository, connection: Connection, reviewer: str, count: int
-) -> list[Decision]:
-    """Return a reviewer's last decisions that were not taken back, the newest first."""
-    table = schema.decisions
-    rows = connection.execute(
-        select(table, schema.items.c.key, schema.classes.c.name.label("label"))
-        .join(schema.items, schema.items.c.id == table.c.item_id)
-        .join(schema.classes, schema.classes.c.id == table.c.class_id, isouter=True)
-        .where(
-            schema.items.c.campaign_id == repository.campaign,
-            table.c.reviewer == reviewer,
-            table.c.undone.is_(False),
-        )
-        .order_by(table.c.id.desc())
-        .limit(count)
-    )
-    return [Decision(row.key, row.label, row.reviewer, row.comment) for row in rows]
+    undone = desk.campaign.undo_decision(reviewer, item=item)
+    if undone is None:
+        return None
+    with desk.campaign.database.reading() as connection:
+        shown = desk.shown(repository.items.get(connection, undone.item), connection)
+    return {**shown, "said": undone.label or AnswerKind.FLAG}
 
 
 def last_decisions(desk: CampaignService, reviewer: str, count: int = 10) -> list[dict[str, Any]]:
     """Return a reviewer's last decisions as the page shows them, the newest first."""
     repository = desk.campaign.repository
     with desk.campaign.database.reading() as connection:
-        found = _last_of(repository, connection, reviewer, count)
-        rows = repository.some_items(connection, [one.item for one in found])
+        found = repository.decisions.recent(connection, reviewer, count)
+        rows = repository.items.by_id(connection, [one.item for one in found])
         return [
             {
                 **desk.shown(rows[one.item], connection),
-                "said": one.label or "bad",
+                "said": one.label or AnswerKind.FLAG,
                 "comment": one.comment,
             }
             for one in found
@@ -143,7 +97,7 @@ def members(desk: CampaignService) -> list[dict[str, Any]]:
     worked = {one.name: one for one in campaign.team()}
     with campaign.database.reading() as connection:
         same = _with_consensus(desk.standing(connection))
-        still_open = _open(campaign.repository, connection)
+        still_open = campaign.repository.picks.count_open_by_annotator(connection)
     names = [*named, *(name for name in sorted({*worked, *still_open}) if name not in named)]
     told = []
     for name in names:
@@ -167,7 +121,11 @@ def members(desk: CampaignService) -> list[dict[str, Any]]:
 
 def _with_consensus(standing: CampaignSnapshot) -> dict[str, tuple[int, int]]:
     """Return of everybody how many of how many labels are what items count as, where two people or more labelled."""
-    said = [one for one in standing.answers if one.kind == "label" and one.annotator != IMPORTED]
+    said = [
+        one
+        for one in standing.answers
+        if one.kind is AnswerKind.LABEL and one.annotator != IMPORTED
+    ]
     people = Counter(one.item for one in said)
     labels, found = standing.labels, dict[str, tuple[int, int]]()
     for one in said:
@@ -185,18 +143,6 @@ def _told(found: Any) -> dict[str, float] | None:
     if found is None:
         return None
     return {"share": found.share, "low": found.low, "high": found.high, "of": found.total}
-
-
-def _open(repository: CampaignRepository, connection: Connection) -> dict[str, int]:
-    """Return how many questions are open with whom."""
-    picks, batches = schema.picks, schema.batches
-    rows = connection.execute(
-        select(batches.c.annotator, func.count())
-        .join(picks, picks.c.batch_id == batches.c.id)
-        .where(batches.c.campaign_id == repository.campaign, picks.c.state == "open")
-        .group_by(batches.c.annotator)
-    )
-    return {str(name): int(count) for name, count in rows}
 
 
 def agreement(desk: CampaignService) -> dict[str, Any]:
@@ -225,7 +171,7 @@ def add_person(
     Whoever is ``alone``, without a token, chooses the name that they go by from now on.
     """
     people = desk.campaign.people
-    if not people.list() and (role != "owner" or not (alone or name.strip() == who)):
+    if not people.list() and (role != Role.OWNER or not (alone or name.strip() == who)):
         raise InputError("The first person is an owner, who names the others: add yourself.")
     return people.add(name, role, who=who)
 
@@ -243,7 +189,7 @@ def revoke(desk: CampaignService, name: str, who: str) -> None:
 
 def change_role(desk: CampaignService, name: str, role: str, who: str) -> None:
     """Give somebody another role."""
-    if role != "owner":
+    if role != Role.OWNER:
         _require_other_owner(desk, name)
     desk.campaign.people.change_role(name, role, who=who)
 
@@ -261,6 +207,8 @@ def give_back(desk: CampaignService, name: str, who: str) -> int:
 
 def _require_other_owner(desk: CampaignService, name: str) -> None:
     """Refuse to leave a campaign without an owner: nobody could name one from the page."""
-    owners = [one for one in desk.campaign.people.list() if may(one.role, "manage")]
+    owners = [
+        one for one in desk.campaign.people.list() if role_allows(one.role, Permission.MANAGE)
+    ]
     if [one.name for one in owners] == [name]:
         raise PermissionDeniedError(f"{name} is the only owner: name another first.")

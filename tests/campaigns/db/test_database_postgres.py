@@ -15,8 +15,7 @@ from campaigns.killed_process import Report, kill_after, needs_fork
 from campaigns.postgres_server import Server, running_server
 from campaigns.stores import begun, shared_server
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.db.database import Database
-from teeter.campaigns.db.repository import Answer, CampaignRepository
+from teeter.campaigns.db import Answer, CampaignRepository, Database
 from teeter.errors import StoreError
 
 
@@ -34,12 +33,12 @@ def own_server() -> Iterator[Server]:
 
 def label(store: Database, repository: CampaignRepository, item: str, who: str = "ann") -> None:
     with store.writing() as connection:
-        repository.answer(connection, Answer(item, who, "label", "good"))
+        repository.answers.record(connection, Answer(item, who, "label", "good"))
 
 
 def labelled(store: Database, repository: CampaignRepository) -> list[str]:
     with store.reading() as connection:
-        return [one.item for one in repository.answers(connection)]
+        return [one.item for one in repository.answers.live(connection)]
 
 
 def test_a_campaign_goes_through_its_rounds(url: str) -> None:
@@ -69,7 +68,7 @@ def test_after_a_crash_of_the_server_what_was_acknowledged_is_there_and_the_stor
     for k in range(10):
         label(store, repository, f"a{k}")
     own_server.stop("immediate")
-    with pytest.raises(StoreError, match=r"does not answer\. What was acknowledged is safe"):
+    with pytest.raises(StoreError, match=r"does not answer\. Acknowledged answers are safe"):
         label(store, repository, "a10")
     own_server.start()
     label(store, repository, "a11")
@@ -111,7 +110,9 @@ def test_many_write_at_once_and_nothing_is_lost(url: str) -> None:
         list(people.map(lambda k: label(store, repository, f"a{k}", f"person {k % 8}"), range(64)))
     assert len(labelled(store, repository)) == 64
     with store.reading() as connection:
-        numbers = [line["number"] for line in repository.history(connection) if "number" in line]
+        numbers = [
+            line["number"] for line in repository.history.lines(connection) if "number" in line
+        ]
     assert len(numbers) == len(set(numbers))
     store.close()
 
@@ -120,9 +121,9 @@ def test_readers_see_one_state(url: str) -> None:
     store = Database(url, create=True)
     repository = begun(store)
     with store.reading() as connection:
-        assert repository.answers(connection) == []
+        assert repository.answers.live(connection) == []
         label(store, repository, "a0")
-        assert repository.answers(connection) == []
+        assert repository.answers.live(connection) == []
     assert labelled(store, repository) == ["a0"]
     store.close()
 
@@ -132,17 +133,20 @@ def test_an_address_that_does_not_answer_is_told_without_its_password() -> None:
     with pytest.raises(StoreError, match="does not answer") as caught:
         Database("postgresql://ann:secret@127.0.0.1:9/teeter")
     assert "secret" not in str(caught.value)
-    with pytest.raises(StoreError, match="in SQLite and PostgreSQL, not in mysql"):
+    with pytest.raises(StoreError, match="in SQLite or PostgreSQL, not in mysql"):
         Database("mysql://ann:secret@127.0.0.1:9/teeter")
 
 
 def test_a_server_that_lets_nobody_in_is_not_said_to_be_away(url: str) -> None:
     with pytest.raises(
-        StoreError, match=r'refuses: database "nothing" does not exist\. Check its name'
+        StoreError,
+        match=r'refuses the connection: database "nothing" does not exist\. Check the database',
     ) as caught:
         Database(f"{url.rpartition('/')[0]}/nothing")
     assert "postgresql://teeter@" in str(caught.value)  # as people write it
-    with pytest.raises(StoreError, match=r'refuses: role "stranger" does not exist\.'):
+    with pytest.raises(
+        StoreError, match=r'refuses the connection: role "stranger" does not exist\.'
+    ):
         Database(url.replace("teeter@", "stranger@"))
 
 

@@ -20,39 +20,35 @@ def backend(tmp_path: Path) -> LabelStudioBackend:
 def test_a_sync_that_never_ends_is_told_of(backend: LabelStudioBackend) -> None:
     campaign = backend.campaign()
     backend.sync(campaign, n=2)
-    with campaign.database.reading() as connection:
-        link = project_link.current(campaign, connection)
-    assert link is not None
-    again = project_link.turn(campaign, link, lambda _: None)
+    again = project_link.turn(campaign, lambda _: None)
     with (
-        project_link.turn(campaign, link),
+        project_link.turn(campaign),
         pytest.raises(StoreError, match="Another sync of this campaign goes on"),
     ):
         again.__enter__()
-    with project_link.turn(campaign, link, lambda _: None):
+    with project_link.turn(campaign, lambda _: None):
         pass
 
 
 def test_a_turn_goes_on_while_there_is_life(backend: LabelStudioBackend) -> None:
     watch = FakeClock()
     campaign = backend.campaign()
-    campaign.repository.clock = watch
+    campaign.repository.scope.clock = watch
     backend.sync(campaign, n=2)
-    with campaign.database.reading() as connection:
-        link = project_link.current(campaign, connection)
-    assert link is not None
-    with project_link.turn(campaign, link) as alive:
+    with project_link.turn(campaign) as alive:
         for _ in range(6):
             watch.wait(0.5)
             alive()
-            assert not project_link._take(campaign, link)
+            assert project_link._acquire(campaign) is None
         watch.wait(-1440)
         alive()
-        assert not project_link._take(campaign, link), "the clock was set back, and it goes on"
+        assert project_link._acquire(campaign) is None, "the clock was set back, and it goes on"
         watch.wait(-1440)
-        assert project_link._take(campaign, link), (
+        assert project_link._acquire(campaign) is not None, (
             "one that was killed before the clock was set back is not waited for"
         )
         alive()
         watch.wait(1)
-        assert project_link._take(campaign, link), "a killed one is waited for no longer than that"
+        assert project_link._acquire(campaign) is not None, (
+            "a killed one is waited for no longer than that"
+        )

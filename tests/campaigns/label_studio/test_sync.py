@@ -12,16 +12,17 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import update
+from sqlalchemy import delete, insert
 
 from campaigns.fake_clock import FakeClock
 from campaigns.fake_label_studio import LEGACY, FakeLabelStudio, waiting_tasks
+from campaigns.history_replay import replay_answers
 from campaigns.label_studio_backends import LabelStudioBackend, chosen, imaginary, recorded
 from campaigns.label_studio_scenarios import SCENARIOS, held, truth
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.db import schema
-from teeter.campaigns.db.repository import live_answers
-from teeter.campaigns.label_studio import LabelStudio, project_link, sync
+from teeter.campaigns.clock import format_time
+from teeter.campaigns.db import LockName, schema
+from teeter.campaigns.label_studio import LabelStudio, sync
 from teeter.campaigns.label_studio.client import Server
 from teeter.campaigns.label_studio.tasks import Project
 from teeter.errors import ServerError, ServerUnavailableError
@@ -73,7 +74,7 @@ def sync_and_die_at(at: int, *, after: bool, folder: Path) -> int:
     folder.mkdir()
     backend = imaginary(folder, studio)
     campaign = backend.campaign(count=30)
-    campaign.repository.clock = watch
+    campaign.repository.scope.clock = watch
     slowly = {"n": 4, "sleep": watch.wait, "train": False}
     died = 0
     for _ in range(3):
@@ -84,9 +85,14 @@ def sync_and_die_at(at: int, *, after: bool, folder: Path) -> int:
             died += 1
             with campaign.database.writing() as connection:  # nobody tidies up after a kill
                 late = watch().replace(year=2029) if died % 2 else watch()
-                connection.execute(
-                    update(schema.label_studio).values(busy=project_link.written(late))
-                )
+                lock = {
+                    "campaign_id": campaign.repository.scope.campaign_id,
+                    "name": LockName.LABEL_STUDIO,
+                    "holder": "another-host/1/killed",
+                    "expires": format_time(late),
+                }
+                connection.execute(delete(schema.locks))
+                connection.execute(insert(schema.locks).values(lock))
             dies(studio, 0, after=after)
             backend.sync(campaign, **slowly)
         assert max(waiting_tasks(studio).values()) == 1
@@ -209,10 +215,12 @@ def _check(studio: FakeLabelStudio, campaign: Campaign, undone: set[int]) -> Non
     assert max(waiting_tasks(studio).values(), default=1) == 1
     with campaign.database.reading() as connection:
         answers = {
-            (one.item, one.annotator): one for one in campaign.repository.answers(connection)
+            (one.item, one.annotator): one for one in campaign.repository.answers.live(connection)
         }
-        opened = {pick.item for pick in campaign.repository.open_picks(connection, "label-studio")}
-    assert live_answers(campaign.history()) == answers
+        opened = {
+            pick.item for pick in campaign.repository.picks.open_picks(connection, "label-studio")
+        }
+    assert replay_answers(campaign.history()) == answers
     pending = {
         studio.tasks[one["task"]]["data"]["teeter_item"]
         for one in studio.annotations.values()
@@ -323,11 +331,10 @@ def test_two_syncs_at_once_send_every_question_once(tmp_path: Path) -> None:
     assert failures == []
     assert len(studio.projects) == 1
 
-    # Syncs that ask at the same moment may together ask more than 12; each question is sent once all the same.
     campaign = Campaign.open(tmp_path / "numbers.teeter")
     with campaign.database.reading() as connection:
-        questions = {pick.item for pick in campaign.repository.open_picks(connection)}
+        questions = {pick.item for pick in campaign.repository.picks.open_picks(connection)}
     campaign.database.close()
-    assert len(questions) >= 12
+    assert len(questions) == 12
     assert waiting_tasks(studio) == Counter(questions)
     assert len(studio.tasks) == len(questions)

@@ -14,8 +14,7 @@ from campaigns.label_studio_backends import LabelStudioBackend, chosen, imaginar
 from campaigns.label_studio_scenarios import held, truth
 from campaigns.stores import POSTGRESQL_SLOW, new_place
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.db.database import Database
-from teeter.campaigns.db.repository import Answer
+from teeter.campaigns.db import Answer, Database
 from teeter.campaigns.transfer import move_campaign
 from teeter.errors import InputError, ServerError, ServerUnavailableError
 
@@ -90,7 +89,7 @@ def test_people_go_by_their_addresses(backend: LabelStudioBackend, studio: FakeL
     )
     assert notes == (told,)
     with campaign.database.reading() as connection:
-        who = Counter(one.annotator for one in campaign.repository.answers(connection))
+        who = Counter(one.annotator for one in campaign.repository.answers.live(connection))
     assert who == {"ann@example.com": 1, "bob@example.com": 1, "label-studio": 2}
 
 
@@ -113,7 +112,9 @@ def test_answers_that_come_in_late_do_not_turn_time_back(backend: LabelStudioBac
     with campaign.database.writing() as connection:
         for k in range(6):
             at = f"2030-01-01T00:00:{50 - 10 * k:02}.000+00:00"
-            campaign.repository.answer(connection, Answer(f"n{k}", "ann", "label", "even"), at=at)
+            campaign.repository.answers.record(
+                connection, Answer(f"n{k}", "ann", "label", "even"), at=at
+            )
     (ann,) = campaign.team()
     assert ann.speed is not None
     assert (ann.speed.seconds, ann.speed.per_hour) == (10, 360)

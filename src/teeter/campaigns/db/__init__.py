@@ -1,0 +1,40 @@
+"""The database of a campaign: its schema, its migrations and every query.
+
+``Database`` opens one and ``CampaignRepository`` has the queries of one campaign, by subject.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from teeter.campaigns.db.answers import Answer, AnswerReceipt, UndoResult
+from teeter.campaigns.db.campaigns import StoredCampaign
+from teeter.campaigns.db.database import Database
+from teeter.campaigns.db.decisions import Decision
+from teeter.campaigns.db.items import ItemFilter, ItemQuery, StoredItem
+from teeter.campaigns.db.label_studio_links import ImportedAnnotation, ProjectLink
+from teeter.campaigns.db.locks import LockName
+from teeter.campaigns.db.picks import BatchOrigin, Pick
+from teeter.campaigns.db.repository import CampaignRepository
+from teeter.campaigns.db.trained_models import ModelSummary, StoredModel
+
+__all__ = [
+    "Answer",
+    "AnswerReceipt",
+    "BatchOrigin",
+    "CampaignRepository",
+    "Connection",
+    "Database",
+    "Decision",
+    "ImportedAnnotation",
+    "ItemFilter",
+    "ItemQuery",
+    "LockName",
+    "ModelSummary",
+    "Pick",
+    "ProjectLink",
+    "StoredCampaign",
+    "StoredItem",
+    "StoredModel",
+    "UndoResult",
+]

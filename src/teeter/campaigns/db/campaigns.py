@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, select, update
 
 from teeter.campaigns.db import schema
+from teeter.campaigns.db.statements import insert_row
 
-__all__ = ["StoredCampaign", "list_campaigns", "read_campaign", "write_settings"]
+__all__ = ["StoredCampaign", "add_campaign", "list_campaigns", "read_campaign", "write_settings"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,12 @@ def read_campaign(connection: Connection, campaign_id: int) -> StoredCampaign:
     query = select(schema.campaigns).where(schema.campaigns.c.id == campaign_id)
     row = connection.execute(query).one()
     return StoredCampaign(row.id, row.name, row.created, row.settings)
+
+
+def add_campaign(connection: Connection, name: str, created: str, settings: str) -> int:
+    """Store a campaign and return its row id. The caller checks that the name is free."""
+    values = {"name": name, "created": created, "settings": settings}
+    return insert_row(connection, schema.campaigns, values)
 
 
 def write_settings(connection: Connection, campaign_id: int, settings: str) -> None:

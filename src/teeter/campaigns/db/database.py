@@ -1,4 +1,8 @@
-"""A campaign's database: SQLite in one file by default, or any database by its URL. What was written is on disk."""
+"""A campaign's database: an SQLite file, or PostgreSQL by its URL.
+
+One process writes at a time, and a commit returns when the data is on disk. Readers never wait: each sees
+one state of the database throughout its transaction.
+"""
 
 from __future__ import annotations
 
@@ -14,314 +18,331 @@ from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from teeter.campaigns import backup
-from teeter.campaigns.clock import utc, written
+from teeter.campaigns.clock import format_time, utc_now
 from teeter.campaigns.db import schema
+from teeter.campaigns.db.error_messages import (
+    damage_message,
+    database_error_message,
+    is_sqlite_busy,
+)
 from teeter.campaigns.db.migrations import is_campaign_database, is_up_to_date, migrate
 from teeter.errors import FileError, InputError, MissingExtraError, StoreError
 
-__all__ = ["Database", "now"]
+__all__ = ["Database"]
 
-_WAIT = 30
+_WRITE_TIMEOUT = 30
 """Seconds to wait for another process that is writing."""
 
-_PAUSE = 0.005
-"""Seconds at most between two looks whether SQLite's file is free to be written."""
+_CONNECT_TIMEOUT = 10
+"""Seconds to wait for a PostgreSQL server to accept a connection."""
 
-_LOCK = 0x7EE7E4
-"""The advisory lock of PostgreSQL that whoever writes holds."""
+_LONGEST_PAUSE = 0.005
+"""Seconds between two attempts to lock an SQLite file, at most."""
 
+_ADVISORY_LOCK = 0x7EE7E4
+"""The PostgreSQL advisory lock that the one writer holds."""
 
-def now() -> str:
-    """Return the time, as it is written down."""
-    return written(utc())
+_WRITE_OPTION = "teeter_write_timeout"
+"""The execution option that makes a transaction a writing one, with its timeout as the value."""
 
 
 class Database:
-    """A database, open: ``reading()`` and ``writing()`` give a connection inside one transaction."""
+    """An open database. ``reading()`` and ``writing()`` yield a connection inside a transaction.
 
-    def __init__(self, where: str | Path, *, create: bool = False) -> None:
-        """Open a database and bring it up to date; ``create`` makes it where there is none."""
-        self.url = _url(where)
-        self.path = Path(self.url.database) if _is_sqlite(self.url) and self.url.database else None
-        if self.path is not None:
-            _require_place(self.path, create)
-        self.wait = _WAIT
+    Args:
+        location: a path, or a URL such as ``postgresql://user@host/name``.
+        create: create the database's tables, and the SQLite file, if they do not exist.
+
+    Raises:
+        FileError: the SQLite file cannot be opened or created.
+        StoreError: the location is not a campaign's database, or it cannot be used.
+    """
+
+    def __init__(self, location: str | Path, *, create: bool = False) -> None:
+        self.url = _parse_location(location)
+        self.path: Path | None = None
+        """The SQLite file; None for a server."""
+        if _is_sqlite(self.url) and self.url.database:
+            self.path = Path(self.url.database)
+            _prepare_file(self.path, create=create)
+
+        self.write_timeout: float = _WRITE_TIMEOUT
         """Seconds to wait for another process that is writing."""
-        self.engine = _engine(self.url)
+        self.engine = _create_engine(self.url)
         self.upgraded: list[str] = []
+        """The migrations that were applied when it was opened."""
+
         try:
-            self._bring_up(create)
+            self._migrate(create=create)
         except BaseException:
             self.close()
             raise
-        self._file = _file_at(self.path)
 
-    def _bring_up(self, create: bool) -> None:
+        self._file_identity = _file_identity(self.path)
+
+    def _migrate(self, *, create: bool) -> None:
         with self.reading() as connection:
-            ready = is_up_to_date(connection)
+            up_to_date = is_up_to_date(connection)
             if self.path is None and not is_campaign_database(connection):
-                self._require_empty(connection, create)
-        if not ready:
+                self._require_unused(connection, create=create)
+
+        if not up_to_date:
             with self.writing() as connection:
-                self.upgraded = migrate(connection, now())
+                self.upgraded = migrate(connection, format_time(utc_now()))
+
+    def _require_unused(self, connection: Connection, *, create: bool) -> None:
+        """Refuse a server's database that is not teeter's and cannot become it."""
+        if not create:
+            raise StoreError(
+                f"There is no campaign in {self.display_url}: make one with teeter campaign new."
+            )
+
+        if set(inspect(connection).get_table_names()) & set(schema.metadata.tables):
+            raise StoreError(
+                f"{self.display_url} has tables of another program with the names of teeter's "
+                "tables. Use a database of its own."
+            )
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Yield a connection that sees one state of the database throughout."""
-        with self._saying(), self.engine.connect() as connection, connection.begin():
+        with self._translate_errors(), self.engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """Yield a connection that alone may write; all of it is on disk afterwards, or nothing if an error left it."""
-        engine = self.engine.execution_options(teeter_writes=self.wait)
-        with self._saying(), engine.connect() as connection, connection.begin():
+        """Yield the only connection that may write.
+
+        Everything is on disk when the context ends. If it ends with an exception, nothing was written.
+        """
+        engine = self.engine.execution_options(**{_WRITE_OPTION: self.write_timeout})
+        with self._translate_errors(), engine.connect() as connection, connection.begin():
             yield connection
 
-    def _require_empty(self, connection: Connection, create: bool) -> None:
-        """Refuse a database on a server that is not a campaign's, and is not to become one."""
-        if not create:
-            raise StoreError(
-                f"There is no campaign in {self.said}: make one with teeter campaign new."
-            )
-        if set(inspect(connection).get_table_names()) & set(schema.metadata.tables):
-            raise StoreError(
-                f"{self.said} has tables of another program with our names: use a database of its own."
-            )
-
     @property
-    def said(self) -> str:
-        """Where it is, as people may read it: without a password."""
+    def display_url(self) -> str:
+        """The path, or the URL without its password, as users may read it."""
         if self.path is not None:
             return str(self.path)
-        return self.url.set(drivername=self.url.get_backend_name()).render_as_string(
-            hide_password=True
-        )
+
+        as_typed = self.url.set(drivername=self.url.get_backend_name())
+        return as_typed.render_as_string(hide_password=True)
 
     def is_in_place(self) -> bool:
-        """Return whether what lies at its path is still the file that was opened; a server's database always is."""
-        return self._file == _file_at(self.path)
+        """Return whether the file at the path is still the one that was opened.
 
-    def back_up(self, path: Path) -> None:
-        """Write a copy of an SQLite database as it is now, while others may go on writing."""
-        if self.path is None:
-            raise StoreError(
-                "Only SQLite files are backed up by teeter: use your database's own tools."
-            )
-        backup.back_up(self.path, path)
+        A database on a server is always in place.
+        """
+        return self._file_identity == _file_identity(self.path)
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close all connections."""
         self.engine.dispose()
 
     @contextmanager
-    def _saying(self) -> Iterator[None]:
-        """Turn what a database says of its troubles into one sentence."""
+    def _translate_errors(self) -> Iterator[None]:
+        """Raise a database's errors as ``StoreError`` with a sentence for the user.
+
+        A value that does not fit is an ``InputError``: trying again does not help.
+        """
         try:
             yield
+        except DataError as error:
+            raise InputError(
+                f"{self.display_url} cannot store a value: {str(error.orig).strip().rstrip('.')}."
+            ) from error
         except DBAPIError as error:
-            raise StoreError(_sentence(str(error.orig), self.said, self.wait)) from error
+            message = database_error_message(
+                error, self.display_url, self.url, timeout=self.write_timeout
+            )
+            raise StoreError(message) from error
         except PoolTimeoutError as error:
-            raise StoreError(f"{self.said} is busy: no connection was free. Try again.") from error
+            raise StoreError(
+                f"{self.display_url} is busy: all connections are in use. Try again."
+            ) from error
         except UnicodeEncodeError as error:
             raise InputError(
-                f"{error.object!r} has half a character (a lone surrogate): mend it."
+                f"{error.object!r} contains a lone surrogate, which cannot be stored as UTF-8. "
+                "Remove it."
             ) from None
-        except (
-            json.JSONDecodeError,
-            UnicodeDecodeError,
-        ) as error:  # of what was read: nothing else is parsed inside
-            raise StoreError(_sentence("malformed", self.said, self.wait)) from error
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            # Only what was read from the database is parsed inside a transaction.
+            raise StoreError(damage_message(self.display_url)) from error
 
 
-def _url(where: str | Path) -> URL:
-    if isinstance(where, str) and "://" in where:
-        try:
-            url = make_url(where)
-        except ArgumentError:
-            raise StoreError(
-                "This is not an address of a database: give a file, or postgresql://…."
-            ) from None
-        plain = url.drivername in ("postgres", "postgresql")
-        return url.set(drivername="postgresql+psycopg") if plain else url
-    return URL.create("sqlite", database=str(Path(where).absolute()))
+def _parse_location(location: str | Path) -> URL:
+    if isinstance(location, Path) or "://" not in location:
+        return URL.create("sqlite", database=str(Path(location).absolute()))
+
+    try:
+        url = make_url(location)
+    except ArgumentError:
+        raise StoreError(
+            "This is not a database's URL. Give a file, or a URL such as postgresql://host/name."
+        ) from None
+
+    if url.drivername in ("postgres", "postgresql"):
+        return url.set(drivername="postgresql+psycopg")
+
+    return url
 
 
 def _is_sqlite(url: URL) -> bool:
     return url.get_backend_name() == "sqlite"
 
 
-def _file_at(path: Path | None) -> tuple[int, int] | None:
-    """Return which file lies at a path, whatever it is called; None if there is none."""
+def _file_identity(path: Path | None) -> tuple[int, int] | None:
+    """Return the device and inode of the file at a path, or None if there is no file."""
+    if path is None:
+        return None
+
     try:
-        found = None if path is None else path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return None if found is None else (found.st_dev, found.st_ino)
+
+    return status.st_dev, status.st_ino
 
 
-def _require_place(path: Path, create: bool) -> None:
+def _prepare_file(path: Path, *, create: bool) -> None:
+    """Refuse a path that cannot be a campaign's file, and create an empty file for a new campaign."""
     if path.is_dir():
-        raise FileError(f"{path} is a folder: name the campaign's file.")
-    if create and not path.parent.is_dir():
-        raise FileError(f"Cannot make {path}: there is no folder {path.parent}.")
-    if not create and not path.exists():
-        raise FileError(f"There is no campaign {path}: make one with teeter campaign new.")
-    if not create and path.stat().st_size == 0:
-        raise FileError(
-            f"{path} is empty: it is not a campaign. Restore a backup, or make a new one."
-        )
+        raise FileError(f"{path} is a folder: give the campaign's file.")
+
     if path.exists():
-        _require_own(path)
-    elif create:
-        with suppress(OSError):  # why it cannot be made is told when it is opened
-            path.touch()
+        if not create and path.stat().st_size == 0:
+            raise FileError(
+                f"{path} is empty, so it is not a campaign. Restore a backup, or make a new one."
+            )
+        _require_teeter_file(path)
+        return
+
+    if not create:
+        raise FileError(f"There is no campaign {path}: make one with teeter campaign new.")
+
+    if not path.parent.is_dir():
+        raise FileError(f"Cannot create {path}: there is no folder {path.parent}.")
+
+    with suppress(OSError):  # opening the file reports the reason
+        path.touch()
 
 
-def _require_own(path: Path) -> None:
-    """Refuse, without touching it, a database that another program made."""
+def _require_teeter_file(path: Path) -> None:
+    """Refuse, without changing the file, an SQLite database of another program."""
+    address = f"file:{quote(str(path))}?mode=ro"
+    query = "SELECT name FROM sqlite_master WHERE type = 'table'"
+
     try:
-        with closing(
-            sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=_WAIT)
-        ) as connection:
-            schema = {
-                name
-                for (name,) in connection.execute(
-                    "SELECT name FROM sqlite_master WHERE type = 'table'"
-                )
-            }
+        with closing(sqlite3.connect(address, uri=True, timeout=_WRITE_TIMEOUT)) as connection:
+            tables = {name for (name,) in connection.execute(query)}
     except (sqlite3.DatabaseError, UnicodeDecodeError):
-        return  # what is wrong is told when it is opened
-    if schema and "migrations" not in schema:
-        raise StoreError(f"{path} is a database of another program: name a campaign's file.")
+        return  # opening the database reports the reason
+
+    if tables and "migrations" not in tables:
+        raise StoreError(f"{path} is a database of another program: give a campaign's file.")
 
 
-def _engine(url: URL) -> Engine:
-    if url.get_backend_name() not in ("sqlite", "postgresql"):
-        raise StoreError(
-            f"teeter keeps campaigns in SQLite and PostgreSQL, not in {url.get_backend_name()}."
-        )
-    on_server: dict[str, Any] = {
-        "pool_pre_ping": True,
-        "pool_size": 16,
-        "max_overflow": 16,
-        "pool_recycle": 1800,
-    }
+def _create_engine(url: URL) -> Engine:
+    backend = url.get_backend_name()
+    if backend not in ("sqlite", "postgresql"):
+        raise StoreError(f"Campaigns are stored in SQLite or PostgreSQL, not in {backend}.")
+
     try:
-        if _is_sqlite(url):
-            engine = create_engine(_existing(url), connect_args={"timeout": _WAIT})
-        else:
-            engine = create_engine(url, connect_args={"connect_timeout": _WAIT // 3}, **on_server)
+        if backend == "sqlite":
+            return _create_sqlite_engine(url)
+        return _create_postgres_engine(url)
     except NoSuchModuleError:
         raise StoreError(
-            f"No driver is called {url.drivername!r}: give a file, or postgresql://…."
+            f"There is no database driver {url.drivername!r}. "
+            "Give a file, or a URL such as postgresql://host/name."
         ) from None
     except ImportError as error:
         raise MissingExtraError(
             f"This database needs {error.name}: pip install 'teeter[postgres]'."
         ) from None
-    if _is_sqlite(url):
-        event.listen(engine, "connect", _set_up_sqlite)
-        event.listen(engine, "begin", _begin_sqlite)
-    else:
-        event.listen(engine, "begin", _begin_postgres)
+
+
+def _create_sqlite_engine(url: URL) -> Engine:
+    # mode=rw keeps SQLite from creating an empty file where a campaign was moved away.
+    if url.database not in (None, "", ":memory:") and not url.query:
+        address = f"file:{quote(str(url.database))}"
+        url = url.set(database=address, query={"mode": "rw", "uri": "true"})
+
+    engine = create_engine(url, connect_args={"timeout": _WRITE_TIMEOUT})
+    event.listen(engine, "connect", _configure_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
     return engine
 
 
-def _existing(url: URL) -> URL:
-    """Return an address at which SQLite opens a file, and never makes an empty one where it was moved away."""
-    if url.database in (None, "", ":memory:") or url.query:
-        return url
-    return url.set(database=f"file:{quote(str(url.database))}", query={"mode": "rw", "uri": "true"})
+def _create_postgres_engine(url: URL) -> Engine:
+    engine = create_engine(
+        url,
+        connect_args={"connect_timeout": _CONNECT_TIMEOUT},
+        pool_pre_ping=True,
+        pool_size=16,
+        max_overflow=16,
+        pool_recycle=1800,
+    )
+    event.listen(engine, "begin", _begin_postgres)
+    return engine
 
 
-def _set_up_sqlite(connection: Any, _: object) -> None:
-    connection.isolation_level = None  # transactions are begun below, not guessed by the driver
+def _configure_sqlite(connection: Any, _: object) -> None:
+    connection.isolation_level = None  # _begin_sqlite begins transactions, not the driver
+
+    # FULL syncs the write-ahead log at every commit, so that a commit survives a power failure.
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    wait = connection.get_execution_options().get("teeter_writes")
-    if wait is None:
+    timeout = connection.get_execution_options().get(_WRITE_OPTION)
+    if timeout is None:
         connection.exec_driver_sql("BEGIN")
         return
-    file: Any = connection.connection.dbapi_connection
-    file.execute("PRAGMA busy_timeout = 0")
+
+    sqlite_connection: Any = connection.connection.dbapi_connection
+    sqlite_connection.execute("PRAGMA busy_timeout = 0")
     try:
-        if not _got_turn(file, wait):
-            connection.exec_driver_sql("BEGIN IMMEDIATE")  # fails, and says why
+        if not _lock_sqlite_file(sqlite_connection, timeout):
+            connection.exec_driver_sql("BEGIN IMMEDIATE")  # fails with the reason
     finally:
-        file.execute(f"PRAGMA busy_timeout = {1000 * _WAIT}")
+        sqlite_connection.execute(f"PRAGMA busy_timeout = {1000 * _WRITE_TIMEOUT}")
 
 
-def _got_turn(file: Any, wait: float) -> bool:
-    """Wait for a turn to write by asking often: SQLite's own pauses grow, and among many somebody waits for seconds."""
-    until = time.monotonic() + wait
-    while time.monotonic() < until:
+def _lock_sqlite_file(connection: sqlite3.Connection, timeout: float) -> bool:
+    """Try to begin a writing transaction until a timeout, and return whether it began.
+
+    SQLite's own busy handler waits longer and longer, so that one of many writers may wait for
+    seconds. Short random pauses treat all alike.
+    """
+    deadline = time.monotonic() + timeout
+
+    while time.monotonic() < deadline:
         try:
-            file.execute("BEGIN IMMEDIATE")
+            connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
-            if "locked" not in str(error):
+            if not is_sqlite_busy(error):
                 return False
-            time.sleep(random.uniform(0, _PAUSE))
+            time.sleep(random.uniform(0, _LONGEST_PAUSE))
         else:
             return True
+
     return False
 
 
 def _begin_postgres(connection: Connection) -> None:
-    """Let one process write at a time, and readers see one state throughout; a commit waits for the disk."""
-    wait = connection.get_execution_options().get("teeter_writes")
-    if wait is not None:
-        settings = f"SET LOCAL lock_timeout = '{wait}s'; SET LOCAL synchronous_commit = on"
-        connection.exec_driver_sql(f"{settings}; SELECT pg_advisory_xact_lock({_LOCK})")
-    else:
+    timeout = connection.get_execution_options().get(_WRITE_OPTION)
+    if timeout is None:
         connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        return
 
-
-def _sentence(said: str, where: object, wait: float) -> str:
-    lower = said.lower()
-    if "disk is full" in lower or "disk i/o error" in lower:
-        return f"The disk of {where} is full, or cannot be written. Nothing was lost; make room and try again."
-    if any(sign in lower for sign in _DAMAGED):
-        return f"{where} is damaged, or not a campaign. Use a backup of it."
-    if "locked" in lower or "lock timeout" in lower:
-        return f"{where} has been busy for {wait} s: another process is writing. Try again."
-    if "readonly" in lower or "unable to open" in lower:
-        return f"{where} cannot be written: check its permissions."
-    if "connection failed" in lower and any(sign in lower for sign in _REFUSED):
-        why = said.rpartition("FATAL:")[2].strip().splitlines()[0].rstrip(".")
-        return f"The database {where} refuses: {why}. Check its name, the user and the password."
-    if any(sign in lower for sign in _AWAY):
-        return f"The database {where} does not answer. What was acknowledged is safe; try again when it is back."
-    if "could not extend file" in lower or "no space left" in lower:
-        return f"The disk of {where} is full. Nothing was lost; make room and try again."
-    return f"The database {where} answers: {said.strip().rstrip('.')}."
-
-
-_DAMAGED = ("not a database", "malformed", "could not decode", "no such table", "no such column")
-"""Words of a database that is not as it was written."""
-
-_REFUSED = ("authentication failed", "no password supplied", "pg_hba.conf", "does not exist")
-"""Words of a server that is there, and does not let us in."""
-
-_AWAY = (
-    "connection refused",
-    "connection failed",
-    "server closed the connection",
-    "terminating connection",
-    "shutting down",
-    "starting up",
-    "in recovery mode",
-    "could not connect",
-    "could not translate host name",
-    "failed to resolve",
-    "connection is lost",
-    "connection timeout expired",
-)
-"""Words of a server that is not there, at least for now."""
+    # Writers wait here for each other, so that none of them sees half of another's changes. The
+    # commit waits for the disk, whatever the server's default is.
+    connection.exec_driver_sql(
+        f"SET LOCAL lock_timeout = '{timeout}s'; SET LOCAL synchronous_commit = on; "
+        f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"
+    )

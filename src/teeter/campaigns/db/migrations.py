@@ -1,80 +1,116 @@
-"""Numbered changes of the database, each made once and recorded by its name; older files are brought up in place."""
+"""Numbered changes of the database schema.
+
+A new database gets the tables of ``schema`` at once, and every migration is recorded as applied. An older
+database runs the migrations it lacks, in order. So a change of the schema takes two steps: change
+``schema``, and append a migration that turns the tables of the previous version into those.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
-from sqlalchemy import Column, Connection, MetaData, Table, Text, inspect, select, text
+from sqlalchemy import Column, Connection, Integer, MetaData, Table, Text, inspect, select
 
-from teeter.campaigns.db import tables_0001, tables_0003, tables_0004
+from teeter.campaigns.db import schema
 from teeter.errors import StoreError
 
-__all__ = ["MIGRATIONS", "is_campaign_database", "is_up_to_date", "migrate", "require_known"]
+__all__ = [
+    "MIGRATIONS",
+    "Migration",
+    "is_campaign_database",
+    "is_up_to_date",
+    "migrate",
+    "require_known_versions",
+]
 
-_done = Table(
+_applied = Table(
     "migrations",
     MetaData(),
-    Column("name", Text, primary_key=True),
-    Column("made", Text, nullable=False),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("name", Text, nullable=False),
+    Column("applied", Text, nullable=False),
 )
 
 
-def _0001_tables(connection: Connection) -> None:
-    tables_0001.metadata.create_all(connection)
+@dataclass(frozen=True)
+class Migration:
+    """One change of the schema."""
+
+    version: int
+    name: str
+    apply: Callable[[Connection], None]
+    """Changes a database of the previous version, inside the transaction of a connection."""
 
 
-def _0002_wide_seeds(connection: Connection) -> None:
-    if connection.dialect.name == "postgresql":  # SQLite's whole numbers have 64 bits anyway
-        connection.execute(text("alter table batches alter column seed type bigint"))
+def _create_tables(connection: Connection) -> None:
+    schema.metadata.create_all(connection)
 
 
-def _0003_teams(connection: Connection) -> None:
-    for statement in tables_0003.CHANGES:
-        connection.execute(text(statement))
-    tables_0003.metadata.create_all(connection)
-
-
-def _0004_label_studio(connection: Connection) -> None:
-    tables_0004.metadata.create_all(connection)
-
-
-MIGRATIONS: tuple[tuple[str, Callable[[Connection], None]], ...] = (
-    ("0001_tables", _0001_tables),
-    ("0002_wide_seeds", _0002_wide_seeds),
-    ("0003_teams", _0003_teams),
-    ("0004_label_studio", _0004_label_studio),
-)
+MIGRATIONS: tuple[Migration, ...] = (Migration(1, "initial", _create_tables),)
+"""All migrations, in the order of their versions."""
 
 
 def migrate(connection: Connection, now: str) -> list[str]:
-    """Make the changes that a database lacks, and return their names; one from the future is refused."""
-    _done.create(connection, checkfirst=True)
-    made = set(connection.scalars(select(_done.c.name)))
-    require_known(made)
-    missing = [(name, change) for name, change in MIGRATIONS if name not in made]
-    for name, change in missing:
-        change(connection)
-        connection.execute(_done.insert().values(name=name, made=now))
-    return [name for name, _ in missing]
+    """Bring a database up to date inside the transaction of a connection.
+
+    Args:
+        connection: a connection that may write. The caller commits: all changes or none.
+        now: the current time as it is stored.
+
+    Returns:
+        The names of the migrations that the database lacked.
+
+    Raises:
+        StoreError: a newer version of teeter wrote the database.
+    """
+    _applied.create(connection, checkfirst=True)
+    versions = set(connection.scalars(select(_applied.c.version)))
+    require_known_versions(versions)
+
+    missing = [migration for migration in MIGRATIONS if migration.version not in versions]
+
+    if not versions:
+        _create_tables(connection)
+    else:
+        for migration in missing:
+            migration.apply(connection)
+
+    for migration in missing:
+        row = {"version": migration.version, "name": migration.name, "applied": now}
+        connection.execute(_applied.insert().values(row))
+
+    return [migration.name for migration in missing]
 
 
-def require_known(made: Iterable[str]) -> None:
-    """Refuse changes that only a newer teeter makes."""
-    unknown = sorted(set(made) - {name for name, _ in MIGRATIONS})
+def require_known_versions(versions: Iterable[int]) -> None:
+    """Refuse a database with migrations that this version of teeter does not have.
+
+    Args:
+        versions: the versions of the migrations that were applied to a database.
+
+    Raises:
+        StoreError: one of them is unknown.
+    """
+    unknown = set(versions) - {migration.version for migration in MIGRATIONS}
+
     if unknown:
+        newest = MIGRATIONS[-1].version
         raise StoreError(
-            f"This campaign was written by a newer teeter ({unknown[-1]}): update teeter to open it."
+            f"A newer version of teeter wrote this campaign: its schema has version {max(unknown)}, "
+            f"and this teeter knows versions up to {newest}. Update teeter to open it."
         )
 
 
 def is_campaign_database(connection: Connection) -> bool:
-    """Tell whether a database is, or was to become, a campaign's."""
-    return bool(inspect(connection).has_table("migrations"))
+    """Return whether a database belongs to teeter, even if its tables were never completed."""
+    return bool(inspect(connection).has_table(_applied.name))
 
 
 def is_up_to_date(connection: Connection) -> bool:
-    """Tell without writing whether there is nothing to bring up."""
+    """Return whether a database lacks no migration and has no unknown one. Writes nothing."""
     if not is_campaign_database(connection):
         return False
-    made = set(connection.scalars(text("select name from migrations")))
-    return made == {name for name, _ in MIGRATIONS}
+
+    versions = set(connection.scalars(select(_applied.c.version)))
+    return versions == {migration.version for migration in MIGRATIONS}

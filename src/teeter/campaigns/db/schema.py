@@ -1,4 +1,8 @@
-"""The tables of a campaign's database, as they are today; migrations lead here from every older version."""
+"""The tables of a campaign's database. The initial migration creates them; later ones change them.
+
+Times are texts as ``clock.format_time`` writes them. States, kinds and roles are the values of the enums
+in ``campaigns.enums``.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    PrimaryKeyConstraint,
     Table,
     Text,
     UniqueConstraint,
@@ -18,6 +23,7 @@ from sqlalchemy import (
 )
 
 __all__ = [
+    "MAX_ROW_ID",
     "answers",
     "batches",
     "campaigns",
@@ -28,16 +34,20 @@ __all__ = [
     "items",
     "label_studio",
     "label_studio_answers",
+    "locks",
     "metadata",
     "models",
     "people",
     "picks",
 ]
 
+MAX_ROW_ID = 2**31 - 1
+"""The largest row id: PostgreSQL's integers have 32 bits, and it refuses larger numbers in a query."""
+
 metadata = MetaData()
 
 
-def _of_campaign() -> Column[int]:
+def _campaign_id() -> Column[int]:
     return Column("campaign_id", Integer, ForeignKey("campaigns.id"), nullable=False)
 
 
@@ -54,7 +64,7 @@ classes = Table(
     "classes",
     metadata,
     Column("id", Integer, primary_key=True),
-    _of_campaign(),
+    _campaign_id(),
     Column("position", Integer, nullable=False),
     Column("name", Text, nullable=False),
     UniqueConstraint("campaign_id", "name"),
@@ -64,24 +74,19 @@ items = Table(
     "items",
     metadata,
     Column("id", Integer, primary_key=True),
-    _of_campaign(),
-    Column("key", Text, nullable=False),  # the id that people know it by
-    Column("kind", Text, nullable=False),  # text, image or features
-    Column("content", Text),  # the text, or the path inside the campaign's folder
+    _campaign_id(),
+    Column("key", Text, nullable=False),  # the item id that people know
+    Column("kind", Text, nullable=False),  # ItemKind
+    Column("content", Text),  # the text, or the image's path inside the campaign's folder
     Column("digest", Text, nullable=False),
-    Column(
-        "audit", Boolean, nullable=False, default=False
-    ),  # kept apart to measure with, never to train on
+    Column("audit", Boolean, nullable=False, default=False),  # in the audit set, never trained on
     Column("added", Text, nullable=False),
-    Column(
-        "people", Integer, nullable=False, server_default=text("1")
-    ),  # how many are to answer it
-    Column(
-        "missing", Integer, nullable=False, server_default=text("0")
-    ),  # how many more are to be asked
+    # How many annotators are to answer the item, and how many of them have not been asked yet.
+    Column("annotators_needed", Integer, nullable=False, server_default=text("1")),
+    Column("annotators_missing", Integer, nullable=False, server_default=text("0")),
     UniqueConstraint("campaign_id", "key"),
     Index("items_by_digest", "campaign_id", "digest"),
-    Index("items_by_missing", "campaign_id", "missing"),
+    Index("items_by_annotators_missing", "campaign_id", "annotators_missing"),
 )
 
 features = Table(
@@ -95,7 +100,7 @@ models = Table(
     "models",
     metadata,
     Column("id", Integer, primary_key=True),
-    _of_campaign(),
+    _campaign_id(),
     Column("version", Integer, nullable=False),
     Column("trained", Text, nullable=False),
     Column("weights", LargeBinary, nullable=False),  # safetensors
@@ -107,14 +112,14 @@ batches = Table(
     "batches",
     metadata,
     Column("id", Integer, primary_key=True),
-    _of_campaign(),
-    Column("annotator", Text, nullable=False),  # empty: picked ahead, for whoever asks next
+    _campaign_id(),
+    Column("annotator", Text),  # NULL: picked ahead, for the next annotator who asks
     Column("asked", Text, nullable=False),
     Column("strategy", Text, nullable=False),
     Column("seed", BigInteger().with_variant(Integer, "sqlite"), nullable=False),
     Column("model_version", Integer, nullable=False),  # 0 before there is a model
-    Column("due", Text),  # when the lease ends; empty: never
-    Index("batches_by_due", "campaign_id", "due"),
+    Column("lease_end", Text),  # NULL: never
+    Index("batches_by_lease_end", "campaign_id", "lease_end"),
     Index("batches_by_annotator", "campaign_id", "annotator"),
 )
 
@@ -125,9 +130,9 @@ picks = Table(
     Column("batch_id", Integer, ForeignKey("batches.id"), nullable=False),
     Column("item_id", Integer, ForeignKey("items.id"), nullable=False),
     Column("rank", Integer, nullable=False),
-    Column("arm", Text, nullable=False),  # picked, control, audit or second look
+    Column("arm", Text, nullable=False),  # PickArm
     Column("reason", Text, nullable=False),  # JSON
-    Column("state", Text, nullable=False),  # ready, open, answered, skipped, returned or known
+    Column("state", Text, nullable=False),  # PickState
     Index("picks_by_item", "item_id"),
     Index("picks_by_state", "state", "batch_id"),
 )
@@ -140,10 +145,10 @@ answers = Table(
     Column("pick_id", Integer, ForeignKey("picks.id")),
     Column("annotator", Text, nullable=False),
     Column("at", Text, nullable=False),
-    Column("kind", Text, nullable=False),  # label, skip, unsure or bad
+    Column("kind", Text, nullable=False),  # AnswerKind
     Column("class_id", Integer, ForeignKey("classes.id")),
     Column("comment", Text),
-    Column("live", Boolean, nullable=False),  # what this annotator says of the item now
+    Column("live", Boolean, nullable=False),  # the annotator's current answer about the item
     Column("undone", Boolean, nullable=False, default=False),
     Index("answers_by_item", "item_id", "annotator"),
     Index("answers_by_annotator", "annotator", "id"),
@@ -156,7 +161,7 @@ decisions = Table(
     Column("item_id", Integer, ForeignKey("items.id"), nullable=False),
     Column("reviewer", Text, nullable=False),
     Column("at", Text, nullable=False),
-    Column("class_id", Integer, ForeignKey("classes.id")),  # empty: the item does not belong
+    Column("class_id", Integer, ForeignKey("classes.id")),  # NULL: the item does not belong
     Column("comment", Text),
     Column("live", Boolean, nullable=False),
     Column("undone", Boolean, nullable=False),
@@ -167,26 +172,35 @@ people = Table(
     "people",
     metadata,
     Column("id", Integer, primary_key=True),
-    _of_campaign(),
+    _campaign_id(),
     Column("name", Text, nullable=False),
-    Column("role", Text, nullable=False),  # annotator, reviewer or owner
-    Column("token", Text),  # its hash; empty: none, or taken away
+    Column("role", Text, nullable=False),  # Role
+    Column("token", Text),  # its hash; NULL: there is no token, or it was revoked
     Column("added", Text, nullable=False),
     Column("removed", Text),
     UniqueConstraint("campaign_id", "name"),
     Index("people_by_token", "token"),
 )
 
+locks = Table(
+    "locks",
+    metadata,
+    _campaign_id(),
+    Column("name", Text, nullable=False),  # LockName
+    Column("holder", Text, nullable=False),
+    Column("expires", Text, nullable=False),
+    PrimaryKeyConstraint("campaign_id", "name"),
+)
+
 label_studio = Table(
     "label_studio",
     metadata,
     Column("id", Integer, primary_key=True),
-    _of_campaign(),
+    _campaign_id(),
     Column("url", Text, nullable=False),
     Column("mark", Text, nullable=False),  # stands in the project's description
-    Column("project", Integer),  # its number there; empty: not made yet, or nobody noted it
+    Column("project", Integer),  # its id there; NULL: not created yet, or a crash lost the id
     Column("made", Text, nullable=False),
-    Column("busy", Text),  # until when somebody is at it; empty: nobody is
     Index("label_studio_by_campaign", "campaign_id"),
 )
 
@@ -194,12 +208,12 @@ label_studio_answers = Table(
     "label_studio_answers",
     metadata,
     Column("id", Integer, primary_key=True),
-    _of_campaign(),
+    _campaign_id(),
     Column("link_id", Integer, ForeignKey("label_studio.id"), nullable=False),
     Column("task", Integer, nullable=False),
     Column("annotation", Integer, nullable=False),
     Column("answer_id", Integer, ForeignKey("answers.id"), nullable=False),
-    Column("gone", Boolean, nullable=False),  # deleted there, and taken back here
+    Column("gone", Boolean, nullable=False),  # deleted there, and withdrawn here
     Index("label_studio_answers_by_annotation", "link_id", "annotation"),
 )
 
@@ -207,7 +221,7 @@ history = Table(
     "history",
     metadata,
     Column("id", Integer, primary_key=True),
-    _of_campaign(),
+    _campaign_id(),
     Column("at", Text, nullable=False),
     Column("who", Text, nullable=False),
     Column("what", Text, nullable=False),

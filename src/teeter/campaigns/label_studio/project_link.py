@@ -9,15 +9,10 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 
-from sqlalchemy import Connection, and_, insert, select, update
-
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.clock import written
-from teeter.campaigns.db import schema
-from teeter.campaigns.db.repository import Kind
+from teeter.campaigns.db import Connection, ImportedAnnotation, LockName, ProjectLink
 from teeter.errors import StoreError
 
 __all__ = [
@@ -39,36 +34,9 @@ _LOOK = 0.5
 """Seconds between two looks whether another is done."""
 
 
-@dataclass(frozen=True)
-class ProjectLink:
-    """A campaign's project in Label Studio."""
-
-    number: int
-    url: str
-    mark: str
-    project: int | None
-    """None: it is not made yet, or nobody came to note it."""
-
-
-@dataclass(frozen=True)
-class ImportedAnnotation:
-    """What an annotation said when it was taken in."""
-
-    task: int
-    kind: Kind
-    label: str | None
-    gone: bool
-    answers: tuple[int, ...]
-    """The numbers of its answers, oldest first: one for every change."""
-
-
 def current(campaign: Campaign, connection: Connection) -> ProjectLink | None:
     """Return the link that holds: the newest."""
-    own = schema.label_studio.c.campaign_id == campaign.repository.campaign
-    row = connection.execute(
-        select(schema.label_studio).where(own).order_by(schema.label_studio.c.id.desc()).limit(1)
-    ).first()
-    return None if row is None else ProjectLink(row.id, row.url, row.mark, row.project)
+    return campaign.repository.label_studio.current_link(connection)
 
 
 def begin(campaign: Campaign, url: str, *, anew: bool) -> ProjectLink:
@@ -77,56 +45,26 @@ def begin(campaign: Campaign, url: str, *, anew: bool) -> ProjectLink:
         link = current(campaign, connection)
         if link is not None and (not anew or link.project is None):
             return link
-        values = {
-            "campaign_id": campaign.repository.campaign,
-            "url": url,
-            "mark": f"teeter:{secrets.token_hex(8)}",
-            "project": None,
-            "made": campaign.repository.now(),
-            "busy": None,
-        }
-        (number,) = connection.execute(
-            insert(schema.label_studio).values(values)
-        ).inserted_primary_key or (0,)
-        return ProjectLink(int(number), url, str(values["mark"]), None)
+        mark = f"teeter:{secrets.token_hex(8)}"
+        return campaign.repository.label_studio.add_link(connection, url, mark)
 
 
 def write_project(
     campaign: Campaign, link: ProjectLink, url: str, project: int, *, made: bool
 ) -> ProjectLink:
     """Note where a campaign's project is."""
+    repository = campaign.repository
     with campaign.database.writing() as connection:
-        _change(connection, link, url=url, project=project)
         detail = {"url": url, "project": project, "made": made}
-        campaign.repository.note(connection, "label-studio", "linked", None, detail)
-    return ProjectLink(link.number, url, link.mark, project)
-
-
-def _change(connection: Connection, link: ProjectLink, **values: object) -> None:
-    connection.execute(
-        update(schema.label_studio).where(schema.label_studio.c.id == link.number).values(values)
-    )
+        repository.history.append(connection, "label-studio", "linked", None, detail)
+        return repository.label_studio.set_project(connection, link, url, project)
 
 
 def annotations_of(
     campaign: Campaign, connection: Connection, link: ProjectLink
 ) -> dict[int, ImportedAnnotation]:
     """Return what was taken in, by the annotations' numbers."""
-    noted, answers = schema.label_studio_answers, schema.answers
-    rows = connection.execute(
-        select(noted, answers.c.kind, schema.classes.c.name)
-        .join(answers, answers.c.id == noted.c.answer_id)
-        .join(schema.classes, schema.classes.c.id == answers.c.class_id, isouter=True)
-        .where(noted.c.link_id == link.number, noted.c.campaign_id == campaign.repository.campaign)
-        .order_by(noted.c.id)
-    )
-    found: dict[int, ImportedAnnotation] = {}
-    for row in rows:
-        before = found[row.annotation].answers if row.annotation in found else ()
-        found[row.annotation] = ImportedAnnotation(
-            row.task, row.kind, row.name, row.gone, (*before, row.answer_id)
-        )
-    return found
+    return campaign.repository.label_studio.imported_annotations(connection, link)
 
 
 def note_answer(
@@ -139,70 +77,50 @@ def note_answer(
     answer: int,
 ) -> None:
     """Note that an annotation became an answer."""
-    values = {
-        "campaign_id": campaign.repository.campaign,
-        "link_id": link.number,
-        "task": task,
-        "annotation": annotation,
-        "answer_id": answer,
-        "gone": False,
-    }
-    connection.execute(insert(schema.label_studio_answers).values(values))
+    campaign.repository.label_studio.add_import(
+        connection, link, task=task, annotation=annotation, answer=answer
+    )
 
 
-def note_gone(connection: Connection, link: ProjectLink, annotations: Sequence[int]) -> None:
+def note_gone(
+    campaign: Campaign, connection: Connection, link: ProjectLink, annotations: Sequence[int]
+) -> None:
     """Note that annotations are deleted, and their answers taken back."""
-    noted = schema.label_studio_answers
-    for one in annotations:
-        same = and_(noted.c.link_id == link.number, noted.c.annotation == one)
-        connection.execute(update(noted).where(same).values(gone=True))
+    campaign.repository.label_studio.mark_deleted(connection, link, annotations)
 
 
 @contextmanager
 def turn(
-    campaign: Campaign, link: ProjectLink, sleep: Callable[[float], None] = time.sleep
+    campaign: Campaign, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[Callable[[], None]]:
     """Wait until no other is at it, and keep others waiting; yields what must be called now and then to go on.
 
     Whoever is killed keeps others waiting no longer than its last sign of life lasts.
     """
     waited = 0.0
-    while not _take(campaign, link):
+    while (holder := _acquire(campaign)) is None:
         if waited > 2 * _LASTS:
             raise StoreError("Another sync of this campaign goes on: wait until it is done.")
         sleep(_LOOK)
         waited += _LOOK
-    last = campaign.repository.clock()
+    clock = campaign.repository.scope.clock
+    last = clock()
 
     def alive() -> None:
         nonlocal last
-        if abs(campaign.repository.clock() - last) > timedelta(
-            seconds=_LASTS / 3
-        ):  # it may have been set back
-            last = campaign.repository.clock()
-            _be_busy(campaign, link, busy=True)
+        if abs(clock() - last) > timedelta(seconds=_LASTS / 3):  # it may have been set back
+            last = clock()
+            with campaign.database.writing() as connection:
+                campaign.repository.locks.extend(connection, LockName.LABEL_STUDIO, holder, _LASTS)
 
     try:
         yield alive
     finally:
-        _be_busy(campaign, link, busy=False)
+        with campaign.database.writing() as connection:
+            campaign.repository.locks.release(connection, LockName.LABEL_STUDIO, holder)
 
 
-def _take(campaign: Campaign, link: ProjectLink) -> bool:
-    table = schema.label_studio
+def _acquire(campaign: Campaign) -> str | None:
+    """Take the lock, and return its holder; None if it is taken."""
     with campaign.database.writing() as connection:
-        until = connection.scalar(select(table.c.busy).where(table.c.id == link.number))
-        # What ends long from now was left before the clock was set back.
-        if until is not None and campaign.repository.now() < until <= _end(campaign, 2 * _LASTS):
-            return False
-        _change(connection, link, busy=_end(campaign))
-    return True
-
-
-def _be_busy(campaign: Campaign, link: ProjectLink, *, busy: bool) -> None:
-    with campaign.database.writing() as connection:
-        _change(connection, link, busy=_end(campaign) if busy else None)
-
-
-def _end(campaign: Campaign, seconds: float = _LASTS) -> str:
-    return written(campaign.repository.clock() + timedelta(seconds=seconds))
+        return campaign.repository.locks.acquire(connection, LockName.LABEL_STUDIO, _LASTS)

@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sqlalchemy import Connection
-
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.clock import written
-from teeter.campaigns.db.repository import Answer, Kind
+from teeter.campaigns.clock import format_time
+from teeter.campaigns.db import Answer, Connection
+from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.items import require_printable
 from teeter.campaigns.label_studio.project_link import (
     ImportedAnnotation,
@@ -56,11 +55,11 @@ def import_annotations(
     named = {person.name for person in campaign.people.list()}
     found, tasks = PullSummary(), list(tasks)
     with campaign.database.writing() as connection:
-        items = campaign.repository.some_items(
+        items = campaign.repository.items.by_id(
             connection, sorted({task.item for task in tasks if task.item is not None})
         )
         known = annotations_of(campaign, connection, link)
-        classes = frozenset(campaign.repository.classes(connection))
+        classes = frozenset(campaign.repository.classes.names(connection))
         ours = [task for task in tasks if task.item in items]
         found.strange = len(tasks) - len(ours)
         given = sorted(
@@ -74,7 +73,7 @@ def import_annotations(
             who = _annotator(one, emails)
             if named and who not in named:
                 found.unnamed.add(who)
-            _write(campaign, connection, link, one, Answer(by_task[one.task].key, who, *said))
+            _write(campaign, connection, link, one, Answer(by_task[one.task].item_id, who, *said))
             _count(found, said[0], changed=one.number in known)
         found.withdrawn = _withdraw(campaign, connection, link, known, ours)
     return found
@@ -82,12 +81,12 @@ def import_annotations(
 
 def _said(
     one: Annotation, classes: frozenset[str], found: PullSummary
-) -> tuple[Kind, str | None] | None:
+) -> tuple[AnswerKind, str | None] | None:
     """Return what an annotation says; None where it says nothing that the campaign knows, which is counted."""
     if one.skipped:
-        return "skip", None
+        return AnswerKind.SKIP, None
     if one.chosen in classes:
-        return "label", one.chosen
+        return AnswerKind.LABEL, one.chosen
     if one.chosen is None:
         found.without += 1
     else:
@@ -95,7 +94,7 @@ def _said(
     return None
 
 
-def _is_known(taken: ImportedAnnotation | None, said: tuple[Kind, str | None]) -> bool:
+def _is_known(taken: ImportedAnnotation | None, said: tuple[AnswerKind, str | None]) -> bool:
     return taken is not None and not taken.gone and (taken.kind, taken.label) == said
 
 
@@ -112,7 +111,14 @@ def _annotator(one: Annotation, emails: Mapping[int, str]) -> str:
 def _write(
     campaign: Campaign, connection: Connection, link: ProjectLink, one: Annotation, answer: Answer
 ) -> None:
-    recorded = campaign.repository.answer(connection, answer, asked=HOLDER, at=written(one.at))
+    # Two annotations that say the same are two answers: either may be deleted later.
+    recorded = campaign.answer(
+        answer,
+        asked_of=HOLDER,
+        at=format_time(one.at),
+        allow_repeat=True,
+        connection=connection,
+    )
     note_answer(
         campaign, connection, link, task=one.task, annotation=one.number, answer=recorded.number
     )
@@ -121,7 +127,7 @@ def _write(
 def _count(found: PullSummary, kind: str, *, changed: bool) -> None:
     if changed:
         found.corrected += 1
-    elif kind == "skip":
+    elif kind == AnswerKind.SKIP:
         found.skips += 1
     else:
         found.labels += 1
@@ -144,8 +150,8 @@ def _withdraw(
     ]
     for number in gone:
         for answer in reversed(known[number].answers):
-            campaign.repository.withdraw(connection, answer)
-    note_gone(connection, link, gone)
+            campaign.repository.answers.withdraw(connection, answer)
+    note_gone(campaign, connection, link, gone)
     return len(gone)
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.db.repository import Pick
+from teeter.campaigns.db import Pick
+from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.label_studio.client import Server
 from teeter.campaigns.label_studio.payloads import (
     ITEM,
@@ -40,7 +41,7 @@ class TaskPusher:
     def unsent(self, link: ProjectLink, project: Project) -> list[tuple[float, Pick]]:
         """Return the open questions that nobody finds in Label Studio, each with its score: the lowest comes first."""
         with self.campaign.database.reading() as connection:
-            picks = self.campaign.repository.open_picks(connection, HOLDER)
+            picks = self.campaign.repository.picks.open_picks(connection, HOLDER)
             taken = annotations_of(self.campaign, connection, link)
         waiting = {task.item for task in project.tasks.values() if _waits(task, taken)}
         scored = [(rank / len(picks), pick) for rank, pick in enumerate(picks, start=1)]
@@ -75,13 +76,16 @@ class TaskPusher:
         """Return how many are still to answer each item."""
         repository = self.campaign.repository
         with self.campaign.database.reading() as connection:
-            rows = repository.some_items(connection, keys)
+            rows = repository.items.by_id(connection, keys)
             said = {
-                key: sum(one.kind != "skip" for one in repository.answers_of(connection, row.id))
+                key: sum(
+                    answer.kind != AnswerKind.SKIP
+                    for answer in repository.answers.for_item(connection, row.row_id)
+                )
                 for key, row in rows.items()
-                if row.people > 1
+                if row.annotators_needed > 1
             }
-        return {key: max(1, row.people - said.get(key, 0)) for key, row in rows.items()}
+        return {key: max(1, row.annotators_needed - said.get(key, 0)) for key, row in rows.items()}
 
     def _data(self, project: int, keys: Sequence[str]) -> dict[str, dict[str, str]]:
         """Return what people see of items, by id."""
@@ -89,10 +93,10 @@ class TaskPusher:
         with self.campaign.database.reading() as connection:
             contents = {
                 key: str(row.content)
-                for key, row in repository.some_items(connection, keys).items()
+                for key, row in repository.items.by_id(connection, keys).items()
             }
             named, vectors = (
-                repository.keyed_vectors(connection) if kind == "features" and keys else ([], ())
+                repository.items.features(connection) if kind == "features" and keys else ([], ())
             )
         if kind == "image":
             return {key: {"image": place} for key, place in self._places(project, contents).items()}

@@ -134,7 +134,7 @@ class LabelStudio:
         model = self._next_round()
         sent = self._send(link, project)
         with self.campaign.database.reading() as connection:
-            waiting = len(self.campaign.repository.open_picks(connection, HOLDER))
+            waiting = len(self.campaign.repository.picks.open_picks(connection, HOLDER))
         notes = notes_of(came, self.campaign.classes)
         if not waiting:
             notes.append("Nothing is left to ask about.")
@@ -158,7 +158,7 @@ class LabelStudio:
         self._anew = False
         made = False
         if link.project is None:
-            with self._turn(link):
+            with self._turn():
                 link, made = self._noted(link)
         number = int(link.project or 0)
         found = self._checked(link, number)
@@ -235,15 +235,15 @@ class LabelStudio:
         except (KeyError, TypeError, AttributeError):
             raise self.server.strange() from None
 
-    def _turn(self, link: ProjectLink) -> Any:
-        return turn(self.campaign, link, self._sleep)
+    def _turn(self) -> Any:
+        return turn(self.campaign, self._sleep)
 
     def _next_round(self) -> int | None:
         """Keep questions waiting, and return the model that was trained for new ones."""
         repository = self.campaign.repository
         with self.campaign.database.writing() as connection:
-            repository.renew(connection, HOLDER)
-            waiting = len(repository.open_picks(connection, HOLDER))
+            repository.picks.extend_leases(connection, HOLDER)
+            waiting = len(repository.picks.open_picks(connection, HOLDER))
         if waiting > self.n // 2:
             return None
         model = self._trained() if self.train else None
@@ -253,19 +253,20 @@ class LabelStudio:
     def _trained(self) -> int | None:
         """Train a model, and return its version; None where there is nothing new to learn, or of one class alone."""
         with self.campaign.database.reading() as connection:
-            version = self.campaign.repository.newest_version(connection)
-            newer = self.campaign.repository.newer_answers(connection)
+            version = self.campaign.repository.models.newest_version(connection)
+            newer = self.campaign.repository.answers.count_since_newest_model(connection)
         if version and not newer:
             return None
-        if len(set(self.campaign.state().labels.values())) < 2:
+        state = self.campaign.load_state()
+        if len(set(state.labels.values())) < 2:
             return None
-        return self.campaign.train(who=HOLDER).version
+        return self.campaign.train(who=HOLDER, state=state).version
 
     def _send(self, link: ProjectLink, project: Project) -> int:
         """Send the open questions that have no task which waits, and return how many there were."""
         if not self._outbox.unsent(link, project):
             return 0
-        with self._turn(link) as alive:
+        with self._turn() as alive:
             self.server.before = alive
             try:
                 project.read()  # another sync may have sent some

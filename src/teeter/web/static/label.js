@@ -351,10 +351,10 @@
   // ---- keys and buttons
 
   const acts = {
-    skip: () => answer("skip"), unsure: () => answer("unsure"), bad: () => answer("bad"), keep: () => answer("keep"), undo,
+    skip: () => answer("skip"), unsure: () => answer("unsure"), flag: () => answer("flag"), keep: () => answer("keep"), undo,
     help: () => at("help").showModal(),
   };
-  const keys = { " ": acts.skip, u: acts.unsure, f: acts.bad, Backspace: undo, "?": acts.help, "=": acts.keep };
+  const keys = { " ": acts.skip, u: acts.unsure, f: acts.flag, Backspace: undo, "?": acts.help, "=": acts.keep };
 
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || at("help").open) return;
@@ -388,7 +388,7 @@
   // What was not sent before the page was closed comes first.
   for (const entry of outbox) {
     if (!takesBack(entry) && !last.some((one) => one.question.item === entry.body.item)) {
-      last.unshift({ question: { item: entry.body.item }, said: entry.body.label ?? entry.body.kind ?? (entry.what === "decisions" ? "bad" : "kept"), state: "saving" });
+      last.unshift({ question: { item: entry.body.item }, said: entry.body.label ?? entry.body.kind ?? (entry.what === "decisions" ? "flag" : "kept"), state: "saving" });
     }
   }
   queue = queue.filter((one) => !outbox.some((entry) => entry.body.item === one.item));

@@ -14,10 +14,10 @@ import pytest
 from sqlalchemy import event
 
 from campaigns.fake_clock import FakeClock
+from campaigns.history_replay import replay_answers
 from campaigns.stores import POSTGRESQL_SLOW, new_place
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.db.pick_lock import acquire_pick_lock, release_pick_lock
-from teeter.campaigns.db.repository import live_answers
+from teeter.campaigns.db import LockName
 
 VECTORS = np.random.default_rng(0).normal(size=(80, 3)).astype(np.float32)
 Made = Callable[..., Campaign]
@@ -65,7 +65,7 @@ def told(campaign: Campaign, what: str) -> list[dict[str, object]]:
 def held(campaign: Campaign) -> Counter[str]:
     """How many people have each item open."""
     with campaign.database.reading() as connection:
-        return Counter(pick.item for pick in campaign.repository.open_picks(connection))
+        return Counter(pick.item for pick in campaign.repository.picks.open_picks(connection))
 
 
 def test_what_nobody_answers_goes_to_the_next_who_asks(made: Made, watch: FakeClock) -> None:
@@ -129,8 +129,10 @@ def test_a_late_answer_counts_and_is_told(made: Made, watch: FakeClock) -> None:
     assert None not in undone
     assert max(held(campaign).values()) == 1, "bob is asked, so ann is not"
     with campaign.database.reading() as connection:
-        now = {(one.item, one.annotator): one for one in campaign.repository.answers(connection)}
-    assert live_answers(campaign.history()) == now
+        now = {
+            (one.item, one.annotator): one for one in campaign.repository.answers.live(connection)
+        }
+    assert replay_answers(campaign.history()) == now
 
 
 def test_what_an_older_model_picked_goes_back_to_the_pool_and_controls_are_asked_again(
@@ -144,10 +146,10 @@ def test_what_an_older_model_picked_goes_back_to_the_pool_and_controls_are_asked
     campaign.train()
     asked(campaign, 1, "bob")
     with campaign.database.reading() as connection:
-        ready = {
-            row.key: row.arm for row in connection.execute(campaign.repository._picks("ready"))
+        ready = {pick.item: pick.arm for pick in campaign.repository.picks.ready_picks(connection)}
+        ready |= {
+            pick.item: pick.arm for pick in campaign.repository.picks.open_picks(connection, "bob")
         }
-        ready |= {pick.item: pick.arm for pick in campaign.repository.open_picks(connection, "bob")}
     controls = {item for item, arm in waiting.items() if arm == "control"}
     assert len(controls) >= 6
     assert controls <= {item for item, arm in ready.items() if arm == "control"}
@@ -161,11 +163,11 @@ def test_for_those_at_work_it_is_picked_ahead_and_a_new_model_picks_anew(made: M
     batches = len(told(campaign, "asked"))
     assert sum(map(len, shown)) == len(set.union(*shown)) == 10
     with campaign.database.reading() as connection:
-        ready = campaign.repository.asked_items(connection) - set(held(campaign))
+        ready = campaign.repository.picks.open_or_ready_items(connection) - set(held(campaign))
     assert len(ready) == 10, "twice what bob asked for, since one other is at work"
     campaign.train()
     with campaign.database.reading() as connection:
-        left = {row.key: row.arm for row in connection.execute(campaign.repository._picks("ready"))}
+        left = {pick.item: pick.arm for pick in campaign.repository.picks.ready_picks(connection)}
     assert set(left.values()) <= {"control"}
     assert len(told(campaign, "asked")) == batches
     assert len(asked(campaign, 40, "dan")) == 40
@@ -176,23 +178,18 @@ def test_one_picks_at_a_time_and_the_dead_keep_nobody_waiting_for_long(
     made: Made, watch: FakeClock
 ) -> None:
     campaign = made()
-    repository = campaign.repository
+    locks = campaign.repository.locks
     with campaign.database.writing() as connection:
-        before = repository.count_batches(connection)
-        assert acquire_pick_lock(repository, connection, "ann")
-        assert acquire_pick_lock(repository, connection, "ann"), "who died in it comes back"
-        assert not acquire_pick_lock(repository, connection, "bob")
-        assert repository.count_batches(connection) == before
-        assert repository.others_at_work(connection, "bob") == 0
+        assert locks.acquire(connection, LockName.PICKING, 10) is not None
+        assert locks.acquire(connection, LockName.PICKING, 10) is None
     watch.wait(1)
-    assert len(asked(campaign, 5, "bob")) == 5
+    assert len(asked(campaign, 5, "bob")) == 5, "the lock has expired"
     with campaign.database.writing() as connection:
-        assert acquire_pick_lock(repository, connection, "cem"), "bob's turn ended"
+        holder = locks.acquire(connection, LockName.PICKING, 10)
+        assert holder is not None, "bob's picking has ended"
         watch.wait(-1440)
-        assert acquire_pick_lock(repository, connection, "bob"), (
-            "the clock was set back: cem's turn would last for a day"
-        )
-        release_pick_lock(repository, connection)
+        message = "the clock was set back: the lock would last for a day"
+        assert locks.acquire(connection, LockName.PICKING, 10) is not None, message
 
 
 def test_until_nothing_is_left(made: Made) -> None:
@@ -263,7 +260,7 @@ def test_a_skip_a_lease_that_ends_and_an_undo_leave_nobody_missing(
     assert campaign.tell(item, "left", "cem").late
     campaign.flag(item, "ann")
     with campaign.database.reading() as connection:
-        assert campaign.repository.item(connection, item).missing == 0
+        assert campaign.repository.items.get(connection, item).annotators_missing == 0
 
 
 def test_several_at_once_share_the_items(tmp_path: Path) -> None:
@@ -291,7 +288,9 @@ def test_several_at_once_share_the_items(tmp_path: Path) -> None:
     assert max(Counter(item for item, _ in given).values()) == 1, "nobody is asked what another has"
     campaign = Campaign.open(path)
     with campaign.database.reading() as connection:
-        written = [(one.item, one.annotator) for one in campaign.repository.answers(connection)]
+        written = [
+            (one.item, one.annotator) for one in campaign.repository.answers.live(connection)
+        ]
     campaign.database.close()
     assert sorted(written) == sorted(given)
 

@@ -1,4 +1,4 @@
-"""What pages read of a campaign: items of a class, and what of the model is not told."""
+"""What pages show of a campaign: items of a class, and predictions that stay hidden."""
 
 from __future__ import annotations
 

@@ -1,0 +1,434 @@
+"""The answers of a campaign: recorded, taken back and counted. None is ever deleted or overwritten.
+
+All methods work inside the transaction of the connection they are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, select, update
+
+from teeter.campaigns.db import schema
+from teeter.campaigns.db.classes import ClassRepository
+from teeter.campaigns.db.history import HistoryRepository
+from teeter.campaigns.db.items import ItemRepository
+from teeter.campaigns.db.picks import PickRepository
+from teeter.campaigns.db.scope import CampaignScope
+from teeter.campaigns.db.statements import chunks, count_rows, insert_row
+from teeter.campaigns.db.trained_models import ModelRepository
+from teeter.campaigns.enums import AnswerKind, PickState
+
+__all__ = ["Answer", "AnswerReceipt", "AnswerRepository", "UndoResult"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an annotator says about an item."""
+
+    item: str
+    annotator: str
+    kind: AnswerKind
+    label: str | None = None
+    """The class, if the kind is a label."""
+    comment: str | None = None
+
+
+@dataclass(frozen=True)
+class AnswerReceipt:
+    """An answer that is on disk."""
+
+    number: int
+    """The answer's row id."""
+    late: bool = False
+    """Whether the item had been returned to the pool. The answer counts all the same."""
+    asked_now: tuple[str, ...] = ()
+    """For a late answer, the other annotators with whom the item is open now."""
+    recorded: bool = True
+    """False if the same answer was there already, so that nothing was stored."""
+
+
+@dataclass(frozen=True)
+class UndoResult:
+    """An answer that was taken back."""
+
+    answer: Answer
+    before: Answer | None
+    """The annotator's earlier answer about the item, which holds again."""
+
+
+class AnswerRepository:
+    """The answers of a campaign.
+
+    An annotator's last answer about an item is live. Earlier ones stay stored and do not count.
+    """
+
+    def __init__(
+        self,
+        scope: CampaignScope,
+        *,
+        items: ItemRepository,
+        classes: ClassRepository,
+        models: ModelRepository,
+        picks: PickRepository,
+        history: HistoryRepository,
+    ) -> None:
+        self._scope = scope
+        self._items = items
+        self._classes = classes
+        self._models = models
+        self._picks = picks
+        self._history = history
+
+    # Recording
+
+    def record(
+        self,
+        connection: Connection,
+        answer: Answer,
+        *,
+        asked_of: str | None = None,
+        at: str | None = None,
+    ) -> AnswerReceipt:
+        """Store an answer and close the pick that it answers.
+
+        Args:
+            connection: a connection that may write.
+            answer: the answer.
+            asked_of: the annotator in whose name the item is open, if it is not the answer's.
+            at: when it was given, as times are stored, if that is not now.
+
+        Raises:
+            UnknownNameError: there is no such item or class.
+        """
+        asked_of = asked_of or answer.annotator
+        item = self._items.get(connection, answer.item)
+        class_id = None
+        if answer.kind == AnswerKind.LABEL:
+            class_id = self._classes.row_id(connection, answer.label)
+
+        answers = schema.answers
+        earlier = and_(answers.c.item_id == item.row_id, answers.c.annotator == answer.annotator)
+        connection.execute(update(answers).where(earlier, answers.c.live).values(live=False))
+
+        pick = self._picks.pick_to_answer(connection, item.row_id, asked_of)
+        pick_id, pick_state = pick or (None, None)
+        values = {
+            "item_id": item.row_id,
+            "pick_id": pick_id,
+            "annotator": answer.annotator,
+            "at": at or self._scope.now(),
+            "kind": answer.kind,
+            "class_id": class_id,
+            "comment": answer.comment,
+            "live": True,
+            "undone": False,
+        }
+        number = insert_row(connection, answers, values)
+
+        if pick_id is not None:
+            skipped = answer.kind == AnswerKind.SKIP
+            closed = PickState.SKIPPED if skipped else PickState.ANSWERED
+            self._picks.set_state(connection, pick_id, closed)
+
+        late = pick_state == PickState.RETURNED
+        self._note_answer(connection, answer, number, late=late)
+
+        self._picks.remove_ready(connection, [item.row_id])
+        self._picks.extend_leases(connection, asked_of)
+        if item.annotators_needed > 1:
+            self._picks.update_missing(connection, [item.row_id])
+
+        asked_now = []
+        if late:
+            holders = self._picks.holders(connection, item.row_id)
+            asked_now = [holder for holder in holders if holder != asked_of]
+
+        return AnswerReceipt(number, late, tuple(asked_now))
+
+    def _note_answer(
+        self, connection: Connection, answer: Answer, number: int, *, late: bool
+    ) -> None:
+        detail: dict[str, Any] = {
+            "answer": number,
+            "kind": answer.kind,
+            "label": answer.label,
+            "comment": answer.comment,
+        }
+        if late:
+            detail["late"] = True
+
+        self._history.append(connection, answer.annotator, "answer", answer.item, detail)
+
+    def undo(self, connection: Connection, annotator: str) -> UndoResult | None:
+        """Take back the last answer of an annotator that was not taken back yet.
+
+        Their earlier answer about the item holds again, and the item's pick is open again.
+
+        Returns:
+            The answer, or None if there is none.
+        """
+        last = self._last(connection, annotator)
+        if last is None:
+            return None
+
+        undone = self._take_back(connection, last)
+        if last.pick_id is not None:
+            self._picks.reopen(connection, last.pick_id, last.item_id)
+
+        self._picks.update_missing(connection, [last.item_id])
+        return undone
+
+    def withdraw(self, connection: Connection, number: int) -> UndoResult | None:
+        """Take back an answer by its row id, whatever was answered since.
+
+        The item's pick is open again if nobody else has answered it, or if it needs several annotators.
+
+        Returns:
+            The answer, or None if it was taken back before.
+        """
+        answers = schema.answers
+        query = self._select().where(answers.c.id == number, answers.c.undone.is_(False))
+        row = connection.execute(query).first()
+        if row is None:
+            return None
+
+        undone = self._take_back(connection, row)
+
+        if row.pick_id is not None and row.live:
+            current = self.for_item(connection, row.item_id)
+            is_answered = any(answer.kind != AnswerKind.SKIP for answer in current)
+            if not is_answered or self._picks.needs_several(connection, row.item_id):
+                self._picks.reopen(connection, row.pick_id, row.item_id)
+
+        self._picks.update_missing(connection, [row.item_id])
+        return undone
+
+    def _take_back(self, connection: Connection, row: Row[Any]) -> UndoResult:
+        """Mark an answer as undone. If it was live, the one before it is live again."""
+        answers = schema.answers
+        undone = {"undone": True, "live": False}
+        connection.execute(update(answers).where(answers.c.id == row.id).values(undone))
+
+        before_query = (
+            self._select()
+            .where(answers.c.annotator == row.annotator, answers.c.item_id == row.item_id)
+            .where(answers.c.undone.is_(False))
+            .order_by(answers.c.id.desc())
+            .limit(1)
+        )
+        before = connection.execute(before_query).first()
+        if before is not None and row.live:
+            connection.execute(update(answers).where(answers.c.id == before.id).values(live=True))
+
+        self._history.append(connection, row.annotator, "undo", row.key, {"answer": row.id})
+        return UndoResult(_answer(row), None if before is None else _answer(before))
+
+    def find_repeat(self, connection: Connection, answer: Answer) -> int | None:
+        """Return the row id of a live answer that says the same, as if it was sent twice.
+
+        An answer to an open pick is not a repeat: it closes the pick.
+
+        Returns:
+            The row id, or None if the answer is new.
+
+        Raises:
+            UnknownNameError: there is no such item.
+        """
+        item = self._items.get(connection, answer.item)
+        answers = schema.answers
+        query = self._select().where(
+            answers.c.item_id == item.row_id,
+            answers.c.annotator == answer.annotator,
+            answers.c.live,
+        )
+        row = connection.execute(query).first()
+
+        if row is None or _answer(row) != answer:
+            return None
+        if self._picks.is_open(connection, item.row_id, answer.annotator):
+            return None
+        return int(row.id)
+
+    # Reading
+
+    def _in_campaign(self) -> ColumnElement[bool]:
+        # Adding 0 keeps SQLite from reading all items of the campaign by their index first: the
+        # answers are fewer.
+        return schema.items.c.campaign_id + 0 == self._scope.campaign_id
+
+    def _select(self) -> Select[Any]:
+        """Select answers with the ids of their items and the names of their classes."""
+        answers = schema.answers
+        items = schema.items
+        classes = schema.classes
+        return (
+            select(answers, items.c.key, classes.c.name.label("label"))
+            .join(items, items.c.id == answers.c.item_id)
+            .join(classes, classes.c.id == answers.c.class_id, isouter=True)
+            .where(self._in_campaign())
+        )
+
+    def _select_columns(self, *columns: Any) -> Select[Any]:
+        """Select columns of the campaign's answers, or functions of them."""
+        joined = schema.answers.join(schema.items, schema.items.c.id == schema.answers.c.item_id)
+        return select(*columns).select_from(joined).where(self._in_campaign())
+
+    def live(self, connection: Connection) -> list[Answer]:
+        """Return all live answers, in the order in which they were given."""
+        query = self._select().where(schema.answers.c.live).order_by(schema.answers.c.id)
+        return [_answer(row) for row in connection.execute(query)]
+
+    def for_item(self, connection: Connection, row_id: int) -> list[Answer]:
+        """Return the live answers about an item, in the order in which they were given."""
+        return self.for_items(connection, [row_id])[row_id]
+
+    def for_items(self, connection: Connection, row_ids: Sequence[int]) -> dict[int, list[Answer]]:
+        """Return the live answers about each item by the items' row ids, oldest first."""
+        answers = schema.answers
+        by_item: dict[int, list[Answer]] = {row_id: [] for row_id in row_ids}
+
+        for part in chunks(row_ids):
+            query = self._select().where(answers.c.item_id.in_(part), answers.c.live)
+            for row in connection.execute(query.order_by(answers.c.id)):
+                by_item[row.item_id].append(_answer(row))
+
+        return by_item
+
+    def recent(self, connection: Connection, annotator: str, count: int) -> list[Answer]:
+        """Return the last live answers of an annotator, newest first."""
+        answers = schema.answers
+        query = (
+            self._select()
+            .where(answers.c.live, answers.c.annotator == annotator)
+            .order_by(answers.c.id.desc())
+            .limit(count)
+        )
+        return [_answer(row) for row in connection.execute(query)]
+
+    def last(self, connection: Connection, annotator: str) -> Answer | None:
+        """Return the answer that ``undo`` would take back, or None."""
+        row = self._last(connection, annotator)
+        return None if row is None else _answer(row)
+
+    def _last(self, connection: Connection, annotator: str) -> Row[Any] | None:
+        answers = schema.answers
+        query = (
+            self._select()
+            .where(answers.c.annotator == annotator, answers.c.undone.is_(False))
+            .order_by(answers.c.id.desc())
+            .limit(1)
+        )
+        return connection.execute(query).first()
+
+    def confirmed_labels(self, connection: Connection) -> dict[str, str]:
+        """Return the labels that an annotator checked and confirmed, by item id."""
+        undone = set()
+        for line in self._history.lines(connection, "undo"):
+            undone.add((line["item"], line["who"], line["answer"]))
+
+        labels = {}
+        for line in self._history.lines(connection, "kept"):
+            if (line["item"], line["who"], line["answer"]) not in undone:
+                labels[line["item"]] = line["label"]
+
+        return labels
+
+    def skipped_items(self, connection: Connection) -> set[str]:
+        """Return the ids of the items that were skipped since the newest model was trained."""
+        answers = schema.answers
+        skips = self._select().where(answers.c.live, answers.c.kind == AnswerKind.SKIP)
+
+        model = self._models.newest_summary(connection)
+        if model is not None:
+            # Models note how many answers there were, not the time: clocks may be set back.
+            row_ids = self._select_columns(answers.c.id).order_by(answers.c.id)
+            first_newer = connection.scalar(row_ids.offset(model.facts["answers"]).limit(1))
+            if first_newer is None:
+                return set()
+            skips = skips.where(answers.c.id >= first_newer)
+
+        return {row.key for row in connection.execute(skips)}
+
+    # Counting
+
+    def count(self, connection: Connection) -> int:
+        """Return how many answers were ever given, live or not."""
+        return count_rows(connection, self._select_columns(schema.answers.c.id))
+
+    def count_since_newest_model(self, connection: Connection) -> int:
+        """Return how many answers were given since the newest model was trained; 0 without a model."""
+        model = self._models.newest_summary(connection)
+        if model is None:
+            return 0
+        return self.count(connection) - int(model.facts["answers"])
+
+    def count_items_by_kind(self, connection: Connection) -> dict[AnswerKind, int]:
+        """Return how many items have a live answer of each kind."""
+        answers = schema.answers
+        query = (
+            self._select_columns(answers.c.kind, func.count(answers.c.item_id.distinct()))
+            .where(answers.c.live)
+            .group_by(answers.c.kind)
+        )
+        counts = dict.fromkeys(AnswerKind, 0)
+        for kind, count in connection.execute(query):
+            counts[AnswerKind(kind)] = count
+
+        return counts
+
+    def newest_row_id(self, connection: Connection) -> int:
+        """Return the row id of the newest answer; 0 if there is none."""
+        query = self._select_columns(func.max(schema.answers.c.id))
+        return int(connection.scalar(query) or 0)
+
+    def count_labels_after(self, connection: Connection, row_id: int) -> int:
+        """Return how many live labels were given after an answer."""
+        answers = schema.answers
+        query = self._select_columns(answers.c.id).where(
+            answers.c.live, answers.c.kind == AnswerKind.LABEL, answers.c.id > row_id
+        )
+        return count_rows(connection, query)
+
+    def count_labels_since(self, connection: Connection, time: str) -> int:
+        """Return how many live labels were given since a time, as times are stored."""
+        answers = schema.answers
+        query = self._select_columns(answers.c.id).where(
+            answers.c.live, answers.c.kind == AnswerKind.LABEL, answers.c.at > time
+        )
+        return count_rows(connection, query)
+
+    def has_several_annotators(self, connection: Connection, except_for: str) -> bool:
+        """Return whether two or more annotators have answered, not counting one name."""
+        # The index gives the names in all campaigns of the database at once. That is often enough.
+        everywhere = connection.scalars(select(schema.answers.c.annotator).distinct())
+        if len(set(everywhere) - {except_for}) < 2:
+            return False
+
+        here = connection.scalars(self._select_columns(schema.answers.c.annotator).distinct())
+        return len(set(here) - {except_for}) > 1
+
+    def label_times(self, connection: Connection) -> list[str]:
+        """Return when each live label was given, oldest first."""
+        answers = schema.answers
+        query = self._select_columns(answers.c.at).where(
+            answers.c.live, answers.c.kind == AnswerKind.LABEL
+        )
+        return list(connection.scalars(query.order_by(answers.c.at)))
+
+    def times_by_annotator(self, connection: Connection) -> dict[str, list[str]]:
+        """Return when each annotator gave their answers, in the order in which they were stored."""
+        answers = schema.answers
+        query = self._select_columns(answers.c.annotator, answers.c.at).order_by(answers.c.id)
+
+        times: dict[str, list[str]] = {}
+        for row in connection.execute(query):
+            times.setdefault(row.annotator, []).append(row.at)
+
+        return times
+
+
+def _answer(row: Row[Any]) -> Answer:
+    return Answer(row.key, row.annotator, AnswerKind(row.kind), row.label, row.comment)

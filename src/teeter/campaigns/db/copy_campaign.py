@@ -1,0 +1,176 @@
+"""Copying a campaign from one database to another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sqlalchemy import Connection, Select, Table, func, insert, select, text
+
+from teeter.campaigns.db import schema
+from teeter.campaigns.items import quote_id
+from teeter.errors import InputError
+
+__all__ = ["copy_rows"]
+
+_TABLES = (
+    schema.classes,
+    schema.items,
+    schema.features,
+    schema.models,
+    schema.batches,
+    schema.picks,
+    schema.answers,
+    schema.decisions,
+    schema.people,
+    schema.label_studio,
+    schema.label_studio_answers,
+    schema.history,
+)
+"""The tables of a campaign, each after those that its foreign keys point to. Locks are not copied."""
+
+_MOST_ROWS = 2000
+"""Rows that are in memory at once."""
+
+_TABLE_OF_DETAIL = {"answer": "answers", "decision": "decisions", "batch": "batches"}
+"""The entries of the history that hold a row id, and the table that it is in."""
+
+NewIds = dict[str, dict[int, int]]
+"""The new row id of every old one, by table."""
+
+
+def copy_rows(
+    source: Connection, target: Connection, campaign_id: int, new_campaign_id: int
+) -> dict[str, int]:
+    """Copy all rows of a campaign but the one in ``campaigns``.
+
+    Row ids are given again, because the target may have campaigns already.
+
+    Args:
+        source: a connection to the campaign's database.
+        target: a connection that may write.
+        campaign_id: the campaign's row id in the source.
+        new_campaign_id: its row id in the target.
+
+    Returns:
+        The number of rows by table.
+
+    Raises:
+        InputError: a text cannot be stored in the target.
+    """
+    new_ids: NewIds = {"campaigns": {campaign_id: new_campaign_id}}
+    counts = {}
+    for table in _TABLES:
+        counts[table.name] = _copy_table(source, target, table, campaign_id, new_ids)
+
+    if target.dialect.name == "postgresql":
+        _advance_sequences(target)
+
+    return counts
+
+
+def _copy_table(
+    source: Connection, target: Connection, table: Table, campaign_id: int, new_ids: NewIds
+) -> int:
+    ids_of_table = new_ids.setdefault(table.name, {})
+    has_id = "id" in table.c
+    next_id = _first_free_id(target, table) if has_id else 0
+    count = 0
+
+    for rows in _read_in_parts(source, _select_rows(table, campaign_id)):
+        for row in rows:
+            if target.dialect.name == "postgresql":
+                _require_no_nul(source, row, table)
+            _renumber_foreign_keys(row, table, new_ids)
+            if table is schema.history:
+                row["detail"] = _renumber_detail(row["detail"], new_ids)
+            if has_id:
+                ids_of_table[row["id"]] = next_id
+                row["id"] = next_id
+                next_id += 1
+
+        target.execute(insert(table), rows)
+        count += len(rows)
+
+    return count
+
+
+def _require_no_nul(source: Connection, row: Mapping[str, Any], table: Table) -> None:
+    """Refuse a text with a NUL character, which only SQLite can store.
+
+    Raises:
+        InputError: names the item and the field, before the row is renumbered.
+    """
+    for column, value in row.items():
+        if not isinstance(value, str) or "\0" not in value:
+            continue
+
+        item_id = row.get("key") or row.get("item")
+        if "item_id" in row:
+            query = select(schema.items.c.key).where(schema.items.c.id == row["item_id"])
+            item_id = source.scalar(query)
+
+        owner = "the campaign" if item_id is None else f"the item {quote_id(item_id)}"
+        raise InputError(
+            f"Cannot copy to PostgreSQL: {owner} has a NUL character in {table.name}.{column}, "
+            "which PostgreSQL cannot store. Keep the campaign in a file, or make it again without "
+            "that character."
+        )
+
+
+def _first_free_id(target: Connection, table: Table) -> int:
+    return int(target.scalar(select(func.max(table.c.id))) or 0) + 1
+
+
+def _renumber_foreign_keys(row: dict[str, Any], table: Table, new_ids: NewIds) -> None:
+    for column in table.c:
+        for foreign_key in column.foreign_keys:
+            old_id = row[column.name]
+            if old_id is not None:
+                row[column.name] = new_ids[foreign_key.column.table.name][old_id]
+
+
+def _renumber_detail(detail: str, new_ids: NewIds) -> str:
+    """Return the detail of a line of the history with the new row ids."""
+    entries = json.loads(detail)
+    for name, table in _TABLE_OF_DETAIL.items():
+        old_id = entries.get(name)
+        if isinstance(old_id, int):
+            entries[name] = new_ids[table].get(old_id, old_id)
+
+    return json.dumps(entries)
+
+
+def _select_rows(table: Table, campaign_id: int) -> Select[Any]:
+    """Select a campaign's rows of a table, in the order in which they were written."""
+    if "campaign_id" in table.c:
+        return select(table).where(table.c.campaign_id == campaign_id).order_by(table.c.id)
+
+    if table is schema.picks:
+        parent, foreign_key = schema.batches, table.c.batch_id
+    else:
+        parent, foreign_key = schema.items, table.c.item_id
+
+    order = table.c.id if "id" in table.c else foreign_key
+    return (
+        select(table)
+        .join(parent, parent.c.id == foreign_key)
+        .where(parent.c.campaign_id == campaign_id)
+        .order_by(order)
+    )
+
+
+def _read_in_parts(source: Connection, query: Select[Any]) -> Iterator[list[dict[str, Any]]]:
+    streamed = source.execution_options(yield_per=_MOST_ROWS).execute(query)
+    for part in streamed.partitions(_MOST_ROWS):
+        yield [dict(row._mapping) for row in part]
+
+
+def _advance_sequences(target: Connection) -> None:
+    """Let PostgreSQL's sequences continue after the row ids that were written."""
+    for table in _TABLES:
+        if "id" in table.c:
+            newest = f"(select coalesce(max(id), 0) + 1 from {table.name})"
+            sequence = f"pg_get_serial_sequence('{table.name}', 'id')"
+            target.execute(text(f"select setval({sequence}, {newest}, false)"))

@@ -1,0 +1,156 @@
+"""The decisions of reviewers, which settle what an item is.
+
+All methods work inside the transaction of the connection they are given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, select, update
+
+from teeter.campaigns.db import schema
+from teeter.campaigns.db.classes import ClassRepository
+from teeter.campaigns.db.history import HistoryRepository
+from teeter.campaigns.db.items import ItemRepository
+from teeter.campaigns.db.picks import PickRepository
+from teeter.campaigns.db.scope import CampaignScope
+from teeter.campaigns.db.statements import insert_row
+
+__all__ = ["Decision", "DecisionRepository"]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a reviewer decides that an item is."""
+
+    item: str
+    label: str | None
+    """None: the item does not belong in the campaign."""
+    reviewer: str
+    comment: str | None = None
+
+
+class DecisionRepository:
+    """The decisions of a campaign. The last one about an item is live."""
+
+    def __init__(
+        self,
+        scope: CampaignScope,
+        *,
+        items: ItemRepository,
+        classes: ClassRepository,
+        picks: PickRepository,
+        history: HistoryRepository,
+    ) -> None:
+        self._scope = scope
+        self._items = items
+        self._classes = classes
+        self._picks = picks
+        self._history = history
+
+    def record(self, connection: Connection, decision: Decision) -> int:
+        """Store a decision, which replaces any earlier one, and return its row id.
+
+        Raises:
+            UnknownNameError: there is no such item or class.
+        """
+        item = self._items.get(connection, decision.item)
+        class_id = None
+        if decision.label is not None:
+            class_id = self._classes.row_id(connection, decision.label)
+
+        decisions = schema.decisions
+        earlier = decisions.c.item_id == item.row_id
+        connection.execute(update(decisions).where(earlier, decisions.c.live).values(live=False))
+
+        values = {
+            "item_id": item.row_id,
+            "reviewer": decision.reviewer,
+            "at": self._scope.now(),
+            "class_id": class_id,
+            "comment": decision.comment,
+            "live": True,
+            "undone": False,
+        }
+        number = insert_row(connection, decisions, values)
+
+        detail = {"decision": number, "label": decision.label, "comment": decision.comment}
+        self._history.append(connection, decision.reviewer, "decided", decision.item, detail)
+        self._picks.update_missing(connection, [item.row_id])
+        return number
+
+    def undo(self, connection: Connection, reviewer: str) -> Decision | None:
+        """Take back the last decision of a reviewer, so that the one before it holds again.
+
+        Returns:
+            The decision, or None if there is none.
+        """
+        decisions = schema.decisions
+        last_first = (
+            self._select().where(decisions.c.undone.is_(False)).order_by(decisions.c.id.desc())
+        )
+        by_reviewer = last_first.where(decisions.c.reviewer == reviewer).limit(1)
+        last = connection.execute(by_reviewer).first()
+        if last is None:
+            return None
+
+        undone = {"undone": True, "live": False}
+        connection.execute(update(decisions).where(decisions.c.id == last.id).values(undone))
+
+        if last.live:
+            about_item = last_first.where(decisions.c.item_id == last.item_id).limit(1)
+            before = connection.execute(about_item).first()
+            if before is not None:
+                row = decisions.c.id == before.id
+                connection.execute(update(decisions).where(row).values(live=True))
+
+        detail = {"decision": last.id}
+        self._history.append(connection, reviewer, "decision undone", last.key, detail)
+        self._picks.update_missing(connection, [last.item_id])
+        return _decision(last)
+
+    def live(self, connection: Connection) -> dict[str, Decision]:
+        """Return all live decisions by item id."""
+        query = self._select().where(schema.decisions.c.live).order_by(schema.decisions.c.id)
+        return {row.key: _decision(row) for row in connection.execute(query)}
+
+    def for_item(self, connection: Connection, item_id: str) -> Decision | None:
+        """Return the live decision about an item, or None.
+
+        Raises:
+            UnknownNameError: there is no such item.
+        """
+        decisions = schema.decisions
+        item = self._items.get(connection, item_id)
+        query = self._select().where(decisions.c.live, decisions.c.item_id == item.row_id)
+        row = connection.execute(query).first()
+        return None if row is None else _decision(row)
+
+    def recent(self, connection: Connection, reviewer: str, count: int) -> list[Decision]:
+        """Return the last decisions of a reviewer that were not taken back, newest first."""
+        decisions = schema.decisions
+        query = (
+            self._select()
+            .where(decisions.c.reviewer == reviewer, decisions.c.undone.is_(False))
+            .order_by(decisions.c.id.desc())
+            .limit(count)
+        )
+        return [_decision(row) for row in connection.execute(query)]
+
+    def _select(self) -> Select[Any]:
+        """Select decisions with the ids of their items and the names of their classes."""
+        decisions = schema.decisions
+        items = schema.items
+        classes = schema.classes
+        return (
+            select(decisions, items.c.key, classes.c.name.label("label"))
+            .join(items, items.c.id == decisions.c.item_id)
+            .join(classes, classes.c.id == decisions.c.class_id, isouter=True)
+            .where(items.c.campaign_id == self._scope.campaign_id)
+        )
+
+
+def _decision(row: Row[Any]) -> Decision:
+    return Decision(row.key, row.label, row.reviewer, row.comment)

@@ -1,0 +1,77 @@
+"""The history of a campaign: a line for every change, never changed and never deleted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, func, insert, select
+
+from teeter.campaigns.db import schema
+from teeter.campaigns.db.scope import CampaignScope
+from teeter.campaigns.items import require_valid_unicode
+
+__all__ = ["HistoryRepository"]
+
+
+class HistoryRepository:
+    """The lines of a campaign's history."""
+
+    def __init__(self, scope: CampaignScope) -> None:
+        self._scope = scope
+
+    def append(
+        self,
+        connection: Connection,
+        who: str,
+        what: str,
+        item_id: str | None,
+        detail: Mapping[str, Any],
+    ) -> None:
+        """Append a line.
+
+        Args:
+            connection: a connection that may write.
+            who: the person or program that made the change.
+            what: the change in one or two words: "answer", "trained", "person added".
+            item_id: the item that it is about, if it is about one.
+            detail: everything else, as JSON can hold it.
+
+        Raises:
+            InputError: the name has a character that cannot be stored.
+        """
+        require_valid_unicode(who, "name")
+        values = {
+            "campaign_id": self._scope.campaign_id,
+            "at": self._scope.now(),
+            "who": who,
+            "what": what,
+            "item": item_id,
+            "detail": json.dumps(dict(detail)),
+        }
+        connection.execute(insert(schema.history).values(values))
+
+    def lines(self, connection: Connection, what: str | None = None) -> list[dict[str, Any]]:
+        """Return all lines, or those of one kind of change, oldest first.
+
+        Each line has ``at``, ``who``, ``what`` and ``item``, and the entries of its detail.
+        """
+        table = schema.history
+        query = select(table).where(table.c.campaign_id == self._scope.campaign_id)
+        if what is not None:
+            query = query.where(table.c.what == what)
+
+        history = []
+        for row in connection.execute(query.order_by(table.c.id)):
+            line = {"at": row.at, "who": row.who, "what": row.what, "item": row.item}
+            history.append(line | json.loads(row.detail))
+
+        return history
+
+    def newest_row_id(self, connection: Connection) -> int:
+        """Return the row id of the last line, or 0. It changes with every change of the campaign."""
+        query = select(func.max(schema.history.c.id)).where(
+            schema.history.c.campaign_id == self._scope.campaign_id
+        )
+        return int(connection.scalar(query) or 0)

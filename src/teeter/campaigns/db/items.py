@@ -1,0 +1,482 @@
+"""The items of a campaign and their features."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sqlalchemy import ColumnElement, Connection, Row, Select, func, insert, or_, select, update
+
+from teeter.campaigns.db import schema
+from teeter.campaigns.db.history import HistoryRepository
+from teeter.campaigns.db.scope import CampaignScope
+from teeter.campaigns.db.statements import chunks, count_rows
+from teeter.campaigns.enums import AnswerKind, ItemKind, PickState
+from teeter.campaigns.items import Item, quote_id, require_valid_unicode
+from teeter.errors import InputError, StoreError, UnknownNameError
+
+__all__ = [
+    "Deduplicated",
+    "ItemFilter",
+    "ItemQuery",
+    "ItemRepository",
+    "StoredItem",
+    "deduplicate",
+]
+
+Vectors = npt.NDArray[np.float32]
+
+_MOST_COMPARED_IDS = 2000
+"""Item ids that are compared with an unknown one, to suggest the one that was meant."""
+
+_MOST_IDS_IN_LINE = 1000
+"""Item ids in one line of the history."""
+
+
+@dataclass(frozen=True)
+class StoredItem:
+    """An item as the database has it."""
+
+    row_id: int
+    item_id: str
+    kind: ItemKind
+    content: str | None
+    """The text, or the image's path inside the campaign's folder."""
+    digest: str
+    audit: bool
+    """Whether it is in the audit set: measured with, never trained on."""
+    added: str
+    annotators_needed: int
+    """How many annotators are to answer it."""
+    annotators_missing: int
+    """How many of them have not been asked yet."""
+
+
+class ItemFilter(StrEnum):
+    """What a list of items can be narrowed to."""
+
+    ALL = "all"
+    LABELLED = "labelled"
+    UNLABELLED = "unlabelled"
+    ASKED = "asked"
+    """Open with an annotator."""
+    SKIPPED = "skipped"
+    UNSURE = "unsure"
+    FLAGGED = "flagged"
+
+
+_KIND_OF_FILTER = {
+    ItemFilter.LABELLED: AnswerKind.LABEL,
+    ItemFilter.SKIPPED: AnswerKind.SKIP,
+    ItemFilter.UNSURE: AnswerKind.UNSURE,
+    ItemFilter.FLAGGED: AnswerKind.FLAG,
+}
+
+
+@dataclass(frozen=True)
+class ItemQuery:
+    """Which items to list. The fields narrow the list together."""
+
+    search: str = ""
+    """Part of the text or of the item id, in upper or lower case."""
+    label: str | None = None
+    """A class that an annotator gave, or that a reviewer decided on."""
+    state: ItemFilter = ItemFilter.ALL
+    after: int | None = None
+    """The row id that the page begins after."""
+    before: int | None = None
+    """The row id that the page ends before."""
+    count: int = 50
+
+
+@dataclass(frozen=True, eq=False)
+class Deduplicated:
+    """New items, compared with those of a campaign."""
+
+    new: list[Item] = field(default_factory=list)
+    duplicates: list[tuple[str, str]] = field(default_factory=list)
+    """The id that an item came with, and the id of the stored item with the same content."""
+    all: list[tuple[str, Item]] = field(default_factory=list)
+    """Every item, with the id that it is stored under."""
+
+
+def deduplicate(items: Iterable[Item], stored: Iterable[StoredItem]) -> Deduplicated:
+    """Find the items whose content is new.
+
+    Items of features are compared by their ids too, because equal vectors may be different things.
+
+    Args:
+        items: the items to add.
+        stored: the items of the campaign.
+
+    Raises:
+        InputError: two items have the same id and different contents.
+    """
+    id_of_content: dict[tuple[str, str], str] = {}
+    for row in stored:
+        id_of_content[_content_key(row.kind, row.digest, row.item_id)] = row.item_id
+
+    taken_ids = set(id_of_content.values())
+    result = Deduplicated()
+
+    for item in items:
+        content = _content_key(item.kind, item.digest, item.key)
+
+        if content in id_of_content:
+            result.duplicates.append((item.key, id_of_content[content]))
+        elif item.key in taken_ids:
+            raise InputError(
+                f"Two different items have the id {quote_id(item.key)}: give each its own id."
+            )
+        else:
+            result.new.append(item)
+            id_of_content[content] = item.key
+            taken_ids.add(item.key)
+
+        result.all.append((id_of_content[content], item))
+
+    return result
+
+
+def _content_key(kind: str, digest: str, item_id: str) -> tuple[str, str]:
+    return (digest, item_id) if kind == ItemKind.FEATURES else (digest, "")
+
+
+class ItemRepository:
+    """The items of a campaign, in the order in which they were added."""
+
+    def __init__(self, scope: CampaignScope, history: HistoryRepository) -> None:
+        self._scope = scope
+        self._history = history
+
+    def _in_campaign(self) -> ColumnElement[bool]:
+        return schema.items.c.campaign_id == self._scope.campaign_id
+
+    def all(self, connection: Connection) -> list[StoredItem]:
+        """Return all items in their order."""
+        query = select(schema.items).where(self._in_campaign()).order_by(schema.items.c.id)
+        return [_stored_item(row) for row in connection.execute(query)]
+
+    def count(self, connection: Connection) -> int:
+        """Return the number of items."""
+        return count_rows(connection, select(schema.items.c.id).where(self._in_campaign()))
+
+    def newest_row_id(self, connection: Connection) -> int:
+        """Return the largest row id of an item; it changes whenever items are added.
+
+        Other campaigns of the database count too: their items change it without need, and the index
+        gives it at once.
+        """
+        return int(connection.scalar(select(func.max(schema.items.c.id))) or 0)
+
+    def get(self, connection: Connection, item_id: str) -> StoredItem:
+        """Return an item.
+
+        Raises:
+            UnknownNameError: there is no item of that id.
+            InputError: the id is no text that an item's id can be.
+        """
+        require_valid_unicode(item_id, "item id")
+        query = select(schema.items).where(self._in_campaign(), schema.items.c.key == item_id)
+        row = connection.execute(query).first()
+
+        if row is None:
+            raise UnknownNameError(
+                f"No item is called {quote_id(item_id)}.{self._hint(connection, item_id)}"
+            )
+
+        return _stored_item(row)
+
+    def _hint(self, connection: Connection, item_id: str) -> str:
+        query = select(schema.items.c.key).where(self._in_campaign()).limit(_MOST_COMPARED_IDS)
+        closest = get_close_matches(item_id, connection.scalars(query).all(), n=1)
+        return f" Did you mean {quote_id(closest[0])}?" if closest else ""
+
+    def get_by_row_id(self, connection: Connection, row_id: int) -> StoredItem:
+        """Return an item by its row id.
+
+        Raises:
+            UnknownNameError: the campaign has no item of that row id.
+        """
+        items = self.by_row_id(connection, [row_id])
+
+        if row_id not in items:
+            raise UnknownNameError(f"There is no item number {row_id}.")
+
+        return items[row_id]
+
+    def by_row_id(self, connection: Connection, row_ids: Sequence[int]) -> dict[int, StoredItem]:
+        """Return those of the items that exist, by row id and in their order."""
+        items: dict[int, StoredItem] = {}
+        for part in chunks([row_id for row_id in row_ids if 0 < row_id <= schema.MAX_ROW_ID]):
+            query = select(schema.items).where(self._in_campaign(), schema.items.c.id.in_(part))
+            for row in connection.execute(query.order_by(schema.items.c.id)):
+                items[row.id] = _stored_item(row)
+
+        return items
+
+    def by_id(self, connection: Connection, item_ids: Sequence[str]) -> dict[str, StoredItem]:
+        """Return those of the items that exist, by item id."""
+        items: dict[str, StoredItem] = {}
+        # No stored id has a NUL character, and PostgreSQL refuses to look for one.
+        for part in chunks([item_id for item_id in item_ids if "\0" not in item_id]):
+            query = select(schema.items).where(self._in_campaign(), schema.items.c.key.in_(part))
+            for row in connection.execute(query):
+                items[row.key] = _stored_item(row)
+
+        return items
+
+    def search(self, connection: Connection, query: ItemQuery) -> list[StoredItem]:
+        """Return a page of items in their order.
+
+        Args:
+            connection: an open connection.
+            query: which items. The page has the items after ``query.after``, or those before
+                ``query.before``, and all of them if there are fewer than ``query.count``. A row id
+                beyond those that a database can have is like one after the last item.
+
+        Raises:
+            InputError: the search has a character that no stored text has.
+        """
+        require_valid_unicode(query.search, "search")
+        require_valid_unicode(query.label or "", "class")
+        items = schema.items
+        statement = select(items).where(self._in_campaign(), *self._conditions(query))
+
+        if query.before is not None:
+            statement = statement.where(items.c.id < _clamp_row_id(query.before))
+            statement = statement.order_by(items.c.id.desc()).limit(query.count)
+            rows = connection.execute(statement).all()
+            return [_stored_item(row) for row in reversed(rows)]
+
+        if query.after is not None:
+            statement = statement.where(items.c.id > _clamp_row_id(query.after))
+
+        statement = statement.order_by(items.c.id).limit(query.count)
+        return [_stored_item(row) for row in connection.execute(statement)]
+
+    def _conditions(self, query: ItemQuery) -> list[ColumnElement[bool]]:
+        items = schema.items
+        conditions: list[ColumnElement[bool]] = []
+
+        if query.search:
+            in_content = items.c.content.icontains(query.search, autoescape=True)
+            in_id = items.c.key.icontains(query.search, autoescape=True)
+            conditions.append(or_(in_content, in_id))
+
+        if query.label is not None:
+            answered = items.c.id.in_(self._items_labelled(schema.answers, query.label))
+            decided = items.c.id.in_(self._items_labelled(schema.decisions, query.label))
+            conditions.append(or_(answered, decided))
+
+        if query.state in _KIND_OF_FILTER:
+            conditions.append(items.c.id.in_(_items_answered(_KIND_OF_FILTER[query.state])))
+
+        if query.state == ItemFilter.UNLABELLED:
+            conditions.append(items.c.id.not_in(_items_answered(AnswerKind.LABEL)))
+
+        if query.state == ItemFilter.ASKED:
+            is_open = schema.picks.c.state == PickState.OPEN
+            conditions.append(items.c.id.in_(select(schema.picks.c.item_id).where(is_open)))
+
+        return conditions
+
+    def _items_labelled(self, table: Any, label: str) -> Select[Any]:
+        """Select the items that live answers, or live decisions, give a class."""
+        classes = schema.classes
+        return (
+            select(table.c.item_id)
+            .join(classes, classes.c.id == table.c.class_id)
+            .where(table.c.live, classes.c.name == label)
+            .where(classes.c.campaign_id == self._scope.campaign_id)
+        )
+
+    def add(
+        self, connection: Connection, items: Iterable[Item], who: str
+    ) -> tuple[list[Item], list[tuple[str, str]]]:
+        """Store the items whose content is new, with the features that they came with.
+
+        Returns:
+            The new items, and the duplicates: the id each came with and the id of the stored item.
+
+        Raises:
+            InputError: two items have the same id and different contents.
+        """
+        result = deduplicate(items, self.all(connection))
+        now = self._scope.now()
+
+        rows = []
+        for item in result.new:
+            row = {
+                "campaign_id": self._scope.campaign_id,
+                "key": item.key,
+                "kind": item.kind,
+                "content": item.content,
+                "digest": item.digest,
+                "audit": False,
+                "added": now,
+            }
+            rows.append(row)
+        if rows:
+            connection.execute(insert(schema.items), rows)
+
+        self._note_addition(connection, who, result)
+
+        features = {item.key: item.features for item in result.new if item.features is not None}
+        self.write_features(connection, features)
+        return result.new, result.duplicates
+
+    def _note_addition(self, connection: Connection, who: str, result: Deduplicated) -> None:
+        """Note the new items and the ids that stand for others, in lines that are not too long."""
+        item_ids = [item.key for item in result.new]
+        aliases = [[given, stored] for given, stored in result.duplicates if given != stored]
+
+        for start in range(0, max(len(item_ids), len(aliases)), _MOST_IDS_IN_LINE):
+            part = slice(start, start + _MOST_IDS_IN_LINE)
+            detail = {
+                "items": len(item_ids[part]),
+                "duplicates": len(aliases[part]),
+                "ids": item_ids[part],
+                "same": aliases[part],
+            }
+            self._history.append(connection, who, "added", None, detail)
+
+    def aliases(self, connection: Connection) -> dict[str, str]:
+        """Return the ids that duplicates came with, and the id of the stored item for each."""
+        aliases: dict[str, str] = {}
+        for line in self._history.lines(connection, "added"):
+            aliases.update(line.get("same", ()))  # pairs
+
+        return aliases
+
+    def audit_set(self, connection: Connection) -> set[str]:
+        """Return the ids of the items in the audit set."""
+        query = select(schema.items.c.key).where(self._in_campaign(), schema.items.c.audit)
+        return set(connection.scalars(query))
+
+    def add_to_audit_set(self, connection: Connection, item_ids: Sequence[str], who: str) -> None:
+        """Hold items out of training, to measure models with."""
+        for part in chunks(item_ids):
+            rows = (self._in_campaign(), schema.items.c.key.in_(part))
+            connection.execute(update(schema.items).where(*rows).values(audit=True))
+
+        self._history.append(connection, who, "audit", None, {"items": list(item_ids)})
+
+    def request_annotators(
+        self, connection: Connection, item_ids: Sequence[str], count: int
+    ) -> None:
+        """Set how many annotators are to answer items."""
+        for part in chunks(item_ids):
+            rows = (self._in_campaign(), schema.items.c.key.in_(part))
+            connection.execute(update(schema.items).where(*rows).values(annotators_needed=count))
+
+    def write_features(self, connection: Connection, features: Mapping[str, Vectors]) -> None:
+        """Store the features (D,) of items by item id, in place of any they have."""
+        items = self.by_id(connection, list(features))
+
+        rows = []
+        for item_id, vector in features.items():
+            values = np.ascontiguousarray(vector, dtype=np.float32)
+            rows.append({"item_id": items[item_id].row_id, "vector": values.tobytes()})
+
+        for part in chunks(rows):
+            row_ids = [row["item_id"] for row in part]
+            table = schema.features
+            connection.execute(table.delete().where(table.c.item_id.in_(row_ids)))
+        if rows:
+            connection.execute(insert(schema.features), rows)
+
+    def features(self, connection: Connection) -> tuple[list[str], Vectors]:
+        """Return the ids of the items with features in their order, and the features (N, D).
+
+        Raises:
+            StoreError: the features differ in length, so the database is damaged.
+        """
+        query = (
+            select(schema.items.c.key, schema.features.c.vector)
+            .join(schema.features, schema.features.c.item_id == schema.items.c.id)
+            .where(self._in_campaign())
+            .order_by(schema.items.c.id)
+        )
+        rows = connection.execute(query).all()
+        if not rows:
+            return [], np.zeros((0, 0), dtype=np.float32)
+
+        lengths = {len(row.vector) for row in rows}
+        if len(lengths) > 1 or lengths.pop() % np.float32().itemsize:
+            raise StoreError(
+                "The campaign is damaged: the features of its items differ in length. "
+                "Restore a backup of it."
+            )
+
+        joined = np.frombuffer(b"".join(row.vector for row in rows), dtype=np.float32)
+        return [row.key for row in rows], joined.reshape(len(rows), -1)
+
+    def features_of(self, connection: Connection, row_id: int) -> Vectors | None:
+        """Return the features (D,) of an item, or None if it has none."""
+        query = select(schema.features.c.vector).where(schema.features.c.item_id == row_id)
+        vector = connection.scalar(query)
+        return None if vector is None else np.frombuffer(vector, dtype=np.float32)
+
+    def row_ids_with_features(self, connection: Connection) -> list[int]:
+        """Return the row ids of the items with features in their order: the rows of models' inputs."""
+        query = (
+            select(schema.items.c.id)
+            .join(schema.features, schema.features.c.item_id == schema.items.c.id)
+            .where(self._in_campaign())
+            .order_by(schema.items.c.id)
+        )
+        return list(connection.scalars(query))
+
+    def require_equal_lengths(self, connection: Connection) -> None:
+        """Refuse features of different lengths.
+
+        Raises:
+            InputError: the items have features of different lengths.
+        """
+        length = func.length(schema.features.c.vector)
+        query = (
+            select(length)
+            .distinct()
+            .join(schema.items, schema.features.c.item_id == schema.items.c.id)
+            .where(self._in_campaign())
+        )
+        sizes = sorted(size // np.float32().itemsize for size in connection.scalars(query))
+
+        if len(sizes) > 1:
+            raise InputError(f"The items' features differ in length: {sizes}.")
+
+    def encoder_name(self, connection: Connection) -> str | None:
+        """Return what computed the items' features last, or None if nothing did."""
+        lines = self._history.lines(connection, "encoded")
+        return str(lines[-1]["by"]) if lines else None
+
+
+def _clamp_row_id(row_id: int) -> int:
+    """Return the nearest number that databases accept as a row id."""
+    return max(0, min(row_id, schema.MAX_ROW_ID))
+
+
+def _items_answered(kind: AnswerKind) -> Select[Any]:
+    """Select the items with a live answer of a kind."""
+    answers = schema.answers
+    return select(answers.c.item_id).where(answers.c.live, answers.c.kind == kind)
+
+
+def _stored_item(row: Row[Any]) -> StoredItem:
+    return StoredItem(
+        row_id=row.id,
+        item_id=row.key,
+        kind=ItemKind(row.kind),
+        content=row.content,
+        digest=row.digest,
+        audit=row.audit,
+        added=row.added,
+        annotators_needed=row.annotators_needed,
+        annotators_missing=row.annotators_missing,
+    )

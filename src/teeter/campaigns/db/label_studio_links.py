@@ -1,0 +1,151 @@
+"""A campaign's projects in Label Studio, and which annotation became which answer.
+
+All methods work inside the transaction of the connection they are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, select, update
+
+from teeter.campaigns.db import schema
+from teeter.campaigns.db.scope import CampaignScope
+from teeter.campaigns.db.statements import chunks, insert_row
+from teeter.campaigns.enums import AnswerKind
+
+__all__ = ["ImportedAnnotation", "LabelStudioRepository", "ProjectLink"]
+
+
+@dataclass(frozen=True)
+class ProjectLink:
+    """A campaign's project in Label Studio."""
+
+    number: int
+    """The link's row id."""
+    url: str
+    mark: str
+    """Stands in the project's description, so that the project is found again after a crash."""
+    project: int | None
+    """The project's id; None if it was not created yet, or a crash lost the id."""
+
+
+@dataclass(frozen=True)
+class ImportedAnnotation:
+    """What an annotation said when it was imported."""
+
+    task: int
+    kind: AnswerKind
+    label: str | None
+    gone: bool
+    """Whether it was deleted in Label Studio, and its answers were withdrawn."""
+    answers: tuple[int, ...]
+    """The row ids of its answers, oldest first: one for each change of the annotation."""
+
+
+class LabelStudioRepository:
+    """The links of a campaign to projects in Label Studio. The newest is the current one."""
+
+    def __init__(self, scope: CampaignScope) -> None:
+        self._scope = scope
+
+    def current_link(self, connection: Connection) -> ProjectLink | None:
+        """Return the current link, or None if the campaign was never synced."""
+        links = schema.label_studio
+        query = (
+            select(links)
+            .where(links.c.campaign_id == self._scope.campaign_id)
+            .order_by(links.c.id.desc())
+            .limit(1)
+        )
+        row = connection.execute(query).first()
+        return None if row is None else ProjectLink(row.id, row.url, row.mark, row.project)
+
+    def add_link(self, connection: Connection, url: str, mark: str) -> ProjectLink:
+        """Store a link to a project that is yet to be created."""
+        values = {
+            "campaign_id": self._scope.campaign_id,
+            "url": url,
+            "mark": mark,
+            "project": None,
+            "made": self._scope.now(),
+        }
+        number = insert_row(connection, schema.label_studio, values)
+        return ProjectLink(number, url, mark, None)
+
+    def set_project(
+        self, connection: Connection, link: ProjectLink, url: str, project: int
+    ) -> ProjectLink:
+        """Store where the project of a link is, and return the link with it."""
+        row = schema.label_studio.c.id == link.number
+        values = {"url": url, "project": project}
+        connection.execute(update(schema.label_studio).where(row).values(values))
+        return ProjectLink(link.number, url, link.mark, project)
+
+    def imported_annotations(
+        self, connection: Connection, link: ProjectLink
+    ) -> dict[int, ImportedAnnotation]:
+        """Return what was imported from a project, by the annotations' ids in Label Studio."""
+        imports = schema.label_studio_answers
+        answers = schema.answers
+        classes = schema.classes
+        query = (
+            select(imports, answers.c.kind, classes.c.name)
+            .join(answers, answers.c.id == imports.c.answer_id)
+            .join(classes, classes.c.id == answers.c.class_id, isouter=True)
+            .where(imports.c.link_id == link.number)
+            .where(imports.c.campaign_id == self._scope.campaign_id)
+            .order_by(imports.c.id)
+        )
+
+        imported: dict[int, ImportedAnnotation] = {}
+        for row in connection.execute(query):
+            earlier = imported.get(row.annotation)
+            earlier_answers = () if earlier is None else earlier.answers
+            imported[row.annotation] = ImportedAnnotation(
+                task=row.task,
+                kind=AnswerKind(row.kind),
+                label=row.name,
+                gone=row.gone,
+                answers=(*earlier_answers, row.answer_id),
+            )
+
+        return imported
+
+    def add_import(
+        self,
+        connection: Connection,
+        link: ProjectLink,
+        *,
+        task: int,
+        annotation: int,
+        answer: int,
+    ) -> None:
+        """Note that an annotation became an answer.
+
+        Args:
+            connection: a connection that may write.
+            link: the project.
+            task: the task's id in Label Studio.
+            annotation: the annotation's id in Label Studio.
+            answer: the answer's row id.
+        """
+        values = {
+            "campaign_id": self._scope.campaign_id,
+            "link_id": link.number,
+            "task": task,
+            "annotation": annotation,
+            "answer_id": answer,
+            "gone": False,
+        }
+        insert_row(connection, schema.label_studio_answers, values)
+
+    def mark_deleted(
+        self, connection: Connection, link: ProjectLink, annotations: Sequence[int]
+    ) -> None:
+        """Note that annotations were deleted in Label Studio, and their answers withdrawn."""
+        imports = schema.label_studio_answers
+        for part in chunks(annotations):
+            rows = (imports.c.link_id == link.number, imports.c.annotation.in_(part))
+            connection.execute(update(imports).where(*rows).values(gone=True))

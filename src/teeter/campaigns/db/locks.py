@@ -1,0 +1,116 @@
+"""Locks that processes take for longer than a transaction.
+
+A lock has a holder and expires, so that a holder that crashed blocks the others only for a while. Each
+acquisition makes a new holder, so that two threads or processes that work for the same annotator exclude
+each other as well.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from enum import StrEnum
+
+from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select, update
+
+from teeter.campaigns.db import schema
+from teeter.campaigns.db.scope import CampaignScope
+
+__all__ = ["LockName", "LockRepository"]
+
+
+class LockName(StrEnum):
+    """What a lock protects."""
+
+    PICKING = "picking"
+    """Selecting items: one process selects, the others wait and use its picks."""
+    LABEL_STUDIO = "label_studio"
+    """Creating the campaign's project in Label Studio, and sending tasks to it."""
+
+
+class LockRepository:
+    """The locks of a campaign."""
+
+    def __init__(self, scope: CampaignScope) -> None:
+        self._scope = scope
+
+    def acquire(self, connection: Connection, name: LockName, seconds: float) -> str | None:
+        """Take a lock if it is free.
+
+        Args:
+            connection: a connection that may write.
+            name: the lock.
+            seconds: when it expires unless it is released or extended before.
+
+        Returns:
+            The holder, to release or extend the lock with; None if it is taken.
+        """
+        if self.is_taken(connection, name, seconds):
+            return None
+
+        holder = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex}"
+        values = {
+            "campaign_id": self._scope.campaign_id,
+            "name": name,
+            "holder": holder,
+            "expires": self._scope.time_after(seconds),
+        }
+        connection.execute(delete(schema.locks).where(self._matches(name)))
+        connection.execute(insert(schema.locks).values(values))
+        return holder
+
+    def is_taken(self, connection: Connection, name: LockName, seconds: float) -> bool:
+        """Return whether a lock is held, by a process that may still be running.
+
+        Args:
+            connection: an open connection.
+            name: the lock.
+            seconds: for how long such a lock is taken. One that expires later than twice that from now
+                was taken before the clock was set back, and does not count.
+        """
+        row = connection.execute(select(schema.locks).where(self._matches(name))).first()
+
+        if row is None or row.expires <= self._scope.now():
+            return False
+
+        if row.expires > self._scope.time_after(2 * seconds):
+            return False
+
+        return not _has_crashed(row.holder)
+
+    def extend(self, connection: Connection, name: LockName, holder: str, seconds: float) -> None:
+        """Let a lock expire in so many seconds from now, if the holder still has it."""
+        expires = self._scope.time_after(seconds)
+        held = and_(self._matches(name), schema.locks.c.holder == holder)
+        connection.execute(update(schema.locks).where(held).values(expires=expires))
+
+    def release(self, connection: Connection, name: LockName, holder: str) -> None:
+        """Release a lock, if the holder still has it."""
+        held = and_(self._matches(name), schema.locks.c.holder == holder)
+        connection.execute(delete(schema.locks).where(held))
+
+    def _matches(self, name: LockName) -> ColumnElement[bool]:
+        locks = schema.locks
+        return and_(locks.c.campaign_id == self._scope.campaign_id, locks.c.name == name)
+
+
+def _has_crashed(holder: str) -> bool:
+    """Return whether a holder was a process of this machine that no longer runs.
+
+    It spares a process that is restarted after a crash the wait for its own lock to expire. A process of
+    another machine, or one whose id was reused, counts as running.
+    """
+    host, process_id, _ = holder.rsplit("/", 2)
+
+    if os.name != "posix" or host != socket.gethostname():
+        return False
+
+    try:
+        os.kill(int(process_id), 0)  # signal 0 checks that the process exists
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+
+    return False

@@ -1,0 +1,684 @@
+"""Batches and picks: which items are open with which annotator, and for how long.
+
+A batch belongs to an annotator and has a lease. Its picks are open until they are answered; when the lease
+expires they return, and the next annotator who asks may get them. Picks made ahead are ready in batches
+without an annotator. Some items need several annotators, and an item never goes to the same one twice.
+
+All methods work inside the transaction of the connection they are given.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    and_,
+    delete,
+    exists,
+    func,
+    insert,
+    select,
+    update,
+)
+
+from teeter.campaigns.clock import format_time
+from teeter.campaigns.db import schema
+from teeter.campaigns.db.history import HistoryRepository
+from teeter.campaigns.db.items import ItemRepository
+from teeter.campaigns.db.scope import CampaignScope
+from teeter.campaigns.db.statements import chunks, count_rows, insert_row
+from teeter.campaigns.db.trained_models import ModelRepository
+from teeter.campaigns.enums import AnswerKind, PickArm, PickState
+
+__all__ = ["BatchOrigin", "Pick", "PickRepository"]
+
+
+@dataclass(frozen=True)
+class Pick:
+    """An item that was picked, and why."""
+
+    item: str
+    rank: int
+    arm: PickArm
+    reason: Mapping[str, Any]
+    asked: bool = True
+    """Whether it needs an answer. A control item that is answered, or open already, does not."""
+
+
+@dataclass(frozen=True)
+class BatchOrigin:
+    """How the picks of a batch were made."""
+
+    strategy: str
+    seed: int
+    model_version: int
+    """0 before there is a model."""
+
+
+class PickRepository:
+    """The batches and picks of a campaign."""
+
+    def __init__(
+        self,
+        scope: CampaignScope,
+        items: ItemRepository,
+        models: ModelRepository,
+        history: HistoryRepository,
+    ) -> None:
+        self._scope = scope
+        self._items = items
+        self._models = models
+        self._history = history
+
+    # Writing batches
+
+    def add_batch(
+        self,
+        connection: Connection,
+        annotator: str | None,
+        picks: Sequence[Pick],
+        origin: BatchOrigin,
+    ) -> int:
+        """Store a batch of picks and return its row id.
+
+        Args:
+            connection: a connection that may write.
+            annotator: whom the picks are open with; None to make them ready for anyone.
+            picks: the picks in their order.
+            origin: how they were made.
+        """
+        batch_id = self._insert_batch(connection, annotator, origin)
+        items = self._items.by_id(connection, [pick.item for pick in picks])
+        state = PickState.READY if annotator is None else PickState.OPEN
+
+        rows = []
+        for pick in picks:
+            row = {
+                "batch_id": batch_id,
+                "item_id": items[pick.item].row_id,
+                "rank": pick.rank,
+                "arm": pick.arm,
+                "reason": json.dumps(dict(pick.reason)),
+                "state": state if pick.asked else PickState.KNOWN,
+            }
+            rows.append(row)
+        if rows:
+            connection.execute(insert(schema.picks), rows)
+
+        if annotator is not None:
+            shared = [item.row_id for item in items.values() if item.annotators_needed > 1]
+            self.update_missing(connection, shared)
+            self._note_batch(connection, annotator, batch_id, origin)
+
+        return batch_id
+
+    def _insert_batch(
+        self, connection: Connection, annotator: str | None, origin: BatchOrigin
+    ) -> int:
+        values = {
+            "campaign_id": self._scope.campaign_id,
+            "annotator": annotator,
+            "asked": self._scope.now(),
+            "strategy": origin.strategy,
+            "seed": origin.seed,
+            "model_version": origin.model_version,
+            "lease_end": None if annotator is None else self._scope.lease_end(),
+        }
+        return insert_row(connection, schema.batches, values)
+
+    def _note_batch(
+        self, connection: Connection, annotator: str, batch_id: int, origin: BatchOrigin
+    ) -> None:
+        """Note a batch and all its picks in the history."""
+        picks = schema.picks
+        states = (PickState.OPEN, PickState.KNOWN)
+        query = (
+            select(picks, schema.items.c.key)
+            .join(schema.items)
+            # The state comes first so that SQLite uses the index picks_by_state.
+            .where(picks.c.state.in_(states), picks.c.batch_id == batch_id)
+            .order_by(picks.c.rank, picks.c.id)
+        )
+
+        asked = []
+        known = []
+        for row in connection.execute(query):
+            if row.state == PickState.KNOWN:
+                known.append(row.key)
+            else:
+                reason = json.loads(row.reason)
+                asked.append({"item": row.key, "rank": row.rank, "arm": row.arm, "reason": reason})
+
+        detail = {
+            "batch": batch_id,
+            "strategy": origin.strategy,
+            "seed": origin.seed,
+            "version": origin.model_version,
+            "items": [pick["item"] for pick in asked],
+            "picks": asked,
+            "known": known,
+        }
+        self._history.append(connection, annotator, "asked", None, detail)
+
+    def count_batches(self, connection: Connection) -> int:
+        """Return the number of batches so far, for annotators or ahead."""
+        batches = schema.batches
+        in_campaign = batches.c.campaign_id == self._scope.campaign_id
+        return count_rows(connection, select(batches.c.id).where(in_campaign))
+
+    # Reading picks
+
+    def _select(self, state: PickState) -> Select[Any]:
+        """Select the picks in a state, with the item's id and the batch's annotator and origin."""
+        picks = schema.picks
+        batches = schema.batches
+        return (
+            select(
+                picks,
+                schema.items.c.key,
+                schema.items.c.annotators_needed,
+                batches.c.annotator,
+                batches.c.strategy,
+                batches.c.seed,
+                batches.c.model_version,
+            )
+            .join(batches, batches.c.id == picks.c.batch_id)
+            .join(schema.items, schema.items.c.id == picks.c.item_id)
+            .where(batches.c.campaign_id == self._scope.campaign_id, picks.c.state == state)
+            .order_by(picks.c.batch_id, picks.c.rank)
+        )
+
+    def open_picks(
+        self, connection: Connection, annotator: str | None = None, limit: int | None = None
+    ) -> list[Pick]:
+        """Return the open picks of an annotator, or of all, oldest batch first."""
+        query = self._select(PickState.OPEN).limit(limit)
+        if annotator is not None:
+            query = query.where(schema.batches.c.annotator == annotator)
+
+        return [_pick(row) for row in connection.execute(query)]
+
+    def ready_picks(self, connection: Connection) -> list[Pick]:
+        """Return the picks made ahead, oldest batch first."""
+        return [_pick(row) for row in connection.execute(self._select(PickState.READY))]
+
+    def open_or_ready_items(self, connection: Connection) -> set[str]:
+        """Return the ids of the items that are open with an annotator or picked ahead."""
+        item_ids: set[str] = set()
+        for state in (PickState.OPEN, PickState.READY):
+            item_ids.update(row.key for row in connection.execute(self._select(state)))
+
+        return item_ids
+
+    def count_open(self, connection: Connection) -> int:
+        """Return the number of open picks of all annotators."""
+        return self._count(connection, PickState.OPEN)
+
+    def count_ready(self, connection: Connection) -> int:
+        """Return the number of picks made ahead."""
+        return self._count(connection, PickState.READY)
+
+    def _count(self, connection: Connection, state: PickState) -> int:
+        query = self._select(state).with_only_columns(schema.picks.c.id).order_by(None)
+        return count_rows(connection, query)
+
+    def count_open_by_annotator(self, connection: Connection) -> dict[str, int]:
+        """Return the number of open picks of each annotator who has any."""
+        picks = schema.picks
+        batches = schema.batches
+        query = (
+            select(batches.c.annotator, func.count().label("open_count"))
+            .join(picks, picks.c.batch_id == batches.c.id)
+            .where(batches.c.campaign_id == self._scope.campaign_id)
+            .where(picks.c.state == PickState.OPEN)
+            .group_by(batches.c.annotator)
+        )
+        return {row.annotator: row.open_count for row in connection.execute(query)}
+
+    def last_picks(
+        self, connection: Connection, annotator: str, row_ids: Sequence[int]
+    ) -> dict[int, Pick]:
+        """Return the last pick of each item that an annotator was asked about, by the item's row id."""
+        picks = schema.picks
+        batches = schema.batches
+        query = (
+            select(picks, schema.items.c.key)
+            .join(batches, batches.c.id == picks.c.batch_id)
+            .join(schema.items, schema.items.c.id == picks.c.item_id)
+            .where(picks.c.item_id.in_(row_ids), picks.c.state != PickState.KNOWN)
+            .where(batches.c.campaign_id == self._scope.campaign_id)
+            .where(batches.c.annotator == annotator)
+            .order_by(picks.c.id)
+        )
+        return {row.item_id: _pick(row) for row in connection.execute(query)}
+
+    def control_items(self, connection: Connection) -> set[str]:
+        """Return the ids of the items that were drawn as control items."""
+        query = (
+            select(schema.items.c.key)
+            .join(schema.picks, schema.picks.c.item_id == schema.items.c.id)
+            .where(schema.items.c.campaign_id == self._scope.campaign_id)
+            .where(schema.picks.c.arm == PickArm.CONTROL)
+        )
+        return set(connection.scalars(query))
+
+    def unassigned(self, connection: Connection, picks: Sequence[Pick]) -> list[Pick]:
+        """Return the picks of items that are neither open, nor ready, nor answered.
+
+        A skip is no answer: the item may be picked again.
+        """
+        items = self._items.by_id(connection, [pick.item for pick in picks])
+        row_ids = [item.row_id for item in items.values()]
+        answers = schema.answers
+        taken: set[int] = set()
+
+        for part in chunks(row_ids):
+            states = (PickState.OPEN, PickState.READY)
+            assigned = and_(schema.picks.c.item_id.in_(part), schema.picks.c.state.in_(states))
+            taken.update(connection.scalars(select(schema.picks.c.item_id).where(assigned)))
+
+            answered = and_(
+                answers.c.item_id.in_(part), answers.c.live, answers.c.kind != AnswerKind.SKIP
+            )
+            taken.update(connection.scalars(select(answers.c.item_id).where(answered)))
+
+        return [pick for pick in picks if items[pick.item].row_id not in taken]
+
+    # Assigning without picking
+
+    def has_assignable(self, connection: Connection) -> bool:
+        """Return whether an annotator could get an item without picking a new one."""
+        items = schema.items
+        ready = self._select(PickState.READY).with_only_columns(schema.picks.c.id)
+        if connection.scalar(ready.order_by(None).limit(1)) is not None:
+            return True
+
+        missing = exists().where(
+            items.c.campaign_id == self._scope.campaign_id, items.c.annotators_missing > 0
+        )
+        return bool(connection.scalar(select(missing)))
+
+    def assign(self, connection: Connection, annotator: str, count: int) -> int:
+        """Open items with an annotator that need no picking.
+
+        First come items that still need annotators, then picks made ahead. Picks whose lease expired
+        are among them.
+
+        Args:
+            connection: a connection that may write.
+            annotator: the annotator who asks. Their own leases start again.
+            count: how many items to assign at most.
+
+        Returns:
+            How many items were assigned.
+        """
+        self.extend_leases(connection, annotator)
+        self.expire_leases(connection, asking=annotator)
+
+        shared = self._assign_shared(connection, annotator, count)
+        if shared == count:
+            return shared
+
+        return shared + self._assign_ready(connection, annotator, count - shared)
+
+    def _assign_shared(self, connection: Connection, annotator: str, count: int) -> int:
+        """Assign items that need more annotators, but none that this annotator has seen."""
+        items = schema.items
+        answers = schema.answers
+        answered_by = and_(answers.c.item_id == items.c.id, answers.c.annotator == annotator)
+        query = (
+            select(items.c.id, items.c.key)
+            .where(items.c.campaign_id == self._scope.campaign_id, items.c.annotators_missing > 0)
+            .where(~exists().where(answered_by, answers.c.live))
+            .where(~exists().where(*_is_open_with(items.c.id, annotator)))
+            .order_by(items.c.id)
+            .limit(count)
+        )
+        wanted = connection.execute(query).all()
+        if not wanted:
+            return 0
+
+        earlier = self._last_pick_of_each(connection, [row.id for row in wanted])
+
+        # The annotator gets each item for the reason that the first one got it.
+        picks = []
+        for rank, row in enumerate(wanted, start=1):
+            pick = earlier.get(row.id)
+            if pick is None:
+                picks.append(Pick(row.key, rank, PickArm.PICKED, {}))
+            else:
+                picks.append(Pick(row.key, rank, PickArm(pick.arm), json.loads(pick.reason)))
+
+        origin = BatchOrigin("again", 0, 0)
+        if earlier:
+            origin = _newest_origin(list(earlier.values()))
+
+        self.remove_ready(connection, [row.id for row in wanted])
+        self.add_batch(connection, annotator, picks, origin)
+        return len(picks)
+
+    def _last_pick_of_each(
+        self, connection: Connection, row_ids: Sequence[int]
+    ) -> dict[int, Row[Any]]:
+        """Return the last pick of each item and the origin of its batch, by the item's row id."""
+        picks = schema.picks
+        batches = schema.batches
+        last_ids = (
+            select(func.max(picks.c.id))
+            .where(picks.c.item_id.in_(row_ids))
+            .group_by(picks.c.item_id)
+        )
+        query = (
+            select(picks, batches.c.strategy, batches.c.seed, batches.c.model_version)
+            .join(batches, batches.c.id == picks.c.batch_id)
+            .where(picks.c.id.in_(last_ids))
+        )
+        return {row.item_id: row for row in connection.execute(query)}
+
+    def _assign_ready(self, connection: Connection, annotator: str, count: int) -> int:
+        """Assign picks made ahead, but none of an item that this annotator skipped."""
+        picks = schema.picks
+        answers = schema.answers
+        skipped = and_(
+            answers.c.item_id == picks.c.item_id, answers.c.annotator == annotator, answers.c.live
+        )
+        query = self._select(PickState.READY).where(~exists().where(skipped)).limit(count)
+        rows = connection.execute(query).all()
+        if not rows:
+            return 0
+
+        origin = _newest_origin(rows)
+        batch_id = self._insert_batch(connection, annotator, origin)
+        for part in chunks([row.id for row in rows]):
+            moved = {"batch_id": batch_id, "state": PickState.OPEN}
+            connection.execute(update(picks).where(picks.c.id.in_(part)).values(moved))
+
+        shared = [row.item_id for row in rows if row.annotators_needed > 1]
+        self.update_missing(connection, shared)
+        self._note_batch(connection, annotator, batch_id, origin)
+        return len(rows)
+
+    # Picks made ahead
+
+    def remove_ready(self, connection: Connection, row_ids: Sequence[int]) -> None:
+        """Remove the picks made ahead of items that are open or answered now.
+
+        Control items stay drawn, so that they can be counted.
+        """
+        picks = schema.picks
+        for part in chunks(row_ids):
+            ready = and_(picks.c.item_id.in_(part), picks.c.state == PickState.READY)
+            control = picks.c.arm == PickArm.CONTROL
+            connection.execute(update(picks).where(ready, control).values(state=PickState.KNOWN))
+            connection.execute(delete(picks).where(ready))
+
+    def remove_outdated(self, connection: Connection) -> None:
+        """Remove what an older model picked ahead. Items drawn at random stay ready."""
+        picks = schema.picks
+        batches = schema.batches
+        ahead = select(batches.c.id).where(
+            batches.c.campaign_id == self._scope.campaign_id, batches.c.annotator.is_(None)
+        )
+        outdated = and_(picks.c.state == PickState.READY, picks.c.arm == PickArm.PICKED)
+        connection.execute(delete(picks).where(outdated, picks.c.batch_id.in_(ahead)))
+
+    # Leases
+
+    def extend_leases(self, connection: Connection, annotator: str) -> None:
+        """Start the leases of an annotator's open picks again."""
+        if not self._scope.lease:
+            return
+
+        batches = schema.batches
+        still_open = select(schema.picks.c.batch_id).where(schema.picks.c.state == PickState.OPEN)
+        held = and_(
+            batches.c.campaign_id == self._scope.campaign_id,
+            batches.c.annotator == annotator,
+            batches.c.id.in_(still_open),
+        )
+        lease_end = self._scope.lease_end()
+        connection.execute(update(batches).where(held).values(lease_end=lease_end))
+
+    def is_lease_half_over(self, connection: Connection, annotator: str) -> bool:
+        """Return whether half of the lease of one of an annotator's open picks has passed."""
+        query = (
+            self._select(PickState.OPEN)
+            .where(schema.batches.c.annotator == annotator)
+            .with_only_columns(func.min(schema.batches.c.lease_end))
+            .order_by(None)
+        )
+        first_end = connection.scalar(query)
+
+        if first_end is None:
+            return False
+        return str(first_end) < format_time(self._scope.clock() + self._scope.lease / 2)
+
+    def expire_leases(self, connection: Connection, asking: str | None = None) -> int:
+        """Return the picks whose lease has expired to the pool.
+
+        Args:
+            connection: a connection that may write.
+            asking: an annotator who keeps their picks because they are at work.
+
+        Returns:
+            How many picks were returned.
+        """
+        batches = schema.batches
+        expired = batches.c.lease_end <= self._scope.now()
+        if asking is not None:
+            expired = and_(expired, batches.c.annotator != asking)
+
+        return self._return_picks(connection, expired, by="lease")
+
+    def release(self, connection: Connection, annotator: str, who: str) -> int:
+        """Return all open picks of an annotator to the pool, and return how many there were."""
+        held = schema.batches.c.annotator == annotator
+        return self._return_picks(connection, held, by=who)
+
+    def _return_picks(self, connection: Connection, condition: ColumnElement[bool], by: str) -> int:
+        """Return the open picks of the batches that meet a condition to the pool.
+
+        Args:
+            connection: a connection that may write.
+            condition: on the columns of ``batches``.
+            by: who did it, for the history; "lease" if the lease expired.
+        """
+        picks = schema.picks
+        rows = connection.execute(self._select(PickState.OPEN).where(condition)).all()
+        if not rows:
+            return 0
+
+        rows_by_batch: dict[int, list[Row[Any]]] = {}
+        for row in rows:
+            rows_by_batch.setdefault(row.batch_id, []).append(row)
+
+        newest_version = self._models.newest_version(connection)
+        for batch_id, batch in rows_by_batch.items():
+            is_open = and_(picks.c.batch_id == batch_id, picks.c.state == PickState.OPEN)
+            connection.execute(update(picks).where(is_open).values(state=PickState.RETURNED))
+
+            detail = {"batch": batch_id, "items": [row.key for row in batch], "by": by}
+            self._history.append(connection, batch[0].annotator, "returned", None, detail)
+            self._offer_again(connection, batch, newest_version)
+
+        self.update_missing(connection, [row.item_id for row in rows])
+        return len(rows)
+
+    def _offer_again(
+        self, connection: Connection, batch: Sequence[Row[Any]], newest_version: int
+    ) -> None:
+        """Make returned picks ready, except those that an older model chose."""
+        current = [
+            _pick(row)
+            for row in batch
+            if row.arm != PickArm.PICKED or row.model_version == newest_version
+        ]
+        picks = self.unassigned(connection, current)
+        if picks:
+            self.add_batch(connection, None, picks, _newest_origin(batch))
+
+    def count_active_annotators(self, connection: Connection, except_for: str | None = None) -> int:
+        """Return how many annotators have a lease that has not expired, except for one of them."""
+        batches = schema.batches
+        active = and_(
+            batches.c.campaign_id == self._scope.campaign_id,
+            batches.c.lease_end > self._scope.now(),
+        )
+        if except_for is not None:
+            active = and_(active, batches.c.annotator != except_for)
+
+        query = select(func.count(batches.c.annotator.distinct())).where(active)
+        return int(connection.scalar(query) or 0)
+
+    # Answers to picks
+
+    def pick_to_answer(
+        self, connection: Connection, row_id: int, annotator: str
+    ) -> tuple[int, PickState] | None:
+        """Return the pick that an annotator's answer about an item belongs to, and its state.
+
+        It is the open one, or else the last one that was returned; None if there is neither.
+        """
+        picks = schema.picks
+        states = (PickState.OPEN, PickState.RETURNED)
+        query = (
+            select(picks.c.id, picks.c.state)
+            .join(schema.batches, schema.batches.c.id == picks.c.batch_id)
+            .where(picks.c.item_id == row_id, picks.c.state.in_(states))
+            .where(schema.batches.c.annotator == annotator)
+            .order_by(picks.c.id)
+        )
+        rows = connection.execute(query).all()
+
+        for row in rows:
+            if row.state == PickState.OPEN:
+                return row.id, PickState.OPEN
+
+        return (rows[-1].id, PickState.RETURNED) if rows else None
+
+    def is_open(self, connection: Connection, row_id: int, annotator: str) -> bool:
+        """Return whether an item is open with an annotator."""
+        return annotator in self.holders(connection, row_id)
+
+    def holders(self, connection: Connection, row_id: int) -> list[str]:
+        """Return the annotators with whom an item is open, by name."""
+        query = (
+            select(schema.batches.c.annotator)
+            .join(schema.picks, schema.picks.c.batch_id == schema.batches.c.id)
+            .where(schema.picks.c.item_id == row_id, schema.picks.c.state == PickState.OPEN)
+            .order_by(schema.batches.c.annotator)
+        )
+        return list(connection.scalars(query))
+
+    def set_state(self, connection: Connection, pick_id: int, state: PickState) -> None:
+        """Change the state of a pick."""
+        row = schema.picks.c.id == pick_id
+        connection.execute(update(schema.picks).where(row).values(state=state))
+
+    def reopen(self, connection: Connection, pick_id: int, row_id: int) -> None:
+        """Open a pick again after its answer was taken back.
+
+        It stays returned if the item is open with another annotator by now, and needs only one.
+
+        Args:
+            connection: a connection that may write.
+            pick_id: the pick.
+            row_id: its item.
+        """
+        picks = schema.picks
+        batches = schema.batches
+        batch_of_pick = select(picks.c.batch_id).where(picks.c.id == pick_id).scalar_subquery()
+        annotator = connection.execute(
+            select(batches.c.annotator).where(batches.c.id == batch_of_pick)
+        ).scalar_one()
+
+        # The annotator may have got the item a second time since. One open pick is enough.
+        batches_of_annotator = select(batches.c.id).where(
+            batches.c.campaign_id == self._scope.campaign_id, batches.c.annotator == annotator
+        )
+        again = and_(
+            picks.c.item_id == row_id,
+            picks.c.id != pick_id,
+            picks.c.state == PickState.OPEN,
+            picks.c.batch_id.in_(batches_of_annotator),
+        )
+        connection.execute(update(picks).where(again).values(state=PickState.RETURNED))
+
+        holders = self.holders(connection, row_id)
+        is_free = all(holder == annotator for holder in holders)
+        if is_free or self.needs_several(connection, row_id):
+            self.set_state(connection, pick_id, PickState.OPEN)
+        else:
+            self.set_state(connection, pick_id, PickState.RETURNED)
+
+        self.remove_ready(connection, [row_id])
+        self.extend_leases(connection, annotator)
+
+    def needs_several(self, connection: Connection, row_id: int) -> bool:
+        """Return whether an item is to be answered by several annotators."""
+        query = select(schema.items.c.annotators_needed).where(schema.items.c.id == row_id)
+        return bool(connection.scalar(query) != 1)
+
+    def update_missing(self, connection: Connection, row_ids: Iterable[int]) -> None:
+        """Count again how many annotators items still need.
+
+        An annotator counts who answered or has the item open. Nobody more is needed once an annotator
+        flags the item or a reviewer decides on it.
+        """
+        items = schema.items
+        for row_id in row_ids:
+            query = select(items.c.annotators_needed, items.c.annotators_missing)
+            row = connection.execute(query.where(items.c.id == row_id)).one()
+            if row.annotators_needed == 1:
+                continue
+
+            answered = self._kinds_by_annotator(connection, row_id)
+            asked = set(answered) | set(self.holders(connection, row_id))
+            missing = max(0, row.annotators_needed - len(asked))
+            if AnswerKind.FLAG in answered.values() or _is_decided(connection, row_id):
+                missing = 0
+
+            if missing != row.annotators_missing:
+                changed = update(items).where(items.c.id == row_id)
+                connection.execute(changed.values(annotators_missing=missing))
+
+    def _kinds_by_annotator(self, connection: Connection, row_id: int) -> dict[str, str]:
+        """Return the kind of each annotator's live answer about an item. Skips do not count."""
+        answers = schema.answers
+        query = select(answers.c.annotator, answers.c.kind).where(
+            answers.c.item_id == row_id, answers.c.live, answers.c.kind != AnswerKind.SKIP
+        )
+        return {row.annotator: row.kind for row in connection.execute(query)}
+
+
+def _is_decided(connection: Connection, row_id: int) -> bool:
+    decisions = schema.decisions
+    decided = exists().where(decisions.c.item_id == row_id, decisions.c.live)
+    return bool(connection.scalar(select(decided)))
+
+
+def _is_open_with(row_id: ColumnElement[int], annotator: str) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions that an item is open with an annotator."""
+    return (
+        schema.picks.c.item_id == row_id,
+        schema.picks.c.state == PickState.OPEN,
+        schema.picks.c.batch_id == schema.batches.c.id,
+        schema.batches.c.annotator == annotator,
+    )
+
+
+def _newest_origin(rows: Sequence[Row[Any]]) -> BatchOrigin:
+    """Return the origin of the picks that the newest of their models made."""
+    newest = max(rows, key=lambda row: int(row.model_version))
+    return BatchOrigin(newest.strategy, newest.seed, newest.model_version)
+
+
+def _pick(row: Row[Any]) -> Pick:
+    return Pick(row.key, row.rank, PickArm(row.arm), json.loads(row.reason))

@@ -1,0 +1,32 @@
+"""Small helpers for SQL statements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Select, Table, func, insert, select
+
+__all__ = ["chunks", "count_rows", "insert_row"]
+
+Value = TypeVar("Value")
+
+_MOST_VALUES = 500
+"""Values in one ``IN`` list. SQLite limits the number of parameters of a statement."""
+
+
+def chunks(values: Sequence[Value]) -> list[Sequence[Value]]:
+    """Split values into parts that are short enough for an ``IN`` list."""
+    starts = range(0, len(values), _MOST_VALUES)
+    return [values[start : start + _MOST_VALUES] for start in starts]
+
+
+def count_rows(connection: Connection, query: Select[Any]) -> int:
+    """Return the number of rows that a query selects."""
+    return int(connection.scalar(select(func.count()).select_from(query.subquery())) or 0)
+
+
+def insert_row(connection: Connection, table: Table, values: Mapping[str, Any]) -> int:
+    """Insert a row into a table with an ``id``, and return its id."""
+    statement = insert(table).values(values).returning(table.c.id)
+    return int(connection.execute(statement).scalar_one())
