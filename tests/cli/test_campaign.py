@@ -170,7 +170,7 @@ def test_mistakes_are_told_in_a_sentence(made: Path, things: Path, tmp_path: Pat
     assert "Cannot list 0 labels" in refused("suspects", made, "-n", 0)
     assert "this one is blank" in refused("tell", made, "t5", "fruit", "--as", " ")
     assert "this one is blank" in refused("ask", made, "--as", "")
-    assert "whole numbers of 64 bits" in refused(
+    assert "it must be an integer of 64 bits" in refused(
         "new", things, "--classes", "a,b", "--seed", 10**30, "--file", tmp_path / "z"
     )
     assert "No class is called 'tool'" in refused(
@@ -202,7 +202,7 @@ def test_mistakes_are_told_in_a_sentence(made: Path, things: Path, tmp_path: Pat
         ("twice.csv", b"id,text\na,one\na,two\n", "is used in rows 0 and 1: ids must differ"),
         ("bad.jsonl", b"{not json}\n", "Line 1 of .* is not a JSON object"),
         ("list.jsonl", b"[1]\n", "Line 1 of .* is not a JSON object"),
-        ("none.jsonl", b'{"other": 1}\n', "has no 'text' that is a text"),
+        ("none.jsonl", b'{"other": 1}\n', "has no text in 'text': name another field with --text"),
         ("deep.jsonl", b"[" * 200_000, "Line 1 of .* is not a JSON object"),
         ("blank.jsonl", b"\n \n\n", "has only blank lines"),
         ("half.jsonl", b'{"text": "bad \\ud800 one"}\n', "has a lone surrogate at position 4"),
