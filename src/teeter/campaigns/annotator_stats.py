@@ -101,7 +101,7 @@ class _Tally:
 class _Comparison:
     """The tallies of one annotator."""
 
-    others: _Tally = field(default_factory=_Tally)
+    majority: _Tally = field(default_factory=_Tally)
     decisions: _Tally = field(default_factory=_Tally)
     random: _Tally = field(default_factory=_Tally)
 
@@ -111,8 +111,8 @@ def accuracy_of_annotators(
 ) -> dict[str, AnnotatorAccuracy]:
     """Return how often the labels of each annotator are right.
 
-    An annotator is never compared with their own answer: the majority is that of the others, and
-    there is none if they are tied.
+    An annotator is never compared with their own answer: the majority is that of the others. If
+    those are tied, the item does not count.
 
     Args:
         answers: The current answers of all annotators.
@@ -137,7 +137,7 @@ def accuracy_of_annotators(
             majority = _majority(labels_of_others)
 
             comparison = comparisons.setdefault(annotator, _Comparison())
-            comparison.others.compare(label, majority)
+            comparison.majority.compare(label, majority)
             comparison.decisions.compare(label, decision)
             if item in random_items:
                 comparison.random.compare(label, decision or majority)
@@ -145,7 +145,7 @@ def accuracy_of_annotators(
     accuracies = {}
     for annotator, comparison in comparisons.items():
         accuracies[annotator] = AnnotatorAccuracy(
-            with_others=comparison.others.estimate(),
+            with_others=comparison.majority.estimate(),
             with_decisions=comparison.decisions.estimate(),
             at_random=comparison.random.estimate(),
         )

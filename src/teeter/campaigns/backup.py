@@ -90,8 +90,8 @@ def atomic_file(target: Path) -> Iterator[Path]:
 
     The database is on disk under its name when this returns. If the block raises, the temporary
     file and its logs are removed, and an existing target stays as it was. If the process is
-    killed, the next call for any file in the same folder removes what it left behind: a lock that
-    nobody holds shows that the file was abandoned.
+    killed, the next call for any file in the same folder removes what it left behind: a free lock
+    shows that the file was abandoned.
 
     Args:
         target: The path of the database.

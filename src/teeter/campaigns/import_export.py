@@ -326,8 +326,8 @@ def write_export(rows: Sequence[ExportRow], path: Path, form: str | None = None)
     """Write items with their labels and predictions to a file or folder.
 
     ``csv`` writes every cell exactly as it is, for programs. Spreadsheet programs run a cell that
-    begins with ``=``, ``+``, ``-`` or ``@`` as a formula, and a text or label of somebody else may
-    be such a cell. ``spreadsheet`` is the same table for people to open: it puts an apostrophe
+    begins with ``=``, ``+``, ``-`` or ``@`` as a formula, and an annotated text may be such a cell
+    on purpose. ``spreadsheet`` is the same table for people to open: it puts an apostrophe
     before every such cell.
 
     Args:
@@ -486,6 +486,7 @@ def _write_parquet(rows: Sequence[ExportRow], path: Path) -> None:
 def _write_datasets(rows: Sequence[ExportRow], path: Path) -> None:
     """Write a folder for ``datasets.load_dataset``, with labelled items as the split train."""
     included = [row for row in rows if not row.left_out]
+    # A missing label would be a class of its own for most trainers, hence two splits.
     labelled = [row for row in included if row.label is not None]
     unlabelled = [row for row in included if row.label is None]
 
@@ -500,6 +501,7 @@ def _write_prodigy(rows: Sequence[ExportRow], path: Path) -> None:
     for row in rows:
         if row.label is None and not row.left_out:
             continue
+        # Prodigy rejects an example, where a campaign flags an item.
         answer = "reject" if row.left_out else "accept"
         objects.append(
             {**_shown_content(row), "label": row.label, "answer": answer, "meta": {"id": row.id}}
@@ -518,6 +520,7 @@ def _shown_content(row: ExportRow) -> dict[str, str | None]:
     """Return what annotators see of an item, under the name that other tools expect."""
     if row.kind == ItemKind.IMAGE:
         return {"image": row.content}
+    # Items of features have no content; their id is all that an annotator sees.
     if row.content is None:
         return {"text": row.id}
 

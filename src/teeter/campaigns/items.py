@@ -76,6 +76,7 @@ def parse_items(entries: Iterable[Any], kind: str, folder: Path | None = None) -
         >>> [(item.key, item.content, item.label) for item in items]
         [('a', 'one', None), ('2', 'two', 'yes')]
     """
+    # A text would become one item per character, and a dictionary one per key.
     if isinstance(entries, str | bytes | Path | Mapping):
         raise InputError(
             f"Cannot add a {type(entries).__name__}: give a list of items, even for a single item."
@@ -107,7 +108,8 @@ def _parse_item(entry: Any, kind: str, folder: Path | None) -> Item:
     if kind == ItemKind.TEXT:
         return _make_item(fields, kind, content=content, vector=vector, data=content.encode())
 
-    # An image without an id is known by its path.
+    # An image without an id is known by its path. Its digest is of the file's content, so that the
+    # same image under two names is a duplicate.
     path = resolve_inside(content, folder)
     fields = {"id": content, **fields}
     return _make_item(fields, kind, content=content, vector=vector, data=path.read_bytes())

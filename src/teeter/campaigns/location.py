@@ -74,7 +74,7 @@ def find_campaign(database: Database, name: str | None) -> StoredCampaign:
                 f"{database.display_url} has several campaigns: say which of "
                 f"{', '.join(sorted(campaigns))}, as in {database.display_url}#NAME."
             )
-        name = next(iter(campaigns))
+        (name,) = campaigns
 
     if name not in campaigns:
         raise UnknownNameError(

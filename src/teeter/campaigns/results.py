@@ -64,7 +64,7 @@ class Status:
     open: int
     """Items that are assigned and wait for an answer."""
     version: int
-    """The number of the newest model; 0 if there is none."""
+    """The number of the newest model; 0 before the first."""
     accuracy: AccuracyEstimate | None
     advice: tuple[str, ...]
     """Sentences for and against stopping."""

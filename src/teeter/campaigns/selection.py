@@ -71,7 +71,7 @@ class RoundState:
     taken: frozenset[int]
     """Places of items that cannot be picked: answered, skipped, flagged, or assigned now."""
     version: int
-    """The number of the newest model; 0 if there is none."""
+    """The number of the newest model; 0 before the first."""
     weights: bytes | None
     """The newest model, if there is one."""
     batches: int

@@ -97,6 +97,7 @@ class Settings:
         if self.encoder is not None and self.kind != ItemKind.TEXT:
             raise InputError(f"An encoder reads texts, and this campaign is of {self.kind}.")
 
+        # Raises an error if the strategy or one of its options is unknown.
         make_strategy(self.strategy, self.options)
 
     def require_head_outputs(self) -> None:
@@ -167,6 +168,7 @@ def settings_from_json(text: str, database: Database) -> Settings:
     if not isinstance(values, dict):
         raise damaged
 
+    # A setting that this version ignored could change what a campaign does.
     unknown = sorted(set(values) - {setting.name for setting in fields(Settings)})
     if unknown:
         raise StoreError(
@@ -176,7 +178,7 @@ def settings_from_json(text: str, database: Database) -> Settings:
 
     try:
         settings = Settings(**values)
-    except TypeError:
+    except TypeError:  # A value has the wrong type, which only damage can cause.
         raise damaged from None
 
     if settings.folder is None or database.path is None:
