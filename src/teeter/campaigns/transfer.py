@@ -39,7 +39,7 @@ def move_to(source: Database, name: str, location: str) -> tuple[str, dict[str, 
         url, new_name = split_location(location)
         if new_name not in (None, name):
             raise InputError(
-                f"A campaign keeps its name, and this one is called {name!r}: give {url}."
+                f"A campaign keeps its name, and this one is called {name!r}: leave out #{new_name}."
             )
         return _move_to_database(source, name, url)
 
