@@ -484,9 +484,11 @@ class Campaign:
             elif lock is not None:
                 ahead = min(2 * n * other_annotators, MOST_READY)
                 has_picked = self._pick(annotator, n, missing + ahead, lock, state)
-                state = None  # outdated: further attempts need to know what others took
-                if not has_picked:
+                # A state that was loaded before may lack items that came back since, so only a new
+                # one can tell that nothing is left.
+                if not has_picked and state is None:
                     break
+                state = None
 
             questions = self._open_questions(annotator, n)
             if len(questions) == n:
