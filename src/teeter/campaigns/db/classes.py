@@ -8,6 +8,7 @@ from sqlalchemy import Connection, insert, select
 
 from teeter.campaigns.db import schema
 from teeter.campaigns.db.history import HistoryRepository
+from teeter.campaigns.db.schema import CLASSES
 from teeter.campaigns.db.scope import CampaignScope
 from teeter.campaigns.items import require_valid_unicode
 from teeter.errors import InputError, UnknownNameError
@@ -29,11 +30,10 @@ class ClassRepository:
 
     def row_ids(self, connection: Connection) -> dict[str, int]:
         """Return the row ids of the classes by name, in their order."""
-        classes = schema.classes
         query = (
-            select(classes.c.name, classes.c.id)
-            .where(classes.c.campaign_id == self._scope.campaign_id)
-            .order_by(classes.c.position)
+            select(CLASSES.name, CLASSES.id)
+            .where(CLASSES.campaign_id == self._scope.campaign_id)
+            .order_by(CLASSES.position)
         )
         return {row.name: row.id for row in connection.execute(query)}
 
@@ -45,9 +45,8 @@ class ClassRepository:
             InputError: the name is no text that a class can have.
         """
         require_valid_unicode(name or "", "class")
-        classes = schema.classes
-        query = select(classes.c.id).where(
-            classes.c.campaign_id == self._scope.campaign_id, classes.c.name == name
+        query = select(CLASSES.id).where(
+            CLASSES.campaign_id == self._scope.campaign_id, CLASSES.name == name
         )
         row_id = connection.scalar(query)
 
@@ -63,6 +62,7 @@ class ClassRepository:
         Raises:
             InputError: a name is blank, or it is taken.
         """
+        # Read once: a campaign may have thousands of classes.
         positions = {name: position for position, name in enumerate(self.names(connection))}
         rows = []
 

@@ -28,7 +28,7 @@ _TABLES = (
     schema.label_studio_answers,
     schema.history,
 )
-"""The tables of a campaign, each after those that its foreign keys point to. Locks are not copied."""
+"""The tables to copy, each after those that its foreign keys point to. Locks stay behind."""
 
 _MOST_ROWS = 2000
 """Rows that are in memory at once."""
@@ -59,11 +59,13 @@ def copy_rows(
     Raises:
         InputError: a text cannot be stored in the target.
     """
+    # Filled table by table: the rows of a table are renumbered before others point to them.
     new_ids: NewIds = {"campaigns": {campaign_id: new_campaign_id}}
     counts = {}
     for table in _TABLES:
         counts[table.name] = _copy_table(source, target, table, campaign_id, new_ids)
 
+    # SQLite takes the largest row id as the last one, PostgreSQL counts by itself.
     if target.dialect.name == "postgresql":
         _advance_sequences(target)
 

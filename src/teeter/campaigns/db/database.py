@@ -1,7 +1,7 @@
 """A campaign's database: an SQLite file, or PostgreSQL by its URL.
 
-One process writes at a time, and a commit returns when the data is on disk. Readers never wait: each sees
-one state of the database throughout its transaction.
+One process writes at a time, and a commit returns when the data is on disk. Readers never wait:
+each sees one state of the database throughout its transaction.
 """
 
 from __future__ import annotations
@@ -116,7 +116,8 @@ class Database:
     def writing(self) -> Iterator[Connection]:
         """Yield the only connection that may write.
 
-        Everything is on disk when the context ends. If it ends with an exception, nothing was written.
+        Everything is on disk when the context ends. If it ends with an exception, nothing was
+        written.
         """
         engine = self.engine.execution_options(**{_WRITE_OPTION: self.write_timeout})
         with self._translate_errors(), engine.connect() as connection, connection.begin():
@@ -208,7 +209,7 @@ def _file_identity(path: Path | None) -> tuple[int, int] | None:
 
 
 def _prepare_file(path: Path, *, create: bool) -> None:
-    """Refuse a path that cannot be a campaign's file, and create an empty file for a new campaign."""
+    """Refuse a path that cannot be a campaign's file, and create the file of a new campaign."""
     if path.is_dir():
         raise FileError(f"{path} is a folder: give the campaign's file.")
 
