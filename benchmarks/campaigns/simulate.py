@@ -28,7 +28,7 @@ from teeter.analysis.plots import plot_curves
 from teeter.analysis.statistics import Gain, LabelSaving, gain_over, saving_over
 from teeter.arrays import describe_device
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.encoders.builtin import encode_texts
+from teeter.encoders import encode_texts
 from teeter.version import __version__, commit
 
 ROOT = Path(__file__).parents[2]

@@ -11,6 +11,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TextIO, overload
 
@@ -24,6 +25,7 @@ from teeter.errors import FileError, InputError
 
 __all__ = [
     "FORMAT",
+    "LfCsvStream",
     "atomic_open",
     "atomic_write",
     "load_weights",
@@ -95,6 +97,28 @@ def atomic_open(path: Path, mode: Literal["wb", "w"] = "wb") -> Iterator[Any]:
         with contextlib.suppress(OSError):
             part.unlink()
         raise
+
+
+@dataclass(frozen=True)
+class LfCsvStream:
+    r"""A stream for ``csv.writer`` that ends rows with ``\n`` instead of ``\r\n``.
+
+    A writer with ``lineterminator="\n"`` would leave cells that contain ``\r`` unquoted, and readers
+    would take it for the end of a row.
+
+    Example:
+        >>> import csv, io
+        >>> text = io.StringIO()
+        >>> _ = csv.writer(LfCsvStream(text)).writerow(["1\r2", "3"])
+        >>> text.getvalue()
+        '"1\r2",3\n'
+    """
+
+    stream: TextIO
+
+    def write(self, row: str) -> int:
+        """Write a row, which the writer passes as a whole."""
+        return self.stream.write(row.removesuffix("\r\n") + "\n")
 
 
 @contextlib.contextmanager

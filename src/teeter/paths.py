@@ -13,15 +13,15 @@ def resolve_inside(path: str, folder: Path | None) -> Path:
     """Return the absolute path of a file inside a folder.
 
     Args:
-        path: a path relative to the folder. Links are followed before it is checked.
-        folder: the folder that the file must lie in, or None if there is no such folder.
+        path: A path relative to the folder. Links are followed before it is checked.
+        folder: The folder that the file must be in, or None if there is no such folder.
 
     Raises:
-        InputError: there is no folder.
-        FileError: the path leads out of the folder, or there is no such file.
+        InputError: If there is no folder.
+        FileError: If the path leads out of the folder, or if there is no such file.
     """
     if folder is None:
-        raise InputError("Images need the folder they are in.")
+        raise InputError(f"Cannot read {path} without the folder that the images are in.")
 
     root = folder.resolve()
     file = (root / path).resolve()

@@ -14,7 +14,7 @@ from campaigns.postgres_server import Server, running_server
 from teeter.campaigns.clock import format_time, utc_now
 from teeter.campaigns.db import CampaignRepository, Database
 from teeter.campaigns.db.campaigns import add_campaign
-from teeter.campaigns.items import items_of
+from teeter.campaigns.items import parse_items
 
 STORES = ("sqlite", "postgresql")
 
@@ -45,7 +45,7 @@ def begun(database: Database, name: str = "reviews", texts: int = 6) -> Campaign
         campaign_id = add_campaign(connection, name, format_time(utc_now()), "{}")
         repository = CampaignRepository(campaign_id)
         repository.classes.add(connection, ["good", "poor"], "owner")
-        items = items_of([(f"a{k}", f"text {k}") for k in range(texts)], "text")
+        items = parse_items([(f"a{k}", f"text {k}") for k in range(texts)], "text")
         repository.items.add(connection, items, "owner")
 
     return repository

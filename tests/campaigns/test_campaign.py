@@ -1,4 +1,4 @@
-"""Campaigns: ask, tell and train, stopped and gone on with, by people who skip, err and change their minds."""
+"""Campaigns: asking, answering and training, by annotators who skip, err and change their minds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from safetensors.numpy import load
 
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.classifiers import scaled
+from teeter.campaigns.saved_models import scale_features
 from teeter.errors import InputError, StoreError, UnknownNameError
 from teeter.strategies.base import registry
 
@@ -24,7 +24,7 @@ TRUTH = {f"v{k}": CLASSES[int(VECTORS[k, :3].argmax())] for k in range(120)}
 PLAIN = Settings(kind="features", control=0.2)
 
 
-def made(path: Path, settings: Settings = PLAIN) -> Campaign:
+def make_campaign(path: Path, settings: Settings = PLAIN) -> Campaign:
     campaign = Campaign.create(path / "colours.teeter", "colours", CLASSES, settings)
     campaign.add({"id": f"v{k}", "features": VECTORS[k]} for k in range(120))
     return campaign
@@ -32,7 +32,7 @@ def made(path: Path, settings: Settings = PLAIN) -> Campaign:
 
 @pytest.fixture
 def campaign(tmp_path: Path) -> Campaign:
-    return made(tmp_path)
+    return make_campaign(tmp_path)
 
 
 def answer_all(campaign: Campaign, n: int = 20, annotator: str = "me") -> list[str]:
@@ -60,8 +60,8 @@ def test_a_campaign_learns_by_asking(campaign: Campaign) -> None:
     assert campaign.ask(5) == []
 
 
-def test_asked_again_it_asks_the_same_and_goes_on_after_the_process_ended(tmp_path: Path) -> None:
-    campaign = made(tmp_path)
+def test_open_items_come_back_also_in_a_new_process(tmp_path: Path) -> None:
+    campaign = make_campaign(tmp_path)
     answer_all(campaign)
     campaign.train()
     first = campaign.ask(10)
@@ -77,18 +77,18 @@ def test_asked_again_it_asks_the_same_and_goes_on_after_the_process_ended(tmp_pa
     assert len(more) == 12
 
 
-def test_two_campaigns_of_one_seed_ask_alike(tmp_path: Path) -> None:
+def test_two_campaigns_of_one_seed_ask_about_the_same_items(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     rounds = []
     for path in (tmp_path, tmp_path / "other"):
-        campaign = made(path)
+        campaign = make_campaign(path)
         asked = answer_all(campaign)
         campaign.train()
         rounds.append((asked, [question.item for question in campaign.ask(15)]))
     assert rounds[0] == rounds[1]
 
 
-def test_questions_tell_why(campaign: Campaign) -> None:
+def test_questions_say_why_they_were_picked(campaign: Campaign) -> None:
     answer_all(campaign)
     campaign.train()
     questions = campaign.ask(20)
@@ -103,11 +103,11 @@ def test_questions_tell_why(campaign: Campaign) -> None:
 
 
 @pytest.mark.slow
-def test_controls_are_drawn_uniformly(tmp_path: Path) -> None:
+def test_control_items_are_drawn_uniformly(tmp_path: Path) -> None:
     counts = np.zeros(120)
     for seed in range(60):
         (tmp_path / str(seed)).mkdir()
-        campaign = made(tmp_path / str(seed), replace(PLAIN, seed=seed, control=0.5))
+        campaign = make_campaign(tmp_path / str(seed), replace(PLAIN, seed=seed, control=0.5))
         for question in campaign.ask(20):
             counts[int(question.item[1:])] += question.arm == "control"
         campaign.database.close()
@@ -117,18 +117,18 @@ def test_controls_are_drawn_uniformly(tmp_path: Path) -> None:
     assert chi < 170, "the 99.9 % point of 119 degrees of freedom is 173"
 
 
-def test_no_control_arm_if_told(tmp_path: Path) -> None:
-    campaign = made(tmp_path, replace(PLAIN, control=0.0))
+def test_without_control_items_accuracy_is_unknown(tmp_path: Path) -> None:
+    campaign = make_campaign(tmp_path, replace(PLAIN, control=0.0))
     assert {question.arm for question in campaign.ask(30)} == {"picked"}
     for question in campaign.ask(30):
         campaign.tell(question.item, TRUTH[question.item])
     campaign.train()
     assert campaign.status().accuracy is None
-    assert "Accuracy will not be known" in campaign.status().advice[0]
+    assert "The accuracy cannot be measured" in campaign.status().advice[0]
 
 
-def test_the_audit_sample_is_asked_about_and_never_trained_on(tmp_path: Path) -> None:
-    campaign = made(tmp_path, replace(PLAIN, audit=10, control=0.0))
+def test_the_audit_set_is_asked_about_and_never_trained_on(tmp_path: Path) -> None:
+    campaign = make_campaign(tmp_path, replace(PLAIN, audit=10, control=0.0))
     arms: dict[str, str] = {}
     for _ in range(3):
         arms |= {question.item: question.arm for question in campaign.ask(20)}
@@ -143,15 +143,15 @@ def test_the_audit_sample_is_asked_about_and_never_trained_on(tmp_path: Path) ->
     assert status.labelled == 60
 
 
-def test_an_audit_sample_leaves_half_to_learn_from(tmp_path: Path) -> None:
-    campaign = made(tmp_path, replace(PLAIN, audit=5000))
+def test_the_audit_set_leaves_half_of_the_items_for_training(tmp_path: Path) -> None:
+    campaign = make_campaign(tmp_path, replace(PLAIN, audit=5000))
     with campaign.database.reading() as connection:
         assert sum(row.audit for row in campaign.repository.items.all(connection)) == 60
     answer_all(campaign)
     assert campaign.train().labels == 15
 
 
-def test_what_people_say_besides_labels(campaign: Campaign) -> None:
+def test_skipped_unsure_and_flagged_items_are_not_asked_about(campaign: Campaign) -> None:
     first, second, third, *rest = (question.item for question in campaign.ask(10))
     campaign.skip(first)
     campaign.mark_unsure(second, comment="too dark")
@@ -170,7 +170,7 @@ def test_what_people_say_besides_labels(campaign: Campaign) -> None:
     assert not later & {second, third}
 
 
-def test_minds_change_and_the_history_keeps_it(campaign: Campaign) -> None:
+def test_a_changed_answer_replaces_the_first_and_the_history_keeps_both(campaign: Campaign) -> None:
     campaign.tell("v1", "red")
     campaign.tell("v1", "blue", comment="on second thought")
     assert campaign.status().by_class == {"red": 0, "green": 0, "blue": 1}
@@ -199,7 +199,7 @@ def test_a_class_can_be_added_later(campaign: Campaign) -> None:
     assert len(campaign.ask(5)) == 5
 
 
-def test_of_several_annotators_most_decide_and_none_is_asked_twice(campaign: Campaign) -> None:
+def test_the_majority_of_annotators_gives_the_label(campaign: Campaign) -> None:
     ann, bob = ({question.item for question in campaign.ask(15, who)} for who in ("ann", "bob"))
     assert not ann & bob
     for who, label in (("ann", "red"), ("bob", "green"), ("cem", "green")):
@@ -207,9 +207,7 @@ def test_of_several_annotators_most_decide_and_none_is_asked_twice(campaign: Cam
     assert campaign.status().by_class == {"red": 0, "green": 1, "blue": 0}
 
 
-def test_two_who_have_it_open_at_once_see_each_other_s_answers(
-    campaign: Campaign, tmp_path: Path
-) -> None:
+def test_two_processes_see_each_other_s_answers(campaign: Campaign, tmp_path: Path) -> None:
     other = Campaign.open(tmp_path / "colours.teeter")
     for _ in range(2):
         mine, theirs = campaign.ask(10, "ann"), other.ask(10, "bob")
@@ -222,7 +220,7 @@ def test_two_who_have_it_open_at_once_see_each_other_s_answers(
     assert campaign.status().labelled == 40
 
 
-def test_labels_that_came_with_the_items_are_there(tmp_path: Path) -> None:
+def test_labels_that_come_with_the_items_are_used(tmp_path: Path) -> None:
     campaign = Campaign.create(tmp_path / "c.teeter", "c", CLASSES, PLAIN)
     given = [
         {"id": f"v{k}", "features": VECTORS[k], "label": TRUTH[f"v{k}"] if k < 30 else ""}
@@ -233,14 +231,14 @@ def test_labels_that_came_with_the_items_are_there(tmp_path: Path) -> None:
     assert campaign.train().labels == 30
 
 
-def test_a_wrong_label_is_suspected(campaign: Campaign) -> None:
-    item, wrong = with_a_wrong_label(campaign)
+def test_a_wrong_label_is_a_suspect(campaign: Campaign) -> None:
+    item, wrong = label_one_item_wrongly(campaign)
     (first, *_) = campaign.suspects(3)
     assert (first.item, first.label, first.predicted) == (item, wrong, TRUTH[item])
     assert first.chance < 0.3
 
 
-def with_a_wrong_label(campaign: Campaign) -> tuple[str, str]:
+def label_one_item_wrongly(campaign: Campaign) -> tuple[str, str]:
     """Label most items, one that is clear wrongly; return it and what it was called."""
     for k in range(100):
         campaign.tell(f"v{k}", TRUTH[f"v{k}"])
@@ -250,44 +248,44 @@ def with_a_wrong_label(campaign: Campaign) -> tuple[str, str]:
     return f"v{clear}", wrong
 
 
-def suspected(campaign: Campaign, *, again: bool = False) -> list[str]:
+def suspect_items(campaign: Campaign, *, again: bool = False) -> list[str]:
     return [one.item for one in campaign.suspects(50, again=again)]
 
 
-def test_a_label_that_was_kept_is_not_suspected_again_unless_told(
+def test_a_confirmed_label_is_no_suspect_unless_asked_for(
     campaign: Campaign, tmp_path: Path
 ) -> None:
-    item, wrong = with_a_wrong_label(campaign)
+    item, wrong = label_one_item_wrongly(campaign)
     answers = len(campaign.history())
     campaign.confirm_label(item, comment="I looked twice")
-    assert item not in suspected(campaign)
-    assert suspected(campaign, again=True)[0] == item
-    assert item not in suspected(Campaign.open(tmp_path / "colours.teeter"))
+    assert item not in suspect_items(campaign)
+    assert suspect_items(campaign, again=True)[0] == item
+    assert item not in suspect_items(Campaign.open(tmp_path / "colours.teeter"))
     assert [line["what"] for line in campaign.history()[answers:]] == ["answer", "kept"]
     assert campaign.history()[-1]["label"] == wrong
     assert campaign.status().labelled == 100
 
 
-def test_keeping_can_be_taken_back_and_ends_with_another_label(campaign: Campaign) -> None:
-    item, wrong = with_a_wrong_label(campaign)
+def test_a_confirmation_can_be_undone_and_ends_with_another_label(campaign: Campaign) -> None:
+    item, wrong = label_one_item_wrongly(campaign)
     other = next(name for name in CLASSES if name not in (wrong, TRUTH[item]))
     campaign.confirm_label(item)
     campaign.undo()
-    assert suspected(campaign)[0] == item
+    assert suspect_items(campaign)[0] == item
     campaign.confirm_label(item)
     campaign.tell(item, other)
-    assert suspected(campaign)[0] == item
+    assert suspect_items(campaign)[0] == item
     campaign.tell(item, TRUTH[item])
-    assert item not in suspected(campaign)
+    assert item not in suspect_items(campaign)
 
 
-def test_somebody_else_s_second_look_decides(campaign: Campaign) -> None:
-    item, _ = with_a_wrong_label(campaign)
+def test_another_annotator_can_confirm_or_correct_a_label(campaign: Campaign) -> None:
+    item, _ = label_one_item_wrongly(campaign)
     campaign.confirm_label(item, "bob")
-    assert item not in suspected(campaign)
+    assert item not in suspect_items(campaign)
     campaign.undo("bob")
     campaign.tell(item, TRUTH[item], "bob")
-    assert item not in suspected(campaign)
+    assert item not in suspect_items(campaign)
     with pytest.raises(InputError, match="v110 has no label to confirm"):
         campaign.confirm_label("v110")
     with pytest.raises(UnknownNameError, match="No item is called 'v999'"):
@@ -298,7 +296,7 @@ def test_somebody_else_s_second_look_decides(campaign: Campaign) -> None:
 def trained_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A campaign with thirty answers and a model, to be copied."""
     folder = tmp_path_factory.mktemp("trained")
-    campaign = made(folder)
+    campaign = make_campaign(folder)
     answer_all(campaign, 30)
     campaign.train()
     campaign.database.close()
@@ -308,7 +306,9 @@ def trained_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "strategy", sorted(set(registry.names()) - {"dbal", "batchbald", "ensemble"})
 )
-def test_any_strategy_by_name(strategy: str, trained_file: Path, tmp_path: Path) -> None:
+def test_every_strategy_can_be_used_by_name(
+    strategy: str, trained_file: Path, tmp_path: Path
+) -> None:
     path = shutil.copy(trained_file, tmp_path)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(
@@ -319,28 +319,29 @@ def test_any_strategy_by_name(strategy: str, trained_file: Path, tmp_path: Path)
     assert len({question.item for question in campaign.ask(10)}) == 10
 
 
-def test_a_network_as_the_head(tmp_path: Path) -> None:
-    campaign = made(tmp_path, replace(PLAIN, head="mlp"))
+def test_a_network_can_be_the_head(tmp_path: Path) -> None:
+    campaign = make_campaign(tmp_path, replace(PLAIN, head="mlp"))
     answer_all(campaign, 12)
     campaign.train()
     assert len(campaign.ask(5)) == 5
 
 
-def test_the_head_that_is_kept_says_what_the_model_says(campaign: Campaign) -> None:
+def test_the_stored_head_predicts_what_the_model_predicts(campaign: Campaign) -> None:
     answer_all(campaign, 60)
     campaign.train()
     with campaign.database.reading() as connection:
         model = campaign.repository.models.newest(connection)
     assert model is not None
     kept = load(model.weights)
-    logits = scaled(VECTORS) @ kept["weight"].T + kept["bias"]
+    scaled, _ = scale_features(VECTORS)
+    logits = scaled @ kept["weight"].T + kept["bias"]
     assert kept["predicted"].tolist() == kept["seen"][logits.argmax(axis=1)].tolist()
 
 
-def test_the_cost_is_counted(tmp_path: Path) -> None:
-    campaign = made(tmp_path, replace(PLAIN, cost=0.5, budget=20.0))
+def test_answers_are_charged_to_the_budget(tmp_path: Path) -> None:
+    campaign = make_campaign(tmp_path, replace(PLAIN, cost=0.5, budget=20.0))
     answer_all(campaign, 20)
-    assert "10 of the budget is left: 10 of 20." in campaign.status().advice
+    assert "10 of the budget of 20 is left." in campaign.status().advice
 
 
 @pytest.mark.parametrize(
@@ -355,7 +356,7 @@ def test_the_cost_is_counted(tmp_path: Path) -> None:
         ({"options": {"rais": 3}}, "rais"),
     ],
 )
-def test_settings_that_mean_nothing_are_refused(values: dict[str, Any], message: str) -> None:
+def test_impossible_settings_are_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises((InputError, UnknownNameError), match=message.replace("?", r"\?")):
         Settings(**values)
 
@@ -366,7 +367,7 @@ def test_classes_that_do_not_differ_are_refused(classes: tuple[str, ...], tmp_pa
         Campaign.create(tmp_path / "c.teeter", "c", classes)
 
 
-def test_mistakes_are_told_and_change_nothing(campaign: Campaign, tmp_path: Path) -> None:
+def test_mistakes_are_refused_and_change_nothing(campaign: Campaign, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="Cannot ask about 0 items"):
         campaign.ask(0)
     with pytest.raises(
@@ -421,7 +422,7 @@ def test_texts_are_encoded_and_more_can_be_added(tmp_path: Path) -> None:
     assert {question.item for question in campaign.ask(5)} == {"new", "dull"}
 
 
-def test_a_text_of_ten_million_letters_is_asked_about_and_learnt_from(tmp_path: Path) -> None:
+def test_a_text_of_ten_million_characters_is_asked_about_and_trained_on(tmp_path: Path) -> None:
     campaign = Campaign.create(tmp_path / "t.teeter", "t", ("fruit", "tool"))
     long = "word " * 2_000_000
     campaign.add([("long", long), ("a", "sweet plum"), ("b", "a saw"), ("c", "ripe plum")])
@@ -433,7 +434,7 @@ def test_a_text_of_ten_million_letters_is_asked_about_and_learnt_from(tmp_path: 
     assert len((tmp_path / "out.jsonl").read_text()) > len(long)
 
 
-def test_an_encoder_of_your_own(tmp_path: Path) -> None:
+def test_a_custom_encoder_computes_the_features(tmp_path: Path) -> None:
     campaign = Campaign.create(tmp_path / "t.teeter", "t", ("short", "long"))
     campaign.add(
         ["a" * k for k in range(1, 30)], encoder=lambda texts: [[len(text), 1.0] for text in texts]
@@ -451,7 +452,7 @@ def test_an_encoder_of_your_own(tmp_path: Path) -> None:
     assert campaign.status().items == 30
 
 
-def test_features_of_your_own_are_never_mixed_with_others(tmp_path: Path) -> None:
+def test_given_and_computed_features_are_never_mixed(tmp_path: Path) -> None:
     campaign = Campaign.create(tmp_path / "t.teeter", "t", ("short", "long"))
     with pytest.raises(InputError, match="1 items have no features"):
         campaign.add([{"text": "one", "features": [1.0, 2.0]}, {"text": "two"}])
@@ -463,7 +464,7 @@ def test_features_of_your_own_are_never_mixed_with_others(tmp_path: Path) -> Non
     assert campaign.status().items == 1
 
 
-def test_a_setting_of_a_newer_version_is_told(campaign: Campaign, tmp_path: Path) -> None:
+def test_a_setting_of_a_newer_version_is_refused(campaign: Campaign, tmp_path: Path) -> None:
     campaign.database.close()
     connection = sqlite3.connect(tmp_path / "colours.teeter")
     connection.execute("update campaigns set settings = json_insert(settings, '$.colour', 'red')")

@@ -14,9 +14,9 @@ from campaigns.stores import STORES, new_place
 from teeter.campaigns.campaign import MOST_READY, Campaign, Settings
 from teeter.campaigns.enums import PickArm
 
-BATCH = 4
+BATCH = 2
 ANNOTATORS = [f"annotator {k}" for k in range(8)]
-VECTORS = np.random.default_rng(0).normal(size=(400, 3)).astype(np.float32)
+VECTORS = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
 MakeCampaign = Callable[..., Campaign]
 
 
@@ -24,7 +24,7 @@ MakeCampaign = Callable[..., Campaign]
 def make_campaign(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeCampaign]:
     campaigns: list[Campaign] = []
 
-    def make(items: int = 400, **settings: object) -> Campaign:
+    def make(items: int = 200, **settings: object) -> Campaign:
         options = {"kind": "features", "strategy": "margin", "control": 0.2} | settings
         folder = tmp_path / str(len(campaigns))
         folder.mkdir()
@@ -176,19 +176,19 @@ def play_team(campaign: Campaign, rounds: int) -> tuple[int, list[str]]:
 
 
 def test_eight_annotators_who_poll_always_find_items(make_campaign: MakeCampaign) -> None:
-    empty_polls, answered = play_team(make_campaign(), rounds=8)
+    empty_polls, answered = play_team(make_campaign(), rounds=6)
     assert empty_polls == 0
     assert len(answered) == len(set(answered))
-    assert len(answered) > 8 * 8
+    assert len(answered) > 6 * 8
 
 
 def test_the_same_events_lead_to_the_same_items(make_campaign: MakeCampaign) -> None:
-    first, second = (play_team(make_campaign(seed=3), rounds=4) for _ in range(2))
+    first, second = (play_team(make_campaign(seed=3), rounds=3) for _ in range(2))
     assert first == second
 
 
 def test_nothing_left_to_pick_is_reported(make_campaign: MakeCampaign) -> None:
-    campaign = make_campaign(items=48)
+    campaign = make_campaign(items=32)
     start_team(campaign)
     assert campaign.pick_ahead(10), "eight items are left"
     assert not campaign.pick_ahead(10)

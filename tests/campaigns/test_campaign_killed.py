@@ -1,4 +1,4 @@
-"""Whoever labels may be killed at any moment: what was acknowledged is there once, and nothing else is lost."""
+"""A process that labels may be killed at any moment: every acknowledged answer is there, once."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def begin(path: Path, items: int) -> None:
     campaign.database.close()
 
 
-def check(path: Path, told: list[str], version: int, kills: int, items: int) -> None:
-    """Every answer that was told of is there, once and right; all items are, and the history says the same."""
+def check(path: Path, reported: list[str], version: int, kills: int, items: int) -> None:
+    """Check that every reported answer is stored once and right, and that the history agrees."""
     campaign = Campaign.open(path)
     with campaign.database.reading() as connection:
         answers = campaign.repository.answers.live(connection)
@@ -50,22 +50,22 @@ def check(path: Path, told: list[str], version: int, kills: int, items: int) -> 
         there = {item.item_id for item in campaign.repository.items.all(connection)}
         models = campaign.repository.models.summaries(connection)
     held = {one.item: one.label for one in answers}
-    assert set(told) <= set(held)
+    assert set(reported) <= set(held)
     assert max(Counter(one.item for one in answers).values(), default=1) == 1
-    assert max(Counter(told).values(), default=1) == 1, "nobody is asked twice"
+    assert max(Counter(reported).values(), default=1) == 1, "no item is asked about twice"
     assert all(label == annotator_process.truth(item) for item, label in held.items())
-    assert len(held) - KNOWN - len(told) <= kills, (
-        "at most one answer a kill was written and not told of"
+    assert len(held) - KNOWN - len(reported) <= kills, (
+        "at most one answer per kill was stored and not reported"
     )
     assert there == {f"n{k}" for k in range(items)}
-    assert not opened & set(held), "what is answered is not open"
+    assert not opened & set(held), "an answered item is not open"
     assert len(opened) <= annotator_process.BATCH
     assert len(models) >= version
     assert replay_answers(campaign.history()) == {(one.item, one.annotator): one for one in answers}
     campaign.database.close()
 
 
-def _label_on(path: Path, report: Report) -> None:
+def label_items(path: Path, report: Report) -> None:
     campaign = Campaign.open(path)
     while True:
         for question in campaign.ask(annotator_process.BATCH, "ann"):
@@ -77,10 +77,10 @@ def test_killed_in_the_first_and_in_the_second_batch(tmp_path: Path) -> None:
     path = tmp_path / "numbers.teeter"
     items = 100
     begin(path, items)
-    told: list[str] = []
+    reported: list[str] = []
     for kills, answers in enumerate((3, annotator_process.BATCH + 2), start=1):
-        told += kill_after(partial(_label_on, path), answers)
-        check(path, told, 1, kills, items)
+        reported += kill_after(partial(label_items, path), answers)
+        check(path, reported, 1, kills, items)
 
 
 @pytest.mark.slow
@@ -89,7 +89,7 @@ def test_killed_while_labelling(kills: int, tmp_path: Path) -> None:
     path = tmp_path / "numbers.teeter"
     items = 60 * kills
     begin(path, items)
-    moments, told, version = random.Random(kills), [], 0
+    moments, reported, version = random.Random(kills), [], 0
     command = [sys.executable, annotator_process.__file__ or "", str(path)]
     alone = {
         **os.environ,
@@ -114,12 +114,12 @@ def test_killed_while_labelling(kills: int, tmp_path: Path) -> None:
             for line in lines:
                 what, which = line.split()
                 if what == "told":
-                    told.append(which)
+                    reported.append(which)
                 else:
                     version = int(which)
-            check(path, told, version, killed, items)
+            check(path, reported, version, killed, items)
         people.stdin.close()
-    assert len(told) > kills
+    assert len(reported) > kills
     assert version > 2
     connection = sqlite3.connect(path)
     assert connection.execute("pragma integrity_check").fetchall() == [("ok",)]

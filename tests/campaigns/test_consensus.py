@@ -1,4 +1,4 @@
-"""Consensus: by most, or weighed by how right people are; as the paper's formulas, and better where it counts."""
+"""Consensus: by majority, or by Dawid and Skene as their formulas say, and better if it matters."""
 
 from __future__ import annotations
 
@@ -7,43 +7,46 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference.consensus import dawid_skene as transcribed
+from reference.consensus import dawid_skene as reference_dawid_skene
 from teeter.campaigns.consensus import (
-    RIGHT,
-    WRONG,
+    PRIOR_RIGHT,
+    PRIOR_WRONG,
     ConsensusLabel,
+    combine_answers,
     dawid_skene,
-    labels_of,
-    verdicts,
+    majority_labels,
 )
 from teeter.campaigns.db import Answer
 
 CLASSES = ("red", "green", "blue")
 
 
-def said(votes: np.ndarray, classes: tuple[str, ...] = CLASSES) -> list[Answer]:
-    return [Answer(f"i{i}", f"p{a}", "label", classes[k]) for i, a, k in votes]
+def make_answers(votes: np.ndarray) -> list[Answer]:
+    """Return answers to items i0, i1, ... by annotators p0, p1, ..."""
+    return [Answer(f"i{i}", f"p{a}", "label", CLASSES[k]) for i, a, k in votes]
 
 
-def simulated(
-    seed: int, items: int, confusions: list[np.ndarray], each: int
+def simulate_votes(
+    seed: int, n_items: int, confusions: list[np.ndarray], answers_per_item: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Items' true classes, and the answers of ``each`` people to each, who err as they do."""
-    source = np.random.default_rng(seed)
-    classes = len(confusions[0])
-    truth = source.integers(classes, size=items)
-    votes = [
-        (i, a, source.choice(classes, p=confusions[a][truth[i]]))
-        for i in range(items)
-        for a in source.choice(len(confusions), size=each, replace=False)
-    ]
+    """Return the true classes of items, and votes of annotators with these confusion matrices."""
+    generator = np.random.default_rng(seed)
+    n_classes = len(confusions[0])
+    truth = generator.integers(n_classes, size=n_items)
+
+    votes = []
+    for item in range(n_items):
+        annotators = generator.choice(len(confusions), size=answers_per_item, replace=False)
+        for annotator in annotators:
+            answer = generator.choice(n_classes, p=confusions[annotator][truth[item]])
+            votes.append((item, annotator, answer))
     return truth, np.array(votes)
 
 
-def erring(right: float, classes: int = 3) -> np.ndarray:
-    return np.full((classes, classes), (1 - right) / (classes - 1)) + np.eye(classes) * (
-        right - (1 - right) / (classes - 1)
-    )
+def confusion_matrix(p_right: float, n_classes: int = 3) -> np.ndarray:
+    """Return the matrix of an annotator who confuses all classes equally."""
+    p_wrong = (1 - p_right) / (n_classes - 1)
+    return np.full((n_classes, n_classes), p_wrong) + np.eye(n_classes) * (p_right - p_wrong)
 
 
 VOTES = st.lists(
@@ -52,87 +55,98 @@ VOTES = st.lists(
 
 
 @given(VOTES)
-def test_it_is_what_the_paper_writes(votes: list[tuple[int, int, int]]) -> None:
-    found = dawid_skene(np.array(votes), (6, 4, 3), rounds=7, tolerance=0.0)
-    chances, confusion, shares = transcribed(votes, (6, 4, 3), right=RIGHT, wrong=WRONG, rounds=7)
+def test_dawid_skene_matches_the_paper(votes: list[tuple[int, int, int]]) -> None:
+    result = dawid_skene(np.array(votes), (6, 4, 3), max_iterations=7, tolerance=0.0)
+
+    probabilities, confusion, class_shares = reference_dawid_skene(
+        votes, (6, 4, 3), right=PRIOR_RIGHT, wrong=PRIOR_WRONG, rounds=7
+    )
     answered = sorted({item for item, _, _ in votes})
-    np.testing.assert_allclose(found.chances[answered], np.array(chances)[answered], atol=1e-9)
+    np.testing.assert_allclose(
+        result.probabilities[answered], np.array(probabilities)[answered], atol=1e-9
+    )
     if len(answered) == 6:
-        np.testing.assert_allclose(found.confusion, confusion, atol=1e-9)
-        np.testing.assert_allclose(found.shares, shares, atol=1e-9)
+        np.testing.assert_allclose(result.confusion, confusion, atol=1e-9)
+        np.testing.assert_allclose(result.class_shares, class_shares, atol=1e-9)
 
 
-def test_it_beats_the_majority_where_people_differ() -> None:
-    people = [erring(0.95), erring(0.9), erring(0.4), erring(0.4), erring(0.4)]
+def test_dawid_skene_beats_the_majority_if_annotators_differ() -> None:
+    confusions = [confusion_matrix(p) for p in (0.95, 0.9, 0.4, 0.4, 0.4)]
+
     gains = []
     for seed in range(5):
-        truth, votes = simulated(seed, 400, people, each=4)
-        found = [verdicts(said(votes), CLASSES, way) for way in ("majority", "dawid-skene")]
-        by_most, weighed = (
-            np.mean([one[f"i{i}"].label == CLASSES[truth[i]] for i in range(400)]) for one in found
-        )
-        gains.append(weighed - by_most)
+        truth, votes = simulate_votes(seed, 400, confusions, answers_per_item=4)
+        answers = make_answers(votes)
+        accuracy = {}
+        for method in ("majority", "dawid-skene"):
+            labels = combine_answers(answers, CLASSES, method)
+            right = [labels[f"i{i}"].label == CLASSES[truth[i]] for i in range(400)]
+            accuracy[method] = np.mean(right)
+        gains.append(accuracy["dawid-skene"] - accuracy["majority"])
+
     assert min(gains) > 0.05
     assert np.mean(gains) > 0.1
 
 
-def test_it_finds_how_people_err() -> None:
+def test_dawid_skene_estimates_confusion_matrices_and_calibrated_probabilities() -> None:
     confused = np.array([[0.9, 0.05, 0.05], [0.05, 0.9, 0.05], [0.6, 0.05, 0.35]])
-    people = [erring(0.9), erring(0.85), confused]
-    truth, votes = simulated(0, 1500, people, each=3)
-    found = dawid_skene(votes, (1500, 3, 3))
-    assert np.abs(found.confusion - np.array(people)).max() < 0.08
-    assert np.mean(found.chances.argmax(axis=1) == truth) > 0.93
-    assert found.chances.max(axis=1).mean() == pytest.approx(
-        np.mean(found.chances.argmax(axis=1) == truth), abs=0.03
-    )
+    confusions = [confusion_matrix(0.9), confusion_matrix(0.85), confused]
+    truth, votes = simulate_votes(0, 1500, confusions, answers_per_item=3)
+
+    result = dawid_skene(votes, (1500, 3, 3))
+
+    accuracy = np.mean(result.probabilities.argmax(axis=1) == truth)
+    assert np.abs(result.confusion - np.array(confusions)).max() < 0.08
+    assert accuracy > 0.93
+    assert result.probabilities.max(axis=1).mean() == pytest.approx(accuracy, abs=0.03)
 
 
-def test_thousands_of_answers_to_one_item_are_no_trouble() -> None:
+def test_thousands_of_answers_to_one_item_do_not_underflow() -> None:
     votes = np.array([(0, a, 0) for a in range(3000)] + [(1, a, 1) for a in range(3000)])
-    found = dawid_skene(votes, (2, 3000, 2))
-    assert np.isfinite(found.chances).all()
-    assert found.chances.argmax(axis=1).tolist() == [0, 1]
+
+    result = dawid_skene(votes, (2, 3000, 2))
+
+    assert np.isfinite(result.probabilities).all()
+    assert result.probabilities.argmax(axis=1).tolist() == [0, 1]
 
 
-def test_the_order_of_answers_changes_nothing_and_a_label_that_nobody_gave_is_never_the_answer() -> (
-    None
-):
-    _, votes = simulated(3, 60, [erring(0.5)] * 4, each=2)
-    answers = said(votes)
-    first = verdicts(answers, CLASSES, "dawid-skene")
-    again = verdicts(list(reversed(answers)), CLASSES, "dawid-skene")
-    assert {item: one.label for item, one in first.items()} == {
-        item: one.label for item, one in again.items()
-    }
-    for item, one in first.items():
-        assert one.label in {answer.label for answer in answers if answer.item == item}
-        assert 0 < one.confidence <= 1
+def test_the_label_does_not_depend_on_the_order_and_is_one_that_was_given() -> None:
+    _, votes = simulate_votes(3, 60, [confusion_matrix(0.5)] * 4, answers_per_item=2)
+    answers = make_answers(votes)
+
+    labels = combine_answers(answers, CLASSES, "dawid-skene")
+    reversed_labels = combine_answers(list(reversed(answers)), CLASSES, "dawid-skene")
+
+    for item, consensus in labels.items():
+        assert consensus.label == reversed_labels[item].label
+        assert consensus.label in {answer.label for answer in answers if answer.item == item}
+        assert 0 < consensus.confidence <= 1
+    assert set(labels) == set(reversed_labels)
 
 
-def test_most_decide_and_of_as_many_the_last() -> None:
+def test_the_majority_decides_and_of_tied_labels_the_last() -> None:
     answers = [
-        Answer("a", who, "label", label)
-        for who, label in (("p", "red"), ("q", "blue"), ("r", "red"))
-    ]
-    answers += [
+        Answer("a", "p", "label", "red"),
+        Answer("a", "q", "label", "blue"),
+        Answer("a", "r", "label", "red"),
         Answer("b", "p", "label", "red"),
         Answer("b", "q", "label", "blue"),
         Answer("c", "p", "skip"),
     ]
-    found = verdicts(answers, CLASSES, "majority")
-    assert found["a"] == ConsensusLabel("red", pytest.approx(2 / 3), "majority")
-    assert found["b"] == ConsensusLabel("blue", 0.5, "majority")
-    assert "c" not in found
-    assert labels_of(answers) == {"a": "red", "b": "blue"}
+
+    labels = combine_answers(answers, CLASSES, "majority")
+
+    assert labels["a"] == ConsensusLabel("red", pytest.approx(2 / 3), "majority")
+    assert labels["b"] == ConsensusLabel("blue", 0.5, "majority")
+    assert "c" not in labels
+    assert majority_labels(answers) == {"a": "red", "b": "blue"}
 
 
-@pytest.mark.parametrize("way", ["majority", "dawid-skene"])
-def test_a_decision_wins(way: str) -> None:
-    answers = [Answer("a", who, "label", "red") for who in "pqrs"]
-    assert (
-        verdicts(answers, CLASSES, way, {"a": ConsensusLabel("blue", 1.0, "eve")})["a"].label
-        == "blue"
-    )
-    assert verdicts([], CLASSES, way) == {}
-    assert verdicts(answers, CLASSES, way)["a"].label == "red"
+@pytest.mark.parametrize("method", ["majority", "dawid-skene"])
+def test_a_decision_overrides_the_answers(method: str) -> None:
+    answers = [Answer("a", annotator, "label", "red") for annotator in "pqrs"]
+    decided = {"a": ConsensusLabel("blue", 1.0, "eve")}
+
+    assert combine_answers(answers, CLASSES, method, decided)["a"].label == "blue"
+    assert combine_answers(answers, CLASSES, method)["a"].label == "red"
+    assert combine_answers([], CLASSES, method) == {}

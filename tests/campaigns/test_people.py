@@ -1,4 +1,4 @@
-"""People: who may do what, tokens kept as hashes, decisions that settle, and how fast and right everybody is."""
+"""People: permissions, tokens stored as hashes, decisions, and how fast and accurate annotators are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from sqlalchemy import text
 
 from campaigns.fake_clock import FakeClock
 from campaigns.stores import POSTGRESQL_SLOW, new_place
-from teeter.campaigns.annotator_stats import speed
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.db import Database
 from teeter.campaigns.people import ROLES, require_permission, role_allows
@@ -24,24 +23,24 @@ VECTORS = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
 
 
 @pytest.fixture
-def watch() -> FakeClock:
+def clock() -> FakeClock:
     return FakeClock()
 
 
 @pytest.fixture(params=POSTGRESQL_SLOW)
 def campaign(
-    request: pytest.FixtureRequest, tmp_path: Path, watch: FakeClock
+    request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock
 ) -> Iterator[Campaign]:
     settings = Settings(kind="features", strategy="margin", control=0.5, consensus="dawid-skene")
     made = Campaign.create(
-        new_place(request.param, tmp_path), "points", ["left", "right"], settings, clock=watch
+        new_place(request.param, tmp_path), "points", ["left", "right"], settings, clock=clock
     )
     made.add({"id": f"p{k}", "features": row} for k, row in enumerate(VECTORS))
     yield made
     made.database.close()
 
 
-def test_roles_and_what_they_may_do() -> None:
+def test_each_role_has_the_permissions_of_the_one_before_it() -> None:
     allowed = {
         role: [what for what in ("answer", "decide", "export", "manage") if role_allows(role, what)]
         for role in ROLES
@@ -53,7 +52,7 @@ def test_roles_and_what_they_may_do() -> None:
     }
 
 
-def test_a_token_is_shown_once_and_can_be_taken_away(campaign: Campaign) -> None:
+def test_a_token_is_shown_once_and_can_be_revoked(campaign: Campaign) -> None:
     first = campaign.people.add("ann")
     other = campaign.people.add("rey", "reviewer")
     with campaign.database.reading() as connection:
@@ -78,7 +77,7 @@ def test_a_token_is_shown_once_and_can_be_taken_away(campaign: Campaign) -> None
     ]
 
 
-def test_rights_are_asked_in_one_place(campaign: Campaign) -> None:
+def test_a_person_who_lacks_a_permission_is_refused(campaign: Campaign) -> None:
     campaign.people.require("anybody", "manage")
     campaign.people.add("ann")
     campaign.people.add("rey", "reviewer")
@@ -99,7 +98,7 @@ def test_rights_are_asked_in_one_place(campaign: Campaign) -> None:
     campaign.people.require("ann", "manage")
 
 
-def test_who_leaves_gives_questions_back_and_may_return(campaign: Campaign) -> None:
+def test_a_removed_person_releases_their_items_and_may_come_back(campaign: Campaign) -> None:
     token = campaign.people.add("ann")
     asked = [one.item for one in campaign.ask(5, "ann")]
     campaign.tell(asked[0], "left", "ann")
@@ -121,18 +120,18 @@ def test_who_leaves_gives_questions_back_and_may_return(campaign: Campaign) -> N
             campaign.people.add(wrong, role)
 
 
-def said(campaign: Campaign, item: str, **by: str) -> None:
+def tell_labels(campaign: Campaign, item: str, **by: str) -> None:
     for who, label in by.items():
         campaign.tell(item, label, who)
 
 
-def test_a_decision_settles_what_people_disagree_on(campaign: Campaign, tmp_path: Path) -> None:
-    said(campaign, "p0", ann="left", bob="right", cem="left")
-    said(campaign, "p1", ann="left", bob="left")
-    said(campaign, "p2", ann="left")
+def test_a_decision_settles_a_disagreement(campaign: Campaign, tmp_path: Path) -> None:
+    tell_labels(campaign, "p0", ann="left", bob="right", cem="left")
+    tell_labels(campaign, "p1", ann="left", bob="left")
+    tell_labels(campaign, "p2", ann="left")
     campaign.flag("p2", "bob")
     waiting = campaign.disagreements()
-    assert [one.item for one in waiting] == ["p2", "p0"], "the least clear first"
+    assert [one.item for one in waiting] == ["p2", "p0"], "least clear first"
     assert waiting[1].said == {"ann": "left", "bob": "right", "cem": "left"}
     assert campaign.status().disagreements == 2
     assert campaign.labels()["p0"].label == "left"
@@ -157,8 +156,8 @@ def test_a_decision_settles_what_people_disagree_on(campaign: Campaign, tmp_path
     assert first["answers"] == {"ann": "left", "bob": "left"}
 
 
-def test_decisions_can_be_changed_and_taken_back(campaign: Campaign) -> None:
-    said(campaign, "p0", ann="left", bob="right")
+def test_decisions_can_be_changed_and_undone(campaign: Campaign) -> None:
+    tell_labels(campaign, "p0", ann="left", bob="right")
     campaign.decide("p0", "right", "rey")
     campaign.decide("p0", "left", "sam")
     assert campaign.labels()["p0"].by == "sam"
@@ -177,15 +176,15 @@ def test_decisions_can_be_changed_and_taken_back(campaign: Campaign) -> None:
         campaign.decide("p999", "left", "rey")
 
 
-def test_how_people_agree_and_work(campaign: Campaign, watch: FakeClock) -> None:
+def test_agreement_pace_and_accuracy_of_annotators(campaign: Campaign, clock: FakeClock) -> None:
     assert campaign.agreement().alpha is None
     drawn = [one for one in campaign.ask(30, "ann") if one.arm == "control"]
     for k in range(30):
         truth = ("left", "right")[k % 2]
         wrong = ("right", "left")[k % 2]
         for who, wait in (("ann", 0.1), ("bob", 0.2), ("cem", 0.0)):
-            watch.wait(wait)
-            said(campaign, f"p{k}", **{who: wrong if who == "cem" and k < 12 else truth})
+            clock.wait(wait)
+            tell_labels(campaign, f"p{k}", **{who: wrong if who == "cem" and k < 12 else truth})
     campaign.decide("p0", "left", "rey")
     found = campaign.agreement()
     assert found.items == 30
@@ -210,16 +209,11 @@ def test_how_people_agree_and_work(campaign: Campaign, watch: FakeClock) -> None
     assert right.at_random.total == len(on_random)
 
 
-def test_breaks_are_not_work() -> None:
-    found = speed([0, 10, 20, 30, 4000, 4010, 4020, 4030])
-    assert found is not None
-    assert (found.seconds, found.per_hour) == (10, 360)
-    assert speed([0, 1000, 2000, 3000, 4000, 5000, 6000]) is None
-
-
-def test_people_and_decisions_move_along(campaign: Campaign, tmp_path: Path) -> None:
+def test_people_and_decisions_are_copied_with_a_campaign(
+    campaign: Campaign, tmp_path: Path
+) -> None:
     token = campaign.people.add("ann", "owner")
-    said(campaign, "p0", ann="left", bob="right")
+    tell_labels(campaign, "p0", ann="left", bob="right")
     campaign.decide("p0", "right", "ann")
     target = Database(tmp_path / "moved.teeter", create=True)
     move_campaign(campaign.database, target, "points")

@@ -1,4 +1,4 @@
-"""One key a class, and collisions refused when a campaign is made."""
+"""Shortcuts of classes, and collisions refused when a campaign is created."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.errors import InputError
 
 
-def test_digits_first_then_letters_that_are_free() -> None:
-    keys = shortcuts_by_class([f"class {k}" for k in range(12)])
-    assert list(keys.values()) == [*"123456789", "a", "b", "c"]
+def test_digits_come_first_then_free_letters() -> None:
+    shortcuts = shortcuts_by_class([f"class {k}" for k in range(12)])
+
+    assert list(shortcuts.values()) == [*"123456789", "a", "b", "c"]
 
 
-def test_chosen_keys_are_kept_and_the_others_get_what_is_free() -> None:
+def test_chosen_keys_are_kept_and_other_classes_get_free_ones() -> None:
     assert shortcuts_by_class(["spam", "ham", "other"], ["s", "1"]) == {
         "spam": "s",
         "ham": "1",
@@ -24,7 +25,7 @@ def test_chosen_keys_are_kept_and_the_others_get_what_is_free() -> None:
     }
 
 
-def test_a_class_called_by_one_sign_has_that_key() -> None:
+def test_a_class_whose_name_is_one_character_gets_that_key() -> None:
     assert shortcuts_by_class([str(k) for k in range(4)]) == {
         "0": "0",
         "1": "1",
@@ -39,16 +40,17 @@ def test_a_class_called_by_one_sign_has_that_key() -> None:
     }
 
 
-def test_more_classes_than_keys_are_clicked() -> None:
-    keys = list(shortcuts_by_class([f"class {k}" for k in range(40)]).values())
-    known = [key for key in keys if key is not None]
-    assert len(set(known)) == len(known) == 33
-    assert not {"u", "f", " "} & set(known)
-    assert keys[-1] is None
+def test_classes_beyond_the_last_key_have_none() -> None:
+    shortcuts = list(shortcuts_by_class([f"class {k}" for k in range(40)]).values())
+
+    keys = [key for key in shortcuts if key is not None]
+    assert len(set(keys)) == len(keys) == 33
+    assert not {"u", "f", " "} & set(keys)
+    assert shortcuts[-1] is None
 
 
 @pytest.mark.parametrize(
-    ("chosen", "said"),
+    ("chosen", "message"),
     [
         (["a", "a"], "stands for spam"),
         (["u"], "unsure"),
@@ -57,13 +59,15 @@ def test_more_classes_than_keys_are_clicked() -> None:
         (["1"] * 3, "3 keys"),
     ],
 )
-def test_collisions_are_refused(chosen: list[str], said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_collisions_are_refused(chosen: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
         shortcuts_by_class(["spam", "ham"], chosen)
 
 
-def test_a_campaign_with_a_collision_is_not_made(tmp_path: Path) -> None:
+def test_a_campaign_with_a_collision_is_not_created(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("text\none\ntwo\n")
-    told = refused("new", tmp_path / "a.csv", "--classes", "a,b", "--keys", "x,x")
-    assert "stands for a" in told
+
+    message = refused("new", tmp_path / "a.csv", "--classes", "a,b", "--keys", "x,x")
+
+    assert "stands for a" in message
     assert not (tmp_path / "a.teeter").exists()

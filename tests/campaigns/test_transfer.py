@@ -1,7 +1,8 @@
-"""Campaigns moved from a file to a server and back: the same in all that people know, and they go on."""
+"""Campaigns copied from a file to a server and back: the same for people, and ready to continue."""
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -20,44 +21,51 @@ from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.transfer import move_campaign, move_to
 from teeter.errors import FileError, InputError, StoreError, UnknownNameError
 
-Place = Callable[[str], str]
+Location = Callable[[str], str]
 
-NUMBERS = ("answer", "batch", "decision")
-"""What lines of the history name by the numbers of rows."""
+ROW_IDS = ("answer", "batch", "decision")
+"""Entries of the history that hold the id of a row, which a copy may change."""
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    """Return a place for a store of a kind."""
-    numbers = iter(range(100))
-    return lambda kind: (
-        str(tmp_path / f"{next(numbers)}.teeter")
-        if kind == "sqlite"
-        else shared_server().new_database()
-    )
+def new_location(tmp_path: Path) -> Location:
+    """A function that returns an unused location in a kind of database."""
+    numbers = itertools.count()
+
+    def make_location(kind: str) -> str:
+        if kind == "sqlite":
+            return str(tmp_path / f"{next(numbers)}.teeter")
+        return shared_server().new_database()
+
+    return make_location
 
 
-def lived(where: str) -> Campaign:
-    """A campaign with everything in it: labels changed and taken back, batches, models, an audit sample."""
+def create_used_campaign(location: str) -> Campaign:
+    """Create a campaign with answers changed and undone, batches, a model and an audit set."""
     rows = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
     settings = Settings(kind="features", audit=5, seed=7)
-    campaign = Campaign.create(where, "points", ["left", "right"], settings)
+    campaign = Campaign.create(location, "points", ["left", "right"], settings)
     campaign.add({"id": f"p{k}", "features": row} for k, row in enumerate(rows))
+
     for question in campaign.ask(12, "ann"):
-        campaign.tell(
-            question.item, "right" if rows[int(question.item[1:]), 0] > 0 else "left", "ann"
-        )
+        is_right = rows[int(question.item[1:]), 0] > 0
+        campaign.tell(question.item, "right" if is_right else "left", "ann")
     campaign.train()
-    waiting = campaign.ask(4, "bob")
-    campaign.skip(waiting[0].item, "bob", comment="later")
-    campaign.tell(waiting[1].item, "left", "bob")
-    campaign.tell(waiting[1].item, "right", "bob")
+
+    first, second, *_ = campaign.ask(4, "bob")
+    campaign.skip(first.item, "bob", comment="later")
+    campaign.tell(second.item, "left", "bob")
+    campaign.tell(second.item, "right", "bob")
     campaign.undo("bob")
     return campaign
 
 
-def known(campaign: Campaign) -> dict[str, object]:
-    """What people know of a campaign, without the numbers of rows."""
+def ask_items(campaign: Campaign, n: int, annotator: str) -> list[str]:
+    return [question.item for question in campaign.ask(n, annotator)]
+
+
+def describe(campaign: Campaign) -> dict[str, object]:
+    """Return everything that people see of a campaign, without row ids."""
     with campaign.database.reading() as connection:
         repository = campaign.repository
         _, vectors = repository.items.features(connection)
@@ -74,7 +82,7 @@ def known(campaign: Campaign) -> dict[str, object]:
             "open": repository.picks.open_picks(connection),
             "model": None if model is None else (model.version, model.weights, model.facts),
             "history": [
-                {k: v for k, v in line.items() if k not in NUMBERS}
+                {k: v for k, v in line.items() if k not in ROW_IDS}
                 for line in repository.history.lines(connection)
             ],
             "status": campaign.status(),
@@ -90,43 +98,50 @@ def known(campaign: Campaign) -> dict[str, object]:
         pytest.param("postgresql", "postgresql", marks=pytest.mark.slow),
     ],
 )
-def test_it_is_the_same_there_and_goes_on(here: str, there: str, place: Place) -> None:
-    campaign, target = lived(place(here)), place(there)
-    before = known(campaign)
-    store = Database(target, create=True)
-    begun(store)  # another campaign is there already, so that rows get other numbers
-    counts = move_campaign(campaign.database, store, "points")
+def test_a_copy_is_the_same_and_can_be_continued(
+    here: str, there: str, new_location: Location
+) -> None:
+    campaign = create_used_campaign(new_location(here))
+    before = describe(campaign)
+    location = new_location(there)
+    target = Database(location, create=True)
+    begun(target)  # another campaign, so that the copy gets other row ids
+
+    counts = move_campaign(campaign.database, target, "points")
+
     assert counts["items"] == 60
-    moved = Campaign.open(target, "points")
-    assert known(moved) == before == known(campaign)
-    assert [one.item for one in moved.ask(6, "eve")] == [one.item for one in campaign.ask(6, "eve")]
-    moved.tell(moved.ask(1, "eve")[0].item, "left", "eve")
-    moved.train()
-    assert moved.status().version == 2
-    other = Campaign.open(target, "reviews")
+    copy = Campaign.open(location, "points")
+    assert describe(copy) == before == describe(campaign)
+    assert ask_items(copy, 6, "eve") == ask_items(campaign, 6, "eve")
+    copy.tell(ask_items(copy, 1, "eve")[0], "left", "eve")
+    copy.train()
+    assert copy.status().version == 2
+    other = Campaign.open(location, "reviews")
     assert other.status().items == 6
-    for one in (campaign.database, store, moved.database, other.database):
-        one.close()
+    for database in (campaign.database, target, copy.database, other.database):
+        database.close()
 
 
-def test_what_cannot_be_moved_is_told_and_nothing_is_written(place: Place) -> None:
-    campaign, store = lived(place("sqlite")), Database(place("sqlite"), create=True)
+def test_an_unknown_name_and_a_taken_name_are_refused(new_location: Location) -> None:
+    campaign = create_used_campaign(new_location("sqlite"))
+    target = Database(new_location("sqlite"), create=True)
+
     with pytest.raises(
         UnknownNameError, match=r"No campaign is called 'point'. Did you mean 'points'\?"
     ):
-        move_campaign(campaign.database, store, "point")
-    move_campaign(campaign.database, store, "points")
-    with pytest.raises(
-        InputError, match="There is a campaign called 'points' where this one is to go"
-    ):
-        move_campaign(campaign.database, store, "points")
+        move_campaign(campaign.database, target, "point")
+
+    move_campaign(campaign.database, target, "points")
+    with pytest.raises(InputError, match="The target has a campaign called 'points' already"):
+        move_campaign(campaign.database, target, "points")
+
     campaign.database.close()
-    store.close()
+    target.close()
 
 
 @pytest.mark.parametrize("kind", POSTGRESQL_SLOW)
-def test_the_history_has_the_numbers_that_rows_have_after_a_move(
-    kind: str, place: Place, tmp_path: Path
+def test_the_history_of_a_copy_has_the_new_row_ids(
+    kind: str, new_location: Location, tmp_path: Path
 ) -> None:
     before = Campaign.create(
         tmp_path / "before.teeter", "before", ["left", "right"], Settings(kind="features")
@@ -134,14 +149,14 @@ def test_the_history_has_the_numbers_that_rows_have_after_a_move(
     before.add([{"id": "q0", "features": np.ones(3, dtype=np.float32)}])
     before.ask(1, "zoe")
     before.database.close()
-    source = lived(str(tmp_path / "before.teeter"))
-    item, other = (one.item for one in source.ask(2, "cem"))
-    for one in (item, other):
-        source.tell(one, "left", "cem")
-        source.confirm_label(one, "cem")
+    source = create_used_campaign(str(tmp_path / "before.teeter"))
+    first, second = ask_items(source, 2, "cem")
+    for item in (first, second):
+        source.tell(item, "left", "cem")
+        source.confirm_label(item, "cem")
     source.undo("cem")  # what was kept last
-    source.decide(item, "right", "rey")
-    target = Database(place(kind), create=True)
+    source.decide(first, "right", "rey")
+    target = Database(new_location(kind), create=True)
     begun(target)
     for _ in range(2):  # numbers that another campaign of the target has given out
         elsewhere = Campaign.open(target.url.render_as_string(hide_password=False), "reviews")
@@ -150,16 +165,18 @@ def test_the_history_has_the_numbers_that_rows_have_after_a_move(
         elsewhere.decide("a1", "good", "zoe")
         elsewhere.database.close()
     move_campaign(source.database, target, "points")
-    moved = Campaign.open(target.url.render_as_string(hide_password=False), "points")
-    with source.database.reading() as old, moved.database.reading() as new:
+    copy = Campaign.open(target.url.render_as_string(hide_password=False), "points")
+    with source.database.reading() as old, copy.database.reading() as new:
         assert (
             source.repository.answers.confirmed_labels(old)
-            == moved.repository.answers.confirmed_labels(new)
-            == {item: "left"}
+            == copy.repository.answers.confirmed_labels(new)
+            == {first: "left"}
         )
-        answers = {(one.item, one.annotator): one for one in moved.repository.answers.live(new)}
+        answers = {
+            (answer.item, answer.annotator): answer for answer in copy.repository.answers.live(new)
+        }
         of_item = select(schema.items.c.key).join_from(schema.items, schema.answers)
-        for line in moved.history():
+        for line in copy.history():
             if "answer" in line:
                 assert (
                     new.scalar(of_item.where(schema.answers.c.id == line["answer"])) == line["item"]
@@ -169,64 +186,64 @@ def test_the_history_has_the_numbers_that_rows_have_after_a_move(
                     schema.batches.c.id == line["batch"]
                 )
                 assert new.scalar(name) == line["who"]
-        (decided,) = (line["decision"] for line in moved.history() if "decision" in line)
+        (decided,) = (line["decision"] for line in copy.history() if "decision" in line)
         assert decided == new.scalar(select(func.max(schema.decisions.c.id)))
-    assert replay_answers(moved.history()) == answers
-    moved.confirm_label(other, "cem")
-    moved.undo("cem")
-    with moved.database.reading() as new:
-        assert moved.repository.answers.confirmed_labels(new) == {item: "left"}
-    assert replay_answers(moved.history()) == answers
-    moved.database.close()
+    assert replay_answers(copy.history()) == answers
+    copy.confirm_label(second, "cem")
+    copy.undo("cem")
+    with copy.database.reading() as new:
+        assert copy.repository.answers.confirmed_labels(new) == {first: "left"}
+    assert replay_answers(copy.history()) == answers
+    copy.database.close()
     source.database.close()
     target.close()
 
 
-def test_a_move_to_a_file_that_failed_leaves_nothing_and_can_be_tried_again(
+def test_a_failed_copy_to_a_file_leaves_nothing_and_can_be_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = lived(str(tmp_path / "own.teeter"))
-    whole = copy_campaign._copy_table
+    source = create_used_campaign(str(tmp_path / "own.teeter"))
+    copy_table = copy_campaign._copy_table
 
-    def full(
+    def copy_until_the_disk_is_full(
         old: Connection, new: Connection, table: Table, campaign: int, ids: copy_campaign.NewIds
     ) -> int:
         if table is schema.answers:
             error = sqlite3.OperationalError("database or disk is full")
             error.sqlite_errorcode = sqlite3.SQLITE_FULL
             raise OperationalError("insert", {}, error)
-        return whole(old, new, table, campaign, ids)
+        return copy_table(old, new, table, campaign, ids)
 
-    monkeypatch.setattr(copy_campaign, "_copy_table", full)
+    monkeypatch.setattr(copy_campaign, "_copy_table", copy_until_the_disk_is_full)
     with pytest.raises(StoreError, match=r"The disk of \S+/there\.teeter is full"):
         move_to(source.database, "points", str(tmp_path / "there.teeter"))
-    assert [one.name for one in tmp_path.iterdir() if "there" in one.name] == []
+    assert [path.name for path in tmp_path.iterdir() if "there" in path.name] == []
     monkeypatch.undo()
-    where, counts = move_to(source.database, "points", str(tmp_path / "there.teeter"))
-    assert (where, counts["items"]) == (str(tmp_path / "there.teeter"), 60)
-    moved = Campaign.open(where)
-    assert known(moved) == known(source)
-    moved.database.close()
+    location, counts = move_to(source.database, "points", str(tmp_path / "there.teeter"))
+    assert (location, counts["items"]) == (str(tmp_path / "there.teeter"), 60)
+    copy = Campaign.open(location)
+    assert describe(copy) == describe(source)
+    copy.database.close()
     with pytest.raises(InputError, match="exists already: name a new file"):
-        move_to(source.database, "points", where)
+        move_to(source.database, "points", location)
     with pytest.raises(FileError, match="there is no folder"):
         move_to(source.database, "points", str(tmp_path / "nowhere" / "there.teeter"))
     source.database.close()
 
 
-def test_a_campaign_keeps_its_name_where_it_goes(tmp_path: Path) -> None:
-    source = lived(str(tmp_path / "own.teeter"))
+def test_a_copy_keeps_the_name_of_the_campaign(tmp_path: Path) -> None:
+    source = create_used_campaign(str(tmp_path / "own.teeter"))
     url = shared_server().new_database()
     with pytest.raises(
         InputError,
-        match=r"keeps its name where it goes, and this one is called 'points': give \S+\.",
+        match="keeps its name, and this one is called 'points': leave out #others",
     ):
         move_to(source.database, "points", f"{url}#others")
     move_to(source.database, "points", f"{url}#points")
     moved = Campaign.open(f"{url}#points")
-    assert known(moved) == known(source)
-    for one in (moved, source):
-        one.database.close()
+    assert describe(moved) == describe(source)
+    for campaign in (moved, source):
+        campaign.database.close()
 
 
 @pytest.mark.parametrize(

@@ -170,14 +170,14 @@ def test_mistakes_are_told_in_a_sentence(made: Path, things: Path, tmp_path: Pat
     assert "Cannot list 0 labels" in refused("suspects", made, "-n", 0)
     assert "this one is blank" in refused("tell", made, "t5", "fruit", "--as", " ")
     assert "this one is blank" in refused("ask", made, "--as", "")
-    assert "whole numbers of 64 bits" in refused(
+    assert "it must be an integer of 64 bits" in refused(
         "new", things, "--classes", "a,b", "--seed", 10**30, "--file", tmp_path / "z"
     )
     assert "No class is called 'tool'" in refused(
         "new", things, "--classes", "fruit,bird", "--labels", "known", "--file", tmp_path / "z"
     )
     assert not (tmp_path / "z").exists()
-    assert "is of no known form" in refused("export", made, tmp_path / "out.docx")
+    assert "has no known format" in refused("export", made, tmp_path / "out.docx")
     assert "--budget goes with --cost" in refused(
         "new", things, "--classes", "a,b", "--budget", 5, "--file", tmp_path / "y"
     )
@@ -202,11 +202,11 @@ def test_mistakes_are_told_in_a_sentence(made: Path, things: Path, tmp_path: Pat
         ("twice.csv", b"id,text\na,one\na,two\n", "is used in rows 0 and 1: ids must differ"),
         ("bad.jsonl", b"{not json}\n", "Line 1 of .* is not a JSON object"),
         ("list.jsonl", b"[1]\n", "Line 1 of .* is not a JSON object"),
-        ("none.jsonl", b'{"other": 1}\n', "has no 'text' that is a text"),
+        ("none.jsonl", b'{"other": 1}\n', "has no text in 'text': name another field with --text"),
         ("deep.jsonl", b"[" * 200_000, "Line 1 of .* is not a JSON object"),
-        ("blank.jsonl", b"\n \n\n", "has no lines but blank ones"),
-        ("half.jsonl", b'{"text": "bad \\ud800 one"}\n', "has half a character at place 4"),
-        ("id.jsonl", b'{"id": "\\ud800", "text": "one"}\n', "The id .* has half a character"),
+        ("blank.jsonl", b"\n \n\n", "has only blank lines"),
+        ("half.jsonl", b'{"text": "bad \\ud800 one"}\n', "has a lone surrogate at position 4"),
+        ("id.jsonl", b'{"id": "\\ud800", "text": "one"}\n', "The id .* has a lone surrogate"),
         ("empty.csv", b"", "is empty"),
     ],
 )
@@ -279,7 +279,7 @@ def test_class_names_are_plain(name: str, made: Path, things: Path, tmp_path: Pa
         ("new", things, "--classes", f"a,{name}", "--file", tmp_path / "z"),
         ("add-class", made, name),
     ):
-        assert re.search("control character|half a character", refused(*words))
+        assert re.search("control character|lone surrogate", refused(*words))
 
 
 def test_half_characters_are_told_wherever_they_come(made: Path) -> None:
@@ -288,7 +288,7 @@ def test_half_characters_are_told_wherever_they_come(made: Path) -> None:
         ("t1\udcff", "fruit"),
         ("t1", "fruit", "--as", "\udcff"),
     ):
-        assert "half a character" in refused("tell", made, *words)
+        assert "lone surrogate" in refused("tell", made, *words)
 
 
 def test_a_class_is_added(made: Path) -> None:

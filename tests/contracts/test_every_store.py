@@ -26,7 +26,7 @@ from teeter.campaigns.db import (
 )
 from teeter.campaigns.db.locks import LockName
 from teeter.campaigns.enums import AnswerKind, PickArm
-from teeter.campaigns.items import items_of
+from teeter.campaigns.items import parse_items
 from teeter.errors import InputError, StoreError, UnknownNameError
 
 ORIGIN = BatchOrigin("ldm-s", seed=0, model_version=0)
@@ -95,7 +95,7 @@ def test_items_come_back_in_order_and_duplicates_are_reported(
     database: Database, repository: CampaignRepository
 ) -> None:
     with database.writing() as connection:
-        items = items_of([("b", "new"), ("c", "text 3"), ("d", "new")], "text")
+        items = parse_items([("b", "new"), ("c", "text 3"), ("d", "new")], "text")
         new, duplicates = repository.items.add(connection, items, "owner")
 
     assert [item.key for item in new] == ["b"]
@@ -110,7 +110,7 @@ def test_items_come_back_in_order_and_duplicates_are_reported(
 def test_two_different_items_of_one_id_are_refused_and_nothing_is_added(
     database: Database, repository: CampaignRepository
 ) -> None:
-    items = items_of([("b", "new"), ("a1", "another")], "text")
+    items = parse_items([("b", "new"), ("a1", "another")], "text")
     with (
         pytest.raises(InputError, match="Two different items have the id 'a1'"),
         database.writing() as connection,

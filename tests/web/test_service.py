@@ -42,7 +42,7 @@ def test_what_is_spent_is_every_answer_of_people(tmp_path: Path) -> None:
     with served(file) as client:
         told = client.get(f"{AT}/progress").json()
         assert (told["spent"], told["status"]["labelled"]) == (2.0, 2)
-        assert "8 of the budget is left: 2 of 10." in told["status"]["advice"]
+        assert "8 of the budget of 10 is left." in told["status"]["advice"]
 
 
 def test_the_last_round_is_as_right_as_the_campaign(labelled: LabelledCampaign) -> None:

@@ -19,7 +19,7 @@ from web.labelled_campaigns import (
 from web.servers import begin, served
 
 
-def test_pages_of_items_have_all_once(client: TestClient) -> None:
+def test_the_pages_of_the_table_have_every_item_once(client: TestClient) -> None:
     seen: list[str] = []
     after = None
     while True:
@@ -33,7 +33,7 @@ def test_pages_of_items_have_all_once(client: TestClient) -> None:
     assert len(seen) == len(set(seen)) == 121
 
 
-def test_items_are_found(client: TestClient) -> None:
+def test_items_are_found_by_text_class_and_state(client: TestClient) -> None:
     items = label_items(client, 6)
 
     def found(**wanted: str) -> set[str]:
@@ -51,14 +51,14 @@ def test_items_are_found(client: TestClient) -> None:
     assert client.get(f"{AT}/items", params={"state": "lost"}).status_code == 422
 
 
-def test_what_the_model_thinks_of_random_controls_is_not_told(labelled: LabelledCampaign) -> None:
+def test_predictions_of_control_items_stay_hidden(labelled: LabelledCampaign) -> None:
     controls = [one for one in get_questions(labelled.client, 100) if one["arm"] == "control"]
     assert controls
     for one in controls:
         assert set(one) <= {"item", "kind", "text", "arm", "rank", "characters"}
 
 
-def test_what_was_answered_says_why_it_was_asked(client: TestClient) -> None:
+def test_recent_answers_say_why_the_item_was_picked(client: TestClient) -> None:
     label_items(client, 3)
     client.post(f"{AT}/answers", json={"item": "t119", "label": "ham"})
     last = client.get(f"{AT}/answers").json()
@@ -68,7 +68,7 @@ def test_what_was_answered_says_why_it_was_asked(client: TestClient) -> None:
     assert {"arm", "rank"} <= set(client.post(f"{AT}/undo", json={}).json()["undone"])
 
 
-def test_items_of_a_class_are_what_counts_as_it(tmp_path: Path) -> None:
+def test_items_of_a_class_are_those_with_that_label(tmp_path: Path) -> None:
     file = begin(tmp_path / "texts.teeter", 30)
     campaign = Campaign.open(file)
     for k in range(12):
@@ -96,7 +96,7 @@ def test_items_of_a_class_are_what_counts_as_it(tmp_path: Path) -> None:
         assert client.get("/c/texts/items?label=ham").text.count("<tr>") == 1 + len(ham)
 
 
-def test_what_the_model_thinks_of_shared_items_is_not_told(tmp_path: Path) -> None:
+def test_predictions_of_shared_items_stay_hidden(tmp_path: Path) -> None:
     """Two people who are shown the same guess would agree by it."""
     file = tmp_path / "texts.teeter"
     begin_labelled(file, 40, overlap=0.5)

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from teeter.errors import MissingExtraError
 
 if TYPE_CHECKING:
+    from teeter.campaigns.agreement import prediction_agreement
     from teeter.campaigns.campaign import Campaign, Settings
     from teeter.campaigns.people import require_permission
-    from teeter.campaigns.stopping import estimate_accuracy, prediction_agreement
+    from teeter.campaigns.stopping import estimate_accuracy
 
 if find_spec("sqlalchemy") is None:
     raise MissingExtraError("Campaigns need SQLAlchemy: pip install 'teeter[store]'.")
@@ -31,7 +32,7 @@ _HOMES = {
     "Campaign": "campaign",
     "Settings": "campaign",
     "estimate_accuracy": "stopping",
-    "prediction_agreement": "stopping",
+    "prediction_agreement": "agreement",
     "require_permission": "people",
 }
 

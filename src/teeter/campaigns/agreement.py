@@ -1,6 +1,10 @@
-"""How far people agree: observed, by pairs [Cohen 1960], and over all [Krippendorff 2011], each with an interval.
+"""Agreement between annotators, each measure with a 95 % confidence interval.
 
-Ratings are (N, A) classes of N items by A annotators, -1 where somebody said nothing.
+There are three measures: the share of answers that agree, Cohen's kappa of two annotators [Cohen
+1960], and Krippendorff's alpha over all annotators [Krippendorff 2011]. Kappa and alpha subtract
+the agreement expected by chance: 1 is perfect agreement, 0 what chance alone would give.
+
+Ratings are arrays (N, A): the class index of N items by A annotators, -1 for no answer.
 """
 
 from __future__ import annotations
@@ -8,153 +12,306 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from teeter.campaigns.stopping import estimate_accuracy
+from teeter.campaigns.stopping import wilson_interval
 
-__all__ = ["ENOUGH", "AgreementScore", "alpha", "alpha_by_class", "kappa", "observed"]
+__all__ = [
+    "MIN_ITEMS",
+    "AgreementScore",
+    "cohen_kappa",
+    "krippendorff_alpha",
+    "krippendorff_alpha_by_class",
+    "observed_agreement",
+    "prediction_agreement",
+]
 
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+Integers: TypeAlias = npt.NDArray[np.int64]
+Floats: TypeAlias = npt.NDArray[np.float64]
 
-ENOUGH = 5
-"""Items answered by two or more from which on anything is said."""
+Measure: TypeAlias = Callable[[Floats, Floats], Floats]
+"""Computes a measure from class counts (..., C) and pair sums (..., 3); see ``_pair_sums``."""
 
-_DRAWS = 500
-"""Times that items are drawn anew for an interval."""
+MIN_ITEMS = 5
+"""Items with two or more answers that a measure needs."""
 
-_PARTS = 10
-"""Parts in which draws are worked through, so that memory stays small."""
+_RESAMPLES = 500
+"""Bootstrap samples for an interval."""
 
-_KEPT = 20_000
-"""Items up to which draws are kept for the next measure."""
+_CHUNKS = 10
+"""Chunks in which cached bootstrap samples are processed, to bound the memory."""
+
+_MAX_CACHED_ITEMS = 20_000
+"""Items up to which bootstrap samples are cached for the next measure."""
 
 
 @dataclass(frozen=True)
 class AgreementScore:
-    """A measure of agreement, with the interval that holds it 19 times in 20."""
+    """A measure of agreement, with its 95 % confidence interval."""
 
     value: float
     low: float
     high: float
     items: int
-    """Items that two or more answered."""
+    """Items with two or more answers."""
 
 
-def observed(ratings: Integers) -> AgreementScore | None:
-    """Return the share of pairs of answers to one item that agree; None where too few items have two answers."""
-    units = _units(ratings)
-    return None if len(units) < ENOUGH else _with_interval(units, _observed, lambda low: low)
+def observed_agreement(ratings: Integers) -> AgreementScore | None:
+    """Return the share of pairs of answers to the same item that agree.
 
+    Args:
+        ratings: Shape (N, A), -1 for no answer.
 
-def kappa(first: Integers, second: Integers) -> AgreementScore | None:
-    """Return Cohen's kappa of two annotators (N,) each; None where it cannot be known.
-
-    The interval is Wilson's of the observed agreement, with the agreement by chance taken as known, as in Cohen's
-    standard error; it stays honest for few items.
+    Returns:
+        The share, or None if fewer than ``MIN_ITEMS`` items have two answers.
     """
-    both = (first >= 0) & (second >= 0)
-    first, second = first[both], second[both]
-    total = len(first)
-    if total < ENOUGH:
+    counts = _class_counts(ratings)
+    if len(counts) < MIN_ITEMS:
         return None
-    classes = int(max(first.max(), second.max())) + 1
-    one, other = (np.bincount(part, minlength=classes) / total for part in (first, second))
-    by_chance = float(one @ other)
-    found = estimate_accuracy(int((first == second).sum()), total)
-    if found is None or by_chance >= 1:
+
+    return _with_interval(counts, _agreeing_share, low_if_perfect=lambda share: share)
+
+
+def cohen_kappa(first: Integers, second: Integers) -> AgreementScore | None:
+    """Return Cohen's kappa of two annotators.
+
+    The interval is Wilson's for the observed agreement, with the agreement by chance taken as
+    exact, as in Cohen's standard error. It stays honest for few items.
+
+    Args:
+        first: Class indices of the first annotator, shape (N,), -1 for no answer.
+        second: Those of the second, shape (N,).
+
+    Returns:
+        Kappa, or None if fewer than ``MIN_ITEMS`` items have both answers or if both annotators
+        gave one and the same class throughout.
+
+    Example:
+        >>> first = np.array([0, 0, 1, 1, 1, 0])
+        >>> second = np.array([0, 1, 1, 1, 1, 0])
+        >>> round(cohen_kappa(first, second).value, 3)
+        0.667
+    """
+    answered_by_both = (first >= 0) & (second >= 0)
+    first = first[answered_by_both]
+    second = second[answered_by_both]
+
+    n_items = len(first)
+    if n_items < MIN_ITEMS:
         return None
-    value, low, high = (
-        (share - by_chance) / (1 - by_chance) for share in (found.share, found.low, found.high)
+
+    # If both gave one and the same class throughout, kappa would be 0 / 0.
+    chance = _chance_agreement(first, second)
+    if chance >= 1:
+        return None
+
+    n_agreeing = int((first == second).sum())
+    low, high = wilson_interval(n_agreeing, n_items)
+    value = _beyond_chance(n_agreeing / n_items, chance)
+    low = _beyond_chance(low, chance)
+    high = _beyond_chance(high, chance)
+
+    return AgreementScore(
+        value=value,
+        low=max(-1.0, low),
+        high=min(1.0, high),
+        items=n_items,
     )
-    return AgreementScore(value, max(-1.0, low), min(1.0, high), total)
 
 
-def alpha(ratings: Integers) -> AgreementScore | None:
-    """Return Krippendorff's alpha for classes without an order; None where it cannot be known.
+def prediction_agreement(before: Integers, after: Integers) -> tuple[float, float]:
+    """Return how far the predictions of two models agree.
 
-    That is where too few items have two answers, or all answers are one class. The interval comes from drawing items
-    anew.
+    Args:
+        before: Class indices predicted by one model, shape (N,).
+        after: Those predicted by the other model for the same items, shape (N,).
+
+    Returns:
+        Cohen's kappa, and the share of predictions that differ. Kappa is 1 if both models predict
+        one and the same class throughout.
+
+    Example:
+        >>> prediction_agreement(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 1]))
+        (0.5, 0.25)
     """
-    units = _units(ratings)
-    if len(units) < ENOUGH or (units.sum(axis=0) > 0).sum() < 2:
+    changed = float((before != after).mean())
+    chance = _chance_agreement(before, after)
+    if chance == 1:
+        return 1.0, changed
+
+    return _beyond_chance(1 - changed, chance), changed
+
+
+def _chance_agreement(first: Integers, second: Integers) -> float:
+    """Return the share of items that would agree if both sides drew classes at random."""
+    n_classes = int(max(first.max(), second.max())) + 1
+    first_shares = np.bincount(first, minlength=n_classes) / len(first)
+    second_shares = np.bincount(second, minlength=n_classes) / len(second)
+    return float(first_shares @ second_shares)
+
+
+def _beyond_chance(share: float, chance: float) -> float:
+    """Rescale a share of agreement to 0 for chance and 1 for perfect [Cohen 1960, equation 1]."""
+    return (share - chance) / (1 - chance)
+
+
+def krippendorff_alpha(ratings: Integers) -> AgreementScore | None:
+    """Return Krippendorff's alpha for classes without an order.
+
+    The interval comes from a bootstrap over items.
+
+    Args:
+        ratings: Shape (N, A), -1 for no answer.
+
+    Returns:
+        Alpha, or None if fewer than ``MIN_ITEMS`` items have two answers or if all answers are of
+        one class.
+    """
+    counts = _class_counts(ratings)
+    n_classes_used = int((counts.sum(axis=0) > 0).sum())
+    if len(counts) < MIN_ITEMS or n_classes_used < 2:
         return None
-    by_chance = float(_by_chance(units.sum(axis=0)))
-    return _with_interval(units, _alpha, lambda low: 1 - (1 - low) / by_chance)
+
+    expected = float(_expected_disagreement(counts.sum(axis=0)))
+
+    def alpha_of_share(share: float) -> float:
+        """Return alpha if this share of the items agrees, and the classes are as frequent as now."""
+        return 1 - (1 - share) / expected
+
+    return _with_interval(counts, _alpha, low_if_perfect=alpha_of_share)
 
 
-def alpha_by_class(ratings: Integers, classes: int) -> list[AgreementScore | None]:
-    """Return Krippendorff's alpha of each class against all others."""
-    return [
-        alpha(np.where(ratings < 0, -1, (ratings == k).astype(np.int64))) for k in range(classes)
-    ]
+def krippendorff_alpha_by_class(ratings: Integers, n_classes: int) -> list[AgreementScore | None]:
+    """Return Krippendorff's alpha of each class against all other classes together.
+
+    Args:
+        ratings: Shape (N, A), -1 for no answer.
+        n_classes: C, the number of classes.
+
+    Returns:
+        C scores, None as in ``krippendorff_alpha``.
+    """
+    scores = []
+    for k in range(n_classes):
+        is_class = (ratings == k).astype(np.int64)
+        scores.append(krippendorff_alpha(np.where(ratings < 0, -1, is_class)))
+
+    return scores
 
 
-def _units(ratings: Integers) -> Integers:
-    """Return how often each class was said of each item (N', C), of items with two answers or more."""
-    classes = int(ratings.max(initial=0)) + 1
-    counts = np.zeros((len(ratings), classes), dtype=np.int64)
-    rows, people = np.nonzero(ratings >= 0)
-    np.add.at(counts, (rows, ratings[rows, people]), 1)
-    return np.asarray(counts[counts.sum(axis=1) >= 2])
+def _class_counts(ratings: Integers) -> Integers:
+    """Count the answers of each class to each item with two or more answers: (N, A) -> (M, C)."""
+    n_classes = int(ratings.max(initial=0)) + 1
+    counts = np.zeros((len(ratings), n_classes), dtype=np.int64)
+
+    items, annotators = np.nonzero(ratings >= 0)
+    classes = ratings[items, annotators]
+    # Unlike counts[items, classes] += 1, this counts repeated pairs of an item and a class.
+    np.add.at(counts, (items, classes), 1)
+
+    # An item with one answer has no pair to compare.
+    n_answers = counts.sum(axis=1)
+    return np.asarray(counts[n_answers >= 2])
 
 
-def _pairs(units: Integers) -> Floats:
-    """Return of each item (N', 3): ordered pairs that agree, all, and those that differ over answers less one."""
-    totals = units.sum(axis=1)
-    agreeing, every = (units * (units - 1)).sum(axis=1), totals * (totals - 1)
-    return np.stack([agreeing, every, (every - agreeing) / (totals - 1)], axis=1)
+def _pair_sums(counts: Integers) -> Floats:
+    """Count ordered pairs of answers to each item: (M, C) -> (M, 3).
+
+    The columns are the pairs that agree, all pairs, and the pairs that differ divided by the number
+    of answers less one, which is an item's contribution to the observed disagreement.
+    """
+    n_answers = counts.sum(axis=1)
+    # c equal answers make c (c - 1) ordered pairs that agree.
+    agreeing_by_class = counts * (counts - 1)
+    agreeing = agreeing_by_class.sum(axis=1)
+    pairs = n_answers * (n_answers - 1)
+    disagreement = (pairs - agreeing) / (n_answers - 1)
+    return np.stack([agreeing, pairs, disagreement], axis=1)
 
 
-def _observed(counts: Floats, pairs: Floats) -> Floats:
-    return np.asarray(pairs[..., 0] / pairs[..., 1])
+def _agreeing_share(counts: Floats, pair_sums: Floats) -> Floats:
+    return np.asarray(pair_sums[..., 0] / pair_sums[..., 1])
 
 
-def _alpha(counts: Floats, pairs: Floats) -> Floats:
-    with np.errstate(divide="ignore", invalid="ignore"):  # items drawn anew may be of one class
-        return np.asarray(1 - pairs[..., 2] / counts.sum(axis=-1) / _by_chance(counts))
+def _alpha(counts: Floats, pair_sums: Floats) -> Floats:
+    """Compute 1 - D_o / D_e [Krippendorff 2011, section C]."""
+    # A bootstrap sample may have a single class, and then no alpha.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        observed = pair_sums[..., 2] / counts.sum(axis=-1)
+        expected = _expected_disagreement(counts)
+        return np.asarray(1 - observed / expected)
 
 
-def _by_chance(counts: npt.NDArray[Any]) -> Floats:
-    """Return the share of ordered pairs of all answers, whatever the item, that differ."""
-    every = counts.sum(axis=-1)
-    return np.asarray((every**2 - (counts**2).sum(axis=-1)) / (every * (every - 1)))
-
-
-def _drawn(size: int) -> Iterator[Floats]:
-    """Yield how often each of so many items is drawn, a part of the draws at a time: (some, size)."""
-    if size <= _KEPT:
-        yield from (part.astype(np.float64) for part in np.split(_draws(size), _PARTS))
-        return
-    drawn = np.random.default_rng(0)
-    for _ in range(_DRAWS):
-        yield drawn.multinomial(size, np.full(size, 1 / size), size=1).astype(np.float64)
-
-
-@lru_cache(maxsize=1)
-def _draws(size: int) -> npt.NDArray[np.int16]:
-    """Return all draws of so many items; the measures of one campaign share them."""
-    drawn = np.random.default_rng(0)
-    return drawn.multinomial(size, np.full(size, 1 / size), size=_DRAWS).astype(np.int16)
+def _expected_disagreement(counts: npt.NDArray[Any]) -> Floats:
+    """Return the share of ordered pairs of all answers, across items, that differ."""
+    total = counts.sum(axis=-1)
+    pairs = total * (total - 1)
+    differing = total**2 - (counts**2).sum(axis=-1)
+    return np.asarray(differing / pairs)
 
 
 def _with_interval(
-    units: Integers, measure: Callable[[Floats, Floats], Floats], fallback: Callable[[float], float]
+    counts: Integers, measure: Measure, low_if_perfect: Callable[[float], float]
 ) -> AgreementScore:
-    """Return a measure with the middle 95 % of it over items drawn anew.
+    """Return a measure with the middle 95 % of its bootstrap distribution over items.
 
-    Where all agree, drawing anew shows nothing: ``fallback`` then makes the lower end of Wilson's interval.
+    Args:
+        counts: Answers by item and class, shape (M, C).
+        measure: The measure to compute.
+        low_if_perfect: Turns the lower end of Wilson's interval for M agreeing items into the
+            lower end of the measure. The bootstrap cannot tell if all answers agree: every sample
+            then agrees, too.
     """
-    pairs, counts, size = _pairs(units), units.astype(np.float64), len(units)
-    value = float(measure(counts.sum(axis=0), pairs.sum(axis=0)))
-    if not pairs[:, 2].any():
-        found = estimate_accuracy(size, size)
-        return AgreementScore(value, fallback(0.0 if found is None else found.low), value, size)
-    both = np.concatenate([counts, pairs], axis=1)
-    sums = np.concatenate([times @ both for times in _drawn(size)])
+    n_items = len(counts)
+    float_counts = counts.astype(np.float64)
+    pair_sums = _pair_sums(counts)
+    value = float(measure(float_counts.sum(axis=0), pair_sums.sum(axis=0)))
+
+    disagreement = pair_sums[:, 2]
+    if not disagreement.any():
+        lowest_share, _ = wilson_interval(n_items, n_items)
+        return AgreementScore(value, low_if_perfect(lowest_share), value, n_items)
+
+    # Both arguments of a measure are sums over items, so one product per sample computes both.
+    summands = np.concatenate([float_counts, pair_sums], axis=1)
+    sums = np.concatenate([draws @ summands for draws in _bootstrap_draws(n_items)])
     values = measure(sums[:, :-3], sums[:, -3:])
-    low, high = np.percentile(values[np.isfinite(values)], (2.5, 97.5))
-    return AgreementScore(value, min(value, float(low)), max(value, float(high)), size)
+
+    # Samples of a single class have no alpha.
+    finite_values = values[np.isfinite(values)]
+    low, high = np.percentile(finite_values, (2.5, 97.5))
+    return AgreementScore(
+        value=value,
+        low=min(value, float(low)),
+        high=max(value, float(high)),
+        items=n_items,
+    )
+
+
+def _bootstrap_draws(n_items: int) -> Iterator[Floats]:
+    """Yield how often each item is drawn, in chunks of bootstrap samples: (samples, N)."""
+    if n_items <= _MAX_CACHED_ITEMS:
+        for chunk in np.split(_cached_draws(n_items), _CHUNKS):
+            yield chunk.astype(np.float64)
+        return
+
+    # One sample at a time: all of them would take 4 GB for a million items.
+    generator = np.random.default_rng(0)
+    probabilities = np.full(n_items, 1 / n_items)
+    for _ in range(_RESAMPLES):
+        draws = generator.multinomial(n_items, probabilities, size=1)
+        yield draws.astype(np.float64)
+
+
+@lru_cache(maxsize=1)
+def _cached_draws(n_items: int) -> npt.NDArray[np.int16]:
+    """Return all bootstrap samples of N items, which the measures of a campaign share."""
+    # The seed is fixed, so that an interval is the same whenever it is computed.
+    generator = np.random.default_rng(0)
+    probabilities = np.full(n_items, 1 / n_items)
+    draws = generator.multinomial(n_items, probabilities, size=_RESAMPLES)
+    # int16 holds the counts of 20,000 items in 20 MB.
+    return draws.astype(np.int16)

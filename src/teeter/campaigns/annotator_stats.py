@@ -1,92 +1,167 @@
-"""How fast people answer, and how right they are: by what others say, by decisions, and on items drawn at random."""
+"""How fast annotators answer, and how often their labels are right.
+
+An annotator's label counts as right if it agrees with the other annotators, or with the decision of
+a reviewer. On items drawn at random the result does not depend on how hard the picks were.
+"""
 
 from __future__ import annotations
 
 import statistics
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from teeter.campaigns.db import Answer
+from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.stopping import AccuracyEstimate, estimate_accuracy
 
-__all__ = ["BREAK", "AnnotatorAccuracy", "AnnotatorPace", "quality", "speed"]
+__all__ = [
+    "BREAK_SECONDS",
+    "AnnotatorAccuracy",
+    "AnnotatorPace",
+    "accuracy_of_annotators",
+    "pace_of",
+]
 
-BREAK = 300.0
-"""Seconds without an answer from which on somebody was away."""
+BREAK_SECONDS = 300.0
+"""A longer time between two answers is a break, not work."""
 
-_ENOUGH = 5
-"""Waits between answers from which on a speed is told."""
+_MIN_WAITS = 5
+"""Times between answers that a pace needs."""
 
 
 @dataclass(frozen=True)
 class AnnotatorPace:
-    """How fast somebody answers while they are at it."""
+    """How fast an annotator answers, without breaks."""
 
     seconds: float
-    """From one answer to the next: the median, without breaks."""
+    """The median time from one answer to the next."""
     per_hour: float
     """Answers in an hour of work."""
 
 
 @dataclass(frozen=True)
 class AnnotatorAccuracy:
-    """How often somebody's labels are what they should be; None where nothing can be compared."""
+    """How often an annotator's labels are right; None if there is nothing to compare with."""
 
     with_others: AccuracyEstimate | None
-    """The same as most others say of the item."""
+    """Compared with the majority of the other annotators."""
     with_decisions: AccuracyEstimate | None
-    """The same as a reviewer decided."""
+    """Compared with the decisions of reviewers."""
     at_random: AccuracyEstimate | None
-    """As decided, or else as most others say, on items drawn at random: not made worse by picking what is hard."""
+    """Compared with the decision or else the majority, on items drawn at random only."""
 
 
-def speed(times: Sequence[float]) -> AnnotatorPace | None:
-    """Return how fast somebody is who answered at these times (in seconds, in order); None where there are too few."""
-    waits = [after - before for before, after in pairwise(times) if after - before <= BREAK]
-    if len(waits) < _ENOUGH or sum(waits) <= 0:
-        return None
-    return AnnotatorPace(statistics.median(waits), 3600 * len(waits) / sum(waits))
+def pace_of(times: Sequence[float]) -> AnnotatorPace | None:
+    """Return the pace of an annotator.
 
+    Args:
+        times: When the annotator answered, in seconds, in ascending order.
 
-def quality(
-    answers: Iterable[Answer], decided: Mapping[str, str | None], drawn: Collection[str]
-) -> dict[str, AnnotatorAccuracy]:
-    """Return everybody's quality; ``decided`` holds what reviewers decided, ``drawn`` the items drawn at random.
+    Returns:
+        The pace, or None if there are too few answers.
 
-    Nobody is compared with themselves: what most others say leaves out their own answer, and says nothing of a tie.
+    Example:
+        >>> pace_of([0, 10, 20, 30, 4000, 4010, 4020, 4030])
+        AnnotatorPace(seconds=10.0, per_hour=360.0)
     """
-    said: dict[str, dict[str, str]] = {}
-    for one in answers:
-        if one.kind == "label" and one.label is not None:
-            said.setdefault(one.item, {})[one.annotator] = one.label
-    counts: dict[str, Counter[str]] = {}
-    for item, by in said.items():
-        for name, label in by.items():
-            count = counts.setdefault(name, Counter())
-            others = _most([told for other, told in by.items() if other != name])
-            truth = decided.get(item) or others
-            for kind, right in (("others", others), ("decided", decided.get(item))):
-                count.update(_compared(kind, label, right))
-            if item in drawn:
-                count.update(_compared("drawn", label, truth))
-    return {
-        name: AnnotatorAccuracy(
-            *(
-                estimate_accuracy(count[f"{kind} right"], count[kind])
-                for kind in ("others", "decided", "drawn")
-            )
+    waits = [later - earlier for earlier, later in pairwise(times)]
+    working_waits = [wait for wait in waits if wait <= BREAK_SECONDS]
+    total = sum(working_waits)
+    # Answers imported at one moment have no time between them.
+    if len(working_waits) < _MIN_WAITS or total <= 0:
+        return None
+
+    # The median is what an annotator feels, the mean is what an hour holds.
+    median = statistics.median(working_waits)
+    return AnnotatorPace(seconds=median, per_hour=3600 * len(working_waits) / total)
+
+
+@dataclass
+class _Tally:
+    """How many labels were compared with a reference, and how many agree with it."""
+
+    right: int = 0
+    total: int = 0
+
+    def compare(self, label: str, reference: str | None) -> None:
+        """Count a label, unless there is no reference."""
+        if reference is None:
+            return
+
+        self.total += 1
+        self.right += label == reference
+
+    def estimate(self) -> AccuracyEstimate | None:
+        return estimate_accuracy(self.right, self.total)
+
+
+@dataclass
+class _Comparison:
+    """The tallies of one annotator."""
+
+    majority: _Tally = field(default_factory=_Tally)
+    decisions: _Tally = field(default_factory=_Tally)
+    random: _Tally = field(default_factory=_Tally)
+
+
+def accuracy_of_annotators(
+    answers: Iterable[Answer], decided: Mapping[str, str | None], random_items: Collection[str]
+) -> dict[str, AnnotatorAccuracy]:
+    """Return how often the labels of each annotator are right.
+
+    An annotator is never compared with their own answer: the majority is that of the others. If
+    those are tied, the item does not count.
+
+    Args:
+        answers: The current answers of all annotators.
+        decided: The decisions of reviewers by item id; None for an item that does not belong.
+        random_items: The ids of items that were drawn at random.
+
+    Returns:
+        The accuracies by annotator.
+    """
+    labels_by_item: dict[str, dict[str, str]] = {}
+    for answer in answers:
+        if answer.kind == AnswerKind.LABEL and answer.label is not None:
+            labels_by_item.setdefault(answer.item, {})[answer.annotator] = answer.label
+
+    comparisons: dict[str, _Comparison] = {}
+    for item, labels in labels_by_item.items():
+        # None if there is no decision, or if it is that the item does not belong.
+        decision = decided.get(item)
+
+        for annotator, label in labels.items():
+            labels_of_others = [labels[name] for name in labels if name != annotator]
+            majority = _majority(labels_of_others)
+
+            comparison = comparisons.setdefault(annotator, _Comparison())
+            comparison.majority.compare(label, majority)
+            comparison.decisions.compare(label, decision)
+            if item in random_items:
+                comparison.random.compare(label, decision or majority)
+
+    accuracies = {}
+    for annotator, comparison in comparisons.items():
+        accuracies[annotator] = AnnotatorAccuracy(
+            with_others=comparison.majority.estimate(),
+            with_decisions=comparison.decisions.estimate(),
+            at_random=comparison.random.estimate(),
         )
-        for name, count in counts.items()
-    }
+    return accuracies
 
 
-def _compared(kind: str, label: str, right: str | None) -> dict[str, int]:
-    return {} if right is None else {kind: 1, f"{kind} right": int(label == right)}
+def _majority(labels: Sequence[str]) -> str | None:
+    """Return the most frequent label, or None if there are no labels or the first two tie."""
+    ranking = Counter(labels).most_common(2)
+    if not ranking:
+        return None
 
+    label, count = ranking[0]
+    if len(ranking) == 2:
+        _, second_count = ranking[1]
+        if second_count == count:
+            return None
 
-def _most(said: Sequence[str]) -> str | None:
-    """Return what most say; None for a tie, or for nobody."""
-    found = Counter(said).most_common(2)
-    return None if not found or (len(found) == 2 and found[0][1] == found[1][1]) else found[0][0]
+    return label

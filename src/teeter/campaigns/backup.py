@@ -1,13 +1,20 @@
-"""Copies of a campaign's SQLite file: made while others write, and put back only if they are whole."""
+"""Back up and restore a campaign's SQLite file, and write such files atomically.
+
+A database cannot be written through ``teeter.files.atomic_open``: SQLite opens files by their name
+and keeps a log beside them. ``atomic_file`` gives it a temporary name instead.
+"""
 
 from __future__ import annotations
 
 import os
+import secrets
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
+
+from filelock import FileLock, Timeout
 
 from teeter.campaigns.db.error_messages import is_sqlite_busy
 from teeter.campaigns.db.migrations import require_known_versions
@@ -15,48 +22,62 @@ from teeter.errors import FileError, StoreError
 
 __all__ = ["atomic_file", "back_up", "restore"]
 
+_LOG_SUFFIXES = ("-journal", "-wal", "-shm")
+"""What SQLite appends to the name of a database for the files beside it."""
+
+_LOCK_SUFFIX = "-lock"
+"""What is appended to a temporary name for the lock that its process holds."""
+
+_BUSY_SECONDS = 1
+"""Seconds to wait for other processes before a campaign counts as being in use."""
+
 
 def back_up(source: Path, target: Path) -> None:
-    """Write a copy of a campaign's file as it is now, while others may go on writing."""
+    """Copy a campaign's file as it is now, while other processes may write to it.
+
+    Raises:
+        FileError: If the target exists or cannot be written.
+    """
     if target.exists():
         raise FileError(f"{target} exists already: name another file.")
+
     with atomic_file(target) as part:
-        _copy(source, part, "mode=rw")
+        _copy_database(source, part, "mode=rw")
 
 
 def restore(backup: Path, target: Path, *, overwrite: bool = False) -> None:
-    """Put a backup in a campaign's place, if it is whole; a campaign that is there is lost only with ``overwrite``."""
+    """Replace a campaign's file by a backup, if the backup is intact.
+
+    Args:
+        backup: The file to restore.
+        target: The campaign's file.
+        overwrite: Whether an existing campaign may be replaced.
+
+    Raises:
+        FileError: If a file is missing, in the way or in use, or cannot be written.
+        StoreError: If the backup is damaged, or was written by a newer version of teeter.
+    """
     _require_backup(backup, target)
-    target = target.resolve()  # a link stays one
+
+    # The file behind a link is replaced, not the link.
+    target = target.resolve()
     if target.exists() and not overwrite:
-        raise FileError(
-            f"{target} exists already: name another file, or say that it may be overwritten."
-        )
+        raise FileError(f"{target} exists already: name another file, or allow overwriting it.")
+
     with atomic_file(target) as part:
-        try:
-            # With no log beside it, a backup is read as it is: it may lie where nothing can be written.
-            logged = backup.with_name(f"{backup.name}-wal").exists()
-            _copy(backup, part, "mode=ro" if logged else "immutable=1")
-            _require_whole(part)
-        except sqlite3.OperationalError:
-            raise  # no room, or no such place
-        except sqlite3.DatabaseError as error:
-            raise StoreError(
-                f"{backup} is damaged, or not a backup of a campaign: {error}."
-            ) from None
+        _copy_backup(backup, part)
         if target.exists():
-            _leave_nothing_beside(target)
+            _remove_log(target)
 
 
 def _require_backup(backup: Path, target: Path) -> None:
+    if not backup.exists():
+        raise FileError(f"There is no file {backup}.")
     if not backup.is_file():
-        raise FileError(
-            f"There is no file {backup}."
-            if not backup.exists()
-            else f"{backup} is not a plain file."
-        )
+        raise FileError(f"{backup} is not a plain file.")
     if backup.stat().st_size == 0:
         raise FileError(f"{backup} is empty: it is not a backup of a campaign.")
+
     if target.is_dir():
         raise FileError(f"{target} is a folder: name the campaign's file.")
     if target.exists() and backup.samefile(target):
@@ -65,17 +86,40 @@ def _require_backup(backup: Path, target: Path) -> None:
 
 @contextmanager
 def atomic_file(target: Path) -> Iterator[Path]:
-    """Yield a temporary name; what is written there takes the target's place, on disk, if nothing went wrong."""
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    """Yield a temporary path for a database, which is renamed to ``target`` after the block.
+
+    The database is on disk under its name when this returns. If the block raises, the temporary
+    file and its logs are removed, and an existing target stays as it was. If the process is
+    killed, the next call for any file in the same folder removes what it left behind: a free lock
+    shows that the file was abandoned.
+
+    Args:
+        target: The path of the database.
+
+    Raises:
+        FileError: If the file cannot be written.
+        StoreError: As raised in the block, but with the final name in its message.
+    """
+    # FileLock would create a missing folder.
+    if not target.parent.is_dir():
+        raise FileError(f"Cannot write {target}: there is no folder {target.parent}.")
+
+    # Machines that share a folder may have the same process ids, hence the random part.
+    part = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+    lock = FileLock(_append_to_name(part, _LOCK_SUFFIX))
+
     try:
-        try:
-            yield part
-            _sync(part)
-            part.replace(target)
-            _sync(target.parent)
-        finally:
-            for ending in ("", "-journal", "-wal", "-shm"):
-                part.with_name(part.name + ending).unlink(missing_ok=True)
+        _remove_abandoned_files(target.parent)
+        # The lock comes before the file, so a file without a held lock is always abandoned.
+        with lock:
+            try:
+                yield part
+                _sync(part)
+                part.replace(target)
+                _sync(target.parent)
+            finally:
+                _remove_part(part)
+
     except StoreError as error:
         raise StoreError(str(error).replace(part.name, target.name)) from error
     except OSError as error:
@@ -84,50 +128,106 @@ def atomic_file(target: Path) -> Iterator[Path]:
         raise FileError(f"Cannot write {target}: {error}.") from None
 
 
-def _copy(source: Path, target: Path, how: str) -> None:
+def _remove_abandoned_files(folder: Path) -> None:
+    """Remove the temporary databases in a folder whose process was killed."""
+    for lock_path in folder.glob(f".*.part{_LOCK_SUFFIX}"):
+        part = lock_path.with_name(lock_path.name.removesuffix(_LOCK_SUFFIX))
+        # Files of another user cannot be locked or removed. They are not ours to clean up.
+        with suppress(Timeout, OSError), FileLock(lock_path, timeout=0):
+            _remove_part(part)
+
+
+def _remove_part(part: Path) -> None:
+    """Remove a temporary database and everything beside it. The caller holds its lock."""
+    # The lock goes last: without it the other files would never be recognised as abandoned.
+    for suffix in ("", *_LOG_SUFFIXES, _LOCK_SUFFIX):
+        _append_to_name(part, suffix).unlink(missing_ok=True)
+
+
+def _append_to_name(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _copy_database(source: Path, target: Path, mode: str) -> None:
+    """Copy a database with SQLite's backup function, which sees one consistent state."""
+    url = f"file:{quote(str(source.absolute()))}?{mode}"
     with (
-        closing(sqlite3.connect(f"file:{quote(str(source.absolute()))}?{how}", uri=True)) as one,
-        closing(sqlite3.connect(target)) as other,
+        closing(sqlite3.connect(url, uri=True)) as source_connection,
+        closing(sqlite3.connect(target)) as target_connection,
     ):
-        one.backup(other)
+        source_connection.backup(target_connection)
 
 
-def _require_whole(path: Path) -> None:
-    """Refuse a file that SQLite finds fault with, that has no campaign's tables, or that is of a newer version."""
+def _copy_backup(backup: Path, part: Path) -> None:
+    """Copy a backup to a temporary file, and raise StoreError if it is damaged."""
+    # Without a log beside it, a backup may be in a folder that cannot be written.
+    has_log = _append_to_name(backup, "-wal").exists()
+    try:
+        _copy_database(backup, part, "mode=ro" if has_log else "immutable=1")
+        damage = _find_damage(part)
+    except sqlite3.OperationalError:
+        raise  # No space left, or no such folder: not the fault of the backup.
+    except sqlite3.DatabaseError as error:
+        damage = str(error)
+
+    if damage is not None:
+        raise StoreError(f"{backup} is damaged, or not a backup of a campaign: {damage}.")
+
+
+def _find_damage(path: Path) -> str | None:
+    """Return what is wrong with a campaign's file, or None if it is intact.
+
+    Raises:
+        StoreError: If it was written by a newer version of teeter.
+    """
     with closing(sqlite3.connect(path)) as connection:
-        found = [line for (line,) in connection.execute("PRAGMA integrity_check(3)")]
-        if found != ["ok"]:
-            raise sqlite3.DatabaseError(str(found[0]).splitlines()[-1])
-        loose = connection.execute("PRAGMA foreign_key_check").fetchone()
-        if loose is not None:
-            raise sqlite3.DatabaseError(f"a row of {loose[0]} belongs to none of {loose[2]}")
+        problems = [line for (line,) in connection.execute("PRAGMA integrity_check(3)")]
+        if problems != ["ok"]:
+            return str(problems[0]).splitlines()[-1]
+
+        dangling = connection.execute("PRAGMA foreign_key_check").fetchone()
+        if dangling is not None:
+            table, _, parent, _ = dangling
+            return f"a row of {table} refers to a missing row of {parent}"
+
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
         if not {"campaigns", "migrations"} <= tables:
-            raise sqlite3.DatabaseError("it has none of its tables")
+            return "it has none of its tables"
+
         versions = connection.execute("SELECT version FROM migrations")
         require_known_versions(version for (version,) in versions)
+    return None
 
 
-def _leave_nothing_beside(target: Path) -> None:
-    """Fold a file's log into it: replayed over another file it would ruin that. Refused while somebody has it open."""
+def _remove_log(target: Path) -> None:
+    """Move the log of a database into it and remove the log.
+
+    SQLite would replay it over the restored file and ruin it.
+
+    Raises:
+        FileError: If another process has the database open.
+    """
     try:
-        with closing(sqlite3.connect(target, timeout=1)) as connection:
+        with closing(sqlite3.connect(target, timeout=_BUSY_SECONDS)) as connection:
             connection.execute("PRAGMA journal_mode=DELETE").fetchone()
     except sqlite3.DatabaseError as error:
         if is_sqlite_busy(error):
             raise FileError(
-                f"{target} is in use: stop whatever has it open, then restore."
+                f"{target} is in use: stop the process that has it open, then restore."
             ) from None
-    # A damaged file keeps its log.
-    for ending in ("-wal", "-shm"):
-        target.with_name(target.name + ending).unlink(missing_ok=True)
+
+    # The log of a damaged database cannot be moved into it, and is worthless.
+    for suffix in ("-wal", "-shm"):
+        _append_to_name(target, suffix).unlink(missing_ok=True)
 
 
 def _sync(path: Path) -> None:
+    """Wait until a file or folder is on disk."""
     if path.is_dir() and os.name == "nt":
-        return  # Windows opens no folders
-    number = os.open(path, os.O_RDONLY)
+        return  # Windows cannot open folders.
+
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(number)
+        os.fsync(descriptor)
     finally:
-        os.close(number)
+        os.close(descriptor)

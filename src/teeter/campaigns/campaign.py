@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -32,26 +33,30 @@ from teeter.campaigns.db.campaigns import add_campaign, list_campaigns
 from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.import_export import write_export
 from teeter.campaigns.import_items import add_items, require_kind
-from teeter.campaigns.items import items_of, require_printable, require_valid_unicode
+from teeter.campaigns.items import parse_items, require_printable, require_valid_unicode
+from teeter.campaigns.location import (
+    find_campaign,
+    is_url,
+    split_location,
+    validate_classes,
+    validate_name,
+)
 from teeter.campaigns.people import People, require_name
-from teeter.campaigns.rounds import (
+from teeter.campaigns.results import ImportResult, ModelInfo, Question, Status
+from teeter.campaigns.saved_models import (
+    FeatureScaler,
+    has_same_features,
+    rescale_model,
+    scale_features,
+)
+from teeter.campaigns.selection import (
     RoundSettings,
     RoundState,
     SuspectLabel,
-    picks_for,
-    predictions,
-    suspects,
-    trained,
+    choose_picks,
+    find_suspects,
 )
-from teeter.campaigns.saved_models import FeatureScaler, is_same, rescale_model, scale_features
-from teeter.campaigns.settings import ImportResult, ModelInfo, Question, Settings, Status
-from teeter.campaigns.settings_store import (
-    campaign_row,
-    checked_names,
-    settings_from_json,
-    settings_to_dict,
-    split_location,
-)
+from teeter.campaigns.settings import Settings, settings_from_json, settings_to_dict
 from teeter.campaigns.snapshot import (
     Agreement,
     AnnotatorStats,
@@ -62,7 +67,9 @@ from teeter.campaigns.snapshot import (
     measure_agreement,
     read_snapshot,
 )
-from teeter.encoders.builtin import Encoder
+from teeter.campaigns.training import predict_items, train_model
+from teeter.campaigns.transfer import move_campaign
+from teeter.encoders import Encoder
 from teeter.errors import FileError, InputError, StoreError
 from teeter.seeds import stream
 
@@ -103,7 +110,7 @@ class _FeaturePool:
     keys: list[str]
     features: Vectors
     """(N, D), scaled."""
-    frame: FeatureScaler
+    scaler: FeatureScaler
     audit_set: frozenset[str]
 
 
@@ -157,8 +164,9 @@ class Campaign:
             InputError: the name is taken, or the classes or the settings cannot be used.
         """
         settings = settings or Settings()
-        settings.require_served()
-        class_names = checked_names(name, classes)
+        settings.require_head_outputs()
+        class_names = validate_classes(classes)
+        validate_name(name)
 
         database = Database(location, create=True)
         stored_settings = settings_to_dict(settings, database.path)
@@ -201,7 +209,7 @@ class Campaign:
 
         database = Database(location)
         try:
-            stored = campaign_row(database, name)
+            stored = find_campaign(database, name)
             settings = settings_from_json(stored.settings, database)
         except BaseException:
             database.close()
@@ -217,18 +225,23 @@ class Campaign:
         items: Iterable[Any],
         settings: Settings | None = None,
     ) -> ImportResult:
-        """Create a campaign's file with its items, atomically: complete or not at all.
+        """Create a campaign with its items, atomically: complete or not at all.
 
         Args:
-            path: the file, which must not exist. The campaign is called like it.
+            path: a file that does not exist, or the URL of a database. ``URL#NAME`` names the
+                campaign. Without a name it is called like the file or the database.
             classes: the names of two or more classes.
             items: the items, as ``add`` takes them.
             settings: how the campaign works.
 
         Raises:
             FileError: the file cannot be created.
-            InputError: it exists, or an item cannot be added.
+            InputError: the file or the campaign exists, or an item cannot be added.
+            StoreError: the database cannot be used.
         """
+        if is_url(path):
+            return cls._make_in_database(str(path), classes, items, settings)
+
         path = Path(path)
         if path.exists():
             raise InputError(f"{path} exists already: continue it, or choose another name.")
@@ -241,6 +254,42 @@ class Campaign:
                 result = campaign.add(items)
             finally:
                 campaign.database.close()
+
+        return result
+
+    @classmethod
+    def _make_in_database(
+        cls,
+        location: str,
+        classes: Sequence[str],
+        items: Iterable[Any],
+        settings: Settings | None,
+    ) -> ImportResult:
+        """Create a campaign in a temporary file, and copy it to a database in one transaction."""
+        url, name = split_location(location)
+        target = Database(url, create=True)
+        if name is None and target.path is not None:
+            name = target.path.stem
+        name = name or target.url.database or "campaign"
+
+        try:
+            # Checked before the items are encoded, which takes long. The copy checks it again.
+            with target.reading() as connection:
+                if name in list_campaigns(connection):
+                    raise InputError(
+                        f"There is a campaign called {name!r} in {target.display_url} already: "
+                        "open it, or choose another name."
+                    )
+
+            with TemporaryDirectory(prefix="teeter-") as folder:
+                campaign = cls.create(Path(folder) / "new.teeter", name, classes, settings)
+                try:
+                    result = campaign.add(items)
+                    move_campaign(campaign.database, target, name)
+                finally:
+                    campaign.database.close()
+        finally:
+            target.close()
 
         return result
 
@@ -311,7 +360,7 @@ class Campaign:
             InputError: an item cannot be added. Then none is.
         """
         folder = None if self.settings.folder is None else Path(self.settings.folder)
-        new_items = items_of(items, self.settings.kind, folder)
+        new_items = parse_items(items, self.settings.kind, folder)
         require_kind(new_items, self.settings.kind)
         return add_items(
             self.database, self.repository, self.settings, new_items, encoder=encoder, who=who
@@ -484,9 +533,11 @@ class Campaign:
             elif lock is not None:
                 ahead = min(2 * n * other_annotators, MOST_READY)
                 has_picked = self._pick(annotator, n, missing + ahead, lock, state)
-                state = None  # outdated: further attempts need to know what others took
-                if not has_picked:
+                # A state that was loaded before may lack items that came back since, so only a new
+                # one can tell that nothing is left.
+                if not has_picked and state is None:
                     break
+                state = None
 
             questions = self._open_questions(annotator, n)
             if len(questions) == n:
@@ -566,7 +617,7 @@ class Campaign:
         # Selecting takes seconds, so it happens outside of a transaction, under the lock.
         try:
             state = state or self.load_state()
-            picks = picks_for(state, self._round_settings, count)
+            picks = choose_picks(state, self._round_settings, count)
         except BaseException:
             with self.database.writing() as connection:
                 self.repository.locks.release(connection, LockName.PICKING, lock)
@@ -751,7 +802,7 @@ class Campaign:
         # Skipped items are kept apart: they come back when nothing else is left.
         answered = {answer.item for answer in snapshot.answers if answer.kind != AnswerKind.SKIP}
         settled = answered | assigned | set(snapshot.decisions)
-        put_off = skipped - settled
+        skipped -= settled
 
         return RoundState(
             keys=pool.keys,
@@ -760,12 +811,12 @@ class Campaign:
             labels=training_labels,
             audit={row: labels.get(row) for row in sorted(audit_rows)},
             control=rows_of(control_items),
-            taken=rows_of(settled | put_off),
+            taken=rows_of(settled | skipped),
             version=0 if model is None else model.version,
-            weights=None if model is None else rescale_model(model.weights, pool.frame),
+            weights=None if model is None else rescale_model(model.weights, pool.scaler),
             batches=batches,
-            put_off=rows_of(put_off),
-            frame=pool.frame,
+            skipped=rows_of(skipped),
+            scaler=pool.scaler,
         )
 
     def with_newest_model(self, state: RoundState) -> RoundState:
@@ -786,9 +837,9 @@ class Campaign:
             if not keys:
                 raise InputError("There is nothing to ask about: add items first.")
 
-            features, frame = scale_features(vectors)
+            features, scaler = scale_features(vectors)
             audit_set = frozenset(self.repository.items.audit_set(connection))
-            self._pool = _FeaturePool(newest_row_id, keys, features, frame, audit_set)
+            self._pool = _FeaturePool(newest_row_id, keys, features, scaler, audit_set)
 
         return self._pool
 
@@ -818,12 +869,12 @@ class Campaign:
             InputError: fewer than two classes have labels.
         """
         state = state or self.load_state()
-        weights, facts = trained(state, self._round_settings)
+        weights, facts = train_model(state, self._round_settings)
 
         picks: list[Pick] = []
         if pick_ahead:
             next_state = _with_model(state, state.version + 1, weights)
-            picks = picks_for(next_state, self._round_settings, pick_ahead)
+            picks = choose_picks(next_state, self._round_settings, pick_ahead)
 
         # In one transaction: who asks meanwhile gets items of the old model or of the new one.
         with self.database.writing() as connection:
@@ -851,7 +902,7 @@ class Campaign:
 
             labels = read_snapshot(self.repository, connection, self.settings).labels
             settled = {item for item, label in labels.items() if label == confirmed.get(item)}
-            unlikely = suspects(state, self._round_settings, count, settled)
+            unlikely = find_suspects(state, self._round_settings, count, settled)
             items = self.repository.items.by_id(connection, [label.item for label in unlikely])
 
         return [replace(label, content=items[label.item].content) for label in unlikely]
@@ -863,7 +914,8 @@ class Campaign:
             newer_answers = self.repository.answers.count_since_newest_model(connection)
             features_changed = False
             if model is not None:
-                features_changed = not is_same(model.weights, self._read_pool(connection).frame)
+                scaler = self._read_pool(connection).scaler
+                features_changed = not has_same_features(model.weights, scaler)
 
         if model is None or not (newer_answers or features_changed):
             return None
@@ -979,7 +1031,9 @@ class Campaign:
         Args:
             path: the file. Its ending gives the format (.csv, .jsonl, .parquet); a folder gets a
                 Hugging Face dataset.
-            form: the format by name, also ``prodigy`` or ``doccano``.
+            form: the format by name, also ``prodigy``, ``doccano`` or ``spreadsheet``. ``csv`` has
+                every cell exactly as it is. Open ``spreadsheet`` in a spreadsheet program, where a
+                text that begins with = + - or @ would otherwise run as a formula.
 
         Returns:
             How many items have a label.
@@ -992,7 +1046,7 @@ class Campaign:
         predicted: dict[str, tuple[str, float]] = {}
         if items:
             state = self.load_state()
-            predicted_classes = predictions(state, self._round_settings)
+            predicted_classes = predict_items(state, self._round_settings)
             if predicted_classes is not None:
                 predicted = dict(zip(state.keys, predicted_classes, strict=True))
 
@@ -1031,13 +1085,13 @@ def _validate_answer(answer: Answer) -> Answer:
 
 def _with_model(state: RoundState, version: int, weights: bytes) -> RoundState:
     """Return a state after a model was trained: skipped items may be asked about again."""
-    if state.frame is not None:
-        weights = rescale_model(weights, state.frame)
+    if state.scaler is not None:
+        weights = rescale_model(weights, state.scaler)
 
     return replace(
         state,
         version=version,
         weights=weights,
-        taken=state.taken - state.put_off,
-        put_off=frozenset(),
+        taken=state.taken - state.skipped,
+        skipped=frozenset(),
     )

@@ -1,141 +1,234 @@
-"""One label from what several people say: by most of them, or weighed by how right each is [Dawid and Skene 1979]."""
+"""One label from several answers: by majority, or weighted by how reliable annotators are.
+
+The weighting follows Dawid and Skene (1979): expectation-maximisation over the classes of the items
+and the confusion matrices of the annotators.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from teeter.campaigns.db import Answer
+from teeter.campaigns.enums import AnswerKind
 
-__all__ = ["WAYS", "ConsensusLabel", "DawidSkeneResult", "dawid_skene", "labels_of", "verdicts"]
+__all__ = [
+    "ConsensusLabel",
+    "ConsensusMethod",
+    "DawidSkeneResult",
+    "combine_answers",
+    "dawid_skene",
+    "majority_labels",
+]
 
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+Integers: TypeAlias = npt.NDArray[np.int64]
+Floats: TypeAlias = npt.NDArray[np.float64]
 
-WAYS = ("majority", "dawid-skene")
-"""How several answers become one."""
+PRIOR_RIGHT = 2.0
+"""Right answers of each class that every annotator is assumed to have given at the start."""
 
-RIGHT = 2.0
-"""Answers of each class that everybody is taken to have given rightly before anything is known."""
+PRIOR_WRONG = 0.5
+"""Wrong answers of each class assumed at the start, spread over the other classes."""
 
-WRONG = 0.5
-"""Answers of each class that everybody is taken to have given wrongly, spread over the other classes."""
+
+class ConsensusMethod(StrEnum):
+    """How several answers to an item become one label."""
+
+    MAJORITY = "majority"
+    DAWID_SKENE = "dawid-skene"
 
 
 @dataclass(frozen=True)
 class ConsensusLabel:
-    """What an item is, after everything that was said of it."""
+    """The label of an item, from all answers to it."""
 
     label: str
     confidence: float
-    """The share of people who say so, or its probability; 1 for a decision."""
+    """The share of annotators who gave the label, or its probability; 1 for a decision."""
     by: str
-    """majority, dawid-skene, or the name of the reviewer who decided."""
+    """The consensus method, or the name of the reviewer who decided."""
 
 
 @dataclass(frozen=True, eq=False)
 class DawidSkeneResult:
-    """What answers tell of items and of people."""
+    """What the answers say about items and annotators."""
 
-    chances: Floats
-    """(N, C): of each item, the probability of each class."""
+    probabilities: Floats
+    """(N, C): the probability of each class for each item."""
     confusion: Floats
-    """(A, C, C): of each annotator, how often each class (second axis) is called which (third)."""
-    shares: Floats
+    """(A, C, C): for each annotator, the probability of each answer (last axis) by true class."""
+    class_shares: Floats
     """(C,): how frequent the classes are."""
 
 
-def labels_of(answers: Iterable[Answer]) -> dict[str, str]:
-    """Return what items are by most annotators; of as many, by the one who answered last."""
-    return {item: _most_said(said) for item, said in _said(answers).items()}
+def majority_labels(answers: Iterable[Answer]) -> dict[str, str]:
+    """Return the most frequent label of each item; of tied labels, the one given last.
+
+    Args:
+        answers: Answers in the order in which they were given.
+
+    Returns:
+        Labels by item id.
+    """
+    return {item: _most_frequent(labels) for item, labels in _labels_by_item(answers).items()}
 
 
-def _said(answers: Iterable[Answer]) -> dict[str, list[str]]:
-    votes: dict[str, list[str]] = {}
-    for answer in answers:
-        if answer.kind == "label" and answer.label is not None:
-            votes.setdefault(answer.item, []).append(answer.label)
-    return votes
-
-
-def _most_said(said: list[str]) -> str:
-    counts = Counter(said)
-    return max(reversed(said), key=lambda label: counts[label])
-
-
-def verdicts(
+def combine_answers(
     answers: Sequence[Answer],
     classes: Sequence[str],
-    way: str,
+    method: str,
     decided: Mapping[str, ConsensusLabel] | None = None,
 ) -> dict[str, ConsensusLabel]:
-    """Return what items are: as it was decided, or by those who answered. A label that nobody gave is never the answer.
+    """Return the label of each item: the decision of a reviewer, or the consensus of the answers.
 
-    ``decided`` holds only decisions for a class; items that were decided not to belong are the caller's to leave out.
+    The label is always one that an annotator or a reviewer gave.
+
+    Args:
+        answers: Answers in the order in which they were given.
+        classes: All classes of the campaign.
+        method: One of ``ConsensusMethod``.
+        decided: Decisions for a class by item id. Items that were decided not to belong must be
+            left out by the caller.
+
+    Returns:
+        Labels by item id.
     """
-    found = _weighed(answers, classes) if way == "dawid-skene" else _by_most(answers)
-    return found | dict(decided or {})
+    if method == ConsensusMethod.DAWID_SKENE:
+        labels = _combine_by_dawid_skene(answers, classes)
+    else:
+        labels = _combine_by_majority(answers)
+
+    return labels | dict(decided or {})
 
 
-def _by_most(answers: Sequence[Answer]) -> dict[str, ConsensusLabel]:
-    votes = _said(answers)
-    labels = {item: _most_said(said) for item, said in votes.items()}
-    return {
-        item: ConsensusLabel(label, votes[item].count(label) / len(votes[item]), "majority")
-        for item, label in labels.items()
-    }
+def _labels_by_item(answers: Iterable[Answer]) -> dict[str, list[str]]:
+    labels: dict[str, list[str]] = {}
+    for answer in answers:
+        if answer.kind == AnswerKind.LABEL and answer.label is not None:
+            labels.setdefault(answer.item, []).append(answer.label)
+
+    return labels
 
 
-def _weighed(answers: Sequence[Answer], classes: Sequence[str]) -> dict[str, ConsensusLabel]:
-    number = {name: k for k, name in enumerate(classes)}
-    labelled = [one for one in answers if one.kind == "label" and one.label in number]
+def _most_frequent(labels: Sequence[str]) -> str:
+    """Return the most frequent of labels; of tied ones, the last."""
+    counts = Counter(labels)
+    # max() returns the first maximum, so the search starts at the end.
+    return max(reversed(labels), key=lambda label: counts[label])
+
+
+def _combine_by_majority(answers: Sequence[Answer]) -> dict[str, ConsensusLabel]:
+    consensus = {}
+    for item, labels in _labels_by_item(answers).items():
+        label = _most_frequent(labels)
+        share = labels.count(label) / len(labels)
+        consensus[item] = ConsensusLabel(label, share, ConsensusMethod.MAJORITY.value)
+
+    return consensus
+
+
+def _combine_by_dawid_skene(
+    answers: Sequence[Answer], classes: Sequence[str]
+) -> dict[str, ConsensusLabel]:
+    class_index = {name: k for k, name in enumerate(classes)}
+    labelled = [
+        answer
+        for answer in answers
+        if answer.kind == AnswerKind.LABEL and answer.label in class_index
+    ]
     if not labelled:
         return {}
-    items = {item: k for k, item in enumerate(dict.fromkeys(one.item for one in labelled))}
-    people = {name: k for k, name in enumerate(sorted({one.annotator for one in labelled}))}
-    votes = np.array(
-        [(items[one.item], people[one.annotator], number[str(one.label)]) for one in labelled]
-    )
-    chances = dawid_skene(votes, (len(items), len(people), len(classes))).chances
-    said = np.zeros(chances.shape, dtype=bool)
-    said[votes[:, 0], votes[:, 2]] = True
-    best = np.where(said, chances, -1.0).argmax(axis=1)
-    return {
-        item: ConsensusLabel(classes[best[k]], float(chances[k, best[k]]), "dawid-skene")
-        for item, k in items.items()
-    }
+
+    items = list(dict.fromkeys(answer.item for answer in labelled))
+    # Sorted, because sums over annotators in another order differ in their last digits.
+    annotators = sorted({answer.annotator for answer in labelled})
+    item_index = {item: k for k, item in enumerate(items)}
+    annotator_index = {name: k for k, name in enumerate(annotators)}
+
+    votes = np.zeros((len(labelled), 3), dtype=np.int64)
+    for row, answer in enumerate(labelled):
+        votes[row, 0] = item_index[answer.item]
+        votes[row, 1] = annotator_index[answer.annotator]
+        votes[row, 2] = class_index[str(answer.label)]
+
+    sizes = (len(items), len(annotators), len(classes))
+    probabilities = dawid_skene(votes, sizes).probabilities
+
+    # A class that no annotator gave may still be the most probable one. It is never the label.
+    was_given = np.zeros(probabilities.shape, dtype=bool)
+    was_given[votes[:, 0], votes[:, 2]] = True
+    best_classes = np.where(was_given, probabilities, -1.0).argmax(axis=1)
+
+    consensus = {}
+    for k, item in enumerate(items):
+        best = best_classes[k]
+        consensus[item] = ConsensusLabel(
+            label=classes[best],
+            confidence=float(probabilities[k, best]),
+            by=ConsensusMethod.DAWID_SKENE.value,
+        )
+    return consensus
 
 
 def dawid_skene(
-    votes: Integers, sizes: tuple[int, int, int], *, rounds: int = 200, tolerance: float = 1e-7
+    votes: Integers,
+    sizes: tuple[int, int, int],
+    *,
+    max_iterations: int = 200,
+    tolerance: float = 1e-7,
 ) -> DawidSkeneResult:
-    """Return items' classes and people's confusion, as likely as can be, by expectation and maximisation.
+    """Estimate the classes of items and the errors of annotators by expectation-maximisation.
 
-    votes: (V, 3) item, annotator and class of each answer; sizes: N, A, C. Counts that everybody is taken to begin with
-    keep a person of few answers from being trusted, or distrusted, too much.
+    Each annotator starts with ``PRIOR_RIGHT`` and ``PRIOR_WRONG`` answers of every class, so that
+    a few answers do not make anyone seem perfect or useless.
+
+    Args:
+        votes: Shape (V, 3): item, annotator and class of each answer, as indices.
+        sizes: The numbers of items N, annotators A and classes C.
+        max_iterations: Iterations after which the estimate is returned in any case.
+        tolerance: The largest change of a probability at which the iteration has converged.
     """
-    n_items, n_people, n_classes = sizes
-    items, people, said = votes[:, 0], votes[:, 1], votes[:, 2]
-    begun = np.full((n_classes, n_classes), WRONG / max(1, n_classes - 1))
-    np.fill_diagonal(begun, RIGHT)
-    chances = np.zeros((n_items, n_classes))
-    np.add.at(chances, (items, said), 1.0)
-    chances /= np.maximum(chances.sum(axis=1, keepdims=True), 1.0)
-    for _ in range(rounds):
-        shares = (chances.sum(axis=0) + 1.0) / (chances.sum() + n_classes)
-        counts = np.zeros((n_people, n_classes, n_classes))
-        np.add.at(counts, (people, said), chances[items])  # (A, said, true)
-        confusion = counts.transpose(0, 2, 1) + begun
+    n_items, n_annotators, n_classes = sizes
+    items = votes[:, 0]
+    annotators = votes[:, 1]
+    answers = votes[:, 2]
+
+    wrong_per_class = PRIOR_WRONG / max(1, n_classes - 1)
+    prior = np.full((n_classes, n_classes), wrong_per_class)  # (true class, answer)
+    np.fill_diagonal(prior, PRIOR_RIGHT)
+
+    # Start with the share of each class among the answers to an item.
+    probabilities = np.zeros((n_items, n_classes))
+    np.add.at(probabilities, (items, answers), 1.0)
+    n_answers = probabilities.sum(axis=1, keepdims=True)
+    probabilities /= np.maximum(n_answers, 1.0)  # an item may have no answer
+
+    for _ in range(max_iterations):
+        # Maximisation: how frequent classes are, and how annotators err (equations 2.3 and 2.4).
+        class_sums = probabilities.sum(axis=0)
+        class_shares = (class_sums + 1.0) / (probabilities.sum() + n_classes)
+        counts = np.zeros((n_annotators, n_classes, n_classes))
+        np.add.at(counts, (annotators, answers), probabilities[items])  # (A, answer, true class)
+        confusion = counts.transpose(0, 2, 1) + prior
         confusion /= confusion.sum(axis=2, keepdims=True)
-        logs = np.tile(np.log(shares), (n_items, 1))
-        np.add.at(logs, items, np.log(confusion)[people, :, said])
-        logs -= logs.max(axis=1, keepdims=True)
-        before, chances = chances, np.exp(logs)
-        chances /= chances.sum(axis=1, keepdims=True)
-        if np.abs(chances - before).max(initial=0.0) < tolerance:
+
+        # Expectation: the class of each item (equation 2.5), as logarithms, since the product over
+        # thousands of answers would underflow.
+        logits = np.tile(np.log(class_shares), (n_items, 1))
+        log_confusion = np.log(confusion)
+        np.add.at(logits, items, log_confusion[annotators, :, answers])
+        logits -= logits.max(axis=1, keepdims=True)
+        previous = probabilities
+        probabilities = np.exp(logits)
+        probabilities /= probabilities.sum(axis=1, keepdims=True)
+
+        if np.abs(probabilities - previous).max(initial=0.0) < tolerance:
             break
-    return DawidSkeneResult(chances, confusion, shares)
+
+    return DawidSkeneResult(probabilities, confusion, class_shares)

@@ -1,29 +1,47 @@
-"""What comes in and goes out: items from tables, lines and folders; labels and predictions for other tools."""
+"""Read items from tables, JSON lines, arrays and folders of images, and write labels for other tools."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from teeter.campaigns.items import Item, image_items, items_of
+from teeter.campaigns.enums import ItemKind
+from teeter.campaigns.items import Item, parse_items, read_image_items
 from teeter.datasets.array_files import read_pool
 from teeter.datasets.file_checks import require_file
-from teeter.datasets.table_files import TABLE_SUFFIXES, Table, read_table
+from teeter.datasets.table_files import (
+    MAX_CELL_LENGTH,
+    MAX_LINE_LENGTH,
+    TABLE_SUFFIXES,
+    Table,
+    read_table,
+)
 from teeter.errors import FileError, InputError, MissingExtraError, UnknownNameError
-from teeter.files import atomic_write
+from teeter.files import LfCsvStream, atomic_write
 from teeter.registry import did_you_mean
 
-__all__ = ["FORMATS", "ExportRow", "kind_of", "read_items", "write_export"]
+__all__ = [
+    "ARRAY_SUFFIXES",
+    "FORMATS",
+    "JSONL_SUFFIXES",
+    "ExportRow",
+    "detect_kind",
+    "format_suffix",
+    "read_items",
+    "write_export",
+]
 
-LINES = (".jsonl", ".ndjson")
-ARRAYS = (".npz", ".npy", ".safetensors")
+JSONL_SUFFIXES = (".jsonl", ".ndjson")
+ARRAY_SUFFIXES = (".npz", ".npy", ".safetensors")
+
 TEXT_COLUMNS = (
     "text",
     "sentence",
@@ -35,14 +53,27 @@ TEXT_COLUMNS = (
     "query",
     "title",
 )
-"""Columns that are taken for the texts where nobody says which are."""
+"""Names of columns that hold the texts if no column is named, in the order of preference."""
+
+_MAX_LISTED_COLUMNS = 10
+
+# Possessive quantifiers (++ and *+) keep the memory constant on strings of any length.
+_JSON_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\Z)', re.DOTALL)
 
 
-def kind_of(path: Path) -> str:
-    """Return what items a path holds: images in a folder, features in arrays, else texts."""
+def detect_kind(path: Path) -> ItemKind:
+    """Return the kind of the items at a path, from its type and suffix.
+
+    Example:
+        >>> detect_kind(Path("reviews.csv")).value, detect_kind(Path("vectors.npz")).value
+        ('text', 'features')
+    """
     if path.is_dir():
-        return "image"
-    return "features" if path.suffix.lower() in ARRAYS else "text"
+        return ItemKind.IMAGE
+    if path.suffix.lower() in ARRAY_SUFFIXES:
+        return ItemKind.FEATURES
+
+    return ItemKind.TEXT
 
 
 def read_items(
@@ -54,153 +85,289 @@ def read_items(
     folder: Path | None = None,
     first: int = 0,
 ) -> Sequence[Item]:
-    """Return the items of a table (CSV, Parquet), of lines (JSONL), of arrays, or of a folder of images.
+    """Read items from a CSV, Parquet, JSONL or array file, or from a folder of images.
 
-    ``text``, ``key`` and ``label`` name the columns of texts, ids and labels; texts and ids are found by themselves
-    where they go by a usual name. ``folder`` is where a campaign's images are, if they are added to; ``first`` is
-    the number that rows of arrays without ids are counted from.
+    A cell of a CSV file or a field of a JSONL file may have at most 10 million characters.
+
+    Args:
+        path: The file or folder.
+        text: The column or field of the texts. By default the first one with a usual name.
+        key: The column or field of the ids; ``id`` by default, if there is one.
+        label: The column or field of labels that are known already.
+        folder: The campaign's folder of images, if images are added to it.
+        first: The number of the first row of an array file without ids; rows are numbered.
+
+    Raises:
+        FileError: If the file cannot be read.
+        InputError: If texts are missing, or their column is not clear.
+        UnknownNameError: If there is no column or field of the given name.
     """
-    kind = kind_of(path)
-    if kind == "image":
-        return list(image_items(path, folder))
-    if kind == "features":
-        return _from_arrays(path, first)
-    if path.suffix.lower() in LINES:
-        return _from_lines(path, text=text, key=key, label=label)
-    table = read_table(require_file(path, (*TABLE_SUFFIXES, *LINES), "a file of items"))
-    return _from_table(table, text=text, key=key, label=label)
+    kind = detect_kind(path)
+    if kind == ItemKind.IMAGE:
+        return list(read_image_items(path, folder))
+    if kind == ItemKind.FEATURES:
+        return _read_array_items(path, first)
+
+    if path.suffix.lower() in JSONL_SUFFIXES:
+        return _read_jsonl_items(path, text=text, key=key, label=label)
+
+    file = require_file(path, (*TABLE_SUFFIXES, *JSONL_SUFFIXES), "a file of items")
+    return _read_table_items(read_table(file), text=text, key=key, label=label)
 
 
-def _from_arrays(path: Path, first: int) -> list[Item]:
+def _read_array_items(path: Path, first: int) -> list[Item]:
     pool = read_pool(path)
     features = np.asarray(pool.features)
-    keys = pool.ids if pool.ids is not None else [str(first + k) for k in range(len(features))]
-    return items_of(
-        ({"id": one, "features": row} for one, row in zip(keys, features, strict=True)), "features"
-    )
+
+    ids = pool.ids
+    if ids is None:
+        ids = [str(first + k) for k in range(len(features))]
+
+    entries = []
+    for item_id, row in zip(ids, features, strict=True):
+        entries.append({"id": item_id, "features": row})
+    return parse_items(entries, ItemKind.FEATURES)
 
 
-def _from_table(
+def _read_table_items(
     table: Table, *, text: str | None, key: str | None, label: str | None
 ) -> list[Item]:
     for name in (text, key, label):
         if name is not None:
             table.require(name)
-    texts = text or _text_column(table)
-    keys = key or next(
-        (name for name in table.columns if name.lower() in ("id", "ids") and name != texts), None
-    )
-    ids = [None] * len(table) if keys is None else table.ids(keys)
-    labels = [None] * len(table) if label is None else table.texts(label)
-    contents = table.texts(texts)
-    blank = [row for row, content in enumerate(contents, start=2) if not content.strip()]
-    if blank:
-        raise InputError(
-            f"Column {texts!r} of {table.path} is blank in line {blank[0]}: give every row a text."
-        )
-    rows = zip(ids, contents, labels, strict=True)
-    return items_of(
-        ({"id": one, "text": content, "label": told} for one, content, told in rows), "text"
-    )
+
+    text_column = text or _find_text_column(table)
+    texts = table.texts(text_column)
+    # Line 1 is the header.
+    for line, content in enumerate(texts, start=2):
+        if not content.strip():
+            raise InputError(
+                f"Column {text_column!r} of {table.path} is blank in line {line}: give every row a "
+                "text."
+            )
+
+    id_column = key or _find_id_column(table, text_column)
+    ids = None if id_column is None else table.ids(id_column)
+    labels = None if label is None else table.texts(label)
+
+    entries = []
+    for row, content in enumerate(texts):
+        entry: dict[str, Any] = {"text": content}
+        if ids is not None:
+            entry["id"] = ids[row]
+        if labels is not None:
+            entry["label"] = labels[row]
+        entries.append(entry)
+    return parse_items(entries, ItemKind.TEXT)
 
 
-def _text_column(table: Table) -> str:
-    by_name = {name.lower(): name for name in table.columns}
-    for usual in TEXT_COLUMNS:
-        if usual in by_name:
-            return by_name[usual]
+def _find_text_column(table: Table) -> str:
+    """Return the column with a usual name for texts, or the only column."""
+    names_by_lower_case = {name.lower(): name for name in table.columns}
+    for name in TEXT_COLUMNS:
+        if name in names_by_lower_case:
+            return names_by_lower_case[name]
+
     if len(table.columns) == 1:
         return next(iter(table.columns))
-    raise InputError(
-        f"Which column of {table.path} has the texts: {', '.join(list(table.columns)[:10])}? Name it (--text)."
-    )
+
+    names = ", ".join(list(table.columns)[:_MAX_LISTED_COLUMNS])
+    raise InputError(f"Which column of {table.path} has the texts: {names}? Name it with text=.")
 
 
-def _from_lines(path: Path, *, text: str | None, key: str | None, label: str | None) -> list[Item]:
-    found = []
-    rows = list(_objects(require_file(path, LINES, "a file of lines")))
+def _find_id_column(table: Table, text_column: str) -> str | None:
+    for name in table.columns:
+        if name.lower() in ("id", "ids") and name != text_column:
+            return name
+
+    return None
+
+
+def _read_jsonl_items(
+    path: Path, *, text: str | None, key: str | None, label: str | None
+) -> list[Item]:
+    objects = list(_read_json_objects(require_file(path, JSONL_SUFFIXES, "a file of JSON lines")))
+
+    # A dict keeps the order of the fields, for the hint in the error message.
+    field_names = dict.fromkeys(name for _, fields in objects for name in fields)
     for name in (key, label):
-        known = {field: None for _, told in rows for field in told}
-        if name is not None and name not in known:
+        if name is not None and name not in field_names:
             raise UnknownNameError(
-                f"No line of {path} has a field {name!r}. {did_you_mean(name, list(known))}"
+                f"No line of {path} has a field {name!r}. {did_you_mean(name, list(field_names))}"
             )
-    for number, told in rows:
-        name = text or next((usual for usual in TEXT_COLUMNS if usual in told), "text")
-        if not isinstance(told.get(name), str):
+
+    entries = []
+    for line, fields in objects:
+        text_field = text or _find_text_field(fields)
+        if not isinstance(fields.get(text_field), str):
             raise InputError(
-                f"Line {number} of {path} has no {name!r} that is a text: name another (--text)."
+                f"Line {line} of {path} has no text in {text_field!r}: name another field with "
+                "text=."
             )
-        chosen = told.get(key) if key is not None else told.get("id")
-        found.append(
-            {"id": chosen, "text": told[name], "label": told.get(label) if label else None}
+
+        entries.append(
+            {
+                "id": fields.get(key or "id"),
+                "text": fields[text_field],
+                "label": fields.get(label) if label else None,
+            }
         )
-    return items_of(found, "text")
+    return parse_items(entries, ItemKind.TEXT)
 
 
-def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the objects of a file, one a line, with the numbers of their lines."""
+def _find_text_field(fields: Mapping[str, Any]) -> str:
+    for name in TEXT_COLUMNS:
+        if name in fields:
+            return name
+
+    return "text"
+
+
+def _read_json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the objects of a JSONL file with their line numbers. Blank lines are skipped."""
+    is_blank = True
     try:
-        whole = path.read_text(encoding="utf-8-sig")
+        for number, line in _read_lines(path):
+            if not line.strip():
+                continue
+
+            is_blank = False
+            yield number, _parse_object(line, number, path)
     except UnicodeDecodeError:
         raise FileError(f"{path} is not UTF-8 text: save it as UTF-8.") from None
-    blank = True
-    for number, line in enumerate(whole.split("\n"), start=1):  # texts may hold other ends of lines
-        if not line.strip():
-            continue
-        blank = False
-        try:
-            told = json.loads(line)
-        except (ValueError, RecursionError):
-            told = None
-        if not isinstance(told, dict):
-            raise FileError(f"Line {number} of {path} is not a JSON object.")
-        yield number, told
-    if blank:
-        raise FileError(f"{path} has no lines but blank ones.")
+    except OSError as error:
+        raise FileError(f"Cannot read {path}: {error.strerror}.") from None
+
+    if is_blank:
+        raise FileError(f"{path} has only blank lines.")
+
+
+def _read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a file with their numbers, and stop at a line that is too long."""
+    number = 1
+    with path.open(encoding="utf-8-sig") as stream:
+        # One character more than allowed shows that there is more. Unlike str.splitlines, readline
+        # leaves line separators inside texts alone.
+        while line := stream.readline(MAX_LINE_LENGTH + 1):
+            if len(line) > MAX_LINE_LENGTH:
+                raise _length_error(path, number, _find_long_field(line))
+            yield number, line
+            number += 1
+
+
+def _parse_object(line: str, number: int, path: Path) -> dict[str, Any]:
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError):
+        fields = None
+    if not isinstance(fields, dict):
+        raise FileError(f"Line {number} of {path} is not a JSON object.")
+
+    for name, value in fields.items():
+        if isinstance(value, str) and len(value) > MAX_CELL_LENGTH:
+            raise _length_error(path, number, name)
+    return fields
+
+
+def _find_long_field(line: str) -> str | None:
+    """Return the name of the field that is too long in the beginning of a JSON object."""
+    previous = ""
+    for match in _JSON_STRING.finditer(line):
+        if match.end() - match.start() > MAX_CELL_LENGTH:
+            return previous.strip('"') or None
+        previous = match.group()
+
+    return None
+
+
+def _length_error(path: Path, line: int, field_name: str | None) -> FileError:
+    if field_name is None:
+        return FileError(
+            f"Line {line} of {path} has more than {MAX_LINE_LENGTH:,} characters: shorten it, or "
+            "remove it."
+        )
+
+    return FileError(
+        f"The field {field_name!r} in line {line} of {path} has more than {MAX_CELL_LENGTH:,} "
+        "characters: shorten it, or remove the line."
+    )
 
 
 @dataclass(frozen=True)
 class ExportRow:
-    """One item as it goes out."""
+    """An item with its label and prediction, as it is exported."""
 
     id: str
     content: str | None
     label: str | None
-    """What people say it is."""
+    """The decision of a reviewer, or the consensus of the annotators."""
     annotators: int
+    """How many annotators answered."""
     predicted: str | None
+    """The class that the newest model predicts."""
     confidence: float | None
+    """The probability of the predicted class."""
     left_out: bool
-    """Whether it does not belong: somebody says so, or a reviewer decided."""
+    """Whether the item does not belong: an annotator flagged it, or a reviewer decided so."""
     agreement: float | None = None
-    """How clear the label is: the share of people who gave it, or its probability."""
+    """The share of annotators who gave the label, or its probability."""
     decided_by: str | None = None
-    """The reviewer who settled it."""
+    """The reviewer who decided."""
     kind: str = "text"
-    """What it is: text, image or features."""
+    """One of ``ItemKind``."""
     answers: Mapping[str, str] = field(default_factory=dict)
-    """What each person says: a class, or skip, unsure or flag."""
+    """The answer of each annotator: a class, or skip, unsure or flag."""
+
+
+Writer: TypeAlias = Callable[[Sequence[ExportRow], Path], None]
 
 
 def write_export(rows: Sequence[ExportRow], path: Path, form: str | None = None) -> None:
-    """Write items in a form: by its name, or by the ending of the path."""
-    chosen = form or {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}.get(
-        path.suffix.lower()
-    )
-    if chosen is None and not path.suffix:
-        chosen = "datasets"
-    if chosen not in FORMATS:
+    """Write items with their labels and predictions to a file or folder.
+
+    ``csv`` writes every cell exactly as it is, for programs. Spreadsheet programs run a cell that
+    begins with ``=``, ``+``, ``-`` or ``@`` as a formula, and an annotated text may be such a cell
+    on purpose. ``spreadsheet`` is the same table for people to open: it puts an apostrophe
+    before every such cell.
+
+    Args:
+        rows: The items.
+        path: The file, or the folder for ``datasets``.
+        form: One of ``FORMATS``. By default it follows from the suffix of the path: .csv, .jsonl,
+            .parquet, or none for ``datasets``.
+
+    Raises:
+        InputError: If the form is unknown and does not follow from the suffix.
+        FileError: If the file cannot be written.
+        MissingExtraError: If Parquet is written and pyarrow is not installed.
+    """
+    if form is None:
+        form = _FORM_OF_SUFFIX.get(path.suffix.lower())
+
+    if form not in FORMATS:
         raise InputError(
-            f"{path} is of no known form: end it in .csv, .jsonl or .parquet, or name {', '.join(FORMATS)}."
+            f"{path} has no known format: end it in .csv, .jsonl or .parquet, or name one of "
+            f"{', '.join(FORMATS)}."
         )
+
     try:
-        FORMATS[chosen](rows, path)
+        FORMATS[form](rows, path)
     except OSError as error:
         raise FileError(f"Cannot write {path}: {error.strerror or error}.") from None
 
 
-def _plain(row: ExportRow) -> dict[str, Any]:
+def format_suffix(form: str) -> str:
+    """Return the suffix of files of a format; empty for a folder.
+
+    Example:
+        >>> format_suffix("spreadsheet"), format_suffix("prodigy"), format_suffix("datasets")
+        ('.csv', '.jsonl', '')
+    """
+    return _SUFFIX_OF_FORM[form]
+
+
+def _to_dict(row: ExportRow) -> dict[str, Any]:
+    """Return an item for JSON."""
     return {
         "id": row.id,
         "content": row.content,
@@ -215,37 +382,81 @@ def _plain(row: ExportRow) -> dict[str, Any]:
     }
 
 
-def _flat(row: ExportRow) -> dict[str, Any]:
-    """Return an item for a table: what each person says as one text."""
-    return {
-        **_plain(row),
-        "answers": json.dumps(dict(row.answers), ensure_ascii=False) if row.answers else None,
-    }
+def _to_cells(row: ExportRow) -> dict[str, Any]:
+    """Return an item for a table, in which the answers of all annotators are one JSON text."""
+    cells = _to_dict(row)
+    cells["answers"] = None
+    if row.answers:
+        cells["answers"] = json.dumps(dict(row.answers), ensure_ascii=False)
+
+    return cells
 
 
-def _encoded(text: str) -> bytes:
+_COLUMNS = tuple(
+    _to_cells(
+        ExportRow(
+            id="",
+            content=None,
+            label=None,
+            annotators=0,
+            predicted=None,
+            confidence=None,
+            left_out=False,
+        )
+    )
+)
+
+
+def _write_csv(rows: Sequence[ExportRow], path: Path) -> None:
+    _write_csv_rows(path, (_to_cells(row) for row in rows))
+
+
+def _write_spreadsheet(rows: Sequence[ExportRow], path: Path) -> None:
+    _write_csv_rows(path, (_escape_formulas(_to_cells(row)) for row in rows))
+
+
+_FORMULA_STARTS = (
+    *("=", "+", "-", "@"),
+    *("\uff1d", "\uff0b", "\uff0d", "\uff20"),  # the same in full width, for Japanese Excel
+    *("\t", "\r", "\n"),  # skipped by spreadsheet programs, which then see what follows
+)
+
+
+def _escape_formulas(cells: Mapping[str, Any]) -> dict[str, Any]:
+    """Put an apostrophe before texts that a spreadsheet program would run as a formula."""
+    escaped = {}
+    for name, value in cells.items():
+        # Numbers are never negative here and need no protection.
+        if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
+            value = f"'{value}"
+        escaped[name] = value
+
+    return escaped
+
+
+def _write_csv_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(LfCsvStream(text), _COLUMNS)
+    writer.writeheader()
+    writer.writerows(rows)
+    atomic_write(path, _encode(text.getvalue()))
+
+
+def _write_jsonl(rows: Sequence[ExportRow], path: Path) -> None:
+    _write_json_lines(path, (_to_dict(row) for row in rows))
+
+
+def _write_json_lines(path: Path, objects: Iterable[Mapping[str, Any]]) -> None:
+    lines = [json.dumps(fields, ensure_ascii=False) + "\n" for fields in objects]
+    atomic_write(path, _encode("".join(lines)))
+
+
+def _encode(text: str) -> bytes:
+    # Databases of other programs may hold lone surrogates. An export must not fail on them.
     return text.encode("utf-8", errors="surrogatepass")
 
 
-def _csv(rows: Sequence[ExportRow], path: Path) -> None:
-    text = io.StringIO(newline="")
-    table = csv.DictWriter(text, list(_flat(_NOTHING)), lineterminator="\n")
-    table.writeheader()
-    table.writerows(_flat(row) for row in rows)
-    atomic_write(path, _encoded(text.getvalue()))
-
-
-def _jsonl(rows: Sequence[ExportRow], path: Path) -> None:
-    _lines(path, (_plain(row) for row in rows))
-
-
-def _lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    atomic_write(
-        path, _encoded("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
-    )
-
-
-def _parquet(rows: Sequence[ExportRow], path: Path) -> None:
+def _write_parquet(rows: Sequence[ExportRow], path: Path) -> None:
     try:
         import pyarrow
         from pyarrow import parquet
@@ -253,63 +464,70 @@ def _parquet(rows: Sequence[ExportRow], path: Path) -> None:
         raise MissingExtraError(
             "Writing Parquet needs pyarrow: pip install 'teeter[parquet]'."
         ) from None
-    kinds = {"annotators": pyarrow.int64(), "left_out": pyarrow.bool_()}
-    kinds |= dict.fromkeys(("confidence", "agreement"), pyarrow.float64())
-    plain = [_flat(row) for row in rows]
-    columns = {
-        name: pyarrow.array([row[name] for row in plain], kinds.get(name, pyarrow.string()))
-        for name in _flat(_NOTHING)
+
+    # Without types, a column that is empty in all rows would have the type null.
+    types = {
+        "annotators": pyarrow.int64(),
+        "left_out": pyarrow.bool_(),
+        "confidence": pyarrow.float64(),
+        "agreement": pyarrow.float64(),
     }
+    cells = [_to_cells(row) for row in rows]
+    columns = {}
+    for name in _COLUMNS:
+        values = [row[name] for row in cells]
+        columns[name] = pyarrow.array(values, types.get(name, pyarrow.string()))
+
     file = io.BytesIO()
     parquet.write_table(pyarrow.table(columns), file)
     atomic_write(path, file.getvalue())
 
 
-def _datasets(rows: Sequence[ExportRow], path: Path) -> None:
-    """Write a folder that ``datasets.load_dataset`` reads: the labelled items as train, the others beside them."""
+def _write_datasets(rows: Sequence[ExportRow], path: Path) -> None:
+    """Write a folder for ``datasets.load_dataset``, with labelled items as the split train."""
+    included = [row for row in rows if not row.left_out]
+    # A missing label would be a class of its own for most trainers, hence two splits.
+    labelled = [row for row in included if row.label is not None]
+    unlabelled = [row for row in included if row.label is None]
+
     path.mkdir(parents=True, exist_ok=True)
-    _parquet(
-        [row for row in rows if row.label is not None and not row.left_out], path / "train.parquet"
-    )
-    _parquet(
-        [row for row in rows if row.label is None and not row.left_out], path / "unlabelled.parquet"
-    )
-    atomic_write(path / "README.md", _CARD.encode())
+    _write_parquet(labelled, path / "train.parquet")
+    _write_parquet(unlabelled, path / "unlabelled.parquet")
+    atomic_write(path / "README.md", _DATASET_CARD.encode())
 
 
-def _prodigy(rows: Sequence[ExportRow], path: Path) -> None:
-    labelled = [row for row in rows if row.label is not None or row.left_out]
-    _lines(
-        path,
-        (
-            {
-                **_seen(row),
-                "label": row.label,
-                "answer": "reject" if row.left_out else "accept",
-                "meta": {"id": row.id},
-            }
-            for row in labelled
-        ),
-    )
+def _write_prodigy(rows: Sequence[ExportRow], path: Path) -> None:
+    objects = []
+    for row in rows:
+        if row.label is None and not row.left_out:
+            continue
+        # Prodigy rejects an example, where a campaign flags an item.
+        answer = "reject" if row.left_out else "accept"
+        objects.append(
+            {**_shown_content(row), "label": row.label, "answer": answer, "meta": {"id": row.id}}
+        )
+
+    _write_json_lines(path, objects)
 
 
-def _seen(row: ExportRow) -> dict[str, Any]:
-    """Return what people see of an item, under the name that other tools look for."""
-    return (
-        {"image": row.content}
-        if row.kind == "image"
-        else {"text": row.id if row.content is None else row.content}
-    )
-
-
-def _doccano(rows: Sequence[ExportRow], path: Path) -> None:
+def _write_doccano(rows: Sequence[ExportRow], path: Path) -> None:
     labelled = [row for row in rows if row.label is not None and not row.left_out]
-    _lines(path, ({"id": row.id, **_seen(row), "label": [row.label]} for row in labelled))
+    objects = [{"id": row.id, **_shown_content(row), "label": [row.label]} for row in labelled]
+    _write_json_lines(path, objects)
 
 
-_NOTHING = ExportRow("", None, None, 0, None, None, False)
+def _shown_content(row: ExportRow) -> dict[str, str | None]:
+    """Return what annotators see of an item, under the name that other tools expect."""
+    if row.kind == ItemKind.IMAGE:
+        return {"image": row.content}
+    # Items of features have no content; their id is all that an annotator sees.
+    if row.content is None:
+        return {"text": row.id}
 
-_CARD = """---
+    return {"text": row.content}
+
+
+_DATASET_CARD = """---
 configs:
 - config_name: default
   data_files:
@@ -322,12 +540,25 @@ configs:
 Labels and predictions from a teeter campaign. Labels were picked by active learning: do not measure with them.
 """
 
-FORMATS: dict[str, Callable[[Sequence[ExportRow], Path], None]] = {
-    "csv": _csv,
-    "jsonl": _jsonl,
-    "parquet": _parquet,
-    "datasets": _datasets,
-    "prodigy": _prodigy,
-    "doccano": _doccano,
+FORMATS: dict[str, Writer] = {
+    "csv": _write_csv,
+    "spreadsheet": _write_spreadsheet,
+    "jsonl": _write_jsonl,
+    "parquet": _write_parquet,
+    "datasets": _write_datasets,
+    "prodigy": _write_prodigy,
+    "doccano": _write_doccano,
 }
-"""The forms that labels go out in."""
+"""The formats of an export by name, and the functions that write them."""
+
+_FORM_OF_SUFFIX = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet", "": "datasets"}
+
+_SUFFIX_OF_FORM = {
+    "csv": ".csv",
+    "spreadsheet": ".csv",
+    "jsonl": ".jsonl",
+    "parquet": ".parquet",
+    "datasets": "",
+    "prodigy": ".jsonl",
+    "doccano": ".jsonl",
+}

@@ -1,4 +1,4 @@
-"""Things to label: a text, an image in a folder, or a vector of features, each with an id that people know it by."""
+"""Items to label: a text, an image in a folder, or a vector of features, each with an id."""
 
 from __future__ import annotations
 
@@ -7,191 +7,285 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from teeter.campaigns.enums import ItemKind
 from teeter.errors import FileError, InputError
 from teeter.paths import resolve_inside
 
 __all__ = [
-    "IMAGES",
-    "KINDS",
+    "IMAGE_SUFFIXES",
     "Item",
-    "image_items",
-    "items_of",
+    "parse_items",
     "quote_id",
+    "read_image_items",
     "require_printable",
     "require_valid_unicode",
-    "vector_items",
 ]
 
-KINDS = ("text", "image", "features")
-IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
-_LONGEST_NAME = 60
-"""Signs of an id that are said."""
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+"""The suffixes of files that count as images."""
 
-Vector = npt.NDArray[np.float32]
+_MAX_QUOTED_ID = 60
+"""Characters of an id that error messages show."""
+
+_MAX_QUOTED_ENTRY = 80
+"""Characters of an invalid entry that error messages show."""
+
+_UNPRINTABLE_CATEGORIES = ("Cc", "Zl", "Zp")
+"""The Unicode categories of control characters, line separators and paragraph separators."""
+
+Vector: TypeAlias = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
 class Item:
-    """One thing to label."""
+    """One item to label."""
 
     key: str
+    """Its id, which is unique in a campaign."""
     kind: str
+    """One of ``ItemKind``."""
     content: str | None
-    """The text; or the path of the image inside the campaign's folder."""
+    """The text, or the path of the image inside the campaign's folder."""
     digest: str
+    """A hash of the text, of the image file or of the features, to recognise duplicates."""
     features: Vector | None = None
     label: str | None = None
-    """What it is, where that is known already."""
+    """Its class, if it came with one."""
 
 
-def items_of(given: Iterable[Any], kind: str, folder: Path | None = None) -> list[Item]:
-    """Return items from what people have: texts or paths alone, pairs with an id, dictionaries, or items.
+def parse_items(entries: Iterable[Any], kind: str, folder: Path | None = None) -> list[Item]:
+    """Return items from the forms that users pass.
 
-    A dictionary has ``text`` (or ``image``) and may have ``id``, ``label`` and ``features``.
+    Args:
+        entries: Texts or paths, pairs of an id and a text or path, dictionaries, or items. A
+            dictionary has ``text`` (or ``image``) and may have ``id``, ``label`` and ``features``.
+        kind: One of ``ItemKind``.
+        folder: The folder that images are in.
+
+    Raises:
+        InputError: If an entry is not an item of this kind.
+        FileError: If an image is missing, or outside the folder.
+
+    Example:
+        >>> items = parse_items([("a", "one"), {"id": 2, "text": "two", "label": "yes"}], "text")
+        >>> [(item.key, item.content, item.label) for item in items]
+        [('a', 'one', None), ('2', 'two', 'yes')]
     """
-    if isinstance(given, str | bytes | Path | Mapping):
+    # A text would become one item per character, and a dictionary one per key.
+    if isinstance(entries, str | bytes | Path | Mapping):
         raise InputError(
-            f"Cannot add a {type(given).__name__}: give a list of things, if only of one."
+            f"Cannot add a {type(entries).__name__}: give a list of items, even for a single item."
         )
-    return [_item(one, kind, folder) for one in given]
+
+    return [_parse_item(entry, kind, folder) for entry in entries]
 
 
-def _item(one: Any, kind: str, folder: Path | None) -> Item:
-    if isinstance(one, Item):
-        return one
-    if isinstance(one, str | Path):
-        one = {kind: str(one)}
-    elif isinstance(one, tuple) and len(one) == 2:
-        one = {"id": one[0], kind: one[1]}
-    if not isinstance(one, Mapping):
-        raise InputError(
-            f"Cannot make an item of a {type(one).__name__}: give a {kind}, an (id, {kind}) pair or a dict."
-        )
-    vector = None if one.get("features") is None else checked_vector(one["features"], one.get("id"))
-    if kind == "features":
+def _parse_item(entry: Any, kind: str, folder: Path | None) -> Item:
+    if isinstance(entry, Item):
+        return entry
+
+    fields = _as_mapping(entry, kind)
+
+    vector = None
+    if fields.get("features") is not None:
+        vector = _parse_vector(fields["features"], fields.get("id"))
+
+    if kind == ItemKind.FEATURES:
         if vector is None:
             raise InputError("An item has no features, and this campaign shows nothing else.")
-        return _made(one, kind, None, vector, vector.tobytes())
-    content = one.get(kind)
-    if isinstance(content, str):
-        require_valid_unicode(content, kind)
+        return _make_item(fields, kind, content=None, vector=vector, data=vector.tobytes())
+
+    content = fields.get(kind)
     if not isinstance(content, str) or not content.strip():
-        raise InputError(f"An item has no {kind}: {_shortly(one)}.")
-    if kind == "text":
-        return _made(one, kind, content, vector, content.encode())
+        raise InputError(f"An item has no {kind}: {_quote_entry(fields)}.")
+    require_valid_unicode(content, kind)
+
+    if kind == ItemKind.TEXT:
+        return _make_item(fields, kind, content=content, vector=vector, data=content.encode())
+
+    # An image without an id is known by its path. Its digest is of the file's content, so that the
+    # same image under two names is a duplicate.
     path = resolve_inside(content, folder)
-    return _made({"id": content, **one}, kind, content, vector, path.read_bytes())
+    fields = {"id": content, **fields}
+    return _make_item(fields, kind, content=content, vector=vector, data=path.read_bytes())
 
 
-def _made(
-    one: Mapping[str, Any], kind: str, content: str | None, vector: Vector | None, data: bytes
+def _as_mapping(entry: Any, kind: str) -> Mapping[str, Any]:
+    """Return what a user passed for one item as a dictionary."""
+    if isinstance(entry, Mapping):
+        return entry
+    if isinstance(entry, str | Path):
+        return {kind: str(entry)}
+    if isinstance(entry, tuple) and len(entry) == 2:
+        return {"id": entry[0], kind: entry[1]}
+
+    raise InputError(
+        f"Cannot make an item of a {type(entry).__name__}: give a {kind}, an (id, {kind}) pair or "
+        "a dict."
+    )
+
+
+def _make_item(
+    fields: Mapping[str, Any],
+    kind: str,
+    *,
+    content: str | None,
+    vector: Vector | None,
+    data: bytes,
 ) -> Item:
+    """Return an item; without an id, it is known by the hash of its data."""
+    item_id = _as_text(fields.get("id"), "id")
+    label = _as_text(fields.get("label"), "label").strip()
     digest = hashlib.blake2b(data, digest_size=16).hexdigest()
-    key = one.get("id")
-    label = one.get("label")
-    for what, told in (("id", key), ("label", label)):
-        if told is not None:
-            require_valid_unicode(str(told), what)
+
     return Item(
-        key=digest[:12] if key is None or str(key) == "" else str(key),
+        key=item_id or digest[:12],
         kind=kind,
         content=content,
         digest=digest,
         features=vector,
-        label=None if label is None or str(label).strip() == "" else str(label).strip(),
+        label=label or None,
     )
 
 
+def _as_text(value: object, what: str) -> str:
+    """Return an id or a label as text; empty if it is missing."""
+    if value is None:
+        return ""
+
+    text = str(value)
+    require_valid_unicode(text, what)
+    return text
+
+
 def require_valid_unicode(text: str, what: str) -> None:
-    """Refuse a text that not every database can store.
+    """Raise InputError if a text has characters that not every database can store.
+
+    These are NUL, which PostgreSQL cannot store, and lone surrogates, which UTF-8 cannot encode.
 
     Args:
-        text: the text.
-        what: what it is, for the error message: "comment".
-
-    Raises:
-        InputError: it has a lone surrogate, which UTF-8 cannot encode, or a NUL character, which
-            PostgreSQL cannot store.
+        text: The text to check.
+        what: What the text is, for the error message: ``"label"``.
     """
-    nul = text.find("\0")
-    if nul >= 0:
+    position = text.find("\0")
+    if position >= 0:
         raise InputError(
-            f"The {what} {quote_id(text)} has a NUL character at position {nul}, which databases "
-            "cannot store: remove it."
+            f"The {what} {quote_id(text)} has a NUL character at position {position}, which "
+            "databases cannot store: remove it."
         )
 
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        where = f"has half a character at place {error.start} (a lone surrogate)"
-        raise InputError(f"The {what} {quote_id(text)} {where}: mend it.") from None
+        raise InputError(
+            f"The {what} {quote_id(text)} has a lone surrogate at position {error.start}, which "
+            "cannot be stored as UTF-8: remove it."
+        ) from None
 
 
 def require_printable(name: str, what: str) -> None:
-    """Refuse a name that could not be shown as it is: of half characters, or of signs that steer a terminal."""
+    """Raise InputError if a name has characters that a terminal or a page could not show.
+
+    Args:
+        name: The name to check.
+        what: What the name is of, for the error message: ``"class"``.
+    """
     require_valid_unicode(name, what)
-    odd = next((sign for sign in name if unicodedata.category(sign) in ("Cc", "Zl", "Zp")), None)
-    if odd is not None:
-        raise InputError(
-            f"The {what} {quote_id(name)} holds a control character ({odd!r}): leave it out."
-        )
+
+    for character in name:
+        if unicodedata.category(character) in _UNPRINTABLE_CATEGORIES:
+            raise InputError(
+                f"The {what} {quote_id(name)} has a control character ({character!r}): remove it."
+            )
 
 
 def quote_id(key: str) -> str:
-    """Return an id as it is said in a sentence: on one line, and not too long."""
-    return repr(key if len(key) <= _LONGEST_NAME else key[: _LONGEST_NAME - 1] + "…")
+    """Return an id in quotes, on one line and at most 60 characters long.
+
+    Example:
+        >>> quote_id("first line" + chr(10) + "second")
+        "'first line\\\\nsecond'"
+    """
+    if len(key) > _MAX_QUOTED_ID:
+        key = key[: _MAX_QUOTED_ID - 1] + "…"
+
+    return repr(key)
 
 
-def _shortly(one: Mapping[str, Any]) -> str:
-    shown = str(dict(one))
-    return shown if len(shown) <= 80 else shown[:77] + "…"
+def _quote_entry(fields: Mapping[str, Any]) -> str:
+    text = str(dict(fields))
+    if len(text) > _MAX_QUOTED_ENTRY:
+        text = text[: _MAX_QUOTED_ENTRY - 3] + "…"
+
+    return text
 
 
-def image_items(folder: Path, root: Path | None = None) -> Iterator[Item]:
-    """Yield the images of a folder and of those inside it, called by their paths in it, or in ``root`` around it."""
+def read_image_items(folder: Path, root: Path | None = None) -> Iterator[Item]:
+    """Yield the images of a folder and of the folders inside it, in the order of their paths.
+
+    Args:
+        folder: The folder to search.
+        root: The campaign's folder, which contains ``folder``. Ids are paths relative to it. By
+            default it is ``folder`` itself.
+
+    Raises:
+        FileError: If there is no such folder, if it is outside ``root`` or if it has no images.
+    """
     folder = folder.resolve()
-    around = folder if root is None else root.resolve()
-    if around not in (folder, *folder.parents):
+    campaign_folder = folder if root is None else root.resolve()
+
+    if campaign_folder not in (folder, *folder.parents):
         raise FileError(
-            f"{folder} is not in the campaign's folder {root}: put new images there, and add that folder."
+            f"{folder} is not in the campaign's folder {root}: put new images there, and add that "
+            "folder."
         )
     if not folder.is_dir():
         raise FileError(f"{folder} is not a folder of images.")
-    paths = sorted(
-        path for path in folder.rglob("*") if path.suffix.lower() in IMAGES and path.is_file()
-    )
+
+    paths = [path for path in folder.rglob("*") if _is_image(path)]
     if not paths:
-        raise FileError(f"{folder} has no images: files ending in {', '.join(IMAGES)}.")
-    for path in paths:
-        yield _item({"image": path.relative_to(around).as_posix()}, "image", around)
+        raise FileError(f"{folder} has no images: files ending in {', '.join(IMAGE_SUFFIXES)}.")
+
+    for path in sorted(paths):
+        relative = path.relative_to(campaign_folder).as_posix()
+        yield _parse_item({"image": relative}, ItemKind.IMAGE, campaign_folder)
 
 
-def vector_items(keys: Iterable[Any], features: Any) -> Iterator[Item]:
-    """Yield items that are a vector each: ids (N,), features (N, D)."""
-    for key, vector in zip(keys, np.asarray(features), strict=True):
-        yield _item({"id": key, "features": vector}, "features", None)
+def _is_image(path: Path) -> bool:
+    return path.suffix.lower() in IMAGE_SUFFIXES and path.is_file()
 
 
-def checked_vector(values: Any, key: object = None) -> Vector:
-    """Return a vector of finite float32 numbers; ``key`` is the id of the item that they are of."""
-    whose = "An item's features" if key is None else f"The features of {quote_id(str(key))}"
+def _parse_vector(values: Any, key: object) -> Vector:
+    """Return a vector of finite float32 numbers: (D,)."""
+    what = "An item's features" if key is None else f"The features of {quote_id(str(key))}"
+
+    # Converting a masked array would turn masked numbers into whatever lies below the mask.
+    if np.ma.is_masked(values):
+        raise InputError(f"{what} have masked numbers: fill them, or leave the item out.")
+
     try:
-        with np.errstate(over="ignore"):  # what is too large is told below
+        # Numbers too large for float32 become infinite, and are refused below.
+        with np.errstate(over="ignore"):
             vector = np.ascontiguousarray(values, dtype=np.float32)
     except (TypeError, ValueError, OverflowError):
-        raise InputError(f"{whose} are not numbers.") from None
+        raise InputError(f"{what} are not numbers.") from None
+
     if vector.ndim != 1 or len(vector) == 0:
         raise InputError(
-            f"{whose} must be a list of finite numbers, and are of shape {vector.shape}."
+            f"{what} must be a list of finite numbers, and are of shape {vector.shape}."
         )
-    odd = np.flatnonzero(~np.isfinite(vector))
-    if len(odd):
+
+    invalid = np.flatnonzero(~np.isfinite(vector))
+    if len(invalid):
+        position = invalid[0]
         raise InputError(
-            f"{whose} must be a list of finite numbers: number {odd[0]} of them is {vector[odd[0]]}."
+            f"{what} must be a list of finite numbers: number {position} of them is "
+            f"{vector[position]}."
         )
+
     return vector

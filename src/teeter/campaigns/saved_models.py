@@ -1,10 +1,27 @@
-"""Models as they are kept: every layer, and a mark that tells whether the features they read are still the same."""
+"""Save trained models with a checksum of their features, and load them for today's features.
+
+A saved model is a safetensors file of named arrays:
+
+==================  ==============================================================================
+``places``          (L,) the indices of the items it was trained on
+``labels``          (L,) their class indices
+``predicted``       (N,) the predicted class index of every item at that time
+``weight, bias``    (S, D) and (S,) the head, if it is linear; ``seen`` (S,) has its class indices
+``model.K.NAME``    the arrays of network K, if the head is a network
+``centre, size``    (D,) and (1,) how the features were scaled; see ``FeatureScaler``
+``mark``            (1,) a checksum of the features
+==================  ==============================================================================
+
+Adding items changes the scaling, but not what a model has learned: ``rescale_model`` rewrites the
+first layer so that it computes the same from the new scaling. If the features themselves change,
+the layers are useless and are dropped.
+"""
 
 from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,164 +30,228 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 from torch import nn
 
-from teeter.campaigns.classifiers import head_maker
+from teeter.campaigns.classifiers import Head, linear_head
 from teeter.errors import StoreError
 from teeter.learner import Learner
+from teeter.models.networks import mlp
 
 __all__ = [
     "FeatureScaler",
     "dump_layers",
-    "is_same",
+    "has_same_features",
     "load_arrays",
-    "loaded",
+    "load_models",
     "rescale_model",
     "scale_features",
 ]
 
-Arrays = dict[str, npt.NDArray[Any]]
-Vectors = npt.NDArray[np.float32]
+Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
+Vectors: TypeAlias = npt.NDArray[np.float32]
 
-_NEVER = 50.0
-"""By how much the logit of a class that came later lies below all others."""
+_FEATURE_INDEPENDENT = ("places", "labels", "predicted")
+"""The arrays of a saved model that stay valid if the features change."""
+
+_UNSEEN_CLASS_GAP = 50.0
+"""How far the logit of a class that was added later is below all others."""
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureScaler:
-    """How features are moved and scaled before a model sees them."""
+    """How features are scaled for a model: ``(features - centre) / size``."""
 
     centre: npt.NDArray[np.float64]
-    """(D,)"""
+    """(D,) the mean of the features."""
     size: float
-    marks: npt.NDArray[np.int64]
-    """(N,): for each row a checksum of all features up to it."""
+    """The root mean square of the centred features."""
+    checksums: npt.NDArray[np.int64]
+    """(N,) for each row, a checksum of all rows up to it."""
 
-    def arrays(self) -> Arrays:
-        """Return what is kept with a model."""
+    def to_arrays(self) -> Arrays:
+        """Return the arrays that are saved with a model."""
         return {
             "centre": self.centre,
             "size": np.array([self.size]),
-            "mark": self.marks[-1:].copy(),
+            "mark": self.checksums[-1:].copy(),
         }
 
 
 def scale_features(features: Vectors) -> tuple[Vectors, FeatureScaler]:
-    """Return features about their mean, with a mean square of 1, and how to do it again: (N, D)."""
+    """Return features with mean 0 and a mean square of 1, and how they were scaled.
+
+    Args:
+        features: Shape (N, D).
+
+    Example:
+        >>> scaled, scaler = scale_features(np.array([[1.0], [3.0]], np.float32))
+        >>> scaled.tolist(), scaler.centre.tolist(), scaler.size
+        ([[-1.0], [1.0]], [2.0], 1.0)
+    """
     centre = features.mean(axis=0)
-    moved: Vectors = features - centre
-    size = float(np.sqrt(np.square(moved).mean())) or 1.0
-    moved /= size
-    marks = np.zeros(len(features), dtype=np.int64)
-    mark = 0
+    scaled: Vectors = features - centre
+    mean_square = np.square(scaled).mean()
+    # Features that are all equal have no size to divide by.
+    size = float(np.sqrt(mean_square)) or 1.0
+    scaled /= size
+
+    # Each checksum continues the one before, so that it covers all rows up to its own.
+    checksums = np.zeros(len(features), dtype=np.int64)
+    checksum = 0
     for k, row in enumerate(np.ascontiguousarray(features)):
-        mark = zlib.crc32(row, mark)
-        marks[k] = mark
-    return moved, FeatureScaler(centre.astype(np.float64), size, marks)
+        checksum = zlib.crc32(row, checksum)
+        checksums[k] = checksum
+
+    return scaled, FeatureScaler(centre.astype(np.float64), size, checksums)
 
 
 def load_arrays(weights: bytes) -> Arrays:
-    """Return the arrays of a kept model."""
+    """Return the arrays of a saved model.
+
+    Raises:
+        StoreError: If they cannot be read.
+    """
     try:
         return load(weights)
     except (SafetensorError, ValueError, KeyError):
         raise StoreError(
-            "The campaign is damaged: a model in it cannot be read. Use a backup of it."
+            "The campaign is damaged: a model in it cannot be read. Restore a backup."
         ) from None
 
 
-def rescale_model(weights: bytes, frame: FeatureScaler) -> bytes:
-    """Return a kept model as it reads features in a frame of today; without layers if the features are others now."""
-    kept = load_arrays(weights)
-    if not _is_same(kept, frame):
-        return save(
-            {
-                name: array
-                for name, array in kept.items()
-                if name in ("places", "labels", "predicted")
-            }
-        )
-    centre, size = kept["centre"], float(kept["size"][0])
-    if size == frame.size and np.array_equal(centre, frame.centre):
+def has_same_features(weights: bytes, scaler: FeatureScaler) -> bool:
+    """Return whether the items that a saved model knows still have the same features."""
+    return _has_same_features(load_arrays(weights), scaler)
+
+
+def _has_same_features(arrays: Arrays, scaler: FeatureScaler) -> bool:
+    n_items = len(arrays["predicted"])
+    if "mark" not in arrays or n_items > len(scaler.checksums):
+        return False
+
+    # Items are only ever appended, so the checksum of the first rows is still comparable.
+    checksum_then = int(arrays["mark"][0])
+    checksum_now = int(scaler.checksums[n_items - 1])
+    return checksum_then == checksum_now
+
+
+def rescale_model(weights: bytes, scaler: FeatureScaler) -> bytes:
+    """Rewrite a saved model for the current scaling of the features.
+
+    Args:
+        weights: The saved model.
+        scaler: The current scaling.
+
+    Returns:
+        The model with a new first layer, or without its layers if the features have changed.
+    """
+    arrays = load_arrays(weights)
+    if not _has_same_features(arrays, scaler):
+        return save({name: arrays[name] for name in arrays if name in _FEATURE_INDEPENDENT})
+
+    old_centre = arrays["centre"]
+    old_size = float(arrays["size"][0])
+    if old_size == scaler.size and np.array_equal(old_centre, scaler.centre):
         return weights
-    for weight, bias in _first_layers(kept):
-        moved = kept[weight].astype(np.float64) @ ((frame.centre - centre) / size)
-        kept[bias] = (kept[bias] + moved).astype(kept[bias].dtype)
-        kept[weight] = np.ascontiguousarray(
-            kept[weight] * (frame.size / size), dtype=kept[weight].dtype
-        )
-    return save(kept)
+
+    # With raw features x = z * size + centre in the new scaling, the old input of the first layer
+    # is (x - old_centre) / old_size = z * (size / old_size) + (centre - old_centre) / old_size.
+    shift = (scaler.centre - old_centre) / old_size
+    ratio = scaler.size / old_size
+    for weight_name, bias_name in _first_layers(arrays):
+        weight = arrays[weight_name]
+        bias = arrays[bias_name]
+        # Summed in double precision, then stored in the precision of the layer.
+        moved_bias = bias + weight.astype(np.float64) @ shift
+        arrays[bias_name] = moved_bias.astype(bias.dtype)
+        arrays[weight_name] = np.ascontiguousarray(weight * ratio, dtype=weight.dtype)
+
+    return save(arrays)
 
 
-def is_same(weights: bytes, frame: FeatureScaler) -> bool:
-    """Tell whether the items that a kept model learnt from have the features that they had."""
-    return _is_same(load_arrays(weights), frame)
-
-
-def _is_same(kept: Arrays, frame: FeatureScaler) -> bool:
-    rows = len(kept["predicted"])
-    return (
-        "mark" in kept
-        and rows <= len(frame.marks)
-        and int(kept["mark"][0]) == int(frame.marks[rows - 1])
-    )
-
-
-def _first_layers(kept: Arrays) -> list[tuple[str, str]]:
-    """Return the names of the weight and bias of what reads the features: of each network, or of the linear head."""
-    if "weight" in kept:
+def _first_layers(arrays: Arrays) -> list[tuple[str, str]]:
+    """Return the names of the weight and the bias of each layer that reads the features."""
+    if "weight" in arrays:
         return [("weight", "bias")]
-    firsts = [name for name in kept if name.startswith("model.") and name.endswith(".1.weight")]
-    return [(name, f"{name.removesuffix('weight')}bias") for name in firsts]
+
+    # In our networks, module 0 is a Flatten and module 1 the first linear layer.
+    weights = [name for name in arrays if name.startswith("model.") and name.endswith(".1.weight")]
+    return [(name, f"{name.removesuffix('weight')}bias") for name in weights]
 
 
 def dump_layers(learner: Learner) -> Arrays:
-    """Return all that a learner's models have learnt, by name: ``weight`` and ``bias`` of a linear head, or layers."""
+    """Return everything that a learner's models have learned, as named arrays.
+
+    These are ``weight``, ``bias`` and ``seen`` of a linear head, or the layers of networks.
+    """
     arrays: Arrays = {}
     for k, model in enumerate(learner.models):
         if isinstance(model, nn.Module):
-            arrays |= {
-                f"model.{k}.{name}": value.numpy().copy()
-                for name, value in model.state_dict().items()
-            }
+            for name, value in model.state_dict().items():
+                arrays[f"model.{k}.{name}"] = value.numpy().copy()
     if arrays:
         return arrays
+
     outputs = learner.observe(learner.data[:1], ("features", "head"))
     if outputs.weight is None or outputs.bias is None:
         return {}
-    # safetensors writes an array column by column where it lies so, and reads it row by row.
-    weight, bias = (np.ascontiguousarray(part.numpy()) for part in (outputs.weight, outputs.bias))
+
+    # safetensors ignores strides: it would write a transposed array in the wrong order.
     return {
-        "weight": weight,
-        "bias": bias,
+        "weight": np.ascontiguousarray(outputs.weight.numpy()),
+        "bias": np.ascontiguousarray(outputs.bias.numpy()),
         "seen": np.asarray(learner.models[0].classes_, dtype=np.int64),
     }
 
 
-def loaded(kept: Arrays, head: str, width: int, classes: int) -> list[Any]:
-    """Return the models whose layers were kept; none where they were not, or do not fit."""
-    if head == "mlp":
-        count = len({name.split(".")[1] for name in kept if name.startswith("model.")})
-        return [_network(kept, f"model.{k}.", width, classes) for k in range(count)]
-    if "weight" not in kept or kept["weight"].shape[1] != width:
+def load_models(arrays: Arrays, head: str, width: int, n_classes: int) -> list[Any]:
+    """Return the models of a saved file.
+
+    Args:
+        arrays: The arrays of the file.
+        head: One of ``Head``.
+        width: D, the number of features of the items now.
+        n_classes: C, the number of classes now, which may be more than the model knows.
+
+    Returns:
+        The models, or an empty list if their layers were dropped or have another width.
+    """
+    if head == Head.MLP:
+        numbers = {name.split(".")[1] for name in arrays if name.startswith("model.")}
+        prefixes = [f"model.{k}." for k in range(len(numbers))]
+        return [_load_network(arrays, prefix, width, n_classes) for prefix in prefixes]
+
+    if "weight" not in arrays or arrays["weight"].shape[1] != width:
         return []
-    model: Any = head_maker("linear", width, classes)
-    weight, bias = kept["weight"], kept["bias"]
-    if len(weight) == 2:  # scikit-learn keeps one row for two classes
-        weight, bias = weight[1:] - weight[:1], bias[1:] - bias[:1]
-    model.coef_, model.intercept_, model.classes_ = weight, bias, kept["seen"]
+
+    weight = arrays["weight"]
+    bias = arrays["bias"]
+    # scikit-learn has a single row for two classes: the difference of their logits.
+    if len(weight) == 2:
+        weight = weight[1:] - weight[:1]
+        bias = bias[1:] - bias[:1]
+
+    model = linear_head()
+    model.coef_ = weight
+    model.intercept_ = bias
+    model.classes_ = arrays["seen"]
     model.n_features_in_ = width
     return [model]
 
 
-def _network(kept: Arrays, prefix: str, width: int, classes: int) -> nn.Module:
-    network: nn.Module = head_maker("mlp", width, classes)(0)
-    layers = {name: kept[prefix + name] for name in network.state_dict()}
-    weight, bias = list(layers)[-2:]
-    later = classes - len(layers[bias])
-    if later > 0:
-        layers[weight] = np.pad(layers[weight], ((0, later), (0, 0)))
-        lowest = float(layers[bias].min()) - _NEVER
-        layers[bias] = np.pad(layers[bias], (0, later), constant_values=lowest)
-    network.load_state_dict(
-        {name: torch.from_numpy(np.array(value)) for name, value in layers.items()}
-    )
+def _load_network(arrays: Arrays, prefix: str, width: int, n_classes: int) -> nn.Module:
+    network = mlp(width, n_classes, seed=0)
+    layers = {name: arrays[prefix + name] for name in network.state_dict()}
+
+    # Classes that were added after the training get a logit that is never the largest.
+    weight_name, bias_name = list(layers)[-2:]
+    weight = layers[weight_name]
+    bias = layers[bias_name]
+    n_added = n_classes - len(bias)
+    if n_added > 0:
+        lowest = float(bias.min()) - _UNSEEN_CLASS_GAP
+        layers[weight_name] = np.pad(weight, ((0, n_added), (0, 0)))
+        layers[bias_name] = np.pad(bias, (0, n_added), constant_values=lowest)
+
+    # Copies, because safetensors returns read-only arrays.
+    tensors = {name: torch.from_numpy(np.array(value)) for name, value in layers.items()}
+    network.load_state_dict(tensors)
     return network.eval()

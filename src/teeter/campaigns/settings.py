@@ -1,157 +1,223 @@
-"""What a campaign is told, and what it answers with."""
+"""The settings of a campaign, and how its database stores them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
-from teeter.campaigns.classifiers import GIVES, HEADS
-from teeter.campaigns.consensus import WAYS
-from teeter.campaigns.items import KINDS
-from teeter.campaigns.stopping import AccuracyEstimate
-from teeter.errors import InputError, UnknownNameError
+from teeter.campaigns.classifiers import HEAD_OUTPUTS, Head
+from teeter.campaigns.consensus import ConsensusMethod
+from teeter.campaigns.db import CampaignRepository, Database
+from teeter.campaigns.enums import ItemKind
+from teeter.errors import InputError, StoreError, UnknownNameError
 from teeter.registry import did_you_mean
 from teeter.strategies.api import make_strategy
 
-__all__ = ["IMPORTED", "ImportResult", "ModelInfo", "Question", "Settings", "Status"]
-
+__all__ = [
+    "IMPORTED",
+    "Settings",
+    "change_consensus",
+    "settings_from_json",
+    "settings_to_dict",
+]
 
 IMPORTED = "import"
-"""Whose answers labels are that came with the items; nobody is paid for them, and nobody takes them back."""
+"""The annotator of labels that came with the items. They cost nothing, and undo leaves them."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a campaign is, apart from its items and classes."""
+    """The settings of a campaign, apart from its items and classes."""
 
     kind: str = "text"
-    """What people see: text, image or features."""
+    """What annotators see: text, image or features."""
     strategy: str = "ldm-s"
     options: dict[str, Any] = field(default_factory=dict)
+    """Options of the strategy."""
     head: str = "linear"
-    """What learns from the features: linear or mlp."""
+    """What is trained on the features: linear or mlp."""
     control: float = 0.1
     """The share of each batch that is drawn at random, to measure with."""
     audit: int = 0
-    """Items set apart at random, to measure with and never to train on."""
+    """The number of random items to measure with and never to train on."""
     seed: int = 0
     cost: float | None = None
-    """What a label costs."""
+    """The cost of one answer."""
     budget: float | None = None
-    """What may be spent in all."""
+    """What all answers together may cost."""
     instructions: str = ""
+    """Shown to annotators."""
     folder: str | None = None
-    """Where images are."""
+    """The folder of the images."""
     encoder: str | None = None
-    """The sentence-transformers model that gives texts their features: its name, folder or package."""
+    """The sentence-transformers model that encodes texts: its name, folder or package."""
     keys: list[str] = field(default_factory=list)
-    """Keys on the page, one for each of the first classes; the others get what is free."""
+    """Shortcuts of the first classes on the page. The rest get free ones."""
     lease: float = 60
-    """Minutes that a question stays with an annotator who answers nothing; 0: until it is answered."""
+    """Minutes until an unanswered item is reassigned; 0 for never."""
     overlap: float = 0.0
-    """The share of the picks that several people answer."""
+    """The share of the picks that several annotators answer."""
     people: int = 2
-    """How many answer those."""
+    """How many annotators answer those."""
     consensus: str = "majority"
-    """How several answers become one: majority, or dawid-skene, which weighs people by how right they are."""
+    """How several answers become one label: majority, or dawid-skene, which weights annotators."""
 
     def __post_init__(self) -> None:
-        """Refuse what no campaign could follow."""
-        for name, known in (("kind", KINDS), ("head", HEADS), ("consensus", WAYS)):
-            if getattr(self, name) not in known:
-                hint = did_you_mean(getattr(self, name), list(known))
-                raise UnknownNameError(f"No {name} is called {getattr(self, name)!r}. {hint}")
+        """Raise InputError or UnknownNameError if a value is invalid."""
+        _require_choice("kind", self.kind, ItemKind)
+        _require_choice("head", self.head, Head)
+        _require_choice("consensus", self.consensus, ConsensusMethod)
+
         if not 0 <= self.control < 1:
             raise InputError(
-                f"control is {self.control}: the random share of a batch is 0 or more and less than 1."
+                f"control is {self.control}: the random share of a batch is 0 or more and less "
+                "than 1."
             )
         if self.audit < 0:
             raise InputError(f"audit is {self.audit}: it must be 0 or more items.")
         if not 0 <= self.overlap <= 1:
             raise InputError(
-                f"overlap is {self.overlap}: the share that several people answer is from 0 to 1."
+                f"overlap is {self.overlap}: the share that several annotators answer is from 0 "
+                "to 1."
             )
         if self.people < 2:
             raise InputError(f"people is {self.people}: an overlap takes 2 or more.")
+
         for name in ("cost", "budget", "lease"):
             value = getattr(self, name)
+            # Written so that NaN is refused, too.
             if value is not None and not value >= 0:
                 raise InputError(f"{name} is {value}: it must be 0 or more.")
+
         if not -(2**63) <= self.seed < 2**63:
-            raise InputError(f"seed is {self.seed}: a database holds whole numbers of 64 bits.")
-        if self.encoder is not None and self.kind != "text":
+            raise InputError(f"seed is {self.seed}: it must be an integer of 64 bits.")
+        if self.encoder is not None and self.kind != ItemKind.TEXT:
             raise InputError(f"An encoder reads texts, and this campaign is of {self.kind}.")
+
+        # Raises an error if the strategy or one of its options is unknown.
         make_strategy(self.strategy, self.options)
 
-    def require_served(self) -> None:
-        """Refuse a strategy that needs what the head does not give: only for new campaigns, old ones stay readable."""
-        lacking = make_strategy(self.strategy, self.options).needs - GIVES[self.head]
-        if lacking:
-            able = [head for head in HEADS if lacking <= GIVES[head]]
-            hint = (
-                f"choose the head {able[0]}, or another strategy"
-                if able
-                else "choose another strategy"
-            )
-            what = " and ".join(sorted(lacking))
-            raise InputError(
-                f"{self.strategy} needs {what}, which the head {self.head} does not give: {hint}."
-            )
+    def require_head_outputs(self) -> None:
+        """Raise InputError if the head does not have the outputs that the strategy needs.
+
+        Only new campaigns are checked: existing ones stay readable.
+        """
+        needs = make_strategy(self.strategy, self.options).needs
+        missing = needs - HEAD_OUTPUTS[Head(self.head)]
+        if not missing:
+            return
+
+        hint = "choose another strategy"
+        for head in Head:
+            if missing <= HEAD_OUTPUTS[head]:
+                hint = f"choose the head {head}, or another strategy"
+                break
+        raise InputError(
+            f"{self.strategy} needs {' and '.join(sorted(missing))}, which the head {self.head} "
+            f"does not give: {hint}."
+        )
 
 
-@dataclass(frozen=True)
-class ImportResult:
-    """What became of things that were added."""
-
-    new: int
-    duplicates: tuple[tuple[str, str], ...]
-    """Things whose content was there already: their id, and that of the item that has it."""
-    labelled: int
-    """How many items got the label that came along; some may have been there without one."""
-    conflicts: tuple[tuple[str, str, str], ...] = ()
-    """Items that have another label than the one that came along: their id, that one, and the one that holds."""
-    audit: int = 0
-    """How many items are kept for the audit in all."""
+def _require_choice(field_name: str, value: str, choices: Iterable[str]) -> None:
+    names = [str(choice) for choice in choices]
+    if value not in names:
+        raise UnknownNameError(f"No {field_name} is called {value!r}. {did_you_mean(value, names)}")
 
 
-@dataclass(frozen=True)
-class Question:
-    """One thing to label, and why it is asked about."""
+def settings_to_dict(settings: Settings, file: Path | None) -> dict[str, Any]:
+    """Return settings as a database stores them.
 
-    item: str
-    content: str | None
-    arm: str
-    """picked by the strategy, drawn as a random control, or kept for the audit."""
-    rank: int
-    reason: dict[str, Any]
-    """What was known when it was picked: its LDM or score, the predicted class and how probable it was."""
+    Args:
+        settings: The settings.
+        file: The campaign's file, or None on a server. A folder of images below the file's folder
+            is stored relative to it, so that both can be moved together.
+    """
+    values = asdict(settings)
+    if settings.folder is None:
+        return values
 
-
-@dataclass(frozen=True)
-class ModelInfo:
-    """A model that was trained."""
-
-    version: int
-    labels: int
-    classes: tuple[str, ...]
-    """Those it has seen."""
+    folder = Path(settings.folder).resolve()
+    values["folder"] = str(folder)
+    if file is not None:
+        file_folder = file.resolve().parent
+        if folder.is_relative_to(file_folder):
+            values["folder"] = str(folder.relative_to(file_folder))
+    return values
 
 
-@dataclass(frozen=True)
-class Status:
-    """How a campaign stands."""
+def settings_from_json(text: str, database: Database) -> Settings:
+    """Return the settings that a database stores.
 
-    items: int
-    labelled: int
-    by_class: dict[str, int]
-    skipped: int
-    unsure: int
-    flagged: int
-    open: int
-    version: int
-    accuracy: AccuracyEstimate | None
-    advice: tuple[str, ...]
-    disagreements: int = 0
-    """Items that wait for a reviewer's decision."""
-    spent: float | None = None
-    """What people's answers cost; None where nobody said what a label costs."""
+    Args:
+        text: The JSON text that ``settings_to_dict`` was written as.
+        database: The database that stores it.
+
+    Raises:
+        StoreError: If the text is damaged, or was written by a newer version of teeter.
+    """
+    damaged = StoreError(
+        f"{database.display_url} is damaged: its settings cannot be read. Restore a backup."
+    )
+    try:
+        values = json.loads(text)
+    except (ValueError, TypeError):
+        raise damaged from None
+    if not isinstance(values, dict):
+        raise damaged
+
+    # A setting that this version ignored could change what a campaign does.
+    unknown = sorted(set(values) - {setting.name for setting in fields(Settings)})
+    if unknown:
+        raise StoreError(
+            f"{database.display_url} has a setting of a newer teeter ({unknown[0]}): update teeter to "
+            "open it."
+        )
+
+    try:
+        settings = Settings(**values)
+    except TypeError:  # A value has the wrong type, which only damage can cause.
+        raise damaged from None
+
+    if settings.folder is None or database.path is None:
+        return settings
+    # Joining leaves an absolute folder as it is.
+    folder = database.path.resolve().parent / settings.folder
+    return replace(settings, folder=str(folder))
+
+
+def change_consensus(
+    database: Database,
+    repository: CampaignRepository,
+    settings: Settings,
+    method: str,
+    *,
+    who: str,
+) -> Settings:
+    """Change how several answers become one label.
+
+    Args:
+        database: The campaign's database.
+        repository: The campaign's rows in it.
+        settings: The campaign's settings now.
+        method: One of ``ConsensusMethod``.
+        who: The name for the history.
+
+    Returns:
+        The new settings.
+
+    Raises:
+        UnknownNameError: If there is no such method.
+    """
+    changed = replace(settings, consensus=method)
+
+    with database.writing() as connection:
+        # Another process may have changed other settings, so only this one is replaced.
+        stored = json.loads(repository.campaign(connection).settings)
+        stored["consensus"] = method
+        repository.write_settings(connection, json.dumps(stored))
+        repository.history.append(connection, who, "consensus", None, {"way": method})
+
+    return changed

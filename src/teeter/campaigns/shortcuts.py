@@ -1,47 +1,82 @@
-"""One key a class on the page: those that were chosen, then 1 to 9, then letters that are free."""
+"""Keyboard shortcuts of the classes: chosen ones first, then 1 to 9, then free letters."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from teeter.errors import InputError
 
-__all__ = ["TAKEN", "shortcuts_by_class"]
+__all__ = ["RESERVED_KEYS", "shortcuts_by_class"]
 
-TAKEN = {" ": "skip", "u": "unsure", "f": "flag", "?": "help", "=": "keep"}
-"""What keys do that no class can have; backspace takes back."""
+RESERVED_KEYS = {" ": "skip", "u": "unsure", "f": "flag", "?": "help", "=": "keep"}
+"""Keys with another meaning on the page, which no class can have. Backspace is undo."""
 
-_FREE = "123456789abcdeghijklmnopqrstvwxyz"
-_SIGNS = frozenset("0" + _FREE)
+_AUTOMATIC_KEYS = "123456789abcdeghijklmnopqrstvwxyz"
+"""Keys that are assigned in this order: digits and letters without the reserved ones."""
+
+_KEYS_OF_THEIR_NAME = frozenset("0" + _AUTOMATIC_KEYS)
+"""Keys that a class of the same name gets before others: class ``7`` gets the key 7."""
 
 
 def shortcuts_by_class(classes: Sequence[str], chosen: Sequence[str] = ()) -> dict[str, str | None]:
-    """Return the key of each class, None where no key is left; ``chosen`` are keys of the first classes, in order.
+    """Return the key of each class.
 
-    Of the others, a class that is called by one sign, such as a digit, has that key if it is free.
-    A key that two classes would share, or that does something else on the page, is refused.
+    Args:
+        classes: The classes, in their order.
+        chosen: Keys of the first classes. The rest get a key automatically: a class whose name is
+            a single character gets that key if it is free, other classes the next free one.
+
+    Returns:
+        Keys by class; None for a class if no key is left.
+
+    Raises:
+        InputError: If a key is invalid, reserved, or chosen twice.
+
+    Example:
+        >>> shortcuts_by_class(["spam", "ham", "other"], ["s"])
+        {'spam': 's', 'ham': '1', 'other': '2'}
     """
-    keys: dict[str, str | None] = {}
     if len(chosen) > len(classes):
         raise InputError(
-            f"There are {len(chosen)} keys and {len(classes)} classes: give one key a class."
+            f"There are {len(chosen)} keys and {len(classes)} classes: give at most one key per "
+            "class."
         )
+
+    keys: dict[str, str] = {}
     for name, key in zip(classes, chosen, strict=False):
-        keys[name] = _checked(key, name, keys)
+        keys[name] = _parse_key(key, name, keys)
+
     for name in classes:
-        if name not in keys and name.lower() in _SIGNS and name.lower() not in keys.values():
-            keys[name] = name.lower()
-    free = iter([key for key in _FREE if key not in keys.values()])
-    return {name: keys[name] if name in keys else next(free, None) for name in classes}
+        key = name.lower()
+        is_free = key in _KEYS_OF_THEIR_NAME and key not in keys.values()
+        # With the classes B and b, the first one gets the key.
+        if name not in keys and is_free:
+            keys[name] = key
+
+    free_keys = iter([key for key in _AUTOMATIC_KEYS if key not in keys.values()])
+    shortcuts: dict[str, str | None] = {}
+    for name in classes:
+        if name in keys:
+            shortcuts[name] = keys[name]
+        else:
+            shortcuts[name] = next(free_keys, None)
+
+    return shortcuts
 
 
-def _checked(key: str, name: str, others: dict[str, str | None]) -> str:
-    one = key.strip().lower()
-    if len(one) != 1 or not one.isprintable():
-        raise InputError(f"{key!r} is no key for {name}: give one letter or digit.")
-    if one in TAKEN:
-        raise InputError(f"Key {one!r} cannot stand for {name}: it means {TAKEN[one]} on the page.")
-    other = next((known for known, taken in others.items() if taken == one), None)
-    if other is not None:
-        raise InputError(f"Key {one!r} cannot stand for {name}: it stands for {other}.")
-    return one
+def _parse_key(text: str, name: str, keys: Mapping[str, str]) -> str:
+    """Return the key that was chosen for class ``name``, if no other class in ``keys`` has it."""
+    key = text.strip().lower()
+    if len(key) != 1 or not key.isprintable():
+        raise InputError(f"{text!r} is not a key for {name}: give one letter or digit.")
+
+    if key in RESERVED_KEYS:
+        raise InputError(
+            f"Key {key!r} cannot stand for {name}: it means {RESERVED_KEYS[key]} on the page."
+        )
+
+    for other_name, other_key in keys.items():
+        if other_key == key:
+            raise InputError(f"Key {key!r} cannot stand for {name}: it stands for {other_name}.")
+
+    return key

@@ -13,9 +13,20 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.campaigns.adjudication import Disagreement, find_disagreements
-from teeter.campaigns.agreement import AgreementScore, alpha, alpha_by_class, kappa, observed
-from teeter.campaigns.annotator_stats import AnnotatorAccuracy, AnnotatorPace, quality, speed
-from teeter.campaigns.consensus import ConsensusLabel, verdicts
+from teeter.campaigns.agreement import (
+    AgreementScore,
+    cohen_kappa,
+    krippendorff_alpha,
+    krippendorff_alpha_by_class,
+    observed_agreement,
+)
+from teeter.campaigns.annotator_stats import (
+    AnnotatorAccuracy,
+    AnnotatorPace,
+    accuracy_of_annotators,
+    pace_of,
+)
+from teeter.campaigns.consensus import ConsensusLabel, combine_answers
 from teeter.campaigns.db import (
     Answer,
     CampaignRepository,
@@ -25,8 +36,9 @@ from teeter.campaigns.db import (
 )
 from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.import_export import ExportRow
-from teeter.campaigns.settings import IMPORTED, Settings, Status
-from teeter.campaigns.stopping import AccuracyEstimate, Progress, advice, estimate_accuracy
+from teeter.campaigns.results import Status
+from teeter.campaigns.settings import IMPORTED, Settings
+from teeter.campaigns.stopping import AccuracyEstimate, Progress, estimate_accuracy, give_advice
 
 __all__ = [
     "Agreement",
@@ -90,7 +102,7 @@ def read_snapshot(
 
     # A decision on a class overrules flags, and a decision that an item does not belong, labels.
     flagged = {answer.item for answer in answers if answer.kind == AnswerKind.FLAG}
-    consensus = verdicts(answers, classes, settings.consensus, decided_labels)
+    consensus = combine_answers(answers, classes, settings.consensus, decided_labels)
     left_out = (flagged - set(decided_labels)) | decided_out
     return CampaignSnapshot(answers, decisions, consensus, frozenset(left_out))
 
@@ -141,7 +153,7 @@ def campaign_status(
         open=repository.picks.count_open(connection),
         version=len(models),
         accuracy=progress.accuracy,
-        advice=tuple(advice(progress)),
+        advice=tuple(give_advice(progress)),
         disagreements=len(snapshot.disagreements()),
         spent=progress.cost,
     )
@@ -263,15 +275,16 @@ def measure_agreement(answers: Sequence[Answer], classes: Sequence[str]) -> Agre
                 first=annotators[first],
                 second=annotators[second],
                 items=int(both.sum()),
-                kappa=kappa(several[:, first], several[:, second]),
+                kappa=cohen_kappa(several[:, first], several[:, second]),
             )
             pairs.append(pair)
 
+    alpha_by_class = krippendorff_alpha_by_class(several, len(classes))
     return Agreement(
         items=len(several),
-        observed=observed(several),
-        alpha=alpha(several),
-        by_class=dict(zip(classes, alpha_by_class(several, len(classes)), strict=True)),
+        observed=observed_agreement(several),
+        alpha=krippendorff_alpha(several),
+        by_class=dict(zip(classes, alpha_by_class, strict=True)),
         pairs=tuple(pairs),
     )
 
@@ -326,7 +339,7 @@ def annotator_stats(
 
     random_items = repository.picks.control_items(connection)
     random_items |= repository.items.audit_set(connection)
-    accuracies = quality(answers, decided, random_items)
+    accuracies = accuracy_of_annotators(answers, decided, random_items)
 
     times_by_annotator = repository.answers.times_by_annotator(connection)
     times_by_annotator.pop(IMPORTED, None)  # a file is no annotator
@@ -337,6 +350,6 @@ def annotator_stats(
         # Sorted, because imported annotations come with times of their own.
         times = [datetime.fromisoformat(time).timestamp() for time in times_by_annotator[name]]
         accuracy = accuracies.get(name, AnnotatorAccuracy(None, None, None))
-        stats.append(AnnotatorStats(name, live_counts[name], speed(sorted(times)), accuracy))
+        stats.append(AnnotatorStats(name, live_counts[name], pace_of(sorted(times)), accuracy))
 
     return stats

@@ -1,33 +1,36 @@
-"""Whether to go on: how right the model is, with an interval, and what changed; never a silent stop."""
+"""Advice on when to stop labelling: the accuracy with an interval, and what changed.
+
+The advice is a list of sentences for people. A campaign never stops by itself.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-import numpy as np
-import numpy.typing as npt
+__all__ = ["AccuracyEstimate", "Progress", "estimate_accuracy", "give_advice", "wilson_interval"]
 
-__all__ = ["AccuracyEstimate", "Progress", "advice", "estimate_accuracy", "prediction_agreement"]
+STABLE_KAPPA = 0.99
+"""Cohen's kappa between the predictions of two models from which on little changes."""
 
-Integers = npt.NDArray[np.int64]
+FLAT_CHANGE = 0.005
+"""A change of the accuracy over three models, up or down, below which it has levelled off."""
 
-STEADY = 0.99
-"""Cohen's kappa between the predictions of two rounds from which on little changes."""
+MANY_LABELS = 300
+"""Labels from which on out-of-fold estimates are hardly too low.
 
-MANY = 300
-"""Labels from which on it hardly matters that each random item is judged by a model that learnt from fewer of them."""
-
-FLAT = 0.005
-"""A change of accuracy over three rounds, up or down, below which the curve is flat."""
+Each random item is judged by a model that was trained on a part of the labels. With few labels that
+model is clearly worse than the one in use.
+"""
 
 
 @dataclass(frozen=True)
 class AccuracyEstimate:
-    """A share of right answers, with the interval that holds the true share 19 times in 20 (Wilson's).
+    """The share of correct answers, with its 95 % confidence interval (Wilson's).
 
-    That is of the models that judged: where they learnt from fewer labels than the one in use, both are rather too low.
+    The estimate is of the models that judged. If they were trained on fewer labels than the model
+    in use, it is rather too low.
     """
 
     right: int
@@ -37,104 +40,156 @@ class AccuracyEstimate:
 
     @property
     def share(self) -> float:
-        """The share itself."""
+        """The share of correct answers."""
         return self.right / self.total
 
 
 def estimate_accuracy(right: int, total: int) -> AccuracyEstimate | None:
-    """Return the estimate from so many right of so many drawn at random; None for none."""
+    """Estimate an accuracy from items that were drawn at random.
+
+    Args:
+        right: How many of them are correct.
+        total: How many were drawn.
+
+    Returns:
+        The estimate, or None if nothing was drawn.
+
+    Example:
+        >>> estimate = estimate_accuracy(47, 50)
+        >>> f"{estimate.share:.0%} ({estimate.low:.0%} to {estimate.high:.0%})"
+        '94% (84% to 98%)'
+    """
     if total == 0:
         return None
-    z = 1.959963984540054
-    share, extra = right / total, z * z / total
-    middle = (share + extra / 2) / (1 + extra)
-    half = z / (1 + extra) * math.sqrt(share * (1 - share) / total + extra / (4 * total))
-    low, high = min(share, middle - half), max(share, middle + half)
-    return AccuracyEstimate(right, total, max(0.0, low), min(1.0, high))
+
+    low, high = wilson_interval(right, total)
+    return AccuracyEstimate(right, total, low, high)
 
 
-def prediction_agreement(before: Integers, after: Integers) -> tuple[float, float]:
-    """Return Cohen's kappa of two lists of predictions (N,), and the share that changed."""
-    changed = float((before != after).mean())
-    classes = int(max(before.max(), after.max())) + 1
-    first, second = (np.bincount(part, minlength=classes) / len(part) for part in (before, after))
-    by_chance = float(first @ second)
-    kappa = 1.0 if by_chance == 1 else (1 - changed - by_chance) / (1 - by_chance)
-    return kappa, changed
+# Every status asks for the intervals of all models, and binomtest takes about a millisecond: it
+# also computes a p-value.
+@lru_cache(maxsize=4096)
+def wilson_interval(count: int, total: int) -> tuple[float, float]:
+    """Return Wilson's 95 % confidence interval for a share.
+
+    Args:
+        count: How many of the drawn items have the property.
+        total: How many were drawn, at least 1.
+    """
+    from scipy.stats import binomtest
+
+    interval = binomtest(count, total).proportion_ci(confidence_level=0.95, method="wilson")
+    return float(interval.low), float(interval.high)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What is known after a round."""
+    """What the advice depends on, after the latest model was trained."""
 
     labels: int
     accuracy: AccuracyEstimate | None
-    """From items that were drawn at random; None if there are none yet."""
+    """From randomly drawn items; None if none of them is labelled yet."""
     accuracies: tuple[float, ...]
-    """Of the rounds so far, oldest first, where they are known."""
+    """The estimated accuracies of all models that have one, oldest first."""
     kappa: float | None
+    """Cohen's kappa between the predictions of the last two models; None before the second."""
     changed: float | None
+    """The share of predictions that the latest model changed; None before the second."""
     cost: float | None = None
+    """The cost of all answers so far; None if the cost of a label is not set."""
     budget: float | None = None
     measurable: bool = True
-    """Whether items are drawn at random at all."""
+    """Whether the campaign draws random items at all."""
 
 
-def advice(progress: Progress) -> list[str]:
-    """Return what speaks for and against going on, in sentences; what is not known is said not to be."""
-    told = [_accuracy(progress), _change(progress), _curve(progress)]
-    if progress.budget is not None and progress.cost is None:
-        told.append("How much of the budget is spent is not known: nobody said what a label costs.")
-    if progress.budget is not None and progress.cost is not None:
-        left = progress.budget - progress.cost
-        state = "The budget is spent" if left <= 0 else f"{left:g} of the budget is left"
-        told.append(f"{state}: {progress.cost:g} of {progress.budget:g}.")
-    signs = [_is_steady(progress), _is_flat(progress.accuracies)]
-    if all(signs):
-        told.append("Little is to be gained by more labels of this kind: consider stopping.")
-    elif progress.kappa is not None and not signs[0]:
-        told.append("The model still changes: going on is worth it.")
-    elif progress.kappa is not None:
-        told.append(
-            "Whether more labels help is not yet clear: the model is steady, and its curve is not, or not known."
-        )
-    return told
+def give_advice(progress: Progress) -> list[str]:
+    """Return sentences for and against stopping, which also say what is not known.
+
+    Example:
+        >>> for sentence in give_advice(Progress(400, None, (), kappa=0.9, changed=0.08)):
+        ...     print(sentence)
+        The accuracy is not known yet: no random item is labelled.
+        The latest model changed 8.0% of the predictions (kappa 0.900).
+        Whether the accuracy still rises is not known yet: it takes four models.
+        The model is still changing: keep labelling.
+    """
+    advice = [_describe_accuracy(progress), _describe_change(progress), _describe_trend(progress)]
+
+    if progress.budget is not None:
+        advice.append(_describe_budget(progress.cost, progress.budget))
+
+    if progress.kappa is not None:
+        advice.append(_recommend(progress.kappa, progress.accuracies))
+
+    return advice
 
 
-def _accuracy(progress: Progress) -> str:
-    found = progress.accuracy
-    if found is None and not progress.measurable:
-        return "Accuracy will not be known: this campaign draws no items at random to measure with."
-    if found is None:
-        return "Accuracy is not yet known: no item that was drawn at random is labelled."
-    early = (
-        " With few labels that is rather too low: models that learnt from fewer still are judged."
+def _describe_accuracy(progress: Progress) -> str:
+    estimate = progress.accuracy
+    if estimate is None and progress.measurable:
+        return "The accuracy is not known yet: no random item is labelled."
+    if estimate is None:
+        return "The accuracy cannot be measured: this campaign draws no random items."
+
+    sentence = (
+        f"The accuracy is about {estimate.share:.0%}, between {estimate.low:.0%} and "
+        f"{estimate.high:.0%} with 95% confidence: {estimate.right} of {estimate.total} random "
+        "items are predicted correctly."
     )
-    return (
-        f"Accuracy is about {found.share:.0%}, between {found.low:.0%} and {found.high:.0%} 19 times in 20 "
-        f"({found.right} of {found.total} drawn at random of all items).{early if progress.labels < MANY else ''}"
-    )
+    if progress.labels < MANY_LABELS:
+        sentence += " This is a cautious estimate, from models trained on part of the labels."
+    return sentence
 
 
-def _change(progress: Progress) -> str:
+def _describe_change(progress: Progress) -> str:
     if progress.kappa is None or progress.changed is None:
-        return "How much predictions change is not yet known: it takes two rounds of training."
-    return f"{progress.changed:.1%} of the predictions changed with the last round (kappa {progress.kappa:.3f})."
+        return "How much the predictions change is not known yet: train a second model."
+
+    return (
+        f"The latest model changed {progress.changed:.1%} of the predictions "
+        f"(kappa {progress.kappa:.3f})."
+    )
 
 
-def _curve(progress: Progress) -> str:
-    accuracies = progress.accuracies
-    if len(accuracies) < 4 and not progress.measurable:
-        return "Whether the curve is flat will not be known either."
+def _describe_trend(progress: Progress) -> str:
+    change = _change_over_three_models(progress.accuracies)
+    if change is not None:
+        return f"The accuracy changed by {100 * change:+.1f} points over the last three models."
+
+    if progress.measurable:
+        return "Whether the accuracy still rises is not known yet: it takes four models."
+    return "Whether the accuracy still rises cannot be measured either."
+
+
+def _describe_budget(cost: float | None, budget: float) -> str:
+    if cost is None:
+        return "How much of the budget is spent is not known: set the cost of a label."
+
+    left = budget - cost
+    if left <= 0:
+        return f"The budget of {budget:g} is spent: the answers cost {cost:g}."
+    return f"{left:g} of the budget of {budget:g} is left."
+
+
+def _recommend(kappa: float, accuracies: Sequence[float]) -> str:
+    """Say whether to stop. Stable predictions and a flat accuracy must both speak for it."""
+    if kappa < STABLE_KAPPA:
+        return "The model is still changing: keep labelling."
+
+    # A falling accuracy is no reason to stop either: it may be noise, or wrong labels.
+    change = _change_over_three_models(accuracies)
+    if change is not None and abs(change) < FLAT_CHANGE:
+        return "More labels of this kind will gain little: consider stopping."
+
+    return (
+        "It is not clear yet whether more labels help: the predictions are stable, but the "
+        "accuracy is not, or is unknown."
+    )
+
+
+def _change_over_three_models(accuracies: Sequence[float]) -> float | None:
+    """Return the change of the accuracy from the fourth last model to the last, if there are four."""
     if len(accuracies) < 4:
-        return "Whether the curve is flat is not yet known: it takes four rounds."
-    rise = accuracies[-1] - accuracies[-4]
-    return f"Over the last three rounds accuracy changed by {100 * rise:+.1f} points."
+        return None
 
-
-def _is_steady(progress: Progress) -> bool:
-    return progress.kappa is not None and progress.kappa >= STEADY
-
-
-def _is_flat(accuracies: Sequence[float]) -> bool:
-    return len(accuracies) >= 4 and abs(accuracies[-1] - accuracies[-4]) < FLAT
+    return accuracies[-1] - accuracies[-4]

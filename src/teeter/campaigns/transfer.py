@@ -1,4 +1,4 @@
-"""A campaign moved from one database to another, whole: from a file to a server and back."""
+"""Copy a campaign from one database to another: from a file to a server, and back."""
 
 from __future__ import annotations
 
@@ -9,37 +9,55 @@ from teeter.campaigns.backup import atomic_file
 from teeter.campaigns.db import Connection, Database, StoredCampaign
 from teeter.campaigns.db.campaigns import add_campaign, list_campaigns
 from teeter.campaigns.db.copy_campaign import copy_rows
-from teeter.campaigns.settings_store import settings_from_json, settings_to_dict
+from teeter.campaigns.location import is_url, split_location
+from teeter.campaigns.settings import settings_from_json, settings_to_dict
 from teeter.errors import FileError, InputError, UnknownNameError
 from teeter.registry import did_you_mean
 
 __all__ = ["move_campaign", "move_to"]
 
 
-def move_to(source: Database, name: str, to: str) -> tuple[str, dict[str, int]]:
-    """Write a campaign to a new file, or to a database by its address; return where it is now, and how many rows.
+def move_to(source: Database, name: str, location: str) -> tuple[str, dict[str, int]]:
+    """Copy a campaign to a new file, or to a database by its URL.
 
-    A file has its name only when all of it is there, so that a move that failed can be tried again.
+    A file appears under its name only when it is complete, so a copy that failed can be repeated.
+
+    Args:
+        source: The database of the campaign.
+        name: The campaign's name, which it keeps.
+        location: The new file, or the URL of a database.
+
+    Returns:
+        Where the copy is, without a password, and the number of rows of each table.
+
+    Raises:
+        InputError: If the file or a campaign of this name exists already.
+        FileError: If the file cannot be written.
+        StoreError: If the database cannot be used.
     """
-    if "://" in to:
-        place, _, quote_id = to.partition("#")
-        if quote_id not in ("", name):
+    if is_url(location):
+        url, new_name = split_location(location)
+        if new_name not in (None, name):
             raise InputError(
-                f"A campaign keeps its name where it goes, and this one is called {name!r}: give {place}."
+                f"A campaign keeps its name, and this one is called {name!r}: leave out #{new_name}."
             )
-        return _moved(source, place, name)
-    path = Path(to).absolute()
+        return _move_to_database(source, name, url)
+
+    path = Path(location).absolute()
     if path.exists():
-        raise InputError(f"{to} exists already: name a new file.")
+        raise InputError(f"{location} exists already: name a new file.")
     if not path.parent.is_dir():
-        raise FileError(f"Cannot make {path}: there is no folder {path.parent}.")
+        raise FileError(f"Cannot create {path}: there is no folder {path.parent}.")
+
     with atomic_file(path) as part:
-        _, counts = _moved(source, part, name)
+        _, counts = _move_to_database(source, name, part)
     return str(path), counts
 
 
-def _moved(source: Database, to: str | Path, name: str) -> tuple[str, dict[str, int]]:
-    target = Database(to, create=True)
+def _move_to_database(
+    source: Database, name: str, location: str | Path
+) -> tuple[str, dict[str, int]]:
+    target = Database(location, create=True)
     try:
         return target.display_url, move_campaign(source, target, name)
     finally:
@@ -47,30 +65,44 @@ def _moved(source: Database, to: str | Path, name: str) -> tuple[str, dict[str, 
 
 
 def move_campaign(source: Database, target: Database, name: str) -> dict[str, int]:
-    """Write a campaign of one database into another, and return how many rows of each table it has.
+    """Copy a campaign from one database to another, in one transaction.
 
-    All of it is there afterwards or nothing; the source is left as it was. Numbers of rows are given anew where the
-    target has campaigns already; the ids that people know stay.
+    The source stays as it is. Row ids change if the target has campaigns already; item ids and
+    everything else that people see stay the same.
+
+    Args:
+        source: The database of the campaign.
+        target: The database to copy it to.
+        name: The campaign's name.
+
+    Returns:
+        The number of rows of each table.
+
+    Raises:
+        UnknownNameError: If the source has no campaign of this name.
+        InputError: If the target has one already.
     """
-    with source.reading() as old, target.writing() as new:
-        campaign = _require_movable(old, new, name)
+    with source.reading() as source_connection, target.writing() as target_connection:
+        campaign = _require_movable(source_connection, target_connection, name)
+
         stored_settings = campaign.settings
         settings = settings_from_json(stored_settings, source)
+        # A folder of images is stored relative to the campaign's file, which is now another one.
         if settings.folder is not None:
             stored_settings = json.dumps(settings_to_dict(settings, target.path))
 
-        number = add_campaign(new, name, campaign.created, stored_settings)
-        return copy_rows(old, new, campaign.row_id, number)
+        campaign_id = add_campaign(target_connection, name, campaign.created, stored_settings)
+        return copy_rows(source_connection, target_connection, campaign.row_id, campaign_id)
 
 
-def _require_movable(old: Connection, new: Connection, name: str) -> StoredCampaign:
-    campaigns = list_campaigns(old)
+def _require_movable(source: Connection, target: Connection, name: str) -> StoredCampaign:
+    """Return the campaign to copy, if the target has none of the same name."""
+    campaigns = list_campaigns(source)
     if name not in campaigns:
         raise UnknownNameError(
             f"No campaign is called {name!r}. {did_you_mean(name, list(campaigns))}"
         )
-    if name in list_campaigns(new):
-        raise InputError(
-            f"There is a campaign called {name!r} where this one is to go: nothing was moved."
-        )
+    if name in list_campaigns(target):
+        raise InputError(f"The target has a campaign called {name!r} already: nothing was copied.")
+
     return campaigns[name]

@@ -126,7 +126,7 @@ def new(
     seed: Annotated[int, typer.Option(metavar="NUMBER", help="Same seed, same picks.")] = 0,
 ) -> None:
     """Make a campaign from things to label."""
-    from teeter.campaigns.import_export import kind_of, read_items
+    from teeter.campaigns.import_export import detect_kind, read_items
     from teeter.campaigns.shortcuts import shortcuts_by_class
 
     path = file or _beside(things)
@@ -142,7 +142,7 @@ def new(
 
         items = read_items(things, text=text, key=id_column, label=labels)
         settings = Settings(
-            kind=kind_of(things),
+            kind=detect_kind(things),
             strategy=strategy,
             head=head,
             control=control,
@@ -493,7 +493,7 @@ def require_named(opened: Campaign, who: str, what: str) -> None:
 
 def _require_free(path: Path | None, file: str, overwrite: bool) -> None:
     """Refuse a path that is taken: what people export over is often what the campaign was made from."""
-    from teeter.campaigns.settings_store import split_location
+    from teeter.campaigns.location import split_location
 
     if path is None:
         return

@@ -213,14 +213,14 @@ def _tokens(given: list[str], kept: Path | None) -> Tokens:
 
 def _campaign(place: str, classes: str | None) -> str | Path:
     """Return where a campaign is; of things to label, one is made beside them unless it is there already."""
-    from teeter.campaigns.import_export import ARRAYS, LINES
+    from teeter.campaigns.import_export import ARRAY_SUFFIXES, JSONL_SUFFIXES
     from teeter.datasets.table_files import TABLE_SUFFIXES
 
     file = Path(place)
     if "://" in place:
         return place
     if classes is None and (
-        file.is_dir() or file.suffix.lower() in (*TABLE_SUFFIXES, *LINES, *ARRAYS)
+        file.is_dir() or file.suffix.lower() in (*TABLE_SUFFIXES, *JSONL_SUFFIXES, *ARRAY_SUFFIXES)
     ):
         raise InputError(
             f"{file} is no campaign: say what its things can be with --classes, and one is made of it."

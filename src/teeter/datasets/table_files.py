@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias
@@ -19,6 +19,8 @@ from teeter.errors import FileError, InputError, UnknownNameError
 from teeter.registry import did_you_mean
 
 __all__ = [
+    "MAX_CELL_LENGTH",
+    "MAX_LINE_LENGTH",
     "TABLE_SUFFIXES",
     "Column",
     "Table",
@@ -33,8 +35,15 @@ TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".parquet")
 
 _MISSING_VALUES = frozenset({"", "na", "nan", "null", "none", "n/a"})
 
-# The csv module's own limit of 128 KiB is too short for long documents.
-_MAX_CELL_LENGTH = 1 << 30
+MAX_CELL_LENGTH = 10_000_000
+"""Characters that a cell may have. A longer one is refused before the file is read any further.
+
+It is far above any document, and far below what fills the memory: a cell without an end is often a
+quote that was never closed.
+"""
+
+MAX_LINE_LENGTH = 50_000_000
+"""Characters of a line that are read at most, to bound the memory that a damaged file can take."""
 
 _NUMBER_WITH_COMMA = re.compile(r"[+-]?[0-9]+(,[0-9]+)?([eE][+-]?[0-9]+)?")
 
@@ -188,31 +197,123 @@ def _read_csv(path: Path) -> Table:
 
 def _parse_csv(stream: TextIO, path: Path) -> tuple[list[str], list[list[str]], str]:
     """Return the names of the columns, the rows and the delimiter."""
-    csv.field_size_limit(_MAX_CELL_LENGTH)
+    # The csv module's own limit of 128 KiB is too short for long documents.
+    csv.field_size_limit(MAX_CELL_LENGTH)
 
-    # Files exported from spreadsheets may begin with blank lines.
-    header = next((line for line in stream if line.strip()), "")
-    delimiter = _find_delimiter(header)
-
+    delimiter = _find_delimiter(_read_header(stream))
     stream.seek(0)
-    reader = csv.reader(stream, delimiter=delimiter, strict=True)
+    lines_of_row: list[str] = []
+    first_line_of_row = 1
+    reader = csv.reader(_read_lines(stream, lines_of_row), delimiter=delimiter, strict=True)
+    names: list[str] = []
     rows: list[list[str]] = []
+
     try:
-        names = next((fields for fields in reader if fields), [])
         for fields in reader:
-            if len(fields) == len(names):
+            if not names:
+                names = fields  # Blank lines before the header have no fields.
+            elif len(fields) == len(names):
                 rows.append(fields)
             elif fields:  # Blank lines are skipped.
                 raise FileError(
                     f"Line {reader.line_num} of {path} has {len(fields)} fields and the header has "
                     f"{len(names)}: they must have the same number."
                 )
+            lines_of_row.clear()
+            first_line_of_row = reader.line_num + 1
+
+    except _LineTooLongError:
+        column = _find_long_cell("".join(lines_of_row), delimiter)
+        raise _length_error(path, first_line_of_row, names, column) from None
     except csv.Error as error:
+        # The error has no code, so the row is searched to tell a long cell from a wrong quote.
+        column = _find_long_cell("".join(lines_of_row), delimiter)
+        if column is not None:
+            raise _length_error(path, first_line_of_row, names, column) from None
         raise FileError(
             f"Line {reader.line_num} of {path} cannot be read ({error}): check its quotes."
         ) from None
 
     return [name.strip() for name in names], rows, delimiter
+
+
+def _read_header(stream: TextIO) -> str:
+    """Return the first line that is not blank, or as much of it as a line may have."""
+    # Files exported from spreadsheets may begin with blank lines.
+    while line := stream.readline(MAX_LINE_LENGTH):
+        if line.strip():
+            return line
+
+    return ""
+
+
+class _LineTooLongError(Exception):
+    """A line has more than ``MAX_LINE_LENGTH`` characters."""
+
+
+def _read_lines(stream: TextIO, lines_of_row: list[str]) -> Iterator[str]:
+    """Yield the lines of a file for ``csv.reader``, and append them to ``lines_of_row``.
+
+    Raises:
+        _LineTooLongError: If a line is too long. The rest of it is not read.
+    """
+    # One character more than allowed shows that there is more.
+    while line := stream.readline(MAX_LINE_LENGTH + 1):
+        lines_of_row.append(line)
+        if len(line) > MAX_LINE_LENGTH:
+            raise _LineTooLongError
+        yield line
+
+
+def _find_long_cell(row: str, delimiter: str) -> int | None:
+    """Return the first column, from 0, whose cell is longer than ``MAX_CELL_LENGTH``."""
+    column = 0
+    start = 0
+    while True:
+        position = start
+        if row.startswith('"', start):
+            position = _end_of_quotes(row, start)
+
+        end = row.find(delimiter, position)
+        if end < 0:
+            end = len(row)
+        if end - start > MAX_CELL_LENGTH:
+            return column
+        if end == len(row):
+            return None
+
+        start = end + 1
+        column += 1
+
+
+def _end_of_quotes(row: str, start: int) -> int:
+    """Return the position after the quote that closes the one at ``start``."""
+    position = start + 1
+    while True:
+        quote = row.find('"', position)
+        if quote < 0:
+            return len(row)
+        # Two quotes stand for one inside the cell.
+        if not row.startswith('"', quote + 1):
+            return quote + 1
+        position = quote + 2
+
+
+def _length_error(path: Path, line: int, names: Sequence[str], column: int | None) -> FileError:
+    """Return the error for a row with a cell that is too long, or with a line that is."""
+    if column is None:
+        return FileError(
+            f"Line {line} of {path} has more than {MAX_LINE_LENGTH:,} characters: shorten it, or "
+            "remove it."
+        )
+
+    column_name = f"column {column + 1}"
+    if column < len(names):
+        column_name = f"column {names[column].strip()!r}"
+    return FileError(
+        f"The cell in line {line}, {column_name} of {path} has more than {MAX_CELL_LENGTH:,} "
+        "characters: shorten it, or check whether a quote is missing at its end."
+    )
 
 
 def _find_delimiter(header: str) -> str:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from teeter.arrays import describe_device
+from teeter.files import LfCsvStream
 from teeter.kernels import uncertainty
 from teeter.selection.request import SelectionRequest
 from teeter.version import __version__, commit
@@ -94,7 +95,7 @@ class Selection:
         if any(pick.score is not None for pick in self.picks):
             columns.append("score")
 
-        writer = csv.writer(_LfCsvStream(stream))
+        writer = csv.writer(LfCsvStream(stream))
         writer.writerow(columns)
         for pick in self.picks:
             writer.writerow([getattr(pick, column) for column in columns])
@@ -107,19 +108,6 @@ class Selection:
             "facts": asdict(self.provenance),
         }
         return json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False)
-
-
-@dataclass(frozen=True)
-class _LfCsvStream:
-    r"""Ends lines with ``\n``.
-
-    A csv writer with ``lineterminator="\n"`` would leave ids that contain ``\r`` unquoted.
-    """
-
-    stream: TextIO
-
-    def write(self, line: str) -> int:
-        return self.stream.write(line.removesuffix("\r\n") + "\n")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

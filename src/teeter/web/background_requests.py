@@ -12,8 +12,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from teeter.campaigns.rounds import SuspectLabel
-    from teeter.campaigns.settings import ModelInfo, Settings
+    from teeter.campaigns.results import ModelInfo
+    from teeter.campaigns.selection import SuspectLabel
+    from teeter.campaigns.settings import Settings
 
 __all__ = [
     "Activity",

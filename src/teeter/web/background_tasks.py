@@ -16,10 +16,10 @@ from safetensors.numpy import load
 
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.db import Connection
-from teeter.campaigns.import_export import kind_of, read_items
-from teeter.campaigns.rounds import RoundState
-from teeter.campaigns.settings import ModelInfo, Settings
-from teeter.campaigns.settings_store import settings_from_json
+from teeter.campaigns.import_export import detect_kind, format_suffix, read_items
+from teeter.campaigns.results import ModelInfo
+from teeter.campaigns.selection import RoundState
+from teeter.campaigns.settings import Settings, settings_from_json
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.errors import InputError
 from teeter.threads import limit_threads
@@ -216,10 +216,8 @@ class TaskHandlers:
 
     def _export(self, request: ExportLabels, report: ReportStatus) -> str:
         report(StatusReport(Activity.EXPORTING))
-        # The formats of other tools are all JSON lines; that of Hugging Face is a folder.
-        suffixes = {"csv": ".csv", "parquet": ".parquet", "datasets": ""}
-        suffix = suffixes.get(request.format, ".jsonl")
-        path = Path(tempfile.mkdtemp(dir=request.folder)) / f"labels{suffix}"
+        folder = Path(tempfile.mkdtemp(dir=request.folder))
+        path = folder / f"labels{format_suffix(request.format)}"
 
         self.campaign(request.campaign).export(path, request.format)
         if path.is_dir():
@@ -263,7 +261,7 @@ def create_campaign(request: CreateCampaign) -> CampaignCreated:
     folder = None
     if source.is_dir():
         folder = str(source.resolve())
-    settings = replace(request.settings, kind=kind_of(source), folder=folder)
+    settings = replace(request.settings, kind=detect_kind(source), folder=folder)
 
     imported = Campaign.make(target, request.classes, items, settings)
     return CampaignCreated(str(target), imported.new, len(imported.duplicates), imported.labelled)

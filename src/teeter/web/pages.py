@@ -14,7 +14,7 @@ from teeter import strategies
 from teeter.campaigns.db import ItemFilter, ItemQuery
 from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.import_export import FORMATS
-from teeter.campaigns.shortcuts import TAKEN
+from teeter.campaigns.shortcuts import RESERVED_KEYS
 from teeter.errors import InputError, UnknownResourceError
 from teeter.web.api import about, listed, redact_paths
 from teeter.web.auth import TooManyLoginsError, WrongTokenError
@@ -46,7 +46,8 @@ _PAGE = 50
 """Items on a page of the table."""
 
 _FORMS = {
-    "csv": "CSV, for spreadsheets",
+    "csv": "CSV, exact, for programs",
+    "spreadsheet": "CSV, safe to open in a spreadsheet",
     "jsonl": "JSON lines",
     "parquet": "Parquet",
     "datasets": "A folder for Hugging Face datasets, zipped",
@@ -200,7 +201,7 @@ def label(request: Request, slug: str) -> Response:
         waiting = desk.questions(annotator, _AHEAD, news.explanations)
     site.trainer.ensure_questions(desk.where, annotator)
     start = start_of(request, desk, told, "label", questions=waiting, last=desk.last(annotator))
-    return page(request, "label.html", {**told, "start": start, "taken": TAKEN})
+    return page(request, "label.html", {**told, "start": start, "taken": RESERVED_KEYS})
 
 
 @router.get("/c/{slug}/second-look")
@@ -209,7 +210,7 @@ def second_look(request: Request, slug: str) -> Response:
     desk, told = campaign_page(request, slug, "second-look", "review")
     get_workspace(request).suspects(desk, anew=True)
     start = start_of(request, desk, told, "suspects", last=desk.last(current_user(request)))
-    return page(request, "label.html", {**told, "start": start, "taken": TAKEN})
+    return page(request, "label.html", {**told, "start": start, "taken": RESERVED_KEYS})
 
 
 @router.get("/c/{slug}/news")

@@ -6,11 +6,10 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
-from teeter.campaigns.consensus import WAYS
+from teeter.campaigns.consensus import ConsensusMethod
 from teeter.campaigns.enums import AnswerKind, Permission, Role
 from teeter.campaigns.people import role_allows
-from teeter.campaigns.settings import IMPORTED
-from teeter.campaigns.settings_store import change_consensus
+from teeter.campaigns.settings import IMPORTED, change_consensus
 from teeter.campaigns.snapshot import CampaignSnapshot
 from teeter.campaigns.stopping import estimate_accuracy
 from teeter.errors import InputError, PermissionDeniedError
@@ -151,7 +150,7 @@ def agreement(desk: CampaignService) -> dict[str, Any]:
     return {
         **asdict(desk.agreement()),
         "consensus": desk.campaign.settings.consensus,
-        "ways": list(WAYS),
+        "ways": list(ConsensusMethod),
     }
 
 

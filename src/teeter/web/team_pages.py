@@ -8,7 +8,7 @@ from fastapi import APIRouter, Form, Request
 from fastapi.responses import Response
 
 from teeter.campaigns.people import ROLES
-from teeter.campaigns.shortcuts import TAKEN
+from teeter.campaigns.shortcuts import RESERVED_KEYS
 from teeter.errors import InputError, PermissionDeniedError
 from teeter.web import team
 from teeter.web.pages import campaign_page, page, start_of
@@ -34,7 +34,7 @@ def disagreements(request: Request, slug: str) -> Response:
     found, last = team.disagreements(desk, _AHEAD), team.last_decisions(desk, current_user(request))
     more = {"questions": found["disagreements"], "waiting": found["waiting"], "last": last}
     start = start_of(request, desk, told, "decide", **more)
-    return page(request, "label.html", {**told, "start": start, "taken": TAKEN})
+    return page(request, "label.html", {**told, "start": start, "taken": RESERVED_KEYS})
 
 
 @router.get("/c/{slug}/team")

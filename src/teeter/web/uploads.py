@@ -10,13 +10,13 @@ from typing import Any
 
 from fastapi import UploadFile
 
-from teeter.campaigns.import_export import LINES
+from teeter.campaigns.import_export import JSONL_SUFFIXES
 from teeter.datasets.table_files import TABLE_SUFFIXES
 from teeter.errors import FileError, InputError
 
 __all__ = ["save_upload"]
 
-_SUFFIXES = (*TABLE_SUFFIXES, *LINES)
+_SUFFIXES = (*TABLE_SUFFIXES, *JSONL_SUFFIXES)
 
 _MAX_NAME = 80
 

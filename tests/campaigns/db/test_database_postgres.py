@@ -1,4 +1,4 @@
-"""Campaigns on a PostgreSQL server: restarted, killed, shared or away, it loses nothing and says what is wrong."""
+"""Campaigns on PostgreSQL: restarted, killed, shared or unavailable, it loses nothing and says why."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from campaigns.postgres_server import Server, running_server
 from campaigns.stores import begun, shared_server
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.db import Answer, CampaignRepository, Database
+from teeter.campaigns.enums import AnswerKind
 from teeter.errors import StoreError
 
 
@@ -31,17 +32,17 @@ def own_server() -> Iterator[Server]:
         yield server
 
 
-def label(store: Database, repository: CampaignRepository, item: str, who: str = "ann") -> None:
-    with store.writing() as connection:
-        repository.answers.record(connection, Answer(item, who, "label", "good"))
+def label(database: Database, repository: CampaignRepository, item: str, who: str = "ann") -> None:
+    with database.writing() as connection:
+        repository.answers.record(connection, Answer(item, who, AnswerKind.LABEL, "good"))
 
 
-def labelled(store: Database, repository: CampaignRepository) -> list[str]:
-    with store.reading() as connection:
+def labelled_items(database: Database, repository: CampaignRepository) -> list[str]:
+    with database.reading() as connection:
         return [one.item for one in repository.answers.live(connection)]
 
 
-def test_a_campaign_goes_through_its_rounds(url: str) -> None:
+def test_a_campaign_runs_on_a_server(url: str) -> None:
     rows = np.random.default_rng(0).normal(size=(80, 4)).astype(np.float32)
     campaign = Campaign.create(
         url, "points", ["left", "right"], Settings(kind="features", seed=2**62)
@@ -60,75 +61,77 @@ def test_a_campaign_goes_through_its_rounds(url: str) -> None:
     again.database.close()
 
 
-def test_after_a_crash_of_the_server_what_was_acknowledged_is_there_and_the_store_goes_on(
+def test_after_a_crash_of_the_server_acknowledged_answers_are_there_and_work_continues(
     own_server: Server,
 ) -> None:
-    store = Database(own_server.new_database(), create=True)
-    repository = begun(store, texts=40)
+    database = Database(own_server.new_database(), create=True)
+    repository = begun(database, texts=40)
     for k in range(10):
-        label(store, repository, f"a{k}")
+        label(database, repository, f"a{k}")
     own_server.stop("immediate")
     with pytest.raises(StoreError, match=r"does not answer\. Acknowledged answers are safe"):
-        label(store, repository, "a10")
+        label(database, repository, "a10")
     own_server.start()
-    label(store, repository, "a11")
-    assert labelled(store, repository) == [*(f"a{k}" for k in range(10)), "a11"]
-    store.close()
+    label(database, repository, "a11")
+    assert labelled_items(database, repository) == [*(f"a{k}" for k in range(10)), "a11"]
+    database.close()
 
 
 @needs_fork
 @pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.slow)])
-def test_killed_while_it_writes_a_process_loses_nothing_that_it_acknowledged(
+def test_a_process_killed_while_it_writes_loses_no_acknowledged_answer(
     kills: int, url: str
 ) -> None:
-    store = Database(url, create=True)
-    repository = begun(store, texts=200 * kills)
-    store.close()
+    database = Database(url, create=True)
+    repository = begun(database, texts=200 * kills)
+    database.close()
     left, moments = [f"a{k}" for k in range(200 * kills)], random.Random(3)
     for _ in range(kills):
         pause = 0.0 if kills == 1 else moments.uniform(0.0, 0.15)
-        reported = kill_after(partial(_label_on, url, repository, left), 3, pause)
-        store = Database(url)
-        found = labelled(store, repository)
-        store.close()
+        reported = kill_after(partial(label_items, url, repository, left), 3, pause)
+        database = Database(url)
+        found = labelled_items(database, repository)
+        database.close()
         assert len(found) == len(set(found))
         assert set(reported) <= set(found)
         left = [item for item in left if item not in set(found)]
 
 
-def _label_on(url: str, repository: CampaignRepository, items: list[str], report: Report) -> None:
-    store = Database(url)
+def label_items(url: str, repository: CampaignRepository, items: list[str], report: Report) -> None:
+    database = Database(url)
     for item in items:
-        label(store, repository, item)
+        label(database, repository, item)
         report(item)
 
 
-def test_many_write_at_once_and_nothing_is_lost(url: str) -> None:
-    store = Database(url, create=True)
-    repository = begun(store, texts=64)
+def test_many_writers_at_once_lose_nothing(url: str) -> None:
+    database = Database(url, create=True)
+    repository = begun(database, texts=64)
     with ThreadPoolExecutor(8) as people:
-        list(people.map(lambda k: label(store, repository, f"a{k}", f"person {k % 8}"), range(64)))
-    assert len(labelled(store, repository)) == 64
-    with store.reading() as connection:
+        list(
+            people.map(lambda k: label(database, repository, f"a{k}", f"person {k % 8}"), range(64))
+        )
+    assert len(labelled_items(database, repository)) == 64
+    with database.reading() as connection:
         numbers = [
             line["number"] for line in repository.history.lines(connection) if "number" in line
         ]
     assert len(numbers) == len(set(numbers))
-    store.close()
+    database.close()
 
 
-def test_readers_see_one_state(url: str) -> None:
-    store = Database(url, create=True)
-    repository = begun(store)
-    with store.reading() as connection:
+def test_a_reader_sees_one_state_throughout(url: str) -> None:
+    database = Database(url, create=True)
+    repository = begun(database)
+    with database.reading() as connection:
         assert repository.answers.live(connection) == []
-        label(store, repository, "a0")
+        label(database, repository, "a0")
         assert repository.answers.live(connection) == []
-    assert labelled(store, repository) == ["a0"]
-    store.close()
+    assert labelled_items(database, repository) == ["a0"]
+    database.close()
 
 
-def test_an_address_that_does_not_answer_is_told_without_its_password() -> None:
+def test_a_server_that_does_not_answer_is_named_without_its_password() -> None:
     pytest.importorskip("psycopg")
     with pytest.raises(StoreError, match="does not answer") as caught:
         Database("postgresql://ann:secret@127.0.0.1:9/teeter")
@@ -137,7 +140,7 @@ def test_an_address_that_does_not_answer_is_told_without_its_password() -> None:
         Database("mysql://ann:secret@127.0.0.1:9/teeter")
 
 
-def test_a_server_that_lets_nobody_in_is_not_said_to_be_away(url: str) -> None:
+def test_a_server_that_refuses_is_not_called_unavailable(url: str) -> None:
     with pytest.raises(
         StoreError,
         match=r'refuses the connection: database "nothing" does not exist\. Check the database',
@@ -150,13 +153,13 @@ def test_a_server_that_lets_nobody_in_is_not_said_to_be_away(url: str) -> None:
         Database(url.replace("teeter@", "stranger@"))
 
 
-def test_a_database_becomes_a_campaign_s_only_when_told(url: str) -> None:
+def test_tables_are_created_only_on_request(url: str) -> None:
     with pytest.raises(StoreError, match="There is no campaign in postgresql"):
         Campaign.open(url)
-    store = Database(url.replace("postgresql+psycopg", "postgres"), create=True)
-    with store.writing() as connection:
+    database = Database(url.replace("postgresql+psycopg", "postgres"), create=True)
+    with database.writing() as connection:
         assert connection.scalar(text("select count(*) from items")) == 0
-    store.close()
+    database.close()
 
 
 def test_a_database_with_tables_of_our_names_is_left_alone(url: str) -> None:

@@ -1,4 +1,4 @@
-"""Leases and overlap: no item is with two people unless told, what nobody answers goes back, and nothing is lost."""
+"""Leases and overlap: an item is open with one annotator unless several are wanted, and none is lost."""
 
 from __future__ import annotations
 
@@ -20,22 +20,24 @@ from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.db import LockName
 
 VECTORS = np.random.default_rng(0).normal(size=(80, 3)).astype(np.float32)
-Made = Callable[..., Campaign]
+MakeCampaign = Callable[..., Campaign]
 
 
 @pytest.fixture
-def watch() -> FakeClock:
+def clock() -> FakeClock:
     return FakeClock()
 
 
 @pytest.fixture(params=POSTGRESQL_SLOW)
-def made(request: pytest.FixtureRequest, tmp_path: Path, watch: FakeClock) -> Iterator[Made]:
+def make_campaign(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock
+) -> Iterator[MakeCampaign]:
     opened: list[Campaign] = []
 
     def make(items: int = 80, **settings: object) -> Campaign:
         where = new_place(request.param, tmp_path)
         own = Settings(**{"kind": "features", "strategy": "margin", "control": 0.2, **settings})
-        campaign = Campaign.create(where, "points", ["left", "right"], own, clock=watch)
+        campaign = Campaign.create(where, "points", ["left", "right"], own, clock=clock)
         campaign.add({"id": f"p{k}", "features": row} for k, row in enumerate(VECTORS[:items]))
         opened.append(campaign)
         return campaign
@@ -45,89 +47,97 @@ def made(request: pytest.FixtureRequest, tmp_path: Path, watch: FakeClock) -> It
         one.database.close()
 
 
-def truth(item: str) -> str:
+def true_class(item: str) -> str:
     return "right" if VECTORS[int(item[1:]), 0] > 0 else "left"
 
 
-def asked(campaign: Campaign, n: int, who: str) -> list[str]:
+def ask_items(campaign: Campaign, n: int, who: str) -> list[str]:
     return [one.item for one in campaign.ask(n, who)]
 
 
-def answer(campaign: Campaign, items: list[str], who: str) -> None:
+def answer_items(campaign: Campaign, items: list[str], who: str) -> None:
     for item in items:
-        campaign.tell(item, truth(item), who)
+        campaign.tell(item, true_class(item), who)
 
 
-def told(campaign: Campaign, what: str) -> list[dict[str, object]]:
+def history_lines(campaign: Campaign, what: str) -> list[dict[str, object]]:
     return [line for line in campaign.history() if line["what"] == what]
 
 
-def held(campaign: Campaign) -> Counter[str]:
-    """How many people have each item open."""
+def count_holders(campaign: Campaign) -> Counter[str]:
+    """Return with how many annotators each item is open."""
     with campaign.database.reading() as connection:
         return Counter(pick.item for pick in campaign.repository.picks.open_picks(connection))
 
 
-def test_what_nobody_answers_goes_to_the_next_who_asks(made: Made, watch: FakeClock) -> None:
-    campaign = made(lease=30)
-    first = asked(campaign, 10, "ann")
-    watch.wait(29)
-    assert not set(first) & set(asked(campaign, 5, "bob"))
-    watch.wait(2)
-    assert set(first) <= set(asked(campaign, 40, "bob"))
-    (line,) = told(campaign, "returned")
+def test_items_whose_lease_expired_go_to_the_next_annotator(
+    make_campaign: MakeCampaign, clock: FakeClock
+) -> None:
+    campaign = make_campaign(lease=30)
+    first = ask_items(campaign, 10, "ann")
+    clock.wait(29)
+    assert not set(first) & set(ask_items(campaign, 5, "bob"))
+    clock.wait(2)
+    assert set(first) <= set(ask_items(campaign, 40, "bob"))
+    (line,) = history_lines(campaign, "returned")
     assert (line["who"], line["items"], line["by"]) == ("ann", first, "lease")
-    assert max(held(campaign).values()) == 1
-    assert not set(asked(campaign, 10, "ann")) & set(first)
+    assert max(count_holders(campaign).values()) == 1
+    assert not set(ask_items(campaign, 10, "ann")) & set(first)
 
 
-def test_each_answer_begins_the_leases_anew(made: Made, watch: FakeClock) -> None:
-    campaign = made(lease=30)
-    first = asked(campaign, 4, "ann")
+def test_each_answer_starts_the_leases_again(make_campaign: MakeCampaign, clock: FakeClock) -> None:
+    campaign = make_campaign(lease=30)
+    first = ask_items(campaign, 4, "ann")
     for item in first[:3]:
-        watch.wait(20)
-        campaign.tell(item, truth(item), "ann")
-    assert first[3] not in asked(campaign, 70, "bob")
-    watch.wait(31)
-    assert first[3] in asked(campaign, 80, "cem")
+        clock.wait(20)
+        campaign.tell(item, true_class(item), "ann")
+    assert first[3] not in ask_items(campaign, 70, "bob")
+    clock.wait(31)
+    assert first[3] in ask_items(campaign, 80, "cem")
 
 
-def test_whoever_asks_again_keeps_their_own_questions(made: Made, watch: FakeClock) -> None:
-    campaign = made(lease=30)
-    first = asked(campaign, 6, "ann")
-    watch.wait(300)
-    assert asked(campaign, 6, "ann") == first
-    watch.wait(20)
-    assert not set(first) & set(asked(campaign, 5, "bob")), "the lease began anew"
-    assert asked(campaign, 8, "ann")[:6] == first
-    assert not set(first) & set(asked(campaign, 60, "bob"))
+def test_an_annotator_who_asks_again_keeps_their_items(
+    make_campaign: MakeCampaign, clock: FakeClock
+) -> None:
+    campaign = make_campaign(lease=30)
+    first = ask_items(campaign, 6, "ann")
+    clock.wait(300)
+    assert ask_items(campaign, 6, "ann") == first
+    clock.wait(20)
+    assert not set(first) & set(ask_items(campaign, 5, "bob")), "the lease began anew"
+    assert ask_items(campaign, 8, "ann")[:6] == first
+    assert not set(first) & set(ask_items(campaign, 60, "bob"))
 
 
-def test_without_a_lease_questions_stay(made: Made, watch: FakeClock) -> None:
-    campaign = made(lease=0)
-    first = asked(campaign, 6, "ann")
-    watch.wait(10**6)
-    assert not set(first) & set(asked(campaign, 80, "bob"))
+def test_without_a_lease_items_stay_until_they_are_released(
+    make_campaign: MakeCampaign, clock: FakeClock
+) -> None:
+    campaign = make_campaign(lease=0)
+    first = ask_items(campaign, 6, "ann")
+    clock.wait(10**6)
+    assert not set(first) & set(ask_items(campaign, 80, "bob"))
     assert campaign.release_items("ann", who="owner") == 6
-    assert told(campaign, "returned")[0]["by"] == "owner"
-    assert set(first) <= set(asked(campaign, 80, "bob"))
+    assert history_lines(campaign, "returned")[0]["by"] == "owner"
+    assert set(first) <= set(ask_items(campaign, 80, "bob"))
 
 
-def test_a_late_answer_counts_and_is_told(made: Made, watch: FakeClock) -> None:
-    campaign = made(lease=30)
-    first = asked(campaign, 3, "ann")
-    watch.wait(31)
-    assert set(first) <= set(asked(campaign, 6, "bob"))
-    late = campaign.tell(first[0], truth(first[0]), "ann")
+def test_a_late_answer_counts_and_the_receipt_says_so(
+    make_campaign: MakeCampaign, clock: FakeClock
+) -> None:
+    campaign = make_campaign(lease=30)
+    first = ask_items(campaign, 3, "ann")
+    clock.wait(31)
+    assert set(first) <= set(ask_items(campaign, 6, "bob"))
+    late = campaign.tell(first[0], true_class(first[0]), "ann")
     assert late.late
     assert late.asked_now == ("bob",)
     assert campaign.status().labelled == 1
-    assert told(campaign, "answer")[-1]["late"] is True
-    assert not campaign.tell(first[1], truth(first[1]), "bob").late
+    assert history_lines(campaign, "answer")[-1]["late"] is True
+    assert not campaign.tell(first[1], true_class(first[1]), "bob").late
     assert not campaign.tell(first[0], "left", "ann").late, "it is told once"
     undone = [campaign.undo("ann"), campaign.undo("ann")]
     assert None not in undone
-    assert max(held(campaign).values()) == 1, "bob is asked, so ann is not"
+    assert max(count_holders(campaign).values()) == 1, "bob is asked, so ann is not"
     with campaign.database.reading() as connection:
         now = {
             (one.item, one.annotator): one for one in campaign.repository.answers.live(connection)
@@ -135,16 +145,16 @@ def test_a_late_answer_counts_and_is_told(made: Made, watch: FakeClock) -> None:
     assert replay_answers(campaign.history()) == now
 
 
-def test_what_an_older_model_picked_goes_back_to_the_pool_and_controls_are_asked_again(
-    made: Made, watch: FakeClock
+def test_items_of_an_older_model_return_to_the_pool_and_control_items_stay_ready(
+    make_campaign: MakeCampaign, clock: FakeClock
 ) -> None:
-    campaign = made(lease=30, control=0.4)
-    answer(campaign, asked(campaign, 10, "ann"), "ann")
+    campaign = make_campaign(lease=30, control=0.4)
+    answer_items(campaign, ask_items(campaign, 10, "ann"), "ann")
     campaign.train()
     waiting = {one.item: one.arm for one in campaign.ask(20, "ann")}
-    watch.wait(31)
+    clock.wait(31)
     campaign.train()
-    asked(campaign, 1, "bob")
+    ask_items(campaign, 1, "bob")
     with campaign.database.reading() as connection:
         ready = {pick.item: pick.arm for pick in campaign.repository.picks.ready_picks(connection)}
         ready |= {
@@ -155,115 +165,121 @@ def test_what_an_older_model_picked_goes_back_to_the_pool_and_controls_are_asked
     assert controls <= {item for item, arm in ready.items() if arm == "control"}
 
 
-def test_for_those_at_work_it_is_picked_ahead_and_a_new_model_picks_anew(made: Made) -> None:
-    campaign = made()
-    answer(campaign, asked(campaign, 10, "ann"), "ann")
+def test_items_are_picked_ahead_for_active_annotators_and_again_by_a_new_model(
+    make_campaign: MakeCampaign,
+) -> None:
+    campaign = make_campaign()
+    answer_items(campaign, ask_items(campaign, 10, "ann"), "ann")
     campaign.train()
-    shown = [set(asked(campaign, 5, who)) for who in ("ann", "bob")]
-    batches = len(told(campaign, "asked"))
+    shown = [set(ask_items(campaign, 5, who)) for who in ("ann", "bob")]
+    batches = len(history_lines(campaign, "asked"))
     assert sum(map(len, shown)) == len(set.union(*shown)) == 10
     with campaign.database.reading() as connection:
-        ready = campaign.repository.picks.open_or_ready_items(connection) - set(held(campaign))
+        ready = campaign.repository.picks.open_or_ready_items(connection) - set(
+            count_holders(campaign)
+        )
     assert len(ready) == 10, "twice what bob asked for, since one other is at work"
     campaign.train()
     with campaign.database.reading() as connection:
         left = {pick.item: pick.arm for pick in campaign.repository.picks.ready_picks(connection)}
     assert set(left.values()) <= {"control"}
-    assert len(told(campaign, "asked")) == batches
-    assert len(asked(campaign, 40, "dan")) == 40
-    assert max(held(campaign).values()) == 1
+    assert len(history_lines(campaign, "asked")) == batches
+    assert len(ask_items(campaign, 40, "dan")) == 40
+    assert max(count_holders(campaign).values()) == 1
 
 
-def test_one_picks_at_a_time_and_the_dead_keep_nobody_waiting_for_long(
-    made: Made, watch: FakeClock
+def test_one_process_picks_at_a_time_and_its_lock_expires(
+    make_campaign: MakeCampaign, clock: FakeClock
 ) -> None:
-    campaign = made()
+    campaign = make_campaign()
     locks = campaign.repository.locks
     with campaign.database.writing() as connection:
         assert locks.acquire(connection, LockName.PICKING, 10) is not None
         assert locks.acquire(connection, LockName.PICKING, 10) is None
-    watch.wait(1)
-    assert len(asked(campaign, 5, "bob")) == 5, "the lock has expired"
+    clock.wait(1)
+    assert len(ask_items(campaign, 5, "bob")) == 5, "the lock has expired"
     with campaign.database.writing() as connection:
         holder = locks.acquire(connection, LockName.PICKING, 10)
         assert holder is not None, "bob's picking has ended"
-        watch.wait(-1440)
+        clock.wait(-1440)
         message = "the clock was set back: the lock would last for a day"
         assert locks.acquire(connection, LockName.PICKING, 10) is not None, message
 
 
-def test_until_nothing_is_left(made: Made) -> None:
-    campaign = made()
+def test_every_item_is_asked_about_once_until_none_is_left(make_campaign: MakeCampaign) -> None:
+    campaign = make_campaign()
     people = ["ann", "bob", "cem"]
     seen: list[str] = []
     while True:
-        batch = {who: asked(campaign, 7, who) for who in people}
+        batch = {who: ask_items(campaign, 7, who) for who in people}
         if not any(batch.values()):
             break
         for who, items in batch.items():
             seen += items
-            answer(campaign, items, who)
+            answer_items(campaign, items, who)
     assert sorted(seen) == sorted(f"p{k}" for k in range(80)), "each item once"
 
 
 @pytest.mark.parametrize("people", [2, 3])
-def test_all_are_answered_by_as_many_as_told_and_by_nobody_twice(made: Made, people: int) -> None:
-    campaign = made(24, overlap=1.0, people=people)
+def test_every_item_gets_as_many_annotators_as_wanted_and_no_one_twice(
+    make_campaign: MakeCampaign, people: int
+) -> None:
+    campaign = make_campaign(24, overlap=1.0, people=people)
     seen: list[tuple[str, str]] = []
     for _ in range(12):
         for who in ("ann", "bob", "cem", "dan"):
-            items = asked(campaign, 5, who)
+            items = ask_items(campaign, 5, who)
             seen += [(item, who) for item in items]
-            answer(campaign, items, who)
+            answer_items(campaign, items, who)
     assert len(seen) == len(set(seen)) == 24 * people
     assert set(Counter(item for item, _ in seen).values()) == {people}
 
 
-def test_a_share_is_asked_of_a_second_before_anything_new(made: Made) -> None:
-    campaign = made(overlap=0.3, audit=10)
+def test_shared_items_come_before_new_ones(make_campaign: MakeCampaign) -> None:
+    campaign = make_campaign(overlap=0.3, audit=10)
     first = {one.item: one.arm for one in campaign.ask(40, "ann")}
     second = {one.item: one.arm for one in campaign.ask(40, "bob")}
     both = set(first) & set(second)
     assert 5 <= len(both) <= 20
     assert all(first[item] == second[item] for item in both)
     assert list(second)[: len(both)] == [item for item in second if item in both]
-    assert not both & set(asked(campaign, 40, "cem"))
+    assert not both & set(ask_items(campaign, 40, "cem"))
     for who, items in (("ann", first), ("bob", second)):
-        answer(campaign, list(items), who)
+        answer_items(campaign, list(items), who)
     assert campaign.status().labelled == len(set(first) | set(second))
 
 
-def test_controls_and_audits_are_among_what_several_answer(made: Made) -> None:
-    campaign = made(overlap=1.0, audit=16, control=0.3)
+def test_control_and_audit_items_are_shared_too(make_campaign: MakeCampaign) -> None:
+    campaign = make_campaign(overlap=1.0, audit=16, control=0.3)
     first = campaign.ask(40, "ann")
     second = campaign.ask(40, "bob")
     assert {one.arm for one in second} == {"picked", "control", "audit"}
     assert {one.item for one in first} == {one.item for one in second}
 
 
-def test_a_skip_a_lease_that_ends_and_an_undo_leave_nobody_missing(
-    made: Made, watch: FakeClock
+def test_a_skip_an_expired_lease_and_an_undo_keep_the_count_of_missing_annotators_right(
+    make_campaign: MakeCampaign, clock: FakeClock
 ) -> None:
-    campaign = made(overlap=1.0, lease=30)
-    (item,) = asked(campaign, 1, "ann")
-    answer(campaign, [item], "ann")
-    assert asked(campaign, 1, "bob") == [item]
+    campaign = make_campaign(overlap=1.0, lease=30)
+    (item,) = ask_items(campaign, 1, "ann")
+    answer_items(campaign, [item], "ann")
+    assert ask_items(campaign, 1, "bob") == [item]
     campaign.skip(item, "bob")
-    assert item not in asked(campaign, 5, "bob")
-    assert item in asked(campaign, 20, "cem")
-    watch.wait(31)
-    assert item in asked(campaign, 20, "dan"), "cem's lease ended"
-    answer(campaign, [item], "dan")
-    assert item not in asked(campaign, 10, "eve")
+    assert item not in ask_items(campaign, 5, "bob")
+    assert item in ask_items(campaign, 20, "cem")
+    clock.wait(31)
+    assert item in ask_items(campaign, 20, "dan"), "cem's lease ended"
+    answer_items(campaign, [item], "dan")
+    assert item not in ask_items(campaign, 10, "eve")
     campaign.undo("dan")
-    assert item not in asked(campaign, 20, "eve"), "dan is asked again"
+    assert item not in ask_items(campaign, 20, "eve"), "dan is asked again"
     assert campaign.tell(item, "left", "cem").late
     campaign.flag(item, "ann")
     with campaign.database.reading() as connection:
         assert campaign.repository.items.get(connection, item).annotators_missing == 0
 
 
-def test_several_at_once_share_the_items(tmp_path: Path) -> None:
+def test_annotators_at_work_at_once_share_the_items(tmp_path: Path) -> None:
     path = tmp_path / "points.teeter"
     campaign = Campaign.create(
         path, "points", ["left", "right"], Settings(kind="features", strategy="margin")
@@ -274,8 +290,8 @@ def test_several_at_once_share_the_items(tmp_path: Path) -> None:
     def label_until_nothing_is_left(who: str) -> list[str]:
         own = Campaign.open(path)
         answered: list[str] = []
-        while items := asked(own, 4, who):
-            answer(own, items, who)
+        while items := ask_items(own, 4, who):
+            answer_items(own, items, who)
             answered += items
         own.database.close()
         return answered
@@ -295,8 +311,8 @@ def test_several_at_once_share_the_items(tmp_path: Path) -> None:
     assert sorted(written) == sorted(given)
 
 
-def plans(campaign: Campaign, work: Callable[[], object]) -> list[str]:
-    """How SQLite goes about every statement of some work."""
+def query_plans(campaign: Campaign, work: Callable[[], object]) -> list[str]:
+    """Return how SQLite carries out every statement of some work."""
     seen: list[tuple[str, object]] = []
 
     def see(_: object, __: object, statement: str, parameters: object, *___: object) -> None:
@@ -316,13 +332,13 @@ def plans(campaign: Campaign, work: Callable[[], object]) -> list[str]:
         ]
 
 
-def test_no_table_is_read_from_end_to_end_to_ask_or_to_answer(tmp_path: Path) -> None:
+def test_asking_and_answering_scan_no_table(tmp_path: Path) -> None:
     settings = Settings(kind="features", strategy="margin", overlap=0.3)
     campaign = Campaign.create(tmp_path / "c.teeter", "points", ["left", "right"], settings)
     campaign.add({"id": f"p{k}", "features": row} for k, row in enumerate(VECTORS))
     for who in ("ann", "bob"):
-        asked(campaign, 5, who)
-    (first, *_) = asked(campaign, 5, "ann")
+        ask_items(campaign, 5, who)
+    (first, *_) = ask_items(campaign, 5, "ann")
     work = [
         lambda: campaign.ask(5, "ann"),
         lambda: campaign.ask(3, "cem"),
@@ -330,14 +346,14 @@ def test_no_table_is_read_from_end_to_end_to_ask_or_to_answer(tmp_path: Path) ->
         lambda: campaign.undo("ann"),
         lambda: campaign.people.find_by_token("none"),
     ]
-    for one in work:
-        found = plans(campaign, one)
-        assert found
+    for action in work:
+        steps = query_plans(campaign, action)
+        assert steps
         scans = [
             line
-            for line in found
+            for line in steps
             if line.startswith(("SCAN items", "SCAN picks", "SCAN answers", "SCAN batches"))
         ]
         assert scans == []
-        assert not any(line.startswith("SCAN history") for line in found)
+        assert not any(line.startswith("SCAN history") for line in steps)
     campaign.database.close()

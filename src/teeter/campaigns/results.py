@@ -1,0 +1,74 @@
+"""What the methods of a campaign return."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from teeter.campaigns.stopping import AccuracyEstimate
+
+__all__ = ["ImportResult", "ModelInfo", "Question", "Status"]
+
+
+@dataclass(frozen=True)
+class ImportResult:
+    """What happened to items that were added."""
+
+    new: int
+    duplicates: tuple[tuple[str, str], ...]
+    """For each item whose content is not new, its id and the id of the item that has it."""
+    labelled: int
+    """Items that got the label that came with them. They may have been in the campaign before."""
+    conflicts: tuple[tuple[str, str, str], ...] = ()
+    """Items that have another label than the new one: the id, the new label, and the one kept."""
+    audit: int = 0
+    """The size of the audit set now."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """An item to label, and why it was picked."""
+
+    item: str
+    """Its id."""
+    content: str | None
+    """The text, or the path of the image."""
+    arm: str
+    """``picked`` by the strategy, drawn as a ``control`` item, or of the ``audit`` set."""
+    rank: int
+    """Its position in the batch, from 1."""
+    reason: dict[str, Any]
+    """What was known when it was picked: its LDM or score, the predicted class, its probability."""
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """A model that was trained."""
+
+    version: int
+    labels: int
+    classes: tuple[str, ...]
+    """The classes among its labels."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """The progress of a campaign."""
+
+    items: int
+    labelled: int
+    by_class: dict[str, int]
+    skipped: int
+    unsure: int
+    flagged: int
+    open: int
+    """Items that are assigned and wait for an answer."""
+    version: int
+    """The number of the newest model; 0 before the first."""
+    accuracy: AccuracyEstimate | None
+    advice: tuple[str, ...]
+    """Sentences for and against stopping."""
+    disagreements: int = 0
+    """Items that wait for a reviewer's decision."""
+    spent: float | None = None
+    """The cost of all answers; None if the cost of a label is not set."""

