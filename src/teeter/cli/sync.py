@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from teeter.cli.campaign import File, Json, open_campaign
+from teeter.cli.campaign import open_campaign
+from teeter.cli.options import CampaignArgument, JsonOption
 from teeter.cli.output import pluralize, printable, spinner
 from teeter.errors import FileError, InputError, ServerUnavailableError
 
@@ -23,7 +24,7 @@ __all__ = ["sync"]
 
 
 def sync(
-    file: File,
+    file: CampaignArgument,
     *,
     url: Annotated[
         str | None,
@@ -77,7 +78,7 @@ def sync(
             help="Sync again and again, with this pause between, until Ctrl+C.",
         ),
     ] = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Label in Label Studio: annotations in, a new model when questions run out, and the next questions out."""
     from teeter.campaigns.label_studio import LabelStudio
