@@ -475,7 +475,7 @@ def test_a_mistake_is_one_sentence(campaign_file: Path, items_file: Path, tmp_pa
         "new", items_file, "--classes", "fruit,bird", "--labels", "known", "--file", tmp_path / "z"
     )
     assert not (tmp_path / "z").exists()
-    assert "is of no known form" in refuse_campaign("export", campaign_file, tmp_path / "out.docx")
+    assert "no known form" in refuse_campaign("export", campaign_file, tmp_path / "out.docx")
     assert "--budget needs --cost" in refuse_campaign(
         "new", items_file, "--classes", "a,b", "--budget", 5, "--file", tmp_path / "y"
     )
@@ -502,9 +502,17 @@ def test_a_mistake_is_one_sentence(campaign_file: Path, items_file: Path, tmp_pa
         ("list.jsonl", b"[1]\n", "Line 1 of .* is not a JSON object"),
         ("none.jsonl", b'{"other": 1}\n', "has no 'text' that is a text"),
         ("deep.jsonl", b"[" * 200_000, "Line 1 of .* is not a JSON object"),
-        ("blank.jsonl", b"\n \n\n", "has no lines but blank ones"),
-        ("half.jsonl", b'{"text": "bad \\ud800 one"}\n', "has half a character at place 4"),
-        ("id.jsonl", b'{"id": "\\ud800", "text": "one"}\n', "The id .* has half a character"),
+        ("blank.jsonl", b"\n \n\n", "has no lines but blank ones|has only blank lines"),
+        (
+            "half.jsonl",
+            b'{"text": "bad \\ud800 one"}\n',
+            "(half a character at place|a lone surrogate at character) 4",
+        ),
+        (
+            "id.jsonl",
+            b'{"id": "\\ud800", "text": "one"}\n',
+            "The id .* has (half a character|a lone surrogate)",
+        ),
         ("empty.csv", b"", "is empty"),
     ],
 )
@@ -534,7 +542,9 @@ def test_a_class_name_cannot_hold_control_characters_or_lone_surrogates(
         ("new", items_file, "--classes", f"a,{name}", "--file", tmp_path / "z"),
         ("add-class", campaign_file, name),
     ):
-        assert re.search("control character|half a character", refuse_campaign(*words))
+        assert re.search(
+            "control character|half a character|lone surrogate", refuse_campaign(*words)
+        )
 
 
 def test_a_lone_surrogate_is_refused_in_every_argument(campaign_file: Path) -> None:
@@ -543,4 +553,5 @@ def test_a_lone_surrogate_is_refused_in_every_argument(campaign_file: Path) -> N
         ("t1\udcff", "fruit"),
         ("t1", "fruit", "--as", "\udcff"),
     ):
-        assert "half a character" in refuse_campaign("tell", campaign_file, *words)
+        message = refuse_campaign("tell", campaign_file, *words)
+        assert re.search("half a character|lone surrogate", message)

@@ -341,7 +341,8 @@ def tell(
     file: CampaignArgument,
     item: Annotated[str, typer.Argument(metavar="ITEM", help="Item id.")],
     label: Annotated[
-        str | None, typer.Argument(metavar="LABEL", help="Class of the item, unless --other.")
+        str | None,
+        typer.Argument(metavar="LABEL", help="Class of the item. Leave it out with --other."),
     ] = None,
     *,
     annotator: AnnotatorOption = DEFAULT_ANNOTATOR,
@@ -489,8 +490,8 @@ def export(
         typer.Option(
             "--format",
             metavar="NAME",
-            help="csv, jsonl, parquet, datasets, prodigy or doccano. Default: by the suffix of "
-            "OUT.",
+            help="csv, spreadsheet, jsonl, parquet, datasets, prodigy or doccano. Default: by the "
+            "suffix of OUT.",
         ),
     ] = None,
     history: Annotated[
@@ -556,7 +557,10 @@ def restore(
 @campaign.command("copy-to", rich_help_panel=Panel.FILES)
 def copy_to(
     file: CampaignArgument,
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="A new file, or postgresql://….")],
+    target: Annotated[
+        str,
+        typer.Argument(metavar="TARGET", help="A new file, or a database URL (postgresql://…)."),
+    ],
 ) -> None:
     """Copy a campaign to a database server, or to a new file."""
     from teeter.campaigns.transfer import move_to

@@ -58,7 +58,7 @@ def _describe_small_classes(counts: Mapping[str, int]) -> list[str]:
     sentences = []
     if rare:
         rare.sort(key=lambda name: counts[name])
-        names = [f"{printable_line(name, _LONGEST_NAME)} {counts[name]}" for name in rare]
+        names = [f"{printable_line(name, _LONGEST_NAME)} ({counts[name]})" for name in rare]
         sentences.append(
             f"Fewer than {_FEW_LABELS} labels ({len(rare):,}): {list_some(names, _NAMED)}."
         )

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import typer
 
-from teeter.cli.output import printable, printable_line, spinner, terminal_width
+from teeter.cli.output import (
+    echo_wrapped,
+    printable,
+    printable_line,
+    spinner,
+    terminal_width,
+)
 from teeter.errors import InputError
 
 if TYPE_CHECKING:
@@ -113,7 +119,7 @@ def label_rounds(opened: Campaign, shortcuts: Shortcuts, n: int, annotator: str)
         with spinner("Training"):
             model = opened.train()
         advice = opened.status().advice[0]
-        typer.echo(f"Model {model.version}, trained on {model.labels} labels. {advice}")
+        echo_wrapped(f"Model {model.version}, trained on {model.labels:,} labels. {advice}")
 
 
 def _label_round(opened: Campaign, shortcuts: Shortcuts, n: int, annotator: str) -> bool:
@@ -340,4 +346,4 @@ def _explain_pick(opened: Campaign, question: Question) -> str:
         return "answered by several annotators"
     if "predicted" not in question.reason:
         return "chosen to cover the pool"
-    return f"predicted {question.reason['predicted']} ({question.reason['probability']:.0%})"
+    return f"predicted {question.reason['predicted']}, {question.reason['probability']:.0%}"

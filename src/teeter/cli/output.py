@@ -139,11 +139,10 @@ def echo_wrapped(text: str) -> None:
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table that fits the width of the terminal."""
-    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(*header, box=SIMPLE_HEAD)
+    table = Table(*header, box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for row in rows:
         table.add_row(*row)
 

@@ -50,7 +50,7 @@ def decide(
 ) -> None:
     """Decide items on which annotators disagree, with one key per class.
 
-    A decision overrules all answers.
+    A decision overrides all answers.
     """
     from teeter.cli.label_prompt import print_legend, resolve_disagreements, shortcuts_for
 
@@ -89,7 +89,7 @@ def agreement(file: CampaignArgument, as_json: JsonOption = False) -> None:
         scores[f"Cohen's kappa of {pair.first} and {pair.second}"] = pair.kappa
 
     rows = [[title, *_score_cells(score)] for title, score in scores.items()]
-    print_table(["", "value", "95% interval", "items"], rows)
+    print_table(["measure", "value", "95% interval", "items"], rows)
 
 
 @people.command("add")
@@ -132,7 +132,7 @@ def list_people(file: CampaignArgument, as_json: JsonOption = False) -> None:
         members = {member.name: member for member in opened.people.list()}
         stats = {stat.name: stat for stat in opened.team()}
 
-    # Annotators that were added come first, then others who answered.
+    # Members come first, then others who answered.
     names = list(dict.fromkeys([*members, *stats]))
     if as_json:
         echo_json([_merge_fields(name, members.get(name), stats.get(name)) for name in names])
@@ -146,14 +146,14 @@ def list_people(file: CampaignArgument, as_json: JsonOption = False) -> None:
         "name",
         "role",
         "answers",
-        "seconds per answer",
-        "as others answer",
-        "as decided",
+        "s/answer",
+        "match others",
+        "match decisions",
         "on random items",
     ]
     rows = []
     for name in names:
-        role = members[name].role if name in members else "not added"
+        role = members[name].role if name in members else "not a member"
         rows.append([name, role, *_stats_cells(stats.get(name))])
     print_table(header, rows)
 
@@ -196,4 +196,4 @@ def _score_cells(score: AgreementScore | None) -> list[str]:
 def _format_share(estimate: AccuracyEstimate | None) -> str:
     if estimate is None:
         return _UNKNOWN
-    return f"{estimate.share:.0%} ({estimate.low:.0%} to {estimate.high:.0%})"
+    return f"{estimate.share:.0%} ({100 * estimate.low:.0f}–{estimate.high:.0%})"
