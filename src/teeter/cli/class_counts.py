@@ -52,19 +52,22 @@ def format_class_counts(
 
 def _describe_small_classes(counts: Mapping[str, int]) -> list[str]:
     """Return a sentence on the classes with few labels, and one on those without any."""
-    rare = [name for name, count in counts.items() if 0 < count < _FEW_LABELS]
-    empty = [name for name, count in counts.items() if count == 0]
+    rare = []
+    empty = []
+    # The rarest come first, because not all may be named.
+    for name, count in sorted(counts.items(), key=lambda entry: entry[1]):
+        if count == 0:
+            empty.append(_shorten(name))
+        elif count < _FEW_LABELS:
+            rare.append(f"{_shorten(name)} ({count})")
 
     sentences = []
     if rare:
-        rare.sort(key=lambda name: counts[name])
-        names = [f"{printable_line(name, _LONGEST_NAME)} ({counts[name]})" for name in rare]
-        sentences.append(
-            f"Fewer than {_FEW_LABELS} labels ({len(rare):,}): {list_some(names, _NAMED)}."
-        )
+        names = list_some(rare, _NAMED)
+        sentences.append(f"Fewer than {_FEW_LABELS} labels ({len(rare):,}): {names}.")
     if empty:
-        names = [printable_line(name, _LONGEST_NAME) for name in empty]
-        sentences.append(f"No labels ({len(empty):,}): {list_some(names, _NAMED)}.")
+        names = list_some(empty, _NAMED)
+        sentences.append(f"No labels ({len(empty):,}): {names}.")
     return sentences
 
 
@@ -74,13 +77,20 @@ def _format_columns(counts: list[tuple[str, int]], width: int) -> list[str]:
     from rich.console import Console
 
     digits = max(len(f"{count:,}") for _, count in counts)
-    cells = [f"{count:>{digits},} {printable_line(name, _LONGEST_NAME)}" for name, count in counts]
+    cells = []
+    for name, count in counts:
+        cells.append(f"{count:>{digits},} {_shorten(name)}")
     columns = Columns(cells, column_first=True, equal=True, padding=(0, _SPACE_BETWEEN_COLUMNS))
 
+    # Class names may look like markup or emoji codes, and are printed as they are.
     console = Console(width=width, markup=False, emoji=False, highlight=False)
     with console.capture() as capture:
         console.print(columns)
     return [line.rstrip() for line in capture.get().splitlines()]
+
+
+def _shorten(name: str) -> str:
+    return printable_line(name, _LONGEST_NAME)
 
 
 def _count_cells(text: str) -> int:

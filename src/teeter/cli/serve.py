@@ -138,7 +138,11 @@ def serve(
 ) -> None:
     """Label on a page in your browser.
 
-    All data stays on this machine.
+    Prints the address of the page. It needs pip install 'teeter[web,store]' and no network: all
+    data stays on this machine.
+
+    The hashes of tokens are in tokens.json in teeter's configuration folder, unless --tokens names
+    another file.
     """
     _require_web_packages()
 
@@ -259,7 +263,7 @@ def _token_hint(host: str, tokens: Path | None) -> str | None:
 def _require_login(
     security: SecurityConfig, campaign_tokens: CampaignTokens, token_hint: str | None
 ) -> None:
-    """Check that somebody can log in, and not just anybody where tokens are needed."""
+    """Check that a token exists, if one is needed to log in."""
     if len(security.tokens) or campaign_tokens.has_tokens():
         return
     if campaign_tokens.is_needed():

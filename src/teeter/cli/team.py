@@ -50,7 +50,11 @@ def decide(
 ) -> None:
     """Decide items on which annotators disagree, with one key per class.
 
-    A decision overrides all answers.
+    The least clear items come first. Space leaves an item for later, u undoes the last decision, f
+    decides that the item does not belong, and s stops.
+
+    A decision overrides all answers. It stays in the history and can be undone. In a campaign with
+    members, only reviewers and owners decide.
     """
     from teeter.cli.label_prompt import print_legend, resolve_disagreements, shortcuts_for
 
@@ -70,7 +74,12 @@ def decide(
 
 
 def agreement(file: CampaignArgument, as_json: JsonOption = False) -> None:
-    """Measure how far annotators agree: overall, by class and by pair."""
+    """Measure how far annotators agree: overall, by class and by pair.
+
+    Counts items with labels of two or more annotators: the observed agreement, Krippendorff's alpha
+    overall and by class, and Cohen's kappa of each pair, with intervals. A dash means that there is
+    too little data.
+    """
     with open_campaign(file) as opened, spinner("Reading"):
         measured = opened.agreement()
 
@@ -94,7 +103,12 @@ def agreement(file: CampaignArgument, as_json: JsonOption = False) -> None:
 
 @people.command("add")
 def add_person(file: CampaignArgument, name: NameArgument, role: RoleOption = "annotator") -> None:
-    """Add an annotator and print their token. It is not shown again."""
+    """Add an annotator and print their token.
+
+    The token is not shown again: only its hash is stored. An annotator labels, a reviewer also
+    decides and exports, and an owner also manages annotators. In a campaign without members,
+    everyone may do everything.
+    """
     with open_campaign(file) as opened:
         typer.echo(opened.people.add(name, role))
 
@@ -107,7 +121,10 @@ def token(
         bool, typer.Option("--revoke", help="Revoke the token without a new one.")
     ] = False,
 ) -> None:
-    """Replace an annotator's token and print the new one. It is not shown again."""
+    """Replace an annotator's token and print the new one.
+
+    It is not shown again: only its hash is stored.
+    """
     with open_campaign(file) as opened:
         if revoke:
             opened.people.revoke(name)
@@ -118,7 +135,10 @@ def token(
 
 @people.command("remove")
 def remove(file: CampaignArgument, name: NameArgument) -> None:
-    """Remove an annotator. Their answers stay; their open items go to others."""
+    """Remove an annotator.
+
+    Their token no longer works. Their answers stay, and their open items go to others.
+    """
     with open_campaign(file) as opened:
         count = opened.people.remove(name)
 
@@ -127,7 +147,11 @@ def remove(file: CampaignArgument, name: NameArgument) -> None:
 
 @people.command("list")
 def list_people(file: CampaignArgument, as_json: JsonOption = False) -> None:
-    """List the annotators with their pace and accuracy."""
+    """List the annotators with their pace and accuracy.
+
+    The pace is the median time between two answers, without breaks. Answers are compared with those
+    of most other annotators, with decisions of reviewers, and with both on items drawn at random.
+    """
     with open_campaign(file) as opened, spinner("Reading"):
         members = {member.name: member for member in opened.people.list()}
         stats = {stat.name: stat for stat in opened.team()}
