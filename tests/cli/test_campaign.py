@@ -77,7 +77,7 @@ def test_undo_brings_back_the_answer_before(campaign_file: Path) -> None:
 @pytest.mark.parametrize("name", ["csv", "jsonl", "parquet", "datasets", "prodigy", "doccano"])
 def test_every_export_format(name: str, campaign_file: Path, tmp_path: Path) -> None:
     run_campaign("tell", campaign_file, "t5", "fruit")
-    run_campaign("tell", campaign_file, "t6", "--other", "bad")
+    run_campaign("tell", campaign_file, "t6", "--other", "flag")
     out = tmp_path / f"out-{name}"
     run_campaign("export", campaign_file, out, "--format", name)
 
@@ -174,8 +174,8 @@ def test_images_move_with_their_campaign_and_a_missing_image_can_be_flagged(
 
     (pictures / "0.png").unlink()
     save_image(pictures / "newer.png", (1, 2, 200))
-    assert "mark it as bad" in refuse_campaign("add", campaign, pictures)
-    run_campaign("tell", campaign, "0.png", "--other", "bad")
+    assert re.search("mark it as bad|flag it", refuse_campaign("add", campaign, pictures))
+    run_campaign("tell", campaign, "0.png", "--other", "flag")
     assert "Added 1 item" in run_campaign("add", campaign, pictures)
 
     run_campaign("tell", campaign, "1.png", "a")
@@ -438,6 +438,10 @@ def test_the_password_of_a_server_is_not_printed(items_file: Path) -> None:
     assert "a-secret" not in printed
     assert "teeter:***@" in printed
 
+    printed = run_campaign("label", url, typed="s")
+    assert "a-secret" not in printed
+    assert "All answers are saved in postgresql+psycopg://teeter:***@" in printed
+
 
 # ---- mistakes
 
@@ -460,7 +464,7 @@ def test_a_mistake_is_one_sentence(campaign_file: Path, items_file: Path, tmp_pa
     assert "Give either a class or --other" in refuse_campaign(
         "tell", campaign_file, "t5", "fruit", "--other", "skip"
     )
-    assert "--other later is unknown: give skip, unsure or bad." in refuse_campaign(
+    assert "--other later is unknown: give skip, unsure or flag." in refuse_campaign(
         "tell", campaign_file, "t5", "--other", "later"
     )
     assert "label items of two or more, then train" in refuse_campaign("train", campaign_file)

@@ -328,7 +328,8 @@ def label(
             is_interrupted = True
             typer.echo()
 
-    typer.echo(f"All answers are saved in {file}. Run the same command to continue.")
+    location = _hide_password(file)
+    typer.echo(f"All answers are saved in {location}. Run the same command to continue.")
     if is_interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)
 
@@ -374,7 +375,7 @@ def tell(
     annotator: AnnotatorOption = DEFAULT_ANNOTATOR,
     other: Annotated[
         str | None,
-        typer.Option(metavar="ANSWER", help="Answer skip, unsure or bad instead of a class."),
+        typer.Option(metavar="ANSWER", help="Answer skip, unsure or flag instead of a class."),
     ] = None,
     comment: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Comment to store with the answer.")
@@ -385,7 +386,7 @@ def tell(
     It is on disk when the command returns. Earlier answers stay in the history.
     """
     if (label is None) == (other is None):
-        raise InputError("Give either a class or --other skip, unsure or bad.")
+        raise InputError("Give either a class or --other skip, unsure or flag.")
 
     with open_campaign(file) as opened:
         require_member(opened, annotator, "answer")
@@ -395,10 +396,10 @@ def tell(
             receipt = opened.skip(item, annotator, comment=comment)
         elif other == "unsure":
             receipt = opened.mark_unsure(item, annotator, comment=comment)
-        elif other == "bad":
+        elif other == "flag":
             receipt = opened.flag(item, annotator, comment=comment)
         else:
-            raise InputError(f"--other {other} is unknown: give skip, unsure or bad.")
+            raise InputError(f"--other {other} is unknown: give skip, unsure or flag.")
 
     if receipt.late:
         holders = ""
@@ -476,7 +477,8 @@ def status(
 
     if summary.disagreements:
         disagreements = pluralize(summary.disagreements, "disagreement")
-        typer.echo(f"{disagreements} to decide: teeter campaign decide {shlex.quote(file)}")
+        location = shlex.quote(_hide_password(file))
+        typer.echo(f"{disagreements} to decide: teeter campaign decide {location}")
     for sentence in summary.advice:
         echo_wrapped(sentence)
 
@@ -744,8 +746,8 @@ def _hide_password(location: str) -> str:
 
     from sqlalchemy import make_url
 
-    url, _, name = location.partition("#")
-    return f"{make_url(url).render_as_string(hide_password=True)}#{name}"
+    url, separator, name = location.partition("#")
+    return make_url(url).render_as_string(hide_password=True) + separator + name
 
 
 def _report_conflicts(result: ImportResult) -> None:

@@ -65,9 +65,9 @@ _LABEL_ECHOES = {
 }
 _DECISION_ECHOES = {Key.SKIP: "later", Key.UNDO: "undo", Key.FLAG: "flagged"}
 
-_LABEL_LEGEND = "[space] skip  [u] undo  [?] unsure  [f] flag as bad  [s] stop"
-_SUSPECT_LEGEND = "[=] keep  [space] later  [u] undo  [?] unsure  [f] flag as bad  [s] stop"
-_DECISION_LEGEND = "[space] later  [u] undo  [f] flag as bad  [s] stop"
+_LABEL_LEGEND = "[space] skip  [u] undo  [?] unsure  [f] flag  [s] stop"
+_SUSPECT_LEGEND = "[=] keep  [space] later  [u] undo  [?] unsure  [f] flag  [s] stop"
+_DECISION_LEGEND = "[space] later  [u] undo  [f] flag  [s] stop"
 
 
 def shortcuts_for(classes: Sequence[str]) -> Shortcuts:
