@@ -232,7 +232,7 @@ def stopping_table(kept: dict[str, Any]) -> str:
         )
         rows.append([name, labels, spread(part[:, 1]), spread(part[:, 2])])
     return table(
-        ["when", "labels", "right on rows held out", "right by the campaign's own estimate"], rows
+        ["when", "labels", "accuracy on held-out rows", "accuracy estimated by the campaign"], rows
     )
 
 
@@ -258,17 +258,18 @@ def stopping_facts(kept: dict[str, Any]) -> str:
     def behind(low: int, high: int) -> float:
         return 100 * float(np.mean([row[1] - row[2] for row in known if low < row[0] <= high]))
 
-    told = [
-        f"Whoever stopped there was {np.mean(lost):.1f} points below the best of 25 rounds, {max(lost):.1f} at most.",
-        f"In {taken_back} of {len(campaigns)} campaigns a later round took the advice back for a while.",
-        f"The interval held the share on the rows held out in {np.mean(inside):.0%} of all rounds,",
-        f"and in {sum(at_stop)} of {len(at_stop)} of those in which the advice first came;",
-        f"it was too low in {np.mean([row[1] > row[4] for row in known]):.0%} of all rounds",
+    sentences = [
+        f"Stopping at the first advice cost {np.mean(lost):.1f} points on average, and at most {max(lost):.1f},",
+        "compared with the best of 25 rounds.",
+        f"In {taken_back} of {len(campaigns)} campaigns, a later round took the advice back for a while.",
+        f"The interval contained the accuracy on held-out rows in {np.mean(inside):.0%} of all rounds,",
+        f"and in {sum(at_stop)} of {len(at_stop)} rounds in which the advice first came.",
+        f"It was too low in {np.mean([row[1] > row[4] for row in known]):.0%} of all rounds",
         f"and too high in {np.mean([row[1] < row[3] for row in known]):.0%}.",
-        f"Up to 100 labels the campaign's own estimate was {behind(0, 100):.1f} points below the rows held out,",
-        f"from 100 to 300 labels {behind(100, 300):.1f}, and after that {behind(300, 500):.1f}.",
+        f"Up to 100 labels, the estimate was {behind(0, 100):.1f} points below the accuracy on held-out rows,",
+        f"from 100 to 300 labels {behind(100, 300):.1f} points, and after that {behind(300, 500):.1f}.",
     ]
-    return "\n".join(told)
+    return "\n".join(sentences)
 
 
 def runs_table(kept: dict[str, Any]) -> str:

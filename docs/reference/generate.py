@@ -270,11 +270,13 @@ def command_entry(words: list[str]) -> str:
 
 
 def sign(argument: Any) -> str:
-    return (
-        argument.metavar
-        if argument.required or argument.metavar.startswith("[")
-        else f"[{argument.metavar}]"
-    )
+    """Return an argument as the usage line shows it."""
+    name = argument.metavar
+    if not argument.required:
+        name = f"[{name}]"
+    if argument.nargs != 1 and not name.endswith("..."):
+        name += "..."
+    return str(name)
 
 
 def names(option: Any) -> list[str]:
@@ -289,8 +291,8 @@ def names(option: Any) -> list[str]:
 def meaning(option: Any) -> str:
     """Return an option's help, with its default where that is not said."""
     text, default = option.help.rstrip("."), option.default
-    silent = option.is_flag or default in (None, "") or "if left out" in text
-    return f"{text}." if silent else f"{text}; {default} if left out."
+    silent = option.is_flag or default in (None, "") or "Default:" in text
+    return f"{text}." if silent else f"{text}. Default: {default}."
 
 
 # ---- Markdown

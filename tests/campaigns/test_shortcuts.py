@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.commands import refused
+from cli.commands import refuse_campaign
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.errors import InputError
 
@@ -67,7 +67,7 @@ def test_collisions_are_refused(chosen: list[str], message: str) -> None:
 def test_a_campaign_with_a_collision_is_not_created(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("text\none\ntwo\n")
 
-    message = refused("new", tmp_path / "a.csv", "--classes", "a,b", "--keys", "x,x")
+    message = refuse_campaign("new", tmp_path / "a.csv", "--classes", "a,b", "--keys", "x,x")
 
     assert "stands for a" in message
     assert not (tmp_path / "a.teeter").exists()

@@ -1,4 +1,4 @@
-"""The command line as functions: what commands say, or what they refuse."""
+"""Run commands in this process, and return what they print."""
 
 from __future__ import annotations
 
@@ -12,43 +12,66 @@ from typer.testing import CliRunner, Result
 
 from teeter.cli import app
 
+__all__ = [
+    "CommandRunner",
+    "build_command",
+    "invoke_campaign",
+    "refuse_campaign",
+    "run_campaign",
+    "run_teeter",
+    "true_label",
+]
+
 build_command = cache(get_command)
 """Return the commands of an app as Typer parses them."""
 
 
 class CommandRunner(CliRunner):
-    """A runner that builds the commands of an app once: that takes Typer 65 ms, and many commands take 1 ms."""
+    """A runner that builds the commands of an app once.
 
-    def invoke(self, *given: Any, **named: Any) -> Result:
+    Building takes Typer 65 ms, and many commands take 1 ms.
+    """
+
+    def invoke(self, *arguments: Any, **options: Any) -> Result:
         with patch.object(typer.testing, "_get_command", build_command):
-            return super().invoke(*given, **named)
+            return super().invoke(*arguments, **options)
 
 
 def run_teeter(*arguments: object, fails: int = 0) -> Result:
-    """Run ``teeter`` with these arguments, exit code 0 expected unless ``fails`` says otherwise."""
+    """Run ``teeter``; the exit code must be 0 unless ``fails`` says otherwise."""
     result = CommandRunner().invoke(app, [str(argument) for argument in arguments])
     assert result.exit_code == fails, result.output
     assert "Traceback" not in result.output
     return result
 
 
-def run(*words: Any, typed: str | None = None) -> Result:
-    return CommandRunner().invoke(app, ["campaign", *map(str, words)], input=typed)
+def invoke_campaign(*arguments: object, typed: str | None = None) -> Result:
+    """Run ``teeter campaign``, whatever comes of it.
+
+    Args:
+        arguments: the command and its arguments.
+        typed: the keys that are typed.
+    """
+    words = [str(argument) for argument in arguments]
+    return CommandRunner().invoke(app, ["campaign", *words], input=typed)
 
 
-def done(*words: Any, typed: str | None = None) -> str:
-    result = run(*words, typed=typed)
+def run_campaign(*arguments: object, typed: str | None = None) -> str:
+    """Run ``teeter campaign``, which must succeed, and return its stdout."""
+    result = invoke_campaign(*arguments, typed=typed)
     assert result.exit_code == 0, result.output
     return result.stdout
 
 
-def refused(*words: Any) -> str:
-    result = run(*words)
+def refuse_campaign(*arguments: object) -> str:
+    """Run ``teeter campaign``, which must fail with one sentence, and return the sentence."""
+    result = invoke_campaign(*arguments)
     assert result.exit_code == 2, result.output
     assert "Traceback" not in result.output
     assert len(result.stderr.strip().splitlines()) == 1
     return result.stderr
 
 
-def truth(item: str) -> str:
+def true_label(item: str) -> str:
+    """Return the right label of an item of ``conftest.items_file``."""
     return "fruit" if int(item[1:]) % 2 else "tool"

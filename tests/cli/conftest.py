@@ -1,4 +1,4 @@
-"""The command line as a function, and a campaign to run it on."""
+"""A table of texts, and a campaign of it to run commands on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TypeAlias
 import pytest
 from typer.testing import Result
 
-from cli.commands import done, run_teeter
+from cli.commands import run_campaign, run_teeter, true_label
 
 Teeter: TypeAlias = Callable[..., Result]
 
@@ -23,37 +23,39 @@ WORDS = {
 
 @pytest.fixture
 def teeter() -> Teeter:
-    """Run ``teeter`` with these arguments, exit code 0 expected unless ``fails`` says otherwise."""
+    """Run ``teeter``; the exit code must be 0 unless ``fails`` says otherwise."""
     return run_teeter
 
 
-def write_things(path: Path) -> None:
-    """Write a table of 60 texts, of which four have a label."""
+def write_items(path: Path) -> None:
+    """Write a table of 60 texts, of which the first four have a label in the column "known"."""
     with path.open("w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["id", "text", "known"])
-        for k in range(60):
-            kind = "fruit" if k % 2 else "tool"
-            words = [WORDS[kind][(k + step) % 5] for step in range(3)]
-            table.writerow([f"t{k}", f"{' '.join(words)} number {k}", kind if k < 4 else ""])
+        for number in range(60):
+            item = f"t{number}"
+            label = true_label(item)
+            words = [WORDS[label][(number + step) % 5] for step in range(3)]
+            known = label if number < 4 else ""
+            table.writerow([item, f"{' '.join(words)} number {number}", known])
 
 
 @pytest.fixture
-def things(tmp_path: Path) -> Path:
+def items_file(tmp_path: Path) -> Path:
     path = tmp_path / "things.csv"
-    write_things(path)
+    write_items(path)
     return path
 
 
 @pytest.fixture(scope="session")
 def campaign_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file of a campaign of ``things``, made once and copied for every test."""
-    things = tmp_path_factory.mktemp("template") / "things.csv"
-    write_things(things)
-    done("new", things, "--classes", "fruit,tool")
-    return things.with_suffix(".teeter")
+    """The file of a campaign of ``items_file``, created once and copied for every test."""
+    path = tmp_path_factory.mktemp("template") / "things.csv"
+    write_items(path)
+    run_campaign("new", path, "--classes", "fruit,tool")
+    return path.with_suffix(".teeter")
 
 
 @pytest.fixture
-def made(things: Path, campaign_template: Path) -> Path:
-    return Path(shutil.copyfile(campaign_template, things.with_suffix(".teeter")))
+def campaign_file(items_file: Path, campaign_template: Path) -> Path:
+    return Path(shutil.copyfile(campaign_template, items_file.with_suffix(".teeter")))

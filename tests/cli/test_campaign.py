@@ -1,4 +1,4 @@
-"""teeter campaign: from a file to labels, in a terminal, with every mistake told in a sentence."""
+"""teeter campaign: from a file to labels in a terminal, with one sentence for every mistake."""
 
 from __future__ import annotations
 
@@ -12,177 +12,479 @@ import pytest
 from PIL import Image
 
 from campaigns.stores import shared_server
-from cli.commands import done, refused, truth
+from cli.commands import refuse_campaign, run_campaign, true_label
+from teeter.campaigns import Campaign
 
 
-def test_from_a_table_to_labels_in_a_file(made: Path, tmp_path: Path) -> None:
+def save_image(path: Path, color: tuple[int, int, int]) -> None:
+    Image.new("RGB", (8, 8), color).save(path)
+
+
+def count_labels(campaign: Path) -> int:
+    return int(json.loads(run_campaign("status", campaign, "--json"))["labelled"])
+
+
+# ---- from a file to labels
+
+
+def test_a_table_becomes_labels_in_a_file(campaign_file: Path, tmp_path: Path) -> None:
     for _ in range(2):
-        for question in json.loads(done("ask", made, "-n", 12, "--json")):
-            done("tell", made, question["item"], truth(question["item"]))
-        assert "labels in 2 classes" in done("train", made)
-    told = done("status", made)
-    assert told.startswith("24 of 60 items labelled, 0 open, model 2.")
-    assert "fruit" in told
+        for question in json.loads(run_campaign("ask", campaign_file, "-n", 12, "--json")):
+            run_campaign("tell", campaign_file, question["item"], true_label(question["item"]))
+        assert "labels of 2 classes" in run_campaign("train", campaign_file)
+
+    status = run_campaign("status", campaign_file)
+    assert status.startswith("24 of 60 items labelled, 0 open, model 2.")
+    assert "fruit" in status
+
     out = tmp_path / "labels.csv"
-    assert (
-        done("export", made, out, "--history", tmp_path / "history.jsonl") == f"{out}: 24 labels.\n"
-    )
+    history_file = tmp_path / "history.jsonl"
+    printed = run_campaign("export", campaign_file, out, "--history", history_file)
+    assert printed == f"Wrote 24 labels to {out}.\n"
+
     with out.open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 60
-    assert all(row["label"] in ("", truth(row["id"])) for row in rows)
-    right = [row["predicted"] == truth(row["id"]) for row in rows]
+    assert all(row["label"] in ("", true_label(row["id"])) for row in rows)
+    right = [row["predicted"] == true_label(row["id"]) for row in rows]
     assert sum(right) > 45
-    history = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
-    assert sum(line["what"] == "answer" for line in history) == 24
+
+    history = [json.loads(line) for line in history_file.read_text().splitlines()]
+    assert sum(event["what"] == "answer" for event in history) == 24
 
 
-def test_labels_that_are_known_come_along(things: Path) -> None:
-    assert "60 items to label, 4 with a label" in done(
-        "new", things, "--classes", "fruit,tool", "--labels", "known"
+def test_known_labels_are_imported(items_file: Path) -> None:
+    printed = run_campaign("new", items_file, "--classes", "fruit,tool", "--labels", "known")
+    assert "60 items, 4 of them labelled" in printed
+    assert printed.endswith(f"Next: teeter campaign label {items_file.with_suffix('.teeter')}\n")
+
+
+def test_answers_other_than_labels_and_undo(campaign_file: Path) -> None:
+    run_campaign("tell", campaign_file, "t5", "fruit", "--as", "ann", "--comment", "clear")
+    run_campaign("tell", campaign_file, "t6", "--other", "unsure")
+    assert run_campaign("undo", campaign_file, "--as", "ann") == "Undid t5: fruit.\n"
+    assert run_campaign("undo", campaign_file, "--as", "ann") == "ann has no answer to undo.\n"
+
+
+def test_undo_brings_back_the_answer_before(campaign_file: Path) -> None:
+    run_campaign("tell", campaign_file, "t5", "fruit")
+    run_campaign("tell", campaign_file, "t5", "tool")
+    assert run_campaign("undo", campaign_file) == (
+        "Undid t5: tool.\nThe answer before it counts again: fruit.\n"
     )
 
 
-def test_answers_besides_labels_and_undo(made: Path) -> None:
-    done("tell", made, "t5", "fruit", "--as", "ann", "--comment", "clear")
-    done("tell", made, "t6", "--other", "unsure")
-    assert done("undo", made, "--as", "ann") == "t5: fruit taken back.\n"
-    assert "no answer that could be taken back" in done("undo", made, "--as", "ann")
+@pytest.mark.parametrize("name", ["csv", "jsonl", "parquet", "datasets", "prodigy", "doccano"])
+def test_every_export_format(name: str, campaign_file: Path, tmp_path: Path) -> None:
+    run_campaign("tell", campaign_file, "t5", "fruit")
+    run_campaign("tell", campaign_file, "t6", "--other", "flag")
+    out = tmp_path / f"out-{name}"
+    run_campaign("export", campaign_file, out, "--format", name)
 
-
-@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "datasets", "prodigy", "doccano"])
-def test_every_form_of_export(form: str, made: Path, tmp_path: Path) -> None:
-    done("tell", made, "t5", "fruit")
-    done("tell", made, "t6", "--other", "flag")
-    out = tmp_path / f"out-{form}"
-    done("export", made, out, "--format", form)
-    if form == "doccano":
-        (told,) = map(json.loads, out.read_text().splitlines())
-        assert (told["id"], told["label"]) == ("t5", ["fruit"])
-    if form == "prodigy":
-        assert [json.loads(line)["answer"] for line in out.read_text().splitlines()] == [
-            "accept",
-            "reject",
-        ]
-    if form == "datasets":
+    if name == "doccano":
+        (row,) = map(json.loads, out.read_text().splitlines())
+        assert (row["id"], row["label"]) == ("t5", ["fruit"])
+    if name == "prodigy":
+        answers = [json.loads(line)["answer"] for line in out.read_text().splitlines()]
+        assert answers == ["accept", "reject"]
+    if name == "datasets":
         from pyarrow import parquet
 
         assert parquet.read_table(out / "train.parquet")["label"].to_pylist() == ["fruit"]
         assert len(parquet.read_table(out / "unlabelled.parquet")) == 58
 
 
-def test_more_can_be_added_and_duplicates_are_told(made: Path, tmp_path: Path) -> None:
-    more = tmp_path / "more.jsonl"
-    with (tmp_path / "things.csv").open() as file:
-        same = next(csv.DictReader(file))["text"]
-    lines = [{"id": "x", "text": "a new thing"}, {"id": "y", "text": same}]
-    more.write_text("\n\n".join(map(json.dumps, lines)))
-    told = done("add", made, more)
-    assert "1 item added" in told
-    assert "y was left out: it is the same as t0." in told
+def test_a_line_separator_inside_a_text_does_not_end_a_line(tmp_path: Path) -> None:
+    texts = ["hello\u2028there", "second\x85one", "third"]
+    path = tmp_path / "a.jsonl"
+    lines = [
+        json.dumps({"text": text, "y": label}, ensure_ascii=False)
+        for text, label in zip(texts, "ab ", strict=True)
+    ]
+    path.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode())
+    printed = run_campaign("new", path, "--classes", "a,b", "--labels", "y")
+    assert "3 items, 2 of them labelled" in printed
+
+    exported = tmp_path / "b.jsonl"
+    run_campaign("export", tmp_path / "a.teeter", exported)
+    columns = ("--text", "content", "--labels", "label")
+    printed = run_campaign("new", exported, "--classes", "a,b", *columns)
+    assert "3 items, 2 of them labelled" in printed
+    questions = json.loads(run_campaign("ask", tmp_path / "b.teeter", "--json"))
+    assert {question["content"] for question in questions} == {"third"}
+
+    for option in ("--labels", "--id"):
+        message = refuse_campaign(
+            "new", path, "--classes", "a,b", option, "z", "--file", tmp_path / "c"
+        )
+        assert "No line of" in message
+        assert "has a field 'z'" in message
 
 
-def test_images_from_a_folder(tmp_path: Path) -> None:
+def test_missing_values_are_no_labels_unless_a_class_has_that_name(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("text,y\none x,a\ntwo x,NA\nthree x,nan\n")
+    printed = run_campaign("new", path, "--classes", "a,b", "--labels", "y")
+    assert "1 of them labelled" in printed
+
+    other = tmp_path / "y.teeter"
+    printed = run_campaign("new", path, "--classes", "a,NA", "--labels", "y", "--file", other)
+    assert "2 of them labelled" in printed
+
+
+def test_a_campaign_of_images_from_a_folder(tmp_path: Path) -> None:
     folder = tmp_path / "pictures"
     folder.mkdir()
-    for k in range(12):
-        Image.new("RGB", (16, 16), (250 - k, 5, 5) if k % 2 else (5, 5, 250 - k)).save(
-            folder / f"{k:02}.png"
-        )
-    assert "12 items to label" in done("new", folder, "--classes", "red,blue")
-    questions = json.loads(done("ask", tmp_path / "pictures.teeter", "-n", 3, "--json"))
+    for number in range(12):
+        color = (250 - number, 5, 5) if number % 2 else (5, 5, 250 - number)
+        save_image(folder / f"{number:02}.png", color)
+
+    assert "12 items" in run_campaign("new", folder, "--classes", "red,blue")
+    questions = json.loads(run_campaign("ask", tmp_path / "pictures.teeter", "-n", 3, "--json"))
     assert all(question["content"].endswith(".png") for question in questions)
 
 
-def test_a_backup_is_a_campaign(made: Path, tmp_path: Path) -> None:
-    done("tell", made, "t5", "fruit")
-    done("backup", made, tmp_path / "copy.teeter")
-    assert "1 of 60 items labelled" in done("status", tmp_path / "copy.teeter")
+def test_a_folder_named_by_a_dot_gives_the_campaign_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pictures").mkdir()
+    for number in range(3):
+        save_image(tmp_path / "pictures" / f"{number}.png", (40 * number, 5, 5))
+    monkeypatch.chdir(tmp_path / "pictures")
+
+    assert "3 items" in run_campaign("new", ".", "--classes", "a,b")
+    assert (tmp_path / "pictures.teeter").exists()
+    assert "give one with --file" in refuse_campaign("new", "/", "--classes", "a,b")
 
 
-def test_a_backup_is_put_back(made: Path, tmp_path: Path) -> None:
-    done("tell", made, "t5", "fruit")
-    done("backup", made, tmp_path / "copy.teeter")
-    done("tell", made, "t6", "tool")
-    assert "exists already: name another file, or replace it with --overwrite" in refused(
-        "restore", tmp_path / "copy.teeter", made
-    )
-    done("restore", tmp_path / "copy.teeter", made, "--overwrite")
-    assert "1 of 60 items labelled" in done("status", made)
-    (tmp_path / "copy.teeter").write_text("no database" * 100)
-    assert "is damaged, or not a backup" in refused(
-        "restore", tmp_path / "copy.teeter", tmp_path / "other.teeter"
-    )
+def test_images_move_with_their_campaign_and_a_missing_image_can_be_flagged(
+    tmp_path: Path,
+) -> None:
+    pictures = tmp_path / "here" / "pictures"
+    pictures.mkdir(parents=True)
+    for number in range(6):
+        save_image(pictures / f"{number}.png", (40 * number, 5, 5))
+    run_campaign("new", pictures, "--classes", "a,b")
+
+    (tmp_path / "here").rename(tmp_path / "there")
+    pictures = tmp_path / "there" / "pictures"
+    campaign = tmp_path / "there" / "pictures.teeter"
+    save_image(pictures / "new.png", (1, 200, 5))
+    assert "Added 1 item" in run_campaign("add", campaign, pictures)
+
+    (pictures / "0.png").unlink()
+    save_image(pictures / "newer.png", (1, 2, 200))
+    assert "flag it" in refuse_campaign("add", campaign, pictures)
+    run_campaign("tell", campaign, "0.png", "--other", "flag")
+    assert "Added 1 item" in run_campaign("add", campaign, pictures)
+
+    run_campaign("tell", campaign, "1.png", "a")
+    for name in ("prodigy", "doccano"):
+        run_campaign("export", campaign, tmp_path / name, "--format", name)
+        last_row = json.loads((tmp_path / name).read_text().splitlines()[-1])
+        assert last_row["image"] in ("0.png", "1.png")
+
+
+def test_rows_of_arrays_are_numbered_on(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.arange(30.0).reshape(10, 3))
+    np.save(tmp_path / "b.npy", np.arange(30.0).reshape(10, 3) + 100)
+    run_campaign("new", tmp_path / "a.npy", "--classes", "a,b")
+    campaign = tmp_path / "a.teeter"
+    assert "Added 10 items" in run_campaign("add", campaign, tmp_path / "b.npy")
+
+    questions = json.loads(run_campaign("ask", campaign, "--json"))
+    assert {question["item"] for question in questions} == {str(row) for row in range(20)}
+
+    np.savez(tmp_path / "n.npz", features=np.array([[1.0, 2.0], [3.0, np.nan]]))
+    message = refuse_campaign("new", tmp_path / "n.npz", "--classes", "a,b")
+    assert "The features of '1'" in message
+
+
+# ---- adding items and classes
+
+
+def test_duplicates_are_skipped_and_reported(campaign_file: Path, tmp_path: Path) -> None:
+    with (tmp_path / "things.csv").open() as file:
+        same_text = next(csv.DictReader(file))["text"]
+    rows = [{"id": "x", "text": "a new thing"}, {"id": "y", "text": same_text}]
+    more = tmp_path / "more.jsonl"
+    more.write_text("\n\n".join(map(json.dumps, rows)))
+
+    printed = run_campaign("add", campaign_file, more)
+    assert "Added 1 item and 0 labels." in printed
+    assert "Skipped y: same content as t0." in printed
+
+
+def test_only_the_first_duplicates_are_named(
+    campaign_file: Path, items_file: Path, tmp_path: Path
+) -> None:
+    copies = tmp_path / "copies.csv"
+    copies.write_text(items_file.read_text().replace("\nt", "\ncopy"))
+    lines = run_campaign("add", campaign_file, copies).splitlines()
+    assert lines[0] == "Added 0 items and 0 labels."
+    assert lines[1] == "Skipped copy0: same content as t0."
+    assert lines[6:] == ["Skipped 55 more duplicates."]
+
+
+def test_only_items_of_the_same_kind_are_added(
+    campaign_file: Path, items_file: Path, tmp_path: Path
+) -> None:
+    for folder in ("pictures", "pictures/new", "others"):
+        (tmp_path / folder).mkdir()
+        for number in range(3):
+            save_image(tmp_path / folder / f"{number}.png", (len(folder), 40 * number, 5))
+    run_campaign("new", tmp_path / "pictures", "--classes", "red,blue")
+    pictures = tmp_path / "pictures.teeter"
+
+    message = refuse_campaign("add", campaign_file, tmp_path / "others")
+    assert "This campaign is of text, and '0.png' is of image" in message
+    message = refuse_campaign("add", pictures, items_file)
+    assert "This campaign is of image, and 't0' is of text" in message
+    assert "put new images there" in refuse_campaign("add", pictures, tmp_path / "others")
+
+    save_image(tmp_path / "pictures" / "new" / "4.png", (1, 2, 3))
+    printed = run_campaign("add", pictures, tmp_path / "pictures" / "new")
+    assert "Added 1 item" in printed
+    assert "Skipped new/0.png: same content as new/0.png." in printed
+
+
+def test_labels_of_known_items_are_added_and_conflicts_reported(
+    campaign_file: Path, items_file: Path
+) -> None:
+    run_campaign("tell", campaign_file, "t0", "fruit")
+    printed = run_campaign("add", campaign_file, items_file, "--labels", "known")
+    assert "Added 0 items and 3 labels." in printed
+    assert "t0 keeps its label fruit; the file says tool." in printed
+    assert count_labels(campaign_file) == 4
+
+    assert run_campaign("undo", campaign_file) == "Undid t0: fruit.\n"
+    assert "no answer to undo" in run_campaign("undo", campaign_file)
+    message = refuse_campaign("tell", campaign_file, "t5", "fruit", "--as", "import")
+    assert "answer under another name" in message
+
+
+def test_a_class_is_added(campaign_file: Path) -> None:
+    printed = run_campaign("add-class", campaign_file, "bird")
+    assert printed == "Added the class bird. The campaign has 3 classes.\n"
+    run_campaign("tell", campaign_file, "t5", "bird")
+    assert "Cannot add a class 'bird'" in refuse_campaign("add-class", campaign_file, "bird")
+
+
+def test_a_short_audit_set_is_reported(items_file: Path) -> None:
+    printed = run_campaign("new", items_file, "--classes", "a,b", "--audit", 1000)
+    assert "The audit set has 30 instead of 1,000 items: at most half of all items." in printed
+
+
+# ---- status
+
+
+def test_status_with_150_classes_fits_the_terminal(
+    items_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    classes = [f"kind of item {number}" for number in range(150)]
+    run_campaign("new", items_file, "--classes", ",".join(classes))
+    campaign = items_file.with_suffix(".teeter")
+    opened = Campaign.open(campaign)
+    for number in range(60):
+        # 7 labels for each of the first eight classes, and one for each of the next four.
+        opened.tell(f"t{number}", classes[number // 7 if number < 56 else number - 48])
+    opened.database.close()
+
+    lines = run_campaign("status", campaign).splitlines()
+    assert max(len(line) for line in lines) <= 80
+    assert len(lines) < 25
+    text = " ".join(lines)
+    assert "7 kind of item 0 " in text
+    assert "130 more classes: --all lists them." in text
+    assert "No labels (130): kind of item 20, kind of item 21," in text
+
+    lines = run_campaign("status", campaign, "--all").splitlines()
+    assert max(len(line) for line in lines) <= 80
+    assert "more classes" not in "\n".join(lines)
+    for name in classes:
+        assert any(re.search(rf"\d {name}( |$)", line) for line in lines), name
+
+    by_class = json.loads(run_campaign("status", campaign, "--json"))["by_class"]
+    assert list(by_class) == classes
+
+
+# ---- files
+
+
+def test_a_backup_is_a_campaign(campaign_file: Path, tmp_path: Path) -> None:
+    run_campaign("tell", campaign_file, "t5", "fruit")
+    run_campaign("backup", campaign_file, tmp_path / "copy.teeter")
+    assert "1 of 60 items labelled" in run_campaign("status", tmp_path / "copy.teeter")
+
+
+def test_a_backup_is_restored(campaign_file: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.teeter"
+    run_campaign("tell", campaign_file, "t5", "fruit")
+    run_campaign("backup", campaign_file, copy)
+    run_campaign("tell", campaign_file, "t6", "tool")
+
+    message = refuse_campaign("restore", copy, campaign_file)
+    assert "already exists: name another file, or replace it with --overwrite" in message
+    run_campaign("restore", copy, campaign_file, "--overwrite")
+    assert "1 of 60 items labelled" in run_campaign("status", campaign_file)
+
+    copy.write_text("no database" * 100)
+    message = refuse_campaign("restore", copy, tmp_path / "other.teeter")
+    assert "is damaged, or not a backup" in message
     assert not (tmp_path / "other.teeter").exists()
 
 
-def test_an_export_replaces_nothing_unless_told(made: Path, things: Path, tmp_path: Path) -> None:
-    before = things.read_bytes()
-    assert "exists already: name another, or replace it with --overwrite" in refused(
-        "export", made, things
-    )
-    assert "exists already" in refused("export", made, tmp_path)
-    assert "exists already" in refused("export", made, tmp_path / "out.csv", "--history", things)
-    assert "cannot both go to" in refused(
-        "export", made, tmp_path / "o.csv", "--history", tmp_path / "o.csv"
-    )
-    assert things.read_bytes() == before
+def test_an_export_replaces_nothing_without_overwrite(
+    campaign_file: Path, items_file: Path, tmp_path: Path
+) -> None:
+    before = items_file.read_bytes()
+    out = tmp_path / "out.csv"
+
+    message = refuse_campaign("export", campaign_file, items_file)
+    assert "already exists: name another path, or replace it with --overwrite" in message
+    assert "already exists" in refuse_campaign("export", campaign_file, tmp_path)
+    message = refuse_campaign("export", campaign_file, out, "--history", items_file)
+    assert "already exists" in message
+    message = refuse_campaign("export", campaign_file, out, "--history", out)
+    assert "cannot both go to" in message
+    assert items_file.read_bytes() == before
+
     for _ in range(2):
-        done("export", made, tmp_path / "out.csv", "--overwrite")
+        run_campaign("export", campaign_file, out, "--overwrite")
     (tmp_path / "empty").mkdir()
-    done("export", made, tmp_path / "empty")
+    run_campaign("export", campaign_file, tmp_path / "empty")
 
 
-def test_only_the_same_kind_is_added(made: Path, things: Path, tmp_path: Path) -> None:
-    for folder in ("pictures", "pictures/new", "others"):
-        (tmp_path / folder).mkdir()
-        for k in range(3):
-            Image.new("RGB", (8, 8), (len(folder), 40 * k, 5)).save(tmp_path / folder / f"{k}.png")
-    done("new", tmp_path / "pictures", "--classes", "red,blue")
-    pictures = tmp_path / "pictures.teeter"
-    assert "This campaign is of text, and '0.png' is of image" in refused(
-        "add", made, tmp_path / "others"
+def test_an_export_says_which_model_its_predictions_are_from(
+    campaign_file: Path, tmp_path: Path
+) -> None:
+    for number in range(4, 12):
+        run_campaign("tell", campaign_file, f"t{number}", true_label(f"t{number}"))
+    run_campaign("train", campaign_file)
+    assert "Predictions" not in run_campaign("export", campaign_file, tmp_path / "a.csv")
+
+    run_campaign("tell", campaign_file, "t20", "tool")
+    printed = run_campaign("export", campaign_file, tmp_path / "b.csv")
+    assert "Predictions are of model 1; 1 answer is newer" in printed
+
+    out = tmp_path / "c.csv"
+    message = refuse_campaign("export", campaign_file, out, "--history", tmp_path)
+    assert "which is a folder" in message
+    message = refuse_campaign(
+        "export", campaign_file, tmp_path / "d", "--history", tmp_path / "d" / "h.jsonl"
     )
-    assert "This campaign is of image, and 't0' is of text" in refused("add", pictures, things)
-    assert "put new images there" in refused("add", pictures, tmp_path / "others")
-    Image.new("RGB", (8, 8), (1, 2, 3)).save(tmp_path / "pictures" / "new" / "4.png")
-    told = done("add", pictures, tmp_path / "pictures" / "new")
-    assert "1 item added" in told
-    assert "new/0.png was left out: it is the same as new/0.png." in told
+    assert "outside of" in message
 
 
-def test_mistakes_are_told_in_a_sentence(made: Path, things: Path, tmp_path: Path) -> None:
-    assert "exists already" in refused("new", things, "--classes", "fruit,tool")
-    assert "give two or more different names" in refused(
-        "new", things, "--classes", "one", "--file", tmp_path / "x"
+# ---- PostgreSQL, and several campaigns in one place
+
+
+def test_a_campaign_is_named_if_a_file_holds_two(campaign_file: Path) -> None:
+    Campaign.create(campaign_file, "second", ["a", "b"]).database.close()
+    assert "say which of second, things" in refuse_campaign("status", campaign_file)
+    assert "of 60 items" in run_campaign("status", f"{campaign_file}#things")
+    assert "Did you mean 'second'?" in refuse_campaign("status", f"{campaign_file}#secnd")
+
+
+def test_a_campaign_is_copied_to_a_server_and_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = shared_server().new_database()
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"note {number}\n" for number in range(30))
+    Path("notes.csv").write_text(f"text\n{rows}", encoding="utf-8")
+    run_campaign("new", "notes.csv", "--classes", "good,poor")
+
+    printed = run_campaign("copy-to", "notes.teeter", url)
+    assert printed.startswith("Copied notes to postgresql://")
+    assert ": 30 items, 0 answers." in printed
+    assert "notes.teeter is unchanged. Continue with one of the two, not with both." in printed
+
+    assert len(run_campaign("ask", url, "-n", "3").splitlines()) >= 3
+    assert "30" in run_campaign("status", f"{url}#notes")
+    run_campaign("copy-to", f"{url}#notes", "back.teeter")
+    assert "30" in run_campaign("status", "back.teeter")
+    assert "exists" in refuse_campaign("copy-to", f"{url}#notes", "back.teeter")
+    assert "Did you mean 'notes'?" in refuse_campaign("status", f"{url}#note")
+
+
+def test_a_campaign_is_created_on_a_server(items_file: Path) -> None:
+    url = shared_server().new_database()
+    printed = run_campaign("new", items_file, "--classes", "fruit,tool", "--file", url)
+    assert "#things: 60 items, 0 of them labelled." in printed
+    assert not items_file.with_suffix(".teeter").exists()
+
+    run_campaign("tell", f"{url}#things", "t5", "fruit")
+    run_campaign("new", items_file, "--classes", "a,b", "--file", f"{url}#second")
+    assert "1 of 60 items labelled" in run_campaign("status", f"{url}#things")
+    assert "0 of 60 items labelled" in run_campaign("status", f"{url}#second")
+
+    message = refuse_campaign("new", items_file, "--classes", "a,b", "--file", f"{url}#second")
+    assert "second" in message
+
+
+def test_a_campaign_that_fails_on_a_server_leaves_nothing(tmp_path: Path) -> None:
+    url = shared_server().new_database()
+    (tmp_path / "x.csv").write_text("text,y\none x,a\ntwo x,c\n")
+    words = ("new", tmp_path / "x.csv", "--labels", "y", "--file", url, "--classes")
+    assert "No class is called 'c'" in refuse_campaign(*words, "a,b")
+    assert "2 items, 2 of them labelled" in run_campaign(*words, "a,c")
+
+
+def test_the_password_of_a_server_is_not_printed(items_file: Path) -> None:
+    url = shared_server().new_database().replace("teeter@", "teeter:a-secret@")
+    printed = run_campaign("new", items_file, "--classes", "fruit,tool", "--file", url)
+    assert "a-secret" not in printed
+    assert "teeter:***@" in printed
+
+    printed = run_campaign("label", url, typed="s")
+    assert "a-secret" not in printed
+    assert "All answers are saved in postgresql+psycopg://teeter:***@" in printed
+
+
+# ---- mistakes
+
+
+def test_a_mistake_is_one_sentence(campaign_file: Path, items_file: Path, tmp_path: Path) -> None:
+    assert "already exists: continue with it, or name another file with --file" in refuse_campaign(
+        "new", items_file, "--classes", "fruit,tool"
+    )
+    assert "give two or more different names" in refuse_campaign(
+        "new", items_file, "--classes", "one", "--file", tmp_path / "x"
     )
     assert not (tmp_path / "x").exists()
-    assert "There is no file" in refused("new", tmp_path / "none.csv", "--classes", "a,b")
-    assert "There is no campaign" in refused("status", tmp_path / "none.teeter")
-    assert "No class is called 'friut'. Did you mean 'fruit'?" in refused(
-        "tell", made, "t5", "friut"
+    assert "There is no file" in refuse_campaign("new", tmp_path / "none.csv", "--classes", "a,b")
+    assert "There is no campaign" in refuse_campaign("status", tmp_path / "none.teeter")
+    assert "No class is called 'friut'. Did you mean 'fruit'?" in refuse_campaign(
+        "tell", campaign_file, "t5", "friut"
     )
-    assert "No item is called 'q5'" in refused("tell", made, "q5", "fruit")
-    assert "Give a class, or --other" in refused("tell", made, "t5")
-    assert "is none of skip, unsure and flag" in refused("tell", made, "t5", "--other", "later")
-    assert "label items of two or more, then train" in refused("train", made)
-    assert "Cannot ask about 0 items" in refused("ask", made, "-n", 0)
-    assert "Cannot list 0 labels" in refused("suspects", made, "-n", 0)
-    assert "this one is blank" in refused("tell", made, "t5", "fruit", "--as", " ")
-    assert "this one is blank" in refused("ask", made, "--as", "")
-    assert "it must be an integer of 64 bits" in refused(
-        "new", things, "--classes", "a,b", "--seed", 10**30, "--file", tmp_path / "z"
+    assert "No item is called 'q5'" in refuse_campaign("tell", campaign_file, "q5", "fruit")
+    assert "Give either a class or --other" in refuse_campaign("tell", campaign_file, "t5")
+    assert "Give either a class or --other" in refuse_campaign(
+        "tell", campaign_file, "t5", "fruit", "--other", "skip"
     )
-    assert "No class is called 'tool'" in refused(
-        "new", things, "--classes", "fruit,bird", "--labels", "known", "--file", tmp_path / "z"
+    assert "--other later is unknown: give skip, unsure or flag." in refuse_campaign(
+        "tell", campaign_file, "t5", "--other", "later"
+    )
+    assert "label items of two or more, then train" in refuse_campaign("train", campaign_file)
+    assert "Cannot ask about 0 items" in refuse_campaign("ask", campaign_file, "-n", 0)
+    assert "Cannot list 0 labels" in refuse_campaign("suspects", campaign_file, "-n", 0)
+    assert "this one is blank" in refuse_campaign("tell", campaign_file, "t5", "fruit", "--as", " ")
+    assert "this one is blank" in refuse_campaign("ask", campaign_file, "--as", "")
+    assert "it must be an integer of 64 bits" in refuse_campaign(
+        "new", items_file, "--classes", "a,b", "--seed", 10**30, "--file", tmp_path / "z"
+    )
+    assert "No class is called 'tool'" in refuse_campaign(
+        "new", items_file, "--classes", "fruit,bird", "--labels", "known", "--file", tmp_path / "z"
     )
     assert not (tmp_path / "z").exists()
-    assert "has no known format" in refused("export", made, tmp_path / "out.docx")
-    assert "--budget goes with --cost" in refused(
-        "new", things, "--classes", "a,b", "--budget", 5, "--file", tmp_path / "y"
+    assert "has no known format" in refuse_campaign("export", campaign_file, tmp_path / "out.docx")
+    assert "--budget needs --cost" in refuse_campaign(
+        "new", items_file, "--classes", "a,b", "--budget", 5, "--file", tmp_path / "y"
     )
-    assert "No strategy is called" in refused(
-        "new", things, "--classes", "a,b", "--strategy", "x", "--file", tmp_path / "y"
+    assert "No strategy is called" in refuse_campaign(
+        "new", items_file, "--classes", "a,b", "--strategy", "x", "--file", tmp_path / "y"
     )
 
 
@@ -210,184 +512,39 @@ def test_mistakes_are_told_in_a_sentence(made: Path, things: Path, tmp_path: Pat
         ("empty.csv", b"", "is empty"),
     ],
 )
-def test_broken_files_are_told_and_leave_nothing(
+def test_a_broken_file_is_reported_and_leaves_nothing(
     name: str, content: bytes, message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / name
     path.write_bytes(content)
-    assert re.search(message, refused("new", path, "--classes", "a,b"))
+    assert re.search(message, refuse_campaign("new", path, "--classes", "a,b"))
     assert list(tmp_path.glob("*.teeter*")) == []
 
 
-def test_an_image_that_is_not_one_leaves_nothing(tmp_path: Path) -> None:
+def test_a_broken_image_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "pictures"
     folder.mkdir()
     (folder / "a.png").write_text("no image")
-    assert "is not an image that can be read" in refused("new", folder, "--classes", "a,b")
+    message = refuse_campaign("new", folder, "--classes", "a,b")
+    assert "is not an image that can be read" in message
     assert list(tmp_path.glob("*.teeter*")) == []
 
 
-def test_lines_are_read_as_teeter_writes_them(tmp_path: Path) -> None:
-    texts = ["hello\u2028there", "second\x85one", "third"]
-    path = tmp_path / "a.jsonl"
-    lines = [
-        json.dumps({"text": text, "y": label}, ensure_ascii=False)
-        for text, label in zip(texts, "ab ", strict=True)
-    ]
-    path.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode())
-    assert "3 items to label, 2 with a label" in done(
-        "new", path, "--classes", "a,b", "--labels", "y"
-    )
-    done("export", tmp_path / "a.teeter", tmp_path / "b.jsonl")
-    assert "3 items to label, 2 with" in done(
-        "new", tmp_path / "b.jsonl", "--classes", "a,b", "--text", "content", "--labels", "label"
-    )
-    assert {one["content"] for one in json.loads(done("ask", tmp_path / "b.teeter", "--json"))} == {
-        "third"
-    }
-    for option in ("--labels", "--id"):
-        told = refused("new", path, "--classes", "a,b", option, "z", "--file", tmp_path / "c")
-        assert "No line of" in told
-        assert "has a field 'z'" in told
-
-
-def test_labels_that_are_missing_are_none_unless_a_class_is_called_so(tmp_path: Path) -> None:
-    path = tmp_path / "x.csv"
-    path.write_text("text,y\none x,a\ntwo x,NA\nthree x,nan\n")
-    assert "1 with a label" in done("new", path, "--classes", "a,b", "--labels", "y")
-    assert "2 with a label" in done(
-        "new", path, "--classes", "a,NA", "--labels", "y", "--file", tmp_path / "y.teeter"
-    )
-
-
-def test_labels_for_what_is_there_are_taken_over_and_conflicts_told(
-    made: Path, things: Path, tmp_path: Path
-) -> None:
-    done("tell", made, "t0", "fruit")
-    told = done("add", made, things, "--labels", "known")
-    assert "0 items added, 3 labels taken over" in told
-    assert "t0 came with the label tool and keeps fruit." in told
-    assert json.loads(done("status", made, "--json"))["labelled"] == 4
-    assert done("undo", made) == "t0: fruit taken back.\n"
-    assert "no answer that could be taken back" in done("undo", made)
-    assert "answer under another name" in refused("tell", made, "t5", "fruit", "--as", "import")
-
-
 @pytest.mark.parametrize("name", ["a\nb", "\x1b[31mred", "b\udcff"])
-def test_class_names_are_plain(name: str, made: Path, things: Path, tmp_path: Path) -> None:
+def test_a_class_name_cannot_hold_control_characters_or_lone_surrogates(
+    name: str, campaign_file: Path, items_file: Path, tmp_path: Path
+) -> None:
     for words in (
-        ("new", things, "--classes", f"a,{name}", "--file", tmp_path / "z"),
-        ("add-class", made, name),
+        ("new", items_file, "--classes", f"a,{name}", "--file", tmp_path / "z"),
+        ("add-class", campaign_file, name),
     ):
-        assert re.search("control character|lone surrogate", refused(*words))
+        assert re.search("control character|lone surrogate", refuse_campaign(*words))
 
 
-def test_half_characters_are_told_wherever_they_come(made: Path) -> None:
+def test_a_lone_surrogate_is_refused_in_every_argument(campaign_file: Path) -> None:
     for words in (
         ("t1", "fruit", "--comment", "x\udcff"),
         ("t1\udcff", "fruit"),
         ("t1", "fruit", "--as", "\udcff"),
     ):
-        assert "lone surrogate" in refused("tell", made, *words)
-
-
-def test_a_class_is_added(made: Path) -> None:
-    assert done("add-class", made, "bird") == "The classes are fruit, tool, bird.\n"
-    done("tell", made, "t5", "bird")
-    assert "Cannot add a class 'bird'" in refused("add-class", made, "bird")
-
-
-def test_a_folder_is_called_by_its_own_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "pictures").mkdir()
-    for k in range(3):
-        Image.new("RGB", (8, 8), (40 * k, 5, 5)).save(tmp_path / "pictures" / f"{k}.png")
-    monkeypatch.chdir(tmp_path / "pictures")
-    assert "3 items to label" in done("new", ".", "--classes", "a,b")
-    assert (tmp_path / "pictures.teeter").exists()
-    assert "name its file with --file" in refused("new", "/", "--classes", "a,b")
-
-
-def test_images_move_with_their_campaign_and_a_lost_one_can_be_given_up(tmp_path: Path) -> None:
-    pictures = tmp_path / "here" / "pictures"
-    pictures.mkdir(parents=True)
-    for k in range(6):
-        Image.new("RGB", (8, 8), (40 * k, 5, 5)).save(pictures / f"{k}.png")
-    done("new", pictures, "--classes", "a,b")
-    (tmp_path / "here").rename(tmp_path / "there")
-    pictures, campaign = tmp_path / "there" / "pictures", tmp_path / "there" / "pictures.teeter"
-    Image.new("RGB", (8, 8), (1, 200, 5)).save(pictures / "new.png")
-    assert "1 item added" in done("add", campaign, pictures)
-    (pictures / "0.png").unlink()
-    Image.new("RGB", (8, 8), (1, 2, 200)).save(pictures / "newer.png")
-    assert "flag it" in refused("add", campaign, pictures)
-    done("tell", campaign, "0.png", "--other", "flag")
-    assert "1 item added" in done("add", campaign, pictures)
-    done("tell", campaign, "1.png", "a")
-    for form in ("prodigy", "doccano"):
-        done("export", campaign, tmp_path / form, "--format", form)
-        assert json.loads((tmp_path / form).read_text().splitlines()[-1])["image"] in (
-            "0.png",
-            "1.png",
-        )
-
-
-def test_one_of_two_campaigns_in_a_file_is_named(made: Path) -> None:
-    from teeter.campaigns.campaign import Campaign
-
-    Campaign.create(made, "second", ["a", "b"]).database.close()
-    assert "say which of second, things" in refused("status", made)
-    assert "of 60 items" in done("status", f"{made}#things")
-    assert "Did you mean 'second'?" in refused("status", f"{made}#secnd")
-
-
-def test_an_audit_that_is_cut_is_told(things: Path) -> None:
-    assert "30 of 1,000 items are kept for the audit" in done(
-        "new", things, "--classes", "a,b", "--audit", 1000
-    )
-
-
-def test_arrays_added_later_go_on_counting(tmp_path: Path) -> None:
-    np.save(tmp_path / "a.npy", np.arange(30.0).reshape(10, 3))
-    np.save(tmp_path / "b.npy", np.arange(30.0).reshape(10, 3) + 100)
-    done("new", tmp_path / "a.npy", "--classes", "a,b")
-    assert "10 items added" in done("add", tmp_path / "a.teeter", tmp_path / "b.npy")
-    assert {one["item"] for one in json.loads(done("ask", tmp_path / "a.teeter", "--json"))} == {
-        str(k) for k in range(20)
-    }
-    np.savez(tmp_path / "n.npz", features=np.array([[1.0, 2.0], [3.0, np.nan]]))
-    assert "The features of '1'" in refused("new", tmp_path / "n.npz", "--classes", "a,b")
-
-
-def test_an_export_says_what_its_predictions_are_of(made: Path, tmp_path: Path) -> None:
-    for k in range(4, 12):
-        done("tell", made, f"t{k}", truth(f"t{k}"))
-    done("train", made)
-    assert "Predictions" not in done("export", made, tmp_path / "a.csv")
-    done("tell", made, "t20", "tool")
-    assert "Predictions are of model 1; 1 answer is newer" in done(
-        "export", made, tmp_path / "b.csv"
-    )
-    assert "which is a folder" in refused("export", made, tmp_path / "c.csv", "--history", tmp_path)
-    assert "outside of" in refused(
-        "export", made, tmp_path / "d", "--history", tmp_path / "d" / "h.jsonl"
-    )
-
-
-def test_moving_to_a_server_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    url = shared_server().new_database()
-    monkeypatch.chdir(tmp_path)
-    Path("notes.csv").write_text(
-        "text\n" + "".join(f"note {k}\n" for k in range(30)), encoding="utf-8"
-    )
-    done("new", "notes.csv", "--classes", "good,poor")
-    told = done("move", "notes.teeter", url)
-    assert "notes with 30 items, 0 answers" in told
-    assert "notes.teeter is as it was: go on in one of them, not in both" in told
-    assert len(done("ask", url, "-n", "3").splitlines()) >= 3
-    assert "30" in done("status", f"{url}#notes")
-    done("move", f"{url}#notes", "back.teeter")
-    assert "30" in done("status", "back.teeter")
-    assert "exists already" in refused("move", f"{url}#notes", "back.teeter")
-    assert "Did you mean 'notes'?" in refused("status", f"{url}#note")
+        assert "lone surrogate" in refuse_campaign("tell", campaign_file, *words)

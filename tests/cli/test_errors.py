@@ -1,4 +1,7 @@
-"""Output that cannot be written: a reader that leaves, and a full disk. Only a process of its own can show that."""
+"""Errors at the edge: a reader that leaves, a full disk, and arguments that become options.
+
+Only a process of its own can show what happens to its output.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,10 @@ import pytest
 
 from teeter.cli.errors import use_option_names
 
-ENVIRONMENT = {"PYTHONPATH": os.pathsep.join(sys.path), "TERM": "dumb"}  # and no PYTHONUNBUFFERED
+# Without PYTHONUNBUFFERED, which would change when the output is written.
+ENVIRONMENT = {"PYTHONPATH": os.pathsep.join(sys.path), "TERM": "dumb"}
 
-LIGHT = """
+COUNTING_APP = """
 import typer
 from teeter.cli.errors import Commands
 
@@ -31,7 +35,7 @@ def stop():
 
 app()
 """
-"""An app with the errors of ours that loads no library."""
+"""An app with our error handling that loads nothing else."""
 
 needs_full_device = pytest.mark.skipif(
     not Path("/dev/full").exists(), reason="no device that is always full"
@@ -39,18 +43,13 @@ needs_full_device = pytest.mark.skipif(
 
 
 @pytest.fixture
-def selecting(tmp_path: Path) -> list[str]:
+def select_command(tmp_path: Path) -> list[str]:
     """The command that selects 30,000 rows."""
     features = np.random.default_rng(0).normal(size=(30_000, 2)).astype(np.float32)
     np.savez(tmp_path / "pool.npz", features=features, weight=np.eye(2))
-    command = [
-        sys.executable,
-        "-c",
-        "from teeter.cli import main; main()",
-        "select",
-        str(tmp_path / "pool.npz"),
-    ]
-    return [*command, "-n", "30000", "--strategy", "margin", "--rays", "2"]
+    program = [sys.executable, "-c", "from teeter.cli import main; main()"]
+    arguments = ["select", str(tmp_path / "pool.npz"), "-n", "30000"]
+    return [*program, *arguments, "--strategy", "margin", "--rays", "2"]
 
 
 def check_that_a_reader_may_leave(command: list[str]) -> None:
@@ -66,32 +65,32 @@ def check_that_a_reader_may_leave(command: list[str]) -> None:
 
 
 def check_that_a_full_disk_is_one_sentence(command: list[str]) -> None:
-    with open("/dev/full", "w", encoding="utf-8") as full:
-        done = subprocess.run(
-            command, env=ENVIRONMENT, stdout=full, stderr=subprocess.PIPE, check=False
+    with open("/dev/full", "w", encoding="utf-8") as full_device:
+        process = subprocess.run(
+            command, env=ENVIRONMENT, stdout=full_device, stderr=subprocess.PIPE, check=False
         )
-    assert done.returncode == 2
-    assert done.stderr == b"Error: Cannot read or write the output: No space left on device.\n"
+    assert process.returncode == 2
+    assert process.stderr == b"Error: Cannot read or write the output: No space left on device.\n"
 
 
 def test_a_reader_that_leaves_is_no_error() -> None:
-    check_that_a_reader_may_leave([sys.executable, "-c", LIGHT, "count"])
+    check_that_a_reader_may_leave([sys.executable, "-c", COUNTING_APP, "count"])
 
 
 @needs_full_device
 def test_a_full_disk_is_one_sentence() -> None:
-    check_that_a_full_disk_is_one_sentence([sys.executable, "-c", LIGHT, "count"])
+    check_that_a_full_disk_is_one_sentence([sys.executable, "-c", COUNTING_APP, "count"])
 
 
 @pytest.mark.slow
-def test_a_reader_that_leaves_select_is_no_error(selecting: list[str]) -> None:
-    check_that_a_reader_may_leave(selecting)
+def test_a_reader_that_leaves_select_is_no_error(select_command: list[str]) -> None:
+    check_that_a_reader_may_leave(select_command)
 
 
 @pytest.mark.slow
 @needs_full_device
-def test_a_full_disk_is_one_sentence_of_select(selecting: list[str]) -> None:
-    check_that_a_full_disk_is_one_sentence(selecting)
+def test_a_full_disk_is_one_sentence_of_select(select_command: list[str]) -> None:
+    check_that_a_full_disk_is_one_sentence(select_command)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Labelling in a terminal: one key a class, second looks, and texts that cannot steer it."""
+"""Label in a terminal: one key per class, reviews, and texts that cannot change the terminal."""
 
 from __future__ import annotations
 
@@ -18,108 +18,186 @@ from pathlib import Path
 import pytest
 import typer
 
-from cli.commands import build_command, done, refused, run, truth
-from teeter.campaigns.campaign import Campaign
+from cli.commands import (
+    build_command,
+    invoke_campaign,
+    refuse_campaign,
+    run_campaign,
+    true_label,
+)
+from teeter.campaigns import Campaign
 from teeter.cli import app, label_prompt
 
+SECONDS_TO_WAIT = 240
 
-def test_the_terminal_takes_one_key_a_class(made: Path) -> None:
-    shown = done("label", made, "-n", 4, typed="12u2?f 1s")
-    assert "[1] fruit  [2] tool" in shown
-    assert len(re.findall(r"taken back: t\d+, tool", shown)) == 1
-    assert "Everything is in" in shown
-    status = json.loads(done("status", made, "--json"))
-    assert (status["labelled"], status["skipped"], status["unsure"], status["flagged"]) == (
-        3,
-        1,
-        1,
-        1,
+
+def read_status(campaign: Path) -> dict[str, object]:
+    """Return the status of a campaign as JSON has it."""
+    return dict(json.loads(run_campaign("status", campaign, "--json")))
+
+
+def test_each_class_has_a_key(campaign_file: Path) -> None:
+    printed = run_campaign("label", campaign_file, "-n", 4, typed="12u2?f 1s")
+    assert "[1] fruit  [2] tool" in printed
+    assert len(re.findall(r"undone: t\d+, tool", printed)) == 1
+    assert f"All answers are saved in {campaign_file}. Run the same command to continue." in printed
+    status = read_status(campaign_file)
+    assert (status["labelled"], status["skipped"], status["unsure"], status["flagged"]) == (3, 1, 1, 1)
+
+
+def test_the_prompt_ends_with_its_input(campaign_file: Path) -> None:
+    run_campaign("label", campaign_file, "-n", 3, typed="11")
+    assert read_status(campaign_file)["labelled"] == 2
+
+
+def test_an_undo_keeps_the_length_of_the_round(campaign_file: Path) -> None:
+    prompts = invoke_campaign("label", campaign_file, "-n", 3, typed="1u1u12s").stderr
+    assert re.findall(r"(\d) left", prompts) == ["3", "2", "3", "2", "3", "2", "1"]
+    assert read_status(campaign_file)["open"] == 1
+
+
+def test_labels_of_one_class_train_no_model(campaign_file: Path) -> None:
+    printed = run_campaign("label", campaign_file, "-n", 3, typed="111111s")
+    assert "Model" not in printed
+    assert read_status(campaign_file)["by_class"] == {"fruit": 6, "tool": 0}
+    assert "labels of 1 of 2 classes" in refuse_campaign("train", campaign_file)
+    assert run_campaign("suspects", campaign_file) == "No suspect labels.\n"
+
+
+def test_an_empty_queue_is_explained(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("id,text\na,one x\nb,two x\nc,three x\n")
+    run_campaign("new", path, "--classes", "a,b")
+    campaign = tmp_path / "x.teeter"
+
+    printed = run_campaign("label", campaign, "-n", 3, typed="1  s")
+    assert printed.count("skipped") == 2
+    assert "Nothing is left" not in printed
+    assert len(run_campaign("ask", campaign).splitlines()) == 2, (
+        "skipped items come back when nothing else is left"
+    )
+
+    run_campaign("tell", campaign, "a", "--other", "unsure")
+    for item in ("b", "c"):
+        run_campaign("tell", campaign, item, "a")
+    assert run_campaign("ask", campaign) == (
+        "Nothing is left to label: 2 of 3 items are labelled, 1 unsure.\n"
     )
 
 
-def test_the_terminal_ends_where_the_input_ends(made: Path) -> None:
-    done("label", made, "-n", 3, typed="11")
-    assert json.loads(done("status", made, "--json"))["labelled"] == 2
+def test_more_classes_than_keys_are_refused(items_file: Path) -> None:
+    classes = ",".join(f"class {number}" for number in range(40))
+    run_campaign("new", items_file, "--classes", classes)
+    message = refuse_campaign("label", items_file.with_suffix(".teeter"))
+    assert "keys for 32 classes, and this campaign has 40" in message
+
+
+def test_the_legend_fits_the_terminal(items_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    classes = [f"class number {number}" for number in range(30)]
+    run_campaign("new", items_file, "--classes", ",".join(classes))
+    lines = run_campaign("label", items_file.with_suffix(".teeter"), typed="s").splitlines()
+    legend = [line for line in lines if line.startswith("[")]
+    assert len(legend) > 1
+    assert max(len(line) for line in legend) <= 80
+    assert all(re.search(rf"\[.\] {name}(  |$)", "  ".join(legend)) for name in classes)
+
+
+# ---- reviews
 
 
 @pytest.fixture
-def doubtful(made: Path) -> Path:
-    """A campaign whose items are labelled, three of them wrongly."""
-    campaign = Campaign.open(made)
-    for k in range(60):
-        right = truth(f"t{k}")
-        campaign.tell(
-            f"t{k}", {"fruit": "tool", "tool": "fruit"}[right] if k in (10, 21, 34) else right
-        )
+def campaign_with_slips(campaign_file: Path) -> Path:
+    """A campaign whose items are all labelled, three of them wrongly."""
+    opposite = {"fruit": "tool", "tool": "fruit"}
+    campaign = Campaign.open(campaign_file)
+    for number in range(60):
+        label = true_label(f"t{number}")
+        if number in (10, 21, 34):
+            label = opposite[label]
+        campaign.tell(f"t{number}", label)
     campaign.database.close()
-    return made
+    return campaign_file
 
 
-def test_suspects_are_gone_through_one_by_one(doubtful: Path) -> None:
-    listed = json.loads(done("suspects", doubtful, "--json"))
-    assert {one["item"] for one in listed} == {"t10", "t21", "t34"}
-    first, second, third = listed
+def test_suspect_labels_are_reviewed_one_by_one(campaign_with_slips: Path) -> None:
+    campaign = campaign_with_slips
+    suspects = json.loads(run_campaign("suspects", campaign, "--json"))
+    assert {suspect["item"] for suspect in suspects} == {"t10", "t21", "t34"}
+    first, second, third = suspects
     keys = {"fruit": "1", "tool": "2"}
-    result = run(
-        "label",
-        doubtful,
-        "--suspects",
-        typed=f"x={keys[second['predicted']]}u{keys[second['predicted']]} s",
-    )
+
+    # An unknown key, the first label kept, the second changed, undone and changed again, the third
+    # left for later.
+    right = keys[second["predicted"]]
+    result = invoke_campaign("label", campaign, "--suspects", typed=f"x={right}u{right} s")
     assert result.exit_code == 0
-    assert f"labelled {first['label']}, looks like {first['predicted']}" in result.stderr
+    assert f"labelled {first['label']}, predicted {first['predicted']}" in result.stderr
     assert f"{first['label']} kept" in result.stdout
-    assert [one["item"] for one in json.loads(done("suspects", doubtful, "--json"))] == [
-        third["item"]
-    ]
-    assert first["item"] in done("suspects", doubtful, "--again")
-    done("label", doubtful, "--suspects", typed=keys[third["label"]])
-    assert done("suspects", doubtful) == "No label is suspected.\n"
-    assert "No label is suspected." in done("label", doubtful, "--suspects")
-    assert "kept" in done("label", doubtful, "--suspects", "--again", typed="=s")
-    assert "--again goes with --suspects" in refused("label", doubtful, "--again")
+
+    remaining = json.loads(run_campaign("suspects", campaign, "--json"))
+    assert [suspect["item"] for suspect in remaining] == [third["item"]]
+    assert first["item"] in run_campaign("suspects", campaign, "--again")
+
+    run_campaign("label", campaign, "--suspects", typed=keys[third["label"]])
+    assert run_campaign("suspects", campaign) == "No suspect labels.\n"
+    assert "No suspect labels." in run_campaign("label", campaign, "--suspects")
+    assert "kept" in run_campaign("label", campaign, "--suspects", "--again", typed="=s")
+    assert "--again needs --suspects" in refuse_campaign("label", campaign, "--again")
 
 
-def test_undo_in_a_round_leaves_the_round_as_long_as_it_was(made: Path) -> None:
-    shown = run("label", made, "-n", 3, typed="1u1u12s").stderr
-    assert re.findall(r"(\d) left", shown) == ["3", "2", "3", "2", "3", "2", "1"]
-    assert json.loads(done("status", made, "--json"))["open"] == 1
+# ---- texts and ids that try to change the terminal
 
 
-def test_texts_cannot_steer_the_terminal_nor_flood_it(tmp_path: Path) -> None:
+def test_texts_cannot_change_or_flood_the_terminal(tmp_path: Path) -> None:
     path = tmp_path / "odd.csv"
     path.write_text("text\nred \x1b[31m text\n" + "word " * 200_000 + "\nplain text\n")
-    done("new", path, "--classes", "a,b")
-    asked = done("ask", tmp_path / "odd.teeter")
-    shown = done("label", tmp_path / "odd.teeter", typed="   ")
-    for told in (asked, shown):
-        assert "\x1b" not in told
-        assert "red \ufffd[31m text" in told
-        assert len(told) < 6000
-    assert "… (1,000,000 characters)" in shown
+    run_campaign("new", path, "--classes", "a,b")
+    listed = run_campaign("ask", tmp_path / "odd.teeter")
+    prompted = run_campaign("label", tmp_path / "odd.teeter", typed="   ")
+
+    for printed in (listed, prompted):
+        assert "\x1b" not in printed
+        assert "red \ufffd[31m text" in printed
+        assert len(printed) < 6000
+    assert "… (1,000,000 characters)" in prompted
 
 
-def test_one_class_only_is_no_end(made: Path) -> None:
-    shown = done("label", made, "-n", 3, typed="111111s")
-    assert "Model" not in shown
-    assert json.loads(done("status", made, "--json"))["by_class"] == {"fruit": 6, "tool": 0}
-    assert "labels of 1 of 2 classes" in refused("train", made)
-    assert done("suspects", made) == "No label is suspected.\n"
+def test_ids_cannot_change_or_flood_the_terminal(tmp_path: Path) -> None:
+    ids = ["\x1b[31mred", "n\nl", "tab\tx", "long" * 100_000]
+    rows = [{"id": item, "text": f"text {number}"} for number, item in enumerate(ids)]
+    path = tmp_path / "x.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run_campaign("new", path, "--classes", "a,b")
+    campaign = tmp_path / "x.teeter"
+
+    printed = run_campaign("ask", campaign)
+    assert len(printed.splitlines()) == 4
+    assert all(line.count("\t") == 2 for line in printed.splitlines())
+    assert "\x1b" not in printed
+    assert len(printed) < 400
+
+    run_campaign("tell", campaign, ids[0], "a")
+    assert "\x1b" not in run_campaign("undo", campaign)
+    assert len(refuse_campaign("tell", campaign, "long" * 1000, "a")) < 400
+
+
+# ---- a real terminal
 
 
 @contextmanager
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """Make a real terminal the input of this process, and yield its other end."""
     pty = pytest.importorskip("pty")
-    ours, theirs = pty.openpty()
-    with os.fdopen(theirs, "r") as stdin, monkeypatch.context() as changed:
-        changed.setattr(sys, "stdin", stdin)
-        yield ours
-    os.close(ours)
+    our_end, their_end = pty.openpty()
+    with os.fdopen(their_end, "r") as stdin, monkeypatch.context() as patches:
+        patches.setattr(sys, "stdin", stdin)
+        yield our_end
+    os.close(our_end)
 
 
 def type_keys(terminal_end: int, keys: Sequence[bytes], is_asked: threading.Semaphore) -> None:
-    """Type keys into a terminal, each when it is waited for: what is typed before is forgotten."""
+    """Type each key when it is waited for: keys that are typed earlier are lost."""
     for key in keys:
         is_asked.acquire()
         while is_reading_lines(terminal_end):
@@ -128,133 +206,89 @@ def type_keys(terminal_end: int, keys: Sequence[bytes], is_asked: threading.Sema
 
 
 def is_reading_lines(terminal_end: int) -> bool:
-    """Return whether a terminal waits for whole lines, as it does unless somebody reads it key by key."""
+    """Return whether a terminal waits for whole lines, as it does unless it is read by key."""
     termios = pytest.importorskip("termios")
     return bool(termios.tcgetattr(terminal_end)[3] & termios.ICANON)
 
 
 def label_in_terminal(path: Path, *keys: bytes, monkeypatch: pytest.MonkeyPatch) -> int:
     """Run ``teeter campaign label`` with these keys typed one by one, and return its exit code."""
-    is_asked, read_key = threading.Semaphore(0), label_prompt._key
+    is_asked = threading.Semaphore(0)
+    read_key = label_prompt._read_key
 
     def ask_and_read_key() -> str:
         is_asked.release()
         return read_key()
 
-    monkeypatch.setattr(label_prompt, "_key", ask_and_read_key)
+    monkeypatch.setattr(label_prompt, "_read_key", ask_and_read_key)
+    command = ["campaign", "label", str(path), "-n", "3"]
     with terminal(monkeypatch) as terminal_end:
         threading.Thread(target=type_keys, args=(terminal_end, keys, is_asked), daemon=True).start()
         try:
-            return int(
-                build_command(app).main(
-                    ["campaign", "label", str(path), "-n", "3"], standalone_mode=False
-                )
-                or 0
-            )
-        except typer.Exit as ended:
-            return ended.exit_code
+            return int(build_command(app).main(command, standalone_mode=False) or 0)
+        except typer.Exit as exited:
+            return exited.exit_code
 
 
 def test_a_terminal_is_read_key_by_key(
-    made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    campaign_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Through a real terminal, where keys come one by one and without Enter."""
-    assert label_in_terminal(made, b"1", b"2", b"s", monkeypatch=monkeypatch) == 0
-    assert "Everything is in" in capsys.readouterr().out
-    assert json.loads(done("status", made, "--json"))["labelled"] == 2
-    assert not made.with_name(f"{made.name}-wal").exists(), "nothing is left beside the file"
+    assert label_in_terminal(campaign_file, b"1", b"2", b"s", monkeypatch=monkeypatch) == 0
+    assert "All answers are saved" in capsys.readouterr().out
+    assert read_status(campaign_file)["labelled"] == 2
+    assert not campaign_file.with_name(f"{campaign_file.name}-wal").exists(), (
+        "nothing is left beside the file"
+    )
 
 
-@pytest.mark.parametrize(("key", "code"), [(b"\x03", 130), (b"\x04", 0)])
-def test_a_terminal_is_left_by_ctrl_c_and_ctrl_d(
+@pytest.mark.parametrize(("key", "exit_code"), [(b"\x03", 130), (b"\x04", 0)])
+def test_ctrl_c_and_ctrl_d_leave_the_prompt(
     key: bytes,
-    code: int,
-    made: Path,
+    exit_code: int,
+    campaign_file: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert label_in_terminal(made, key, monkeypatch=monkeypatch) == code
-    assert "Everything is in" in capsys.readouterr().out
+    assert label_in_terminal(campaign_file, key, monkeypatch=monkeypatch) == exit_code
+    assert "All answers are saved" in capsys.readouterr().out
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("keys", "code", "labelled"), [(b"12s", 0, 2), (b"\x03", 130, 0), (b"\x04", 0, 0)]
+    ("keys", "exit_code", "labelled"), [(b"12s", 0, 2), (b"\x03", 130, 0), (b"\x04", 0, 0)]
 )
 def test_a_process_reads_its_terminal_key_by_key(
-    keys: bytes, code: int, labelled: int, made: Path
+    keys: bytes, exit_code: int, labelled: int, campaign_file: Path
 ) -> None:
     pty = pytest.importorskip("pty")
-    ours, theirs = pty.openpty()
-    command = [
-        sys.executable,
-        "-c",
-        "from teeter.cli import main; main()",
-        "campaign",
-        "label",
-        str(made),
-        "-n",
-        "3",
-    ]
-    said, waiting, since = b"", [keys[k : k + 1] for k in range(len(keys))], 0
+    our_end, their_end = pty.openpty()
+    program = [sys.executable, "-c", "from teeter.cli import main; main()"]
+    command = [*program, "campaign", "label", str(campaign_file), "-n", "3"]
+    waiting = [keys[k : k + 1] for k in range(len(keys))]
+    printed = b""
+    answered_until = 0
+
     with subprocess.Popen(
-        command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+        command, stdin=their_end, stdout=their_end, stderr=their_end, start_new_session=True
     ) as process:
-        os.close(theirs)
+        os.close(their_end)
         with contextlib.suppress(OSError):  # a terminal whose other end is closed
-            ends = time.monotonic() + 240
-            while time.monotonic() < ends:
-                if select.select([ours], [], [], 0.3)[0]:
-                    said += os.read(ours, 4096)
-                elif b"left;" in said[since:] and waiting and not is_reading_lines(ours):
-                    since = len(said)
-                    os.write(ours, waiting.pop(0))
+            deadline = time.monotonic() + SECONDS_TO_WAIT
+            while time.monotonic() < deadline:
+                is_asking = b"left;" in printed[answered_until:]
+                if select.select([our_end], [], [], 0.3)[0]:
+                    printed += os.read(our_end, 4096)
+                elif is_asking and waiting and not is_reading_lines(our_end):
+                    answered_until = len(printed)
+                    os.write(our_end, waiting.pop(0))
             process.kill()
-        assert process.wait() == code
-    os.close(ours)
-    assert b"Everything is in" in said
-    assert b"Traceback" not in said
-    assert json.loads(done("status", made, "--json"))["labelled"] == labelled
-    assert not made.with_name(f"{made.name}-wal").exists(), "nothing is left beside the file"
+        assert process.wait() == exit_code
+    os.close(our_end)
 
-
-def test_ids_cannot_steer_the_terminal_nor_flood_it(tmp_path: Path) -> None:
-    path = tmp_path / "x.jsonl"
-    ids = ["\x1b[31mred", "n\nl", "tab\tx", "long" * 100_000]
-    path.write_text(
-        "".join(json.dumps({"id": one, "text": f"text {k}"}) + "\n" for k, one in enumerate(ids))
+    assert b"All answers are saved" in printed
+    assert b"Traceback" not in printed
+    assert read_status(campaign_file)["labelled"] == labelled
+    assert not campaign_file.with_name(f"{campaign_file.name}-wal").exists(), (
+        "nothing is left beside the file"
     )
-    done("new", path, "--classes", "a,b")
-    campaign = tmp_path / "x.teeter"
-    told = done("ask", campaign)
-    assert len(told.splitlines()) == 4
-    assert all(line.count("\t") == 2 for line in told.splitlines())
-    assert "\x1b" not in told
-    assert len(told) < 400
-    done("tell", campaign, ids[0], "a")
-    assert "\x1b" not in done("undo", campaign)
-    assert len(refused("tell", campaign, "long" * 1000, "a")) < 400
-
-
-def test_nothing_left_is_told_with_what_is_skipped(tmp_path: Path) -> None:
-    path = tmp_path / "x.csv"
-    path.write_text("id,text\na,one x\nb,two x\nc,three x\n")
-    done("new", path, "--classes", "a,b")
-    campaign = tmp_path / "x.teeter"
-    shown = done("label", campaign, "-n", 3, typed="1  s")
-    assert shown.count("skipped") == 2
-    assert "Nothing is left" not in shown
-    assert len(done("ask", campaign).splitlines()) == 2, (
-        "what was skipped comes back when nothing else is left"
-    )
-    done("tell", campaign, "a", "--other", "unsure")
-    for item in ("b", "c"):
-        done("tell", campaign, item, "a")
-    assert (
-        done("ask", campaign) == "Nothing is left to label: 2 of 3 items are labelled, 1 unsure.\n"
-    )
-
-
-def test_too_many_classes_for_the_keyboard_are_told(things: Path) -> None:
-    done("new", things, "--classes", ",".join(f"class {k}" for k in range(40)))
-    assert "There are 40 classes and" in refused("label", things.with_suffix(".teeter"))

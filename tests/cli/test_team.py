@@ -1,144 +1,158 @@
-"""teeter campaign decide, agreement and people: a team in the terminal."""
+"""teeter campaign people, decide and agreement: several annotators in the terminal."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cli.commands import CommandRunner
-from teeter.campaigns.campaign import Campaign
-from teeter.cli import app
-
-
-def run(*words: Any, typed: str | None = None, code: int = 0) -> str:
-    result = CommandRunner().invoke(app, ["campaign", *map(str, words)], input=typed)
-    assert result.exit_code == code, result.output
-    assert "Traceback" not in result.output
-    return result.stdout if code == 0 else result.stderr
+from cli.commands import invoke_campaign, refuse_campaign, run_campaign
+from teeter.campaigns import Campaign
 
 
 @pytest.fixture(scope="module")
 def team_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a campaign of several annotators, made once and copied for every test."""
-    things = tmp_path_factory.mktemp("team") / "things.csv"
-    things.write_text("id,text\n" + "".join(f"t{k},a thing of number {k}\n" for k in range(30)))
-    run(
-        "new",
-        things,
-        "--classes",
-        "small,large",
-        "--overlap",
-        0.5,
-        "--lease",
-        15,
-        "--consensus",
-        "dawid-skene",
-    )
-    return things.parent
+    """The folder of a campaign of several annotators, created once and copied for every test."""
+    items = tmp_path_factory.mktemp("team") / "things.csv"
+    rows = "".join(f"t{number},a thing of number {number}\n" for number in range(30))
+    items.write_text(f"id,text\n{rows}")
+    options = ("--overlap", 0.5, "--lease", 15, "--consensus", "dawid-skene")
+    run_campaign("new", items, "--classes", "small,large", *options)
+    return items.parent
 
 
 @pytest.fixture
-def made(tmp_path: Path, team_template: Path) -> Path:
+def campaign_file(tmp_path: Path, team_template: Path) -> Path:
     shutil.copytree(team_template, tmp_path, dirs_exist_ok=True)
     return tmp_path / "things.teeter"
 
 
-def disagree(path: Path, count: int) -> None:
+def label_twelve(path: Path, disagreements: int) -> None:
+    """Label t0 to t11 as ann and bob, who disagree on the first ``disagreements`` items."""
     campaign = Campaign.open(path)
-    for k in range(12):
-        for who in ("ann", "bob"):
-            wrong = k < count and who == "bob"
-            campaign.tell(f"t{k}", "large" if (k % 2 == 0) != wrong else "small", who)
+    for number in range(12):
+        for annotator in ("ann", "bob"):
+            is_large = number % 2 == 0
+            if number < disagreements and annotator == "bob":
+                is_large = not is_large
+            campaign.tell(f"t{number}", "large" if is_large else "small", annotator)
     campaign.database.close()
 
 
-def test_what_is_told_is_kept(made: Path) -> None:
-    settings = Campaign.open(made).settings
-    assert (settings.overlap, settings.people, settings.lease, settings.consensus) == (
-        0.5,
-        2,
-        15,
-        "dawid-skene",
-    )
-    again = (
-        "new",
-        made.with_suffix(".csv"),
-        "--classes",
-        "a,b",
-        "--file",
-        made.with_suffix(".other"),
-    )
-    assert "overlap is 2.0" in run(*again, "--overlap", 2, code=2)
+def test_team_settings_are_stored(campaign_file: Path) -> None:
+    campaign = Campaign.open(campaign_file)
+    settings = campaign.settings
+    campaign.database.close()
+    assert settings.overlap == 0.5
+    assert settings.people == 2
+    assert settings.lease == 15
+    assert settings.consensus == "dawid-skene"
+
+    items = campaign_file.with_suffix(".csv")
+    other = campaign_file.with_suffix(".other")
+    message = refuse_campaign("new", items, "--classes", "a,b", "--file", other, "--overlap", 2)
+    assert "overlap is 2.0" in message
 
 
-def test_disagreements_are_decided_one_key_a_class(made: Path) -> None:
-    disagree(made, 4)
-    assert "4 items on which people disagree: teeter campaign decide" in run("status", made)
-    waiting = json.loads(run("decide", made, "--json"))
-    assert {one["item"] for one in waiting} == {"t0", "t1", "t2", "t3"}
+def test_disagreements_are_decided_with_one_key_per_class(campaign_file: Path) -> None:
+    label_twelve(campaign_file, disagreements=4)
+    status = run_campaign("status", campaign_file)
+    assert f"4 disagreements to decide: teeter campaign decide {campaign_file}" in status
+
+    waiting = json.loads(run_campaign("decide", campaign_file, "--json"))
+    assert {disagreement["item"] for disagreement in waiting} == {"t0", "t1", "t2", "t3"}
     assert set(waiting[0]["said"]) == {"ann", "bob"}
-    shown = run("decide", made, "--as", "rey", typed="1u2 f")
-    assert "[1] small  [2] large" in shown
-    assert "2 decided" in shown
-    campaign = Campaign.open(made)
+
+    # The first is decided, undone and decided again, the second left, the third flagged.
+    printed = run_campaign("decide", campaign_file, "--as", "rey", typed="1u2 f")
+    assert "[1] small  [2] large" in printed
+    assert "2 decided. Run the same command to continue." in printed
+
+    campaign = Campaign.open(campaign_file)
     first, third = waiting[0]["item"], waiting[2]["item"]
     assert campaign.labels()[first].label == "large"
-    assert third not in {campaign.load_state().keys[k] for k in campaign.load_state().labels}
-    assert len(json.loads(run("decide", made, "--json", "-n", 5))) == 2
-    assert "2 decided" in run("decide", made, typed="11")
-    assert "Nothing waits for a decision." in run("decide", made)
+    state = campaign.load_state()
+    assert third not in {state.keys[k] for k in state.labels}
+    campaign.database.close()
+
+    assert len(json.loads(run_campaign("decide", campaign_file, "--json", "-n", 5))) == 2
+    assert "2 decided" in run_campaign("decide", campaign_file, typed="11")
+    assert "No disagreements to decide." in run_campaign("decide", campaign_file)
 
 
-def test_agreement_says_what_is_not_yet_known(made: Path) -> None:
-    assert run("agreement", made).count("not yet known") == 4
-    disagree(made, 3)
-    told = run("agreement", made)
-    assert "12 items labelled by two or more." in told
-    assert "Cohen's kappa of ann and bob\t0.500 (" in told
-    found = json.loads(run("agreement", made, "--json"))
-    assert found["observed"]["value"] == pytest.approx(0.75)
-    assert set(found["by_class"]) == {"small", "large"}
+def test_agreement_shows_unknown_values_as_dashes(campaign_file: Path) -> None:
+    assert run_campaign("agreement", campaign_file).count("–") == 4 * 3
+
+    label_twelve(campaign_file, disagreements=3)
+    printed = run_campaign("agreement", campaign_file)
+    assert "12 items labelled by two or more annotators." in printed
+    words = [line.split() for line in printed.splitlines()]
+    assert ["Cohen's", "kappa", "of", "ann", "and", "bob", "0.500"] in [line[:7] for line in words]
+
+    measured = json.loads(run_campaign("agreement", campaign_file, "--json"))
+    assert measured["observed"]["value"] == pytest.approx(0.75)
+    assert set(measured["by_class"]) == {"small", "large"}
 
 
-def test_people_are_named_shown_and_let_go(made: Path) -> None:
-    assert "Nobody is named" in run("people", "list", made)
-    disagree(made, 2)
-    token = run("people", "add", made, "ann").strip()
-    run("people", "add", made, "rey", "--role", "reviewer")
-    assert Campaign.open(made).people.find_by_token(token) is not None
-    told = run("people", "list", made)
-    assert "ann\tannotator\t12 answers" in told
-    assert "rey\treviewer\t0 answers" in told
-    assert "bob\tnot named" in told
-    rows = json.loads(run("people", "list", made, "--json"))
+def test_annotators_are_added_listed_and_removed(campaign_file: Path) -> None:
+    assert "The campaign has no annotators" in run_campaign("people", "list", campaign_file)
+
+    label_twelve(campaign_file, disagreements=2)
+    token = run_campaign("people", "add", campaign_file, "ann").strip()
+    run_campaign("people", "add", campaign_file, "rey", "--role", "reviewer")
+    campaign = Campaign.open(campaign_file)
+    assert campaign.people.find_by_token(token) is not None
+    campaign.database.close()
+
+    lines = [line.split() for line in run_campaign("people", "list", campaign_file).splitlines()]
+    assert ["ann", "annotator", "12"] in [line[:3] for line in lines]
+    assert ["rey", "reviewer", "0", "–", "–", "–", "–"] in lines
+    assert ["bob", "not", "a", "member", "12"] in [line[:5] for line in lines]
+    rows = json.loads(run_campaign("people", "list", campaign_file, "--json"))
     assert [row["name"] for row in rows] == ["ann", "rey", "bob"]
-    assert run("people", "token", made, "ann").strip() != token
-    assert run("people", "token", made, "ann", "--revoke") == "ann has no token.\n"
-    assert "0 open questions went back" in run("people", "remove", made, "ann")
-    for words, message in (
-        (("ask", made, "--as", "bob"), "No member is called 'bob'"),
-        (("people", "add", made, "eve", "--role", "boss"), "No role is called 'boss'"),
-        (("people", "remove", made, "ann"), "No member is called 'ann'"),
-    ):
-        assert message in run(*words, code=2)
-    run("people", "add", made, "bob")
-    assert "bob is an annotator and may not decide" in run("decide", made, "--as", "bob", code=2)
-    run("ask", made, "--as", "bob")
+
+    assert run_campaign("people", "token", campaign_file, "ann").strip() != token
+    printed = run_campaign("people", "token", campaign_file, "ann", "--revoke")
+    assert printed == "ann has no token.\n"
+    printed = run_campaign("people", "remove", campaign_file, "ann")
+    assert printed == "Removed ann and released 0 open items.\n"
+    message = refuse_campaign("people", "remove", campaign_file, "ann")
+    assert "No member is called 'ann'" in message
 
 
-def test_a_late_answer_is_told(made: Path) -> None:
-    (asked,) = json.loads(run("ask", made, "-n", 1, "--as", "ann", "--json"))
-    Campaign.open(made).release_items("ann")
-    result = CommandRunner().invoke(
-        app, ["campaign", "tell", str(made), asked["item"], "small", "--as", "ann"]
-    )
+def test_rights_are_checked(campaign_file: Path) -> None:
+    run_campaign("people", "add", campaign_file, "rey", "--role", "reviewer")
+    message = refuse_campaign("ask", campaign_file, "--as", "bob")
+    assert "No member is called 'bob'" in message
+    message = refuse_campaign("people", "add", campaign_file, "eve", "--role", "boss")
+    assert "No role is called 'boss'" in message
+
+    run_campaign("people", "add", campaign_file, "bob")
+    message = refuse_campaign("decide", campaign_file, "--as", "bob")
+    assert "bob is an annotator and may not decide" in message
+    run_campaign("ask", campaign_file, "--as", "bob")
+
+
+def test_the_list_of_annotators_fits_the_terminal(
+    campaign_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    label_twelve(campaign_file, disagreements=2)
+    for words in (("people", "list", campaign_file), ("agreement", campaign_file)):
+        assert max(len(line) for line in run_campaign(*words).splitlines()) <= 80
+
+
+def test_a_late_answer_is_reported(campaign_file: Path) -> None:
+    (question,) = json.loads(run_campaign("ask", campaign_file, "-n", 1, "--as", "ann", "--json"))
+    campaign = Campaign.open(campaign_file)
+    campaign.release_items("ann")
+    campaign.database.close()
+
+    result = invoke_campaign("tell", campaign_file, question["item"], "small", "--as", "ann")
     assert result.exit_code == 0
-    assert (
-        "The question had gone back, and nobody is asked now; your answer counts all the same."
-        in result.stderr
+    assert result.stderr == (
+        "Your lease on this item had expired. Your answer counts all the same.\n"
     )
-    assert json.loads(run("status", made, "--json"))["labelled"] == 1
+    assert json.loads(run_campaign("status", campaign_file, "--json"))["labelled"] == 1

@@ -1,4 +1,4 @@
-"""Every line of teeter's that the README and the docs show is one that teeter takes."""
+"""Every command line that the README and the docs show is one that teeter accepts."""
 
 from __future__ import annotations
 
@@ -15,76 +15,81 @@ from teeter.cli import app
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
+BLOCK = re.compile(r"^```(?:console|sh|bash)?\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
+ANY_BLOCK = re.compile(r"^```.*?^```", flags=re.MULTILINE | re.DOTALL)
 
-def typed(page: Path) -> list[str]:
-    """Lines of a page's blocks, such as somebody would type."""
-    text = page.read_text(encoding="utf-8")
-    blocks = re.findall(
-        r"^```(?:console|sh|bash)?\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL
-    )
-    lines = [
-        line.removeprefix("$ ")
-        for block in blocks
-        for line in block.replace("\\\n", " ").splitlines()
-    ]
-    parts = [
-        part.strip() for line in lines for part in re.split(r" && | \| ", line.split("  #")[0])
-    ]
-    return [
-        re.sub(r"^(\w+=\S+ )+", "", part) for part in parts if re.match(r"(\w+=\S+ )*teeter ", part)
-    ]
+# Environment variables that are set in front of a command.
+ASSIGNMENTS = re.compile(r"^(\w+=\S+ )+")
 
 
-def mentioned(page: Path) -> list[str]:
-    """Commands in the middle of sentences, which need not be whole."""
-    outside = re.sub(
-        r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
-    )
-    return [" ".join(code.split()) for code in re.findall(r"`(teeter [^`]+)`", outside)]
+def typed_commands(page: Path) -> list[str]:
+    """Return the teeter commands in the blocks of a page."""
+    commands = []
+    for block in BLOCK.findall(page.read_text(encoding="utf-8")):
+        for line in block.replace("\\\n", " ").splitlines():
+            without_comment = line.removeprefix("$ ").split("  #")[0]
+            for part in re.split(r" && | \| ", without_comment):
+                command = ASSIGNMENTS.sub("", part.strip())
+                if command.startswith("teeter "):
+                    commands.append(command)
+    return commands
 
 
-def command_of(words: list[str]) -> tuple[Any, list[str]]:
-    """The command that words begin with, and the words after it."""
+def mentioned_commands(page: Path) -> list[str]:
+    """Return the teeter commands in the sentences of a page, which need not be complete."""
+    sentences = ANY_BLOCK.sub("", page.read_text(encoding="utf-8"))
+    return [" ".join(code.split()) for code in re.findall(r"`(teeter [^`]+)`", sentences)]
+
+
+def find_command(words: list[str]) -> tuple[Any, list[str]]:
+    """Return the command that words begin with, and the words after it."""
     command: Any = build_command(app)
     while words and words[0] in getattr(command, "commands", {}):
-        command, words = command.commands[words[0]], words[1:]
+        command = command.commands[words[0]]
+        words = words[1:]
     return command, words
 
 
-def parse(line: str) -> None:
-    """Let teeter's own parser read a line; what it does not know, it refuses."""
-    command, words = command_of(shlex.split(line)[1:])
+def parse_command(line: str) -> None:
+    """Let teeter's own parser read a command; it raises on what it does not know."""
+    command, words = find_command(shlex.split(line)[1:])
     command.make_context(command.name, list(words))
 
 
+def option_names(command: Any) -> set[str]:
+    names = {"--help", "--version"}
+    for parameter in command.params:
+        names.update(parameter.opts, parameter.secondary_opts)
+    return names
+
+
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if typed(page)], ids=lambda page: page.name
+    "page", [page for page in PAGES if typed_commands(page)], ids=lambda page: page.name
 )
-def test_what_is_typed_is_taken(page: Path) -> None:
-    for line in typed(page):
+def test_typed_commands_are_accepted(page: Path) -> None:
+    for line in typed_commands(page):
         try:
-            parse(line)
+            parse_command(line)
         except Exception as error:
             raise AssertionError(f"{page.name}: {line}: {error}") from error
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if mentioned(page)], ids=lambda page: page.name
+    "page", [page for page in PAGES if mentioned_commands(page)], ids=lambda page: page.name
 )
-def test_what_is_mentioned_is_there(page: Path) -> None:
-    for line in mentioned(page):
-        command, words = command_of(line.split()[1:])
-        known = {name for one in command.params for name in (*one.opts, *one.secondary_opts)} | {
-            "--help",
-            "--version",
-        }
-        assert [word for word in words if word.startswith("--") and word not in known] == [], (
+def test_mentioned_commands_and_options_exist(page: Path) -> None:
+    for line in mentioned_commands(page):
+        command, words = find_command(line.split()[1:])
+        options = [word for word in words if word.startswith("--")]
+        assert set(options) <= option_names(command), f"{page.name}: {line}"
+
+        # After the name of a group, a plain word would be a command that does not exist.
+        is_group = hasattr(command, "commands")
+        assert not (is_group and words and re.fullmatch(r"[a-z][a-z-]*", words[0])), (
             f"{page.name}: {line}"
         )
-        group = hasattr(command, "commands") and words and re.fullmatch(r"[a-z-]+", words[0])
-        assert not group or words[0].startswith("-"), f"{page.name}: {line}"
 
 
-def test_a_wrong_option_would_be_seen() -> None:
+def test_a_wrong_option_would_be_noticed() -> None:
     with pytest.raises(Exception, match="No such option"):
-        parse("teeter campaign backup a.teeter b.teeter --ovrwrite")
+        parse_command("teeter campaign backup a.teeter b.teeter --ovrwrite")

@@ -1,4 +1,4 @@
-"""The command line: one file a command, each of which calls one function of the library."""
+"""The command line: one file per command group; each command calls the library."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from teeter.cli.campaign import campaign
 from teeter.cli.datasets import datasets
 from teeter.cli.demo import demo
 from teeter.cli.errors import Commands
+from teeter.cli.panels import Panel
 from teeter.cli.select import select
 from teeter.cli.serve import serve
 from teeter.cli.strategies import strategies
@@ -30,21 +31,23 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(datasets, name="datasets")
-app.add_typer(bench, name="bench")
-campaign.command()(decide)
-campaign.command()(agreement)
-campaign.command()(sync)
-campaign.add_typer(people, name="people")
-app.add_typer(campaign, name="campaign")
-app.command()(demo)
-app.command()(select)
-app.command()(serve)
-app.command()(strategies)
+
+campaign.add_typer(people, name="people", rich_help_panel=Panel.TEAM)
+campaign.command(rich_help_panel=Panel.TEAM)(decide)
+campaign.command(rich_help_panel=Panel.TEAM)(agreement)
+campaign.command(rich_help_panel=Panel.TEAM)(sync)
+
+app.add_typer(campaign, name="campaign", rich_help_panel=Panel.LABEL)
+app.command(rich_help_panel=Panel.LABEL)(serve)
+app.command(rich_help_panel=Panel.LABEL)(select)
+app.add_typer(bench, name="bench", rich_help_panel=Panel.RESEARCH)
+app.add_typer(datasets, name="datasets", rich_help_panel=Panel.RESEARCH)
+app.command(rich_help_panel=Panel.RESEARCH)(strategies)
+app.command(rich_help_panel=Panel.RESEARCH)(demo)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(f"teeter {__version__}")
         raise typer.Exit
 
@@ -52,7 +55,13 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def teeter(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version.")
+        bool,
+        typer.Option(
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Show the version and exit.",
+        ),
     ] = False,
 ) -> None:
     """Pick the samples that a model teeters on, to label them next."""
@@ -61,6 +70,8 @@ def teeter(
 def main() -> None:
     """Run the command line."""
     for stream in (sys.stdout, sys.stderr):
+        # Item ids and class names come in any script, whatever the locale.
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8")  # ids and classes come in any script
+            stream.reconfigure(encoding="utf-8")
+
     app(prog_name="teeter")

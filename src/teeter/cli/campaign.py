@@ -1,482 +1,639 @@
-"""teeter campaign: label a pool of things, a few at a time."""
+"""teeter campaign: label items, a few at a time."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from teeter.cli.errors import Commands
-from teeter.cli.output import pluralize, printable, require_writable, spinner
+from teeter.cli.errors import EXIT_INTERRUPTED, Commands
+from teeter.cli.options import (
+    DEFAULT_ANNOTATOR,
+    AnnotatorOption,
+    CampaignArgument,
+    JsonOption,
+    split_names,
+)
+from teeter.cli.output import (
+    atomic_text_file,
+    echo_json,
+    echo_wrapped,
+    pluralize,
+    printable_line,
+    require_writable,
+    spinner,
+    terminal_width,
+)
+from teeter.cli.panels import Panel
 from teeter.errors import InputError
 
 if TYPE_CHECKING:
-    from teeter.campaigns.campaign import Campaign, ImportResult
+    from teeter.campaigns.campaign import Campaign, ImportResult, Settings
 
-__all__ = ["File", "Json", "Who", "campaign", "open_campaign", "require_named", "shown_id"]
+__all__ = [
+    "campaign",
+    "campaign_location",
+    "create_campaign",
+    "open_campaign",
+    "require_member",
+]
+
+# Duplicates and conflicting labels that are named one by one.
+_NAMED_ITEMS = 5
+
+# Characters of an item's text that are looked at to shorten it: it may have millions.
+_TEXT_START = 1000
 
 campaign = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
-    help="Label a pool of things, a few at a time.",
+    help="Create a campaign, label its items and export the labels.",
     rich_markup_mode=None,
 )
 
-File = Annotated[
-    str,
+ItemsArgument = Annotated[
+    Path,
     typer.Argument(
-        metavar="CAMPAIGN",
-        help="The campaign's file, FILE#NAME if it has several, or postgresql://…#NAME on a server.",
+        metavar="ITEMS",
+        help="Table (.csv, .parquet), lines (.jsonl), arrays (.npz, .npy, .safetensors) or a "
+        "folder of images.",
     ),
 ]
-Who = Annotated[str, typer.Option("--as", metavar="NAME", help="Who answers.")]
-Json = Annotated[bool, typer.Option("--json", help="Write JSON.")]
-TextColumn = Annotated[
+MoreItemsArgument = Annotated[
+    Path, typer.Argument(metavar="ITEMS", help="File or folder of the same kind as before.")
+]
+ClassesOption = Annotated[str, typer.Option(metavar="NAMES", help="Comma-separated class names.")]
+FileOption = Annotated[
     str | None,
     typer.Option(
-        "--text", metavar="COLUMN", help="The column of texts, where it goes by no usual name."
+        metavar="FILE",
+        help="File to create, or postgresql://…#NAME. Default: ITEMS with the suffix .teeter.",
     ),
 ]
-IdColumn = Annotated[
+TextOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN", help="Column of texts. Default: text, or another common name for it."
+    ),
+]
+IdOption = Annotated[
     str | None,
     typer.Option(
         "--id",
         metavar="COLUMN",
-        help="The column of ids; id, or made from the content, if left out.",
+        help="Column of item ids. Default: id if present, otherwise a hash of the content.",
     ),
 ]
-LabelColumn = Annotated[
+LabelsOption = Annotated[
     str | None,
-    typer.Option("--labels", metavar="COLUMN", help="The column of labels that are known already."),
+    typer.Option(metavar="COLUMN", help="Column of known labels; may be filled in part."),
 ]
-
-Encoder = Annotated[
+StrategyOption = Annotated[
+    str, typer.Option(metavar="NAME", help="Strategy that picks items; see teeter strategies.")
+]
+HeadOption = Annotated[
+    str, typer.Option(metavar="NAME", help="Classifier on the features: linear or mlp.")
+]
+ControlOption = Annotated[
+    float,
+    typer.Option(metavar="SHARE", help="Share of each batch drawn at random, to measure accuracy."),
+]
+AuditOption = Annotated[
+    int,
+    typer.Option(metavar="N", help="Random items to measure accuracy on and never train on."),
+]
+CostOption = Annotated[float | None, typer.Option(metavar="AMOUNT", help="Cost of one label.")]
+BudgetOption = Annotated[
+    float | None, typer.Option(metavar="AMOUNT", help="Budget for all labels. Needs --cost.")
+]
+EncoderOption = Annotated[
     str | None,
     typer.Option(
         metavar="MODEL",
-        help="A sentence-transformers model for texts: its folder, package or name.",
+        help="Sentence-transformers model for texts: a folder, an installed package or a name.",
     ),
 ]
+InstructionsOption = Annotated[
+    str, typer.Option(metavar="TEXT", help="Instructions shown to annotators.")
+]
+KeysOption = Annotated[
+    str,
+    typer.Option(
+        metavar="KEYS",
+        help="Comma-separated shortcuts of the classes on the page. Default: 1 to 9, then letters.",
+    ),
+]
+LeaseOption = Annotated[
+    float,
+    typer.Option(
+        metavar="MINUTES",
+        help="Minutes before an unanswered item is reassigned; 0 means never.",
+    ),
+]
+OverlapOption = Annotated[
+    float, typer.Option(metavar="SHARE", help="Share of items that several annotators answer.")
+]
+PeopleOption = Annotated[
+    int, typer.Option(metavar="N", help="Number of annotators for each of those items.")
+]
+ConsensusOption = Annotated[
+    str,
+    typer.Option(metavar="NAME", help="How to combine several answers: majority or dawid-skene."),
+]
+SeedOption = Annotated[
+    int, typer.Option(metavar="NUMBER", help="Random seed; the same seed gives the same picks.")
+]
+CountOption = Annotated[int, typer.Option("-n", metavar="N", help="Number of items.")]
 
 
-@campaign.command()
+@campaign.command(rich_help_panel=Panel.LABEL)
 def new(
-    things: Annotated[
-        Path,
-        typer.Argument(
-            metavar="THINGS", help="A CSV, Parquet or JSONL file, arrays, or a folder of images."
-        ),
-    ],
+    items: ItemsArgument,
     *,
-    classes: Annotated[str, typer.Option(metavar="NAMES", help="With commas between them.")],
-    file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="The campaign's file; THINGS with the ending .teeter if left out."
-        ),
-    ] = None,
-    text: TextColumn = None,
-    id_column: IdColumn = None,
-    labels: LabelColumn = None,
-    strategy: Annotated[
-        str, typer.Option(metavar="NAME", help="How to pick; see teeter strategies.")
-    ] = "ldm-s",
-    head: Annotated[
-        str, typer.Option(metavar="NAME", help="What learns: linear or mlp.")
-    ] = "linear",
-    control: Annotated[
-        float,
-        typer.Option(metavar="SHARE", help="Share of each batch drawn at random, to measure with."),
-    ] = 0.1,
-    audit: Annotated[
-        int, typer.Option(metavar="N", help="Random items to measure with, never trained on.")
-    ] = 0,
-    cost: Annotated[
-        float | None, typer.Option(metavar="AMOUNT", help="What a label costs.")
-    ] = None,
-    budget: Annotated[
-        float | None, typer.Option(metavar="AMOUNT", help="What may be spent in all; with --cost.")
-    ] = None,
-    encoder: Encoder = None,
-    instructions: Annotated[
-        str, typer.Option(metavar="TEXT", help="Shown to whoever labels.")
-    ] = "",
-    keys: Annotated[
-        str, typer.Option(metavar="KEYS", help="Keys on the page, one a class, commas between.")
-    ] = "",
-    lease: Annotated[
-        float,
-        typer.Option(
-            metavar="MINUTES", help="How long a question waits before others get it; 0: always."
-        ),
-    ] = 60,
-    overlap: Annotated[
-        float, typer.Option(metavar="SHARE", help="Share of the picks that several people answer.")
-    ] = 0,
-    people: Annotated[int, typer.Option(metavar="N", help="How many people answer those.")] = 2,
-    consensus: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="What several answers come to: majority or dawid-skene."),
-    ] = "majority",
-    seed: Annotated[int, typer.Option(metavar="NUMBER", help="Same seed, same picks.")] = 0,
+    classes: ClassesOption,
+    file: FileOption = None,
+    text: TextOption = None,
+    id_column: IdOption = None,
+    labels: LabelsOption = None,
+    strategy: StrategyOption = "ldm-s",
+    head: HeadOption = "linear",
+    control: ControlOption = 0.1,
+    audit: AuditOption = 0,
+    cost: CostOption = None,
+    budget: BudgetOption = None,
+    encoder: EncoderOption = None,
+    instructions: InstructionsOption = "",
+    keys: KeysOption = "",
+    lease: LeaseOption = 60,
+    overlap: OverlapOption = 0,
+    people: PeopleOption = 2,
+    consensus: ConsensusOption = "majority",
+    seed: SeedOption = 0,
 ) -> None:
-    """Make a campaign from things to label."""
-    from teeter.campaigns.import_export import detect_kind, read_items
-    from teeter.campaigns.shortcuts import shortcuts_by_class
+    """Create a campaign from a file or folder of items.
 
-    path = file or _beside(things)
-    if path.exists():
-        raise InputError(f"{path} exists already: go on with it, or name another with --file.")
+    A campaign holds the items, all answers and all models. Features are computed without a
+    download: TF-IDF for texts; small pixels, colours and edges for images. --encoder needs pip
+    install 'teeter[hf]'.
+
+    Control items are drawn from all items. The audit set holds at most half of the items, and grows
+    with items that are added later. Each answer of an annotator renews their leases. The consensus
+    dawid-skene weighs annotators by their accuracy.
+
+    A folder of images beside or below the campaign file can be moved together with it.
+    """
     if budget is not None and cost is None:
-        raise InputError("--budget goes with --cost: say what a label costs.")
-    names = [name.strip() for name in classes.split(",")]
-    chosen = [key.strip() for key in keys.split(",") if key.strip()]
-    shortcuts_by_class(names, chosen)
-    with spinner("Reading"):
-        from teeter.campaigns.campaign import Campaign, Settings
+        raise InputError("--budget needs --cost, the cost of one label.")
 
-        items = read_items(things, text=text, key=id_column, label=labels)
-        settings = Settings(
-            kind=detect_kind(things),
-            strategy=strategy,
-            head=head,
-            control=control,
-            audit=audit,
-            seed=seed,
-            cost=cost,
-            budget=budget,
-            instructions=instructions,
-            folder=str(things.resolve()) if things.is_dir() else None,
-            encoder=encoder,
-            keys=chosen,
-            lease=lease,
-            overlap=overlap,
-            people=people,
-            consensus=consensus,
-        )
-        added = Campaign.make(path, names, items, settings)
-    typer.echo(f"{path}: {pluralize(added.new, 'item')} to label, {added.labelled} with a label.")
-    if added.duplicates:
-        example = shown_id(added.duplicates[0][0])
-        typer.echo(f"{pluralize(len(added.duplicates), 'duplicate')} left out, such as {example}.")
-    _tell_conflicts(added)
-    if added.audit < audit:
-        typer.echo(
-            f"{added.audit:,} of {audit:,} items are kept for the audit: at least half are left to learn from."
-        )
-    typer.echo(f"Go on with: teeter campaign label {path}")
+    location = campaign_location(items, file)
+
+    with spinner("Loading"):  # importing torch takes seconds
+        from teeter.campaigns import Settings
+
+    settings = Settings(
+        strategy=strategy,
+        head=head,
+        control=control,
+        audit=audit,
+        cost=cost,
+        budget=budget,
+        encoder=encoder,
+        instructions=instructions,
+        keys=[key for key in split_names(keys) if key],
+        lease=lease,
+        overlap=overlap,
+        people=people,
+        consensus=consensus,
+        seed=seed,
+    )
+    create_campaign(
+        items, location, classes, settings, text=text, id_column=id_column, labels=labels
+    )
+    typer.echo(f"Next: teeter campaign label {shlex.quote(_hide_password(location))}")
 
 
-@campaign.command()
+@campaign.command(rich_help_panel=Panel.LABEL)
 def add(
-    file: File,
-    things: Annotated[Path, typer.Argument(metavar="THINGS", help="More of the same kind.")],
-    text: TextColumn = None,
-    id_column: IdColumn = None,
-    labels: LabelColumn = None,
+    file: CampaignArgument,
+    items: MoreItemsArgument,
+    text: TextOption = None,
+    id_column: IdOption = None,
+    labels: LabelsOption = None,
 ) -> None:
-    """Add things to a campaign; what is there already is told, and left out."""
+    """Add items to a campaign.
+
+    Duplicates are skipped and reported. An item that has no label yet gets the one that comes with
+    its duplicate; a different label is reported. Images are added from the folder of the campaign,
+    or from a folder inside it.
+    """
     from teeter.campaigns.import_export import read_items
 
     with open_campaign(file) as opened, spinner("Reading"):
-        folder, first = opened.settings.folder, opened.next_item_number()
-        columns = {"text": text, "key": id_column, "label": labels}
-        where = None if folder is None else Path(folder)
-        added = opened.add(read_items(things, **columns, folder=where, first=first))
-    typer.echo(
-        f"{pluralize(added.new, 'item')} added, {pluralize(added.labelled, 'label')} taken over."
-    )
-    for ours, theirs in added.duplicates[:5]:
-        typer.echo(f"{shown_id(ours)} was left out: it is the same as {shown_id(theirs)}.")
-    _tell_conflicts(added)
+        folder = None
+        if opened.settings.folder is not None:
+            folder = Path(opened.settings.folder)
+
+        result = opened.add(
+            read_items(
+                items,
+                text=text,
+                key=id_column,
+                label=labels,
+                folder=folder,
+                first=opened.next_item_number(),
+            )
+        )
+
+    typer.echo(f"Added {pluralize(result.new, 'item')} and {pluralize(result.labelled, 'label')}.")
+    for duplicate, original in result.duplicates[:_NAMED_ITEMS]:
+        typer.echo(
+            f"Skipped {printable_line(duplicate)}: same content as {printable_line(original)}."
+        )
+    if len(result.duplicates) > _NAMED_ITEMS:
+        rest = len(result.duplicates) - _NAMED_ITEMS
+        typer.echo(f"Skipped {pluralize(rest, 'more duplicate')}.")
+    _report_conflicts(result)
 
 
-@campaign.command("add-class")
+@campaign.command("add-class", rich_help_panel=Panel.LABEL)
 def add_class(
-    file: File,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What the new class is called.")],
+    file: CampaignArgument,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new class.")],
 ) -> None:
-    """Add a class; what is labelled stays as it is."""
+    """Add a class to a campaign.
+
+    Existing labels stay as they are.
+    """
     with open_campaign(file) as opened:
         opened.add_class(name)
-        names = opened.classes
-    typer.echo(f"The classes are {', '.join(names)}.")
+        count = len(opened.classes)
+
+    typer.echo(f"Added the class {name.strip()}. The campaign has {count} classes.")
 
 
-@campaign.command()
-def ask(
-    file: File,
-    n: Annotated[int, typer.Option("-n", metavar="N", help="How many.")] = 20,
-    who: Who = "me",
-    as_json: Json = False,
+@campaign.command(rich_help_panel=Panel.LABEL)
+def label(
+    file: CampaignArgument,
+    n: Annotated[int, typer.Option("-n", metavar="N", help="Items per round.")] = 20,
+    annotator: AnnotatorOption = DEFAULT_ANNOTATOR,
+    suspects: Annotated[
+        bool, typer.Option("--suspects", help="Review labels that may be wrong.")
+    ] = False,
+    again: Annotated[
+        bool,
+        typer.Option("--again", help="With --suspects: include labels that were confirmed before."),
+    ] = False,
 ) -> None:
-    """Say what to label next, and why."""
-    from teeter.cli.label_prompt import nothing_left
+    """Label in the terminal with one key per class.
+
+    Space skips an item, u undoes the last answer, ? means unsure, f flags an item that does not
+    belong, and s stops. Every answer is on disk before the next item is shown. A new model is
+    trained after each round of N items.
+
+    With --suspects, = keeps a label, the key of another class changes it, and space leaves it for
+    later. A label that was kept is not shown again.
+    """
+    from teeter.cli.label_prompt import (
+        label_rounds,
+        print_legend,
+        review_suspects,
+        shortcuts_for,
+    )
+
+    if again and not suspects:
+        raise InputError("--again needs --suspects.")
+
+    is_interrupted = False
+    with open_campaign(file) as opened:
+        require_member(opened, annotator, "answer")
+        shortcuts = shortcuts_for(opened.classes)
+        if opened.settings.instructions:
+            typer.echo(opened.settings.instructions)
+        print_legend(shortcuts)
+
+        try:
+            if suspects:
+                review_suspects(opened, shortcuts, n, annotator, again=again)
+            else:
+                label_rounds(opened, shortcuts, n, annotator)
+        except EOFError:  # Ctrl-D
+            typer.echo()
+        except KeyboardInterrupt:
+            is_interrupted = True
+            typer.echo()
+
+    location = _hide_password(file)
+    typer.echo(f"All answers are saved in {location}. Run the same command to continue.")
+    if is_interrupted:
+        raise typer.Exit(EXIT_INTERRUPTED)
+
+
+@campaign.command(rich_help_panel=Panel.LABEL)
+def ask(
+    file: CampaignArgument,
+    n: CountOption = 20,
+    annotator: AnnotatorOption = DEFAULT_ANNOTATOR,
+    as_json: JsonOption = False,
+) -> None:
+    """List the items to label next, and why each was picked.
+
+    Prints the id, the reason (picked, control or audit) and the content of each item, separated by
+    tabs. Without answers in between, the same items are listed again.
+    """
+    from teeter.cli.label_prompt import explain_empty_queue
 
     with open_campaign(file) as opened, spinner("Picking"):
-        require_named(opened, who, "answer")
-        questions = opened.ask(n, who)
-        none_left = None if questions else nothing_left(opened)
+        require_member(opened, annotator, "answer")
+        questions = opened.ask(n, annotator)
+        if not questions and not as_json:
+            typer.echo(explain_empty_queue(opened))
+
     if as_json:
-        typer.echo(json.dumps([asdict(one) for one in questions], ensure_ascii=False, indent=2))
+        echo_json(questions)
         return
-    for one in questions:
-        typer.echo(f"{shown_id(one.item)}\t{one.arm}\t{_shortened(one.content)}")
-    if not questions:
-        typer.echo(none_left)
+
+    for question in questions:
+        text = " ".join((question.content or "")[:_TEXT_START].split())
+        typer.echo(f"{printable_line(question.item)}\t{question.arm}\t{printable_line(text)}")
 
 
-@campaign.command()
+@campaign.command(rich_help_panel=Panel.LABEL)
 def tell(
-    file: File,
-    item: Annotated[str, typer.Argument(metavar="ITEM", help="The item's id.")],
+    file: CampaignArgument,
+    item: Annotated[str, typer.Argument(metavar="ITEM", help="Item id.")],
     label: Annotated[
-        str | None, typer.Argument(metavar="[LABEL]", help="Its class; left out with --other.")
+        str | None,
+        typer.Argument(metavar="LABEL", help="Class of the item. Leave it out with --other."),
     ] = None,
     *,
-    who: Who = "me",
+    annotator: AnnotatorOption = DEFAULT_ANNOTATOR,
     other: Annotated[
         str | None,
-        typer.Option(metavar="ANSWER", help="skip, unsure or flag, instead of a class."),
+        typer.Option(metavar="ANSWER", help="Answer skip, unsure or flag instead of a class."),
     ] = None,
     comment: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Kept with the answer.")
+        str | None, typer.Option(metavar="TEXT", help="Comment to store with the answer.")
     ] = None,
 ) -> None:
-    """Record a label; it is on disk when this returns."""
+    """Record an answer about an item.
+
+    It is on disk when the command returns. Earlier answers stay in the history.
+    """
     if (label is None) == (other is None):
-        raise InputError("Give a class, or --other skip, unsure or flag.")
+        raise InputError("Give either a class or --other skip, unsure or flag.")
+
     with open_campaign(file) as opened:
-        require_named(opened, who, "answer")
-        ways = {"skip": opened.skip, "unsure": opened.mark_unsure, "flag": opened.flag}
+        require_member(opened, annotator, "answer")
         if label is not None:
-            recorded = opened.tell(item, label, who, comment=comment)
-        elif other in ways:
-            recorded = ways[other](item, who, comment=comment)
+            receipt = opened.tell(item, label, annotator, comment=comment)
+        elif other == "skip":
+            receipt = opened.skip(item, annotator, comment=comment)
+        elif other == "unsure":
+            receipt = opened.mark_unsure(item, annotator, comment=comment)
+        elif other == "flag":
+            receipt = opened.flag(item, annotator, comment=comment)
         else:
-            raise InputError(f"{other!r} is none of skip, unsure and flag.")
-    if recorded.late:
-        others = ", ".join(recorded.asked_now) or "nobody"
+            raise InputError(f"--other {other} is unknown: give skip, unsure or flag.")
+
+    if receipt.late:
+        holders = ""
+        if receipt.asked_now:
+            holders = f", and {', '.join(receipt.asked_now)} has it now"
         typer.echo(
-            f"The question had gone back, and {others} is asked now; your answer counts all the same.",
+            f"Your lease on this item had expired{holders}. Your answer counts all the same.",
             err=True,
         )
 
 
-@campaign.command()
-def undo(file: File, who: Who = "me") -> None:
-    """Take back the last answer."""
+@campaign.command(rich_help_panel=Panel.LABEL)
+def undo(file: CampaignArgument, annotator: AnnotatorOption = DEFAULT_ANNOTATOR) -> None:
+    """Undo the last answer of an annotator.
+
+    Their answer before it, if any, counts again.
+    """
     with open_campaign(file) as opened:
-        undone = opened.undo(who)
-    if undone is None:
-        typer.echo(f"{who} has given no answer that could be taken back.")
+        result = opened.undo(annotator)
+
+    if result is None:
+        typer.echo(f"{annotator} has no answer to undo.")
         return
-    before = (
-        ""
-        if undone.before is None
-        else f"; before it was {undone.before.label or undone.before.kind}"
-    )
-    typer.echo(
-        f"{shown_id(undone.answer.item)}: {undone.answer.label or undone.answer.kind} taken back{before}."
-    )
+
+    answer = result.answer.label or result.answer.kind
+    typer.echo(f"Undid {printable_line(result.answer.item)}: {answer}.")
+    if result.before is not None:
+        previous = result.before.label or result.before.kind
+        typer.echo(f"The answer before it counts again: {previous}.")
 
 
-@campaign.command()
-def train(file: File, as_json: Json = False) -> None:
+@campaign.command(rich_help_panel=Panel.LABEL)
+def train(file: CampaignArgument, as_json: JsonOption = False) -> None:
     """Train a new model on all labels."""
     with open_campaign(file) as opened, spinner("Training"):
-        trained = opened.train()
-    typer.echo(
-        json.dumps(asdict(trained))
-        if as_json
-        else f"Model {trained.version}, of {trained.labels} labels in {len(trained.classes)} classes."
-    )
+        model = opened.train()
 
-
-@campaign.command()
-def status(file: File, as_json: Json = False) -> None:
-    """Say how the campaign stands, how right the model is, and whether to go on."""
-    with open_campaign(file) as opened, spinner("Reading"):
-        found = opened.status()
     if as_json:
-        typer.echo(json.dumps(asdict(found), ensure_ascii=False, indent=2))
-        return
-    typer.echo(
-        f"{found.labelled} of {pluralize(found.items, 'item')} labelled, {found.open} open, model {found.version}."
-    )
-    typer.echo(", ".join(f"{name} {count}" for name, count in found.by_class.items()))
-    if found.disagreements:
+        echo_json(model)
+    else:
         typer.echo(
-            f"{pluralize(found.disagreements, 'item')} on which people disagree: teeter campaign decide {file}"
+            f"Trained model {model.version} on {pluralize(model.labels, 'label')} "
+            f"of {len(model.classes)} classes."
         )
-    for sentence in found.advice:
-        typer.echo(sentence)
 
 
-@campaign.command()
-def suspects(
-    file: File,
-    n: Annotated[int, typer.Option("-n", metavar="N", help="How many at most.")] = 20,
-    again: Annotated[
-        bool, typer.Option("--again", help="Also those that were kept before.")
+@campaign.command(rich_help_panel=Panel.LABEL)
+def status(
+    file: CampaignArgument,
+    all_classes: Annotated[
+        bool, typer.Option("--all", help="List all classes, not only the most frequent 20.")
     ] = False,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """List labels that may be wrong; label --suspects goes through them."""
-    with open_campaign(file) as opened, spinner("Looking"):
-        found = opened.suspects(n, again=again)
+    """Show the progress, the model's accuracy and whether to stop.
+
+    The accuracy is measured on items drawn at random, with a 95% confidence interval.
+    """
+    from teeter.cli.class_counts import format_class_counts
+
+    with open_campaign(file) as opened, spinner("Reading"):
+        summary = opened.status()
+
     if as_json:
-        typer.echo(json.dumps([asdict(one) for one in found], ensure_ascii=False, indent=2))
+        echo_json(summary)
         return
-    if not found:
-        typer.echo("No label is suspected.")
-    for one in found:
+
+    typer.echo(
+        f"{summary.labelled:,} of {pluralize(summary.items, 'item')} labelled, "
+        f"{summary.open:,} open, model {summary.version}."
+    )
+    counts = format_class_counts(summary.by_class, width=terminal_width(), show_all=all_classes)
+    for line in counts:
+        echo_wrapped(line)
+
+    if summary.disagreements:
+        disagreements = pluralize(summary.disagreements, "disagreement")
+        location = shlex.quote(_hide_password(file))
+        typer.echo(f"{disagreements} to decide: teeter campaign decide {location}")
+    for sentence in summary.advice:
+        echo_wrapped(sentence)
+
+
+@campaign.command(rich_help_panel=Panel.LABEL)
+def suspects(
+    file: CampaignArgument,
+    n: Annotated[int, typer.Option("-n", metavar="N", help="Number of labels.")] = 20,
+    again: Annotated[
+        bool, typer.Option("--again", help="Include labels that were confirmed before.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List labels that may be wrong.
+
+    A model that was not trained on these labels finds them unlikely. To review them, run teeter
+    campaign label --suspects.
+    """
+    with open_campaign(file) as opened, spinner("Looking"):
+        suspect_labels = opened.suspects(n, again=again)
+
+    if as_json:
+        echo_json(suspect_labels)
+        return
+
+    if not suspect_labels:
+        typer.echo("No suspect labels.")
+    for suspect in suspect_labels:
         typer.echo(
-            f"{shown_id(one.item)}\tlabelled {one.label} ({one.chance:.0%} likely), looks like {one.predicted}"
+            f"{printable_line(suspect.item)}\tlabelled {suspect.label} "
+            f"({suspect.chance:.0%} likely), predicted {suspect.predicted}"
         )
 
 
-@campaign.command()
+@campaign.command(rich_help_panel=Panel.FILES)
 def export(
-    file: File,
+    file: CampaignArgument,
     out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="A .csv, .jsonl or .parquet file, or a folder.")
+        Path,
+        typer.Argument(
+            metavar="OUT", help="A .csv, .jsonl or .parquet file to write, or a folder."
+        ),
     ],
-    form: Annotated[
+    format_name: Annotated[
         str | None,
         typer.Option(
             "--format",
             metavar="NAME",
-            help="csv, jsonl, parquet, datasets, prodigy or doccano; by OUT's ending if left out.",
+            help="csv, spreadsheet, jsonl, parquet, datasets, prodigy or doccano. Default: by the "
+            "suffix of OUT.",
         ),
     ] = None,
     history: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write everything that happened too, as JSONL."),
+        typer.Option(metavar="FILE", help="Write the history of all changes too, as JSONL."),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace files that exist.")
+    ] = False,
 ) -> None:
-    """Write labels, and predictions with their confidence for everything else."""
-    if history is not None and history.resolve() == out.resolve():
-        raise InputError(f"Labels and history cannot both go to {out}: name another file.")
-    if history is not None and history.is_dir():
-        raise InputError(f"The history cannot go to {history}, which is a folder: name a file.")
-    if history is not None and out.resolve() in history.resolve().parents:
-        raise InputError(f"The history cannot go to {history}: name a file outside of {out}.")
-    for path in (out, history):
-        _require_free(path, file, overwrite)
+    """Write labels, and predictions with their confidence.
+
+    The format csv has every cell exactly as it is. Choose spreadsheet for a file to open in a
+    spreadsheet program, which would run a text that begins with = as a formula.
+    """
+    _require_new_output(out, file, overwrite)
+    if history is not None:
+        _require_history_path(history, out)
+        _require_new_output(history, file, overwrite)
+
     with open_campaign(file) as opened, spinner("Writing"):
-        count = opened.export(out, form)
+        count = opened.export(out, format_name)
         if history is not None:
-            history.write_text(
-                "".join(json.dumps(line) + "\n" for line in opened.history()), encoding="utf-8"
-            )
-        about = opened.prediction_note()
-    typer.echo(f"{out}: {pluralize(count, 'label')}.")
-    if about is not None:
-        typer.echo(about)
+            with atomic_text_file(history) as stream:
+                for event in opened.history():
+                    stream.write(json.dumps(event) + "\n")
+        note = opened.prediction_note()
+
+    typer.echo(f"Wrote {pluralize(count, 'label')} to {out}.")
+    if note is not None:
+        echo_wrapped(note)
 
 
-@campaign.command()
+@campaign.command(rich_help_panel=Panel.FILES)
 def backup(
-    file: File, out: Annotated[Path, typer.Argument(metavar="OUT", help="Where the copy goes.")]
+    file: CampaignArgument,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="File to write.")],
 ) -> None:
-    """Copy a campaign as it is now."""
+    """Copy a campaign file, also while annotators work on it.
+
+    The copy opens as a campaign.
+    """
     with open_campaign(file) as opened:
         opened.back_up(out)
-    typer.echo(f"{out} is a copy of {file}.")
+
+    typer.echo(f"Copied {file} to {out}.")
 
 
-@campaign.command()
+@campaign.command(rich_help_panel=Panel.FILES)
 def restore(
-    copy: Annotated[Path, typer.Argument(metavar="BACKUP", help="What backup wrote.")],
-    file: Annotated[
-        Path, typer.Argument(metavar="CAMPAIGN", help="The campaign's file, as it is to be again.")
-    ],
+    copy: Annotated[Path, typer.Argument(metavar="BACKUP", help="File that backup wrote.")],
+    file: Annotated[Path, typer.Argument(metavar="CAMPAIGN", help="Campaign file to restore.")],
     overwrite: Annotated[
         bool,
-        typer.Option(
-            "--overwrite", help="Replace a campaign that is there, if nobody has it open."
-        ),
+        typer.Option("--overwrite", help="Replace a campaign that exists, unless it is open."),
     ] = False,
 ) -> None:
-    """Put a backup back, if it is whole."""
-    from teeter.campaigns.campaign import Campaign
+    """Restore a backup after checking that it is complete.
 
+    A file that is damaged, not a campaign, or from a newer version is refused. The campaign that
+    exists then stays as it is.
+    """
     if file.exists() and not overwrite:
         raise InputError(
-            f"{file} exists already: name another file, or replace it with --overwrite."
+            f"{file} already exists: name another file, or replace it with --overwrite."
         )
+
+    from teeter.campaigns import Campaign
+
     Campaign.restore(copy, file, overwrite=overwrite)
-    typer.echo(f"{file} is as {copy} was.")
+    typer.echo(f"Restored {file} from {copy}.")
 
 
-@campaign.command()
-def label(
-    file: File,
-    n: Annotated[int, typer.Option("-n", metavar="N", help="Questions a round.")] = 20,
-    who: Who = "me",
-    suspects: Annotated[
-        bool, typer.Option("--suspects", help="Look again at labels that may be wrong.")
-    ] = False,
-    again: Annotated[
-        bool, typer.Option("--again", help="With --suspects, also at those kept before.")
-    ] = False,
-) -> None:
-    """Label in the terminal, one key a class; a new model is trained after each round."""
-    from teeter.cli.label_prompt import go_on, keys_for, look_again
-
-    if again and not suspects:
-        raise InputError("--again goes with --suspects.")
-    with open_campaign(file) as opened:
-        require_named(opened, who, "answer")
-        keys = keys_for(opened.classes)
-        if opened.settings.instructions:
-            typer.echo(opened.settings.instructions)
-        typer.echo("  ".join(f"[{key}] {name}" for key, name in keys.items()))
-        stopped = False
-        try:
-            if suspects:
-                look_again(opened, keys, n, who, again=again)
-            else:
-                go_on(opened, keys, n, who)
-        except EOFError:  # Ctrl-D
-            typer.echo()
-        except KeyboardInterrupt:
-            stopped = True
-            typer.echo()
-    typer.echo(f"Everything is in {file}; the same command goes on.")
-    if stopped:
-        raise typer.Exit(130)
-
-
-@campaign.command()
-def move(
-    file: File,
-    to: Annotated[
+@campaign.command("copy-to", rich_help_panel=Panel.FILES)
+def copy_to(
+    file: CampaignArgument,
+    target: Annotated[
         str,
-        typer.Argument(metavar="TO", help="A new file, or the address of a PostgreSQL database."),
+        typer.Argument(metavar="TARGET", help="A new file, or a database URL (postgresql://…)."),
     ],
 ) -> None:
-    """Copy a campaign, whole, to a server or back to a file; then go on with the copy."""
+    """Copy a campaign to a database server, or to a new file.
+
+    The original stays as it is: continue with one of the two. The address of a campaign on a server
+    is postgresql://…#NAME.
+    """
     from teeter.campaigns.transfer import move_to
 
-    with open_campaign(file) as opened, spinner("Moving"):
-        where, counts = move_to(opened.database, opened.name, to)
+    with open_campaign(file) as opened, spinner("Copying"):
+        location, counts = move_to(opened.database, opened.name, target)
+
+    items = pluralize(counts["items"], "item")
     answers = pluralize(counts["answers"], "answer")
-    typer.echo(f"{where}: {opened.name} with {pluralize(counts['items'], 'item')}, {answers}.")
-    typer.echo(f"{opened.database.display_url} is as it was: go on in one of them, not in both.")
+    typer.echo(f"Copied {opened.name} to {location}: {items}, {answers}.")
+    source = opened.database.display_url
+    typer.echo(f"{source} is unchanged. Continue with one of the two, not with both.")
 
 
 @contextmanager
 def open_campaign(file: str) -> Iterator[Campaign]:
-    """Yield a campaign, and let go of its file, so that nothing is left beside it."""
-    from teeter.campaigns.campaign import Campaign
+    """Open a campaign for the length of the block.
+
+    Closing it merges SQLite's log into the file, so that nothing is left beside it.
+    """
+    from teeter.campaigns import Campaign
 
     opened = Campaign.open(file)
     try:
@@ -485,48 +642,148 @@ def open_campaign(file: str) -> Iterator[Campaign]:
         opened.database.close()
 
 
-def require_named(opened: Campaign, who: str, what: str) -> None:
-    """Refuse a name that is none of the campaign's people; whoever gives none has the campaign, and may do all."""
-    if who != "me":
-        opened.people.require(who, what)
+def require_member(opened: Campaign, annotator: str, right: str) -> None:
+    """Check that an annotator may do something in a campaign.
+
+    Without ``--as``, everything is allowed: anyone who can open the campaign file owns it.
+
+    Raises:
+        UnknownAnnotatorError: if the campaign names its annotators, and this is none of them.
+        PermissionDeniedError: if their role does not include the right.
+    """
+    if annotator != DEFAULT_ANNOTATOR:
+        opened.people.require(annotator, right)
 
 
-def _require_free(path: Path | None, file: str, overwrite: bool) -> None:
-    """Refuse a path that is taken: what people export over is often what the campaign was made from."""
+def campaign_location(items: Path, file: str | None = None) -> str:
+    """Return where to create a campaign: beside its items, unless ``file`` says otherwise.
+
+    A campaign in a database is named after its items, unless the URL ends in ``#NAME``.
+
+    Raises:
+        InputError: if the items have no name to derive one from.
+    """
+    if file is not None and "://" in file:
+        url, _, name = file.partition("#")
+        return f"{url}#{name or _default_path(items).stem}"
+
+    if file is not None:
+        return file
+    return str(_default_path(items))
+
+
+def create_campaign(
+    items: Path,
+    location: str,
+    classes: str,
+    settings: Settings,
+    *,
+    text: str | None = None,
+    id_column: str | None = None,
+    labels: str | None = None,
+) -> None:
+    """Create a campaign from a file or folder, completely or not at all, and print a summary.
+
+    Args:
+        items: a table, lines, arrays or a folder of images.
+        location: the campaign's file or database URL; see ``campaign_location``.
+        classes: comma-separated class names.
+        settings: settings of the campaign. Their kind and folder are taken from ``items``.
+        text: column of texts.
+        id_column: column of item ids.
+        labels: column of known labels.
+
+    Raises:
+        InputError: if the file exists already, or if something does not fit.
+    """
+    if "://" not in location and Path(location).exists():
+        raise InputError(
+            f"{location} already exists: continue with it, or name another file with --file."
+        )
+
+    from teeter.campaigns import Campaign
+    from teeter.campaigns.import_export import detect_kind, read_items
+    from teeter.campaigns.shortcuts import shortcuts_by_class
+
+    names = split_names(classes)
+    shortcuts_by_class(names, settings.keys)  # raises if two classes would share a shortcut
+
+    with spinner("Reading"):
+        contents = read_items(items, text=text, key=id_column, label=labels)
+        settings = replace(settings, kind=detect_kind(items))
+        if items.is_dir():
+            settings = replace(settings, folder=str(items.resolve()))
+        result = Campaign.make(location, names, contents, settings)
+
+    typer.echo(
+        f"Created {_hide_password(location)}: {pluralize(result.new, 'item')}, "
+        f"{result.labelled:,} of them labelled."
+    )
+    if result.duplicates:
+        example = printable_line(result.duplicates[0][0])
+        typer.echo(f"Skipped {pluralize(len(result.duplicates), 'duplicate')}, such as {example}.")
+    _report_conflicts(result)
+    if result.audit < settings.audit:
+        typer.echo(
+            f"The audit set has {result.audit:,} instead of {settings.audit:,} items: "
+            "at most half of all items."
+        )
+
+
+def _default_path(items: Path) -> Path:
+    """Return the campaign file for a file or folder of items: beside it, with the same name."""
+    path = items
+    if not path.name or path.name == "..":
+        path = path.resolve()
+    if not path.name:
+        raise InputError(f"{items} has no name to call the campaign by: give one with --file.")
+    return path.with_name(f"{path.name.removesuffix(path.suffix)}.teeter")
+
+
+def _hide_password(location: str) -> str:
+    """Return a location as it may be printed: without the password of a database URL."""
+    if "://" not in location:
+        return location
+
+    from sqlalchemy import make_url
+
+    url, separator, name = location.partition("#")
+    return make_url(url).render_as_string(hide_password=True) + separator + name
+
+
+def _report_conflicts(result: ImportResult) -> None:
+    for item, given, current in result.conflicts[:_NAMED_ITEMS]:
+        typer.echo(f"{printable_line(item)} keeps its label {current}; the file says {given}.")
+
+    if len(result.conflicts) > _NAMED_ITEMS:
+        rest = len(result.conflicts) - _NAMED_ITEMS
+        typer.echo(f"{pluralize(rest, 'more item')} kept labels that differ from the file.")
+
+
+def _require_new_output(path: Path, file: str, overwrite: bool) -> None:
+    """Check that an export to ``path`` replaces nothing by accident.
+
+    People often export over the file that the campaign was created from.
+    """
     from teeter.campaigns.location import split_location
 
-    if path is None:
-        return
-    if not path.is_dir():
+    if path.is_dir():
+        is_free = not any(path.iterdir())
+    else:
         require_writable(path, Path(split_location(file)[0]))
-    if not overwrite and path.exists() and not (path.is_dir() and not any(path.iterdir())):
-        raise InputError(f"{path} exists already: name another, or replace it with --overwrite.")
+        is_free = not path.exists()
 
-
-def _beside(things: Path) -> Path:
-    """Return the campaign's file that goes with a file or a folder: beside it, and called like it."""
-    place = things.resolve() if not things.name or things.name == ".." else things
-    if not place.name:
+    if not is_free and not overwrite:
         raise InputError(
-            f"{things} has no name to call the campaign by: name its file with --file."
+            f"{path} already exists: name another path, or replace it with --overwrite."
         )
-    return place.with_name(f"{place.name.removesuffix(place.suffix)}.teeter")
 
 
-def _tell_conflicts(added: ImportResult) -> None:
-    for item, given, held in added.conflicts[:5]:
-        typer.echo(f"{shown_id(item)} came with the label {given} and keeps {held}.")
-    if len(added.conflicts) > 5:
-        typer.echo(f"{len(added.conflicts) - 5} more came with another label than they keep.")
-
-
-def _shortened(text: str | None) -> str:
-    line = " ".join((text or "")[:1000].split())
-    return printable(line if len(line) <= 100 else line[:99] + "…")
-
-
-def shown_id(key: str) -> str:
-    """Return an id as a terminal can show it: on one line, and not too long."""
-    return printable(key if len(key) <= 100 else key[:99] + "…").translate(
-        {9: "\ufffd", 10: "\ufffd"}
-    )
+def _require_history_path(history: Path, out: Path) -> None:
+    """Check that the history goes to a file of its own, outside of the exported folder."""
+    if history.resolve() == out.resolve():
+        raise InputError(f"Labels and history cannot both go to {out}: name another file.")
+    if history.is_dir():
+        raise InputError(f"The history cannot go to {history}, which is a folder: name a file.")
+    if out.resolve() in history.resolve().parents:
+        raise InputError(f"The history cannot go to {history}: name a file outside of {out}.")

@@ -15,9 +15,10 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from teeter.cli.panels import write_panels
 from teeter.errors import TeeterError
 
-__all__ = ["Commands", "use_option_names"]
+__all__ = ["EXIT_INTERRUPTED", "Commands", "use_option_names"]
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -63,6 +64,10 @@ class Commands(TyperGroup):
             _exit_with_message(f"Cannot read or write {path}: {error.strerror or error}.")
 
         return result
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands into the help, grouped by panel."""
+        write_panels(self, ctx, formatter)
 
 
 def use_option_names(message: str, options: Mapping[str, str]) -> str:

@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 import io
+import json
+import shutil
 import sys
+import textwrap
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
+
+import typer
 
 from teeter.errors import FileError
 
 __all__ = [
     "atomic_text_file",
+    "echo_json",
+    "echo_wrapped",
+    "list_some",
     "pluralize",
+    "print_table",
     "printable",
+    "printable_line",
     "progress",
     "require_writable",
     "spinner",
+    "terminal_width",
 ]
+
+# The width of output that goes to a file, a pipe or a terminal of unknown width.
+_DEFAULT_WIDTH = 80
 
 # Rich estimates the remaining time from the steps of the last 30 seconds by default, so it could
 # not estimate any if a step takes longer.
@@ -35,6 +50,19 @@ def pluralize(count: int, noun: str) -> str:
     """
     ending = "" if count == 1 else "s"
     return f"{count:,} {noun}{ending}"
+
+
+def list_some(texts: Sequence[str], limit: int) -> str:
+    """Join texts by commas; beyond ``limit``, only their number is given.
+
+    Example:
+        >>> list_some(["ham", "spam", "eggs"], 2)
+        'ham, spam and 1 more'
+    """
+    listed = ", ".join(texts[:limit])
+    if len(texts) <= limit:
+        return listed
+    return f"{listed} and {len(texts) - limit:,} more"
 
 
 def require_writable(path: Path, *sources: Path) -> None:
@@ -83,6 +111,48 @@ def printable(text: str) -> str:
             replacements[ord(character)] = "\N{REPLACEMENT CHARACTER}"
 
     return text.translate(replacements)
+
+
+def printable_line(text: str, limit: int = 100) -> str:
+    """Return a text on one line, cut to ``limit`` characters, that is safe to print.
+
+    Tabs are replaced too, because commands separate columns by them.
+    """
+    if len(text) > limit:
+        text = text[: limit - 1] + "…"
+
+    replacement = "\N{REPLACEMENT CHARACTER}"
+    return printable(text).replace("\n", replacement).replace("\t", replacement)
+
+
+def terminal_width() -> int:
+    """Return the number of columns of the terminal, or 80 without a terminal."""
+    return shutil.get_terminal_size(fallback=(_DEFAULT_WIDTH, 24)).columns
+
+
+def echo_wrapped(text: str) -> None:
+    """Print a text, wrapped to the width of the terminal."""
+    # File names and addresses must stay in one piece, so that they can be copied.
+    lines = textwrap.wrap(text, terminal_width(), break_long_words=False, break_on_hyphens=False)
+    typer.echo("\n".join(lines))
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table that fits the width of the terminal."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*header, box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for row in rows:
+        table.add_row(*row)
+
+    console = Console(width=terminal_width(), markup=False, emoji=False, highlight=False)
+    console.print(table)
+
+
+def echo_json(value: Any) -> None:
+    """Print dataclasses, lists and dictionaries as JSON."""
+    typer.echo(json.dumps(value, default=asdict, ensure_ascii=False, indent=2))
 
 
 def spinner(description: str) -> AbstractContextManager[Any]:

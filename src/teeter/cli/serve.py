@@ -1,4 +1,4 @@
-"""teeter serve: label on a page, alone or together."""
+"""teeter serve: label on a page, alone or in a team."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from teeter.cli.campaign import campaign_location, create_campaign
 from teeter.cli.output import spinner
 from teeter.errors import InputError, MissingExtraError
 
@@ -23,256 +24,337 @@ if TYPE_CHECKING:
 
 __all__ = ["serve"]
 
-PORT = 8765
-_TRIES = 20
-"""Ports that are tried one after the other, where none is named."""
+FIRST_PORT = 8765
+
+# Ports that are tried one after the other, unless one is given.
+_PORTS_TRIED = 20
+
+# Connections that wait to be accepted.
+_BACKLOG = 128
+
+# The browser opens this many seconds after the server starts, when it accepts connections.
+_BROWSER_DELAY = 0.8
+
+CampaignsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="CAMPAIGN",
+        help="Campaign files or database URLs; or, with --classes, a file or folder of items.",
+    ),
+]
+FolderOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Serve all campaigns and reports of a folder, and create new campaigns in it.",
+    ),
+]
+ClassesOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES",
+        help="Comma-separated class names: create campaigns from the items, unless they exist.",
+    ),
+]
+HostOption = Annotated[
+    str,
+    typer.Option(metavar="ADDRESS", help="Address to listen on. Any but 127.0.0.1 needs tokens."),
+]
+PortOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="NUMBER",
+        min=1,
+        max=65535,
+        help=f"Port to listen on. Default: {FIRST_PORT}, or the next free one.",
+    ),
+]
+BatchOption = Annotated[
+    int,
+    typer.Option(
+        metavar="N", min=2, max=1000, help="Items per batch; a model is trained after each."
+    ),
+]
+TokenOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=TOKEN",
+        help="Accept this token (16 characters or more) of an annotator. May be repeated.",
+    ),
+]
+MakeTokenOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Create a token for an annotator, print it once and exit."),
+]
+RemoveTokenOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Remove an annotator's token, end their sessions and exit."),
+]
+TokensOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="File of token hashes. With it, tokens are needed on 127.0.0.1 too.",
+    ),
+]
+ProxyOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Trust X-Forwarded-For and X-Forwarded-Proto of the proxy at this address.",
+    ),
+]
+UploadOption = Annotated[
+    int, typer.Option(metavar="MB", min=1, help="Largest upload in megabytes.")
+]
+OpenOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--open/--no-open",
+        help="Open the page in a browser. Default: if run in a terminal.",
+    ),
+]
 
 
 def serve(
-    places: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[CAMPAIGN]...",
-            help="Campaigns' files or databases; or things to label, with --classes.",
-        ),
-    ] = None,
+    locations: CampaignsArgument = None,
     *,
-    folder: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Serve its campaigns and benchmark reports too; new campaigns are made in it from the page.",
-        ),
-    ] = None,
-    classes: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAMES",
-            help="Make a campaign of these classes from what is named, unless it is there already.",
-        ),
-    ] = None,
-    host: Annotated[
-        str,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Where to listen; beyond 127.0.0.1 only with tokens, of the server or of a campaign's people.",
-        ),
-    ] = ("127.0.0.1"),
-    port: Annotated[
-        int | None,
-        typer.Option(
-            metavar="NUMBER", min=1, max=65535, help="8765 or the next free one if left out."
-        ),
-    ] = None,
-    batch: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=2,
-            max=1000,
-            help="Questions that are picked at a time, and new labels after which a model is trained.",
-        ),
-    ] = 20,
-    token: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=TOKEN",
-            help="Let an annotator in by a token of 16 characters or more. May be repeated.",
-        ),
-    ] = None,
-    make_token: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Make a token for an annotator, show it once, and end."),
-    ] = None,
-    remove_token: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Remove an annotator's token, end their sessions, and end."
-        ),
-    ] = None,
-    tokens: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Where hashes of tokens are kept; given, tokens are needed on 127.0.0.1 too.",
-        ),
-    ] = None,
-    proxy: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Believe the headers X-Forwarded-For and X-Forwarded-Proto of a proxy at this address.",
-        ),
-    ] = None,
-    upload: Annotated[
-        int, typer.Option(metavar="MB", min=1, help="The largest file that can be uploaded.")
-    ] = 200,
-    open_page: Annotated[
-        bool | None,
-        typer.Option(
-            "--open/--no-open",
-            help="Open the page in a browser, as in a terminal it is if left out.",
-        ),
-    ] = None,
+    folder: FolderOption = None,
+    classes: ClassesOption = None,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = None,
+    batch: BatchOption = 20,
+    token: TokenOption = None,
+    make_token: MakeTokenOption = None,
+    remove_token: RemoveTokenOption = None,
+    tokens: TokensOption = None,
+    proxy: ProxyOption = None,
+    upload: UploadOption = 200,
+    open_page: OpenOption = None,
 ) -> None:
-    """Label on a page; everything stays on this machine."""
-    _require_web()
-    from teeter.web.tokens import home
-    from teeter.web.tokens import make_token as made
-    from teeter.web.tokens import remove_token as removed
+    """Label on a page in your browser.
 
-    kept = tokens or home() / "tokens.json"
+    Prints the address of the page. It needs pip install 'teeter[web,store]' and no network: all
+    data stays on this machine.
+
+    The hashes of tokens are in tokens.json in teeter's configuration folder, unless --tokens names
+    another file.
+    """
+    _require_web_packages()
+
     if make_token is not None:
-        typer.echo(made(kept, make_token))
-        typer.echo(f"The token of {make_token}, shown this once; {kept} has its hash.", err=True)
+        _make_token(make_token, tokens)
         return
     if remove_token is not None:
-        removed(kept, remove_token)
-        typer.echo(f"{kept} has no token of {remove_token} any more.")
+        _remove_token(remove_token, tokens)
         return
-    if not places and folder is None:
-        raise InputError("Name a campaign's file, or a folder of campaigns with --folder.")
-    options = _options(proxy)
-    listening = _listening(host, port)
+    if not locations and folder is None:
+        raise InputError("Name a campaign file, or a folder of campaigns with --folder.")
+
+    options = _uvicorn_options(proxy)
+    listener = _listen(host, port)
     try:
-        security = _security(host, listening.getsockname()[1], token or [], tokens, upload)
+        # After the port is known: the name of the cookie has it.
+        security = _security_config(host, listener.getsockname()[1], token or [], tokens, upload)
+        campaigns = [_find_campaign(location, classes) for location in locations or []]
         _run(
-            [_campaign(place, classes) for place in places or []],
+            campaigns,
             security,
-            listening,
+            listener,
             folder=folder,
             batch=batch,
             open_page=open_page,
             options=options,
-            needs=_needs(host, tokens),
+            token_hint=_token_hint(host, tokens),
         )
     finally:
-        listening.close()
+        listener.close()
 
 
-def _require_web() -> None:
-    for needed in ("fastapi", "itsdangerous", "uvicorn", "jinja2", "multipart", "sqlalchemy"):
-        if find_spec(needed) is None:
-            raise MissingExtraError("The page needs more: pip install 'teeter[web,store]'.")
+def _require_web_packages() -> None:
+    for package in ("fastapi", "itsdangerous", "uvicorn", "jinja2", "multipart", "sqlalchemy"):
+        if find_spec(package) is None:
+            raise MissingExtraError("teeter serve needs pip install 'teeter[web,store]'.")
 
 
-def _security(
+def _tokens_file(tokens: Path | None) -> Path:
+    from teeter.web.tokens import home
+
+    return tokens or home() / "tokens.json"
+
+
+def _make_token(name: str, tokens: Path | None) -> None:
+    from teeter.web.tokens import make_token
+
+    file = _tokens_file(tokens)
+    typer.echo(make_token(file, name))
+    typer.echo(f"This token of {name} is not shown again. {file} holds its hash.", err=True)
+
+
+def _remove_token(name: str, tokens: Path | None) -> None:
+    from teeter.web.tokens import remove_token
+
+    file = _tokens_file(tokens)
+    remove_token(file, name)
+    typer.echo(f"Removed the token of {name} from {file}.")
+
+
+def _security_config(
     host: str, port: int, given: list[str], tokens: Path | None, upload: int
 ) -> SecurityConfig:
-    """Return who may come in: anybody on this machine, or where tokens are given or needed those who have one."""
+    """Return who may log in: anyone on this machine, or only holders of a token if there are any.
+
+    Args:
+        host: the address to listen on.
+        port: the port to listen on.
+        given: tokens as ``NAME=TOKEN``.
+        tokens: a file of token hashes. Beyond this machine, there is a default file.
+        upload: the largest upload in megabytes.
+    """
     from teeter.web.auth import SecurityConfig, is_loopback
     from teeter.web.tokens import home, server_secret
 
-    alone = is_loopback(host)
-    known = _tokens(given, tokens if alone or tokens else home() / "tokens.json")
-    # Where a token is needed, a browser or a proxy may use any name.
-    hosts = None if len(known) else frozenset({"127.0.0.1", "localhost", "::1", host.lower()})
+    file = tokens
+    if not is_loopback(host):
+        file = _tokens_file(tokens)
+    accepted = _read_tokens(given, file)
+
+    # A page of another site could reach a server without tokens under a name of its own (DNS
+    # rebinding). With tokens it could not log in, and a proxy may use any name.
+    hosts = None
+    if not len(accepted):
+        hosts = frozenset({"127.0.0.1", "localhost", "::1", host.lower()})
+
     return SecurityConfig(
         server_secret(home() / "serve.key"),
-        known,
+        accepted,
         hosts,
+        # Browsers send cookies to all ports of a host: each server needs a cookie name of its own.
         cookie_name=f"teeter_session_{port}",
         upload_limit=upload * 1_000_000,
     )
 
 
-def _needs(host: str, tokens: Path | None) -> str | None:
-    """Return why somebody must have a token, and how to make one; None where whoever is at this machine comes in."""
-    from teeter.web.auth import is_loopback
-
-    if tokens is None and is_loopback(host):
-        return None
-    where = "" if tokens is None else f" --tokens {tokens}"
-    why = f"{tokens} has no token" if is_loopback(host) else f"Listening on {host} lets others in"
-    return f"{why}: make a token for each annotator with teeter serve{where} --make-token NAME."
-
-
-def _require_way_in(workspace: Workspace, why: str | None) -> None:
-    """Refuse to serve what nobody could come into, or everybody."""
-    if len(workspace.auth.config.tokens) or workspace.roster.has_tokens():
-        return
-    if workspace.roster.is_required():
-        raise InputError(
-            "The people of this campaign have no tokens: teeter campaign people token CAMPAIGN NAME."
-        )
-    if why is not None:
-        raise InputError(why)
-
-
-def _tokens(given: list[str], kept: Path | None) -> Tokens:
+def _read_tokens(given: list[str], file: Path | None) -> Tokens:
     from teeter.web.tokens import Tokens
 
-    known = Tokens() if kept is None else Tokens.read(kept)
-    for one in given:
-        name, sign, value = one.partition("=")
-        if not sign:
+    tokens = Tokens() if file is None else Tokens.read(file)
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
             raise InputError("--token takes NAME=TOKEN.")
-        known.add(name.strip(), value)
-    return known
+        tokens.add(name.strip(), value)
+    return tokens
 
 
-def _campaign(place: str, classes: str | None) -> str | Path:
-    """Return where a campaign is; of things to label, one is made beside them unless it is there already."""
+def _token_hint(host: str, tokens: Path | None) -> str | None:
+    """Return why tokens are needed and how to create one; None if they are not needed."""
+    from teeter.web.auth import is_loopback
+
+    if is_loopback(host):
+        if tokens is None:
+            return None
+        reason = f"{tokens} holds no token"
+    else:
+        reason = f"Listening on {host} lets other machines connect"
+
+    command = "teeter serve"
+    if tokens is not None:
+        command += f" --tokens {tokens}"
+    return f"{reason}: create a token for each annotator with {command} --make-token NAME."
+
+
+def _require_login(workspace: Workspace, token_hint: str | None) -> None:
+    """Check that a token exists, if one is needed to log in."""
+    campaign_tokens = workspace.roster
+    if len(workspace.auth.config.tokens) or campaign_tokens.has_tokens():
+        return
+    if campaign_tokens.is_required():
+        raise InputError(
+            "No annotator of this campaign has a token: create one with "
+            "teeter campaign people token CAMPAIGN NAME."
+        )
+    if token_hint is not None:
+        raise InputError(token_hint)
+
+
+def _find_campaign(location: str, classes: str | None) -> str | Path:
+    """Return where a campaign is. Create it if ``location`` is a file or folder of items."""
+    if "://" in location:
+        return location
+
+    path = Path(location)
+    if classes is None:
+        if _holds_items(path):
+            raise InputError(
+                f"{path} is not a campaign: name the classes with --classes to create one from it."
+            )
+        return path
+    if path.suffix == ".teeter":
+        return path
+
+    file = campaign_location(path)
+    if not Path(file).exists():
+        with spinner("Loading"):  # importing torch takes seconds
+            from teeter.campaigns import Settings
+
+        create_campaign(path, file, classes, Settings())
+    return Path(file)
+
+
+def _holds_items(path: Path) -> bool:
+    """Return whether a path is a folder or has the suffix of a file of items."""
     from teeter.campaigns.import_export import ARRAY_SUFFIXES, JSONL_SUFFIXES
     from teeter.datasets.table_files import TABLE_SUFFIXES
 
-    file = Path(place)
-    if "://" in place:
-        return place
-    if classes is None and (
-        file.is_dir() or file.suffix.lower() in (*TABLE_SUFFIXES, *JSONL_SUFFIXES, *ARRAY_SUFFIXES)
-    ):
-        raise InputError(
-            f"{file} is no campaign: say what its things can be with --classes, and one is made of it."
-        )
-    if classes is None or file.suffix == ".teeter":
-        return file
-    path = file.with_name(f"{file.name.removesuffix(file.suffix)}.teeter")
-    if not path.exists():
-        with spinner("Reading"):
-            from teeter.campaigns.campaign import Settings
-            from teeter.web.background_requests import CreateCampaign
-            from teeter.web.background_tasks import create_campaign
-
-            names = tuple(name.strip() for name in classes.split(","))
-            made = create_campaign(CreateCampaign(str(file), str(path), names, Settings()))
-        typer.echo(f"{path}: {made.new:,} items to label, {made.labelled} with a label.")
-    return path
+    suffixes = (*TABLE_SUFFIXES, *JSONL_SUFFIXES, *ARRAY_SUFFIXES)
+    return path.is_dir() or path.suffix.lower() in suffixes
 
 
-def _listening(host: str, port: int | None) -> socket.socket:
-    """Return a socket on the port, or on the first one that is free."""
+def _listen(host: str, port: int | None) -> socket.socket:
+    """Return a listening socket on a port, or on the first free one of those that are tried.
+
+    Raises:
+        InputError: if the address or all ports are taken or not allowed.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    tries = [port] if port is not None else list(range(PORT, PORT + _TRIES))
-    for one in tries:
-        # asyncio sends at once on sockets that say they are TCP; others wait 40 ms for each answer's second part.
-        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    ports = [port]
+    if port is None:
+        ports = list(range(FIRST_PORT, FIRST_PORT + _PORTS_TRIED))
+
+    reason = ""
+    for candidate in ports:
+        # The protocol is named because asyncio switches Nagle's algorithm off only for sockets
+        # that say TCP. With it, the second part of each response would wait for 40 ms.
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listening.bind((host, one))
-            listening.listen(
-                128
-            )  # now, so that nobody else is told that the port is free while the page starts
+            listener.bind((host, candidate))
+            # At once, so that no other process gets the port while the page starts.
+            listener.listen(_BACKLOG)
         except OSError as error:
-            listening.close()
-            if one == tries[-1]:
-                raise InputError(
-                    f"Cannot listen on {host}, port {one}: {error.strerror or error}."
-                ) from None
-            continue
-        return listening
-    raise InputError(f"None of the ports from {PORT} is free: name one with --port.")
+            listener.close()
+            reason = f"Cannot listen on {host}, port {candidate}: {error.strerror or error}."
+        else:
+            return listener
+
+    raise InputError(reason)
 
 
-def _options(proxy: str | None) -> dict[str, Any]:
-    """Return how uvicorn is run; who asks is taken from X-Forwarded-For only where a proxy is named that writes it."""
+def _uvicorn_options(proxy: str | None) -> dict[str, Any]:
+    """Return the options of uvicorn.
+
+    Clients could write any address into X-Forwarded-For, so it is believed only from a proxy that
+    is named.
+    """
     if proxy is not None:
         try:
             ip_network(proxy)
         except ValueError:
             raise InputError(
-                f"--proxy takes the proxy's address, such as 127.0.0.1, not {proxy!r}."
+                f"--proxy takes the IP address of a proxy, such as 127.0.0.1, not {proxy!r}."
             ) from None
+
     from teeter.web.connections import ConnectionLimits, limit_connections
 
     return {
@@ -289,39 +371,55 @@ def _options(proxy: str | None) -> dict[str, Any]:
 
 
 def _run(
-    places: list[str | Path],
+    campaigns: list[str | Path],
     security: SecurityConfig,
-    listening: socket.socket,
+    listener: socket.socket,
     *,
     folder: Path | None,
     batch: int,
     open_page: bool | None,
     options: dict[str, Any],
-    needs: str | None,
+    token_hint: str | None,
 ) -> None:
+    """Serve campaigns until Ctrl-C.
+
+    Args:
+        campaigns: files or database URLs.
+        security: who may log in.
+        listener: the socket to serve on.
+        folder: a folder whose campaigns are served too.
+        batch: items per batch.
+        open_page: whether to open a browser; None for a terminal without tokens.
+        options: options of uvicorn.
+        token_hint: the error if no token exists; None if none is needed.
+    """
     import uvicorn
 
     from teeter.web.app import make_app
 
-    host, port, *_ = listening.getsockname()
+    host, port, *_ = listener.getsockname()
     with spinner("Starting"):
-        app = make_app(places, security=security, folder=folder, batch=batch)
+        app = make_app(campaigns, security=security, folder=folder, batch=batch)
         workspace: Workspace = app.state.site
         try:
-            _require_way_in(workspace, needs)
+            _require_login(workspace, token_hint)
         except InputError:
             workspace.close()
             raise
-    shown = f"[{host}]" if ":" in host else host
-    address = f"http://{shown}:{port}/"
-    if open_page or (
-        open_page is None and sys.stdout.isatty() and not workspace.auth.requires_token()
-    ):
-        threading.Timer(0.8, webbrowser.open, [address]).start()
-    config = uvicorn.Config(app, **options)
-    typer.echo(f"{address}  (Ctrl+C stops; every answer is on disk when the page says so)")
+
+    address = f"http://{host}:{port}/"
+    if ":" in host:
+        address = f"http://[{host}]:{port}/"
+
+    if open_page is None:
+        # A page that asks for a token is opened from the link that the annotator was given.
+        open_page = sys.stdout.isatty() and not workspace.auth.requires_token()
+    if open_page:
+        threading.Timer(_BROWSER_DELAY, webbrowser.open, [address]).start()
+
+    typer.echo(f"{address}  (Ctrl+C stops. Answers that the page shows as saved are on disk.)")
     sys.stdout.flush()
     try:
-        uvicorn.Server(config).run(sockets=[listening])
+        uvicorn.Server(uvicorn.Config(app, **options)).run(sockets=[listener])
     except KeyboardInterrupt:
-        typer.echo("Stopped; the same command goes on.")
+        typer.echo("Stopped. Run the same command to continue.")

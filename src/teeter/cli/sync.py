@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from teeter.cli.campaign import File, Json, open_campaign
+from teeter.cli.campaign import open_campaign
+from teeter.cli.errors import EXIT_INTERRUPTED
+from teeter.cli.options import CampaignArgument, JsonOption
 from teeter.cli.output import pluralize, printable, spinner
 from teeter.errors import FileError, InputError, ServerUnavailableError
 
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
     from teeter.campaigns.label_studio import LabelStudio, SyncResult
 
 __all__ = ["sync"]
-
-EXIT_INTERRUPTED = 130
 
 # Permissions of the group and of all other users.
 _OTHERS_CAN_ACCESS = stat.S_IRWXG | stat.S_IRWXO
@@ -74,7 +74,7 @@ WatchOption = Annotated[
 
 
 def sync(
-    file: File,
+    file: CampaignArgument,
     *,
     url: UrlOption = None,
     token: TokenOption = None,
@@ -85,7 +85,7 @@ def sync(
     new_project: NewProjectOption = False,
     once: OnceOption = False,
     watch: WatchOption = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Import annotations from Label Studio, train a model, and send the next items."""
     from teeter.campaigns.label_studio import LabelStudio

@@ -1,16 +1,21 @@
-"""teeter campaign decide, people and agreement: what a team needs beside labelling."""
+"""teeter campaign people, decide and agreement: several annotators in one campaign."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from teeter.cli.campaign import File, Json, Who, open_campaign, require_named
+from teeter.cli.campaign import open_campaign, require_member
 from teeter.cli.errors import Commands
-from teeter.cli.output import spinner
+from teeter.cli.options import (
+    DEFAULT_ANNOTATOR,
+    AnnotatorOption,
+    CampaignArgument,
+    JsonOption,
+)
+from teeter.cli.output import echo_json, pluralize, print_table, spinner
 
 if TYPE_CHECKING:
     from teeter.campaigns.agreement import AgreementScore
@@ -20,75 +25,106 @@ if TYPE_CHECKING:
 
 __all__ = ["agreement", "decide", "people"]
 
+_UNKNOWN = "–"
+
 people = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
-    help="Who works on a campaign, and how.",
+    help="Add and remove annotators, and see how they work.",
     rich_markup_mode=None,
 )
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="What they are called.")]
-Role = Annotated[str, typer.Option(metavar="ROLE", help="annotator, reviewer or owner.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Annotator name.")]
+RoleOption = Annotated[str, typer.Option(metavar="ROLE", help="annotator, reviewer or owner.")]
 
 
 def decide(
-    file: File,
+    file: CampaignArgument,
     n: Annotated[
-        int | None, typer.Option("-n", metavar="N", help="How many at most; all if left out.")
+        int | None, typer.Option("-n", metavar="N", help="Number of items. Default: all.")
     ] = None,
-    who: Who = "me",
+    reviewer: AnnotatorOption = DEFAULT_ANNOTATOR,
     as_json: Annotated[
-        bool, typer.Option("--json", help="List what waits for a decision as JSON, and stop.")
+        bool, typer.Option("--json", help="Print the disagreements as JSON and exit.")
     ] = False,
 ) -> None:
-    """Settle what people disagree on, one key a class; a decision wins over all answers."""
-    from teeter.cli.label_prompt import keys_for, settle
+    """Decide items on which annotators disagree, with one key per class.
+
+    The least clear items come first. Space leaves an item for later, u undoes the last decision, f
+    decides that the item does not belong, and s stops.
+
+    A decision overrides all answers. It stays in the history and can be undone. In a campaign with
+    members, only reviewers and owners decide.
+    """
+    from teeter.cli.label_prompt import print_legend, resolve_disagreements, shortcuts_for
 
     with open_campaign(file) as opened:
         with spinner("Reading"):
-            waiting = opened.disagreements()[:n]
+            disagreements = opened.disagreements()[:n]
         if as_json:
-            typer.echo(json.dumps([asdict(one) for one in waiting], ensure_ascii=False, indent=2))
+            echo_json(disagreements)
             return
-        require_named(opened, who, "decide")
-        keys = keys_for(opened.classes)
-        typer.echo("  ".join(f"[{key}] {name}" for key, name in keys.items()))
-        count = settle(opened, waiting, keys, who)
-    typer.echo(f"{count} decided; the same command goes on.")
+
+        require_member(opened, reviewer, "decide")
+        shortcuts = shortcuts_for(opened.classes)
+        print_legend(shortcuts)
+        count = resolve_disagreements(opened, disagreements, shortcuts, reviewer)
+
+    typer.echo(f"{count} decided. Run the same command to continue.")
 
 
-def agreement(file: File, as_json: Json = False) -> None:
-    """Say how far people agree: over all, by class and by pair."""
+def agreement(file: CampaignArgument, as_json: JsonOption = False) -> None:
+    """Measure how far annotators agree: overall, by class and by pair.
+
+    Counts items with labels of two or more annotators: the observed agreement, Krippendorff's alpha
+    overall and by class, and Cohen's kappa of each pair, with intervals. A dash means that there is
+    too little data.
+    """
     with open_campaign(file) as opened, spinner("Reading"):
-        found = opened.agreement()
+        measured = opened.agreement()
+
     if as_json:
-        typer.echo(json.dumps(asdict(found), ensure_ascii=False, indent=2))
+        echo_json(measured)
         return
-    typer.echo(f"{found.items} items labelled by two or more.")
-    typer.echo(f"Observed agreement\t{_measure(found.observed)}")
-    typer.echo(f"Krippendorff's alpha\t{_measure(found.alpha)}")
-    for name, measure in found.by_class.items():
-        typer.echo(f"  {name}\t{_measure(measure)}")
-    for pair in found.pairs:
-        typer.echo(f"Cohen's kappa of {pair.first} and {pair.second}\t{_measure(pair.kappa)}")
+
+    typer.echo(f"{pluralize(measured.items, 'item')} labelled by two or more annotators.")
+    scores = {
+        "Observed agreement": measured.observed,
+        "Krippendorff's alpha": measured.alpha,
+    }
+    for name, score in measured.by_class.items():
+        scores[f"  of {name}"] = score
+    for pair in measured.pairs:
+        scores[f"Cohen's kappa of {pair.first} and {pair.second}"] = pair.kappa
+
+    rows = [[title, *_score_cells(score)] for title, score in scores.items()]
+    print_table(["measure", "value", "95% interval", "items"], rows)
 
 
 @people.command("add")
-def add_person(file: File, name: Name, role: Role = "annotator") -> None:
-    """Name somebody, and write their token: it is shown this once."""
+def add_person(file: CampaignArgument, name: NameArgument, role: RoleOption = "annotator") -> None:
+    """Add an annotator and print their token.
+
+    The token is not shown again: only its hash is stored. An annotator labels, a reviewer also
+    decides and exports, and an owner also manages annotators. In a campaign without members,
+    everyone may do everything.
+    """
     with open_campaign(file) as opened:
         typer.echo(opened.people.add(name, role))
 
 
 @people.command("token")
 def token(
-    file: File,
-    name: Name,
+    file: CampaignArgument,
+    name: NameArgument,
     revoke: Annotated[
-        bool, typer.Option("--revoke", help="Take the token away, and make no other.")
+        bool, typer.Option("--revoke", help="Revoke the token without a new one.")
     ] = False,
 ) -> None:
-    """Make a token in the place of the one somebody had; it is shown this once."""
+    """Replace an annotator's token and print the new one.
+
+    It is not shown again: only its hash is stored.
+    """
     with open_campaign(file) as opened:
         if revoke:
             opened.people.revoke(name)
@@ -98,61 +134,90 @@ def token(
 
 
 @people.command("remove")
-def remove(file: File, name: Name) -> None:
-    """Let somebody go; their answers stay, and open questions go to others."""
+def remove(file: CampaignArgument, name: NameArgument) -> None:
+    """Remove an annotator.
+
+    Their token no longer works. Their answers stay, and their open items go to others.
+    """
     with open_campaign(file) as opened:
         count = opened.people.remove(name)
-    typer.echo(f"{name} is removed; {count} open questions went back.")
+
+    typer.echo(f"Removed {name} and released {pluralize(count, 'open item')}.")
 
 
 @people.command("list")
-def list_people(file: File, as_json: Json = False) -> None:
-    """Say who works on a campaign, how fast, and how right."""
+def list_people(file: CampaignArgument, as_json: JsonOption = False) -> None:
+    """List the annotators with their pace and accuracy.
+
+    The pace is the median time between two answers, without breaks. Answers are compared with those
+    of most other annotators, with decisions of reviewers, and with both on items drawn at random.
+    """
     with open_campaign(file) as opened, spinner("Reading"):
-        named = {one.name: one for one in opened.people.list()}
-        members = {one.name: one for one in opened.team()}
-    names = [*named, *(name for name in members if name not in named)]
+        members = {member.name: member for member in opened.people.list()}
+        stats = {stat.name: stat for stat in opened.team()}
+
+    # Members come first, then others who answered.
+    names = list(dict.fromkeys([*members, *stats]))
     if as_json:
-        rows = [{**_of(named.get(name)), **_of(members.get(name)), "name": name} for name in names]
-        typer.echo(json.dumps(rows, ensure_ascii=False, indent=2))
+        echo_json([_merge_fields(name, members.get(name), stats.get(name)) for name in names])
         return
+
     if not names:
-        typer.echo(
-            "Nobody is named, and nobody has answered: whoever has the campaign may do everything."
-        )
+        typer.echo("The campaign has no annotators: anyone who can open it may do everything.")
+        return
+
+    header = [
+        "name",
+        "role",
+        "answers",
+        "s/answer",
+        "match others",
+        "match decisions",
+        "on random items",
+    ]
+    rows = []
     for name in names:
-        role = named[name].role if name in named else "not named"
-        typer.echo(f"{name}\t{role}\t{_work(members.get(name))}")
+        role = members[name].role if name in members else "not a member"
+        rows.append([name, role, *_stats_cells(stats.get(name))])
+    print_table(header, rows)
 
 
-def _of(one: Person | AnnotatorStats | None) -> dict[str, object]:
-    return {} if one is None else asdict(one)
+def _merge_fields(
+    name: str, member: Person | None, stats: AnnotatorStats | None
+) -> dict[str, object]:
+    fields: dict[str, object] = {}
+    if member is not None:
+        fields |= asdict(member)
+    if stats is not None:
+        fields |= asdict(stats)
+    return {**fields, "name": name}
 
 
-def _work(member: AnnotatorStats | None) -> str:
-    if member is None:
-        return "0 answers"
-    speed = (
-        "speed not yet known"
-        if member.speed is None
-        else (f"{member.speed.seconds:.1f} s an answer, {member.speed.per_hour:.0f} an hour")
-    )
-    quality = member.quality
-    return (
-        f"{member.answers} answers\t{speed}\tas others say: {_estimate(quality.with_others)}"
-        f"\tas decided: {_estimate(quality.with_decisions)}\ton random items: {_estimate(quality.at_random)}"
-    )
+def _stats_cells(stats: AnnotatorStats | None) -> list[str]:
+    """Return the number of answers, the pace and the accuracies of an annotator."""
+    if stats is None:
+        return ["0", _UNKNOWN, _UNKNOWN, _UNKNOWN, _UNKNOWN]
+
+    pace = _UNKNOWN
+    if stats.speed is not None:
+        pace = f"{stats.speed.seconds:.1f}"
+    return [
+        f"{stats.answers:,}",
+        pace,
+        _format_share(stats.quality.with_others),
+        _format_share(stats.quality.with_decisions),
+        _format_share(stats.quality.at_random),
+    ]
 
 
-def _measure(found: AgreementScore | None) -> str:
-    if found is None:
-        return "not yet known"
-    return f"{found.value:.3f} ({found.low:.3f} to {found.high:.3f}, {found.items} items)"
+def _score_cells(score: AgreementScore | None) -> list[str]:
+    """Return the value of a score, its interval and the number of items it is measured on."""
+    if score is None:
+        return [_UNKNOWN, _UNKNOWN, _UNKNOWN]
+    return [f"{score.value:.3f}", f"{score.low:.3f} to {score.high:.3f}", f"{score.items:,}"]
 
 
-def _estimate(found: AccuracyEstimate | None) -> str:
-    return (
-        "not yet known"
-        if found is None
-        else f"{found.share:.0%} ({found.low:.0%} to {found.high:.0%})"
-    )
+def _format_share(estimate: AccuracyEstimate | None) -> str:
+    if estimate is None:
+        return _UNKNOWN
+    return f"{estimate.share:.0%} ({100 * estimate.low:.0f}–{estimate.high:.0%})"

@@ -1,0 +1,38 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+__all__ = [
+    "DEFAULT_ANNOTATOR",
+    "AnnotatorOption",
+    "CampaignArgument",
+    "JsonOption",
+    "split_names",
+]
+
+# The library has the same default, but importing it takes seconds.
+DEFAULT_ANNOTATOR = "me"
+
+CampaignArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="CAMPAIGN",
+        help="Campaign file, or FILE#NAME if it holds several, or postgresql://…#NAME.",
+    ),
+]
+AnnotatorOption = Annotated[str, typer.Option("--as", metavar="NAME", help="Annotator name.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+def split_names(text: str) -> list[str]:
+    """Split a comma-separated list. Blank names stay, so that the check of the names reports them.
+
+    Example:
+        >>> split_names("ham, spam")
+        ['ham', 'spam']
+    """
+    return [name.strip() for name in text.split(",")]
