@@ -200,7 +200,7 @@ def test_corollary_1_turns_with_the_numbers() -> None:
 @pytest.mark.parametrize(
     "compute",
     [measure_flips, measure_disagreement, measure_coverage, measure_errors, measure_order],
-    ids=str,
+    ids=lambda compute: compute.__name__,
 )
 def test_what_is_proved_is_found(compute: object) -> None:
     assert compute(StudyConfig(seed=1)).verdict == HOLDS  # type: ignore[operator]
