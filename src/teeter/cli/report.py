@@ -45,6 +45,7 @@ def report(
         typer.echo(_to_json(written))
         return
 
+    # What was found, then what limits it.
     for sentence in (*written.findings, *written.notes):
         typer.echo(sentence)
     typer.echo(f"Curves, tables and settings: {written.page}")
@@ -59,6 +60,7 @@ def _default_folder(runs: list[Path]) -> Path:
 
 
 def _to_json(written: Report) -> str:
+    """Return the report as JSON. Scripts read these keys."""
     content = {
         "page": str(written.page),
         "findings": written.findings,
