@@ -99,7 +99,7 @@ class LightningTraining(Trainer):
             checkpoint_class = library.callbacks.Checkpoint
             saves_checkpoints = any(isinstance(item, checkpoint_class) for item in callbacks)
 
-            # The user's own settings come last but for the callbacks, which are copies of theirs.
+            # The user's settings replace these defaults. Only the callbacks are the copies above.
             options = {
                 **_DEFAULTS,
                 "enable_checkpointing": saves_checkpoints,

@@ -421,7 +421,12 @@ def _figure_with_legend(entries: int) -> Figure:
 
 def _by_final_mean(curves: Mapping[str, FloatArray]) -> list[str]:
     """Return the names by the mean of their last round, so that the legend reads as curves end."""
-    final_means = {name: float(runs[:, -1].mean()) for name, runs in curves.items()}
+    final_means = {}
+    for name, runs in curves.items():
+        last_round = runs[:, -1]
+        final_means[name] = float(last_round.mean())
+
+    # Negated and not reversed, so that equal curves keep their order.
     return sorted(curves, key=lambda name: -final_means[name])
 
 

@@ -126,6 +126,7 @@ def run(
         from teeter.experiments import make_tracker, override, run_setting
 
         changes = dict(_parse_change(text) for text in change or [])
+        # A run folder is known by its setting: the same command finds it and continues.
         chosen = override(_find_setting(setting), changes)
         folder = out or Path("runs") / chosen.name
 
@@ -210,6 +211,7 @@ def rounds(
         if out is not None:
             write_rounds(result, out)
 
+    # After the spinner, which would share the terminal with the table.
     if out is None:
         typer.echo(rounds_to_csv(result), nl=False)
 

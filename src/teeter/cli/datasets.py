@@ -148,6 +148,7 @@ def _describe(name: str, folder: Path | None) -> dict[str, Any]:
 
 
 def _table_row(description: dict[str, Any]) -> list[str]:
+    """Return the cells of a dataset. Numbers of a plugin that cannot be loaded stay empty."""
     row = [description["name"]]
     for key in ("train", "test", "classes"):
         number = description[key]

@@ -52,7 +52,7 @@ def report(
 
 
 def _default_folder(runs: list[Path]) -> Path:
-    """Return where a report goes by default: into its run, or the current folder for several."""
+    """Return the default folder of a report: in its run, or the current folder for several."""
     if len(runs) == 1:
         return runs[0] / "report"
 

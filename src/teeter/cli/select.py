@@ -218,6 +218,7 @@ def _parse_value(text: str) -> bool | float | str:
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
 
+    # Integers first, so that 10 is a count. The strategy checks what it gets.
     for number in (int, float):
         try:
             return number(text)
@@ -245,6 +246,7 @@ def _run(request: SelectionRequest) -> Selection:
 
 
 def _write(selection: Selection, stream: TextIO, *, as_json: bool) -> None:
+    """Write the picks as CSV, or with their provenance as JSON."""
     if as_json:
         stream.write(selection.to_json() + "\n")
     else:

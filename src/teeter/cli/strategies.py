@@ -56,6 +56,7 @@ def _describe(name: str) -> dict[str, Any]:
 
 
 def _table_row(description: dict[str, Any]) -> list[str]:
+    """Return the cells of a strategy."""
     options = [f"{name}={default!r}" for name, default in description["options"].items()]
     return [
         description["name"],

@@ -124,7 +124,8 @@ def _labels_saved(comparison: RunComparison) -> Iterator[str]:
         return
 
     saved_percent = 100 * saving.saved / saving.baseline
-    details = f"{saving.saved:,.0f} labels saved, {saved_percent:.0f} %"
+    saved_labels = f"{saving.saved:,.0f} labels saved"
+    details = f"{saved_labels}, {saved_percent:.0f} %"
 
     # Missing for a single repetition, and if LDM-S misses the target in one of several.
     if saving.spread is not None and saving.p is not None:

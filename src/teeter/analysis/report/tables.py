@@ -153,7 +153,7 @@ def _delta_cells(comparison: RunComparison, name: str) -> dict[str, str]:
 
 
 def _gain_cell(gain: Gain | None, repetitions: int) -> str:
-    """Return a gain with its spread; an en dash if there is none."""
+    """Return a gain with its spread, or an en dash for a strategy without one."""
     if gain is None:
         return MISSING
 
@@ -476,7 +476,8 @@ def penalties_table(penalties: PenaltyMatrix) -> ReportTable:
 
 
 def _format_row(names: Sequence[str], values: Sequence[float]) -> dict[str, str]:
-    return {name: format_number(value) for name, value in zip(names, values, strict=True)}
+    cells = [format_number(value) for value in values]
+    return dict(zip(names, cells, strict=True))
 
 
 def gains_table(comparisons: Sequence[RunComparison]) -> ReportTable:
