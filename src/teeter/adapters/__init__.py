@@ -49,7 +49,10 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module 'teeter.adapters' has no attribute {name!r}")
 
-    value = getattr(import_module(f"teeter.adapters.{_MODULES[name]}"), name)
+    module = import_module(f"teeter.adapters.{_MODULES[name]}")
+    value = getattr(module, name)
+
+    # A module's own attribute is found without calling this function again.
     globals()[name] = value
     return value
 

@@ -32,6 +32,8 @@ app = typer.Typer(
 )
 app.add_typer(datasets, name="datasets")
 app.add_typer(bench, name="bench")
+
+# These live in files of their own, but are commands of teeter campaign.
 campaign.command()(decide)
 campaign.command()(agreement)
 campaign.command()(sync)
@@ -43,8 +45,8 @@ app.command()(serve)
 app.command()(strategies)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(f"teeter {__version__}")
         raise typer.Exit
 
@@ -52,7 +54,13 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def teeter(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version.")
+        bool,
+        typer.Option(
+            "--version",
+            callback=_print_version,
+            is_eager=True,  # before the check that a command is given
+            help="Print the version and exit.",
+        ),
     ] = False,
 ) -> None:
     """Pick the samples that a model teeters on, to label them next."""
@@ -62,5 +70,8 @@ def main() -> None:
     """Run the command line."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8")  # ids and classes come in any script
+            # Ids and classes come in any script, and a Windows console may not.
+            stream.reconfigure(encoding="utf-8")
+
+    # Without a name, ``python -m teeter`` would call itself __main__.py in its help.
     app(prog_name="teeter")

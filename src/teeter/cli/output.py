@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TextIO
@@ -15,6 +15,7 @@ from teeter.errors import FileError
 __all__ = [
     "atomic_text_file",
     "pluralize",
+    "print_table",
     "printable",
     "progress",
     "require_writable",
@@ -24,6 +25,9 @@ __all__ = [
 # Rich estimates the remaining time from the steps of the last 30 seconds by default, so it could
 # not estimate any if a step takes longer.
 _SPEED_ESTIMATE_SECONDS = 86_400.0
+
+# Without a terminal, Rich would wrap tables at 80 columns.
+_WIDTH_WITHOUT_TERMINAL = 140
 
 
 def pluralize(count: int, noun: str) -> str:
@@ -48,8 +52,11 @@ def require_writable(path: Path, *sources: Path) -> None:
     if not path.parent.is_dir():
         raise FileError(f"Cannot write {path}: there is no folder {path.parent}.")
 
+    if not path.exists():
+        return
     for source in sources:
-        if path.exists() and source.exists() and path.samefile(source):
+        # Not by name: a link, or another way to write the path, leads to the same file.
+        if source.exists() and path.samefile(source):
             raise FileError(f"Cannot write {path}: it is an input file. Name another file.")
 
 
@@ -83,6 +90,22 @@ def printable(text: str) -> str:
             replacements[ord(character)] = "\N{REPLACEMENT CHARACTER}"
 
     return text.translate(replacements)
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table as wide as the terminal."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*header, box=SIMPLE_HEAD)
+    for row in rows:
+        table.add_row(*row)
+
+    # No markup: names and paths may have square brackets.
+    width = None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL
+    console = Console(markup=False, highlight=False, width=width)
+    console.print(table)
 
 
 def spinner(description: str) -> AbstractContextManager[Any]:

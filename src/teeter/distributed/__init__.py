@@ -56,7 +56,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
-    module = import_module(f"{__name__}.{_HOMES[name]}")
+    home = _HOMES[name]
+    module = import_module(f"{__name__}.{home}")
     return getattr(module, name)
 
 

@@ -450,7 +450,7 @@ def _copy_to_tensor(batch: Any) -> Tensor:
     if array.dtype.kind == "U":
         raise InputError(
             "The data hold texts, and a torch module takes numbers: Texts of "
-            "teeter.adapters.huggingface makes them."
+            "teeter.adapters makes them."
         )
     if array.dtype.kind not in "biuf":
         raise InputError(f"The data hold {array.dtype} values: a torch module takes numbers.")
