@@ -1,4 +1,8 @@
-"""The page of results: all verdicts on top, then each claim beside what was measured."""
+"""The page of results: all verdicts on top, then each claim beside what was measured.
+
+``write_page`` reads the result files of a folder and draws them; it computes nothing. The page is one
+HTML file with all figures inside. Figures and tables are also written beside it, for other uses.
+"""
 
 from __future__ import annotations
 
@@ -49,9 +53,7 @@ def write_page(items: Sequence[Item], out: Path) -> Path:
     """
     results = read_results(items, out)
     if not results:
-        raise InputError(
-            f"There is no result in {out}: run python -m reproduction run all --quick --out {out}."
-        )
+        raise InputError(f"There is no result in {out}: compute items into this folder first.")
     computed = {result.item.name for result in results}
     missing = [item.name for item in items if item.name not in computed]
 
@@ -150,6 +152,7 @@ def _command(result: ItemResult) -> str:
 def _figure_blocks(
     result: ItemResult, measurement: Measurement, writer: ReportWriter
 ) -> list[Block]:
+    # A figure that fails leaves a hint, and the page is written all the same.
     drawings = _draw(result.item, measurement)
     if drawings is None:
         hint = f"Its file cannot be drawn; {_command(result)} --fresh computes it again."
@@ -180,6 +183,7 @@ def _common_facts(results: Sequence[ItemResult]) -> dict[str, Any]:
     """Return the facts that all results share, without the times."""
     common = {}
     for name, value in results[0].facts.items():
+        # Times differ between items even if they were computed together.
         if name in ("started", "seconds") or value is None:
             continue
         if all(result.facts.get(name) == value for result in results):
