@@ -162,7 +162,7 @@ def _print_results(
 ) -> None:
     """Print results as JSON or as sentences; exit with 1 if an item failed."""
     if as_json:
-        typer.echo(_results_as_json(results, page_path))
+        typer.echo(_format_results_as_json(results, page_path))
     else:
         for result in results:
             typer.echo(_describe_result(result))
@@ -175,7 +175,7 @@ def _print_results(
         raise typer.Exit(1)
 
 
-def _results_as_json(results: Sequence[ItemResult], page_path: Path | None) -> str:
+def _format_results_as_json(results: Sequence[ItemResult], page_path: Path | None) -> str:
     """Return results as JSON; an item that failed has an error instead of a verdict."""
     rows = []
     for result in results:

@@ -70,13 +70,13 @@ def measure_gains(config: StudyConfig) -> Measurement:
             _make_initial_learner(data, label_count, config.seed, repetition)
             for repetition in range(repetitions)
         ]
-        _fit(learners)
+        _fit_together(learners)
 
         # Each learner has its own order of rows, because it has its own network.
         batches = []
         distances = []
         for learner in learners:
-            rows, features = _first_batches(learner, data, config.seed)
+            rows, features = _take_first_batches(learner, data, config.seed)
             batches.append(rows)
             distances.append([mean_distance(batch) for batch in features])
 
@@ -101,7 +101,7 @@ def _make_initial_learner(data: StudyData, label_count: int, seed: int, repetiti
     return learner
 
 
-def _fit(learners: list[Learner]) -> None:
+def _fit_together(learners: list[Learner]) -> None:
     """Train learners together, and raise the first error that one of them met."""
     for error in fit_learners(learners).values():
         raise error
@@ -119,7 +119,7 @@ def _sample_pool(learner: Learner, data: StudyData) -> Any:
     return np.sort(candidates[order[:count]])
 
 
-def _first_batches(learner: Learner, data: StudyData, seed: int) -> tuple[Any, list[Array]]:
+def _take_first_batches(learner: Learner, data: StudyData, seed: int) -> tuple[Any, list[Array]]:
     """Return the rows (BATCHES, BATCH) of smallest LDM in order, and the features of each batch."""
     pool = _sample_pool(learner, data)
     outputs = learner.observe(take_rows(data.train.inputs, pool), {"features", "head"})
@@ -140,16 +140,17 @@ def _measure_batch_gains(data: StudyData, learners: list[Learner], batches: list
     for k in range(BATCHES):
         # New networks with the labels so far and those of the k-th batch, which is added alone.
         extended = [
-            _extend(learner, rows[k], data) for learner, rows in zip(learners, batches, strict=True)
+            _extend_labels(learner, rows[k], data)
+            for learner, rows in zip(learners, batches, strict=True)
         ]
-        _fit(extended)
+        _fit_together(extended)
         after[:, k] = [learner.evaluate(*test).accuracy for learner in extended]
 
     gains: Array = 100 * (after - before[:, None])
     return gains
 
 
-def _extend(learner: Learner, rows: Any, data: StudyData) -> Learner:
+def _extend_labels(learner: Learner, rows: Any, data: StudyData) -> Learner:
     """Return a new learner with the same seed, the same labels and those of further rows."""
     extended = data.make_learner("random", learner.seed)
     labelled = np.concatenate([learner.pool.labelled, rows])
@@ -213,7 +214,7 @@ def judge_gains(gains: Mapping[int, Array], spread: Mapping[int, Array]) -> Meas
         },
         verdict=decide_verdict(checks),
         reason=f"{reason[0].upper()}{reason[1:]}.{describe_failed_checks(checks)}",
-        tables=(_gains_table(gains, spread),),
+        tables=(_make_gains_table(gains, spread),),
         notes=(
             "The paper does not say how the first 100 or 300 labels were chosen; here they are "
             "drawn at random.",
@@ -221,7 +222,7 @@ def judge_gains(gains: Mapping[int, Array], spread: Mapping[int, Array]) -> Meas
     )
 
 
-def _gains_table(gains: Mapping[int, Array], spread: Mapping[int, Array]) -> ReportTable:
+def _make_gains_table(gains: Mapping[int, Array], spread: Mapping[int, Array]) -> ReportTable:
     data = []
     for k in range(BATCHES):
         row: dict[str, Any] = {"batch": k + 1}
@@ -245,7 +246,7 @@ def draw_gains(measurement: Measurement) -> list[Drawing]:
     grid = figure.subplots(len(LABELS), 3, width_ratios=[1.1, 1, 1])
 
     for panels, count in zip(grid, LABELS, strict=True):
-        _draw_curve(panels[0], np.array(numbers["gains"][str(count)]), count)
+        _draw_gains_curve(panels[0], np.array(numbers["gains"][str(count)]), count)
 
         # The pool comes first in the map, then the labelled rows.
         example = numbers["maps"][str(count)]
@@ -268,7 +269,7 @@ def draw_gains(measurement: Measurement) -> list[Drawing]:
     return [Drawing(figure, caption)]
 
 
-def _draw_curve(axes: Any, gains: Array, label_count: int) -> None:
+def _draw_gains_curve(axes: Any, gains: Array, label_count: int) -> None:
     mean = gains.mean(axis=0)
     standard_error = gains.std(axis=0, ddof=1) / np.sqrt(len(gains))
     batch_numbers = np.arange(1, len(mean) + 1)

@@ -233,7 +233,7 @@ def judge_groups(
         f"accuracy goes from {percent['before']:.1f} % to {percent['ldm']:.1f} % by LDM alone and "
         f"to {percent['ldm-s']:.1f} % by LDM-S ({format_p(seeding_p)})."
         + describe_failed_checks(checks),
-        tables=(_groups_table(accuracy, outer_picks, angles),),
+        tables=(_make_groups_table(accuracy, outer_picks, angles),),
         notes=(
             "The paper describes its example in words, so where the groups lie is our choice; the "
             "true boundary is drawn from all that fit, and the verdict is on their average.",
@@ -246,7 +246,7 @@ def judge_groups(
     )
 
 
-def _groups_table(
+def _make_groups_table(
     accuracy: Mapping[str, Array], outer_picks: Mapping[str, Array], angles: Array
 ) -> ReportTable:
     data = []

@@ -170,7 +170,7 @@ def _make_search_table(
     return make_table(name, caption, data, formats, ".5f")
 
 
-def _numbers_to_draw(sizes: Sequence[int], results: SearchResults) -> dict[str, Any]:
+def _collect_numbers_to_draw(sizes: Sequence[int], results: SearchResults) -> dict[str, Any]:
     """Return the numbers of the figure; the rows are spread evenly over the order of the LDM."""
     order = np.argsort(results.values[-1], kind="stable")
     row_count = min(DRAWN_ROWS, len(order))
@@ -312,7 +312,7 @@ def judge_stop_conditions(
 
     gap_text = "unknown" if gap_at_paper_stop is None else f"{gap_at_paper_stop:.2g}"
     return Measurement(
-        numbers={**_numbers_to_draw(sizes, results), "gaps": list(gaps)},
+        numbers={**_collect_numbers_to_draw(sizes, results), "gaps": list(gaps)},
         verdict=decide_verdict(checks),
         reason=f"In the plane the mean gap to the exact {PLANE_LDM:g} is {gap_text} at s = 10, and "
         f"at most {max(late_gaps):.2g} from s = 20 on; on a network the rank correlation of s = 10 "
@@ -410,7 +410,7 @@ def judge_ray_counts(
     }
 
     return Measurement(
-        numbers=_numbers_to_draw(sizes, results),
+        numbers=_collect_numbers_to_draw(sizes, results),
         verdict=decide_verdict(checks),
         reason=f"The rank correlation of {default_size} rays with {sizes[-1]:,} is "
         f"{correlation:.4f}, the mean LDM falls from {means[0]:.4f} to {means[-1]:.4f}, and time "

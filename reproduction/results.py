@@ -98,7 +98,7 @@ def compute_items(
 
         # An item that failed before is tried again.
         if result is None or result.measurement is None or not _is_current(result, config):
-            result = _compute(item, config)
+            result = _compute_item(item, config)
             # An error must not replace a measurement, not even one of another size or seed.
             if result.measurement is not None or not _has_measurement(item, out):
                 _write_result(result, out)
@@ -118,16 +118,16 @@ def _has_measurement(item: Item, out: Path) -> bool:
 
 
 def _is_current(result: ItemResult, config: StudyConfig) -> bool:
-    return all(result.facts.get(name) == value for name, value in _identity(config).items())
+    return all(result.facts.get(name) == value for name, value in _get_identity(config).items())
 
 
-def _identity(config: StudyConfig) -> dict[str, Any]:
+def _get_identity(config: StudyConfig) -> dict[str, Any]:
     """Return the facts that make a result another one. The device is not among them."""
     size = "quick" if config.quick else "full"
     return {"teeter": __version__, "size": size, "seed": config.seed}
 
 
-def _compute(item: Item, config: StudyConfig) -> ItemResult:
+def _compute_item(item: Item, config: StudyConfig) -> ItemResult:
     started = time.perf_counter()
     started_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     measurement = None
@@ -146,7 +146,7 @@ def _compute(item: Item, config: StudyConfig) -> ItemResult:
         logger.warning("%s failed: %s", item.name, error, exc_info=True)
 
     facts = {
-        **_identity(config),
+        **_get_identity(config),
         "commit": commit(),
         "torch": str(torch.__version__),
         "hardware": describe_device(choose_device(config.device)),
