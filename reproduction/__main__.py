@@ -114,6 +114,7 @@ def run(
             results = compute_items(items, config, out, fresh=fresh, on_step=step)
     except KeyboardInterrupt:
         typer.echo(f"Stopped. Finished items are in {out}; run it again to resume.", err=True)
+        # The exit code of shells for a program that Ctrl-C stopped: 128 plus the signal.
         raise typer.Exit(130) from None
 
     page_path = None

@@ -114,6 +114,7 @@ def _sample_pool(learner: Learner, data: StudyData) -> Any:
     if count is None or count >= len(candidates):
         return candidates
 
+    # A stream of its own: every call for a learner must return the same pool.
     generator = stream(learner.seed, "figure 3", "pool")
     order = torch.randperm(len(candidates), generator=generator).numpy()
     return np.sort(candidates[order[:count]])
@@ -163,6 +164,7 @@ def _make_map(learner: Learner, data: StudyData, batches: Any, seed: int) -> dic
     pool = _sample_pool(learner, data)
     rows = np.concatenate([pool, learner.pool.labelled])
     outputs = learner.observe(take_rows(data.train.inputs, rows), {"features"})
+    # The pool is sorted, so that searchsorted gives the place of each row in it.
     return {
         "places": tsne_2d(last_layer_features(outputs), seed),
         "pool": len(pool),

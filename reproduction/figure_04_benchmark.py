@@ -226,6 +226,7 @@ def judge_cross_dataset(datasets: Accuracies) -> Measurement:
         "beats each more often than it is beaten": len(outdone) == rival_count,
     }
 
+    # The reason names three strategies of each kind, LDM-S only if it is among them.
     largest_areas = sorted(profiles, key=lambda name: -profiles[name].area())[:3]
     least_beaten = sorted(beaten, key=lambda name: beaten[name])[:3]
     areas = ", ".join(f"{name} {profiles[name].area():.2f}" for name in largest_areas)

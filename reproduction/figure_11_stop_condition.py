@@ -57,7 +57,9 @@ EXACT_STOP = 20
 """The s from which on the paper finds the LDM in the plane to be exact."""
 
 STOPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 3000)
+"""Values of s; the last is the longest search."""
 QUICK_STOPS = (1, 2, 5, 10, 20, 50, 100, 500)
+"""Values of s in a quick computation."""
 LARGEST_PLANE_STOP = 500
 """Larger values of s are searched on the network only."""
 

@@ -82,6 +82,7 @@ def _make_summary_section(results: Sequence[ItemResult], missing: Sequence[str])
     rows = []
     for result in results:
         item = result.item
+        # Markup.format escapes what it inserts.
         rows.append(
             {
                 "item": Markup('<a href="#{}">{}</a>').format(item.name, item.title),

@@ -62,6 +62,7 @@ def make_digits_setting(name: str, **values: Any) -> Setting:
         name: Its name, to which "quick-" is added.
         values: Values of the setting that differ from the usual ones of a quick run.
     """
+    # Given values take precedence over these.
     small = {"epochs": 50, "repetitions": 4, "pool": 300, "final": 120, "quick": True}
     return replace(setting_named("digits"), **{**small, **values}, name=f"quick-{name}")
 

@@ -64,6 +64,7 @@ class SoloMinutes:
 
 def sum_minutes(run: RunComparison) -> dict[str, float]:
     """Return the minutes of one repetition by strategy: the mean of each phase, summed."""
+    # The phases are training, selection and so on; all are part of a run.
     totals = {}
     for name, phases in run.minutes.items():
         totals[name] = sum(float(minutes.mean()) for minutes in phases.values())

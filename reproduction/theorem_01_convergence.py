@@ -94,6 +94,7 @@ def _measure_error(
     angle = np.pi * TRUE_LDM
     row = np.array([angle])
     if hypothesis_count is None:
+        # Just past the row: the limit of infinitely many hypotheses.
         rotations: Array = row + 1e-12
     else:
         rotations = _sample_rotations(hypothesis_count, generator)
