@@ -83,7 +83,12 @@ class GradientDistance:
 
         return nearest.sqrt_()
 
-    def _refine(self, squared: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    def _refine(
+        self,
+        squared: Tensor,
+        rows: Tensor,
+        columns: Tensor,
+    ) -> Tensor:
         """Compute distances that cancelled again, from ``a z - b y = (a - b) z + b (z - y)``."""
 
         def exact(i: Tensor, j: Tensor) -> Tensor:

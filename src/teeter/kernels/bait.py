@@ -47,7 +47,11 @@ _REMOVE = -1
 """Sign of an update that removes a row."""
 
 
-def fisher_factors(logits: Tensor, form: Form, top: int) -> Tensor:
+def fisher_factors(
+    logits: Tensor,
+    form: Form,
+    top: int,
+) -> Tensor:
     """Return factors Q such that row i's Fisher information is ``Q_i' Q_i (x) z_i z_i'``.
 
     Args:
@@ -278,7 +282,13 @@ class _BaitState:
     Both matrices are (B D, B D) and updated in place, because they are the largest arrays here.
     """
 
-    def __init__(self, start: Tensor, fisher: Tensor, *, scale: float) -> None:
+    def __init__(
+        self,
+        start: Tensor,
+        fisher: Tensor,
+        *,
+        scale: float,
+    ) -> None:
         self.inverse = torch.linalg.inv(start).contiguous()  # M^-1
         self.product = self.inverse @ fisher @ self.inverse  # M^-1 F M^-1
         self.scale = scale  # s^2
@@ -298,7 +308,12 @@ class _BaitState:
         solved: Tensor = torch.linalg.solve(identity + sign * small, large)
         return solved.diagonal(dim1=1, dim2=2).sum(dim=1)
 
-    def update(self, rows: _FisherRows, row: int, sign: int) -> None:
+    def update(
+        self,
+        rows: _FisherRows,
+        row: int,
+        sign: int,
+    ) -> None:
         """Add or remove a row, and update both matrices and the forms of all rows in place."""
         inverse_forms, product_forms = _require_forms(rows)
         Q = rows.factors[row]  # (K, B)
@@ -330,7 +345,12 @@ class _BaitState:
         """Return ``U' matrix U`` of every row from its form: (N, K, B), (N, B, B) -> (N, K, K)."""
         return self.scale * torch.einsum("nka,nab,nlb->nkl", factors, forms, factors)
 
-    def _times_factor(self, matrix: Tensor, Q: Tensor, z: Tensor) -> Tensor:
+    def _times_factor(
+        self,
+        matrix: Tensor,
+        Q: Tensor,
+        z: Tensor,
+    ) -> Tensor:
         """Return ``matrix U`` for ``U = s Q' (x) z``: (B D, B D) -> (B D, K)."""
         B = Q.shape[1]
         by_class = (matrix.view(-1, len(z)) @ z).view(-1, B)  # (B D, B)
@@ -358,7 +378,11 @@ def _blockwise_products(features: Tensor, matrix: Tensor) -> Tensor:
     return (features @ side_by_side).view(N, B, -1)
 
 
-def _pick_forward(rows: _FisherRows, state: _BaitState, count: int) -> Tensor:
+def _pick_forward(
+    rows: _FisherRows,
+    state: _BaitState,
+    count: int,
+) -> Tensor:
     """Return ``count`` rows, each the one that lowers the objective most: (count,)."""
     state.fill_forms(rows)
     is_taken = rows.features.new_zeros(len(rows.features), dtype=torch.bool)
@@ -374,7 +398,11 @@ def _pick_forward(rows: _FisherRows, state: _BaitState, count: int) -> Tensor:
     return torch.tensor(picks, device=is_taken.device)
 
 
-def _prune_backward(rows: _FisherRows, state: _BaitState, n: int) -> Tensor:
+def _prune_backward(
+    rows: _FisherRows,
+    state: _BaitState,
+    n: int,
+) -> Tensor:
     """Return the n rows that are left when the least useful ones are removed: (n,), ascending."""
     state.fill_forms(rows)
     is_removed = rows.features.new_zeros(len(rows.features), dtype=torch.bool)

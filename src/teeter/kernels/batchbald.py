@@ -113,7 +113,11 @@ def batch_bald(
     return fill_remaining(picks, bounds, n)
 
 
-def information_gains(logits: Tensor, rows: Tensor, outcomes: Configurations) -> Tensor:
+def information_gains(
+    logits: Tensor,
+    rows: Tensor,
+    outcomes: Configurations,
+) -> Tensor:
     """Return how much each row's label would add to the mutual information of the batch.
 
     It is the mean over configurations of ``H(mean of p) - mean of H(p)``, both means by the
@@ -232,7 +236,11 @@ def _no_labels(copies: int, logits: Tensor) -> Configurations:
     )
 
 
-def _leading_part(outcomes: Configurations, size: int, samples: int) -> Configurations:
+def _leading_part(
+    outcomes: Configurations,
+    size: int,
+    samples: int,
+) -> Configurations:
     """Return about ``size`` of the drawn configurations, equally many for every sample."""
     copies_per_sample = max(1, size // samples)
     count = copies_per_sample * samples
@@ -286,7 +294,11 @@ def _sample_labels(
     return Configurations(outcomes.mass, outcomes.posterior)
 
 
-def _draw_labels(p: Tensor, count: int, generator: Generator) -> Tensor:
+def _draw_labels(
+    p: Tensor,
+    count: int,
+    generator: Generator,
+) -> Tensor:
     """Return labels of one row, drawn from its posterior samples in turn: (C, S) -> (count,)."""
     S = p.shape[1]
     cumulative = p.T.double().cumsum(dim=1)  # (S, C)

@@ -204,7 +204,11 @@ def _condensed_distances(points: Euclidean) -> npt.NDArray[np.float64]:
     return condensed
 
 
-def _neighbour_distances(features: Tensor, members: list[Tensor], neighbours: int) -> list[Tensor]:
+def _neighbour_distances(
+    features: Tensor,
+    members: list[Tensor],
+    neighbours: int,
+) -> list[Tensor]:
     """Return, per cluster, its rows' mean distances to their nearest neighbours in it: (A,).
 
     Args:

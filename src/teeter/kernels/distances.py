@@ -137,7 +137,11 @@ class Euclidean:
         return nearest.sqrt_()
 
 
-def squared_distances(left: Tensor, right: Tensor, products: Tensor) -> Tensor:
+def squared_distances(
+    left: Tensor,
+    right: Tensor,
+    products: Tensor,
+) -> Tensor:
     """Return ``|a|^2 + |b|^2 - 2 a.b``, and 0 where that is within rounding of 0.
 
     Args:
@@ -200,7 +204,11 @@ def distance_tiles(rows: Tensor, columns: int) -> list[slice]:
     return list(tiles(len(rows), bytes_per_row, rows.device, at_most=at_most))
 
 
-def _refine_euclidean(squared: Tensor, left: Tensor, right: Tensor) -> Tensor:
+def _refine_euclidean(
+    squared: Tensor,
+    left: Tensor,
+    right: Tensor,
+) -> Tensor:
     """Compute squared distances (A, B) of rows (A, D) and (B, D) that cancelled again, in place."""
 
     def exact(i: Tensor, j: Tensor) -> Tensor:

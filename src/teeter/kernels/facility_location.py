@@ -145,7 +145,11 @@ def top_rows(
     return rows[order[:keep]]
 
 
-def fill_remaining(picks: Sequence[Tensor], bounds: Tensor, n: int) -> Tensor:
+def fill_remaining(
+    picks: Sequence[Tensor],
+    bounds: Tensor,
+    n: int,
+) -> Tensor:
     """Return the picks, filled up to n with the lowest rows whose bound is not -inf: (n,)."""
     remaining = (bounds > -torch.inf).nonzero()[:, 0]
     missing = n - len(picks)

@@ -118,7 +118,11 @@ def k_means(
         )
 
 
-def assign_to_nearest(features: Tensor, rows: Tensor, clusters: Tensor) -> Tensor:
+def assign_to_nearest(
+    features: Tensor,
+    rows: Tensor,
+    clusters: Tensor,
+) -> Tensor:
     """Extend the clusters of some rows to all rows: every other row joins the nearest mean.
 
     Args:
@@ -172,7 +176,11 @@ def _centre_points(features: Tensor) -> _Points:
     return _Points(padded, squares)
 
 
-def _greedy_start(points: _Points, clusters: int, generator: Generator) -> Tensor:
+def _greedy_start(
+    points: _Points,
+    clusters: int,
+    generator: Generator,
+) -> Tensor:
     """Return K rows by greedy k-means++: (K,) int64.
 
     The first row is drawn uniformly. When every row is a copy of a pick, the lowest rows fill up.
@@ -394,7 +402,12 @@ class _Assignments:
         others = scores.scatter_(0, labels[None], torch.inf)
         self.bound[rows] = others.amin(dim=0)
 
-    def _update_bounds(self, half_squares: Tensor, centres: Tensor, moved: Tensor) -> Tensor:
+    def _update_bounds(
+        self,
+        half_squares: Tensor,
+        centres: Tensor,
+        moved: Tensor,
+    ) -> Tensor:
         """Update ``least`` and ``bound`` for all rows with their labels as they are.
 
         Args:
@@ -441,7 +454,12 @@ class _Assignments:
 
         return torch.cat(leaving)
 
-    def _tile_scores(self, half_squares: Tensor, centres: Tensor, tile: slice) -> Tensor:
+    def _tile_scores(
+        self,
+        half_squares: Tensor,
+        centres: Tensor,
+        tile: slice,
+    ) -> Tensor:
         """Return the scores of the rows of a tile: (K, 1), (K, D) -> (K, tile)."""
         size = tile.stop - tile.start
         scores = _scores(half_squares, centres, self.points.padded_tile(tile))
@@ -503,7 +521,11 @@ def _add_by_cluster(
     sums += indicators @ rows
 
 
-def _refill_empty_clusters(points: _Points, labels: Tensor, centres: Tensor) -> Tensor:
+def _refill_empty_clusters(
+    points: _Points,
+    labels: Tensor,
+    centres: Tensor,
+) -> Tensor:
     """Return labels (N,) with the farthest rows in the empty clusters, if there are any.
 
     A cluster of one row keeps it. The labels given do not change.
@@ -537,7 +559,11 @@ def _refill_empty_clusters(points: _Points, labels: Tensor, centres: Tensor) -> 
     return labels
 
 
-def _inertia(points: _Points, labels: Tensor, centres: Tensor) -> float:
+def _inertia(
+    points: _Points,
+    labels: Tensor,
+    centres: Tensor,
+) -> float:
     """Return the sum of squared distances to the own centres, from differences: no cancellation."""
     squares = torch.empty_like(points.squares)
     for tile in _score_tiles(points.features, centres.shape[1]):
@@ -561,7 +587,11 @@ def _half_squares(centres: Tensor) -> Tensor:
     return squares / 2
 
 
-def _scores(half_squares: Tensor, centres: Tensor, rows: Tensor) -> Tensor:
+def _scores(
+    half_squares: Tensor,
+    centres: Tensor,
+    rows: Tensor,
+) -> Tensor:
     """Return ``|c|^2 / 2 - c.x``: (K, 1), centres (K, D), rows (A, D) -> (K, A)."""
     with full_precision_matmul():
         return torch.addmm(half_squares, centres, rows.T, alpha=-1)

@@ -393,7 +393,12 @@ class _FlipRates:
     computes them again. The numbers are the same either way.
     """
 
-    def __init__(self, features: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    def __init__(
+        self,
+        features: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+    ) -> None:
         self.features = features  # (N, D)
         self.weight = weight  # (C, D)
         self.bias = bias  # (C,) or None
@@ -550,7 +555,11 @@ def _fill_plain(
     rates[:, 1] = change.amin(dim=1)[:, :n].abs_()
 
 
-def _multiply(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
+def _multiply(
+    left: Tensor,
+    right: Tensor,
+    dtype: torch.dtype,
+) -> Tensor:
     """Return the product in ``dtype``, in full precision if the factors have that type too."""
     if left.dtype == dtype:
         with full_precision_matmul():
@@ -624,7 +633,11 @@ def _join_and_cut(blocks: Sequence[Noise], size: int) -> Iterator[Noise]:
     yield from _split_heads(weight_noise, bias_noise, size)
 
 
-def _split_heads(weights: Tensor, biases: Tensor | None, size: int) -> Iterator[Noise]:
+def _split_heads(
+    weights: Tensor,
+    biases: Tensor | None,
+    size: int,
+) -> Iterator[Noise]:
     """Yield weights (B, C, D) and biases (B, C) in chunks of at most ``size``, as views."""
     for start in range(0, len(weights), size):
         chunk = slice(start, start + size)
@@ -634,7 +647,11 @@ def _split_heads(weights: Tensor, biases: Tensor | None, size: int) -> Iterator[
             yield weights[chunk], biases[chunk]
 
 
-def _count_until_idle(lowers: Sequence[bool], idle: int, patience: int) -> tuple[int, int]:
+def _count_until_idle(
+    lowers: Sequence[bool],
+    idle: int,
+    patience: int,
+) -> tuple[int, int]:
     """Return how many draws count, and how many of the last of them in a row lowered nothing.
 
     Args:
@@ -679,7 +696,11 @@ def _draw_hypotheses(
         yield from _split_heads(weights, biases, batch)
 
 
-def _predict(features: Tensor, weights: Tensor, biases: Tensor | None) -> Tensor:
+def _predict(
+    features: Tensor,
+    weights: Tensor,
+    biases: Tensor | None,
+) -> Tensor:
     """Return predicted classes: features (N, D), weights (B, C, D), biases (B, C) -> (B, N)."""
     B, C, _ = weights.shape
     bytes_per_row = B * C * features.element_size() * 2

@@ -32,7 +32,11 @@ _MOST_CUDA_ENTRIES = 1 << 30
 """Torch cannot index more than 2^31 entries of a tensor on a GPU; half of that is safe."""
 
 
-def purity_radius(features: Tensor, labels: Tensor, purity: float) -> float:
+def purity_radius(
+    features: Tensor,
+    labels: Tensor,
+    purity: float,
+) -> float:
     """Return the largest radius for which enough balls hold rows of a single label.
 
     A ball is pure as long as its radius does not exceed the distance to the nearest row of another

@@ -60,7 +60,11 @@ def lower_by_own_ranks(least: Tensor, rates: Tensor) -> None:
         np.minimum(counts, partial, out=counts)
 
 
-def lower_by_reference_ranks(least: Tensor, rates: Tensor, reference: Tensor) -> None:
+def lower_by_reference_ranks(
+    least: Tensor,
+    rates: Tensor,
+    reference: Tensor,
+) -> None:
     """Lower ``least`` to ``#{i : reference_i >= rate_x}``, ranking among other rows.
 
     Args:
@@ -76,7 +80,11 @@ def lower_by_reference_ranks(least: Tensor, rates: Tensor, reference: Tensor) ->
     torch.minimum(least, (M - below).amin(dim=0), out=least)
 
 
-def lower_among_sorted(least: Tensor, rates: Tensor, ranks: Tensor) -> None:
+def lower_among_sorted(
+    least: Tensor,
+    rates: Tensor,
+    ranks: Tensor,
+) -> None:
     """Do what ``lower_by_reference_ranks`` does, with reference rates that are sorted already.
 
     Only the rows that a ray lowers are searched for.

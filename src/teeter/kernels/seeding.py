@@ -219,7 +219,11 @@ def accept_candidates(
     return accepted
 
 
-def _draw_with_replacement(weights: Tensor, count: int, generator: Generator) -> Tensor:
+def _draw_with_replacement(
+    weights: Tensor,
+    count: int,
+    generator: Generator,
+) -> Tensor:
     """Return rows drawn by weight: (N,) -> (count,). ``torch.multinomial`` ends at 2^24 rows."""
     cumulative = weights.cumsum(dim=0)
     total = cumulative[-1]
