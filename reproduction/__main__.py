@@ -1,11 +1,15 @@
-"""The command line of the reproduction: ``python -m reproduction list | run | page``."""
+"""The command line of the reproduction: ``python -m reproduction list | run | page``.
+
+``list`` names the items, ``run`` computes some of them and draws the page, ``page`` draws results that
+were computed earlier, here or on another machine.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -110,9 +114,12 @@ def run(
             results = compute_items(items, config, out, fresh=fresh, on_step=step)
     except KeyboardInterrupt:
         typer.echo(f"Stopped. Finished items are in {out}; run it again to resume.", err=True)
+        # The exit code of shells for a program that Ctrl-C stopped: 128 plus the signal.
         raise typer.Exit(130) from None
 
-    page_path = None if no_page else _write_page(out)
+    page_path = None
+    if not no_page:
+        page_path = _write_page(out)
     _print_results(results, page_path, out, as_json)
 
 
@@ -123,15 +130,23 @@ def page(
 ) -> None:
     """Draw the page of the results in a folder, without computing anything."""
     results = read_results(catalogue.ITEMS, out)
+    if not results:
+        raise InputError(
+            f"There is no result in {out}: run python -m reproduction run all --quick --out {out}."
+        )
+
     page_path = _write_page(out)
     _print_results(results, page_path, out, as_json)
 
 
 def _find_items(names: Sequence[str]) -> list[Item]:
+    """Return the items with these names, each once, or all items for the name "all"."""
     if "all" in names:
         if len(names) > 1:
             raise InputError(f"Cannot run {' '.join(names)} together: all stands alone.")
         return list(catalogue.ITEMS)
+
+    # A name that is given twice is computed once.
     return [catalogue.find_item(name) for name in dict.fromkeys(names)]
 
 
@@ -148,7 +163,7 @@ def _print_results(
 ) -> None:
     """Print results as JSON or as sentences; exit with 1 if an item failed."""
     if as_json:
-        typer.echo(_results_as_json(results, page_path))
+        typer.echo(_format_results_as_json(results, page_path))
     else:
         for result in results:
             typer.echo(_describe_result(result))
@@ -161,19 +176,21 @@ def _print_results(
         raise typer.Exit(1)
 
 
-def _results_as_json(results: Sequence[ItemResult], page_path: Path | None) -> str:
+def _format_results_as_json(results: Sequence[ItemResult], page_path: Path | None) -> str:
+    """Return results as JSON; an item that failed has an error instead of a verdict."""
     rows = []
     for result in results:
-        measurement = result.measurement
-        rows.append(
-            {
-                "name": result.item.name,
-                "verdict": None if measurement is None else measurement.verdict,
-                "reason": None if measurement is None else measurement.reason,
-                "error": result.error,
-                "facts": result.facts,
-            }
-        )
+        row: dict[str, Any] = {
+            "name": result.item.name,
+            "verdict": None,
+            "reason": None,
+            "error": result.error,
+            "facts": result.facts,
+        }
+        if result.measurement is not None:
+            row["verdict"] = result.measurement.verdict
+            row["reason"] = result.measurement.reason
+        rows.append(row)
 
     page_name = None if page_path is None else str(page_path)
     return json.dumps({"page": page_name, "items": rows}, ensure_ascii=False, indent=2)

@@ -74,11 +74,16 @@ def rotation_angles(parameters: Array) -> Array:
 def disagreement_shares(rotations: Array, reference: Array) -> Array:
     """Return the share of reference rows on which each rotated hypothesis disagrees with g.
 
+    Sorted angles make this a search instead of a comparison of every hypothesis with every row.
+
     Args:
         rotations: The rotation of each hypothesis, in (-pi, pi].
         reference: The sorted angles of the reference rows: (M,).
     """
+    # Rotated to the left by t, it passes the rows of angle below t.
     passed_left = np.searchsorted(reference, np.maximum(rotations, 0), side="left")
+
+    # Rotated to the right by t, it passes the rows of angle above pi - t.
     not_passed = np.searchsorted(reference, np.pi + np.minimum(rotations, 0), side="right")
     passed_right = len(reference) - not_passed
     return np.where(rotations >= 0, passed_left, passed_right) / len(reference)
@@ -109,10 +114,12 @@ def estimated_ldm(angles: Array, rotations: Array, reference: Array) -> Array:
 
 def _share_of_first_past(needed: Array, rotations: Array, sign: float, reference: Array) -> Array:
     """Return the share of the first of sorted rotations above each needed one; 1 if none is."""
-    shares = np.ones(len(needed))
     positions = np.searchsorted(rotations, needed, side="right")
     is_reached = positions < len(rotations)
-    shares[is_reached] = disagreement_shares(sign * rotations[positions[is_reached]], reference)
+
+    shares = np.ones(len(needed))
+    first_past = sign * rotations[positions[is_reached]]
+    shares[is_reached] = disagreement_shares(first_past, reference)
     return shares
 
 
@@ -127,7 +134,10 @@ def fit_line(rows: Array, labels: Array, penalty: float = PENALTY, steps: int = 
     """
     weight: Array = np.zeros(2)
     for _ in range(steps):
-        probability = 1 / (1 + np.exp(-np.clip(rows @ weight, -500, 500)))
+        # Clipped, because exp overflows beyond 709.
+        logits = np.clip(rows @ weight, -500, 500)
+        probability = 1 / (1 + np.exp(-logits))
+
         gradient = rows.T @ (probability - labels) + penalty * weight
         curvature = probability * (1 - probability)
         hessian = (rows * curvature[:, None]).T @ rows + penalty * np.eye(2)
@@ -143,6 +153,7 @@ def fit_line(rows: Array, labels: Array, penalty: float = PENALTY, steps: int = 
 
 def line_accuracy(weight: Array, true_weight: Array) -> float:
     """Return the share of the disc on which two lines through the origin agree."""
+    # They disagree on two opposite wedges, the angle between them over pi of the disc.
     norms = np.linalg.norm(weight) * np.linalg.norm(true_weight)
     cosine = float(weight @ true_weight / (norms + 1e-300))
     return 1 - float(np.arccos(np.clip(cosine, -1, 1))) / np.pi

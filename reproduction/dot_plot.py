@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["describe_clipped", "plot_dots"]
 
 MARKERS = "osD^vP*X<>"
+"""A marker for each dataset: colours alone are hard to tell apart."""
 LOG_TICKS = (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500)
 
 
@@ -36,9 +37,12 @@ def plot_dots(
     strategies = sorted({name for row in values.values() for name in row}, reverse=True)
     all_values = [value for row in values.values() for value in row.values()]
 
+    # The height grows with the number of strategies, so that rows stay equally far apart.
     figure = new_figure(8, 1.6 + 0.34 * len(strategies))
     axes = figure.subplots()
+
     for dataset, marker in zip(values, MARKERS, strict=False):
+        # Not every strategy was run on every dataset.
         x = []
         y = []
         for height, strategy in enumerate(strategies):
@@ -52,12 +56,14 @@ def plot_dots(
     axes.set_ylim(-0.5, len(strategies) - 0.5)
 
     if log:
+        # By default, only powers of ten would have labels.
         ticks = [tick for tick in LOG_TICKS if 0.7 * min(all_values) <= tick]
         axes.set_xscale("log")
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.minorticks_off()
         axes.set_xlim(0.8 * min(reference, *all_values), 1.3 * max(all_values))
     elif maximum is not None:
+        # A few large values must not squeeze the others.
         axes.set_xlim(1.15 * min(reference - 1, *all_values), maximum)
 
     axes.set_xlabel(label)

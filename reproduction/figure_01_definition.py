@@ -1,4 +1,9 @@
-"""Figure 1: what the LDM is, and its exact value beside estimates of it."""
+"""Figure 1: what the LDM is, and its exact value beside estimates of it.
+
+The least disagree metric (LDM) of a row is the smallest share of rows on which a hypothesis must
+disagree with g in order to disagree on this row. On the disc it is the angle between the row and the
+boundary of g, over pi. We estimate it by rays and by the paper's Algorithm 1, and compare.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +32,7 @@ SHORT = "Algorithm 1, s = 10"
 LONG = "Algorithm 1, s = 100"
 
 JUDGED = (RAYS, LONG)
+"""The estimators that should be exact; the paper's own s = 10 is shown beside them."""
 
 
 def measure_illustration(config: StudyConfig) -> Measurement:
@@ -68,7 +74,8 @@ def judge_illustration(rows: Array, reference: Array, estimates: dict[str, Array
     allowed = allowed_error(len(reference))
     errors = {name: np.abs(values - exact) for name, values in estimates.items()}
 
-    # The best that an estimator can do: the share of the sample itself.
+    # The best that an estimator can do: the share of the sample itself. The boundary reaches a row
+    # by a rotation to the left or to the right, and the smaller share counts.
     sorted_angles = np.sort(row_angles(reference))
     sample_shares = np.minimum(
         disagreement_shares(angles, sorted_angles),
@@ -95,7 +102,12 @@ def judge_illustration(rows: Array, reference: Array, estimates: dict[str, Array
     largest = " and ".join(f"{float(errors[name].max()):.4f} by {name}" for name in JUDGED)
     short_is_within = bool((errors[SHORT] <= allowed).all())
     return Measurement(
-        numbers={"rows": rows, "true": exact, "estimates": estimates, "band": allowed},
+        numbers={
+            "rows": rows,  # (N, 2)
+            "true": exact,  # (N,)
+            "estimates": estimates,  # by estimator: (N,)
+            "band": allowed,
+        },
         verdict=decide_verdict({name: bool((errors[name] <= allowed).all()) for name in JUDGED}),
         reason=f"Over {len(rows):,} rows, the largest error is {largest}, and {allowed:.4f} is "
         "allowed.",
@@ -112,7 +124,13 @@ def allowed_error(reference_count: int, probability: float = 0.001) -> float:
     """Return the error that all shares of a random sample stay below, except with a probability.
 
     The share of a wedge is a value of the empirical distribution of row angles, so the bound of
-    Dvoretzky, Kiefer and Wolfowitz [1956] holds, with the constant of Massart [1990].
+    Dvoretzky, Kiefer and Wolfowitz [1956] holds, with the constant of Massart [1990]:
+
+        P(error > e) <= 2 exp(-2 M e^2).
+
+    Args:
+        reference_count: The number M of rows in the sample.
+        probability: How often some share may have a larger error.
     """
     return float(np.sqrt(np.log(2 / probability) / (2 * reference_count)))
 
@@ -126,6 +144,7 @@ def draw_illustration(measurement: Measurement) -> list[Drawing]:
     disc, axes = figure.subplots(1, 2, width_ratios=[1, 1.1])
     _draw_wedge(disc)
 
+    # Rays last, so that they are on top. The long search is not drawn: it would cover them.
     for name, colour, marker in ((SHORT, "#0072b2", "x"), (RAYS, "#d55e00", ".")):
         estimates = numbers["estimates"][name]
         axes.plot(exact, estimates, marker, color=colour, markersize=5, label=name)
@@ -143,10 +162,13 @@ def draw_illustration(measurement: Measurement) -> list[Drawing]:
 
 
 def _draw_wedge(axes: Any) -> None:
+    """Draw the disc, the boundaries of g and of h, and the wedges between them."""
     from matplotlib.patches import Arc, Circle, Wedge
 
     rotation = 35.0  # degrees
     axes.add_patch(Circle((0, 0), 1, fill=False, color="#888888"))
+
+    # The boundary of g is vertical, so the wedges between the two start at 90 and 270 degrees.
     for start in (90, 270):
         wedge = Wedge((0, 0), 1, start, start + rotation, color="#d55e00", alpha=0.25, linewidth=0)
         axes.add_patch(wedge)

@@ -1,4 +1,9 @@
-"""Figures 2a and 2b: what LDM, Entropy and Random pick in the plane, one row at a time."""
+"""Figures 2a and 2b: what LDM, Entropy and Random pick in the plane, one row at a time.
+
+Rows are uniform on the disc, and their classes are the sides of a random line through its centre. A
+logistic regression learns the line from the labels. Figure 2a shows which rows each strategy picks,
+figure 2b the accuracy after each query.
+"""
 
 from __future__ import annotations
 
@@ -57,6 +62,8 @@ def measure_plane(config: StudyConfig) -> Measurement:
         pool = sample_disc(POOL, generator)
         truth = _sample_direction(generator)
         initial = _sample_initial(pool @ truth > 0, generator)
+
+        # The figure shows the first repetition.
         if repetition == 0:
             example = {"pool": pool.round(4), "truth": truth, "shown": {}}
 
@@ -64,6 +71,7 @@ def measure_plane(config: StudyConfig) -> Measurement:
             picks, lines, distances = learn_line(pool, truth, initial, name, steps, seed=repetition)
             accuracy[name][repetition] = [line_accuracy(line, truth) for line in lines]
             distance[name][repetition] = float(np.mean(distances))
+
             if repetition == 0:
                 example["shown"][name] = {"picks": picks, "line": lines[-1]}
 
@@ -111,8 +119,10 @@ def learn_line(
         candidates = np.setdiff1d(np.arange(len(pool)), labelled)
         options: dict[str, Any] = {"rays": RAYS} if strategy == "ldm" else {}
         outputs = line_outputs(pool[candidates], lines[-1])
+        # A seed for each query: a repetition has less than 1,000 of them.
         (pick,) = select(strategy, outputs, 1, seed=seed * 1000 + step, device="cpu", **options)
 
+        # The norm of the line cancels out in the ratio.
         distance = np.abs(pool[candidates] @ lines[-1])
         distances.append(float(distance[pick] / distance.mean()))
         labelled.append(int(candidates[pick]))
@@ -157,6 +167,7 @@ def judge_plane(accuracy: Mapping[str, Array], distance: Mapping[str, Array]) ->
         "to the boundary at the time, as a share of the pool's mean."
     )
     return Measurement(
+        # By strategy: (R, T). Six digits keep the result file small.
         numbers={"accuracy": {name: runs.round(6) for name, runs in accuracy.items()}},
         verdict=decide_verdict(checks),
         reason=f"Over Random, LDM gains {format_number(ldm.mean, '+.2f')} points "
@@ -181,10 +192,13 @@ def draw_plane(measurement: Measurement) -> list[Drawing]:
         line = np.array(shown["line"])
 
         axes.scatter(*pool.T, s=4, color="#bbbbbb", linewidths=0)
+
+        # A boundary is perpendicular to its weight.
         for weight, colour, style in ((truth, "#555555", "--"), (line, "#222222", "-")):
             along = np.array([-weight[1], weight[0]]) / np.linalg.norm(weight)
             axes.plot(*np.outer(along, [-1, 1]), color=colour, linestyle=style, linewidth=1.2)
 
+        # The marker is the true class of a pick.
         is_positive = picks @ truth > 0
         for chosen, marker in ((is_positive, "o"), (~is_positive, "x")):
             axes.scatter(

@@ -1,4 +1,9 @@
-"""Figure 2c: batches from three classes of digits, near boundaries or far from each other."""
+"""Figure 2c: batches from three classes of digits, near boundaries or far from each other.
+
+A network learns three similar classes from a few labels, and each strategy picks a batch from the
+other rows. Two numbers describe a batch: how near its rows lie to a boundary between classes, and how
+far they lie from each other. Both are measured in the features, the inputs of the last layer.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +42,11 @@ __all__ = ["FIGURE_2C", "mean_distance"]
 
 BATCH_STRATEGIES = ("ldm", "entropy", "coreset", "random")
 DIGITS = (3, 5, 8)
+"""The classes of MNIST that are used, which look alike."""
 LABELS = 30
+"""How many rows are labelled at first."""
 BATCH = 20
+"""How many rows each strategy picks."""
 REPETITIONS = (8, 20)
 """Of a quick computation, and of a full one."""
 
@@ -68,9 +76,11 @@ def measure_batches(config: StudyConfig) -> Measurement:
                 device=config.device,
             )
             picks[name] = rows
+            # The share of pairs of a row of the pool and a pick in which the row is nearer.
             nearer_share[name][repetition] = float((distance[:, None] < distance[rows]).mean())
             spread[name][repetition] = mean_distance(features[rows])
 
+        # The figure shows the first repetition, with the labelled rows after the pool.
         if repetition == 0:
             all_features = np.concatenate([features, last_layer_features(labelled)])
             positions = tsne_2d(all_features, config.seed)
@@ -123,9 +133,13 @@ def boundary_distance(outputs: Outputs) -> Array:
 
 def mean_distance(features: Array) -> float:
     """Return the mean cosine distance between the rows of a batch: (n, D)."""
-    unit = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
+    norms = np.linalg.norm(features, axis=1, keepdims=True)
+    unit = features / np.maximum(norms, 1e-12)
+    distances = 1 - unit @ unit.T
+
+    # Rows have no distance to themselves, so only n (n - 1) of the n^2 entries count.
     count = len(unit)
-    return float((1 - unit @ unit.T).sum() / (count * (count - 1)))
+    return float(distances.sum() / (count * (count - 1)))
 
 
 def judge_batches(nearer_share: Mapping[str, Array], spread: Mapping[str, Array]) -> Measurement:
@@ -135,6 +149,7 @@ def judge_batches(nearer_share: Mapping[str, Array], spread: Mapping[str, Array]
         nearer_share: The share of the pool nearer to a boundary than a pick, by strategy: (R,).
         spread: The mean distance between picks, by strategy: (R,).
     """
+    # Near to boundaries against Random, narrow against Coreset, which picks for diversity alone.
     checks = {}
     for name in ("ldm", "entropy"):
         checks[f"{name} near"] = significantly_below(nearer_share[name], nearer_share["random"])
@@ -156,7 +171,10 @@ def judge_batches(nearer_share: Mapping[str, Array], spread: Mapping[str, Array]
     nearer = ", ".join(f"{name} {100 * float(v.mean()):.0f} %" for name, v in nearer_share.items())
     distances = ", ".join(f"{name} {float(v.mean()):.2f}" for name, v in spread.items())
     return Measurement(
-        numbers={"near": dict(nearer_share), "spread": dict(spread)},
+        numbers={
+            "near": dict(nearer_share),  # by strategy: (R,)
+            "spread": dict(spread),  # by strategy: (R,)
+        },
         verdict=decide_verdict(checks),
         reason=f"Rows of the pool nearer to a boundary than a pick: {nearer}; mean distance "
         f"between picks: {distances}.",

@@ -1,4 +1,10 @@
-"""Figure 3: why the smallest LDM is not enough, shown by batches further down its order."""
+"""Figure 3: why the smallest LDM is not enough, shown by batches further down its order.
+
+A network is trained on some labels, and the other rows are sorted by their LDM. The first 20 rows of
+this order are its first batch, the next 20 the second, and so on. For each batch alone, we add its
+labels, train again, and measure the gain in accuracy. The paper finds that the first batch is worth
+the most with 100 labels, but not with 300, because its rows are too similar.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +47,9 @@ from teeter.strategies.api import ldm
 __all__ = ["FIGURE_3"]
 
 LABELS = (100, 300)
+"""How many rows are labelled at first."""
 BATCH = 20
+"""How many rows a batch has."""
 BATCHES = 8
 """How many batches of the order are tried, each alone."""
 REPETITIONS = (8, 20)
@@ -57,16 +65,18 @@ def measure_gains(config: StudyConfig) -> Measurement:
     maps: dict[str, Any] = {}
 
     for label_count in LABELS:
+        # The learners of all repetitions train together, which is faster than one by one.
         learners = [
             _make_initial_learner(data, label_count, config.seed, repetition)
             for repetition in range(repetitions)
         ]
-        _fit(learners)
+        _fit_together(learners)
 
+        # Each learner has its own order of rows, because it has its own network.
         batches = []
         distances = []
         for learner in learners:
-            rows, features = _first_batches(learner, data, config.seed)
+            rows, features = _take_first_batches(learner, data, config.seed)
             batches.append(rows)
             distances.append([mean_distance(batch) for batch in features])
 
@@ -91,8 +101,8 @@ def _make_initial_learner(data: StudyData, label_count: int, seed: int, repetiti
     return learner
 
 
-def _fit(learners: list[Learner]) -> None:
-    """Train learners together; raise the first error."""
+def _fit_together(learners: list[Learner]) -> None:
+    """Train learners together, and raise the first error that one of them met."""
     for error in fit_learners(learners).values():
         raise error
 
@@ -104,19 +114,22 @@ def _sample_pool(learner: Learner, data: StudyData) -> Any:
     if count is None or count >= len(candidates):
         return candidates
 
+    # A stream of its own: every call for a learner must return the same pool.
     generator = stream(learner.seed, "figure 3", "pool")
     order = torch.randperm(len(candidates), generator=generator).numpy()
     return np.sort(candidates[order[:count]])
 
 
-def _first_batches(learner: Learner, data: StudyData, seed: int) -> tuple[Any, list[Array]]:
+def _take_first_batches(learner: Learner, data: StudyData, seed: int) -> tuple[Any, list[Array]]:
     """Return the rows (BATCHES, BATCH) of smallest LDM in order, and the features of each batch."""
     pool = _sample_pool(learner, data)
     outputs = learner.observe(take_rows(data.train.inputs, pool), {"features", "head"})
     values = ldm(*last_layer(outputs), seed=seed).cpu().numpy()
 
-    order = np.argsort(values, kind="stable")[: BATCH * BATCHES].reshape(BATCHES, BATCH)
-    return pool[order], list(last_layer_features(outputs)[order])
+    order = np.argsort(values, kind="stable")[: BATCH * BATCHES]
+    in_batches = order.reshape(BATCHES, BATCH)
+    features = last_layer_features(outputs)
+    return pool[in_batches], list(features[in_batches])
 
 
 def _measure_batch_gains(data: StudyData, learners: list[Learner], batches: list[Any]) -> Array:
@@ -126,17 +139,19 @@ def _measure_batch_gains(data: StudyData, learners: list[Learner], batches: list
 
     after = np.zeros((len(learners), BATCHES))
     for k in range(BATCHES):
+        # New networks with the labels so far and those of the k-th batch, which is added alone.
         extended = [
-            _extend(learner, rows[k], data) for learner, rows in zip(learners, batches, strict=True)
+            _extend_labels(learner, rows[k], data)
+            for learner, rows in zip(learners, batches, strict=True)
         ]
-        _fit(extended)
+        _fit_together(extended)
         after[:, k] = [learner.evaluate(*test).accuracy for learner in extended]
 
     gains: Array = 100 * (after - before[:, None])
     return gains
 
 
-def _extend(learner: Learner, rows: Any, data: StudyData) -> Learner:
+def _extend_labels(learner: Learner, rows: Any, data: StudyData) -> Learner:
     """Return a new learner with the same seed, the same labels and those of further rows."""
     extended = data.make_learner("random", learner.seed)
     labelled = np.concatenate([learner.pool.labelled, rows])
@@ -149,6 +164,7 @@ def _make_map(learner: Learner, data: StudyData, batches: Any, seed: int) -> dic
     pool = _sample_pool(learner, data)
     rows = np.concatenate([pool, learner.pool.labelled])
     outputs = learner.observe(take_rows(data.train.inputs, rows), {"features"})
+    # The pool is sorted, so that searchsorted gives the place of each row in it.
     return {
         "places": tsne_2d(last_layer_features(outputs), seed),
         "pool": len(pool),
@@ -158,7 +174,7 @@ def _make_map(learner: Learner, data: StudyData, batches: Any, seed: int) -> dic
 
 
 def judge_gains(gains: Mapping[int, Array], spread: Mapping[int, Array]) -> Measurement:
-    """Check what the first batch is worth beside the others, and how far apart its rows lie.
+    """Check how much the first batch is worth beside the others, and how far apart its rows lie.
 
     Args:
         gains: The points that each batch adds, by the number of labels: (R, BATCHES).
@@ -169,6 +185,7 @@ def judge_gains(gains: Mapping[int, Array], spread: Mapping[int, Array]) -> Meas
     test = {}
     sentences = []
     for count in (few, many):
+        # By how much the first batch gains more than the mean of the others, in each repetition.
         lead[count] = gains[count][:, 0] - gains[count][:, 1:].mean(axis=1)
         test[count] = paired_t(lead[count])
         ratio = spread[count][:, 0] / spread[count][:, -1]
@@ -179,6 +196,7 @@ def judge_gains(gains: Mapping[int, Array], spread: Mapping[int, Array]) -> Meas
             "far apart as the eighth's"
         )
 
+    # The sign of t says which is larger, p whether it is by chance.
     few_t, few_p = test[few]
     many_t, many_p = test[many]
     checks = {
@@ -192,12 +210,13 @@ def judge_gains(gains: Mapping[int, Array], spread: Mapping[int, Array]) -> Meas
     reason = "; ".join(sentences)
     return Measurement(
         numbers={
+            # By the number of labels: (R, BATCHES). Keys of JSON are strings.
             "gains": {str(count): values for count, values in gains.items()},
             "spread": {str(count): values for count, values in spread.items()},
         },
         verdict=decide_verdict(checks),
         reason=f"{reason[0].upper()}{reason[1:]}.{describe_failed_checks(checks)}",
-        tables=(_gains_table(gains, spread),),
+        tables=(_make_gains_table(gains, spread),),
         notes=(
             "The paper does not say how the first 100 or 300 labels were chosen; here they are "
             "drawn at random.",
@@ -205,7 +224,7 @@ def judge_gains(gains: Mapping[int, Array], spread: Mapping[int, Array]) -> Meas
     )
 
 
-def _gains_table(gains: Mapping[int, Array], spread: Mapping[int, Array]) -> ReportTable:
+def _make_gains_table(gains: Mapping[int, Array], spread: Mapping[int, Array]) -> ReportTable:
     data = []
     for k in range(BATCHES):
         row: dict[str, Any] = {"batch": k + 1}
@@ -229,8 +248,9 @@ def draw_gains(measurement: Measurement) -> list[Drawing]:
     grid = figure.subplots(len(LABELS), 3, width_ratios=[1.1, 1, 1])
 
     for panels, count in zip(grid, LABELS, strict=True):
-        _draw_curve(panels[0], np.array(numbers["gains"][str(count)]), count)
+        _draw_gains_curve(panels[0], np.array(numbers["gains"][str(count)]), count)
 
+        # The pool comes first in the map, then the labelled rows.
         example = numbers["maps"][str(count)]
         positions = np.array(example["places"])
         pool = positions[: example["pool"]]
@@ -251,7 +271,7 @@ def draw_gains(measurement: Measurement) -> list[Drawing]:
     return [Drawing(figure, caption)]
 
 
-def _draw_curve(axes: Any, gains: Array, label_count: int) -> None:
+def _draw_gains_curve(axes: Any, gains: Array, label_count: int) -> None:
     mean = gains.mean(axis=0)
     standard_error = gains.std(axis=0, ddof=1) / np.sqrt(len(gains))
     batch_numbers = np.arange(1, len(mean) + 1)

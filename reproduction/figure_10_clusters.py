@@ -1,9 +1,19 @@
-"""Figure 10: groups A and B at the boundary, and C and D further out, which tell more."""
+"""Figure 10: groups A and B at the boundary, and C and D further out, which are worth more.
+
+The paper describes an example in words. Rows of the groups A and B lie at the boundary of g, so that
+their LDM is small. Rows of C and D lie further out, and g classifies them wrongly. LDM alone picks in
+A and B only. With seeding, which prefers rows far from the picks so far, LDM-S also picks in C and D,
+and learns a better line.
+
+The example has the vertical boundary of g at 90 and 270 degrees:
+
+    A around 90, C around 122, B around 270 and D around 302 degrees.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -44,9 +54,13 @@ The true boundary is past C and D, which g gets wrong, and before the labelled r
 ROWS = 25
 """Rows of each group."""
 PICKS = 10
+"""How many rows of the pool are labelled next."""
+RAYS = 64
+"""More than enough in the plane."""
 REPETITIONS = (300, 3000)
 """Of a quick computation, and of a full one."""
 
+STRATEGIES = ("ldm", "ldm-s")
 BATCH_NAMES = {
     "before": "no more labels",
     "ldm": "LDM alone",
@@ -56,23 +70,35 @@ BATCH_NAMES = {
 }
 
 
-def draw_world(generator: np.random.Generator) -> tuple[Array, npt.NDArray[np.str_], Array, Array]:
-    """Sample the rows of the example.
+@dataclass(frozen=True, eq=False)
+class World:
+    """The rows of one draw of the example."""
 
-    Returns:
-        The pool (N, 2), the group of each of its rows (N,), the labelled rows (L, 2) and their
-        classes (L,).
-    """
-    groups = []
+    pool: Array
+    """The rows to pick from: (N, 2)."""
+    groups: npt.NDArray[np.str_]
+    """The group of each row of the pool: (N,)."""
+    labelled: Array
+    """The rows that are labelled at first: (L, 2)."""
+    classes: Array
+    """Their classes, 0 or 1: (L,)."""
+
+
+def sample_world(generator: np.random.Generator) -> World:
+    """Sample the rows of the example."""
+    arcs = []
     for middle, reach in GROUPS.values():
-        groups.append(_sample_arc(middle - reach, middle + reach, ROWS, generator))
-    pool = np.concatenate(groups)
-    group_names = np.repeat(list(GROUPS), ROWS)
+        arcs.append(_sample_arc(middle - reach, middle + reach, ROWS, generator))
 
+    # Mirrored rows of the other class make the boundary of g vertical.
     positive = _sample_arc(*LABELLED, 5, generator)
-    labelled = np.concatenate([positive, positive * [-1, 1]])
-    classes = np.repeat([1.0, 0.0], 5)
-    return pool, group_names, labelled, classes
+    mirrored = positive * [-1, 1]
+    return World(
+        pool=np.concatenate(arcs),
+        groups=np.repeat(list(GROUPS), ROWS),
+        labelled=np.concatenate([positive, mirrored]),
+        classes=np.repeat([1.0, 0.0], 5),
+    )
 
 
 def _sample_arc(start: float, end: float, count: int, generator: np.random.Generator) -> Array:
@@ -91,50 +117,78 @@ def measure_groups(config: StudyConfig) -> Measurement:
     repetitions = REPETITIONS[0] if config.quick else REPETITIONS[1]
     angles = rng(config.seed, "groups", "truth").uniform(*TRUTHS, repetitions)
     accuracy = {name: np.zeros(repetitions) for name in BATCH_NAMES}
-    outer_picks = {name: np.zeros(repetitions) for name in ("ldm", "ldm-s")}
-    mean_ldm = {name: np.zeros(repetitions) for name in GROUPS}
+    outer_picks = {name: np.zeros(repetitions) for name in STRATEGIES}
+    mean_ldm = {group: np.zeros(repetitions) for group in GROUPS}
     example: dict[str, Any] = {}
 
     for repetition in range(repetitions):
         generator = rng(config.seed, "groups", repetition)
-        pool, groups, labelled, classes = draw_world(generator)
+        world = sample_world(generator)
         truth = _unit_vector(float(angles[repetition]))
-        line = fit_line(labelled, classes)
+        line = fit_line(world.labelled, world.classes)
         accuracy["before"][repetition] = line_accuracy(line, truth)
 
-        weight = np.stack([np.zeros(2), line])
-        values = ldm(pool, weight, rays=64, seed=repetition, device="cpu")
+        values = _estimate_ldm(world, line, seed=repetition)
         for group in GROUPS:
-            mean_ldm[group][repetition] = float(values[groups == group].mean())
+            mean_ldm[group][repetition] = float(values[world.groups == group].mean())
 
-        picks = {}
-        for name in ("ldm", "ldm-s"):
-            outputs = line_outputs(pool, line)
-            picks[name] = select(name, outputs, PICKS, seed=repetition, device="cpu", rays=64)
-            is_outer = np.isin(groups[picks[name]], ["C", "D"])
+        picks = _pick_batches(world, line, seed=repetition)
+        for name, rows in picks.items():
+            is_outer = np.isin(world.groups[rows], ["C", "D"])
             outer_picks[name][repetition] = float(is_outer.sum())
+
+        # The figure shows the first repetition.
         if repetition == 0:
             example = {
-                "pool": pool,
-                "names": groups.tolist(),
-                "told": labelled,
-                "classes": classes,
+                "pool": world.pool,
+                "names": world.groups.tolist(),
+                "labelled": world.labelled,
+                "classes": world.classes,
                 "line": line,
                 "truth": truth,
-                "picks": dict(picks),
+                "picks": picks,
             }
 
-        for pair in (("A", "B"), ("C", "D")):
-            rows = np.flatnonzero(np.isin(groups, pair))
-            picks[" and ".join(pair)] = generator.choice(rows, PICKS, replace=False)
-
-        for name, rows in picks.items():
-            more_rows = np.concatenate([labelled, pool[rows]])
-            more_classes = np.concatenate([classes, pool[rows] @ truth > 0])
-            accuracy[name][repetition] = line_accuracy(fit_line(more_rows, more_classes), truth)
+        # Random rows of the groups say what their labels are worth, whatever a strategy picks.
+        batches = {**picks, **_sample_batches(world, generator)}
+        for name, rows in batches.items():
+            accuracy[name][repetition] = _measure_accuracy(world, rows, truth)
 
     measurement = judge_groups(accuracy, outer_picks, mean_ldm, angles)
     return replace(measurement, numbers={**measurement.numbers, "shown": example})
+
+
+def _estimate_ldm(world: World, line: Array, seed: int) -> Array:
+    """Return the LDM of the rows of the pool: (N,)."""
+    # The head of a network with two classes, whose logits differ by line @ x.
+    weight = np.stack([np.zeros(2), line])
+    return ldm(world.pool, weight, rays=RAYS, seed=seed, device="cpu")
+
+
+def _pick_batches(world: World, line: Array, seed: int) -> dict[str, Any]:
+    """Return the rows that LDM alone and LDM-S pick."""
+    outputs = line_outputs(world.pool, line)
+    picks = {}
+    for name in STRATEGIES:
+        picks[name] = select(name, outputs, PICKS, seed=seed, device="cpu", rays=RAYS)
+    return picks
+
+
+def _sample_batches(world: World, generator: np.random.Generator) -> dict[str, Any]:
+    """Return random rows of A and B, and random rows of C and D."""
+    batches = {}
+    for pair in (("A", "B"), ("C", "D")):
+        rows = np.flatnonzero(np.isin(world.groups, pair))
+        batches[" and ".join(pair)] = generator.choice(rows, PICKS, replace=False)
+    return batches
+
+
+def _measure_accuracy(world: World, rows: Any, truth: Array) -> float:
+    """Return the accuracy of the line that is learned after rows of the pool are labelled."""
+    new_classes = world.pool[rows] @ truth > 0
+    all_rows = np.concatenate([world.labelled, world.pool[rows]])
+    all_classes = np.concatenate([world.classes, new_classes])
+    return line_accuracy(fit_line(all_rows, all_classes), truth)
 
 
 def judge_groups(
@@ -151,6 +205,7 @@ def judge_groups(
         mean_ldm: The mean LDM, by group: (R,).
         angles: The angles of the true parameters: (R,).
     """
+    # Differences are paired by repetition: the same rows, the same truth.
     outer_t, outer_p = paired_t(accuracy["C and D"] - accuracy["A and B"])
     seeding_t, seeding_p = paired_t(accuracy["ldm-s"] - accuracy["ldm"])
     largest_inner_ldm = max(float(mean_ldm[name].mean()) for name in "AB")
@@ -162,15 +217,15 @@ def judge_groups(
         "LDM is smaller in A and B": largest_inner_ldm < smallest_outer_ldm,
         "LDM alone picks in A and B only": inner_only_share == 1,
         "LDM-S picks in C or D, too": reached_share >= 0.95,
-        "C and D tell more than A and B": outer_t > 0 and outer_p < SIGNIFICANCE,
+        "C and D are worth more than A and B": outer_t > 0 and outer_p < SIGNIFICANCE,
         "LDM-S is more accurate than LDM alone": seeding_t > 0 and seeding_p < SIGNIFICANCE,
     }
     percent = {name: 100 * float(values.mean()) for name, values in accuracy.items()}
     return Measurement(
         numbers={
-            "accuracy": dict(accuracy),
-            "picked in C or D": dict(outer_picks),
-            "angles": angles,
+            "accuracy": dict(accuracy),  # by batch: (R,)
+            "picked in C or D": dict(outer_picks),  # by strategy: (R,)
+            "angles": angles,  # (R,)
         },
         verdict=decide_verdict(checks),
         reason=f"LDM alone stays in A and B in {inner_only_share:.0%} of "
@@ -178,20 +233,20 @@ def judge_groups(
         f"accuracy goes from {percent['before']:.1f} % to {percent['ldm']:.1f} % by LDM alone and "
         f"to {percent['ldm-s']:.1f} % by LDM-S ({format_p(seeding_p)})."
         + describe_failed_checks(checks),
-        tables=(_groups_table(accuracy, outer_picks, angles),),
+        tables=(_make_groups_table(accuracy, outer_picks, angles),),
         notes=(
-            "The paper tells of its example in words, so where the groups lie is our choice; the "
+            "The paper describes its example in words, so where the groups lie is our choice; the "
             "true boundary is drawn from all that fit, and the verdict is on their average.",
             "The layout was not the first we tried: with labelled rows placed at random instead "
             "of mirrored, and the truth at 40 degrees, three of the five checks failed.",
-            "Which labels tell more depends on the truth, as the table shows: where the true "
-            "boundary is just past C and D, labels of A and B may do better, for the line that is "
-            "learned overshoots.",
+            "Which labels are worth more depends on the truth, as the table shows: where the true "
+            "boundary is just past C and D, labels of A and B may do better, because the learned "
+            "line overshoots.",
         ),
     )
 
 
-def _groups_table(
+def _make_groups_table(
     accuracy: Mapping[str, Array], outer_picks: Mapping[str, Array], angles: Array
 ) -> ReportTable:
     data = []
@@ -200,6 +255,7 @@ def _groups_table(
             "labels": BATCH_NAMES[name],
             "accuracy (%)": 100 * float(values.mean()),
         }
+        # The accuracy by the angle of the truth, in four ranges.
         for low, high in pairwise(np.linspace(*TRUTHS, 5)):
             in_range = 100 * values[(angles >= low) & (angles <= high)]
             mean = float(in_range.mean()) if len(in_range) else None
@@ -218,7 +274,7 @@ def draw_groups(measurement: Measurement) -> list[Drawing]:
     """Draw the groups with the picks of LDM alone and of LDM-S."""
     example = measurement.numbers["shown"]
     pool = np.array(example["pool"])
-    labelled = np.array(example["told"])
+    labelled = np.array(example["labelled"])
     classes = np.array(example["classes"])
     boundaries = (
         (np.array(example["line"]), "#222222", "-", "boundary of g"),
@@ -228,6 +284,7 @@ def draw_groups(measurement: Measurement) -> list[Drawing]:
     figure = new_figure(9.5, 4.9)
     panels = figure.subplots(1, 2)
     for axes, (name, rows) in zip(panels, example["picks"].items(), strict=True):
+        # A boundary is perpendicular to its weight.
         for weight, colour, style, label in boundaries:
             along = np.array([-weight[1], weight[0]]) / np.linalg.norm(weight)
             axes.plot(
@@ -276,7 +333,7 @@ FIGURE_10 = Item(
     title="Groups that the smallest LDM never reaches",
     location="appendix, figure 10",
     claim="By LDM alone only rows of groups A and B at the boundary are picked; with seeding rows "
-    "of C and D are picked, too, which tell more.",
+    "of C and D are picked, too, which are worth more.",
     test="Five checks over draws of the example and of truths that fit it: the mean LDM is "
     "smaller in A and B; LDM alone always picks in A and B only; LDM-S picks in C or D in 95 % of "
     "draws or more; ten random rows of C and D make a better line than ten of A and B, and LDM-S "

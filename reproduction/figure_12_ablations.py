@@ -1,120 +1,165 @@
-"""LDM-S with parts taken away or put in another's place, and with small and large batches."""
+"""Figures 12, 13, 14 and 16: LDM-S with parts replaced, and with small and large batches.
+
+LDM-S picks rows by *seeding*: it draws them with weights that fall with the LDM, far from each other
+in cosine distance.
+
+Figure 12
+    LDM-S against its two parts alone, and against LDM with other ways to spread the picks.
+
+Figure 16
+    LDM-S against Entropy and Margin with the same seeding.
+
+Figures 13 and 14
+    Strategies with batches of 1, 10 and 40 rows, and with batches of thousands.
+
+The strategies of all ablations run together in one run for each dataset, which the items of
+``claims.py`` read as well.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from typing import Any
 
 from reproduction.item import Item, Measurement, StudyConfig, decide_verdict, format_p
 from reproduction.ldm_laplace import LAPLACE, LaplaceSetting
 from reproduction.shared_runs import (
+    LDM_S,
     Accuracies,
-    accuracies_by_run,
-    compute_leads,
+    collect_accuracies,
+    collect_curves,
     describe_runs,
-    digits_setting,
     draw_runs,
+    find_closest_rival,
     find_unbeaten,
-    format_leads,
-    leads_table,
-    numbers_to_draw,
+    is_significantly_ahead,
+    judge_leads,
+    make_digits_setting,
+    make_leads_table,
     run_settings,
 )
 from teeter.analysis.run_comparison import RunComparison
 from teeter.analysis.table_formats import format_number
-from teeter.experiments.settings import Setting, setting_named
+from teeter.experiments import Setting, setting_named
 
 __all__ = [
     "FIGURE_12",
     "FIGURE_13",
     "FIGURE_14",
     "FIGURE_16",
-    "THEIRS",
-    "ablation_runs",
-    "batch_runs",
-    "judge_leads",
+    "measure_ablation",
+    "run_ablations",
+    "run_small_batches",
 ]
 
-FIRST = "ldm-s"
 PARTS = ("ldm", "seeding-cosine", "seeding-l2", "ldm-fass", "ldm-cluster-margin")
+"""The smallest LDM alone, seeding alone, and LDM with other ways to spread the picks."""
+
 SEEDED = ("entropy-s", "margin-s")
-SMALL = ("ldm-s", "random", "entropy", "margin", "coreset", "badge", "batchbald")
-LARGE = ("ldm-s", "random", "entropy", "margin", "coreset", "badge", "cluster-margin")
-SIZES = (1, 10, 40)
-THEIRS = "The paper shows MNIST to 1,020 labels, CIFAR10 and CIFAR100."
+"""Other measures of uncertainty with the seeding of LDM-S."""
+
+ABLATIONS = (LDM_S, "random", *PARTS, *SEEDED, LAPLACE)
+"""The strategies that run together."""
+
+COMPARED = (LDM_S, "random", "entropy", "margin", "coreset", "badge")
+SMALL_BATCH_STRATEGIES = (*COMPARED, "batchbald")
+LARGE_BATCH_STRATEGIES = (*COMPARED, "cluster-margin")
+
+SMALL_BATCHES = {1: 70, 10: 220, 40: 420}
+"""The number of labels at the end of a run, by batch size."""
+QUICK_SMALL_BATCHES = {1: 40, 10: 90, 40: 140}
+
+PAPER_DATASETS = "The paper shows MNIST to 1,020 labels, CIFAR10 and CIFAR100."
 
 
-def ablation_settings(config: StudyConfig) -> list[Setting]:
-    """Return the settings of all ablations, whose strategies run side by side."""
-    strategies = (FIRST, "random", *PARTS, *SEEDED, LAPLACE)
+# The runs
+
+
+def make_ablation_settings(config: StudyConfig) -> list[Setting]:
+    """Return a setting with all ablations for each dataset."""
+    settings: list[Setting]
     if config.quick:
-        wanted = [digits_setting("ablations", repetitions=8, final=160, strategies=strategies)]
+        settings = [make_digits_setting("ablations", repetitions=8, final=160)]
     else:
-        letters = replace(
-            setting_named("openml-6"), name="openml-6-ablations", paper=None, strategies=strategies
-        )
-        images = replace(setting_named("mnist"), name="mnist-ablations", final=420, validation=1000)
-        colours = replace(
+        letters = replace(setting_named("openml-6"), name="openml-6-ablations")
+        digits = replace(setting_named("mnist"), name="mnist-ablations", final=420, validation=1000)
+        images = replace(
             setting_named("cifar10"),
             name="cifar10-ablations",
             final=2600,
             validation=1000,
             repetitions=3,
         )
-        wanted = [
-            letters,
-            *(replace(one, paper=None, strategies=strategies) for one in (images, colours)),
+        settings = [letters, digits, images]
+
+    return [_add_ablations(setting) for setting in settings]
+
+
+def _add_ablations(setting: Setting) -> LaplaceSetting:
+    """Return a setting with the strategies of all ablations, also the one of the open question."""
+    values = {value.name: getattr(setting, value.name) for value in fields(setting)}
+    # It has other strategies and labels than the paper's setting, so the numbers do not compare.
+    values["paper"] = None
+    values["strategies"] = ABLATIONS
+    return LaplaceSetting(**values)
+
+
+def run_ablations(config: StudyConfig) -> list[RunComparison]:
+    """Return the runs of the ablations, which several items share."""
+    return run_settings(config, make_ablation_settings(config))
+
+
+def make_small_batch_settings(config: StudyConfig) -> list[Setting]:
+    """Return a setting for each small batch size."""
+    if config.quick:
+        # The joint entropy of BatchBALD is estimated from fewer configurations of labels.
+        quick_options = {"batchbald": {"configurations": 2000}}
+        return [
+            make_digits_setting(
+                f"batch-{size}",
+                query=size,
+                final=final,
+                pool=150,
+                epochs=40,
+                strategies=SMALL_BATCH_STRATEGIES,
+                options=quick_options,
+            )
+            for size, final in QUICK_SMALL_BATCHES.items()
         ]
+
+    # With 1,000 rows for validation, the network of the best epoch is used, not of the last.
+    base = replace(
+        setting_named("mnist"),
+        validation=1000,
+        paper=None,
+        strategies=SMALL_BATCH_STRATEGIES,
+        options={"batchbald": {"configurations": 10_000}},
+    )
     return [
-        LaplaceSetting(**{one.name: getattr(setting, one.name) for one in fields(setting)})
-        for setting in wanted
+        replace(base, name=f"mnist-batch-{size}", query=size, final=final)
+        for size, final in SMALL_BATCHES.items()
     ]
 
 
-def ablation_runs(config: StudyConfig) -> list[RunComparison]:
-    """Return the ablations' runs, which several items share."""
-    return run_settings(config, ablation_settings(config))
-
-
-def batch_settings(config: StudyConfig) -> list[Setting]:
-    """Return a setting for each small batch size."""
-    if config.quick:
-        options = {"batchbald": {"configurations": 2000}}
-        finals = {1: 40, 10: 90, 40: 140}
-        return [
-            digits_setting(
-                f"batch-{n}",
-                query=n,
-                final=finals[n],
-                pool=150,
-                epochs=40,
-                strategies=SMALL,
-                options=options,
-            )
-            for n in SIZES
-        ]
-    finals = {1: 70, 10: 220, 40: 420}
-    options = {"batchbald": {"configurations": 10_000}}
-    base = replace(
-        setting_named("mnist"), validation=1000, paper=None, strategies=SMALL, options=options
-    )
-    return [replace(base, name=f"mnist-batch-{n}", query=n, final=finals[n]) for n in SIZES]
-
-
-def batch_runs(config: StudyConfig) -> list[RunComparison]:
+def run_small_batches(config: StudyConfig) -> list[RunComparison]:
     """Return the runs with small batches, which two items share."""
-    return run_settings(config, batch_settings(config))
+    return run_settings(config, make_small_batch_settings(config))
 
 
-def large_settings(config: StudyConfig) -> list[Setting]:
+def make_large_batch_settings(config: StudyConfig) -> list[Setting]:
     """Return settings with batches that are a large part of the pool."""
     if config.quick:
-        return [
-            digits_setting(
-                "batch-large", initial=100, query=200, final=700, pool=None, strategies=LARGE
-            )
-        ]
+        digits = make_digits_setting(
+            "batch-large",
+            initial=100,
+            query=200,
+            final=700,
+            pool=None,
+            strategies=LARGE_BATCH_STRATEGIES,
+        )
+        return [digits]
+
+    # Without a sample of the pool, all unlabelled rows are candidates.
     letters = replace(
         setting_named("openml-6"),
         name="openml-6-batch-2000",
@@ -123,7 +168,7 @@ def large_settings(config: StudyConfig) -> list[Setting]:
         final=10_000,
         pool=None,
         paper=None,
-        strategies=LARGE,
+        strategies=LARGE_BATCH_STRATEGIES,
     )
     images = replace(
         setting_named("mnist"),
@@ -136,55 +181,39 @@ def large_settings(config: StudyConfig) -> list[Setting]:
         epochs=15,
         repetitions=3,
         paper=None,
-        strategies=LARGE,
+        strategies=LARGE_BATCH_STRATEGIES,
     )
     return [letters, images]
-
-
-def only(runs: Sequence[RunComparison], names: Sequence[str]) -> dict[str, Any]:
-    """Return what is drawn of some strategies, and Random."""
-    numbers = numbers_to_draw(runs)
-    for run in numbers["runs"].values():
-        run["accuracy"] = {name: run["accuracy"][name] for name in ("random", *names)}
-    return numbers
 
 
 # Figures 12 and 16
 
 
-def measure_parts(config: StudyConfig) -> Measurement:
-    """Compare LDM-S with its parts alone and with other ways to spread picks."""
-    runs = ablation_runs(config)
-    found = judge_leads(accuracies_by_run(runs), FIRST, PARTS)
-    return replace(found, numbers=only(runs, (FIRST, *PARTS)), notes=(*describe_runs(runs), THEIRS))
+def measure_ablation(config: StudyConfig, strategy: str, baselines: Sequence[str]) -> Measurement:
+    """Run the ablations, and check that a strategy is significantly ahead of baselines.
 
-
-def measure_seeded(config: StudyConfig) -> Measurement:
-    """Compare LDM-S with other measures of uncertainty under the same seeding."""
-    runs = ablation_runs(config)
-    found = judge_leads(accuracies_by_run(runs), FIRST, SEEDED)
+    Args:
+        config: The size, the seed and the folders.
+        strategy: One of ``ABLATIONS``.
+        baselines: The ablations that it is claimed to be better than.
+    """
+    runs = run_ablations(config)
+    measurement = judge_leads(collect_accuracies(runs), strategy, baselines)
     return replace(
-        found, numbers=only(runs, (FIRST, *SEEDED)), notes=(*describe_runs(runs), THEIRS)
+        measurement,
+        numbers=collect_curves(runs, (strategy, *baselines)),
+        notes=(*describe_runs(runs), PAPER_DATASETS),
     )
 
 
-def judge_leads(runs: Accuracies, first: str, others: Sequence[str]) -> Measurement:
-    """Check on each run that ``first`` is significantly more accurate than each of the others."""
-    found = {run: compute_leads(accuracy, first, others) for run, accuracy in runs.items()}
-    every = {
-        f"{name} on {run}": gain for run, gains in found.items() for name, gain in gains.items()
-    }
-    checks = {name: gain.mean > 0 and gain.significant for name, gain in every.items()}
-    told = "; ".join(f"{run}: {format_leads(gains)}" for run, gains in found.items())
-    behind = [name for name, gain in every.items() if gain.mean < 0 and gain.significant]
-    return Measurement(
-        numbers={},
-        verdict=decide_verdict(checks),
-        reason=f"{first} is significantly ahead in {sum(checks.values())} of {len(checks)} "
-        f"comparisons; its lead in points over the others, {told}."
-        + (f" It is significantly behind {'; '.join(behind)}." if behind else ""),
-        tables=(leads_table("leads", first, found),),
-    )
+def measure_parts(config: StudyConfig) -> Measurement:
+    """Compare LDM-S with its parts alone and with other ways to spread the picks."""
+    return measure_ablation(config, LDM_S, PARTS)
+
+
+def measure_seeded_uncertainties(config: StudyConfig) -> Measurement:
+    """Compare LDM-S with other measures of uncertainty under the same seeding."""
+    return measure_ablation(config, LDM_S, SEEDED)
 
 
 FIGURE_12 = Item(
@@ -209,7 +238,7 @@ FIGURE_16 = Item(
     test="On each dataset the mean accuracy of LDM-S is significantly above that of each of the "
     "two (paired t-test over repetitions, 5 %). Holds if so in all comparisons, in part if in "
     "some.",
-    compute=measure_seeded,
+    compute=measure_seeded_uncertainties,
     draw=draw_runs,
 )
 
@@ -217,53 +246,57 @@ FIGURE_16 = Item(
 # Figures 13 and 14
 
 
-def measure_small(config: StudyConfig) -> Measurement:
+def measure_small_batches(config: StudyConfig) -> Measurement:
     """Compare strategies at batch sizes of 1, 10 and 40."""
-    return _by_size(batch_runs(config))
+    return _measure_batch_sizes(run_small_batches(config))
 
 
-def measure_large(config: StudyConfig) -> Measurement:
+def measure_large_batches(config: StudyConfig) -> Measurement:
     """Compare strategies at large batch sizes."""
-    found = _by_size(run_settings(config, large_settings(config)))
+    runs = run_settings(config, make_large_batch_settings(config))
+    measurement = _measure_batch_sizes(runs)
     note = (
         "The paper's batches are 5,000 rows of CIFAR10, SVHN and CIFAR100; these are other "
         "datasets."
     )
-    return replace(found, notes=(*found.notes, note))
+    return replace(measurement, notes=(*measurement.notes, note))
 
 
-def _by_size(runs: Sequence[RunComparison]) -> Measurement:
-    return replace(
-        judge_sizes(accuracies_by_run(runs)),
-        numbers=numbers_to_draw(runs),
-        notes=describe_runs(runs),
-    )
+def _measure_batch_sizes(runs: Sequence[RunComparison]) -> Measurement:
+    measurement = judge_batch_sizes(collect_accuracies(runs))
+    return replace(measurement, numbers=collect_curves(runs), notes=describe_runs(runs))
 
 
-def judge_sizes(runs: Accuracies) -> Measurement:
-    """Check at each size that LDM-S is above Random, and none is significantly above LDM-S."""
-    unbeaten, found = find_unbeaten(runs)
-    above = {
-        run: gains["random"].mean > 0 and gains["random"].significant
-        for run, gains in found.items()
-    }
-    told = []
-    for run, gains in found.items():
-        nearest = min(gains, key=lambda name: gains[name].mean)
-        told.append(
-            f"{run} {format_number(gains['random'].mean, '+.2f')} over Random and "
-            f"{format_number(gains[nearest].mean, '+.2f')} over the best of the others, {nearest} "
-            f"({format_p(gains[nearest].p)})"
+def judge_batch_sizes(runs: Accuracies) -> Measurement:
+    """Check at each batch size that LDM-S is ahead of Random and behind no strategy.
+
+    Args:
+        runs: The accuracies by run, which has one batch size, and by strategy.
+    """
+    unbeaten, leads = find_unbeaten(runs)
+
+    checks = {}
+    phrases = []
+    for run, gains in leads.items():
+        over_random = gains["random"]
+        checks[run] = unbeaten[run] and is_significantly_ahead(over_random)
+
+        rival = find_closest_rival(gains)
+        phrases.append(
+            f"{run} {format_number(over_random.mean, '+.2f')} over Random and "
+            f"{format_number(gains[rival].mean, '+.2f')} over the best of the others, {rival} "
+            f"({format_p(gains[rival].p)})"
         )
+
     return Measurement(
         numbers={},
-        verdict=decide_verdict({run: unbeaten[run] and above[run] for run in found}),
-        reason=f"LDM-S leads, in points: {'; '.join(told)}.",
-        tables=(leads_table("leads", FIRST, found),),
+        verdict=decide_verdict(checks),
+        reason=f"The lead of LDM-S, in points: {'; '.join(phrases)}.",
+        tables=(make_leads_table(LDM_S, leads),),
     )
 
 
-_SIZES_TEST = (
+BATCH_SIZES_TEST = (
     "At each size the mean accuracy of LDM-S is significantly above Random's, and no strategy is "
     "significantly above it (paired t-tests over repetitions, 5 %). Holds if so at all sizes, in "
     "part if at some."
@@ -273,10 +306,10 @@ FIGURE_13 = Item(
     name="figure-13",
     title="Small batches: 1, 10 and 40",
     location="appendix, figure 13",
-    claim="LDM-S does well whether labels are asked for one, ten or forty at a time, BatchBALD "
-    "being among the others.",
-    test=_SIZES_TEST,
-    compute=measure_small,
+    claim="LDM-S does well whether it picks one, ten or forty rows at a time, also in comparison "
+    "with BatchBALD.",
+    test=BATCH_SIZES_TEST,
+    compute=measure_small_batches,
     draw=draw_runs,
 )
 
@@ -284,9 +317,9 @@ FIGURE_14 = Item(
     name="figure-14",
     title="Large batches",
     location="appendix, figure 14",
-    claim="LDM-S also does well with batches of thousands of rows, Cluster-Margin being among the "
-    "others.",
-    test=_SIZES_TEST,
-    compute=measure_large,
+    claim="LDM-S also does well with batches of thousands of rows, also in comparison with "
+    "Cluster-Margin.",
+    test=BATCH_SIZES_TEST,
+    compute=measure_large_batches,
     draw=draw_runs,
 )

@@ -1,4 +1,10 @@
-"""What an item is: a figure, a table or a claim of the paper that is computed, judged and drawn."""
+"""What an item is: a figure, a table or a claim of the paper that is computed, judged and drawn.
+
+An item has a function that takes a ``StudyConfig`` and returns a ``Measurement``: numbers, and the
+verdict on them. Modules split it in two. ``measure_...`` trains and simulates, which takes long;
+``judge_...`` takes the numbers alone and decides, so that tests can check the verdict on made-up
+numbers. A third function, ``draw_...``, draws figures from the measurement.
+"""
 
 from __future__ import annotations
 
@@ -138,7 +144,7 @@ def describe_failed_checks(checks: Mapping[str, bool]) -> str:
 
     if not failed:
         return ""
-    return f" Not found: {', '.join(failed)}."
+    return f" Failed checks: {', '.join(failed)}."
 
 
 def significantly_below(values: Array, baseline: Array) -> bool:
@@ -188,6 +194,7 @@ def format_p(p: float) -> str:
 
 def to_json_value(value: Any) -> Any:
     """Return a value that JSON can hold: arrays become lists, and infinite or NaN floats None."""
+    # JSON has neither NaN nor infinity, and its keys are strings.
     if isinstance(value, Mapping):
         return {str(name): to_json_value(element) for name, element in value.items()}
     if isinstance(value, (torch.Tensor, np.ndarray)):

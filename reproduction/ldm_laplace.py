@@ -54,6 +54,7 @@ class LdmSLaplace(ScoringStrategy):
         rays = self.rays or default_rays(*weight.shape)
         direction_count = (rays + 1) // 2  # each direction is followed both ways
 
+        # In the first round there may be no label yet.
         if context.labelled is None or not len(context.labelled):
             directions = ray_directions(seed, direction_count, weight, bias)
         else:
@@ -62,6 +63,8 @@ class LdmSLaplace(ScoringStrategy):
                 raise MissingOutputError(
                     "The labelled rows have no features, but the candidates have: give both."
                 )
+
+            # The curvature of the loss depends on the predictions for the labelled rows.
             logits = features @ weight.T
             if bias is not None:
                 logits = logits + bias

@@ -1,4 +1,8 @@
-"""The page of results: all verdicts on top, then each claim beside what was measured."""
+"""The page of results: all verdicts on top, then each claim beside what was measured.
+
+``write_page`` reads the result files of a folder and draws them; it computes nothing. The page is one
+HTML file with all figures inside. Figures and tables are also written beside it, for other uses.
+"""
 
 from __future__ import annotations
 
@@ -49,24 +53,22 @@ def write_page(items: Sequence[Item], out: Path) -> Path:
     """
     results = read_results(items, out)
     if not results:
-        raise InputError(
-            f"There is no result in {out}: run python -m reproduction run all --quick --out {out}."
-        )
+        raise InputError(f"There is no result in {out}: compute items into this folder first.")
     computed = {result.item.name for result in results}
     missing = [item.name for item in items if item.name not in computed]
 
     writer = ReportWriter(out)
-    item_sections = [_item_section(result, writer) for result in results]
-    sections = [_summary_section(results, missing), *item_sections]
+    item_sections = [_make_item_section(result, writer) for result in results]
+    sections = [_make_summary_section(results, missing), *item_sections]
 
-    lead = _lead_sentence(results)
-    text = render_page("The paper, item by item", lead, sections, _common_facts(results))
+    lead = _describe_verdicts(results)
+    text = render_page("The paper, item by item", lead, sections, _find_common_facts(results))
     path = out / "index.html"
     atomic_write(path, text.encode())
     return path
 
 
-def _lead_sentence(results: Sequence[ItemResult]) -> str:
+def _describe_verdicts(results: Sequence[ItemResult]) -> str:
     counts = Counter(result.verdict for result in results)
     parts = [f"{name}: {counts[name]}" for name in (*VERDICTS, NOT_COMPUTED) if counts[name]]
     return (
@@ -76,16 +78,17 @@ def _lead_sentence(results: Sequence[ItemResult]) -> str:
     )
 
 
-def _summary_section(results: Sequence[ItemResult], missing: Sequence[str]) -> Section:
+def _make_summary_section(results: Sequence[ItemResult], missing: Sequence[str]) -> Section:
     rows = []
     for result in results:
         item = result.item
+        # Markup.format escapes what it inserts.
         rows.append(
             {
                 "item": Markup('<a href="#{}">{}</a>').format(item.name, item.title),
-                "verdict": _badge(result),
+                "verdict": _make_badge(result),
                 "in the paper": item.location,
-                "size": _size(result),
+                "size": _get_size(result),
             }
         )
 
@@ -100,16 +103,16 @@ def _summary_section(results: Sequence[ItemResult], missing: Sequence[str]) -> S
     return Section("Verdicts", text, [TableBlock(rows, style="words")])
 
 
-def _badge(result: ItemResult) -> Markup:
+def _make_badge(result: ItemResult) -> Markup:
     style = BADGE_STYLES.get(result.verdict, "none")
     return Markup('<span class="verdict {}">{}</span>').format(style, result.verdict)
 
 
-def _size(result: ItemResult) -> str:
+def _get_size(result: ItemResult) -> str:
     return str(result.facts.get("size", ""))
 
 
-def _item_section(result: ItemResult, writer: ReportWriter) -> Section:
+def _make_item_section(result: ItemResult, writer: ReportWriter) -> Section:
     item = result.item
     measurement = result.measurement
 
@@ -120,16 +123,16 @@ def _item_section(result: ItemResult, writer: ReportWriter) -> Section:
 
     blocks: list[Block] = [
         ParagraphBlock(Markup("<strong>The test.</strong> {}").format(item.test)),
-        ParagraphBlock(Markup("{} {}").format(_badge(result), reason)),
+        ParagraphBlock(Markup("{} {}").format(_make_badge(result), reason)),
     ]
     if measurement is not None:
-        blocks += _figure_blocks(result, measurement, writer)
+        blocks += _make_figure_blocks(result, measurement, writer)
         for table in measurement.tables:
             blocks.append(ParagraphBlock(table.caption, style="caption"))
             blocks.append(writer.add_table(table, f"{item.name}-", style="even"))
         if measurement.notes:
             blocks.append(NotesBlock(measurement.notes))
-    blocks.append(CodeBlock(_command(result)))
+    blocks.append(CodeBlock(_make_command(result)))
     blocks.append(DetailsBlock("What it depends on", result.facts))
 
     author = "Ours, not the paper's" if item.location.startswith("ours") else "The paper"
@@ -137,22 +140,23 @@ def _item_section(result: ItemResult, writer: ReportWriter) -> Section:
     return Section(title, f"{author}: {item.claim}", blocks, anchor=item.name)
 
 
-def _command(result: ItemResult) -> str:
+def _make_command(result: ItemResult) -> str:
     """Return the command that computes the same result."""
     words = ["python -m reproduction run", result.item.name]
-    if _size(result) == "quick":
+    if _get_size(result) == "quick":
         words.append("--quick")
     if result.facts.get("seed"):
         words.append(f"--seed {result.facts['seed']}")
     return " ".join(words)
 
 
-def _figure_blocks(
+def _make_figure_blocks(
     result: ItemResult, measurement: Measurement, writer: ReportWriter
 ) -> list[Block]:
-    drawings = _draw(result.item, measurement)
+    # A figure that fails leaves a hint, and the page is written all the same.
+    drawings = _draw_figures(result.item, measurement)
     if drawings is None:
-        hint = f"Its file cannot be drawn; {_command(result)} --fresh computes it again."
+        hint = f"Its file cannot be drawn; {_make_command(result)} --fresh computes it again."
         return [ParagraphBlock(hint)]
 
     blocks: list[Block] = []
@@ -163,7 +167,7 @@ def _figure_blocks(
     return blocks
 
 
-def _draw(item: Item, measurement: Measurement) -> list[Drawing] | None:
+def _draw_figures(item: Item, measurement: Measurement) -> list[Drawing] | None:
     """Return an item's figures, or None if its file lacks the numbers they are drawn from."""
     try:
         return item.draw(measurement)
@@ -176,10 +180,11 @@ def _draw(item: Item, measurement: Measurement) -> list[Drawing] | None:
         return None
 
 
-def _common_facts(results: Sequence[ItemResult]) -> dict[str, Any]:
+def _find_common_facts(results: Sequence[ItemResult]) -> dict[str, Any]:
     """Return the facts that all results share, without the times."""
     common = {}
     for name, value in results[0].facts.items():
+        # Times differ between items even if they were computed together.
         if name in ("started", "seconds") or value is None:
             continue
         if all(result.facts.get(name) == value for result in results):

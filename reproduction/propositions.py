@@ -1,4 +1,18 @@
-"""Propositions 1 to 3, on the disc, where their probabilities are known exactly."""
+"""Propositions 1 to 3, on the disc, where their probabilities are known exactly.
+
+Hypotheses are drawn from a Gaussian around the parameter (1, 0) of g. Each proposition is checked
+twice: its statement by a formula, which needs no simulation, and the formula by a simulation.
+
+Proposition 1
+    A row has a smaller LDM than another exactly if its label flips with a larger probability.
+
+Proposition 2
+    The mean disagreement with g rises with the strength of the Gaussian.
+
+Proposition 3
+    N hypotheses come within O(1 / sqrt(N)) of those that attain the LDM of a row, except with a
+    probability of O(exp(-sqrt(N))).
+"""
 
 from __future__ import annotations
 
@@ -21,10 +35,11 @@ from reproduction.item import Drawing, Item, Measurement, StudyConfig, decide_ve
 from teeter.analysis.plot_style import new_figure, style_axes
 from teeter.analysis.table_formats import ReportTable
 
-__all__ = ["PROPOSITION_1", "PROPOSITION_2", "PROPOSITION_3", "never_covered"]
+__all__ = ["PROPOSITION_1", "PROPOSITION_2", "PROPOSITION_3", "bound_miss_probability"]
 
 COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7")
-SURE = 0.001
+
+FALSE_ALARM = 0.001
 """How often all simulated numbers together may leave their bounds by chance."""
 
 
@@ -36,38 +51,50 @@ def measure_flips(config: StudyConfig) -> Measurement:
     from teeter.strategies.api import ldm
 
     row_count = 200 if config.quick else 1000
-    draws_count = 100_000 if config.quick else 1_000_000
+    draw_count = 100_000 if config.quick else 1_000_000
     sigmas = (0.1, 0.3, 1.0, 3.0)
 
     rows = sample_disc(row_count, rng(config.seed, "proposition 1", "rows"))
-    counts = np.stack([_count_flips(rows, sigma, draws_count, config.seed) for sigma in sigmas])
-    true = exact_ldm(row_angles(rows))
+    exact = exact_ldm(row_angles(rows))
+    counts = np.stack([_count_flips(rows, sigma, draw_count, config.seed) for sigma in sigmas])
+
     return judge_flips(
-        true,
-        flip_log_probability(true, sigmas),
+        exact,
+        flip_log_probability(exact, sigmas),
         counts,
-        draws_count=draws_count,
+        draw_count=draw_count,
         sigmas=sigmas,
         estimated=ldm(rows, WEIGHT, seed=config.seed, device=config.device),
     )
 
 
-def flip_log_probability(true: Array, sigmas: Sequence[float]) -> Array:
-    """Return the log probability (S, N) that rows of a true LDM (N,) flip under N(v, sigma^2).
+def flip_log_probability(exact: Array, sigmas: Sequence[float]) -> Array:
+    """Return the log probability that rows flip under noise on the parameter of g.
 
-    The noise moves the row's logit by N(0, sigma^2 |x|^2), and its logit is |x| sin(pi LDM).
+    The logit of a row x is |x| sin(pi LDM), and the noise moves it by N(0, sigma^2 |x|^2). So the
+    row flips with the probability Phi(-sin(pi LDM) / sigma), whatever its length.
+
+    Args:
+        exact: The exact LDM of the rows: (N,).
+        sigmas: The strengths of the noise: (S,).
+
+    Returns:
+        Log probabilities: (S, N). Probabilities themselves would underflow under weak noise.
     """
     from scipy.special import log_ndtr
 
-    log_probability: Array = log_ndtr(-np.sin(np.pi * true)[None, :] / np.array(sigmas)[:, None])
+    logits = np.sin(np.pi * exact)
+    log_probability: Array = log_ndtr(-logits[None, :] / np.array(sigmas)[:, None])
     return log_probability
 
 
 def _count_flips(rows: Array, sigma: float, count: int, seed: int) -> npt.NDArray[np.int64]:
-    """Return how many of so many drawn hypotheses flip each row: (N,)."""
+    """Return how many of ``count`` drawn hypotheses flip each row: (N,)."""
     generator = rng(seed, "proposition 1", str(sigma))
     is_positive = rows[:, 0] > 0
     flips = np.zeros(len(rows), dtype=np.int64)
+
+    # In blocks, so that the matrix of rows by hypotheses fits in memory.
     for start in range(0, count, 10_000):
         noise = generator.standard_normal((min(10_000, count - start), 2))
         parameters = np.array([1.0, 0.0]) + sigma * noise
@@ -77,92 +104,99 @@ def _count_flips(rows: Array, sigma: float, count: int, seed: int) -> npt.NDArra
 
 
 def judge_flips(
-    true: Array,
+    exact: Array,
     log_probability: Array,
     counts: npt.NDArray[np.int64],
     *,
-    draws_count: int,
+    draw_count: int,
     sigmas: Sequence[float],
     estimated: Array,
 ) -> Measurement:
     """Check that the probability falls as the LDM rises, and that counts of flips agree with it.
 
     Args:
-        true: The exact LDM of the rows: (N,).
+        exact: The exact LDM of the rows: (N,).
         log_probability: The log probability of a flip: (S, N).
         counts: How many of the drawn hypotheses flip each row: (S, N).
-        draws_count: How many hypotheses were drawn.
+        draw_count: How many hypotheses were drawn.
         sigmas: The strengths of the noise: (S,).
         estimated: The LDM by rays: (N,).
     """
     from scipy.stats import binom, spearmanr
 
-    order = np.argsort(true)
-    is_tie = np.diff(true[order]) == 0
+    # Rows of equal LDM have equal probabilities, which need not fall.
+    order = np.argsort(exact)
+    is_tie = np.diff(exact[order]) == 0
     falls = (np.diff(log_probability[:, order], axis=1) < 0) | is_tie
 
-    # Bonferroni: all counts together leave their bounds with the probability SURE.
-    chance = np.exp(log_probability)
-    tail = SURE / counts.size / 2
-    low = binom.ppf(tail, draws_count, chance)
-    high = binom.ppf(1 - tail, draws_count, chance)
+    # Bonferroni: all counts together leave their bounds with the probability FALSE_ALARM.
+    probability = np.exp(log_probability)
+    tail = FALSE_ALARM / counts.size / 2
+    low = binom.ppf(tail, draw_count, probability)
+    high = binom.ppf(1 - tail, draw_count, probability)
     outside = int(((counts < low) | (counts > high)).sum())
 
+    frequency = counts / draw_count
     rank_correlations = [float(spearmanr(estimated, row).statistic) for row in counts]
-    pairs = len(true) * (len(true) - 1) // 2
+    pairs = len(exact) * (len(exact) - 1) // 2
     trend = "falls" if falls.all() else "does not always fall"
     return Measurement(
         numbers={
-            "sigmas": list(sigmas),
-            "ldm": true,
-            "probability": chance,
-            "frequency": counts / draws_count,
-            "estimated": estimated,
-            "rank correlation": rank_correlations,
+            "sigmas": list(sigmas),  # (S,)
+            "ldm": exact,  # (N,)
+            "probability": probability,  # (S, N)
+            "frequency": frequency,  # (S, N)
+            "estimated": estimated,  # (N,)
+            "rank correlation": rank_correlations,  # (S,)
         },
         verdict=decide_verdict({"exact": bool(falls.all()), "simulated": outside == 0}),
         reason=f"Over {pairs:,} pairs of rows and {len(sigmas)} strengths the exact chance {trend} "
         f"as the LDM rises; {outside} of {counts.size:,} simulated frequencies leave the bounds "
         "of chance.",
-        tables=(_flips_table(sigmas, rank_correlations, counts / draws_count, chance),),
+        tables=(_make_flips_table(sigmas, rank_correlations, frequency, probability),),
     )
 
 
-def _flips_table(
-    sigmas: Sequence[float], rank_correlations: Sequence[float], frequency: Array, chance: Array
+def _make_flips_table(
+    sigmas: Sequence[float],
+    rank_correlations: Sequence[float],
+    frequency: Array,
+    probability: Array,
 ) -> ReportTable:
-    data = [
-        {"σ": sigma, "rank correlation": rho, "largest error": float(np.abs(f - p).max())}
-        for sigma, rho, f, p in zip(sigmas, rank_correlations, frequency, chance, strict=True)
-    ]
+    largest_errors = np.abs(frequency - probability).max(axis=1).tolist()
+    data = []
+    for sigma, rho, error in zip(sigmas, rank_correlations, largest_errors, strict=True):
+        data.append({"σ": sigma, "rank correlation": rho, "largest error": error})
+
     caption = (
         "Rank correlation of the LDM estimated by rays and the simulated frequency of flips, and "
-        "how far the frequency lies from the exact chance at the most; under weak noise many rows "
-        "tie, for they never flip."
+        "the largest distance of a frequency to the exact chance; under weak noise many rows tie, "
+        "for they never flip."
     )
     return make_table("flips", caption, data, {"σ": "g"}, ".4f")
 
 
 def draw_flips(measurement: Measurement) -> list[Drawing]:
     """Draw the chance of flipping against the LDM."""
-    numbers, figure = measurement.numbers, new_figure(7.5, 4.2)
-    axes, true = figure.subplots(), np.asarray(measurement.numbers["ldm"])
-    order = np.argsort(true)
+    numbers = measurement.numbers
+    exact = np.asarray(numbers["ldm"])
+    order = np.argsort(exact)
+
+    figure = new_figure(7.5, 4.2)
+    axes = figure.subplots()
     for k, sigma in enumerate(numbers["sigmas"]):
-        exact, simulated = (
-            np.asarray(numbers[name][k])[order] for name in ("probability", "frequency")
+        probability = np.asarray(numbers["probability"][k])[order]
+        frequency = np.asarray(numbers["frequency"][k])[order]
+        axes.plot(
+            exact[order], probability, color=COLOURS[k], linewidth=1.5, label=f"σ = {sigma:g}"
         )
-        axes.plot(true[order], exact, color=COLOURS[k], linewidth=1.5, label=f"σ = {sigma:g}")
-        axes.plot(true[order], simulated, ".", color=COLOURS[k], markersize=4)
+        axes.plot(exact[order], frequency, ".", color=COLOURS[k], markersize=4)
+
     axes.set(xlabel="LDM", ylabel="chance of flipping", xlim=(0, 0.5), ylim=(0, 0.52))
     axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5))
     style_axes(axes)
-    return [
-        Drawing(
-            figure,
-            "How often a row flips under Gaussian noise: exact (lines) and simulated (dots).",
-        )
-    ]
+    caption = "How often a row flips under Gaussian noise: exact (lines) and simulated (dots)."
+    return [Drawing(figure, caption)]
 
 
 PROPOSITION_1 = Item(
@@ -184,19 +218,29 @@ PROPOSITION_1 = Item(
 
 def measure_disagreement(config: StudyConfig) -> Measurement:
     """Compute the mean disagreement by the strength of the noise, exactly and by simulation."""
-    count = 20_000 if config.quick else 200_000
+    draw_count = 20_000 if config.quick else 200_000
     sigmas = np.logspace(-3, 2, 41)
-    simulated, errors = np.zeros(len(sigmas)), np.zeros(len(sigmas))
-    for k, sigma in enumerate(sigmas):
-        noise = rng(config.seed, "proposition 2", k).standard_normal((count, 2))
-        rho = np.abs(rotation_angles(np.array([1.0, 0.0]) + sigma * noise)) / np.pi
-        simulated[k], errors[k] = rho.mean(), rho.std(ddof=1) / np.sqrt(count)
     exact = np.array([mean_disagreement(float(sigma)) for sigma in sigmas])
+
+    simulated = np.zeros(len(sigmas))
+    errors = np.zeros(len(sigmas))
+    for k, sigma in enumerate(sigmas):
+        noise = rng(config.seed, "proposition 2", k).standard_normal((draw_count, 2))
+        rotations = rotation_angles(np.array([1.0, 0.0]) + sigma * noise)
+        # A hypothesis rotated by t disagrees with g on the share |t| / pi of the disc.
+        disagreement = np.abs(rotations) / np.pi
+        simulated[k] = disagreement.mean()
+        errors[k] = disagreement.std(ddof=1) / np.sqrt(draw_count)
+
     return judge_disagreement(sigmas, exact, simulated, errors)
 
 
 def mean_disagreement(sigma: float) -> float:
-    """Return E rho for a parameter drawn from N((1, 0), sigma^2), by quadrature over the angle."""
+    """Return the mean disagreement with g of a parameter drawn from N((1, 0), sigma^2).
+
+    The disagreement at the angle t is |t| / pi, and the density is symmetric, so the mean is the
+    integral of 2 t p(t) / pi over t from 0 to pi.
+    """
 
     def integrand(angle: Array) -> Array:
         return 2 * angle * angle_density(angle, sigma)
@@ -210,17 +254,29 @@ def mean_disagreement(sigma: float) -> float:
 
 
 def angle_density(angle: Array, sigma: float) -> Array:
-    """Return the density of the angle of N((1, 0), sigma^2)."""
+    """Return the density p(t) of the angle of a point drawn from N((1, 0), sigma^2).
+
+    With a = cos(t) / sigma and b = sin(t) / sigma, integrating over the radius gives
+
+        p(t) = exp(-1 / (2 sigma^2)) / (2 pi) + a Phi(a) exp(-b^2 / 2) / sqrt(2 pi).
+
+    Args:
+        angle: Angles t in [-pi, pi], of any shape.
+        sigma: The strength of the Gaussian.
+    """
     from scipy.special import ndtr
 
     along = np.cos(angle) / sigma
-    bump = along * ndtr(along) * np.exp(-((np.sin(angle) / sigma) ** 2) / 2) / np.sqrt(2 * np.pi)
-    density: Array = np.exp(-1 / (2 * sigma**2)) / (2 * np.pi) + bump
+    across = np.sin(angle) / sigma
+    uniform = np.exp(-1 / (2 * sigma**2)) / (2 * np.pi)
+    bump = along * ndtr(along) * np.exp(-(across**2) / 2) / np.sqrt(2 * np.pi)
+    density: Array = uniform + bump
     return density
 
 
 def _integrate(function: Any, start: float, end: float, nodes: int = 200) -> float:
     """Integrate a function by Gauss-Legendre quadrature."""
+    # The nodes are those of [-1, 1], mapped to [start, end].
     positions, weights = np.polynomial.legendre.leggauss(nodes)
     middle = (start + end) / 2
     half = (end - start) / 2
@@ -228,52 +284,49 @@ def _integrate(function: Any, start: float, end: float, nodes: int = 200) -> flo
 
 
 def judge_disagreement(sigmas: Array, exact: Array, simulated: Array, errors: Array) -> Measurement:
-    """Check that the exact means rise, and that simulated ones agree with them; all (S,)."""
+    """Check that the exact means rise, and that the simulated ones agree with them.
+
+    Args:
+        sigmas: The strengths of the noise in rising order: (S,).
+        exact: The exact mean disagreement: (S,).
+        simulated: The simulated mean disagreement: (S,).
+        errors: The standard errors of the simulated means: (S,).
+    """
     from statistics import NormalDist
 
     rises = np.diff(exact) > 0
-    limit = NormalDist().inv_cdf(1 - SURE / len(exact) / 2)
+    # Bonferroni: the strengths share the probability of a false alarm.
+    limit = NormalDist().inv_cdf(1 - FALSE_ALARM / len(exact) / 2)
     outside = int((np.abs(simulated - exact) > limit * errors).sum())
-    said = (
-        f"rises at all {len(rises)} steps"
-        if rises.all()
-        else f"rises at {rises.sum()} of {len(rises)} steps"
-    )
+
+    trend = f"rises at {rises.sum()} of {len(rises)} steps"
+    if rises.all():
+        trend = f"rises at all {len(rises)} steps"
     return Measurement(
         numbers={"sigmas": sigmas, "exact": exact, "simulated": simulated},
         verdict=decide_verdict({"exact": bool(rises.all()), "simulated": outside == 0}),
-        reason=f"From σ = {sigmas[0]:g} to {sigmas[-1]:g} the exact mean {said}, from "
+        reason=f"From σ = {sigmas[0]:g} to {sigmas[-1]:g} the exact mean {trend}, from "
         f"{exact[0]:.5f} to {exact[-1]:.5f}; {outside} of {len(exact)} simulated means leave the "
         "bounds of chance.",
     )
 
 
 def draw_disagreement(measurement: Measurement) -> list[Drawing]:
-    """Draw the mean disagreement against the strength."""
-    numbers, figure = measurement.numbers, new_figure(6.5, 3.8)
+    """Draw the mean disagreement against the strength of the noise."""
+    numbers = measurement.numbers
+    sigmas = numbers["sigmas"]
+
+    figure = new_figure(6.5, 3.8)
     axes = figure.subplots()
-    axes.plot(numbers["sigmas"], numbers["exact"], color=COLOURS[0], linewidth=1.5, label="exact")
-    axes.plot(
-        numbers["sigmas"],
-        numbers["simulated"],
-        ".",
-        color="#222222",
-        markersize=4,
-        label="simulated",
-    )
-    axes.set(
-        xscale="log",
-        xlabel="strength σ of the noise, with |v| = 1",
-        ylabel="mean disagreement ρ",
-        ylim=(0, 0.52),
-    )
+    axes.plot(sigmas, numbers["exact"], color=COLOURS[0], linewidth=1.5, label="exact")
+    axes.plot(sigmas, numbers["simulated"], ".", color="#222222", markersize=4, label="simulated")
+
+    axes.set(xscale="log", xlabel="strength σ of the noise, with |v| = 1")
+    axes.set(ylabel="mean disagreement ρ", ylim=(0, 0.52))
     axes.legend(frameon=False)
     style_axes(axes)
-    return [
-        Drawing(
-            figure, "The mean share of rows that change label against the strength of the noise."
-        )
-    ]
+    caption = "The mean share of rows that change label against the strength of the noise."
+    return [Drawing(figure, caption)]
 
 
 PROPOSITION_2 = Item(
@@ -300,26 +353,47 @@ SIGMA = 0.5
 """The strength of its one Gaussian."""
 
 
-def never_covered(
+def bound_miss_probability(
     count: int, within: float, *, angle: float = ANGLE, near: float = NEAR, sigma: float = SIGMA
 ) -> float:
     """Return a tight upper bound of the probability that no hypothesis comes near enough.
 
     The wanted hypotheses flip the row and have at most ``near`` more disagreement than its LDM:
-    they form a wedge of parameters. One of ``count`` draws is near enough if it is in the wedge,
-    or at most ``within`` beside it on the far side. The half-disc around the origin is left out,
-    which is why this is a bound.
+    they form a wedge of parameters. A draw is near enough if it is in the wedge, or at most
+    ``within`` beside it on the far side. The half-disc around the origin is left out, which is why
+    this is a bound.
+
+    Args:
+        count: How many hypotheses are drawn.
+        within: The distance from the wedge that is near enough.
+        angle: The angle of the row.
+        near: The disagreement in addition to the LDM, the epsilon of the proposition.
+        sigma: The strength of the Gaussian.
     """
     from scipy.special import ndtr
 
     end = angle + np.pi * near
-    wedge = _integrate(lambda place: angle_density(place, sigma), angle, end)
-    beside = ndtr((within + np.sin(end)) / sigma) - ndtr(np.sin(end) / sigma)
-    return float((1 - wedge - ndtr(np.cos(end) / sigma) * beside) ** count)
+    in_wedge = _integrate(lambda angles: angle_density(angles, sigma), angle, end)
+
+    # The strip beside the far edge: its coordinates along and across the edge are independent.
+    along = ndtr(np.cos(end) / sigma)
+    across = ndtr((within + np.sin(end)) / sigma) - ndtr(np.sin(end) / sigma)
+    return float((1 - in_wedge - along * across) ** count)
 
 
-def distances(parameters: Array, *, angle: float = ANGLE, near: float = NEAR) -> Array:
-    """Return the distance (...) of parameters (..., 2) to the wedge; infinite if none flips."""
+def compute_wedge_distances(
+    parameters: Array, *, angle: float = ANGLE, near: float = NEAR
+) -> Array:
+    """Return the distance of parameters to the wedge of wanted hypotheses.
+
+    Args:
+        parameters: Parameters of hypotheses: (..., 2).
+        angle: The angle of the row.
+        near: The disagreement in addition to the LDM, the epsilon of the proposition.
+
+    Returns:
+        Distances (...); infinite for hypotheses that do not flip the row.
+    """
     # The angle past the near edge of the wedge, and past its far edge.
     past_near = np.mod(rotation_angles(parameters) - angle, 2 * np.pi)
     past_far = past_near - np.pi * near
@@ -334,59 +408,52 @@ def distances(parameters: Array, *, angle: float = ANGLE, near: float = NEAR) ->
 
 
 def measure_coverage(config: StudyConfig) -> Measurement:
-    """Compute how often N drawn hypotheses leave the wanted ones uncovered."""
+    """Compute how often none of N drawn hypotheses comes near enough to the wanted ones."""
     repetitions = 2000 if config.quick else 20_000
     counts = [4**k for k in range(6)]
-    missed = []
+    exact = [bound_miss_probability(count, count**-0.5) for count in counts]
+
+    misses = []
     for count in counts:
         generator = rng(config.seed, "proposition 3", count)
-        nearest = [
-            distances(
-                np.array([1.0, 0.0]) + SIGMA * generator.standard_normal((100, count, 2))
-            ).min(axis=1)
-            for _ in range(repetitions // 100)
-        ]
-        missed.append(int((np.concatenate(nearest) > count**-0.5).sum()))
-    exact = [never_covered(count, count**-0.5) for count in counts]
-    return judge_coverage(counts, exact, missed, repetitions)
+        missed = 0
+        # In blocks of 100 repetitions, which fit in memory at every N.
+        for _ in range(repetitions // 100):
+            noise = generator.standard_normal((100, count, 2))
+            distances = compute_wedge_distances(np.array([1.0, 0.0]) + SIGMA * noise)
+            missed += int((distances.min(axis=1) > count**-0.5).sum())
+        misses.append(missed)
+
+    return judge_coverage(counts, exact, misses, repetitions)
 
 
 def judge_coverage(
-    counts: Sequence[int], exact: Sequence[float], missed: Sequence[int], repetitions: int
+    counts: Sequence[int], exact: Sequence[float], misses: Sequence[int], repetitions: int
 ) -> Measurement:
-    """Check that misses are as rare as exp(-c sqrt(N)), by the bound and by simulation."""
+    """Check that misses are as rare as exp(-c sqrt(N)), by the bound and by simulation.
+
+    Args:
+        counts: The numbers N of hypotheses in rising order.
+        exact: The bound of the probability of a miss, for each N.
+        misses: In how many repetitions all hypotheses missed, for each N.
+        repetitions: How many repetitions were simulated.
+    """
     from scipy.stats import binom
 
-    roots = np.sqrt(np.array(counts, dtype=float))
-    rates = -np.log(np.array(exact)) / roots
-    allowed = binom.ppf(1 - SURE / len(counts), repetitions, exact)
-    above = int((np.array(missed) > allowed).sum())
-    fast = bool((rates >= rates[0] * (1 - 1e-9)).all())
-    data = [
-        {
-            "N": n,
-            "α = 1 / √N": n**-0.5,
-            "bound": p,
-            "simulated": m / repetitions,
-            "−log of the bound / √N": rate,
-        }
-        for n, p, m, rate in zip(counts, exact, missed, rates.tolist(), strict=True)
-    ]
-    caption = (
-        "The chance that no hypothesis comes within α of those wanted, and its share of "
-        f"{repetitions:,} repetitions."
-    )
+    # The c of exp(-c sqrt(N)) at each N: it must not fall below the first.
+    rates = -np.log(np.array(exact)) / np.sqrt(np.array(counts, dtype=float))
+    is_fast = bool((rates >= rates[0] * (1 - 1e-9)).all())
+
+    allowed = binom.ppf(1 - FALSE_ALARM / len(counts), repetitions, exact)
+    above = int((np.array(misses) > allowed).sum())
+    miss_shares = [missed / repetitions for missed in misses]
     return Measurement(
-        numbers={
-            "counts": list(counts),
-            "exact": list(exact),
-            "missed": [m / repetitions for m in missed],
-        },
-        verdict=decide_verdict({"rate": fast, "simulated": above == 0}),
+        numbers={"counts": list(counts), "exact": list(exact), "missed": miss_shares},
+        verdict=decide_verdict({"rate": is_fast, "simulated": above == 0}),
         reason="With α = 1 / √N the chance of a miss is at most exp(−c √N), c from "
         f"{rates.min():.2f} to {rates.max():.2f} for N from {counts[0]} to {counts[-1]:,}; "
         f"{above} of {len(counts)} simulated shares are above it.",
-        tables=(make_table("coverage", caption, data, {"N": ",d"}, ".3g"),),
+        tables=(_make_coverage_table(counts, exact, miss_shares, rates, repetitions),),
         notes=(
             "The chance falls even as exp(−c N): the wedge of wanted hypotheses has a probability "
             "of its own.",
@@ -394,40 +461,60 @@ def judge_coverage(
     )
 
 
+def _make_coverage_table(
+    counts: Sequence[int],
+    exact: Sequence[float],
+    miss_shares: Sequence[float],
+    rates: Array,
+    repetitions: int,
+) -> ReportTable:
+    data = []
+    for n, bound, share, rate in zip(counts, exact, miss_shares, rates.tolist(), strict=True):
+        data.append(
+            {
+                "N": n,
+                "α = 1 / √N": n**-0.5,
+                "bound": bound,
+                "simulated": share,
+                "−log of the bound / √N": rate,
+            }
+        )
+
+    caption = (
+        "The chance that no hypothesis comes within α of those wanted, and its share of "
+        f"{repetitions:,} repetitions."
+    )
+    return make_table("coverage", caption, data, {"N": ",d"}, ".3g")
+
+
 def draw_coverage(measurement: Measurement) -> list[Drawing]:
     """Draw the chance of a miss against the square root of N."""
-    numbers, figure = measurement.numbers, new_figure(6.5, 3.8)
-    axes, roots = figure.subplots(), np.sqrt(np.array(numbers["counts"], dtype=float))
-    exact, missed = np.array(numbers["exact"]), np.array(numbers["missed"])
+    numbers = measurement.numbers
+    roots = np.sqrt(np.array(numbers["counts"], dtype=float))
+    exact = np.array(numbers["exact"])
+    missed = np.array(numbers["missed"])
+    slowest = exact[0] ** (roots / roots[0])
+    has_misses = missed > 0  # the scale is logarithmic
+
+    figure = new_figure(6.5, 3.8)
+    axes = figure.subplots()
     axes.plot(roots, exact, "o-", color=COLOURS[0], label="bound by the formula")
+    axes.plot(roots, slowest, "--", color="#555555", label="exp(−c √N), c from the first")
     axes.plot(
-        roots,
-        exact[0] ** (roots / roots[0]),
-        "--",
-        color="#555555",
-        label="exp(−c √N), c from the first",
-    )
-    axes.plot(
-        roots[missed > 0],
-        missed[missed > 0],
+        roots[has_misses],
+        missed[has_misses],
         "x",
         color="#222222",
         label="simulated (where any)",
         zorder=4,
     )
-    axes.set(
-        yscale="log",
-        xlabel="√N",
-        ylabel="chance of a miss",
-        ylim=(max(float(exact.min()), 1e-12) / 3, 2),
-    )
+
+    axes.set(yscale="log", ylim=(max(float(exact.min()), 1e-12) / 3, 2))
+    axes.set(xlabel="√N", ylabel="chance of a miss")
     axes.legend(frameon=False)
     style_axes(axes)
-    return [
-        Drawing(
-            figure, "How often none of N hypotheses comes within 1 / √N of those that give the LDM."
-        )
-    ]
+    caption = "How often none of N hypotheses comes within 1 / √N of those that give the LDM."
+    return [Drawing(figure, caption)]
 
 
 PROPOSITION_3 = Item(

@@ -1,7 +1,14 @@
 """How items are computed: one after the other, each into a JSON file of its own.
 
-A result file holds all that its figures and tables are drawn from, so that items can be computed on
-a machine without matplotlib and drawn on another one.
+A result file is called after its item and holds
+
+- ``facts``: the version, the size, the seed, the hardware and the time of the computation,
+- ``numbers``: all that figures are drawn from,
+- ``verdict``, ``reason``, ``tables`` and ``notes``, as they are shown on the page,
+- or, instead of the last two lines, the ``error`` that prevented a measurement.
+
+So items can be computed on a machine without matplotlib and drawn on another one. A result is used
+again if its version, size and seed are those that are asked for.
 """
 
 from __future__ import annotations
@@ -9,8 +16,8 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +29,7 @@ from teeter.analysis.table_formats import ReportTable
 from teeter.arrays import choose_device, describe_device
 from teeter.errors import FileError, TeeterError
 from teeter.files import atomic_write
+from teeter.threads import limit_threads
 from teeter.version import __version__, commit
 
 __all__ = ["NOT_COMPUTED", "ItemResult", "compute_items", "read_result", "read_results"]
@@ -29,7 +37,7 @@ __all__ = ["NOT_COMPUTED", "ItemResult", "compute_items", "read_result", "read_r
 logger = logging.getLogger(__name__)
 
 NOT_COMPUTED = "not computed"
-"""Stands in the place of a verdict where an item failed."""
+"""Replaces the verdict of an item that failed."""
 
 
 @dataclass(frozen=True)
@@ -80,16 +88,18 @@ def compute_items(
     # A damaged file is reported before hours are spent on other items.
     earlier: dict[str, ItemResult | None] = {}
     for item in items:
-        reusable = not fresh and not item.always_recompute
-        earlier[item.name] = read_result(item, out) if reusable else None
+        if not fresh and not item.always_recompute:
+            earlier[item.name] = read_result(item, out)
 
     results = []
     on_step(0, len(items))
     for done, item in enumerate(items, start=1):
-        result = earlier[item.name]
+        result = earlier.get(item.name)
 
+        # An item that failed before is tried again.
         if result is None or result.measurement is None or not _is_current(result, config):
-            result = _compute(item, config)
+            result = _compute_item(item, config)
+            # An error must not replace a measurement, not even one of another size or seed.
             if result.measurement is not None or not _has_measurement(item, out):
                 _write_result(result, out)
                 result = _read_back(item, out)
@@ -108,23 +118,26 @@ def _has_measurement(item: Item, out: Path) -> bool:
 
 
 def _is_current(result: ItemResult, config: StudyConfig) -> bool:
-    return all(result.facts.get(name) == value for name, value in _identity(config).items())
+    return all(result.facts.get(name) == value for name, value in _get_identity(config).items())
 
 
-def _identity(config: StudyConfig) -> dict[str, Any]:
+def _get_identity(config: StudyConfig) -> dict[str, Any]:
     """Return the facts that make a result another one. The device is not among them."""
     size = "quick" if config.quick else "full"
     return {"teeter": __version__, "size": size, "seed": config.seed}
 
 
-def _compute(item: Item, config: StudyConfig) -> ItemResult:
+def _compute_item(item: Item, config: StudyConfig) -> ItemResult:
     started = time.perf_counter()
     started_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     measurement = None
     error = None
 
     try:
-        with _one_thread() if config.quick else nullcontext():
+        with ExitStack() as stack:
+            if config.quick:
+                # Splitting the small arrays of quick items among threads costs more than it gains.
+                stack.enter_context(limit_threads(1, blas=True))
             measurement = item.compute(config)
     except TeeterError as problem:
         error = str(problem)
@@ -133,7 +146,7 @@ def _compute(item: Item, config: StudyConfig) -> ItemResult:
         logger.warning("%s failed: %s", item.name, error, exc_info=True)
 
     facts = {
-        **_identity(config),
+        **_get_identity(config),
         "commit": commit(),
         "torch": str(torch.__version__),
         "hardware": describe_device(choose_device(config.device)),
@@ -141,20 +154,6 @@ def _compute(item: Item, config: StudyConfig) -> ItemResult:
         "seconds": round(time.perf_counter() - started, 2),
     }
     return ItemResult(item, measurement, error, facts)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Compute in one thread: splitting the small arrays of quick items costs more than it gains."""
-    from threadpoolctl import threadpool_limits
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with threadpool_limits(limits=1):
-            yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _write_result(result: ItemResult, out: Path) -> None:
@@ -172,6 +171,7 @@ def _write_result(result: ItemResult, out: Path) -> None:
         ]
         content["numbers"] = result.measurement.numbers
 
+    # allow_nan=False: a NaN that slipped through would make a file that is not JSON.
     text = json.dumps(to_json_value(content), ensure_ascii=False, allow_nan=False)
     atomic_write(_result_path(result.item, out), (text + "\n").encode())
 
@@ -196,8 +196,8 @@ def read_result(item: Item, out: Path) -> ItemResult | None:
         return _parse_result(item, content)
     except (KeyError, TypeError, ValueError):
         raise FileError(
-            f"{path} is not a result of this version of the reproduction: remove it, "
-            "compute it again with fresh=True, or choose another folder."
+            f"{path} is not a result of this version of the reproduction: remove it and compute "
+            "the item again, or choose another folder."
         ) from None
 
 
@@ -213,6 +213,7 @@ def read_results(items: Sequence[Item], out: Path) -> list[ItemResult]:
 
 def _parse_result(item: Item, content: Any) -> ItemResult:
     """Return the result that a file describes; otherwise raise Key-, Type- or ValueError."""
+    # A file of another item or version has other keys or types, which raises one of these.
     facts = content["facts"]
     if content["item"] != item.name or not isinstance(facts, dict):
         raise ValueError(item.name)

@@ -1,6 +1,12 @@
 """Benchmark runs that several items share, and how strategies are compared within them.
 
-Each run has a folder of its own. A complete one is only read; one that was stopped is resumed.
+``run_settings`` returns the runs. Each has a folder of its own, called after its setting. A complete
+one is only read, so that an item can be judged on a machine without the dataset; one that was
+stopped is resumed.
+
+Strategies are compared by their *lead*: the difference of two mean accuracies in percentage points,
+over the rounds after the first, paired by repetition. A paired t-test at 5 % says whether a lead is
+significant. Most items claim that a strategy leads others, and ``judge_leads`` judges them.
 """
 
 from __future__ import annotations
@@ -12,28 +18,35 @@ from typing import Any
 
 import numpy as np
 
-from reproduction.item import Array, Drawing, Measurement, StudyConfig, format_p
+from reproduction.item import Array, Drawing, Measurement, StudyConfig, decide_verdict, format_p
 from teeter.analysis.run_comparison import RunComparison, compare_strategies
 from teeter.analysis.statistics import Gain, gain_over
 from teeter.analysis.table_formats import ReportTable, format_number, format_p_value
 from teeter.errors import TeeterError
-from teeter.experiments import Run, RunFolder, read_run
-from teeter.experiments.runner import run_setting
-from teeter.experiments.settings import Setting, setting_named
+from teeter.experiments import Run, RunFolder, Setting, read_run, run_setting, setting_named
 
 __all__ = [
+    "LDM_S",
     "Accuracies",
-    "accuracies_by_run",
+    "collect_accuracies",
+    "collect_curves",
     "compute_leads",
     "describe_runs",
-    "digits_setting",
     "draw_runs",
+    "find_closest_rival",
     "find_unbeaten",
     "format_leads",
-    "leads_table",
-    "numbers_to_draw",
+    "is_significantly_ahead",
+    "is_significantly_behind",
+    "judge_leads",
+    "make_digits_setting",
+    "make_leads_table",
+    "read_run_if_any",
     "run_settings",
 ]
+
+LDM_S = "ldm-s"
+"""The paper's strategy, which most items are about."""
 
 Accuracies = Mapping[str, Mapping[str, Array]]
 """Test accuracies by run and strategy, each (R, T): repetitions by rounds."""
@@ -42,14 +55,28 @@ NOT_COMPARED = ("strategies", "repetitions", "quick", "paper")
 """Values of a setting that may differ between a run and what is asked: a run may hold more."""
 
 
-def digits_setting(name: str, **values: Any) -> Setting:
-    """Return a setting on scikit-learn's digits that runs within a minute."""
+def make_digits_setting(name: str, **values: Any) -> Setting:
+    """Return a setting on scikit-learn's digits that runs within a minute.
+
+    Args:
+        name: Its name, to which "quick-" is added.
+        values: Values of the setting that differ from the usual ones of a quick run.
+    """
+    # Given values take precedence over these.
     small = {"epochs": 50, "repetitions": 4, "pool": 300, "final": 120, "quick": True}
     return replace(setting_named("digits"), **{**small, **values}, name=f"quick-{name}")
 
 
 def run_settings(config: StudyConfig, settings: Sequence[Setting]) -> list[RunComparison]:
-    """Run settings into folders under ``config.runs``, each called after its setting.
+    """Return the runs of settings, which are run if ``config.runs`` does not have them yet.
+
+    Args:
+        config: The folder of the runs, the seed and the device.
+        settings: What to run, each into a folder that is called after it. A seed other than 0 is
+            part of the folder's name.
+
+    Returns:
+        The comparison of the strategies of each run, in the order of the settings.
 
     Raises:
         TeeterError: A run has failures, or its strategies cannot be compared.
@@ -59,16 +86,18 @@ def run_settings(config: StudyConfig, settings: Sequence[Setting]) -> list[RunCo
         name = setting.name
         if config.seed != 0:
             name = f"{name}-seed-{config.seed}"
+
+        # The name tells runs of different seeds apart, also in messages.
         seeded = replace(setting, name=name, seed=config.seed)
         folder = config.runs / name
-
         run = _read_complete_run(seeded, folder)
         if run is None:
             run = run_setting(seeded, folder, device=config.device, folder=config.folder)
 
         comparison = compare_strategies(run, setting.name)
         if not comparison.comparable or run.failures:
-            raise TeeterError(f"{folder} cannot be compared: {' '.join(comparison.notes)}")
+            notes = " ".join(comparison.notes)
+            raise TeeterError(f"The run in {folder} cannot be compared: {notes}")
         comparisons.append(comparison)
     return comparisons
 
@@ -78,15 +107,17 @@ def _read_complete_run(setting: Setting, folder: Path) -> Run | None:
 
     Reading needs neither the dataset nor the lock of the folder, which running does.
     """
-    if not RunFolder(folder).exists():
+    run = read_run_if_any(folder)
+    if run is None:
         return None
-    run = read_run(folder)
 
+    # It may have more strategies and repetitions than the setting asks, but not fewer.
     if not run.finished or not set(setting.strategies) <= set(run.strategies):
         return None
     if run.repetitions < setting.repetitions or len(run.curves().labelled) <= setting.rounds:
         return None
 
+    # All other values must agree, or the run is another experiment.
     for value in fields(run.setting):
         if value.name in NOT_COMPARED:
             continue
@@ -95,14 +126,33 @@ def _read_complete_run(setting: Setting, folder: Path) -> Run | None:
     return run
 
 
-def accuracies_by_run(runs: Sequence[RunComparison]) -> dict[str, dict[str, Array]]:
+def read_run_if_any(folder: Path) -> Run | None:
+    """Return the run in a folder, finished or not, or None if the folder has no run."""
+    if not RunFolder(folder).exists():
+        return None
+    return read_run(folder)
+
+
+def collect_accuracies(runs: Sequence[RunComparison]) -> dict[str, dict[str, Array]]:
     """Return the test accuracies by run and strategy, each (R, T)."""
     return {run.name: run.accuracy for run in runs}
 
 
-def numbers_to_draw(runs: Sequence[RunComparison]) -> dict[str, Any]:
-    """Return the numbers that ``draw_runs`` draws from."""
-    numbers = {run.name: {"labelled": run.labelled, "accuracy": run.accuracy} for run in runs}
+def collect_curves(
+    runs: Sequence[RunComparison], strategies: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """Return the numbers that ``draw_runs`` draws: labels and accuracies of each run.
+
+    Args:
+        runs: The runs to draw.
+        strategies: The strategies to draw besides Random; all of a run if None.
+    """
+    numbers = {}
+    for run in runs:
+        accuracy = run.accuracy
+        if strategies is not None:
+            accuracy = {name: run.accuracy[name] for name in ("random", *strategies)}
+        numbers[run.name] = {"labelled": run.labelled, "accuracy": accuracy}
     return {"runs": numbers}
 
 
@@ -122,8 +172,29 @@ def describe_runs(runs: Sequence[RunComparison]) -> tuple[str, ...]:
 def compute_leads(
     accuracy: Mapping[str, Array], strategy: str, baselines: Sequence[str]
 ) -> dict[str, Gain]:
-    """Return by how many points ``strategy`` is more accurate than each baseline."""
+    """Return by how many points ``strategy`` is more accurate than each baseline.
+
+    Args:
+        accuracy: The accuracies of one run by strategy, each (R, T).
+        strategy: The strategy whose leads are wanted.
+        baselines: The strategies that it is compared with.
+    """
     return {name: gain_over(accuracy[strategy], accuracy[name]) for name in baselines}
+
+
+def is_significantly_ahead(gain: Gain) -> bool:
+    """Return whether a lead is positive and significant."""
+    return gain.mean > 0 and gain.significant
+
+
+def is_significantly_behind(gain: Gain) -> bool:
+    """Return whether a lead is negative and significant."""
+    return gain.mean < 0 and gain.significant
+
+
+def find_closest_rival(leads: Mapping[str, Gain]) -> str:
+    """Return the name of the most accurate baseline: the one with the smallest lead over it."""
+    return min(leads, key=lambda name: leads[name].mean)
 
 
 def format_leads(leads: Mapping[str, Gain]) -> str:
@@ -134,8 +205,14 @@ def format_leads(leads: Mapping[str, Gain]) -> str:
     return ", ".join(parts)
 
 
-def leads_table(name: str, strategy: str, leads: Mapping[str, Mapping[str, Gain]]) -> ReportTable:
-    """Return a table of the leads of one strategy, by run and baseline."""
+def make_leads_table(strategy: str, leads: Mapping[str, Mapping[str, Gain]]) -> ReportTable:
+    """Return a table of the leads of one strategy.
+
+    Args:
+        strategy: The strategy that leads.
+        leads: Its leads by run and baseline.
+    """
+    # The data go into the CSV file, the shown cells onto the page.
     data = []
     shown = []
     for run, gains in leads.items():
@@ -163,11 +240,49 @@ def leads_table(name: str, strategy: str, leads: Mapping[str, Mapping[str, Gain]
         f"By how many points of accuracy {strategy} leads, over the rounds after the first, "
         "paired by repetition."
     )
-    return ReportTable(name, caption, data, shown)
+    return ReportTable("leads", caption, data, shown)
+
+
+def judge_leads(runs: Accuracies, strategy: str, baselines: Sequence[str]) -> Measurement:
+    """Check on each run that ``strategy`` is significantly ahead of each baseline.
+
+    Args:
+        runs: The accuracies by run and strategy.
+        strategy: The strategy that is claimed to be better.
+        baselines: The strategies that it is compared with.
+
+    Returns:
+        The verdict on all comparisons, without numbers to draw.
+    """
+    leads = {run: compute_leads(accuracy, strategy, baselines) for run, accuracy in runs.items()}
+    # A check for each pair of a baseline and a run; losses are named in the reason.
+    checks = {}
+    behind = []
+    for run, gains in leads.items():
+        for baseline, gain in gains.items():
+            comparison = f"{baseline} on {run}"
+            checks[comparison] = is_significantly_ahead(gain)
+            if is_significantly_behind(gain):
+                behind.append(comparison)
+
+    details = "; ".join(f"{run}: {format_leads(gains)}" for run, gains in leads.items())
+    reason = (
+        f"{strategy} is significantly ahead in {sum(checks.values())} of {len(checks)} "
+        f"comparisons; its lead in points, by run, is {details}."
+    )
+    if behind:
+        reason += f" It is significantly behind {'; '.join(behind)}."
+
+    return Measurement(
+        numbers={},
+        verdict=decide_verdict(checks),
+        reason=reason,
+        tables=(make_leads_table(strategy, leads),),
+    )
 
 
 def find_unbeaten(
-    runs: Accuracies, strategy: str = "ldm-s"
+    runs: Accuracies, strategy: str = LDM_S
 ) -> tuple[dict[str, bool], dict[str, dict[str, Gain]]]:
     """Find the runs in which no other strategy is significantly more accurate.
 
@@ -177,10 +292,9 @@ def find_unbeaten(
     unbeaten = {}
     leads = {}
     for run, accuracy in runs.items():
-        others = [name for name in accuracy if name != strategy]
-        leads[run] = compute_leads(accuracy, strategy, others)
-        is_beaten = any(gain.mean < 0 and gain.significant for gain in leads[run].values())
-        unbeaten[run] = not is_beaten
+        rivals = [name for name in accuracy if name != strategy]
+        leads[run] = compute_leads(accuracy, strategy, rivals)
+        unbeaten[run] = not any(is_significantly_behind(gain) for gain in leads[run].values())
     return unbeaten, leads
 
 
@@ -190,6 +304,7 @@ def draw_runs(measurement: Measurement) -> list[Drawing]:
 
     drawings = []
     for name, run in measurement.numbers["runs"].items():
+        # Numbers come from a result file, where arrays are lists.
         accuracy = {strategy: np.array(values) for strategy, values in run["accuracy"].items()}
         baseline = accuracy.pop("random")
 

@@ -1,4 +1,8 @@
-"""The rows and networks that items train on: those of a benchmark setting, or digits if quick."""
+"""The rows and networks that items train on: those of a benchmark setting, or digits if quick.
+
+Items that look into a network, instead of only at its accuracy, use this. Items that compare
+accuracies over many rounds use ``shared_runs.py``.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +77,9 @@ def load_study_data(
         classes: The classes to keep, which are renumbered in this order; all if empty.
         rows: How many training rows to draw; all if None.
     """
-    setting = setting_named("digits" if config.quick else setting_name)
+    if config.quick:
+        setting_name = "digits"
+    setting = setting_named(setting_name)
     device = choose_device(config.device)
 
     split = load_dataset(setting.dataset, folder=config.folder, seed=setting.seed)
@@ -91,6 +97,7 @@ def load_study_data(
         order = torch.randperm(len(train), generator=stream(config.seed, "material")).numpy()
         train = take(train, np.sort(order[:rows]))
 
+    # Inputs move to the device once, not again for every network.
     train = replace(train, inputs=train.inputs.to(device))
     test = replace(test, inputs=test.inputs.to(device))
     return StudyData(setting, train, test, class_count, device)
@@ -104,7 +111,11 @@ def _keep_classes(rows: LabelledRows, classes: tuple[int, ...]) -> LabelledRows:
 
 
 def last_layer(outputs: Outputs) -> tuple[Tensor, Tensor, Tensor]:
-    """Return features (N, D), weight (C, D) and bias (C,); a missing bias is 0."""
+    """Return features (N, D), weight (C, D) and bias (C,) of outputs; a missing bias is 0.
+
+    Raises:
+        TypeError: The network does not end in a linear layer.
+    """
     if outputs.features is None or outputs.weight is None:
         raise TypeError("The networks of the paper end in a linear layer.")
 
@@ -127,6 +138,7 @@ def tsne_2d(features: Array, seed: int) -> Array:
     """
     from sklearn.manifold import TSNE
 
+    # t-SNE needs a perplexity that is well below the number of rows.
     perplexity = min(30.0, (len(features) - 1) / 3)
     tsne = TSNE(2, init="pca", perplexity=perplexity, random_state=seed)
     positions: Array = tsne.fit_transform(features)

@@ -73,7 +73,7 @@ def select(engine: str, form: str, folder: Path, n: int, workers: int) -> dict[s
     """Select, and return the picks and when each part of it began and ended."""
     from teeter.distributed import make_executor
     from teeter.selection import select_from_shards
-    from teeter.selection.request import DEFAULT_REFERENCE
+    from teeter.selection.defaults import DEFAULT_REFERENCE
 
     work = folder / f"work-{engine}-{form}"
     shutil.rmtree(work, ignore_errors=True)

@@ -5,10 +5,10 @@ Names are imported when they are first used, so that ``import teeter`` does not 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from teeter.errors import TeeterError
+from teeter.lazy_imports import import_lazily
 from teeter.version import __version__
 
 if TYPE_CHECKING:
@@ -40,30 +40,18 @@ __all__ = [
     "working_memory",
 ]
 
-_HOMES = {
-    "Campaign": "teeter.campaigns.campaign",
-    "Learner": "teeter.learner",
-    "Outputs": "teeter.models.outputs",
-    "TrainingConfig": "teeter.training.config",
-    "ldm": "teeter.strategies.api",
-    "observe": "teeter.models.observe",
-    "portable": "teeter.seeds",
-    "save_model": "teeter.model_files",
-    "scores": "teeter.strategies.api",
-    "select": "teeter.strategies.api",
-    "working_memory": "teeter.arrays",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used."""
-    if name == "strategies":
-        return import_module("teeter.strategies")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'teeter' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = import_lazily(
+    __name__,
+    {
+        "arrays": ["working_memory"],
+        "campaigns.campaign": ["Campaign"],
+        "learner": ["Learner"],
+        "model_files": ["save_model"],
+        "models.observe": ["observe"],
+        "models.outputs": ["Outputs"],
+        "seeds": ["portable"],
+        "strategies.api": ["ldm", "scores", "select"],
+        "training.config": ["TrainingConfig"],
+    },
+    submodules=["strategies"],
+)

@@ -196,7 +196,7 @@ def test_long_texts_come_in_small_batches(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_long_text_does_not_make_the_next_batches_small() -> None:
-    assert list(huggingface._runs([9, 1, 1, 1, 6, 6], 10)) == [
+    assert list(huggingface._split_by_tokens([9, 1, 1, 1, 6, 6], 10)) == [
         slice(0, 1),
         slice(1, 4),
         slice(4, 5),

@@ -22,7 +22,7 @@ lightning = pytest.importorskip(
     "lightning", reason="Lightning is not installed: the extra lightning"
 )
 
-from teeter.adapters.lightning import LightningTraining, _Shuffled  # noqa: E402
+from teeter.adapters.lightning import LightningTraining, _EpochSampler  # noqa: E402
 
 QUICK = LightningTraining(max_epochs=12, batch_size=8)
 LABELLED = np.arange(17)
@@ -69,7 +69,7 @@ def test_the_learner_s_seed_decides_all() -> None:
 
 
 def test_the_order_of_rows_follows_the_seed_and_is_another_each_epoch() -> None:
-    one, same, other = (_Shuffled(17, 8, seed) for seed in (3, 3, 4))
+    one, same, other = (_EpochSampler(17, 8, seed) for seed in (3, 3, 4))
     first = list(one)
     assert len(one) == len(first) == 2
     assert first == list(same)

@@ -82,7 +82,7 @@ def test_what_is_not_to_be_remembered_is_not(encoded: list[int]) -> None:
     step = SentenceEncoder(sentence_encoder(), remember=False)
     assert (step.transform(TEXTS[:5]) == step.transform(TEXTS[:5])).all()
     assert encoded == [5, 5]
-    assert step._vectors == {}
+    assert step._caches == {}
 
 
 def test_what_is_remembered_is_of_these_settings() -> None:

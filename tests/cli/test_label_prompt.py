@@ -42,7 +42,12 @@ def test_each_class_has_a_key(campaign_file: Path) -> None:
     assert len(re.findall(r"undone: t\d+, tool", printed)) == 1
     assert f"All answers are saved in {campaign_file}. Run the same command to continue." in printed
     status = read_status(campaign_file)
-    assert (status["labelled"], status["skipped"], status["unsure"], status["flagged"]) == (3, 1, 1, 1)
+    assert (status["labelled"], status["skipped"], status["unsure"], status["flagged"]) == (
+        3,
+        1,
+        1,
+        1,
+    )
 
 
 def test_the_prompt_ends_with_its_input(campaign_file: Path) -> None:

@@ -14,7 +14,11 @@ def die_once(output: Path, marker: str) -> None:
     if not Path(marker).exists():
         Path(marker).touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    output.write_text("done")
+
+    # The loss of one worker ends the others. A file that one of them has only begun must not exist.
+    partial = output.with_suffix(".partial")
+    partial.write_text("done")
+    partial.rename(output)
 
 
 def die_always(output: Path) -> None:

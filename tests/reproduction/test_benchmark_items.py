@@ -1,4 +1,4 @@
-"""Items over many runs: verdicts turn when numbers do, runs are shared, and what is missing is told."""
+"""Items that read benchmark runs: their verdicts follow the numbers, and runs are shared."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from paper_items import assert_drawable
 from reproduction import (
     claims,
     figure_04_benchmark,
@@ -16,319 +17,433 @@ from reproduction import (
     shared_runs,
     table_02_runtimes,
 )
-from reproduction.claims import judge_badge, judge_best
+from reproduction.claims import judge_badge, judge_best_shares
 from reproduction.figure_04_benchmark import (
-    benchmark_runs,
     judge_accuracy,
-    judge_across,
+    judge_cross_dataset,
     judge_deltas,
+    load_benchmark_runs,
 )
-from reproduction.figure_12_ablations import judge_leads, judge_sizes
-from reproduction.item import HOLDS, IN_PART, NOT, Item, Measurement, StudyConfig, to_json_value
+from reproduction.figure_12_ablations import judge_batch_sizes
+from reproduction.item import HOLDS, IN_PART, NOT, StudyConfig
 from reproduction.ldm_laplace import LdmSLaplace
-from reproduction.shared_runs import digits_setting, run_settings
+from reproduction.shared_runs import judge_leads, make_digits_setting, run_settings
 from reproduction.table_02_runtimes import (
+    compute_time_ratios,
     judge_ensemble_time,
     judge_ldm_time,
-    judge_runtime,
-    time_ratios,
+    judge_runtimes,
+    measure_minutes,
 )
 from teeter.analysis import paper_results
 from teeter.checks import check_strategy
 from teeter.errors import FileError, InputError, TeeterError
-from teeter.experiments.runner import run_setting
+from teeter.experiments import Setting, run_setting
 
 RNG = np.random.default_rng(1)
 
+TINY = {"initial": 20, "query": 10, "final": 40, "epochs": 3, "repetitions": 2, "pool": 60}
+"""Values of a setting that runs in seconds."""
 
-def curve(mean: float, spread: float = 0.002) -> np.ndarray:
-    """Accuracies of five repetitions and six rounds around a mean."""
+IMAGE_SETS = ("cifar10", "svhn", "cifar100", "tiny-imagenet", "food101")
+
+
+def make_accuracies(mean: float, spread: float = 0.002) -> np.ndarray:
+    """Return accuracies of five repetitions and six rounds around a mean."""
     return mean + spread * RNG.standard_normal((5, 6))
 
 
-def drawable(item: Item, found: Measurement) -> None:
-    drawings = item.draw(Measurement(to_json_value(found.numbers), found.verdict, found.reason))
-    assert drawings
-    assert all(one.caption.endswith(".") for one in drawings)
+def make_tiny_setting(name: str, strategies: tuple[str, ...], **values: object) -> Setting:
+    return make_digits_setting(name, **{**TINY, "strategies": strategies, **values})
 
 
-def test_across_turns_with_the_numbers() -> None:
-    best = {"ldm-s": curve(0.9), "random": curve(0.8), "entropy": curve(0.85)}
-    worst = {"ldm-s": curve(0.7), "random": curve(0.8), "entropy": curve(0.85)}
-    middle = {"ldm-s": curve(0.82), "random": curve(0.8), "entropy": curve(0.9)}
-    found = judge_across({"a": best, "b": best})
-    assert found.verdict == HOLDS
-    assert "highest share at 101 of 101" in found.reason
-    assert judge_across({"a": worst, "b": worst}).verdict == NOT
-    assert judge_across({"a": best, "b": best, "c": middle}).verdict == IN_PART
-    assert judge_across({"a": middle, "b": middle}).verdict == NOT
-    drawable(figure_04_benchmark.FIGURE_4, found)
+# Figure 4 and tables 1 and 5
+
+
+def test_cross_dataset_verdict_follows_the_accuracies() -> None:
+    best = {
+        "ldm-s": make_accuracies(0.9),
+        "random": make_accuracies(0.8),
+        "entropy": make_accuracies(0.85),
+    }
+    worst = {
+        "ldm-s": make_accuracies(0.7),
+        "random": make_accuracies(0.8),
+        "entropy": make_accuracies(0.85),
+    }
+    middle = {
+        "ldm-s": make_accuracies(0.82),
+        "random": make_accuracies(0.8),
+        "entropy": make_accuracies(0.9),
+    }
+
+    measurement = judge_cross_dataset({"a": best, "b": best})
+    assert measurement.verdict == HOLDS
+    assert "highest share at 101 of 101" in measurement.reason
+    assert_drawable(figure_04_benchmark.FIGURE_4, measurement)
+
+    assert judge_cross_dataset({"a": best, "b": best, "c": middle}).verdict == IN_PART
+    assert judge_cross_dataset({"a": worst, "b": worst}).verdict == NOT
+    assert judge_cross_dataset({"a": middle, "b": middle}).verdict == NOT
 
 
 @pytest.mark.slow
-def test_deltas_are_beaten_only_where_it_is_significant() -> None:
-    first = curve(0.9)
-    ahead, level, behind = (
-        {"ldm-s": first, "badge": other} for other in (curve(0.8), first.copy(), curve(0.95))
-    )
-    assert judge_deltas({"a": ahead, "b": level}).verdict == HOLDS
-    found = judge_deltas({"a": ahead, "b": behind})
-    assert found.verdict == IN_PART
-    assert "It is beaten on b" in found.reason
+def test_only_a_significant_lead_beats_ldm_s() -> None:
+    ldm_s = make_accuracies(0.9)
+    ahead = {"ldm-s": ldm_s, "badge": make_accuracies(0.8)}
+    equal = {"ldm-s": ldm_s, "badge": ldm_s.copy()}
+    behind = {"ldm-s": ldm_s, "badge": make_accuracies(0.95)}
+
+    assert judge_deltas({"a": ahead, "b": equal}).verdict == HOLDS
     assert judge_deltas({"b": behind}).verdict == NOT
-    drawable(figure_04_benchmark.TABLE_1, found)
+
+    measurement = judge_deltas({"a": ahead, "b": behind})
+    assert measurement.verdict == IN_PART
+    assert "It is beaten on b" in measurement.reason
+    assert_drawable(figure_04_benchmark.TABLE_1, measurement)
 
 
 @pytest.mark.slow
 def test_accuracy_counts_the_rounds_among_the_two_best() -> None:
-    def runs(*means: float) -> np.ndarray:
-        return np.array([[0.1, *means]])
+    def make_run(*accuracies: float) -> np.ndarray:
+        return np.array([[0.1, *accuracies]])
 
-    of_two = {"ldm-s": runs(0.5, 0.5, 0.5), "x": runs(0.9, 0.9, 0.1), "y": runs(0.9, 0.1, 0.1)}
-    assert judge_accuracy({"a": of_two}).verdict == HOLDS
-    assert judge_accuracy({"a": of_two}).numbers["shares"] == {"a": pytest.approx(2 / 3)}
-    of_one = {**of_two, "y": runs(0.9, 0.9, 0.1)}
-    assert judge_accuracy({"a": of_two, "b": of_one}).verdict == IN_PART
-    assert judge_accuracy({"b": of_one}).verdict == NOT
+    two_of_three = {
+        "ldm-s": make_run(0.5, 0.5, 0.5),
+        "x": make_run(0.9, 0.9, 0.1),
+        "y": make_run(0.9, 0.1, 0.1),
+    }
+    measurement = judge_accuracy({"a": two_of_three})
+    assert measurement.verdict == HOLDS
+    assert measurement.numbers["shares"] == {"a": pytest.approx(2 / 3)}
+
+    one_of_three = {**two_of_three, "y": make_run(0.9, 0.9, 0.1)}
+    assert judge_accuracy({"a": two_of_three, "b": one_of_three}).verdict == IN_PART
+    assert judge_accuracy({"b": one_of_three}).verdict == NOT
+
+
+# Table 2 and what the text says about times
+
+
+def make_minutes(*ratios: float) -> dict[str, dict[str, float]]:
+    """Return minutes of LDM-S and Entropy on the first image sets, with these ratios."""
+    minutes = {}
+    for name, ratio in zip(IMAGE_SETS, ratios, strict=False):
+        minutes[name] = {"ldm-s": ratio, "entropy": 1.0}
+    return minutes
+
+
+def make_solo_minutes(*ratios: float) -> dict[str, dict[str, float]]:
+    """Return minutes of solo runs of an ensemble and of Entropy, with these ratios."""
+    minutes = {}
+    for name, ratio in zip(IMAGE_SETS, ratios, strict=False):
+        minutes[name] = {"ensemble alone": ratio, "entropy alone": 1.0}
+    return minutes
 
 
 @pytest.mark.slow
-def test_times_are_those_alone_where_there_are_any() -> None:
-    times = {
+def test_time_ratios_prefer_solo_runs() -> None:
+    minutes = {
         "a": {"ldm-s": 2.0, "entropy": 1.0, "ldm-s alone": 1.1, "entropy alone": 1.0},
         "b": {"ldm-s": 3.0},
     }
-    assert time_ratios(times) == {"a": pytest.approx(1.1)}
+    assert compute_time_ratios(minutes) == {"a": pytest.approx(1.1)}
 
 
-SETS = ("cifar10", "svhn", "cifar100", "tiny-imagenet", "food101")
+def test_runtime_verdict_follows_the_ratios() -> None:
+    assert judge_runtimes(make_minutes(1.0, 1.2, 1.1, 2.0)).verdict == HOLDS
+    assert judge_runtimes(make_minutes(1.0, 1.0, 2.0, 2.0)).verdict == IN_PART
+    assert judge_runtimes(make_minutes(2.0, 2.0)).verdict == NOT
 
 
-def of(*found: float) -> dict[str, dict[str, float]]:
-    return {name: {"ldm-s": r, "entropy": 1.0} for name, r in zip(SETS, found, strict=False)}
+def test_the_papers_own_runtimes_pass_the_tests() -> None:
+    paper = {}
+    for name in paper_results.datasets():
+        minutes = paper_results.minutes(name)
+        if "entropy" in minutes:
+            paper[name] = minutes
 
+    assert len(paper) == 9
+    assert judge_runtimes(paper).verdict == HOLDS
+    assert judge_ldm_time(paper).verdict == HOLDS
 
-def test_runtime_turns_with_the_numbers() -> None:
-    assert judge_runtime(of(1.0, 1.2, 1.1, 2.0)).verdict == HOLDS
-    assert judge_runtime(of(1.0, 1.0, 2.0, 2.0)).verdict == IN_PART
-    assert judge_runtime(of(2.0, 2.0)).verdict == NOT
-
-
-def test_the_paper_s_own_runtimes_pass_the_tests() -> None:
-    theirs = {
-        name: found
-        for name in paper_results.datasets()
-        if "entropy" in (found := paper_results.minutes(name))
-    }
-    assert len(theirs) == 9
-    assert judge_runtime(theirs).verdict == HOLDS
-    assert judge_ldm_time(theirs).verdict == HOLDS
-    alone = {
-        name: {f"{strategy} alone": t for strategy, t in of_it.items()}
-        for name, of_it in theirs.items()
-    }
-    assert judge_ensemble_time(alone).verdict == HOLDS
+    solo = {}
+    for name, minutes in paper.items():
+        solo[name] = {f"{strategy} alone": value for strategy, value in minutes.items()}
+    assert judge_ensemble_time(solo).verdict == HOLDS
 
 
 @pytest.mark.slow
-def test_the_few_percent_are_those_of_the_five_image_sets() -> None:
-    assert judge_ldm_time(of(1.0, 1.03, 1.05, 1.06, 0.9)).verdict == HOLDS
-    missing = judge_ldm_time({**of(1.0, 1.03), "mnist": {"ldm-s": 9.0, "entropy": 1.0}})
-    assert missing.verdict == IN_PART
-    assert "no run of cifar100, tiny-imagenet, food101" in missing.notes[0]
-    assert judge_ldm_time(of(1.0, 1.5, 1.0, 1.0, 1.0)).verdict == IN_PART
-    assert judge_ldm_time(of(1.5)).verdict == NOT
+def test_ldm_time_is_judged_on_the_five_image_sets() -> None:
+    assert judge_ldm_time(make_minutes(1.0, 1.03, 1.05, 1.06, 0.9)).verdict == HOLDS
+    assert judge_ldm_time(make_minutes(1.0, 1.5, 1.0, 1.0, 1.0)).verdict == IN_PART
+    assert judge_ldm_time(make_minutes(1.5)).verdict == NOT
+
+    mnist = {"mnist": {"ldm-s": 9.0, "entropy": 1.0}}
+    incomplete = judge_ldm_time({**make_minutes(1.0, 1.03), **mnist})
+    assert incomplete.verdict == IN_PART
+    assert "no run of cifar100, tiny-imagenet, food101" in incomplete.notes[0]
+
     with pytest.raises(InputError, match="None of cifar10, svhn"):
-        judge_ldm_time({"mnist": {"ldm-s": 1.0, "entropy": 1.0}})
+        judge_ldm_time(mnist)
 
 
 @pytest.mark.slow
-def test_an_ensemble_is_timed_alone_or_not_at_all() -> None:
-    def each(*ratios: float) -> dict[str, dict[str, float]]:
-        found = zip(SETS, ratios, strict=False)
-        return {name: {"ensemble alone": r, "entropy alone": 1.0} for name, r in found}
+def test_an_ensemble_is_judged_by_solo_runs_only() -> None:
+    assert judge_ensemble_time(make_solo_minutes(5.0, 4.5)).verdict == HOLDS
+    assert judge_ensemble_time(make_solo_minutes(5.0, 2.0)).verdict == IN_PART
+    assert judge_ensemble_time(make_solo_minutes(1.5)).verdict == NOT
 
-    assert judge_ensemble_time(each(5.0, 4.5)).verdict == HOLDS
-    assert judge_ensemble_time(each(5.0, 2.0)).verdict == IN_PART
-    assert judge_ensemble_time(each(1.5)).verdict == NOT
     with pytest.raises(InputError, match="each run alone"):
         judge_ensemble_time({})
 
 
+@pytest.fixture
+def full_config(tmp_path: Path) -> StudyConfig:
+    """A configuration of full size, with an empty folder of runs."""
+    return StudyConfig(quick=False, runs=tmp_path, device="cpu")
+
+
+@pytest.fixture
+def letters_setting() -> Setting:
+    """A tiny setting on digits, with the name of one of the paper's settings."""
+    setting = make_tiny_setting("x", ("ldm-s", "random", "entropy"))
+    return replace(setting, name="openml-6")
+
+
 @pytest.mark.slow
-def test_times_alone_are_of_one_kind_of_machine_and_begun_image_sets_count(tmp_path: Path) -> None:
-    config = StudyConfig(quick=False, runs=tmp_path, device="cpu")
-    setting = replace(
-        shared_runs.digits_setting("x", **TINY, strategies=("ldm-s", "random", "entropy")),
-        name="openml-6",
-    )
-    run_setting(setting, tmp_path / "openml-6", device="cpu")
+def test_solo_runs_count_if_all_have_the_same_hardware(
+    full_config: StudyConfig, letters_setting: Setting
+) -> None:
+    folder = full_config.runs
+    run_setting(letters_setting, folder / "openml-6", device="cpu")
     for name in ("ldm-s", "entropy", "ensemble"):
-        run_setting(setting, tmp_path / f"openml-6-{name}-alone", device="cpu", strategies=[name])
-    facts = tmp_path / "openml-6-ldm-s-alone" / "run.json"
-    content = json.loads(facts.read_text())
-    facts.write_text(json.dumps({**content, "hardware": "another"}))
-    assert not any(
-        name.endswith("alone") for name in table_02_runtimes.measure_times(config)[1]["openml-6"]
-    )
-    facts.write_text(json.dumps(content))
-    assert {"ldm-s alone", "entropy alone"} < set(
-        table_02_runtimes.measure_times(config)[1]["openml-6"]
-    )
-    found = table_02_runtimes.ENSEMBLE_TIME.compute(config)
-    assert found.reason.startswith(
-        "An ensemble alone takes as many times as long as Entropy alone: openml-6 "
-    )
-    assert found.tables[0].data[0]["machine"] == content["hardware"]
+        solo_folder = folder / f"openml-6-{name}-alone"
+        run_setting(letters_setting, solo_folder, device="cpu", strategies=[name])
+
+    facts_path = folder / "openml-6-ldm-s-alone" / "run.json"
+    facts = json.loads(facts_path.read_text())
+    facts_path.write_text(json.dumps({**facts, "hardware": "another"}))
+    _, minutes, _ = measure_minutes(full_config)
+    assert not any(name.endswith("alone") for name in minutes["openml-6"])
+
+    facts_path.write_text(json.dumps(facts))
+    _, minutes, _ = measure_minutes(full_config)
+    assert {"ldm-s alone", "entropy alone"} < set(minutes["openml-6"])
+
+    measurement = table_02_runtimes.ENSEMBLE_TIME.compute(full_config)
+    assert "as a multiple of Entropy's alone: openml-6 " in measurement.reason
+    assert measurement.tables[0].data[0]["machine"] == facts["hardware"]
+
+
+@pytest.mark.slow
+def test_unfinished_runs_of_image_sets_count_for_times(
+    full_config: StudyConfig, letters_setting: Setting
+) -> None:
+    folder = full_config.runs
+    run_setting(letters_setting, folder / "openml-6", device="cpu")
     with pytest.raises(InputError, match="None of cifar10"):
-        table_02_runtimes.LDM_TIME.compute(config)
-    run_setting(replace(setting, name="cifar10"), tmp_path / "cifar10", device="cpu")
-    cell = min((tmp_path / "cifar10" / "cells").iterdir())
-    cell.write_text(
-        "".join(cell.read_text().splitlines(keepends=True)[:-1])
-    )  # as if it had been stopped
-    found = table_02_runtimes.LDM_TIME.compute(config)
-    assert list(found.numbers["ratios"]) == ["cifar10"]
-    assert any(
-        note.startswith("cifar10 is begun: its times are those of up to 30 labels, on ")
-        for note in found.notes
-    )
-    assert list(found.tables[0].data[0]) == ["strategy", "cifar10"]
-    assert found.verdict != HOLDS
+        table_02_runtimes.LDM_TIME.compute(full_config)
+
+    # Without its last line, a cell is as if the run had been stopped.
+    run_setting(replace(letters_setting, name="cifar10"), folder / "cifar10", device="cpu")
+    cell = min((folder / "cifar10" / "cells").iterdir())
+    lines = cell.read_text().splitlines(keepends=True)
+    cell.write_text("".join(lines[:-1]))
+
+    measurement = table_02_runtimes.LDM_TIME.compute(full_config)
+    assert list(measurement.numbers["ratios"]) == ["cifar10"]
+    assert list(measurement.tables[0].data[0]) == ["strategy", "cifar10"]
+    assert measurement.verdict != HOLDS
+
+    note = "The run of cifar10 is not finished: its times are those of up to 30 labels, on "
+    assert any(text.startswith(note) for text in measurement.notes)
+
+
+# Ablations, batch sizes and claims
 
 
 @pytest.mark.slow
 def test_leads_must_be_significant() -> None:
-    first = curve(0.9)
-    runs = {
-        "a": {"x": first, "y": curve(0.8), "z": first + 0.01 * RNG.standard_normal(first.shape)}
-    }
+    x = make_accuracies(0.9)
+    noise = 0.01 * RNG.standard_normal(x.shape)
+    runs = {"a": {"x": x, "y": make_accuracies(0.8), "z": x + noise}}
+
     assert judge_leads(runs, "x", ["y"]).verdict == HOLDS
     assert judge_leads(runs, "x", ["y", "z"]).verdict == IN_PART
-    found = judge_leads(runs, "y", ["x"])
-    assert found.verdict == NOT
-    assert "significantly behind x on a" in found.reason
+
+    measurement = judge_leads(runs, "y", ["x"])
+    assert measurement.verdict == NOT
+    assert "significantly behind x on a" in measurement.reason
 
 
 @pytest.mark.slow
-def test_sizes_turn_with_the_numbers() -> None:
-    good = {"ldm-s": curve(0.9), "random": curve(0.8), "badge": curve(0.85)}
-    bad = {"ldm-s": curve(0.9), "random": curve(0.8), "badge": curve(0.95)}
-    like_random = {"ldm-s": good["ldm-s"], "random": good["ldm-s"].copy(), "badge": curve(0.8)}
-    assert judge_sizes({"1": good, "10": good}).verdict == HOLDS
-    assert judge_sizes({"1": good, "10": bad}).verdict == IN_PART
-    assert judge_sizes({"1": bad, "10": like_random}).verdict == NOT
+def test_batch_sizes_verdict_follows_the_accuracies() -> None:
+    good = {
+        "ldm-s": make_accuracies(0.9),
+        "random": make_accuracies(0.8),
+        "badge": make_accuracies(0.85),
+    }
+    beaten = {**good, "badge": make_accuracies(0.95)}
+    like_random = {**good, "random": good["ldm-s"].copy(), "badge": make_accuracies(0.8)}
+
+    assert judge_batch_sizes({"1": good, "10": good}).verdict == HOLDS
+    assert judge_batch_sizes({"1": good, "10": beaten}).verdict == IN_PART
+    assert judge_batch_sizes({"1": beaten, "10": like_random}).verdict == NOT
 
 
 @pytest.mark.slow
-def test_the_best_share_turns_with_the_numbers() -> None:
-    low = {f"s{k}": curve(0.5) for k in range(8)}
-    found = judge_best({"a": {"ldm-s": curve(0.9), **low}})
-    assert found.verdict == HOLDS
-    assert found.numbers["shares"]["ldm-s"] == 1
-    drawable(claims.BEST_SHARE, found)
-    assert judge_best({"a": {"ldm-s": curve(0.5), **low, "s0": curve(0.9)}}).verdict == NOT
-    mixed = {"a": {"ldm-s": curve(0.9), **low}, "b": {"ldm-s": curve(0.5), **low, "s0": curve(0.9)}}
-    assert judge_best(mixed).verdict == IN_PART
+def test_best_shares_verdict_follows_the_accuracies() -> None:
+    rivals = {f"s{k}": make_accuracies(0.5) for k in range(8)}
+    ldm_s_is_best = {"ldm-s": make_accuracies(0.9), **rivals}
+    rival_is_best = {"ldm-s": make_accuracies(0.5), **rivals, "s0": make_accuracies(0.9)}
+
+    measurement = judge_best_shares({"a": ldm_s_is_best})
+    assert measurement.verdict == HOLDS
+    assert measurement.numbers["shares"]["ldm-s"] == 1
+    assert_drawable(claims.BEST_SHARE, measurement)
+
+    assert judge_best_shares({"a": ldm_s_is_best, "b": rival_is_best}).verdict == IN_PART
+    assert judge_best_shares({"a": rival_is_best}).verdict == NOT
 
 
 @pytest.mark.slow
 def test_badge_is_judged_against_its_larger_batches() -> None:
-    first, rest = curve(0.9, 0.001), curve(0.8, 0.001)
+    ldm_s = make_accuracies(0.9, 0.001)
+    random = make_accuracies(0.8, 0.001)
 
-    def pair(lead: float) -> dict[str, np.ndarray]:
+    def make_run(lead_of_ldm_s: float) -> dict[str, np.ndarray]:
         noise = 0.001 * np.array([[1.0], [-1.0], [2.0], [-2.0], [0.0]])
-        return {"ldm-s": first, "badge": first - lead + noise, "random": rest}
+        return {"ldm-s": ldm_s, "badge": ldm_s - lead_of_ldm_s + noise, "random": random}
 
-    assert judge_badge({"1": pair(0.1), "10": pair(0), "40": pair(-0.02)}).verdict == HOLDS
-    assert (
-        judge_badge({"1": pair(0.1), "10": pair(0.02), "40": pair(0.0)}).verdict == IN_PART
-    )  # behind at 10, too
-    assert (
-        judge_badge({"1": pair(0), "10": pair(0), "40": pair(0.0)}).verdict == IN_PART
-    )  # not poor at 1
-    assert judge_badge({"1": pair(-0.1), "10": pair(0.2), "40": pair(0.0)}).verdict == NOT
+    poor_at_one = {1: make_run(0.1), 10: make_run(0), 40: make_run(-0.02)}
+    assert judge_badge(poor_at_one).verdict == HOLDS
+
+    also_poor_at_ten = {1: make_run(0.1), 10: make_run(0.02), 40: make_run(0.0)}
+    assert judge_badge(also_poor_at_ten).verdict == IN_PART
+
+    good_at_one = {1: make_run(0), 10: make_run(0), 40: make_run(0.0)}
+    assert judge_badge(good_at_one).verdict == IN_PART
+
+    poor_at_ten_only = {1: make_run(-0.1), 10: make_run(0.2), 40: make_run(0.0)}
+    assert judge_badge(poor_at_ten_only).verdict == NOT
 
 
-TINY = {"initial": 20, "query": 10, "final": 40, "epochs": 3, "repetitions": 2, "pool": 60}
+def test_full_settings_have_valid_strategies() -> None:
+    full = StudyConfig(quick=False)
+    settings = [
+        *figure_12_ablations.make_ablation_settings(full),
+        *figure_12_ablations.make_small_batch_settings(full),
+        *figure_12_ablations.make_large_batch_settings(full),
+    ]
+    assert [setting.name for setting in settings] == [
+        "openml-6-ablations",
+        "mnist-ablations",
+        "cifar10-ablations",
+        "mnist-batch-1",
+        "mnist-batch-10",
+        "mnist-batch-40",
+        "openml-6-batch-2000",
+        "mnist-batch-5000",
+    ]
 
-
-def tiny(name: str, strategies: tuple[str, ...], **values: object) -> object:
-    return digits_setting(name, **{**TINY, "strategies": strategies, **values})
+    for setting in settings:
+        assert setting.paper is None
+        for name in setting.strategies:
+            setting.strategy(name)
 
 
 @pytest.mark.slow
-def test_a_trial_is_run_once_and_shared(tmp_path: Path) -> None:
-    config, setting = StudyConfig(runs=tmp_path, device="cpu"), tiny("trial", ("ldm-s", "random"))
-    (first,) = run_settings(config, [setting])  # type: ignore[list-item]
-    written = {
-        path: path.stat().st_mtime_ns for path in (tmp_path / "quick-trial" / "cells").iterdir()
-    }
-    (again,) = run_settings(config, [setting])  # type: ignore[list-item]
-    assert written == {
-        path: path.stat().st_mtime_ns for path in (tmp_path / "quick-trial" / "cells").iterdir()
-    }
-    np.testing.assert_array_equal(first.accuracy["ldm-s"], again.accuracy["ldm-s"])
-    run_settings(replace(config, seed=3), [setting])  # type: ignore[list-item]
-    assert (tmp_path / "quick-trial-seed-3" / "run.json").exists()
+def test_the_laplace_strategy_passes_the_contract() -> None:
+    check_strategy(LdmSLaplace)
+
+    for options in ({"rays": 0}, {"prior": -1.0}):
+        with pytest.raises(InputError):
+            LdmSLaplace(**options)  # type: ignore[arg-type]
+
+
+# Runs
 
 
 @pytest.mark.slow
-def test_a_finished_trial_is_read_without_its_dataset(
+def test_a_setting_is_run_once(tmp_path: Path) -> None:
+    config = StudyConfig(runs=tmp_path, device="cpu")
+    setting = make_tiny_setting("shared", ("ldm-s", "random"))
+    cells = tmp_path / "quick-shared" / "cells"
+
+    (first,) = run_settings(config, [setting])
+    times = {path: path.stat().st_mtime_ns for path in cells.iterdir()}
+    (second,) = run_settings(config, [setting])
+
+    assert times == {path: path.stat().st_mtime_ns for path in cells.iterdir()}
+    np.testing.assert_array_equal(first.accuracy["ldm-s"], second.accuracy["ldm-s"])
+
+    run_settings(replace(config, seed=3), [setting])
+    assert (tmp_path / "quick-shared-seed-3" / "run.json").exists()
+
+
+@pytest.mark.slow
+def test_a_finished_run_is_read_without_its_dataset(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = StudyConfig(runs=tmp_path, device="cpu")
-    setting = tiny("trial", ("ldm-s", "random"))
+    setting = make_tiny_setting("shared", ("ldm-s", "random"))
     (first,) = run_settings(config, [setting])
 
     def refuse(*args: object, **options: object) -> None:
         raise FileError("There is no dataset.")
 
     monkeypatch.setattr(shared_runs, "run_setting", refuse)
-    (again,) = run_settings(config, [setting])
-    assert (again.accuracy["ldm-s"] == first.accuracy["ldm-s"]).all()
-    for more in (
+    (second,) = run_settings(config, [setting])
+    assert (second.accuracy["ldm-s"] == first.accuracy["ldm-s"]).all()
+
+    # A setting that asks for more than the run has must be run, which needs the dataset.
+    for values in (
         {"epochs": 4},
         {"repetitions": 3},
         {"final": 50},
         {"strategies": ("ldm-s", "random", "margin")},
     ):
         with pytest.raises(FileError, match="no dataset"):
-            run_settings(config, [replace(setting, **more)])
+            run_settings(config, [replace(setting, **values)])
 
 
 @pytest.mark.slow
-def test_a_trial_that_failed_is_told(tmp_path: Path) -> None:
-    setting = tiny(
-        "broken", ("random", "probcover"), options={"probcover": {"radius": 1e-30, "purity": 2.0}}
-    )
+def test_a_failed_run_is_reported(tmp_path: Path) -> None:
+    options = {"probcover": {"radius": 1e-30, "purity": 2.0}}
+    setting = make_tiny_setting("broken", ("random", "probcover"), options=options)
+
     with pytest.raises(TeeterError):
-        run_settings(StudyConfig(runs=tmp_path, device="cpu"), [setting])  # type: ignore[list-item]
+        run_settings(StudyConfig(runs=tmp_path, device="cpu"), [setting])
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All settings of the items, as small as they can be."""
+def tiny_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make all settings of the items as small as they can be."""
 
-    def smaller(name: str, **values: object) -> object:
+    def make_smaller_setting(name: str, **values: object) -> Setting:
         query = min(int(values.get("query", 10)), 40)  # type: ignore[call-overload]
-        return digits_setting(name, **{**values, **TINY, "query": query, "final": 20 + 2 * query})
+        final = 20 + 2 * query
+        return make_digits_setting(name, **{**values, **TINY, "query": query, "final": final})
 
     for module in (figure_12_ablations, figure_04_benchmark):
-        monkeypatch.setattr(module, "digits_setting", smaller)
+        monkeypatch.setattr(module, "make_digits_setting", make_smaller_setting)
 
 
 @pytest.mark.slow
-def test_items_of_runs_on_tiny_sizes(tmp_path: Path, small: None) -> None:
+@pytest.mark.usefixtures("tiny_settings")
+def test_all_items_compute_and_draw_at_tiny_sizes(tmp_path: Path) -> None:
     config = StudyConfig(runs=tmp_path, device="cpu")
-    for item in (
+    items_without_figures = (
+        figure_04_benchmark.TABLE_5,
+        table_02_runtimes.LDM_TIME,
+        table_02_runtimes.ENSEMBLE_TIME,
+    )
+    items_with_figures = (
         figure_04_benchmark.FIGURE_4,
         figure_04_benchmark.FIGURE_17,
         figure_04_benchmark.TABLE_1,
-        figure_04_benchmark.TABLE_5,
         table_02_runtimes.TABLE_2,
-        table_02_runtimes.LDM_TIME,
-        table_02_runtimes.ENSEMBLE_TIME,
         figure_12_ablations.FIGURE_12,
         figure_12_ablations.FIGURE_16,
         figure_12_ablations.FIGURE_13,
@@ -338,13 +453,16 @@ def test_items_of_runs_on_tiny_sizes(tmp_path: Path, small: None) -> None:
         claims.CLUSTER_MARGIN,
         claims.LDM_ALONE,
         claims.OPEN_QUESTION,
-    ):
-        found = item.compute(config)
-        assert found.reason.endswith("."), item.name
-        assert all(table.shown for table in found.tables), item.name
-        assert found.tables, item.name
-        if item.name not in ("table-5", "claim-runtime", "claim-ensemble-time"):
-            drawable(item, found)
+    )
+
+    for item in (*items_without_figures, *items_with_figures):
+        measurement = item.compute(config)
+        assert measurement.reason.endswith("."), item.name
+        assert measurement.tables, item.name
+        assert all(table.shown for table in measurement.tables), item.name
+        if item in items_with_figures:
+            assert_drawable(item, measurement)
+
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "quick-ablations",
         "quick-across",
@@ -359,55 +477,24 @@ def test_items_of_runs_on_tiny_sizes(tmp_path: Path, small: None) -> None:
 
 
 @pytest.mark.slow
-def test_the_full_form_reads_finished_runs_and_names_the_missing(tmp_path: Path) -> None:
-    config = StudyConfig(quick=False, runs=tmp_path, device="cpu")
+def test_a_full_computation_reads_finished_runs_and_names_the_missing(
+    full_config: StudyConfig, letters_setting: Setting
+) -> None:
     with pytest.raises(InputError, match="no finished run"):
-        benchmark_runs(config)
-    setting = replace(
-        shared_runs.digits_setting("x", **TINY, strategies=("ldm-s", "random", "entropy")),
-        name="openml-6",
-    )
-    run_setting(setting, tmp_path / "openml-6", device="cpu")
+        load_benchmark_runs(full_config)
+
+    folder = full_config.runs
+    run_setting(letters_setting, folder / "openml-6", device="cpu")
     run_setting(
-        replace(setting, name="mnist"),
-        tmp_path / "mnist",
+        replace(letters_setting, name="mnist"),
+        folder / "mnist",
         rounds=2,
         device="cpu",
         strategies=["random"],
     )
-    found, notes = benchmark_runs(config)
-    assert [one.name for one in found] == ["openml-6"]
+
+    runs, notes = load_benchmark_runs(full_config)
+    assert [run.name for run in runs] == ["openml-6"]
     assert notes[0].startswith("From the finished runs of openml-6, on ")
-    assert "mnist (begun)" in notes[1]
+    assert "mnist (unfinished)" in notes[1]
     assert "cifar10" in notes[1]
-
-
-@pytest.mark.slow
-def test_the_strategy_that_is_only_tried_here_keeps_the_contract() -> None:
-    check_strategy(LdmSLaplace)
-    for options in ({"rays": 0}, {"prior": -1.0}):
-        with pytest.raises(InputError):
-            LdmSLaplace(**options)  # type: ignore[arg-type]
-
-
-def test_full_settings_are_settings() -> None:
-    full = StudyConfig(quick=False)
-    every = [
-        *figure_12_ablations.ablation_settings(full),
-        *figure_12_ablations.batch_settings(full),
-        *figure_12_ablations.large_settings(full),
-    ]
-    assert [one.name for one in every] == [
-        "openml-6-ablations",
-        "mnist-ablations",
-        "cifar10-ablations",
-        "mnist-batch-1",
-        "mnist-batch-10",
-        "mnist-batch-40",
-        "openml-6-batch-2000",
-        "mnist-batch-5000",
-    ]
-    for one in every:
-        assert one.paper is None
-        for name in one.strategies:
-            one.strategy(name)

@@ -1,32 +1,41 @@
-"""Flips, stop conditions and choices: pieces against what they mean, tiny sizes, and verdicts that turn."""
+"""Figures 5, 7, 11 and 15: their parts, their verdicts on made-up numbers, tiny computations."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from paper_items import assert_drawable
 from reproduction import figure_05_uncertainty, figure_11_stop_condition, figure_15_variants
 from reproduction.disc import rng
 from reproduction.figure_05_uncertainty import (
-    flip_counts,
-    judge_orders,
-    judge_strengths,
-    measure_orders,
-    measure_strengths,
+    FlipFrequencies,
+    count_flips,
+    judge_disagreement_curves,
+    judge_flip_frequencies,
+    measure_disagreement_curves,
+    measure_flip_frequencies,
 )
 from reproduction.figure_11_stop_condition import (
-    judge_rays,
-    judge_stops,
-    measure_rays,
-    measure_stops,
-    plane_search,
+    SearchResults,
+    judge_ray_counts,
+    judge_stop_conditions,
+    measure_ray_counts,
+    measure_stop_conditions,
+    search_plane,
 )
-from reproduction.figure_15_variants import judge_choices, measure_choices, spaced, variants
-from reproduction.item import HOLDS, IN_PART, NOT, Item, Measurement, StudyConfig, to_json_value
-from reproduction.shared_runs import digits_setting
+from reproduction.figure_15_variants import (
+    judge_variants,
+    make_sigmas,
+    make_variants,
+    measure_variants,
+)
+from reproduction.item import HOLDS, IN_PART, NOT, StudyConfig
+from reproduction.shared_runs import make_digits_setting
 from teeter.kernels.ldm import paper_sigmas
 from teeter.models.outputs import Outputs
 from teeter.seeds import normal, stream
@@ -34,220 +43,264 @@ from teeter.seeds import normal, stream
 RNG = np.random.default_rng(2)
 
 
-def drawable(item: Item, found: Measurement) -> None:
-    drawings = item.draw(Measurement(to_json_value(found.numbers), found.verdict, found.reason))
-    assert drawings
-    assert all(one.caption.endswith(".") for one in drawings)
+# Figures 5 and 7
 
 
 @pytest.mark.slow
-def test_flips_are_counted_draw_by_draw() -> None:
-    features, weight, bias = torch.randn(7, 3), torch.randn(4, 3), torch.randn(4)
-    counts, shares = flip_counts(Outputs(features=features, weight=weight, bias=bias), 0.7, 60, 5)
-    generator, expected, of_draws = stream(5, "flips", "0.7"), np.zeros(7), []
+def test_count_flips_agrees_with_counting_one_by_one() -> None:
+    features = torch.randn(7, 3)
+    weight = torch.randn(4, 3)
+    bias = torch.randn(4)
+    outputs = Outputs(features=features, weight=weight, bias=bias)
+    counts, disagreements = count_flips(outputs, 0.7, 60, 5)
+
+    # The noise comes in blocks of 50 draws.
+    generator = stream(5, "flips", "0.7")
+    expected_counts = np.zeros(7)
+    expected_disagreements = []
     for block in (50, 10):
-        moves = normal((block, 4, 3), generator, torch.device("cpu"))
-        shifts = normal((block, 4), generator, torch.device("cpu"))
-        for move, shift in zip(moves, shifts, strict=True):
-            flipped = [
-                int((weight @ z + bias).argmax())
-                != int(((weight + 0.7 * move) @ z + bias + 0.7 * shift).argmax())
-                for z in features
-            ]
-            expected += flipped
-            of_draws.append(np.mean(flipped))
-    assert counts.tolist() == expected.tolist()
-    assert shares.numpy() == pytest.approx(np.array(of_draws))
+        weight_noise = normal((block, 4, 3), generator, torch.device("cpu"))
+        bias_noise = normal((block, 4), generator, torch.device("cpu"))
+        for k in range(block):
+            moved_weight = weight + 0.7 * weight_noise[k]
+            moved_bias = bias + 0.7 * bias_noise[k]
+            flips = []
+            for row in features:
+                before = int((weight @ row + bias).argmax())
+                after = int((moved_weight @ row + moved_bias).argmax())
+                flips.append(before != after)
+            expected_counts += flips
+            expected_disagreements.append(np.mean(flips))
+
+    assert counts.tolist() == expected_counts.tolist()
+    assert disagreements.numpy() == pytest.approx(np.array(expected_disagreements))
 
 
-def orders(noise: float) -> dict[str, object]:
-    values = np.linspace(0, 1, 200)
-    return {
-        "sigma": 0.1,
-        "disagreement": 0.05,
-        "ldm": values,
-        "frequency": -values + noise * RNG.standard_normal(200),
-    }
+def make_flip_frequencies(noise: float) -> FlipFrequencies:
+    """Return frequencies that fall with the LDM, up to noise."""
+    ldm = np.linspace(0, 1, 200)
+    frequency = -ldm + noise * RNG.standard_normal(200)
+    return FlipFrequencies(sigma=0.1, disagreement=0.05, ldm=ldm, frequency=frequency)
 
 
-def test_orders_turn_with_the_numbers() -> None:
-    assert judge_orders({"a": orders(0.01), "b": orders(0.1)}).verdict == HOLDS
-    assert judge_orders({"a": orders(0.01), "b": orders(10.0)}).verdict == IN_PART
-    found = judge_orders({"b": orders(10.0)})
-    assert found.verdict == NOT
-    assert "0 of 1" in found.notes[0]
+def test_flip_frequencies_verdict_follows_the_correlation() -> None:
+    clear = make_flip_frequencies(0.01)
+    noisy = make_flip_frequencies(0.1)
+    random = make_flip_frequencies(10.0)
 
+    assert judge_flip_frequencies({"a": clear, "b": noisy}).verdict == HOLDS
+    assert judge_flip_frequencies({"a": clear, "b": random}).verdict == IN_PART
 
-@pytest.mark.slow
-def test_strengths_turn_with_the_numbers() -> None:
-    sigmas, rising = np.logspace(-5, 1, 11), np.linspace(0, 0.9, 11)
-    error, dip = np.full(11, 0.001), np.where(np.arange(11) == 5, 0.1, np.linspace(0, 0.9, 11))
-    assert judge_strengths(sigmas, {"a": rising}, {"a": error}).verdict == HOLDS
-    assert (
-        judge_strengths(sigmas, {"a": rising, "b": dip}, {"a": error, "b": error}).verdict
-        == IN_PART
-    )
-    assert judge_strengths(sigmas, {"b": dip}, {"b": error}).verdict == NOT
-    assert (
-        judge_strengths(sigmas, {"b": dip}, {"b": np.full(11, 1.0)}).verdict == HOLDS
-    )  # within chance
+    measurement = judge_flip_frequencies({"b": random})
+    assert measurement.verdict == NOT
+    assert "0 of 1" in measurement.notes[0]
 
 
 @pytest.mark.slow
-def test_uncertainty_on_tiny_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figure_05_uncertainty, "FEW", 30)
-    monkeypatch.setattr(figure_05_uncertainty, "MANY", 40)
-    for item, measure in (
-        (figure_05_uncertainty.FIGURE_5, measure_orders),
-        (figure_05_uncertainty.FIGURE_7, measure_strengths),
-    ):
-        drawable(item, measure(StudyConfig(device="cpu")))
+def test_disagreement_verdict_allows_falls_by_chance() -> None:
+    sigmas = np.logspace(-5, 1, 11)
+    rising = np.linspace(0, 0.9, 11)
+    falling_once = np.where(np.arange(11) == 5, 0.1, rising)
+    small_errors = np.full(11, 0.001)
+    large_errors = np.full(11, 1.0)
+
+    def judge(means: dict[str, np.ndarray], errors: np.ndarray) -> str:
+        return judge_disagreement_curves(sigmas, means, dict.fromkeys(means, errors)).verdict
+
+    assert judge({"a": rising}, small_errors) == HOLDS
+    assert judge({"a": rising, "b": falling_once}, small_errors) == IN_PART
+    assert judge({"b": falling_once}, small_errors) == NOT
+    assert judge({"b": falling_once}, large_errors) == HOLDS
 
 
 @pytest.mark.slow
-def test_the_search_in_the_plane_is_algorithm_1() -> None:
-    """One row, one hypothesis at a time, the disagreement being the angle between the lines."""
-    generator = rng(0, "stop test")
-    least, taken = 1.0, 0
-    for sigma in paper_sigmas():
-        c = 0
-        while c < 3:
-            w = np.array([1.0, 0.0]) + sigma * generator.standard_normal((1, 2))[0]
-            taken += 1
-            c += 1
-            row = np.array(
-                [-np.sin(np.pi * 0.01), np.cos(np.pi * 0.01)]
-            )  # turned by 0.01 pi from g's boundary
-            rho = abs(np.arctan2(w[1], w[0])) / np.pi
-            if (row @ w > 0) != (row[0] > 0) and rho < least:
-                least, c = rho, 0
-    found, count = plane_search(3, 1, rng(0, "stop test"))
-    assert found[0] == pytest.approx(least)
-    assert count[0] == taken
+def test_uncertainty_at_tiny_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figure_05_uncertainty, "QUICK_LABEL_COUNTS", (30, 40))
+    config = StudyConfig(device="cpu")
 
+    assert_drawable(figure_05_uncertainty.FIGURE_5, measure_flip_frequencies(config))
+    assert_drawable(figure_05_uncertainty.FIGURE_7, measure_disagreement_curves(config))
+
+
+# Figure 11
 
 SIZES = (1, 10, 20, 100)
 
 
-def search(noise: float) -> dict[str, object]:
-    true = np.linspace(0.1, 0.5, 100)
-    values = np.array(
-        [true * (1 + 1 / s) + (noise if s < 100 else 0) * RNG.random(100) for s in SIZES]
+def make_search_results(noise: float) -> SearchResults:
+    """Return values that fall with the size, with noise at all sizes but the last."""
+    exact = np.linspace(0.1, 0.5, 100)
+    values = []
+    for size in SIZES:
+        size_noise = 0.0 if size == SIZES[-1] else noise
+        values.append(exact * (1 + 1 / size) + size_noise * RNG.random(100))
+
+    return SearchResults(
+        values=np.array(values),
+        hypothesis_counts=[50 * size for size in SIZES],
+        seconds=[0.1 * size + 0.2 for size in SIZES],
+        description="Made up.",
     )
-    return {
-        "values": values,
-        "taken": [50 * s for s in SIZES],
-        "seconds": [0.1 * s + 0.2 for s in SIZES],
-        "told": ".",
-    }
+
+
+def make_bad_search_results() -> SearchResults:
+    """Return values that rise with the size, and costs that do not."""
+    results = make_search_results(5.0)
+    return replace(
+        results, values=results.values[::-1], hypothesis_counts=[9, 1, 8, 2], seconds=[9, 1, 8, 2]
+    )
 
 
 @pytest.mark.slow
-def test_stops_turn_with_the_numbers() -> None:
-    near, far = [0.01, 5e-4, 1e-4, 1e-5], [0.01, 5e-4, 1e-3, 1e-5]
-    found = judge_stops(SIZES, near, search(0.0))
-    assert found.verdict == HOLDS
-    drawable(figure_11_stop_condition.FIGURE_11, found)
-    assert "Not found: truth reached in the plane." in judge_stops(SIZES, far, search(0.0)).reason
-    assert "order kept" in judge_stops(SIZES, near, search(5.0)).reason.split("Not found")[1]
-    bad = {**search(5.0), "taken": [9, 1, 8, 2], "seconds": [9, 1, 8, 2]}
-    bad["values"] = np.asarray(bad["values"])[::-1]
-    assert judge_stops(SIZES, far, bad).verdict == NOT
+def test_search_plane_is_algorithm_1() -> None:
+    """One row, one hypothesis at a time; the disagreement is the angle between the lines."""
+    angle = 0.01 * np.pi  # from the boundary of g to the row
+    row = np.array([-np.sin(angle), np.cos(angle)])
+    generator = rng(0, "stop test")
+
+    least = 1.0
+    draw_count = 0
+    for sigma in paper_sigmas():
+        idle = 0
+        while idle < 3:
+            hypothesis = np.array([1.0, 0.0]) + sigma * generator.standard_normal((1, 2))[0]
+            disagreement = abs(np.arctan2(hypothesis[1], hypothesis[0])) / np.pi
+            draw_count += 1
+            idle += 1
+            if (row @ hypothesis > 0) != (row[0] > 0) and disagreement < least:
+                least = disagreement
+                idle = 0
+
+    found_least, found_draw_counts = search_plane(3, 1, rng(0, "stop test"))
+    assert found_least[0] == pytest.approx(least)
+    assert found_draw_counts[0] == draw_count
 
 
 @pytest.mark.slow
-def test_rays_turn_with_the_numbers() -> None:
-    found = judge_rays(SIZES, 20, search(0.0))
-    assert found.verdict == HOLDS
-    drawable(figure_11_stop_condition.FIGURE_11_RAYS, found)
-    assert judge_rays(SIZES, 20, search(5.0)).verdict == IN_PART
-    bad = {**search(5.0), "seconds": [9, 1, 8, 2]}
-    bad["values"] = np.asarray(bad["values"])[::-1]
-    assert judge_rays(SIZES, 20, bad).verdict == NOT
+def test_stop_conditions_verdict_follows_the_numbers() -> None:
+    small_gaps = [0.01, 5e-4, 1e-4, 1e-5]
+    large_gaps = [0.01, 5e-4, 1e-3, 1e-5]
+    good = make_search_results(0.0)
+    noisy = make_search_results(5.0)
+
+    measurement = judge_stop_conditions(SIZES, small_gaps, good)
+    assert measurement.verdict == HOLDS
+    assert_drawable(figure_11_stop_condition.FIGURE_11, measurement)
+
+    reason = judge_stop_conditions(SIZES, large_gaps, good).reason
+    assert "Failed checks: the exact LDM is reached in the plane." in reason
+
+    _, failed_checks = judge_stop_conditions(SIZES, small_gaps, noisy).reason.split("Failed checks")
+    assert "the order is the same" in failed_checks
+
+    assert judge_stop_conditions(SIZES, large_gaps, make_bad_search_results()).verdict == NOT
 
 
 @pytest.mark.slow
-def test_stops_and_rays_on_a_small_network(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ray_counts_verdict_follows_the_numbers() -> None:
+    measurement = judge_ray_counts(SIZES, 20, make_search_results(0.0))
+    assert measurement.verdict == HOLDS
+    assert_drawable(figure_11_stop_condition.FIGURE_11_RAYS, measurement)
+
+    assert judge_ray_counts(SIZES, 20, make_search_results(5.0)).verdict == IN_PART
+    assert judge_ray_counts(SIZES, 20, make_bad_search_results()).verdict == NOT
+
+
+@pytest.mark.slow
+def test_searches_on_a_small_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         figure_11_stop_condition,
-        "plane_search",
+        "search_plane",
         lambda size, count, generator: (np.full(3, 0.011), np.ones(3)),
     )
     monkeypatch.setattr(figure_11_stop_condition, "paper_sigmas", lambda: [0.01, 0.1, 1.0])
-    assert (
-        np.shape(measure_stops(StudyConfig(device="cpu")).numbers["values"])[1]
-        == figure_11_stop_condition.SHOWN
-    )
-    found = measure_rays(StudyConfig(device="cpu"))
-    assert "512 rays" in found.reason
+    config = StudyConfig(device="cpu")
+
+    values = measure_stop_conditions(config).numbers["values"]
+    assert np.shape(values)[1] == figure_11_stop_condition.DRAWN_ROWS
+    assert "512 rays" in measure_ray_counts(config).reason
 
 
-def test_the_variants_are_the_paper_s() -> None:
-    found = variants(quick=False)
-    assert [name for name in found if name.startswith("s=")] == [
-        "s=10",
-        "s=1",
-        "s=5",
-        "s=100",
-        "s=1000",
-    ]
-    assert [name for name in found if name.startswith("M=")] == [
-        "M=10",
-        "M=100",
-        "M=1000",
-        "M=10000",
-    ]
-    assert {"beta=0.01", "beta=0.05", "beta=0.5", "beta=1"} < set(found)
-    assert spaced(0.1) == pytest.approx(paper_sigmas())
-    assert len(spaced(0.01)) == 501
-    assert spaced(1.0) == pytest.approx([1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1])
-    for quick in (True, False):
-        settings = figure_15_variants.settings_of(StudyConfig(quick=quick))
-        assert all(setting.strategies[0] == figure_15_variants.BASE for setting in settings)
-        assert {name for setting in settings for name in setting.strategies} == set(
-            variants(quick=quick)
-        )
-        for setting in settings:
-            for name in setting.strategies:
-                setting.strategy(name)
+# Figure 15
+
+
+def test_variants_are_those_of_the_paper() -> None:
+    variants = make_variants(quick=False)
+    stops = [name for name in variants if name.startswith("s=")]
+    references = [name for name in variants if name.startswith("M=")]
+    assert stops == ["s=10", "s=1", "s=5", "s=100", "s=1000"]
+    assert references == ["M=10", "M=100", "M=1000", "M=10000"]
+    assert {"beta=0.01", "beta=0.05", "beta=0.5", "beta=1"} < set(variants)
+
+    assert make_sigmas(0.1) == pytest.approx(paper_sigmas())
+    assert len(make_sigmas(0.01)) == 501
+    assert make_sigmas(1.0) == pytest.approx([1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1])
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_variant_settings_have_valid_strategies(quick: bool) -> None:
+    settings = figure_15_variants.make_variant_settings(StudyConfig(quick=quick))
+    names = {name for setting in settings for name in setting.strategies}
+
+    assert names == set(make_variants(quick=quick))
+    for setting in settings:
+        assert setting.strategies[0] == figure_15_variants.BASE
+        for name in setting.strategies:
+            setting.strategy(name)
+
+
+def make_variant_accuracies(mean: float) -> np.ndarray:
+    return mean + 0.002 * RNG.standard_normal((5, 6))
 
 
 @pytest.mark.slow
-def test_choices_turn_with_the_numbers() -> None:
-    def runs(mean: float) -> np.ndarray:
-        return mean + 0.002 * RNG.standard_normal((5, 6))
-
+def test_variants_verdict_follows_the_accuracies() -> None:
     names = ("s=1", "M=100", "beta=1", "rays=64")
-    alike = {"s=10": runs(0.9)}
-    alike |= {name: alike["s=10"] + 1e-4 * RNG.standard_normal((5, 6)) for name in names}
-    found = judge_choices({"one": {**alike, "M=10": runs(0.8)}})
-    assert found.verdict == HOLDS
-    drawable(figure_15_variants.FIGURE_15, found)
-    assert judge_choices({"one": {**alike, "M=10": alike["s=10"].copy()}}).verdict == IN_PART
-    assert judge_choices({"one": {**alike, "s=1": runs(0.7), "M=10": runs(0.8)}}).verdict == IN_PART
-    apart = {name: runs(0.7) for name in names}
-    assert judge_choices({"one": {"s=10": runs(0.9), **apart, "M=10": runs(0.95)}}).verdict == NOT
-    lower = {name: values - 0.2 for name, values in alike.items()}
-    parted = judge_choices(
-        {
-            "one": alike,
-            "two": {"s=10": lower["s=10"], "beta=0.5": lower["beta=1"], "M=10": runs(0.5)},
-        }
-    )
-    assert parted.verdict == HOLDS  # each against the base of its own run
-    drawable(figure_15_variants.FIGURE_15, parted)
+    alike = {"s=10": make_variant_accuracies(0.9)}
+    for name in names:
+        alike[name] = alike["s=10"] + 1e-4 * RNG.standard_normal((5, 6))
+    worse = make_variant_accuracies(0.8)
+
+    measurement = judge_variants({"one": {**alike, "M=10": worse}})
+    assert measurement.verdict == HOLDS
+    assert_drawable(figure_15_variants.FIGURE_15, measurement)
+
+    not_worse = {**alike, "M=10": alike["s=10"].copy()}
+    assert judge_variants({"one": not_worse}).verdict == IN_PART
+
+    one_differs = {**alike, "s=1": make_variant_accuracies(0.7), "M=10": worse}
+    assert judge_variants({"one": one_differs}).verdict == IN_PART
+
+    all_differ = {"s=10": make_variant_accuracies(0.9), "M=10": make_variant_accuracies(0.95)}
+    for name in names:
+        all_differ[name] = make_variant_accuracies(0.7)
+    assert judge_variants({"one": all_differ}).verdict == NOT
 
 
 @pytest.mark.slow
-def test_choices_on_a_tiny_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variants_are_compared_within_their_run() -> None:
+    base = make_variant_accuracies(0.9)
+    alike = base + 1e-4 * RNG.standard_normal((5, 6))
+    runs = {
+        "one": {"s=10": base, "s=1": alike, "rays=64": alike},
+        "two": {"s=10": base - 0.2, "beta=0.5": alike - 0.2, "M=10": make_variant_accuracies(0.5)},
+    }
+
+    measurement = judge_variants(runs)
+    assert measurement.verdict == HOLDS
+    assert_drawable(figure_15_variants.FIGURE_15, measurement)
+
+
+@pytest.mark.slow
+def test_variants_at_a_tiny_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny = {"initial": 20, "final": 40, "query": 20, "epochs": 3, "repetitions": 2, "pool": 40}
     monkeypatch.setattr(figure_15_variants, "STOPS", (1,))
     monkeypatch.setattr(figure_15_variants, "SPACINGS", (1.0,))
-    tiny = {"initial": 20, "final": 40, "query": 20, "epochs": 3, "repetitions": 2, "pool": 40}
     monkeypatch.setattr(
         figure_15_variants,
-        "digits_setting",
-        lambda name, **values: digits_setting(name, **{**values, **tiny}),
+        "make_digits_setting",
+        lambda name, **values: make_digits_setting(name, **{**values, **tiny}),
     )
-    drawable(
-        figure_15_variants.FIGURE_15, measure_choices(StudyConfig(runs=tmp_path, device="cpu"))
-    )
+
+    measurement = measure_variants(StudyConfig(runs=tmp_path, device="cpu"))
+    assert_drawable(figure_15_variants.FIGURE_15, measurement)

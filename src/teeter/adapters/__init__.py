@@ -14,8 +14,9 @@ the names below are imported when they are first used.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from teeter.lazy_imports import import_lazily
 
 if TYPE_CHECKING:
     from teeter.adapters.hf_columns import labels_of
@@ -34,25 +35,12 @@ __all__ = [
 ]
 
 # labels_of comes through huggingface, which explains what to install if a library is missing.
-_MODULES = {
-    "Images": "huggingface",
-    "LightningTraining": "lightning",
-    "SentenceEncoder": "sentence_transformers",
-    "TeeterStrategy": "skactiveml",
-    "Texts": "huggingface",
-    "labels_of": "huggingface",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used."""
-    if name not in _MODULES:
-        raise AttributeError(f"module 'teeter.adapters' has no attribute {name!r}")
-
-    value = getattr(import_module(f"teeter.adapters.{_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = import_lazily(
+    __name__,
+    {
+        "huggingface": ["Images", "Texts", "labels_of"],
+        "lightning": ["LightningTraining"],
+        "sentence_transformers": ["SentenceEncoder"],
+        "skactiveml": ["TeeterStrategy"],
+    },
+)

@@ -29,6 +29,9 @@ def labels_of(
         column: the column of labels: class numbers, or names. None, NaN and -1 mean no label.
         classes: the names in the order of the model's outputs; those of the column, if it has them,
             if left out.
+
+    Raises:
+        InputError: if there is no such column, or a value in it is not a class.
     """
     _require_table(table)
     _require_column(table, column)
@@ -38,19 +41,32 @@ def labels_of(
             f"Column {column!r} holds {_type_name(feature)}: one label a row is needed."
         )
 
-    # [:] turns the column into a list, which reads all rows at once.
-    values = table.with_format(None)[column][:]
+    # Without a format, which might turn values into tensors. [:] reads all rows at once.
+    unformatted = table.with_format(None)
+    values = unformatted[column][:]
     if _type_name(feature) == "string":
         return _encode_names(values, classes, column)
 
-    column_names = feature.names if isinstance(feature, datasets.ClassLabel) else None
-    names = column_names if column_names is not None else classes
-    labels = _require_class_numbers(values, column, None if names is None else len(names))
+    # Numbers. A ClassLabel column names its classes; of other numbers only ``classes`` may.
+    column_names: list[str] | None = None
+    if isinstance(feature, datasets.ClassLabel):
+        column_names = feature.names
+
+    class_count = None
+    if column_names is not None:
+        class_count = len(column_names)
+    elif classes is not None:
+        class_count = len(classes)
+
+    labels = _require_class_numbers(values, column, class_count)
     if column_names is None or classes is None:
         return labels
 
     # The column and the model may number the same names differently.
-    label_names = [None if label < 0 else column_names[label] for label in labels]
+    label_names: list[str | None] = []
+    for label in labels.tolist():
+        is_labelled = label >= 0
+        label_names.append(column_names[label] if is_labelled else None)
     return _encode_names(label_names, classes, column)
 
 
@@ -66,30 +82,39 @@ def columns_of(table: Any, named: Any, kind: str, plural: str) -> tuple[Any, lis
 
     Returns:
         A table of these columns and their names, or the list unchanged and no names.
+
+    Raises:
+        InputError: if a column is missing or of another kind, or there is no row.
     """
     if not isinstance(table, datasets.Dataset):
         _require_list(table, named, plural)
         return table, []
 
     _require_table(table)
-    candidates = [name for name, feature in table.features.items() if _type_name(feature) == kind]
-    if named is None:
-        named = _choose_column(table, candidates, kind, plural)
+    types = {name: _type_name(feature) for name, feature in table.features.items()}
+    candidates = [name for name in types if types[name] == kind]
 
-    columns = list(named) if isinstance(named, tuple | list) else [named]
+    if named is None:
+        columns = [_choose_column(table, candidates, kind, plural)]
+    elif isinstance(named, tuple | list):
+        columns = list(named)
+    else:
+        columns = [named]
+
     if not 1 <= len(columns) <= 2:
         raise InputError(f"{len(columns)} columns are named: give one, or two for pairs of texts.")
     for name in columns:
         _require_column(table, name)
         if name not in candidates:
-            raise InputError(
-                f"Column {name!r} holds {_type_name(table.features[name])} values: {plural} are "
-                "needed."
-            )
+            raise InputError(f"Column {name!r} holds {types[name]} values: {plural} are needed.")
 
     selected = table.select_columns(columns).with_format(None)
-    if kind == "image" and not table.features[columns[0]].decode:
-        selected = selected.cast_column(columns[0], datasets.Image())
+
+    # A column that is not decoded gives bytes and paths instead of images.
+    if kind == "image":
+        column = columns[0]
+        if not table.features[column].decode:
+            selected = selected.cast_column(column, datasets.Image())
     return selected, columns
 
 
@@ -141,10 +166,15 @@ def _require_class_numbers(values: Sequence[Any], column: str, classes: int | No
         if is_missing:
             continue
 
-        is_integer = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+        # A column with missing values holds floats, of which 3.0 is the class 3.
+        is_whole_float = isinstance(value, float) and value.is_integer()
+        is_integer = isinstance(value, int) or is_whole_float
         is_too_large = is_integer and classes is not None and value >= classes
+
         if not is_integer or value < -1 or is_too_large:
-            last = "" if classes is None else f" to {classes - 1}"
+            last = ""
+            if classes is not None:
+                last = f" to {classes - 1}"
             raise InputError(
                 f"Row {row} of column {column!r} holds {value!r}: classes are whole numbers from "
                 f"0{last}, or -1 if unknown."
@@ -165,17 +195,15 @@ def _encode_names(
     if len(set(names)) < len(names):
         raise InputError(f"A name occurs twice in classes, {list(names)}: give each once.")
 
-    numbers: dict[str | None, int] = {name: number for number, name in enumerate(names)}
-    numbers[None] = -1
+    number_of: dict[str | None, int] = {name: number for number, name in enumerate(names)}
+    number_of[None] = -1
 
     labels = np.empty(len(values), dtype=np.int64)
     for row, value in enumerate(values):
-        if value not in numbers:
-            raise InputError(
-                f"Row {row} of column {column!r} is {value!r}. "
-                f"{did_you_mean(str(value), list(names))}"
-            )
-        labels[row] = numbers[value]
+        if value not in number_of:
+            hint = did_you_mean(str(value), list(names))
+            raise InputError(f"Row {row} of column {column!r} is {value!r}. {hint}")
+        labels[row] = number_of[value]
     return labels
 
 
@@ -185,7 +213,10 @@ def _require_list(values: Any, named: Any, plural: str) -> None:
         raise InputError(
             f"This is a {type(values).__name__} of several parts ({parts}): give one of them."
         )
-    if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray):
+
+    # A text is a sequence of letters, and no list of texts.
+    is_list = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str)
+    if not is_list:
         raise InputError(
             f"This is a {type(values).__name__}: give a table of datasets, or a list of {plural}."
         )
@@ -206,9 +237,8 @@ def _require_table(table: Any) -> None:
 
 def _require_column(table: Table, name: str) -> None:
     if name not in table.column_names:
-        raise InputError(
-            f"The table has no column {name!r}. {did_you_mean(str(name), table.column_names)}"
-        )
+        hint = did_you_mean(str(name), table.column_names)
+        raise InputError(f"The table has no column {name!r}. {hint}")
 
 
 def _type_name(feature: Any) -> str:
@@ -223,6 +253,8 @@ def _type_name(feature: Any) -> str:
 
 
 def _first_unreadable_row(table: Any, rows: Integers) -> int | None:
+    """Return the first row that raises when it is read alone, for an error message."""
+    # Reading many rows at once does not tell which of them failed.
     for row in rows.tolist():
         try:
             table[row]

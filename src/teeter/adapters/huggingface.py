@@ -25,7 +25,9 @@ try:
 
     from teeter.adapters.hf_columns import Table, columns_of, labels_of, read_cells
 except ModuleNotFoundError as error:
-    if (error.name or "").split(".")[0] not in ("datasets", "transformers"):
+    # Anything else that is missing is a broken installation and not a missing extra.
+    library, _, _ = (error.name or "").partition(".")
+    if library not in ("datasets", "transformers"):
         raise
     raise MissingExtraError(
         "This needs transformers and datasets: pip install 'teeter[hf]'."
@@ -110,29 +112,38 @@ class Texts(_TableSubset):
             _require_classifier(original)
             self._require_same_tokens(original, original.config.get_text_config())
 
-        # A module of the user's own may have a pretrained one inside.
-        pretrained = [part for part in original.modules() if isinstance(part, PreTrainedModel)]
-        limits = [self._max_length, *map(_max_tokens, pretrained)]
-        known_limits = [limit for limit in limits if limit is not None]
+        max_length = self._max_length
+        pad_left = False
+        for part in original.modules():
+            # A module of the user's own may have a pretrained one inside.
+            if not isinstance(part, PreTrainedModel):
+                continue
 
-        # XLNet classifies by the last position, padding or not.
-        reads_last_position = any(
-            getattr(part.config, "summary_type", None) == "last" for part in pretrained
-        )
+            limit = _max_tokens(part)
+            if limit is not None and (max_length is None or limit < max_length):
+                max_length = limit
+
+            # XLNet classifies by the last position, padding or not.
+            if getattr(part.config, "summary_type", None) == "last":
+                pad_left = True
+
         return _copy_with(
             self,
             _input_names=_input_names(original),
-            _max_length=min(known_limits, default=None),
-            _pad_left=reads_last_position,
+            _max_length=max_length,
+            _pad_left=pad_left,
         )
 
     def batches(self, size: int) -> Iterator[Mapping[str, Tensor]]:
         """Yield the texts in order, at most ``size`` at a time; fewer if they are long."""
         for start in range(0, len(self), size):
-            encoded = self._encode(self._rows[start : start + size])
+            rows = self._rows[start : start + size]
+            encoded = self._encode(rows)
             lengths = [len(ids) for ids in encoded["input_ids"]]
+
             for part in _split_by_tokens(lengths, _MAX_BATCH_TOKENS):
-                yield self._pad({name: values[part] for name, values in encoded.items()})
+                encoded_part = {name: values[part] for name, values in encoded.items()}
+                yield self._pad(encoded_part)
 
     def as_one_batch(self) -> Mapping[str, Tensor]:
         """Return all texts as one batch."""
@@ -141,12 +152,15 @@ class Texts(_TableSubset):
     def _require_length(self, max_length: int | None) -> int | None:
         """Return the number of tokens to truncate at, or None if there is no limit."""
         if max_length is None:
-            tokenizer_limit = self._tokenizer.model_max_length
-            return tokenizer_limit if tokenizer_limit < _UNLIMITED_LENGTH else None
+            tokenizer_limit: int = self._tokenizer.model_max_length
+            if tokenizer_limit >= _UNLIMITED_LENGTH:
+                return None
+            return tokenizer_limit
 
         if not isinstance(max_length, int | np.integer):
             raise InputError(f"max_length is {max_length!r}: it must be a whole number.")
 
+        # At least one token of text beside those that frame it, such as [CLS] and [SEP].
         is_pair = len(self._columns) == 2
         least = self._tokenizer.num_special_tokens_to_add(pair=is_pair) + 1
         if max_length < least:
@@ -200,14 +214,20 @@ class Texts(_TableSubset):
             "token_type_ids": self._tokenizer.pad_token_type_id,
         }
         # A text of no token becomes one token of padding.
-        width = max([1, *map(len, encoded["input_ids"])])
+        lengths = [len(ids) for ids in encoded["input_ids"]]
+        width = max(lengths, default=1)
+        width = max(width, 1)
 
         padded: dict[str, Tensor] = {}
         for name, values in encoded.items():
+            fill_value = padding.get(name, 0)  # 0 in an attention mask hides the token
             rows = []
             for ids in values:
-                fill = [padding.get(name, 0)] * (width - len(ids))
-                rows.append([*fill, *ids] if self._pad_left else [*ids, *fill])
+                fill = [fill_value] * (width - len(ids))
+                if self._pad_left:
+                    rows.append([*fill, *ids])
+                else:
+                    rows.append([*ids, *fill])
             padded[name] = torch.tensor(rows)
         return padded
 
@@ -220,7 +240,10 @@ class Images(_TableSubset):
     """
 
     def __init__(
-        self, table: Table | Sequence[Any], processor: BaseImageProcessor, column: str | None = None
+        self,
+        table: Table | Sequence[Any],
+        processor: BaseImageProcessor,
+        column: str | None = None,
     ) -> None:
         """Check the table and the processor. No image is read yet.
 
@@ -254,18 +277,21 @@ class Images(_TableSubset):
         """Yield the images in order, ``size`` at a time, at most 32."""
         step = min(size, _MAX_BATCH_IMAGES)
         for start in range(0, len(self), step):
-            yield self._process(self._rows[start : start + step])
+            rows = self._rows[start : start + step]
+            yield self._process(rows)
 
     def as_one_batch(self) -> Mapping[str, Tensor]:
         """Return all images as one batch."""
         return self._process(self._rows)
 
     def _process(self, rows: Integers) -> dict[str, Tensor]:
-        values = read_cells(self._table, self._columns, rows)[0]
-        images = [
-            _open_image(value, row).convert(self._mode)
-            for row, value in zip(rows, values, strict=True)
-        ]
+        columns = read_cells(self._table, self._columns, rows)
+        values = columns[0]
+        images = []
+        for row, value in zip(rows, values, strict=True):
+            image = _open_image(value, row)
+            images.append(image.convert(self._mode))
+
         try:
             return dict(self._processor(images=images, return_tensors="pt"))
         except ValueError as error:
@@ -297,13 +323,18 @@ def _open_image(value: Any, row: int) -> Any:
 
     if isinstance(value, np.ndarray) and value.dtype == np.uint8:
         is_grey = value.ndim == 2
-        is_image = is_grey or (value.ndim == 3 and value.shape[2] in (1, 3, 4))
-        if not is_image:
+        has_channels = value.ndim == 3 and value.shape[2] in (1, 3, 4)
+        if not is_grey and not has_channels:
             raise InputError(
                 f"Image {row} is of shape {value.shape}: give (height, width), or (height, width, "
                 "3)."
             )
-        value = Image.fromarray(value[:, :, 0] if value.shape[2:] == (1,) else value)
+
+        # Pillow knows grey images only without the axis of channels.
+        pixels = value
+        if has_channels and value.shape[2] == 1:
+            pixels = value[:, :, 0]
+        value = Image.fromarray(pixels)
 
     if not isinstance(value, Image.Image):
         raise InputError(
@@ -352,7 +383,8 @@ def _input_names(model: nn.Module) -> frozenset[str] | None:
         InputError: if it does not take ``input_ids``.
     """
     parameters = inspect.signature(model.forward).parameters.values()
-    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    kinds = {parameter.kind for parameter in parameters}
+    takes_any = inspect.Parameter.VAR_KEYWORD in kinds  # **kwargs
 
     # The models of transformers have **kwargs too, but pass them on to what may refuse them.
     if takes_any and not isinstance(model, PreTrainedModel):
@@ -360,8 +392,9 @@ def _input_names(model: nn.Module) -> frozenset[str] | None:
 
     names = frozenset(parameter.name for parameter in parameters)
     if "input_ids" not in names:
+        listed = ", ".join(sorted(names))
         raise InputError(
-            f"The forward of {type(model).__name__} takes {', '.join(sorted(names))}: to get "
+            f"The forward of {type(model).__name__} takes {listed}: to get "
             "Texts, it must take input_ids (and may take attention_mask)."
         )
     return names
@@ -386,16 +419,16 @@ def _require_classifier(model: PreTrainedModel) -> None:
 
 def _max_tokens(model: PreTrainedModel) -> int | None:
     """Return the number of tokens that a model has positions for, or None if it has no limit."""
-    positions: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    config = model.config.get_text_config()
+    positions: int | None = getattr(config, "max_position_embeddings", None)
     if positions is None or positions < 1:
         return None
 
     # RoBERTa counts positions from padding_idx + 1.
     first_position = 0
     for name, module in model.named_modules():
-        is_position_table = isinstance(module, nn.Embedding) and name.endswith(
-            "position_embeddings"
-        )
-        if is_position_table and module.padding_idx is not None:
+        if not isinstance(module, nn.Embedding) or not name.endswith("position_embeddings"):
+            continue
+        if module.padding_idx is not None:
             first_position = max(first_position, module.padding_idx + 1)
     return positions - first_position

@@ -28,7 +28,9 @@ from teeter.training.config import shuffled_batches
 try:
     import lightning.pytorch as lightning
 except ModuleNotFoundError as error:
-    if (error.name or "").split(".")[0] != "lightning":
+    # Anything else that is missing is a broken installation and not a missing extra.
+    library, _, _ = (error.name or "").partition(".")
+    if library != "lightning":
         raise
     raise MissingExtraError("This needs Lightning: pip install 'teeter[lightning]'.") from None
 
@@ -69,10 +71,8 @@ class LightningTraining(Trainer):
         option_names.remove("self")
         for name in trainer:
             if name not in option_names:
-                raise InputError(
-                    f"Lightning's trainer has no option {name!r}. "
-                    f"{did_you_mean(name, option_names)}"
-                )
+                hint = did_you_mean(name, option_names)
+                raise InputError(f"Lightning's trainer has no option {name!r}. {hint}")
 
         self.batch_size = batch_size
         self.trainer = trainer
@@ -93,10 +93,13 @@ class LightningTraining(Trainer):
             callbacks = copy.deepcopy(self.trainer.get("callbacks")) or []
             if not isinstance(callbacks, list):
                 callbacks = [callbacks]
-            saves_checkpoints = any(
-                isinstance(callback, library.callbacks.Checkpoint) for callback in callbacks
-            )
 
+            # Lightning writes checkpoints to the working directory unless they are switched off,
+            # and refuses a callback that saves them if they are.
+            checkpoint_class = library.callbacks.Checkpoint
+            saves_checkpoints = any(isinstance(item, checkpoint_class) for item in callbacks)
+
+            # The user's settings replace these defaults. Only the callbacks are the copies above.
             options = {
                 **_DEFAULTS,
                 "enable_checkpointing": saves_checkpoints,
@@ -106,7 +109,11 @@ class LightningTraining(Trainer):
                 "callbacks": callbacks,
             }
             trainer = library.Trainer(**options)
-            trainer.fit(module, self._training_loader(job), self._validation_loader(job, library))
+            trainer.fit(
+                module,
+                self._training_loader(job),
+                self._validation_loader(job, library),
+            )
 
         # The trainer would keep the labelled rows in memory.
         module.trainer = None
@@ -114,11 +121,14 @@ class LightningTraining(Trainer):
         return FitResult(module)
 
     def _training_loader(self, job: FitJob) -> DataLoader[Any]:
+        """Return a loader of shuffled batches, in an order that the seed decides."""
+        # batch_size=None: the sampler yields whole batches, and the dataset takes a list of rows.
         dataset = _RowDataset(job.model, job.inputs, job.labels)
         sampler = _EpochSampler(len(dataset), self.batch_size, job.seed)
         return DataLoader(dataset, batch_size=None, sampler=sampler)
 
     def _validation_loader(self, job: FitJob, library: Any) -> DataLoader[Any] | None:
+        """Return a loader of the validation rows in order, or None if nothing would read them."""
         base_step = library.LightningModule.validation_step
         has_validation_step = type(job.model).validation_step is not base_step
         if job.validation is None or not has_validation_step:
@@ -126,7 +136,8 @@ class LightningTraining(Trainer):
 
         inputs, labels = job.validation
         dataset = _RowDataset(job.model, inputs, labels)
-        batches = [rows.tolist() for rows in torch.arange(len(dataset)).split(self.batch_size)]
+        positions = torch.arange(len(dataset))
+        batches = [rows.tolist() for rows in positions.split(self.batch_size)]
         return DataLoader(dataset, batch_size=None, sampler=batches)
 
 
@@ -142,8 +153,12 @@ class _RowDataset(Dataset[Any]):
         return count_rows(self.inputs)
 
     def __getitem__(self, rows: list[int]) -> tuple[Any, Tensor]:
-        batch = as_one_batch(take_rows(self.inputs, np.array(rows)))
-        return prepare_batch(self.module, batch, torch.device("cpu")), self.labels[rows]
+        inputs = take_rows(self.inputs, np.array(rows))
+        batch = as_one_batch(inputs)
+
+        # On the CPU: Lightning moves batches to its device itself.
+        prepared = prepare_batch(self.module, batch, torch.device("cpu"))
+        return prepared, self.labels[rows]
 
 
 class _EpochSampler:
@@ -156,7 +171,9 @@ class _EpochSampler:
 
     def __len__(self) -> int:
         # Counting must not move the generator that decides the order.
-        return len(list(shuffled_batches(self.rows, self.batch_size, torch.Generator())))
+        any_order = torch.Generator()
+        batches = list(shuffled_batches(self.rows, self.batch_size, any_order))
+        return len(batches)
 
     def __iter__(self) -> Iterator[list[int]]:
         for batch in shuffled_batches(self.rows, self.batch_size, self.generator):

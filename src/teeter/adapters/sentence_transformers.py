@@ -15,7 +15,9 @@ from teeter.models.torch_model import evaluation_mode
 try:
     from sentence_transformers import SentenceTransformer
 except ModuleNotFoundError as error:
-    if (error.name or "").split(".")[0] != "sentence_transformers":
+    # Anything else that is missing is a broken installation and not a missing extra.
+    library, _, _ = (error.name or "").partition(".")
+    if library != "sentence_transformers":
         raise
     raise MissingExtraError("This needs sentence-transformers: pip install 'teeter[hf]'.") from None
 
@@ -81,9 +83,12 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
         cache: dict[str, Vectors] = {}
         if self.remember:
-            cache = self._caches.setdefault((self.encoder, self.normalize), cache)
+            key = (self.encoder, self.normalize)
+            cache = self._caches.setdefault(key, cache)
 
-        new_texts = [text for text in dict.fromkeys(text_list) if text not in cache]
+        # Each text once, in the order given: its batch can change the last bits of a vector.
+        distinct = dict.fromkeys(text_list)
+        new_texts = [text for text in distinct if text not in cache]
         if new_texts:
             # encode() leaves the encoder in evaluation mode: restore the mode it was in.
             with evaluation_mode(self.encoder, None):
@@ -93,7 +98,8 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                     normalize_embeddings=self.normalize,
                     show_progress_bar=False,
                 )
-            cache.update(zip(new_texts, np.asarray(vectors, dtype=np.float32), strict=True))
+            vectors = np.asarray(vectors, dtype=np.float32)
+            cache.update(zip(new_texts, vectors, strict=True))
 
         return np.stack([cache[text] for text in text_list])
 

@@ -26,7 +26,9 @@ try:
     from skactiveml.classifier import SklearnClassifier
     from skactiveml.utils import MISSING_LABEL, check_equal_missing_label, check_type, is_labeled
 except ModuleNotFoundError as error:
-    if (error.name or "").split(".")[0] != "skactiveml":
+    # Anything else that is missing is a broken installation and not a missing extra.
+    library, _, _ = (error.name or "").partition(".")
+    if library != "skactiveml":
         raise
     raise MissingExtraError(
         "This needs scikit-activeml: pip install 'teeter[skactiveml]'."
@@ -112,6 +114,8 @@ class TeeterStrategy(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
         X, y, candidates, batch_size, return_utilities = self._validate_data(
             X, y, candidates, batch_size, return_utilities, reset=True
         )
+
+        # mapping has the index in X of each row, or is None if the candidates are other samples.
         rows, mapping = self._transform_candidates(candidates, X, y)
 
         strategy = make_strategy(self.strategy, self.options)
@@ -119,7 +123,13 @@ class TeeterStrategy(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
         seed = int(self.random_state_.randint(2**31 - 1))
 
         models = self._fit_classifiers(
-            strategy, clf, X, y, fit=fit_clf, weight=sample_weight, seed=seed
+            strategy,
+            clf,
+            X,
+            y,
+            fit=fit_clf,
+            weight=sample_weight,
+            seed=seed,
         )
         if self._must_start_cold(strategy, models, y):
             logger.info("There are too few labels for %s: the cold start picks.", strategy.name)
@@ -144,6 +154,7 @@ class TeeterStrategy(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
         return indices, all_utilities
 
     def _check_request(self, strategy: Strategy, clf: Any, fit_clf: bool, candidates: int) -> None:
+        """Refuse a query without the classifier it needs, without candidates or members."""
         check_type(fit_clf, "fit_clf", bool)
         if clf is not None:
             check_type(clf, "clf", SkactivemlClassifier)
@@ -161,7 +172,15 @@ class TeeterStrategy(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
             raise InputError(f"members is {self.members!r}: it must be a whole number from 2 up.")
 
     def _fit_classifiers(
-        self, strategy: Strategy, clf: Any, X: Array, y: Array, *, fit: bool, weight: Any, seed: int
+        self,
+        strategy: Strategy,
+        clf: Any,
+        X: Array,
+        y: Array,
+        *,
+        fit: bool,
+        weight: Any,
+        seed: int,
     ) -> list[_FittedClassifier]:
         """Return the classifiers to observe: several for an ensemble.
 
@@ -177,10 +196,15 @@ class TeeterStrategy(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
             if len(set(labels.tolist())) < 2:
                 return []
 
+            # The first member keeps the user's random state. The others get one each.
             copies = [clone(clf)]
             if "ensemble_logits" in strategy.needs:
                 copies += [clone_with_seed(clf, seed + k) for k in range(self.members - 1)]
-            classifiers = [_fit(copy, X, y, weight, seed + k) for k, copy in enumerate(copies)]
+
+            classifiers = []
+            for k, copy in enumerate(copies):
+                fitted_copy = _fit(copy, X, y, weight, seed + k)
+                classifiers.append(fitted_copy)
         else:
             classifiers = [clf]
 
@@ -208,20 +232,27 @@ class TeeterStrategy(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
         *,
         seed: int,
     ) -> Context:
+        """Return what the strategy may look at: outputs of the rows, and of labelled samples."""
         outputs = _observe(models, rows, strategy, seed)
         if "labelled" not in strategy.needs | strategy.optional_needs:
             return build_context(outputs, seed=seed)
 
+        # The classes in the order of the classifier's columns, as the labels must be numbered.
         is_usable = is_labeled(y, missing_label=self.missing_label_)
-        classes = models[0].classes if models else sorted(set(y[is_usable].tolist()))
+        if models:
+            classes = models[0].classes
+        else:
+            classes = sorted(set(y[is_usable].tolist()))
         class_numbers = {label: number for number, label in enumerate(classes)}
 
         # A classifier that is used as it is may not know all classes of y.
-        is_usable &= np.array([label in class_numbers for label in y.tolist()])
+        is_class = [label in class_numbers for label in y.tolist()]
+        is_usable &= np.array(is_class)
         if not is_usable.any():
             return build_context(outputs, seed=seed)
 
-        labels = np.array([class_numbers[label] for label in y[is_usable].tolist()])
+        usable_labels = y[is_usable].tolist()
+        labels = np.array([class_numbers[label] for label in usable_labels])
         labelled = _observe(models, X[is_usable], strategy, seed)
         return build_context(outputs, labelled=labelled, labels=labels, seed=seed)
 
@@ -256,13 +287,17 @@ def _unwrap_classifier(clf: Any) -> _FittedClassifier:
         ) from None
 
     if isinstance(clf, SklearnClassifier):
-        classes = classes_of(clf.estimator_).tolist() if clf.is_fitted_ else []
+        classes = []
+        if clf.is_fitted_:
+            classes = classes_of(clf.estimator_).tolist()
         return _FittedClassifier(clf.estimator_, classes)
 
     # The class SkorchClassifier exists only if skorch is installed, so its attribute decides.
-    classes = classes_of(clf).tolist()
+    model = clf
     net = vars(clf).get("neural_net_")
-    return _FittedClassifier(clf if net is None else net.module_, classes)
+    if net is not None:
+        model = net.module_
+    return _FittedClassifier(model, classes_of(clf).tolist())
 
 
 def _observe(
@@ -273,21 +308,30 @@ def _observe(
         return Outputs(features=flat_rows(rows))
 
     inner_models = [fitted.model for fitted in models]
+
+    # scikit-activeml validates samples as float64, and torch modules have float32 weights.
     if isinstance(inner_models[0], nn.Module):
         rows = rows.astype(np.float32)
 
-    model = inner_models if len(inner_models) > 1 else inner_models[0]
-    return observe(model, rows, strategy.needs - {"labelled"}, seed=seed).with_logits()
+    model: Any = inner_models
+    if len(inner_models) == 1:
+        model = inner_models[0]
+
+    needs = strategy.needs - {"labelled"}
+    outputs = observe(model, rows, needs, seed=seed)
+    return outputs.with_logits()
 
 
 def _utilities(strategy: Strategy, context: Context, picks: npt.NDArray[np.int64]) -> Array:
     """Return the utilities of the candidates before each pick: (n, N)."""
     utilities = np.zeros((len(picks), len(context)))
     if isinstance(strategy, ScoringStrategy):
+        # The same scores for each pick. A utility is better if it is larger.
         scores = strategy.scores(context).double().cpu().numpy()
         utilities += scores if strategy.best == "largest" else -scores
     else:
-        utilities[np.arange(len(picks)), picks] = 1
+        order = np.arange(len(picks))
+        utilities[order, picks] = 1
 
     # A sample that is picked already cannot be picked again.
     for position in range(len(picks)):

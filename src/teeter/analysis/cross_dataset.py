@@ -80,21 +80,28 @@ def performance_profile(datasets: Sequence[Dataset]) -> dict[str, PerformancePro
 
     for dataset in datasets:
         accuracy = _stack_rounds(dataset, names)
-        dataset_gaps = 100 * (accuracy.max(axis=0) - accuracy).reshape(len(names), -1)
-        cases = dataset_gaps.shape[1]
-        # The weights of a dataset sum to 1, so that a long run does not outweigh a short one.
+        below_best = accuracy.max(axis=0) - accuracy
+        dataset_gaps = 100 * below_best.reshape(len(names), -1)  # (A, cases)
         gaps.append(dataset_gaps)
+
+        # The weights of a dataset sum to 1, so that a long run does not outweigh a short one.
+        cases = dataset_gaps.shape[1]
         weights.append(np.full(cases, 1 / cases))
 
     # Without rounding, a gap of 1 point may come out as 1 + 2e-16 and miss delta = 1.
     all_gaps = np.round(np.concatenate(gaps, axis=1), 9)
     all_weights = np.concatenate(weights)
 
+    # R(delta) = weight of the cases with a gap of at most delta: the cumulative weight by gap.
     profiles = {}
     for name, strategy_gaps in zip(names, all_gaps, strict=True):
         steps, step_of_case = np.unique(strategy_gaps, return_inverse=True)
-        heights = np.cumsum(np.bincount(step_of_case, weights=all_weights))
-        profiles[name] = PerformanceProfile(steps, heights / heights[-1])
+        weight_of_step = np.bincount(step_of_case, weights=all_weights)
+        heights = np.cumsum(weight_of_step)
+        profiles[name] = PerformanceProfile(
+            gaps=steps,
+            shares=heights / heights[-1],
+        )
 
     return profiles
 
@@ -128,11 +135,14 @@ def penalty_matrix(datasets: Sequence[Dataset]) -> PenaltyMatrix:
         InputError: If the strategies of the datasets differ, or accuracies cannot be compared.
     """
     names = _common_names(datasets)
-    matrix = np.zeros((len(names), len(names)))
+    size = len(names)
+    matrix = np.zeros((size, size))
 
     for dataset in datasets:
         accuracy = _stack_rounds(dataset, names)
         repetitions = accuracy.shape[1]
+
+        # (A, A, T): a negative t score is a win of the other strategy, in its own entry.
         wins = _t_scores(accuracy) > critical_value(repetitions)
         matrix += wins.mean(axis=2)
 
@@ -150,11 +160,18 @@ def _t_scores(accuracy: FloatArray) -> FloatArray:
         return np.zeros((strategies, strategies, rounds))
 
     # (A, 1, R, T) - (1, A, R, T): every strategy minus every other one.
-    differences = 100 * (accuracy[:, None] - accuracy[None])
-    varies = np.ptp(differences, axis=2) >= NEGLIGIBLE
+    rows = accuracy[:, None]
+    columns = accuracy[None]
+    differences = 100 * (rows - columns)
+
     # The 1 only avoids a division by zero; its quotient is replaced below.
-    deviation = np.where(varies, differences.std(axis=2, ddof=1), 1)
-    t_scores = np.sqrt(repetitions) * differences.mean(axis=2) / deviation
+    varies = np.ptp(differences, axis=2) >= NEGLIGIBLE
+    deviation = differences.std(axis=2, ddof=1)
+    deviation = np.where(varies, deviation, 1)
+
+    # t = sqrt(R) * mean / standard deviation of the R paired differences.
+    mean = differences.mean(axis=2)
+    t_scores = np.sqrt(repetitions) * mean / deviation
     return np.asarray(np.where(varies, t_scores, 0))
 
 
@@ -177,10 +194,15 @@ def mean_ranks(datasets: Sequence[Dataset]) -> dict[str, float]:
 
     for dataset in datasets:
         # Rounding makes means that differ by the order of summation alone tie.
-        means = np.round(_stack_rounds(dataset, names).mean(axis=2), 12)
-        ranks.append(stats.rankdata(-means, axis=0).mean(axis=1))
+        accuracy = _stack_rounds(dataset, names)
+        means = np.round(accuracy.mean(axis=2), 12)  # (A, R)
 
-    return dict(zip(names, np.mean(ranks, axis=0).tolist(), strict=True))
+        # Negated, because rank 1 goes to the smallest value.
+        ranks_by_repetition = stats.rankdata(-means, axis=0)
+        ranks.append(ranks_by_repetition.mean(axis=1))
+
+    ranks_over_datasets = np.mean(ranks, axis=0).tolist()
+    return dict(zip(names, ranks_over_datasets, strict=True))
 
 
 def _common_names(datasets: Sequence[Dataset]) -> tuple[str, ...]:
@@ -193,8 +215,9 @@ def _common_names(datasets: Sequence[Dataset]) -> tuple[str, ...]:
     names = tuple(datasets[0])
 
     for dataset in datasets[1:]:
-        if set(dataset) != set(names):
-            unshared = ", ".join(sorted(set(dataset) ^ set(names)))
+        unshared_names = set(dataset) ^ set(names)
+        if unshared_names:
+            unshared = ", ".join(sorted(unshared_names))
             raise InputError(
                 f"All datasets must have the same strategies, but not all have {unshared}: "
                 "leave those out."
@@ -208,11 +231,18 @@ def _stack_rounds(dataset: Dataset, names: tuple[str, ...]) -> FloatArray:
     shapes = {runs.shape for runs in dataset.values()}
     shape = next(iter(shapes))
 
-    if len(shapes) > 1 or len(shape) != 2 or shape[0] < 1 or shape[1] < 2:
-        all_shapes = ", ".join(str(runs.shape) for runs in dataset.values())
+    has_rounds = False
+    if len(shape) == 2:
+        repetitions, rounds = shape
+        has_rounds = repetitions >= 1 and rounds >= 2
+
+    if len(shapes) > 1 or not has_rounds:
+        shape_texts = [str(runs.shape) for runs in dataset.values()]
+        all_shapes = ", ".join(shape_texts)
         raise InputError(
             "The accuracies of a dataset must all have one shape, (repetitions, rounds), with at "
             f"least two rounds: these have {all_shapes}."
         )
 
-    return np.array([dataset[name][:, 1:] for name in names])
+    later_rounds = [dataset[name][:, 1:] for name in names]
+    return np.array(later_rounds)

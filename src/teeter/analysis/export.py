@@ -24,8 +24,10 @@ def rounds_to_csv(run: Run) -> str:
     """Return the rounds of a run as CSV. Picks are one cell, separated by spaces."""
     rows = round_rows(run)
 
+    # Spaces, so that a list does not need quotes inside a CSV file.
     for row in rows:
-        row["picks"] = " ".join(str(pick) for pick in row["picks"])
+        picks = row["picks"]
+        row["picks"] = " ".join(str(pick) for pick in picks)
 
     return to_csv(rows)
 
@@ -65,12 +67,14 @@ def _write_parquet(run: Run, path: Path) -> None:
         "validation": pyarrow.float64(),
         "vote": pyarrow.float64(),
     }
+    # Rows may differ in their columns: phases of the time depend on the strategy.
     rows = round_rows(run)
     names = dict.fromkeys(name for row in rows for name in row)
     columns = {}
 
     for name in names:
         values = [row.get(name) for row in rows]
-        columns[name] = pyarrow.array(values, types.get(name))
+        column_type = types.get(name)
+        columns[name] = pyarrow.array(values, column_type)
 
     parquet.write_table(pyarrow.table(columns), path)

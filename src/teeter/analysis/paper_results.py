@@ -77,6 +77,7 @@ class RecomputedDelta:
     @property
     def agrees(self) -> bool:
         """Whether rounding alone explains the difference."""
+        # The last term is for the rounding of binary fractions, not of the paper.
         return abs(self.difference) <= ROUNDING + 1e-9
 
 
@@ -95,7 +96,8 @@ def deltas(dataset: str) -> dict[str, PaperDelta]:
     gains = {}
 
     for row in _rows_of(dataset, "deltas"):
-        gains[NAMES[row["strategy"]]] = PaperDelta(
+        strategy = NAMES[row["strategy"]]
+        gains[strategy] = PaperDelta(
             mean=float(row["delta_vs_random_percent"]),
             deviation=float(row["std"]),
             beaten=row["significant_vs_ldm_s"] == "yes",
@@ -108,9 +110,12 @@ def accuracy(dataset: str) -> dict[str, dict[int, float]]:
     """Return the mean test accuracy in percent, by strategy and number of labels."""
     curves: dict[str, dict[int, float]] = {}
 
+    # One row per point of a curve. The paper prints only some of the rounds of a dataset.
     for row in _rows_of(dataset, "accuracy"):
-        curve = curves.setdefault(NAMES[row["strategy"]], {})
-        curve[int(row["labelled"])] = float(row["accuracy_percent"])
+        strategy = NAMES[row["strategy"]]
+        labels = int(row["labelled"])
+        curve = curves.setdefault(strategy, {})
+        curve[labels] = float(row["accuracy_percent"])
 
     return curves
 
@@ -120,14 +125,23 @@ def minutes(dataset: str) -> dict[str, float]:
 
     The paper does not time Random, nor any strategy on ImageNet.
     """
-    rows = _rows_of(dataset, "runtime")
-    return {NAMES[row["strategy"]]: float(row["minutes"]) for row in rows}
+    minutes_by_strategy = {}
+
+    for row in _rows_of(dataset, "runtime"):
+        strategy = NAMES[row["strategy"]]
+        minutes_by_strategy[strategy] = float(row["minutes"])
+
+    return minutes_by_strategy
 
 
 def recomputed_deltas(dataset: str) -> list[RecomputedDelta]:
     """Return each printed delta beside the one recomputed from the paper's accuracy table."""
     (setting,) = _rows_of(dataset, "settings")
-    rounds = (int(setting["final"]) - int(setting["initial"])) // int(setting["query"])
+
+    # Every round after the first adds ``query`` labels.
+    labels_added = int(setting["final"]) - int(setting["initial"])
+    rounds = labels_added // int(setting["query"])
+
     curves = accuracy(dataset)
     random = _as_repetition(curves["random"])
     compared = []
@@ -137,8 +151,8 @@ def recomputed_deltas(dataset: str) -> list[RecomputedDelta]:
         gain = gain_over(_as_repetition(curve), random)
         compared.append(
             RecomputedDelta(
-                dataset,
-                strategy,
+                dataset=dataset,
+                strategy=strategy,
                 printed=printed.mean,
                 recomputed=gain.mean,
                 complete=len(curve) == rounds,
@@ -151,7 +165,8 @@ def recomputed_deltas(dataset: str) -> list[RecomputedDelta]:
 def _as_repetition(curve: dict[int, float]) -> FloatArray:
     """Return a printed curve as the accuracies of one repetition, shape (1, 1 + rounds)."""
     # No table shows the initial round. Gains leave it out, so any number does.
-    return np.array([[0.0, *curve.values()]]) / 100
+    percents = [0.0, *curve.values()]
+    return np.array([percents]) / 100
 
 
 def _rows_of(dataset: str, table: str) -> list[dict[str, str]]:
@@ -161,10 +176,13 @@ def _rows_of(dataset: str, table: str) -> list[dict[str, str]]:
             f"The paper has no dataset called {dataset!r}. Choose from {', '.join(names)}."
         )
 
-    return [row for row in _read_table(table) if row["dataset"] == dataset]
+    rows = _read_table(table)
+    return [row for row in rows if row["dataset"] == dataset]
 
 
 @cache
 def _read_table(table: str) -> tuple[dict[str, str], ...]:
-    path = files("teeter.analysis").joinpath("paper_tables", f"{table}.csv")
-    return tuple(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+    # Through importlib, because an installed package may be a zip archive.
+    folder = files("teeter.analysis").joinpath("paper_tables")
+    text = folder.joinpath(f"{table}.csv").read_text(encoding="utf-8")
+    return tuple(csv.DictReader(text.splitlines()))

@@ -94,15 +94,20 @@ def line_style(strategy: str) -> LineStyle:
         colour, marker = _STYLES[strategy]
         dashes = "--" if strategy == "random" else "-"
     else:
+        # Not hash(), which differs from process to process.
         name_hash = zlib.crc32(strategy.encode())
         colour = _PLUGIN_COLOURS[name_hash % len(_PLUGIN_COLOURS)]
         marker = _PLUGIN_MARKERS[name_hash % len(_PLUGIN_MARKERS)]
         dashes = "-."
 
-    if strategy == HIGHLIGHTED:
-        return LineStyle(colour, marker, dashes, width=3.0, order=5)
-
-    return LineStyle(colour, marker, dashes, width=1.5, order=3)
+    is_highlighted = strategy == HIGHLIGHTED
+    return LineStyle(
+        colour=colour,
+        marker=marker,
+        dashes=dashes,
+        width=3.0 if is_highlighted else 1.5,
+        order=5 if is_highlighted else 3,
+    )
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -166,8 +171,11 @@ def figure_png(figure: Figure) -> bytes:
 
     full_colour = io.BytesIO()
     figure.savefig(full_colour, format="png", dpi=120)
-    image = Image.open(full_colour).convert("RGB").quantize(256, dither=Image.Dither.NONE)
+
+    # Without dithering, which would turn flat areas into noise that does not compress.
+    image = Image.open(full_colour).convert("RGB")
+    reduced = image.quantize(256, dither=Image.Dither.NONE)
 
     palette = io.BytesIO()
-    image.save(palette, format="png", optimize=True)
+    reduced.save(palette, format="png", optimize=True)
     return palette.getvalue()

@@ -53,7 +53,8 @@ def pca_2d(features: FloatArray) -> FloatArray:
     centred = features - features.mean(axis=0)
     # The coordinates along the components are U S; the components themselves are not needed.
     left, singular_values, _ = np.linalg.svd(centred, full_matrices=False)
-    return np.asarray((left * singular_values)[:, :2])
+    coordinates = left * singular_values
+    return np.asarray(coordinates[:, :2])
 
 
 def plot_curves(labelled: FloatArray, accuracy: Mapping[str, FloatArray]) -> Figure:
@@ -67,7 +68,8 @@ def plot_curves(labelled: FloatArray, accuracy: Mapping[str, FloatArray]) -> Fig
     axes = figure.subplots()
 
     for position, name in enumerate(_by_final_mean(accuracy)):
-        _draw_curve(axes, name, labelled, 100 * accuracy[name], position=position)
+        percent = 100 * accuracy[name]
+        _draw_curve(axes, name, labelled, percent, position=position)
 
     axes.set(xlabel="labelled rows", ylabel="test accuracy (%)")
     _finish_curves(axes, labelled)
@@ -87,36 +89,47 @@ def plot_gains(
         accuracy: Accuracies by strategy, each of shape (R, T).
         baseline: Accuracies of the baseline in the same repetitions, shape (R, T).
     """
-    gains = {name: 100 * (runs - baseline) for name, runs in accuracy.items()}
-    lowest = {name: float(runs.mean(axis=0).min()) for name, runs in gains.items()}
+    gains = {}
+    lowest = {}
+    top = 1.0
+    for name, runs in accuracy.items():
+        gains[name] = 100 * (runs - baseline)
+        mean_gain = gains[name].mean(axis=0)
+        lowest[name] = float(mean_gain.min())
+        top = max(top, float(mean_gain.max()))
 
     # A strategy stays in the picture if it falls at most twice as far as the best one rises.
-    top = max(1.0, *(float(runs.mean(axis=0).max()) for runs in gains.values()))
     visible = [low for low in lowest.values() if low >= -2 * top]
     bottom = min(visible, default=min(lowest.values()))
 
     figure = _figure_with_legend(len(gains) + 1)
     axes = figure.subplots()
     axes.axhline(
-        0, color=line_style("random").colour, linestyle="--", linewidth=1.5, label="random"
+        0,
+        color=line_style("random").colour,
+        linestyle="--",
+        linewidth=1.5,
+        label="random",
     )
 
     for position, name in enumerate(_by_final_mean(gains)):
         label = name
         if lowest[name] < bottom:
-            label = f"{name} (falls to −{-lowest[name]:.0f})"
+            fall = -lowest[name]
+            label = f"{name} (falls to −{fall:.0f})"
         _draw_curve(axes, name, labelled, gains[name], position=position, label=label)
 
     axes.set(xlabel="labelled rows", ylabel="gain over random (points of accuracy)")
 
     # Only if a curve leaves the picture; otherwise matplotlib finds the better limits.
     if any(low < bottom for low in lowest.values()):
-        deviations = [
-            float(mean_and_std(runs)[1].max())
-            for name, runs in gains.items()
-            if lowest[name] >= bottom
-        ]
-        margin = max(deviations) + 0.05 * (top - bottom)
+        widest_band = 0.0
+        for name, runs in gains.items():
+            if lowest[name] >= bottom:
+                _, deviation = mean_and_std(runs)
+                widest_band = max(widest_band, float(deviation.max()))
+
+        margin = widest_band + 0.05 * (top - bottom)
         axes.set_ylim(bottom - margin, top + margin)
 
     _finish_curves(axes, labelled)
@@ -133,16 +146,18 @@ def plot_profile(profiles: Mapping[str, PerformanceProfile], limit: float = 10.0
     figure = _figure_with_legend(len(profiles) + 1)
     axes = figure.subplots()
 
-    for name in sorted(profiles, key=lambda name: -profiles[name].area(limit)):
+    areas = {name: profile.area(limit) for name, profile in profiles.items()}
+    for name in sorted(profiles, key=lambda name: -areas[name]):
         profile = profiles[name]
-        inner_gaps = profile.gaps[(profile.gaps > 0) & (profile.gaps < limit)]
-        deltas = np.array([0.0, *inner_gaps, limit])
+
         # Starting at delta = 0 and ending at the limit draws the line across the whole axes.
+        is_inside = (profile.gaps > 0) & (profile.gaps < limit)
+        deltas = np.array([0.0, *profile.gaps[is_inside], limit])
         heights = [100 * profile.at(delta) for delta in deltas]
 
         # Steps are dense, so that markers stand at a tenth of the line's length instead of each.
         options = {**line_style(name).line, "markevery": 0.1}
-        label = f"{name}  {profile.area(limit):.2f}"
+        label = f"{name}  {areas[name]:.2f}"
         axes.plot(deltas, heights, drawstyle="steps-post", label=label, **options)
 
     axes.set(
@@ -164,34 +179,44 @@ def plot_penalties(penalties: PenaltyMatrix) -> Figure:
     order = np.argsort(penalties.column_means, kind="stable")
     names = [penalties.strategies[index] for index in order]
     count = len(names)
-    cells = np.vstack([penalties.matrix[np.ix_(order, order)], penalties.column_means[order]])
+    matrix = penalties.matrix[np.ix_(order, order)]
+    cells = np.vstack([matrix, penalties.column_means[order]])  # (A + 1, A)
+
+    # Not 0, because colours divide by it: nothing may beat anything.
     largest = max(float(penalties.matrix.max()), 1e-9)
 
-    figure = new_figure(2.6 + 0.62 * count, 2.0 + 0.5 * count)
+    width = 2.6 + 0.62 * count
+    height = 2.0 + 0.5 * count
+    figure = new_figure(width, height)
     axes = figure.subplots()
 
     # No strategy plays against itself: the diagonal shows the grey background.
     axes.set_facecolor("#e9ecef")
-    without_diagonal = np.ma.masked_array(cells, mask=np.eye(count + 1, count, dtype=bool))
+    is_diagonal = np.eye(count + 1, count, dtype=bool)
+    without_diagonal = np.ma.masked_array(cells, mask=is_diagonal)
     axes.imshow(without_diagonal, cmap="Blues", vmin=0, vmax=largest, aspect="auto")
 
     for (row, column), value in np.ndenumerate(cells):
         if row == column:
             continue
 
+        is_dark = value > 0.6 * largest  # dark blue hides dark ink
+        is_mean = row == count
         axes.text(
             column,
             row,
             f"{value:.2f}",
             ha="center",
             va="center",
-            color="white" if value > 0.6 * largest else _INK,
+            color="white" if is_dark else _INK,
             fontsize=9,
-            fontweight="bold" if row == count else "normal",
+            fontweight="bold" if is_mean else "normal",
         )
 
     # A white gap sets the row of means apart.
     axes.axhline(count - 0.5, color="white", linewidth=6)
+
+    # Names above the matrix, where long ones can slant away from it.
     axes.set_xticks(range(count), names, rotation=45, ha="left", rotation_mode="anchor")
     axes.set_yticks(range(count + 1), [*names, "mean"])
     axes.tick_params(length=0, top=False, bottom=False, labeltop=True, labelbottom=False)
@@ -211,14 +236,25 @@ def plot_runtime(times: Mapping[str, Mapping[str, float]], unit: str = "minutes"
         times: Time by strategy and phase, such as "training" and "selection".
         unit: Unit of the times, for the axis.
     """
+
+    def total_time(name: str) -> float:
+        return sum(times[name].values())
+
     # Bars are drawn from the bottom up.
-    order = sorted(times, key=lambda name: sum(times[name].values()), reverse=True)
-    used = {phase for phases in times.values() for phase, time in phases.items() if time > 0}
-    phases = [phase for phase in _PHASE_COLOURS if phase in used]
+    order = sorted(times, key=total_time, reverse=True)
+
+    used = set()
+    for time_by_phase in times.values():
+        for phase, time in time_by_phase.items():
+            if time > 0:
+                used.add(phase)
+
     # Phases that a plugin adds come last, by name.
+    phases = [phase for phase in _PHASE_COLOURS if phase in used]
     phases += sorted(used - set(_PHASE_COLOURS))
 
-    figure = new_figure(8, 1.4 + 0.34 * len(order))
+    height = 1.4 + 0.34 * len(order)
+    figure = new_figure(8, height)
     axes = figure.subplots()
     ends = np.zeros(len(order))
 
@@ -229,9 +265,13 @@ def plot_runtime(times: Mapping[str, Mapping[str, float]], unit: str = "minutes"
         ends += widths
 
     for position, total in enumerate(ends):
-        axes.text(total, position, f" {format_duration(float(total))}", va="center", fontsize=9)
+        # The space keeps the text off the end of the bar.
+        text = f" {format_duration(float(total))}"
+        axes.text(total, position, text, va="center", fontsize=9)
 
-    axes.set(xlabel=f"{unit} per run", xlim=(0, max(float(ends.max()), 1e-9) * 1.1))
+    # Room for the texts on the right. Not 0, since limits must differ.
+    longest = max(float(ends.max()), 1e-9)
+    axes.set(xlabel=f"{unit} per run", xlim=(0, longest * 1.1))
     style_axes(axes, grid="x")
     _highlight(axes.get_yticklabels())
     figure.legend(
@@ -252,8 +292,13 @@ def plot_labels(savings: Mapping[str, LabelSaving]) -> Figure:
     Args:
         savings: Savings by strategy, all over the same baseline.
     """
+
     # Bars are drawn from the bottom up: the strategy that needs the fewest labels ends on top.
-    order = sorted(savings, key=lambda name: -(savings[name].labels or math.inf))
+    def labels_needed(name: str) -> float:
+        return savings[name].labels or math.inf
+
+    order = sorted(savings, key=labels_needed, reverse=True)
+
     # The baseline and its target are the same in all savings.
     baseline = savings[order[0]]
 
@@ -262,16 +307,23 @@ def plot_labels(savings: Mapping[str, LabelSaving]) -> Figure:
     for name in order:
         needed = savings[name].needed_by_repetition
         dots[name] = [labels for labels, _ in needed if labels is not None]
-        rightmost = max(rightmost, savings[name].labels or 0, *dots[name], 0)
+        mean_labels = savings[name].labels or 0
+        rightmost = max(rightmost, mean_labels, *dots[name])
 
-    figure = new_figure(8, 1.3 + 0.34 * len(order))
+    height = 1.3 + 0.34 * len(order)
+    figure = new_figure(8, height)
     axes = figure.subplots()
 
     for position, name in enumerate(order):
         labels = savings[name].labels
         if labels is None:
             axes.text(
-                0.01 * rightmost, position, "not reached", va="center", fontsize=9, color=_PALE_INK
+                0.01 * rightmost,
+                position,
+                "not reached",
+                va="center",
+                fontsize=9,
+                color=_PALE_INK,
             )
             continue
 
@@ -286,7 +338,12 @@ def plot_labels(savings: Mapping[str, LabelSaving]) -> Figure:
         axes.plot(dots[name], heights, "o", color=_INK, markersize=2.6, zorder=4)
         axes.text(rightmost * 1.03, position, f"{labels:,.0f}", va="center", fontsize=9)
 
-    axes.axvline(baseline.baseline, color=line_style("random").colour, linestyle="--", linewidth=1)
+    axes.axvline(
+        baseline.baseline,
+        color=line_style("random").colour,
+        linestyle="--",
+        linewidth=1,
+    )
     axes.set_yticks(range(len(order)), order)
     axes.set(
         xlabel=f"labels needed for {baseline.target:.1%}, random's final accuracy (dashed: random)",
@@ -317,11 +374,19 @@ def plot_picks(
     axes = pool_side.subplots()
     # Rows of a small LDM are drawn last, on top: they are the ones to see.
     order = np.argsort(-ldm)
+    x, y = points[order].T
     dots = axes.scatter(
-        *points[order].T, c=np.log10(ldm[order]), s=12, cmap="viridis", linewidths=0
+        x,
+        y,
+        c=np.log10(ldm[order]),  # an LDM is a share of rows: most are small, some are near 1
+        s=12,
+        cmap="viridis",
+        linewidths=0,
     )
+    pick_x, pick_y = points[picks].T
     axes.scatter(
-        *points[picks].T,
+        pick_x,
+        pick_y,
         s=70,
         facecolors="none",
         edgecolors=_PICK_COLOUR,
@@ -332,7 +397,9 @@ def plot_picks(
     axes.legend(loc="upper right", frameon=False)
     pool_side.colorbar(dots, ax=axes, label="log10 of the LDM", shrink=0.8)
 
-    columns = max(1, math.ceil(math.sqrt(len(images))))
+    # As square a grid as possible; its last cells may stay empty.
+    side = math.sqrt(len(images))
+    columns = max(1, math.ceil(side))
     rows = math.ceil(len(images) / columns)
     grid = image_side.subplots(rows, columns, squeeze=False)
 
@@ -348,12 +415,19 @@ def plot_picks(
 
 def _figure_with_legend(entries: int) -> Figure:
     """Return an empty figure, high enough for a legend of this many entries beside the axes."""
-    return new_figure(8, max(4.8, 0.21 * entries))
+    height = max(4.8, 0.21 * entries)
+    return new_figure(8, height)
 
 
 def _by_final_mean(curves: Mapping[str, FloatArray]) -> list[str]:
     """Return the names by the mean of their last round, so that the legend reads as curves end."""
-    return sorted(curves, key=lambda name: -float(curves[name][:, -1].mean()))
+    final_means = {}
+    for name, runs in curves.items():
+        last_round = runs[:, -1]
+        final_means[name] = float(last_round.mean())
+
+    # Negated and not reversed, so that equal curves keep their order.
+    return sorted(curves, key=lambda name: -final_means[name])
 
 
 def _draw_curve(
@@ -365,6 +439,16 @@ def _draw_curve(
     position: int,
     label: str | None = None,
 ) -> None:
+    """Draw the mean of a strategy's runs, (R, T), and a band of one standard deviation.
+
+    Args:
+        axes: Where to draw.
+        name: The strategy, which decides the style.
+        labelled: Labels at each round, shape (T,).
+        runs: The values to draw, shape (R, T).
+        position: The index of the curve among those drawn.
+        label: Entry in the legend; the name by default.
+    """
     mean, deviation = mean_and_std(runs)
     style = line_style(name)
 
@@ -373,19 +457,24 @@ def _draw_curve(
     markers = (position % every, every)
     axes.plot(labelled, mean, label=label or name, markevery=markers, **style.line)
 
+    # Pale bands, because they lie on top of each other.
+    alpha = 0.2 if name == HIGHLIGHTED else 0.07
     axes.fill_between(
         labelled,
         mean - deviation,
         mean + deviation,
         color=style.colour,
-        alpha=0.2 if name == HIGHLIGHTED else 0.07,
+        alpha=alpha,
         linewidth=0,
     )
 
 
 def _finish_curves(axes: Axes, labelled: FloatArray) -> None:
+    # A single round has no width, and matplotlib would warn about equal limits.
     if len(labelled) > 1:
-        axes.set_xlim(float(labelled[0]), float(labelled[-1]))
+        first = float(labelled[0])
+        last = float(labelled[-1])
+        axes.set_xlim(first, last)
 
     axes.xaxis.set_major_formatter("{x:,.0f}")
     style_axes(axes)
@@ -395,11 +484,16 @@ def _finish_curves(axes: Axes, labelled: FloatArray) -> None:
 def _place_legend(axes: Axes, title: str | None = None) -> None:
     """Put the legend to the right of the axes."""
     axes.legend(
-        frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), title=title, fontsize=9
+        frameon=False,
+        loc="center left",
+        bbox_to_anchor=(1.01, 0.5),
+        title=title,
+        fontsize=9,
     )
 
 
 def _highlight(labels: Sequence[Text]) -> None:
     """Print the name of the highlighted strategy in bold."""
     for label in labels:
-        label.set_fontweight("bold" if label.get_text() == HIGHLIGHTED else "normal")
+        is_highlighted = label.get_text() == HIGHLIGHTED
+        label.set_fontweight("bold" if is_highlighted else "normal")

@@ -78,18 +78,20 @@ class RunComparison:
         Runs of less than two minutes are shown in seconds, unless the paper's minutes stand beside
         them.
         """
-        totals = [
-            sum(float(minutes.mean()) for minutes in phases.values())
-            for phases in self.minutes.values()
-        ]
-        if self.paper_minutes or max(totals, default=0) >= 2:
+        longest = 0.0
+        for phases in self.minutes.values():
+            total = sum(float(minutes.mean()) for minutes in phases.values())
+            longest = max(longest, total)
+
+        if self.paper_minutes or longest >= 2:
             return "minutes", 1.0
 
         return "seconds", 60.0
 
     def mean_accuracy(self, strategy: str) -> float:
         """Return the mean accuracy in percent over repetitions and all rounds but the first."""
-        return 100 * float(self.accuracy[strategy][:, 1:].mean())
+        later_rounds = self.accuracy[strategy][:, 1:]
+        return 100 * float(later_rounds.mean())
 
     @cached_property
     def gains(self) -> dict[str, Gain]:
@@ -102,6 +104,7 @@ class RunComparison:
         return self._gains_over(HIGHLIGHTED)
 
     def _gains_over(self, baseline: str) -> dict[str, Gain]:
+        """Return the gain of every other strategy over ``baseline``; none if it was not run."""
         if not self.comparable or baseline not in self.accuracy:
             return {}
 
@@ -119,9 +122,10 @@ class RunComparison:
             return {}
 
         savings = {}
+        baseline = self.accuracy[BASELINE]
         for name, runs in self.accuracy.items():
             if name != BASELINE:
-                savings[name] = saving_over(self.labelled, runs, self.accuracy[BASELINE])
+                savings[name] = saving_over(self.labelled, runs, baseline)
 
         return savings
 
@@ -147,6 +151,7 @@ class RunComparison:
         dataset = self.run.setting.paper
         if not dataset or len(self.labelled) == 0:
             return {}
+        # A run that is stopped early has less to train, so its time cannot stand beside theirs.
         if self.labelled[-1] < _final_labels(self.run):
             return {}
 
@@ -172,7 +177,11 @@ def compare_strategies(run: Run, name: str | None = None) -> RunComparison:
     """
     curves = run.curves()
     strategies, repetitions, notes_on_values = _select_finite(curves)
-    notes = [*_notes_on_run(run), *_notes_on_gaps(run, curves), *notes_on_values]
+
+    # From the run as a whole to single values. Readers see the notes in this order.
+    notes = list(_notes_on_run(run))
+    notes += _notes_on_gaps(run, curves)
+    notes += notes_on_values
 
     if len(repetitions) == 1:
         notes.append("A single repetition has no spread and no test: any difference may be chance.")
@@ -187,18 +196,25 @@ def compare_strategies(run: Run, name: str | None = None) -> RunComparison:
         notes.append("No round can be compared.")
 
     accuracy = {strategy: curves.accuracy[strategy][repetitions] for strategy in strategies}
-    # All have the same number of repetitions and rounds, so sums order as means do.
-    ranked = sorted(strategies, key=lambda strategy: -float(accuracy[strategy][:, 1:].sum()))
 
-    minutes = {}
+    # All have the same number of repetitions and rounds, so sums order as means do.
+    def total_accuracy(strategy: str) -> float:
+        return float(accuracy[strategy][:, 1:].sum())
+
+    # Negated and not reversed, so that equal strategies keep the order of the run.
+    ranked = sorted(strategies, key=lambda strategy: -total_accuracy(strategy))
+
+    minutes: dict[str, dict[str, FloatArray]] = {}
     memory = {}
     for strategy in ranked:
-        seconds = curves.seconds[strategy]
-        minutes[strategy] = {
-            phase: seconds[phase][repetitions].sum(axis=1) / 60 for phase in seconds
-        }
+        minutes[strategy] = {}
+        for phase, seconds in curves.seconds[strategy].items():
+            seconds_by_repetition = seconds[repetitions].sum(axis=1)
+            minutes[strategy][phase] = seconds_by_repetition / 60
+
         # The peak counts even in repetitions that are left out: the memory was needed.
-        memory[strategy] = float(np.max(curves.peak_memory[strategy], initial=0))
+        peaks = curves.peak_memory[strategy]
+        memory[strategy] = float(np.max(peaks, initial=0))
 
     return RunComparison(
         run=run,
@@ -221,31 +237,36 @@ def _select_finite(curves: Curves) -> tuple[list[str], list[int], list[str]]:
     Returns:
         The strategies, the repetitions, and notes on what was left out.
     """
+    # (R,) for each strategy: whether all rounds of a repetition have an accuracy.
     complete: dict[str, BoolArray] = {}
     for name, runs in curves.accuracy.items():
         if runs.size > 0:
-            complete[name] = np.asarray(np.isfinite(runs).all(axis=1))
+            is_finite = np.isfinite(runs)
+            complete[name] = np.asarray(is_finite.all(axis=1))
 
     strategies = [name for name in complete if complete[name].any()]
     shared = _complete_in_all(complete, strategies)
 
     # No repetition is complete for all: prefer the strategies that lose the least.
     if strategies and not shared.any():
-        most = max(int(complete[name].sum()) for name in strategies)
-        strategies = [name for name in strategies if complete[name].sum() == most]
+        counts = {name: int(complete[name].sum()) for name in strategies}
+        most = max(counts.values())
+        strategies = [name for name in strategies if counts[name] == most]
         shared = _complete_in_all(complete, strategies)
 
         if not shared.any():
             strategies = strategies[:1]
             shared = complete[strategies[0]]
 
-    notes = [
-        f"{name} is left out: accuracies of its runs are not numbers."
-        for name in complete
-        if name not in strategies
-    ]
+    notes = []
+    for name in complete:
+        if name not in strategies:
+            sentence = f"{name} is left out: accuracies of its runs are not numbers."
+            notes.append(sentence)
+
     if not shared.all():
-        dropped = ", ".join(f"repetition {index}" for index in np.flatnonzero(~shared))
+        dropped_repetitions = np.flatnonzero(~shared)
+        dropped = ", ".join(f"repetition {index}" for index in dropped_repetitions)
         notes.append(f"Left out because accuracies are not numbers: {dropped}.")
 
     return strategies, np.flatnonzero(shared).tolist(), notes
@@ -256,10 +277,12 @@ def _complete_in_all(complete: dict[str, BoolArray], strategies: list[str]) -> B
     if not strategies:
         return np.zeros(0, dtype=bool)
 
-    return np.asarray(np.logical_and.reduce([complete[name] for name in strategies]))
+    by_strategy = [complete[name] for name in strategies]
+    return np.asarray(np.logical_and.reduce(by_strategy))
 
 
 def _notes_on_run(run: Run) -> Iterator[str]:
+    """Say what limits all results of a run: its setting, its end and its failures."""
     if run.setting.quick:
         yield (
             "This is a quick setting for trying things out: its numbers are not comparable to the "
@@ -274,8 +297,9 @@ def _notes_on_run(run: Run) -> Iterator[str]:
     if run.failures:
         failed = [f"{strategy}, repetition {repetition}" for strategy, repetition in run.failures]
         listed = "; ".join(failed[:_FAILURES_NAMED])
-        if len(failed) > _FAILURES_NAMED:
-            listed += f" and {len(failed) - _FAILURES_NAMED} more"
+        unnamed = len(failed) - _FAILURES_NAMED
+        if unnamed > 0:
+            listed += f" and {unnamed} more"
         yield f"Failed before the end: {listed}."
 
 
@@ -288,7 +312,8 @@ def _notes_on_gaps(run: Run, curves: Curves) -> Iterator[str]:
     if len(curves.labelled) > 0:
         last_compared = float(curves.labelled[-1])
 
-        last_finished = max((entry.labelled for entry in run.rounds), default=0)
+        finished = [entry.labelled for entry in run.rounds]
+        last_finished = max(finished, default=0)
         if last_finished > last_compared:
             yield (
                 f"Some strategies have reached {last_finished:,} labels. Compared are the rounds "
@@ -303,7 +328,8 @@ def _notes_on_gaps(run: Run, curves: Curves) -> Iterator[str]:
             )
 
     # Curves have the same repetitions for every strategy: those that all have started.
-    compared = len(next(iter(curves.accuracy.values()), ()))
+    any_curves = next(iter(curves.accuracy.values()), ())
+    compared = len(any_curves)
     if compared < run.repetitions:
         yield (
             f"{compared} of {run.repetitions} repetitions can be compared: those that every "

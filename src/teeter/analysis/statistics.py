@@ -74,17 +74,26 @@ def gain_over(accuracy: FloatArray, baseline: FloatArray) -> Gain:
         >>> round(gain_over(ldm_s, random).mean, 2)
         4.0
     """
-    if accuracy.shape != baseline.shape or accuracy.ndim != 2 or accuracy.shape[1] < 2:
+    has_rounds = accuracy.ndim == 2 and accuracy.shape[1] >= 2
+    if accuracy.shape != baseline.shape or not has_rounds:
         raise InputError(
             f"Accuracies of shape {accuracy.shape} and {baseline.shape} cannot be paired: "
             "both must be (repetitions, rounds), with at least two rounds."
         )
 
     # One number per repetition: rounds of a repetition depend on each other and are no sample.
-    differences = 100 * (accuracy[:, 1:].mean(axis=1) - baseline[:, 1:].mean(axis=1))
+    means = accuracy[:, 1:].mean(axis=1)
+    baseline_means = baseline[:, 1:].mean(axis=1)
+    differences = 100 * (means - baseline_means)
+
     mean, deviation = mean_and_std(differences)
     t, p = paired_t(differences)
-    return Gain(float(mean), float(deviation), t, p)
+    return Gain(
+        mean=float(mean),
+        deviation=float(deviation),
+        t=t,
+        p=p,
+    )
 
 
 def paired_t(differences: FloatArray) -> tuple[float, float]:
@@ -121,7 +130,9 @@ def critical_value(repetitions: int) -> float:
     if repetitions < 2:
         return float("inf")
 
-    return float(stats.t.ppf(1 - SIGNIFICANCE_LEVEL / 2, repetitions - 1))
+    # Half of the level in each tail, with R - 1 degrees of freedom.
+    quantile = 1 - SIGNIFICANCE_LEVEL / 2
+    return float(stats.t.ppf(quantile, repetitions - 1))
 
 
 def mean_and_std(values: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -135,7 +146,9 @@ def mean_and_std(values: FloatArray) -> tuple[FloatArray, FloatArray]:
     """
     # Dividing by R - 1 is undefined for R = 1, where the deviation is 0 with either divisor.
     ddof = min(1, len(values) - 1)
-    return np.asarray(values.mean(axis=0)), np.asarray(values.std(axis=0, ddof=ddof))
+    mean = np.asarray(values.mean(axis=0))
+    deviation = np.asarray(values.std(axis=0, ddof=ddof))
+    return mean, deviation
 
 
 def labels_to_reach(labelled: FloatArray, accuracy: FloatArray, target: float) -> float | None:
@@ -156,6 +169,7 @@ def labels_to_reach(labelled: FloatArray, accuracy: FloatArray, target: float) -
         >>> labels_to_reach(np.array([20, 40, 60]), np.array([0.5, 0.75, 1.0]), 0.875)
         50.0
     """
+    # The first crossing: a noisy curve may fall below the target again later.
     rounds_above = np.flatnonzero(accuracy >= target)
     if len(rounds_above) == 0:
         return None
@@ -166,8 +180,11 @@ def labels_to_reach(labelled: FloatArray, accuracy: FloatArray, target: float) -
 
     # Interpolate between the last round below the target and the first one at or above it.
     previous = first - 1
-    share = (target - accuracy[previous]) / (accuracy[first] - accuracy[previous])
-    return float(labelled[previous] + share * (labelled[first] - labelled[previous]))
+    rise = accuracy[first] - accuracy[previous]
+    share = (target - accuracy[previous]) / rise
+
+    labels_added = labelled[first] - labelled[previous]
+    return float(labelled[previous] + share * labels_added)
 
 
 @dataclass(frozen=True)
@@ -233,7 +250,8 @@ class LabelSaving:
     def _complete_savings(self) -> FloatArray | None:
         """Return the saving of each repetition, or None unless two or more all have one."""
         savings = [saved for saved in self.saved_by_repetition if saved is not None]
-        if len(savings) < 2 or len(savings) < len(self.needed_by_repetition):
+        repetitions = len(self.needed_by_repetition)
+        if len(savings) < 2 or len(savings) < repetitions:
             return None
 
         return np.array(savings)
@@ -255,8 +273,12 @@ def saving_over(labelled: FloatArray, accuracy: FloatArray, baseline: FloatArray
         >>> saving_over(labelled, ldm_s, random).saved
         20.0
     """
-    labels, baseline_labels = _labels_needed(labelled, accuracy.mean(axis=0), baseline.mean(axis=0))
+    # The mean curves for the headline, which are less noisy than any single curve.
+    mean_curve = accuracy.mean(axis=0)
+    mean_baseline_curve = baseline.mean(axis=0)
+    labels, baseline_labels = _labels_needed(labelled, mean_curve, mean_baseline_curve)
 
+    # Each repetition for the spread and the test.
     needed_by_repetition = []
     for curve, baseline_curve in zip(accuracy, baseline, strict=True):
         needed_by_repetition.append(_labels_needed(labelled, curve, baseline_curve))
@@ -311,8 +333,13 @@ def rank_correlation(
     their_values = [theirs[name] for name in names]
 
     # Two names correlate perfectly by construction, and equal values have no order.
-    if len(names) < 3 or len(set(our_values)) < 2 or len(set(their_values)) < 2:
+    fewest_values = min(len(set(our_values)), len(set(their_values)))
+    if len(names) < 3 or fewest_values < 2:
         return None
 
     result = stats.spearmanr(our_values, their_values)
-    return RankCorrelation(float(result.statistic), float(result.pvalue), len(names))
+    return RankCorrelation(
+        rho=float(result.statistic),
+        p=float(result.pvalue),
+        count=len(names),
+    )

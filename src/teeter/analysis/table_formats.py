@@ -118,7 +118,9 @@ def format_mean_and_std(mean: float, deviation: float, repetitions: int, spec: s
         return format_number(mean, spec)
 
     # A deviation has no sign, even where the mean shows one.
-    return f"{format_number(mean, spec)} ± {format_number(deviation, spec.lstrip('+'))}"
+    mean_text = format_number(mean, spec)
+    deviation_text = format_number(deviation, spec.lstrip("+"))
+    return f"{mean_text} ± {deviation_text}"
 
 
 def format_p_value(p: float | None, *, in_sentence: bool = False) -> str:
@@ -143,13 +145,15 @@ def format_p_value(p: float | None, *, in_sentence: bool = False) -> str:
 
 def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return rows as CSV. The header has the columns of all rows; missing cells stay empty."""
+    # A dict keeps the order in which columns first appear. A set would not.
     columns = list(dict.fromkeys(name for row in rows for name in row))
     stream = io.StringIO()
     writer = csv.DictWriter(stream, columns, lineterminator="\n")
     writer.writeheader()
 
     for row in rows:
-        writer.writerow({name: _csv_cell(value) for name, value in row.items()})
+        cells = {name: _csv_cell(value) for name, value in row.items()}
+        writer.writerow(cells)
 
     return stream.getvalue()
 
@@ -157,18 +161,26 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
 def to_markdown(rows: Sequence[Mapping[str, str]]) -> str:
     """Return rows as a Markdown table: the first column is text, the others are numbers."""
     columns = list(rows[0])
-    alignment = ["---"] + ["---:"] * (len(columns) - 1)
-
     header = _markdown_line([_escape_markdown(name) for name in columns])
-    body = [_markdown_line([_escape_markdown(cell) for cell in row.values()]) for row in rows]
 
-    return header + _markdown_line(alignment) + "".join(body)
+    # A colon aligns to the right.
+    number_columns = len(columns) - 1
+    alignment = _markdown_line(["---", *["---:"] * number_columns])
+
+    body = ""
+    for row in rows:
+        cells = [_escape_markdown(cell) for cell in row.values()]
+        body += _markdown_line(cells)
+
+    return header + alignment + body
 
 
 def to_latex(rows: Sequence[Mapping[str, str]], *, caption: str, label: str) -> str:
     """Return rows as a LaTeX table with the rules of the booktabs package."""
     columns = list(rows[0])
+    alignment = "l" + "r" * (len(columns) - 1)
     body = [_latex_line(list(row.values())) for row in rows]
+
     # \label takes no spaces or brackets, which names of runs may have.
     safe_label = re.sub(r"[^A-Za-z0-9:.-]", "-", label)
 
@@ -178,7 +190,7 @@ def to_latex(rows: Sequence[Mapping[str, str]], *, caption: str, label: str) -> 
         r"\centering",
         rf"\caption{{{_escape_latex(caption)}}}",
         rf"\label{{{safe_label}}}",
-        rf"\begin{{tabular}}{{l{'r' * (len(columns) - 1)}}}",
+        rf"\begin{{tabular}}{{{alignment}}}",
         r"\toprule",
         _latex_line(columns),
         r"\midrule",
@@ -223,7 +235,8 @@ def _escape_markdown(cell: str) -> str:
 
 
 def _latex_line(cells: Sequence[str]) -> str:
-    return " & ".join(_escape_latex(cell) for cell in cells) + r" \\"
+    escaped = [_escape_latex(cell) for cell in cells]
+    return " & ".join(escaped) + r" \\"
 
 
 def _escape_latex(text: str) -> str:

@@ -5,11 +5,11 @@ Names are imported when they are first used, because they load torch.
 
 from __future__ import annotations
 
-from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from teeter.errors import MissingExtraError
+from teeter.lazy_imports import import_lazily
 
 if TYPE_CHECKING:
     from teeter.campaigns.agreement import prediction_agreement
@@ -28,18 +28,12 @@ __all__ = [
     "require_permission",
 ]
 
-_HOMES = {
-    "Campaign": "campaign",
-    "Settings": "campaign",
-    "estimate_accuracy": "stopping",
-    "prediction_agreement": "agreement",
-    "require_permission": "people",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'teeter.campaigns' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"teeter.campaigns.{_HOMES[name]}"), name)
-    return value
+__getattr__, __dir__ = import_lazily(
+    __name__,
+    {
+        "agreement": ["prediction_agreement"],
+        "campaign": ["Campaign", "Settings"],
+        "people": ["require_permission"],
+        "stopping": ["estimate_accuracy"],
+    },
+)

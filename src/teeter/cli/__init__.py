@@ -59,8 +59,8 @@ def teeter(
         typer.Option(
             "--version",
             callback=_print_version,
-            is_eager=True,
-            help="Show the version and exit.",
+            is_eager=True,  # before the check that a command is given
+            help="Print the version and exit.",
         ),
     ] = False,
 ) -> None:
@@ -70,8 +70,9 @@ def teeter(
 def main() -> None:
     """Run the command line."""
     for stream in (sys.stdout, sys.stderr):
-        # Item ids and class names come in any script, whatever the locale.
+        # Item ids and class names come in any script, and a Windows console may not.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8")
 
+    # Without a name, ``python -m teeter`` would call itself __main__.py in its help.
     app(prog_name="teeter")

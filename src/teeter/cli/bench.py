@@ -126,8 +126,13 @@ def run(
         from teeter.experiments import make_tracker, override, run_setting
 
         changes = dict(_parse_change(text) for text in change or [])
+        # A run folder is known by its setting: the same command finds it and continues.
         chosen = override(_find_setting(setting), changes)
         folder = out or Path("runs") / chosen.name
+
+        executor = None
+        if engine is not None:
+            executor = make_executor(engine, workers)
         if threads is not None:
             torch.set_num_threads(threads)
 
@@ -140,7 +145,7 @@ def run(
                 rounds=rounds,
                 device=device,
                 folder=data,
-                executor=None if engine is None else make_executor(engine, workers),
+                executor=executor,
                 trackers=[make_tracker(text) for text in track or []],
                 on_step=on_step,
             )
@@ -156,6 +161,8 @@ def run(
     else:
         for sentence in _sentences(result):
             typer.echo(sentence)
+
+    # Other strategies ran on, so their rounds are there. A script must still notice.
     if result.failures:
         raise typer.Exit(1)
 
@@ -170,16 +177,17 @@ def list_settings(
 
     settings = [setting_named(name) for name in setting_names()]
     if as_json:
-        typer.echo(json.dumps([asdict(setting) for setting in settings], indent=2))
+        values = [asdict(setting) for setting in settings]
+        typer.echo(json.dumps(values, indent=2))
         return
 
     width = max(len(setting.name) for setting in settings)
     for setting in settings:
-        typer.echo(f"{setting.name:{width}}  {_describe(setting)}")
-    typer.echo(
-        f"Other networks and datasets by --set: network={'|'.join(network_names())}; "
-        "see teeter datasets."
-    )
+        name = setting.name.ljust(width)
+        typer.echo(f"{name}  {_describe(setting)}")
+
+    networks = "|".join(network_names())
+    typer.echo(f"Other networks and datasets by --set: network={networks}; see teeter datasets.")
 
 
 @bench.command()
@@ -203,16 +211,20 @@ def rounds(
         if out is not None:
             write_rounds(result, out)
 
+    # After the spinner, which would share the terminal with the table.
     if out is None:
         typer.echo(rounds_to_csv(result), nl=False)
 
 
 def _find_setting(name: str) -> Setting:
+    """Return a named setting, or the one in a .toml file."""
     from teeter.experiments import read_setting, setting_named
 
     path = Path(name)
     if path.suffix == ".toml":
         return read_setting(path)
+
+    # A file of another kind would only give the error that no setting has this name.
     if path.suffix and path.exists():
         raise FileError(
             f"{path} is not a setting: give a name from teeter bench settings, or a .toml file."
@@ -221,13 +233,18 @@ def _find_setting(name: str) -> Setting:
 
 
 def _parse_change(text: str) -> tuple[str, str]:
-    key, _, value = text.partition("=")
-    if not key or "=" not in text:
+    """Return the name of a setting's value and its new value, as text: ``override`` parses it."""
+    key, equals, value = text.partition("=")
+    if not equals or not key:
         raise InputError(f"--set {text} is not KEY=VALUE: write --set epochs=20, for example.")
-    return key.strip().replace("-", "_"), value.strip()
+
+    # batch-size is how an option would be spelt.
+    name = key.strip().replace("-", "_")
+    return name, value.strip()
 
 
 def _split_names(text: str | None) -> list[str] | None:
+    """Return comma-separated names, or None for the default."""
     if text is None:
         return None
     names = [name.strip() for name in text.split(",")]
@@ -244,18 +261,22 @@ def _describe(setting: Setting) -> str:
     if setting.imbalance > 1:
         notes += f", long-tailed ({setting.imbalance:g} to 1)"
 
-    return (
-        f"{setting.network} on {setting.dataset}: {setting.initial:,} to {setting.final:,} labels "
-        f"by {setting.query:,}, {setting.repetitions} repetitions of {len(setting.strategies)} "
-        f"strategies{notes}"
-    )
+    labels = f"{setting.initial:,} to {setting.final:,} labels by {setting.query:,}"
+    runs = f"{setting.repetitions} repetitions of {len(setting.strategies)} strategies"
+    return f"{setting.network} on {setting.dataset}: {labels}, {runs}{notes}"
 
 
 def _summary(run: Run) -> dict[str, object]:
-    failures = [
-        {"strategy": cell.strategy, "repetition": cell.repetition, "error": error}
-        for cell, error in run.failures.items()
-    ]
+    """Return what a run came to, as --json prints it. Scripts read these keys."""
+    failures = []
+    for cell, error in run.failures.items():
+        failure = {
+            "strategy": cell.strategy,
+            "repetition": cell.repetition,
+            "error": error,
+        }
+        failures.append(failure)
+
     return {
         "folder": str(run.folder),
         "setting": run.setting.name,
@@ -269,19 +290,25 @@ def _sentences(run: Run) -> list[str]:
     """Return what a run came to: its failures, the mean accuracies, and where it is."""
     sentences = []
     for cell, error in run.failures.items():
+        reason = error.rstrip(".")
         sentences.append(
-            f"{cell.strategy}, repetition {cell.repetition}, failed: {error.rstrip('.')}. "
+            f"{cell.strategy}, repetition {cell.repetition}, failed: {reason}. "
             "Repeat the command to try again."
         )
 
     # The first round is the same for all strategies, so it does not count.
     curves = run.curves()
     if len(curves.labelled) > 1:
-        means = {name: float(values[:, 1:].mean()) for name, values in curves.accuracy.items()}
+        means = {}
+        for name, accuracy in curves.accuracy.items():
+            later_rounds = accuracy[:, 1:]
+            means[name] = float(later_rounds.mean())
+
         ranking = sorted(means, key=lambda name: -means[name])
-        accuracies = ", ".join(f"{name} {means[name]:.1%}" for name in ranking)
-        sentences.append(f"Mean accuracy: {accuracies}.")
+        accuracies = [f"{name} {means[name]:.1%}" for name in ranking]
+        sentences.append(f"Mean accuracy: {', '.join(accuracies)}.")
 
     recorded = "All rounds are" if run.finished else "The finished rounds are"
-    sentences.append(f"{recorded} in {run.folder}; teeter bench report {run.folder} compares them.")
+    advice = f"teeter bench report {run.folder} compares them"
+    sentences.append(f"{recorded} in {run.folder}; {advice}.")
     return sentences

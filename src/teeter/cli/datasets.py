@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from teeter.cli.output import progress
+from teeter.cli.output import print_table, progress
 
 __all__ = ["datasets"]
 
 datasets = typer.Typer(
     invoke_without_command=True, help="List the named datasets, or download one of them."
 )
-
-# The width of the table if it is not printed to a terminal.
-_TABLE_WIDTH = 140
 
 SearchFolder = Annotated[
     Path | None,
@@ -54,8 +50,11 @@ def list_datasets(
     descriptions = [_describe(name, folder) for name in names()]
     if as_json:
         typer.echo(json.dumps(descriptions, ensure_ascii=False, indent=2))
-    else:
-        _print_table(descriptions)
+        return
+
+    header = ["name", "train", "test", "classes", "shape", "where it is, or how to get it"]
+    rows = [_table_row(description) for description in descriptions]
+    print_table(header, rows, has_sentences=True)
 
 
 @datasets.command()
@@ -78,23 +77,25 @@ def get(
         folder = context.obj
 
     with progress(f"Downloading {name}") as update:
-        downloads = fetch_dataset(
-            name,
-            folder=folder,
-            progress=lambda _, received, total: update(received, total or received),
-        )
+
+        def on_progress(_: str, received: int, total: int) -> None:
+            update(received, total or received)  # 0: the server does not tell the size
+
+        downloads = fetch_dataset(name, folder=folder, progress=on_progress)
 
     for download in downloads:
         if download.checked:
             verdict = "as published"
         else:
             verdict = "no checksum is published; the file can be read"
-        typer.echo(f"{download.path.name}: MD5 {download.md5}, {verdict}.", err=True)
+        file_name = download.path.name
+        typer.echo(f"{file_name}: MD5 {download.md5}, {verdict}.", err=True)
 
     if downloads:
         typer.echo(f"{name} is in {download_folder(name, folder)}.")
     else:
-        typer.echo(f"{name} is already there: {_describe(name, folder)['found']}.")
+        location = _describe(name, folder)["found"]
+        typer.echo(f"{name} is already there: {location}.")
 
 
 def _describe(name: str, folder: Path | None) -> dict[str, Any]:
@@ -120,13 +121,15 @@ def _describe(name: str, folder: Path | None) -> dict[str, Any]:
             "get": str(error),
         }
 
+    # Found in files, or in a package, or not found and there is a way to get it.
     located = locate_dataset(spec, folder)
     source = None
     advice = None
     if located is None:
         advice = f"teeter datasets get {name}"
         if name in MANUAL_DOWNLOADS:
-            advice = MANUAL_DOWNLOADS[name].format(home=download_folder(name, folder))
+            home = download_folder(name, folder)
+            advice = MANUAL_DOWNLOADS[name].format(home=home)
     elif located.files:
         source = str(located.first)
     else:
@@ -144,28 +147,14 @@ def _describe(name: str, folder: Path | None) -> dict[str, Any]:
     }
 
 
-def _print_table(descriptions: list[dict[str, Any]]) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
+def _table_row(description: dict[str, Any]) -> list[str]:
+    """Return the cells of a dataset. Numbers of a plugin that cannot be loaded stay empty."""
+    row = [description["name"]]
+    for key in ("train", "test", "classes"):
+        number = description[key]
+        row.append("" if number is None else f"{number:,}")
 
-    table = Table(
-        "name",
-        "train",
-        "test",
-        "classes",
-        "shape",
-        "where it is, or how to get it",
-        box=SIMPLE_HEAD,
-    )
-    for entry in descriptions:
-        numbers = []
-        for key in ("train", "test", "classes"):
-            number = entry[key]
-            numbers.append("" if number is None else f"{number:,}")
-
-        shape = " x ".join(str(length) for length in entry["shape"])
-        table.add_row(entry["name"], *numbers, shape, entry["found"] or entry["get"])
-
-    width = None if sys.stdout.isatty() else _TABLE_WIDTH
-    Console(markup=False, highlight=False, width=width).print(table)
+    lengths = [str(length) for length in description["shape"]]
+    row.append(" x ".join(lengths))
+    row.append(description["found"] or description["get"])
+    return row

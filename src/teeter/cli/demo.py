@@ -37,19 +37,22 @@ def demo(
 
 
 def _sentences(result: DemoResult) -> list[str]:
+    """Say how LDM-S compares with Random, and where the page is."""
     ldm_s = result.row("ldm-s")
     random = result.row("random")
-    if ldm_s.gain is None:
+    gain = ldm_s.gain
+    if gain is None:
         return []
 
-    reached = "It never reached"
-    labels = ""
+    # The accuracy at which Random ends: LDM-S should be there with fewer labels.
+    target = f"Random's last accuracy of {random.last:.1%}"
+    saving = f"It never reached {target}."
     if ldm_s.labels is not None:
-        reached = "It reached"
-        labels = f" with {ldm_s.labels:.0f} labels instead of {result.labels}"
+        saving = f"It reached {target} with {ldm_s.labels:.0f} labels instead of {result.labels}."
+
     return [
         f"LDM-S was right on {ldm_s.accuracy:.1%} of new digits over the rounds, Random on "
-        f"{random.accuracy:.1%} ({ldm_s.gain.mean:+.1f} points, p = {ldm_s.gain.p:.2g}).",
-        f"{reached} Random's last accuracy of {random.last:.1%}{labels}.",
+        f"{random.accuracy:.1%} ({gain.mean:+.1f} points, p = {gain.p:.2g}).",
+        saving,
         f"Curves, table and the digits it asked about: {result.page}",
     ]

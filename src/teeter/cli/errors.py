@@ -49,7 +49,7 @@ class Commands(TyperGroup):
 
         try:
             result = super().invoke(ctx)
-            sys.stdout.flush()
+            sys.stdout.flush()  # here, where a full disk or a closed pipe is caught
         except TeeterError as error:
             options = _option_names(self, arguments)
             _exit_with_message(use_option_names(str(error), options))
@@ -61,7 +61,8 @@ class Commands(TyperGroup):
         except OSError as error:
             _discard_output()
             path = error.filename or "the output"
-            _exit_with_message(f"Cannot read or write {path}: {error.strerror or error}.")
+            reason = error.strerror or error
+            _exit_with_message(f"Cannot read or write {path}: {reason}.")
 
         return result
 
@@ -118,4 +119,5 @@ def _exit_with_message(message: str) -> NoReturn:
 
 def _discard_output() -> None:
     """Redirect stdout to nowhere: Python flushes it at exit, which would fail again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())

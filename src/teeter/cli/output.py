@@ -40,6 +40,9 @@ _DEFAULT_WIDTH = 80
 # not estimate any if a step takes longer.
 _SPEED_ESTIMATE_SECONDS = 86_400.0
 
+# The same for tables with sentences in their cells, which would wrap too often.
+_WIDE_TABLE = 140
+
 
 def pluralize(count: int, noun: str) -> str:
     """Return a number with a noun in the singular or the plural.
@@ -76,8 +79,11 @@ def require_writable(path: Path, *sources: Path) -> None:
     if not path.parent.is_dir():
         raise FileError(f"Cannot write {path}: there is no folder {path.parent}.")
 
+    if not path.exists():
+        return
     for source in sources:
-        if path.exists() and source.exists() and path.samefile(source):
+        # Not by name: a link, or another way to write the path, leads to the same file.
+        if source.exists() and path.samefile(source):
             raise FileError(f"Cannot write {path}: it is an input file. Name another file.")
 
 
@@ -125,9 +131,9 @@ def printable_line(text: str, limit: int = 100) -> str:
     return printable(text).replace("\n", replacement).replace("\t", replacement)
 
 
-def terminal_width() -> int:
-    """Return the number of columns of the terminal, or 80 without a terminal."""
-    return shutil.get_terminal_size(fallback=(_DEFAULT_WIDTH, 24)).columns
+def terminal_width(default: int = _DEFAULT_WIDTH) -> int:
+    """Return the number of columns of the terminal, or ``default`` without a terminal."""
+    return shutil.get_terminal_size(fallback=(default, 24)).columns
 
 
 def echo_wrapped(text: str) -> None:
@@ -137,16 +143,32 @@ def echo_wrapped(text: str) -> None:
     typer.echo("\n".join(lines))
 
 
-def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table that fits the width of the terminal."""
+def print_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, has_sentences: bool = False
+) -> None:
+    """Print a table that fits the width of the terminal.
+
+    Args:
+        header: the titles of the columns.
+        rows: the cells of each row.
+        has_sentences: whether cells are long. Then a line separates the header, and the table is
+            wider if there is no terminal.
+    """
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
     table = Table(*header, box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    width = terminal_width()
+    if has_sentences:
+        table = Table(*header, box=SIMPLE_HEAD)
+        width = terminal_width(default=_WIDE_TABLE)
+
     for row in rows:
         table.add_row(*row)
 
-    console = Console(width=terminal_width(), markup=False, emoji=False, highlight=False)
+    # No markup: names and paths may have square brackets.
+    console = Console(width=width, markup=False, emoji=False, highlight=False)
     console.print(table)
 
 

@@ -45,13 +45,14 @@ def report(
         typer.echo(_to_json(written))
         return
 
+    # What was found, then what limits it.
     for sentence in (*written.findings, *written.notes):
         typer.echo(sentence)
     typer.echo(f"Curves, tables and settings: {written.page}")
 
 
 def _default_folder(runs: list[Path]) -> Path:
-    """Return where a report goes by default: into its run, or the current folder for several."""
+    """Return the default folder of a report: in its run, or the current folder for several."""
     if len(runs) == 1:
         return runs[0] / "report"
 
@@ -59,6 +60,7 @@ def _default_folder(runs: list[Path]) -> Path:
 
 
 def _to_json(written: Report) -> str:
+    """Return the report as JSON. Scripts read these keys."""
     content = {
         "page": str(written.page),
         "findings": written.findings,

@@ -11,6 +11,12 @@ import typer
 
 from teeter.cli.output import atomic_text_file, progress, require_writable, spinner
 from teeter.errors import InputError
+from teeter.selection.defaults import (
+    DEFAULT_CANDIDATES,
+    DEFAULT_REFERENCE,
+    DEFAULT_STRATEGY,
+    DEFAULT_WORK,
+)
 
 if TYPE_CHECKING:
     from teeter.selection import Selection, SelectionRequest
@@ -31,10 +37,7 @@ StrategyOption = Annotated[
 ]
 HeadOption = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="The model's last layer (weight and bias), if POOL does not hold it.",
-    ),
+    typer.Option(metavar="FILE", help="Weight and bias of the last layer, if POOL has none."),
 ]
 ModelOption = Annotated[
     Path | None,
@@ -46,10 +49,7 @@ ModelOption = Annotated[
 ]
 LabelsOption = Annotated[
     str | None,
-    typer.Option(
-        metavar="COLUMN",
-        help="Label column of a table, filled in part. The labelled rows train a head.",
-    ),
+    typer.Option(metavar="COLUMN", help="Label column, filled in part, to train a head on."),
 ]
 IdOption = Annotated[
     str | None,
@@ -95,10 +95,7 @@ WorkersOption = Annotated[
 ]
 WorkOption = Annotated[
     Path,
-    typer.Option(
-        metavar="FOLDER",
-        help="Folder of the engine's scores. The same command resumes from it.",
-    ),
+    typer.Option(metavar="FOLDER", help="Where the engine keeps its scores, to resume from."),
 ]
 ReferenceOption = Annotated[
     int, typer.Option(min=1, metavar="M", help="Number of rows on which the engine counts flips.")
@@ -120,10 +117,7 @@ LabelledOption = Annotated[
 ]
 OutOption = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Write to this file, all or nothing. JSON if its name ends in .json.",
-    ),
+    typer.Option(metavar="FILE", help="Write to this file. JSON if its name ends in .json."),
 ]
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Write JSON, with everything that the picks depend on.")
@@ -134,7 +128,7 @@ def select(
     pool: PoolArgument,
     *,
     n: CountOption,
-    strategy: StrategyOption = "ldm-s",
+    strategy: StrategyOption = DEFAULT_STRATEGY,
     head: HeadOption = None,
     model: ModelOption = None,
     labels: LabelsOption = None,
@@ -145,9 +139,9 @@ def select(
     option: StrategyOptions = None,
     engine: EngineOption = None,
     workers: WorkersOption = None,
-    work: WorkOption = Path("teeter-work"),
-    reference: ReferenceOption = 50_000,
-    candidates: CandidatesOption = 100_000,
+    work: WorkOption = Path(DEFAULT_WORK),
+    reference: ReferenceOption = DEFAULT_REFERENCE,
+    candidates: CandidatesOption = DEFAULT_CANDIDATES,
     labelled: LabelledOption = None,
     out: OutOption = None,
     as_json: JsonOption = False,
@@ -164,6 +158,7 @@ def select(
     A pool that does not fit in memory is read in shards with --engine local, or by many machines
     with --engine ray. The picks are the same for any number of workers.
     """
+    # A selection may take hours: find out first whether its result can be written.
     if out is not None:
         sources = [path for path in (pool, head, model) if path is not None]
         require_writable(out, *sources)
@@ -195,7 +190,12 @@ def select(
         labelled=labelled,
     )
     selection = _run(request)
-    _write(selection, out, as_json)
+
+    if out is None:
+        _write(selection, sys.stdout, as_json=as_json)
+    else:
+        with atomic_text_file(out) as stream:
+            _write(selection, stream, as_json=as_json)
     _print_summary(selection, time.perf_counter() - started)
 
 
@@ -207,11 +207,9 @@ def _parse_options(texts: list[str]) -> dict[str, Any]:
         if not equals or not key:
             raise InputError(f"--option {text} is not key=value.")
 
-        values = [_parse_value(part.strip()) for part in value.split(",")]
-        if len(values) == 1:
-            options[key.strip()] = values[0]
-        else:
-            options[key.strip()] = values
+        parts = [part.strip() for part in value.split(",")]
+        values = [_parse_value(part) for part in parts]
+        options[key.strip()] = values if len(values) > 1 else values[0]
     return options
 
 
@@ -220,6 +218,7 @@ def _parse_value(text: str) -> bool | float | str:
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
 
+    # Integers first, so that 10 is a count. The strategy checks what it gets.
     for number in (int, float):
         try:
             return number(text)
@@ -246,25 +245,19 @@ def _run(request: SelectionRequest) -> Selection:
         return run_selection(request, on_progress=on_progress)
 
 
-def _write(selection: Selection, out: Path | None, as_json: bool) -> None:
-    if out is not None:
-        with atomic_text_file(out) as stream:
-            _write_to(stream, selection, as_json)
-        return
-
-    _write_to(sys.stdout, selection, as_json)
-    # A full disk must be reported before the summary claims success.
-    sys.stdout.flush()
-
-
-def _write_to(stream: TextIO, selection: Selection, as_json: bool) -> None:
+def _write(selection: Selection, stream: TextIO, *, as_json: bool) -> None:
+    """Write the picks as CSV, or with their provenance as JSON."""
     if as_json:
         stream.write(selection.to_json() + "\n")
     else:
         selection.to_csv(stream)
 
+    # A full disk must be reported before the summary claims success.
+    stream.flush()
+
 
 def _print_summary(selection: Selection, seconds: float) -> None:
+    """Print the notes and one sentence to stderr: stdout has the picks."""
     provenance = selection.provenance
     for note in provenance.notes:
         typer.echo(note, err=True)

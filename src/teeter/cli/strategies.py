@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import inspect
 import json
-import sys
 from typing import Annotated, Any
 
 import typer
 
-__all__ = ["strategies"]
+from teeter.cli.output import print_table
 
-_WIDTH_WITHOUT_TERMINAL = 140
+__all__ = ["strategies"]
 
 
 def strategies(
@@ -24,10 +23,12 @@ def strategies(
     if as_json:
         typer.echo(json.dumps(descriptions, ensure_ascii=False, indent=2))
     else:
-        _print_table(descriptions)
+        rows = [_table_row(description) for description in descriptions]
+        print_table(["name", "needs", "options", "picks"], rows, has_sentences=True)
 
 
 def _describe(name: str) -> dict[str, Any]:
+    """Return a strategy's entry in the list. Its keys are those of the JSON output."""
     from teeter.errors import PluginError
     from teeter.strategies import get
 
@@ -35,29 +36,31 @@ def _describe(name: str) -> dict[str, Any]:
         strategy_class = get(name)
     except PluginError as error:
         # A broken plugin must not hide the others.
-        return {"name": name, "needs": [], "options": {}, "about": str(error)}
+        return {
+            "name": name,
+            "needs": [],
+            "options": {},
+            "about": str(error),
+        }
 
+    # A strategy is a dataclass: the parameters of its constructor are its options.
     parameters = inspect.signature(strategy_class).parameters
     docstring = inspect.getdoc(strategy_class) or ""
+    first_line, _, _ = docstring.partition("\n")
     return {
         "name": name,
         "needs": sorted(strategy_class.needs),
         "options": {option: parameter.default for option, parameter in parameters.items()},
-        "about": docstring.split("\n")[0],
+        "about": first_line,
     }
 
 
-def _print_table(descriptions: list[dict[str, Any]]) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("name", "needs", "options", "picks", box=SIMPLE_HEAD)
-    for strategy in descriptions:
-        options = ", ".join(f"{name}={default!r}" for name, default in strategy["options"].items())
-        needs = ", ".join(strategy["needs"])
-        table.add_row(strategy["name"], needs, options, strategy["about"])
-
-    # Without a terminal, Rich would wrap at 80 columns.
-    width = None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL
-    Console(markup=False, highlight=False, width=width).print(table)
+def _table_row(description: dict[str, Any]) -> list[str]:
+    """Return the cells of a strategy."""
+    options = [f"{name}={default!r}" for name, default in description["options"].items()]
+    return [
+        description["name"],
+        ", ".join(description["needs"]),
+        ", ".join(options),
+        description["about"],
+    ]

@@ -34,13 +34,17 @@ def unpack(archive: Path, folder: Path) -> None:
         else:
             _extract_tar(archive, staging)
 
+        # Reached only if everything was unpacked. The staging folder is on the same disk, so this
+        # renames and copies nothing.
         for path in sorted(staging.iterdir()):
             _replace(folder / path.name, path)
 
 
 def _extract_zip(archive: Path, folder: Path) -> None:
     with zipfile.ZipFile(archive) as file:
-        _require_space(archive, sum(entry.file_size for entry in file.infolist()), folder)
+        # The directory at the end of a .zip file tells all sizes before anything is written.
+        size = sum(entry.file_size for entry in file.infolist())
+        _require_space(archive, size, folder)
         file.extractall(folder)
 
 

@@ -40,6 +40,8 @@ ARRAY_SUFFIXES = (".npz", ".npy", ".safetensors")
 
 _ID_NAMES = ("id", "ids")
 _HEAD_NAMES = ("weight", "bias", "classes")
+
+# A .npz file is a .zip file of .npy files.
 _MAGIC_BYTES = {".npz": b"PK", ".npy": b"\x93NUMPY"}
 _PICKLE_ADVICE = "save numbers as a floating array and texts as a unicode array (dtype=str)"
 
@@ -105,7 +107,9 @@ def read_pool(path: str | Path, *, id_column: str | None = None, raw: bool = Fal
     if path.suffix.lower() in TABLE_SUFFIXES:
         return pool_from_table(read_table(path), id_column=id_column, raw=raw)
 
-    also = [] if id_column is None else [id_column]
+    also = []
+    if id_column is not None:
+        also.append(id_column)
     if raw:
         also.append("inputs")
 
@@ -115,24 +119,43 @@ def read_pool(path: str | Path, *, id_column: str | None = None, raw: bool = Fal
     if raw:
         arrays = _rename_inputs(arrays)
 
+    ids = None
     id_name = _find_id_name(arrays, id_column, path)
-    ids = None if id_name is None else _texts_from_array(arrays[id_name], id_name, path)
+    if id_name is not None:
+        ids = _texts_from_array(arrays[id_name], id_name, path)
+
     features = _find_features(arrays, path)
     logits = arrays.get("logits")
-
-    # Outputs will check features and logits against each other, but it does not know the ids.
-    rows = logits if features is None else features
-    if ids is not None and rows is not None and rows.ndim > 0 and len(ids) != len(rows):
-        raise FileError(
-            f"{path} holds {len(rows)} rows and {len(ids)} ids: one id per row is needed."
-        )
+    if ids is not None:
+        _require_as_many_ids(ids, features, logits, path)
+        require_ids(ids, str(path))
 
     head = None
     if "weight" in arrays:
         head = _make_head(arrays, "weight", "bias", path)
-    if ids is not None:
-        require_ids(ids, str(path))
-    return PoolFile(features, logits, ids, head, _read_class_names(arrays, path))
+
+    return PoolFile(
+        features=features,
+        logits=logits,
+        ids=ids,
+        head=head,
+        classes=_read_class_names(arrays, path),
+    )
+
+
+def _require_as_many_ids(
+    ids: list[str], features: Array | None, logits: Array | None, path: Path
+) -> None:
+    # ``Outputs`` will compare features and logits with each other. It does not know the ids.
+    rows = logits if features is None else features
+
+    # An array without axes is no pool. ``Outputs`` will refuse it with a better message.
+    if rows is None or rows.ndim == 0:
+        return
+    if len(ids) != len(rows):
+        raise FileError(
+            f"{path} holds {len(rows)} rows and {len(ids)} ids: one id per row is needed."
+        )
 
 
 def read_head(path: str | Path) -> Head:
@@ -209,6 +232,7 @@ def _read_npy(path: Path) -> Any:
         # Copy-on-write: writable, so that torch takes it without a copy or a warning.
         return np.load(path, mmap_mode="c", allow_pickle=False)
     except ValueError:
+        # NumPy raises it for pickled objects and for damaged files alike.
         with path.open("rb") as stream:
             if _has_object_dtype(stream):
                 raise FileError(
@@ -261,9 +285,10 @@ def _read_safetensors(path: Path, also: Collection[str]) -> Arrays:
             arrays[name] = file.get_tensor(name)
         metadata = file.metadata() or {}
 
-    # Tensors cannot hold texts, so class names are in the metadata.
+    # Tensors cannot hold texts, so class names are in the metadata, which holds only texts.
     if "classes" in metadata:
-        arrays["classes"] = np.array(_parse_class_list(metadata["classes"], path))
+        class_names = _parse_class_list(metadata["classes"], path)
+        arrays["classes"] = np.array(class_names)
     return arrays
 
 
@@ -296,14 +321,19 @@ def _find_features(arrays: Arrays, path: Path) -> Array | None:
 
     matrices = []
     for name, array in arrays.items():
-        if name not in ("logits", *_HEAD_NAMES) and array.ndim == 2 and _is_floating(array):
+        if name == "logits" or name in _HEAD_NAMES:
+            continue
+        # Matrices of whole numbers are more often labels or indices than features.
+        if array.ndim == 2 and _is_floating(array):
             matrices.append(array)
 
     if len(matrices) == 1:
         return matrices[0]  # type: ignore[no-any-return]
     if not matrices and "logits" in arrays:
         return None
-    raise FileError(f"{path} holds {_describe(arrays)}: name the array to pick from features.")
+
+    contents = _describe(arrays)
+    raise FileError(f"{path} holds {contents}: name the array to pick from features.")
 
 
 def _rename_inputs(arrays: Arrays) -> Arrays:
@@ -321,9 +351,12 @@ def _rename_inputs(arrays: Arrays) -> Arrays:
 
     candidates = []
     for name, array in arrays.items():
-        if array.ndim > 1 and name not in ("logits", *_HEAD_NAMES):
+        if name == "logits" or name in _HEAD_NAMES:
+            continue
+        if array.ndim > 1:
             candidates.append(name)
 
+    # ``_find_features`` will say what is there instead.
     if len(candidates) != 1:
         return arrays
     renamed = dict(arrays)
@@ -341,27 +374,31 @@ def _describe(arrays: Arrays) -> str:
     """List the names, shapes and types of arrays."""
     descriptions = []
     for name, array in arrays.items():
+        shape = tuple(array.shape)
         dtype = str(array.dtype).removeprefix("torch.")
-        descriptions.append(f"{name} {tuple(array.shape)} {dtype}")
+        descriptions.append(f"{name} {shape} {dtype}")
 
     return ", ".join(descriptions) or "no array"
 
 
 def _find_id_name(names: Mapping[str, object], id_column: str | None, path: Path) -> str | None:
     if id_column is None:
-        return next((name for name in _ID_NAMES if name in names), None)
+        for name in _ID_NAMES:
+            if name in names:
+                return name
+        return None
 
     if id_column not in names:
-        raise UnknownNameError(
-            f"Nothing in {path} is called {id_column!r}. {did_you_mean(id_column, names)}"
-        )
+        hint = did_you_mean(id_column, names)
+        raise UnknownNameError(f"Nothing in {path} is called {id_column!r}. {hint}")
     return id_column
 
 
 def _texts_from_array(array: Any, name: str, path: Path) -> list[str]:
     # The values of an array have one type, so the first stands for all.
     values = array.tolist()
-    if array.ndim != 1 or (values and not isinstance(values[0], str | bytes | int)):
+    is_list = array.ndim == 1
+    if not is_list or (values and not isinstance(values[0], str | bytes | int)):
         raise FileError(
             f"{path} holds {_describe({name: array})}: "
             "a list of texts or whole numbers is needed there."
@@ -369,23 +406,33 @@ def _texts_from_array(array: Any, name: str, path: Path) -> list[str]:
 
     texts = []
     for value in values:
-        text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-        texts.append(text)
+        if isinstance(value, bytes):
+            texts.append(value.decode(errors="replace"))
+        else:
+            texts.append(str(value))
     return texts
 
 
 def _make_head(arrays: Arrays, weight_name: str, bias_name: str, path: Path) -> Head:
     weight = as_tensor(arrays[weight_name], weight_name)
-    bias = as_tensor(arrays[bias_name], bias_name) if bias_name in arrays else None
+    bias = None
+    if bias_name in arrays:
+        bias = as_tensor(arrays[bias_name], bias_name)
 
-    # A binary head: the single row w stands for the two rows [0; w], which have the same softmax.
-    has_one_row = weight.ndim == 2 and len(weight) == 1
-    if has_one_row and (bias is None or bias.shape == (1,)):
+    # A binary head: the single row w stands for the two rows [0; w], since the sigmoid of w.z is
+    # the softmax of (0, w.z). A bias of another shape is left for ``Outputs`` to refuse.
+    is_binary = weight.ndim == 2 and len(weight) == 1
+    has_usual_bias = bias is None or bias.shape == (1,)
+    if is_binary and has_usual_bias:
         weight = torch.cat([torch.zeros_like(weight), weight])
         if bias is not None:
             bias = torch.cat([torch.zeros_like(bias), bias])
 
-    return Head(weight, bias, _read_class_names(arrays, path))
+    return Head(
+        weight=weight,
+        bias=bias,
+        classes=_read_class_names(arrays, path),
+    )
 
 
 def _read_class_names(arrays: Arrays, path: Path) -> tuple[str, ...] | None:
@@ -410,8 +457,12 @@ def pool_from_table(table: Table, *, id_column: str | None = None, raw: bool = F
         UnknownNameError: If there is no ``id_column``.
         InputError: If there is no column of numbers, or ids are blank or repeated.
     """
+    ids = None
     id_name = _find_id_name(table.columns, id_column, table.path)
-    ids = None if id_name is None else table.ids(id_name)
+    if id_name is not None:
+        ids = table.ids(id_name)
+
+    # (N, K) columns, made from lists.
     vectors = {name: column for name, column in table.columns.items() if column.ndim == 2}
 
     if raw and "inputs" in vectors:
@@ -421,8 +472,13 @@ def pool_from_table(table: Table, *, id_column: str | None = None, raw: bool = F
         return PoolFile(inputs, ids=ids)
 
     if has_vectors(table):
-        return PoolFile(vectors.get("features"), vectors.get("logits"), ids)
+        return PoolFile(
+            features=vectors.get("features"),
+            logits=vectors.get("logits"),
+            ids=ids,
+        )
 
+    # Without vectors, each column of numbers is one feature.
     numbers = []
     left_out = []
     for name, column in table.columns.items():
@@ -438,13 +494,19 @@ def pool_from_table(table: Table, *, id_column: str | None = None, raw: bool = F
     if not numbers:
         raise InputError(f"{table.path} has no column of numbers to use as features.")
 
+    notes = []
     left_out += table.nested
-    notes = (f"Left out, not being numbers: {', '.join(left_out)}.",) if left_out else ()
-    return PoolFile(np.hstack(numbers).astype(np.float32), ids=ids, notes=notes)
+    if left_out:
+        notes.append(f"Left out, not being numbers: {', '.join(left_out)}.")
+
+    features = np.hstack(numbers).astype(np.float32)  # (N, D)
+    return PoolFile(features, ids=ids, notes=tuple(notes))
 
 
 def has_vectors(table: Table) -> bool:
     """Return whether a table has a column of lists called features or logits."""
-    return any(
-        name in table.columns and table.columns[name].ndim == 2 for name in ("features", "logits")
-    )
+    for name in ("features", "logits"):
+        column = table.columns.get(name)
+        if column is not None and column.ndim == 2:
+            return True
+    return False

@@ -111,9 +111,11 @@ def find_spec(name: str) -> DatasetSpec:
         return _SPECS[name]
     if name in plugins.names():
         # The entry point names the dataset, whatever its own package calls it.
-        return replace(plugins.get(name), name=name, package=plugins.package(name))
+        spec = plugins.get(name)
+        return replace(spec, name=name, package=plugins.package(name))
 
-    raise UnknownNameError(f"No dataset is called {name!r}. {did_you_mean(name, names())}")
+    hint = did_you_mean(name, names())
+    raise UnknownNameError(f"No dataset is called {name!r}. {hint}")
 
 
 def names() -> list[str]:
@@ -138,7 +140,8 @@ plugins: Plugins[DatasetSpec] = Plugins(
 
 def _npz_layouts(class_names: Sequence[str] | int, *stems: str) -> tuple[Layout, ...]:
     """Return a layout for each file stem: one .npz file."""
-    return tuple(Layout((f"{stem}.npz",), npz_reader(class_names)) for stem in stems)
+    read = npz_reader(class_names)
+    return tuple(Layout((f"{stem}.npz",), read) for stem in stems)
 
 
 def _openml_layouts(
@@ -158,9 +161,11 @@ def _openml_layouts(
         openml_name,
     )
 
-    layouts: list[Layout] = []
+    layouts = []
     for stem in stems:
-        layouts += [Layout((f"{stem}.{suffix}",), read) for suffix in ("arff", "csv", "parquet")]
+        for suffix in ("arff", "csv", "parquet"):
+            pattern = f"{stem}.{suffix}"
+            layouts.append(Layout((pattern,), read))
     return layouts
 
 
@@ -180,7 +185,8 @@ def _read_digits(_: MatchedFiles) -> RawDataset:
 
     pixels, labels = load_digits(return_X_y=True)
     # The pixels are whole numbers from 0 to 16.
-    return RawDataset(LabelledRows(pixels / 16, labels.astype("int64")))
+    rows = LabelledRows(pixels / 16, labels.astype("int64"))
+    return RawDataset(rows)
 
 
 _LETTER = DatasetSpec(

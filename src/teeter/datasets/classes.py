@@ -76,7 +76,8 @@ def class_indices_from_text(
     index_of = {name: index for index, name in enumerate(classes)}
 
     # Names come first: "0" is the name of a digit's class and not a number.
-    numbers = {_parse_whole_number(label) for label in set(labels) - index_of.keys()}
+    unnamed = set(labels) - index_of.keys()
+    numbers = {_parse_whole_number(label) for label in unnamed}
     if 0 in numbers:
         first = 0
 
@@ -93,7 +94,8 @@ def class_indices_from_text(
         # Remembered, so that each distinct label is parsed once.
         index_of[label] = number - first
 
-    return np.array([index_of[label] for label in labels], dtype=np.int64)
+    indices = [index_of[label] for label in labels]
+    return np.array(indices, dtype=np.int64)
 
 
 def class_indices_from_array(
@@ -141,21 +143,26 @@ def class_indices_from_array(
 
 def _are_indices(labels: npt.NDArray[Any], class_count: int) -> bool:
     # Floating-point labels are fine if they are whole. NaN fails every comparison.
-    is_index = (labels >= 0) & (labels < class_count) & (labels % 1 == 0)
-    return bool(is_index.all())
+    is_in_range = (labels >= 0) & (labels < class_count)
+    is_whole = labels % 1 == 0
+    return bool((is_in_range & is_whole).all())
 
 
 def _parse_whole_number(text: str) -> int | None:
+    # By way of float, because some tables hold "3.0" for the class 3.
     try:
         number = float(text)
     except ValueError:
         return None
 
-    return int(number) if number.is_integer() else None
+    if not number.is_integer():
+        return None
+    return int(number)
 
 
 def _summarize_names(classes: Sequence[str]) -> str:
     if len(classes) <= 6:
         return ", ".join(classes)
 
-    return f"{classes[0]}, {classes[1]} to {classes[-1]}"
+    first, second, *_, last = classes
+    return f"{first}, {second} to {last}"

@@ -74,11 +74,17 @@ def fetch_dataset(
         return ()
 
     if name in MANUAL_DOWNLOADS:
-        raise FileError(f"{MANUAL_DOWNLOADS[name].format(home=home)}.")
+        instructions = MANUAL_DOWNLOADS[name].format(home=home)
+        raise FileError(f"{instructions}.")
 
     home.mkdir(parents=True, exist_ok=True)
-    remotes = REMOTES[name] if name in REMOTES else (_find_openml_file(name),)
-    downloads = tuple(fetch_file(remote, home, progress) for remote in remotes)
+    if name in REMOTES:
+        remotes = REMOTES[name]
+    else:
+        remotes = (_find_openml_file(name),)
+
+    # All files before any is unpacked: an interrupted download leaves nothing that looks complete.
+    downloads = [fetch_file(remote, home, progress) for remote in remotes]
 
     for remote, download in zip(remotes, downloads, strict=True):
         if remote.is_archive:
@@ -87,7 +93,7 @@ def fetch_dataset(
 
     # The last check: what was downloaded can be read.
     load_dataset(name, folder=home)
-    return downloads
+    return tuple(downloads)
 
 
 def fetch_file(remote: Remote, home: Path, progress: Progress = _ignore_progress) -> Download:
@@ -124,15 +130,20 @@ def fetch_file(remote: Remote, home: Path, progress: Progress = _ignore_progress
 
 def _receive(remote: Remote, part: Path, progress: Progress) -> None:
     """Append the rest of a remote file to ``part``, or all of it if the server cannot resume."""
-    received = part.stat().st_size if part.exists() else 0
+    received = 0
+    if part.exists():
+        received = part.stat().st_size
 
     with _request(remote.url, received) as response:
         # The server sends the whole file if it does not know ranges.
         if response.status != HTTPStatus.PARTIAL_CONTENT:
             received = 0
 
+        # The length of this response: for a resumed file, only what is still missing of it.
+        total = 0
         length = response.headers.get("Content-Length")
-        total = received + int(length) if length else 0
+        if length:
+            total = received + int(length)
 
         with part.open("ab" if received else "wb") as stream:
             while chunk := _read_chunk(response, remote.url):
@@ -194,15 +205,23 @@ def _find_openml_file(name: str) -> Remote:
     with _request(url) as response:
         try:
             description = json.load(response)["data_set_description"]
-            return Remote(description["url"], description.get("md5_checksum"), name=f"{name}.arff")
+            return Remote(
+                url=description["url"],
+                md5=description.get("md5_checksum"),
+                name=f"{name}.arff",
+            )
         except (ValueError, KeyError, TypeError):
             raise FileError(f"{url} did not return the description of a dataset.") from None
 
 
 def _reason(error: Exception) -> str:
     """Return why a connection failed, in the words of the operating system if it has any."""
+    # A URLError wraps the error of the socket as its reason.
     reason = getattr(error, "reason", None) or error
-    return str(getattr(reason, "strerror", None) or reason) or type(reason).__name__
+    text = str(getattr(reason, "strerror", None) or reason)
+
+    # Some errors, such as a plain TimeoutError, have no text at all.
+    return text or type(reason).__name__
 
 
 def _md5(path: Path) -> str:

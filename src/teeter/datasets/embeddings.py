@@ -35,7 +35,8 @@ def find_embeddings(name: str, folder: str | Path | None = None) -> Path:
                 if path.is_file():
                     return path
 
-    searched = " or ".join(str(root / name) for root in search_folders(folder))
+    folders = [str(root / name) for root in search_folders(folder)]
+    searched = " or ".join(folders)
     raise FileError(
         f"There is no embeddings.npz or embeddings.safetensors in {searched}: "
         "give the path of a file as embeddings."
@@ -58,9 +59,8 @@ def with_embeddings(
     path = require_file(path, _SUFFIXES, "a file of embeddings")
     arrays = read_arrays(path)
     if not {"x_train", "x_test"} <= arrays.keys():
-        raise FileError(
-            f"{path} holds {', '.join(arrays) or 'nothing'}: x_train and x_test are needed."
-        )
+        contents = ", ".join(arrays) or "nothing"
+        raise FileError(f"{path} holds {contents}: x_train and x_test are needed.")
 
     # With labels in the file, the dataset itself need not be there.
     if {"y_train", "y_test"} <= arrays.keys():
@@ -91,6 +91,8 @@ def _labelled_rows(
     arrays: Arrays, name: str, labels: npt.NDArray[np.int64], path: Path
 ) -> LabelledRows:
     inputs = row_tensor(arrays[name], f"{name} in {path}")
+
+    # Nothing else ties a row of features to its label, so at least the numbers must agree.
     if len(inputs) != len(labels):
         raise FileError(
             f"{name} in {path} has {len(inputs)} rows, and the dataset has {len(labels)}."

@@ -39,8 +39,11 @@ def require_file(path: str | Path, suffixes: Sequence[str], what: str) -> Path:
         raise FileError(f"Cannot read {path}: {error.strerror}.") from None
 
     if path.suffix.lower() not in suffixes:
-        ending = f"ends in {path.suffix!r}" if path.suffix else "has no suffix"
-        raise FileError(f"{path} {ending}: {what} is a file in {', '.join(suffixes)}.")
+        ending = "has no suffix"
+        if path.suffix:
+            ending = f"ends in {path.suffix!r}"
+        accepted = ", ".join(suffixes)
+        raise FileError(f"{path} {ending}: {what} is a file in {accepted}.")
 
     if size == 0:
         raise FileError(f"{path} is empty: it has 0 bytes.")

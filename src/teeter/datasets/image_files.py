@@ -49,14 +49,19 @@ class CentreCrop:
 
     def __call__(self, image: Any) -> Any:
         """Return the centre of the scaled image."""
-        scale = self.shorter / min(image.size)
-        # Rounding must not make a side shorter than the crop.
-        width, height = (max(round(length * scale), self.shorter) for length in image.size)
-        scaled = image.resize((width, height), _bilinear())
+        width, height = image.size
+        scale = self.shorter / min(width, height)
 
-        left = (width - self.side) // 2
-        top = (height - self.side) // 2
-        return scaled.crop((left, top, left + self.side, top + self.side))
+        # Rounding must not make a side shorter than the crop.
+        scaled_width = max(round(width * scale), self.shorter)
+        scaled_height = max(round(height * scale), self.shorter)
+        scaled = image.resize((scaled_width, scaled_height), _bilinear())
+
+        left = (scaled_width - self.side) // 2
+        top = (scaled_height - self.side) // 2
+        right = left + self.side
+        bottom = top + self.side
+        return scaled.crop((left, top, right, bottom))
 
 
 class ImageFiles(Dataset[Tensor]):
@@ -112,9 +117,12 @@ def open_image(path: Path, content: bytes | None = None) -> Any:
 
 def image_pixels(image: Any, fit: Fit, channels: int) -> npt.NDArray[np.uint8]:
     """Return the pixels of a Pillow image as (channels, height, width), for 1 or 3 channels."""
+    # "L" is Pillow's name for 8-bit grey.
     mode = "L" if channels == 1 else "RGB"
-    pixels = np.asarray(fit(image.convert(mode)), dtype=np.uint8)
+    fitted = fit(image.convert(mode))
+    pixels = np.asarray(fitted, dtype=np.uint8)
 
+    # Pillow gives (height, width) for grey and (height, width, 3) for colour.
     if channels == 1:
         return pixels[None]
     return np.ascontiguousarray(pixels.transpose(2, 0, 1))

@@ -59,7 +59,8 @@ def read_labels(table: Table, column: str) -> Labels:
     table.require(column)
 
     source = f"column {column!r} of {table.path}"
-    if column in table.nested or table.columns[column].ndim > 1:
+    holds_lists = column in table.nested or table.columns[column].ndim > 1
+    if holds_lists:
         raise InputError(f"The cells of {source} are lists: {_ONE_LABEL}.")
 
     texts = []
@@ -80,15 +81,19 @@ def read_labels(table: Table, column: str) -> Labels:
     classes = _sort_classes(counts)
     code_of = {name: code for code, name in enumerate(classes)}
     code_of[""] = -1
-    codes = np.array([code_of[text] for text in texts], dtype=np.int64)
+    codes = [code_of[text] for text in texts]
 
     # An empty cell needs no note, but a word such as "none" might have been meant as a class.
     del missing_words[""]
-    notes = [
-        f"{count} cells {word!r} in {source} were read as missing labels."
-        for word, count in missing_words.items()
-    ]
-    return Labels(classes, codes, tuple(notes))
+    notes = []
+    for word, count in missing_words.items():
+        notes.append(f"{count} cells {word!r} in {source} were read as missing labels.")
+
+    return Labels(
+        classes=classes,
+        codes=np.array(codes, dtype=np.int64),
+        notes=tuple(notes),
+    )
 
 
 def _refuse_several_columns(table: Table, column: str) -> None:
@@ -104,13 +109,14 @@ def _refuse_several_columns(table: Table, column: str) -> None:
 
 
 def _refuse_several_labels(counts: Counter[str], source: str) -> None:
-    text = next((label for label in counts if _is_list(label)), None)
-    if text is None:
-        text = _find_joined_labels(counts)
+    several = _find_joined_labels(counts)
+    lists = [text for text in counts if _is_list(text)]
+    if lists:
+        several = lists[0]
 
-    if text is not None:
+    if several is not None:
         raise InputError(
-            f"The cell {text!r} in {source} seems to hold several labels: {_ONE_LABEL}, "
+            f"The cell {several!r} in {source} seems to hold several labels: {_ONE_LABEL}, "
             "and write class names without ; | or ,."
         )
 
@@ -137,13 +143,15 @@ def _find_joined_labels(counts: Counter[str]) -> str | None:
     """
     for separator, enough in ((";", any), ("|", any), (",", all)):
         parts_of = {}
+        uses: Counter[str] = Counter()
         for text in counts:
-            parts = {part.strip() for part in text.split(separator)}
-            parts_of[text] = parts - {""}
+            parts = {part.strip() for part in text.split(separator)} - {""}
+            parts_of[text] = parts
+            uses.update(parts)  # a set: a label counts once for each of its parts
 
-        uses = Counter(part for parts in parts_of.values() for part in parts)
         for text, parts in parts_of.items():
-            if len(parts) > 1 and enough(uses[part] > 1 for part in parts):
+            is_used_elsewhere = [uses[part] > 1 for part in parts]
+            if len(parts) > 1 and enough(is_used_elsewhere):
                 return text
 
     return None
@@ -159,9 +167,11 @@ def _refuse_regression_target(counts: Counter[str], source: str) -> None:
         if not number.is_integer():
             raise InputError(f"It seems that {source} holds fractions such as {text}: {advice}")
 
-    if len(counts) > max(_MAX_NUMERIC_CLASSES, counts.total() / 2):
+    # Many different numbers are fine as classes if they repeat, such as product codes.
+    rows = counts.total()
+    if len(counts) > max(_MAX_NUMERIC_CLASSES, rows / 2):
         raise InputError(
-            f"It seems that {source} holds {len(counts)} different numbers in {counts.total()} "
+            f"It seems that {source} holds {len(counts)} different numbers in {rows} "
             f"labelled rows: {advice}"
         )
 
@@ -173,7 +183,10 @@ def _parse_numbers(texts: Iterable[str]) -> list[float] | None:
     except ValueError:
         return None
 
-    return numbers if all(math.isfinite(number) for number in numbers) else None
+    # float() also reads "nan", "inf" and "infinity", which may be class names.
+    if not all(math.isfinite(number) for number in numbers):
+        return None
+    return numbers
 
 
 def _sort_classes(counts: Counter[str]) -> tuple[str, ...]:

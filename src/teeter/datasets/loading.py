@@ -66,7 +66,13 @@ def load_dataset(
         dataset = with_embeddings(path, spec, read_dataset)
 
     train, validation_rows = hold_out(dataset.train, validation, name, seed)
-    return DatasetSplit(name, train, validation_rows, dataset.test, dataset.classes)
+    return DatasetSplit(
+        name=name,
+        train=train,
+        validation=validation_rows,
+        test=dataset.test,
+        classes=dataset.classes,
+    )
 
 
 def locate_dataset(spec: DatasetSpec, folder: str | Path | None = None) -> LocatedFiles | None:
@@ -77,7 +83,8 @@ def locate_dataset(spec: DatasetSpec, folder: str | Path | None = None) -> Locat
     if spec.needs_no_files:
         return LocatedFiles(spec.layouts[0], ())
 
-    return locate_files((spec.name, *spec.folder_names), spec.layouts, folder)
+    folder_names = (spec.name, *spec.folder_names)
+    return locate_files(folder_names, spec.layouts, folder)
 
 
 def _require_files(spec: DatasetSpec, folder: str | Path | None) -> LocatedFiles:
@@ -92,7 +99,8 @@ def _require_files(spec: DatasetSpec, folder: str | Path | None) -> LocatedFiles
                 for path in sorted(candidate.glob(pattern)):
                     raise FileError(f"{path} is {advice}.")
 
-    searched = " or ".join(str(root) for root in search_folders(folder))
+    folders = [str(root) for root in search_folders(folder)]
+    searched = " or ".join(folders)
     raise FileError(
         f"There is no {spec.name} in {searched}: run teeter datasets get {spec.name}, "
         "or see teeter datasets."
@@ -100,13 +108,21 @@ def _require_files(spec: DatasetSpec, folder: str | Path | None) -> LocatedFiles
 
 
 def _read_dataset(spec: DatasetSpec, located: LocatedFiles) -> LabelledDataset:
-    source = str(located.first.parent) if located.files else spec.name
+    # A dataset that comes with a package has no folder to name in messages.
+    source = spec.name
+    if located.files:
+        source = str(located.first.parent)
+
     contents = located.layout.read(located.files)
 
     # Tensors first: split functions sort and scale them.
     train_tensors = _to_tensors(spec, contents.train, source)
-    test_tensors = None if contents.test is None else _to_tensors(spec, contents.test, source)
-    train, test = spec.split(RawDataset(train_tensors, test_tensors, contents.classes))
+    test_tensors = None
+    if contents.test is not None:
+        test_tensors = _to_tensors(spec, contents.test, source)
+
+    tensors = RawDataset(train_tensors, test_tensors, contents.classes)
+    train, test = spec.split(tensors)
 
     _require_shape(spec, train, source)
     _require_shape(spec, test, source)
@@ -122,7 +138,12 @@ def _read_dataset(spec: DatasetSpec, located: LocatedFiles) -> LabelledDataset:
             spec.test,
         )
 
-    return LabelledDataset(spec.name, train, test, contents.classes or spec.class_names)
+    return LabelledDataset(
+        name=spec.name,
+        train=train,
+        test=test,
+        classes=contents.classes or spec.class_names,
+    )
 
 
 def _to_tensors(spec: DatasetSpec, part: LabelledRows, source: str) -> LabelledRows:

@@ -65,7 +65,8 @@ def cache_folder() -> Path:
     if xdg_cache_home:
         base = Path(xdg_cache_home)
     elif sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
+        local_app_data = Path.home() / "AppData" / "Local"
+        base = Path(os.environ.get("LOCALAPPDATA", local_app_data))
     elif sys.platform == "darwin":
         base = Path.home() / "Library" / "Caches"
     else:
@@ -100,8 +101,15 @@ def search_folders(folder: str | Path | None = None) -> list[Path]:
 def download_folder(name: str, folder: str | Path | None = None) -> Path:
     """Return the folder that a download of the dataset ``name`` goes to."""
     # Unlike a folder to search, the target need not exist yet.
-    root = search_folders()[0] if folder is None else Path(folder).expanduser()
-    return root if root.resolve().name == name else root / name
+    if folder is None:
+        root = search_folders()[0]
+    else:
+        root = Path(folder).expanduser()
+
+    # The user may have given the dataset's own folder, as for searching.
+    if root.resolve().name == name:
+        return root
+    return root / name
 
 
 def candidate_folders(root: Path, names: Sequence[str]) -> list[Path]:
@@ -137,9 +145,10 @@ def locate_files(
     for root in search_folders(folder):
         named_folders = candidate_folders(root, names)
 
+        # The root last: files of several datasets may lie there side by side.
         for candidate in (*named_folders, root):
+            is_named = candidate in named_folders
             for layout in layouts:
-                is_named = candidate in named_folders
                 if not is_named and not layout.identifies_dataset:
                     continue
 

@@ -99,6 +99,7 @@ def _read_from_function(
 def _labelled_rows(
     rows: Any, labels: Any, labels_name: str, classes: Sequence[str] | int, source: str
 ) -> LabelledRows:
+    # The function stands where messages about files name the path.
     class_indices = class_indices_from_array(labels, labels_name, classes, Path(source))
     if len(rows) != len(class_indices):
         raise PluginError(

@@ -46,6 +46,7 @@ _BYTES_PER_NUMBER = 4  # float32
 
 Features = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]
+RowShape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -70,16 +71,19 @@ class Shard:
 
     def key(self) -> str:
         """Return a text that identifies the shard and its contents, for names of cached files."""
-        return hashlib.blake2b(repr(asdict(self)).encode(), digest_size=12).hexdigest()
+        contents = repr(asdict(self))
+        return hashlib.blake2b(contents.encode(), digest_size=12).hexdigest()
 
     @property
     def batch_rows(self) -> int:
         """The number of rows that are read at once."""
-        return max(1, min(BATCH_ROWS, BATCH_BYTES // (_BYTES_PER_NUMBER * self.width)))
+        rows_in_memory = BATCH_BYTES // (_BYTES_PER_NUMBER * self.width)
+        return max(1, min(BATCH_ROWS, rows_in_memory))
 
     def names(self, start: int) -> Callable[[int], str]:
         """Return a function that names rows in messages: the k-th row from row ``start`` on."""
-        return lambda k: f"row {self.begin + start + k} of {self.path}"
+        first_in_file = self.begin + start
+        return lambda k: f"row {first_in_file + k} of {self.path}"
 
     def batches(self) -> Iterator[Features]:
         """Yield the features of all rows in order, (n, D) at a time. Rows of other shapes are flat.
@@ -95,7 +99,8 @@ class Shard:
 
         array = self._map_rows()
         for start in range(0, self.rows, self.batch_rows):
-            batch = _flatten_rows(array[start : start + self.batch_rows])
+            stop = start + self.batch_rows
+            batch = _flatten_rows(array[start:stop])
             yield _require_finite(batch, path, self.begin + start)
 
     def take(self, rows: Rows) -> Features:
@@ -109,19 +114,26 @@ class Shard:
         """
         path = Path(self.path)
         if not self.groups:
-            return _require_finite(_flatten_rows(self._map_rows()[rows]), path, rows + self.begin)
+            array = self._map_rows()
+            return _require_finite(_flatten_rows(array[rows]), path, rows + self.begin)
 
+        # Both the batches and the rows ascend, so the pieces are in the order of the rows.
         pieces = []
         for start, batch in _read_row_groups(path, self, rows):
-            is_in_batch = (rows >= start) & (rows < start + len(batch))
-            pieces.append(batch[rows[is_in_batch] - start])
+            stop = start + len(batch)
+            in_batch = rows[(rows >= start) & (rows < stop)]
+            pieces.append(batch[in_batch - start])
         return np.concatenate(pieces)
 
     def _map_rows(self) -> npt.NDArray[Any]:
         """Map this shard's rows of a .npy file into memory."""
         path = Path(self.path)
         _require_unchanged(path, self)
-        return _map_array(path, raw=True)[self.begin : self.begin + self.rows]
+
+        # The axes were checked when the pool was opened, so any number of them is right here.
+        array = _map_array(path, raw=True)
+        end = self.begin + self.rows
+        return array[self.begin : end]
 
 
 @dataclass(frozen=True)
@@ -129,7 +141,7 @@ class Shards:
     """A pool as a sequence of shards."""
 
     shards: tuple[Shard, ...]
-    shape: tuple[int, ...]
+    shape: RowShape
     """The shape of a row. Features have one axis, inputs of a model may have more."""
     id_column: str | None
     """The column of ids in Parquet files, or None if rows are identified by their index."""
@@ -149,7 +161,8 @@ class Shards:
             # A file is read from front to back, so a shard takes rows in ascending order.
             in_shard = rows[positions] - shard.first
             order = np.argsort(in_shard, kind="stable")
-            features[positions[order]] = shard.take(in_shard[order])
+            ascending = in_shard[order]
+            features[positions[order]] = shard.take(ascending)
         return features
 
     def group_by_shard(self, rows: Rows) -> Iterator[tuple[Shard, Rows]]:
@@ -158,7 +171,8 @@ class Shards:
         starts = np.array([shard.first for shard in self.shards])
         shard_of_row = np.searchsorted(starts, rows, side="right") - 1
         for index in np.unique(shard_of_row).tolist():
-            yield self.shards[index], np.flatnonzero(shard_of_row == index)
+            positions = np.flatnonzero(shard_of_row == index)
+            yield self.shards[index], positions
 
     def ids(self, rows: Rows) -> list[str]:
         """Return the ids of some rows: from the column of ids, or their indices in the pool.
@@ -170,7 +184,8 @@ class Shards:
 
         ids = [""] * len(rows)
         for shard, positions in self.group_by_shard(rows):
-            shard_ids = _read_ids(shard, self.id_column, rows[positions] - shard.first)
+            in_shard = rows[positions] - shard.first
+            shard_ids = _read_ids(shard, self.id_column, in_shard)
             for position, row_id in zip(positions.tolist(), shard_ids, strict=True):
                 ids[position] = row_id
         return ids
@@ -208,7 +223,7 @@ def open_shards(
     id_column = _find_id_column(paths[0], id_column)
 
     shards: list[Shard] = []
-    shape: tuple[int, ...] = ()
+    shape: RowShape = ()
     columns: tuple[str, ...] = ()
     row_count = 0
     for path in paths:
@@ -243,21 +258,23 @@ def _find_files(pattern: str) -> list[Path]:
     location = Path(pattern)
     if location.is_dir():
         # Not both: a folder may hold arrays beside a pool in Parquet.
-        paths = sorted(location.glob("*.parquet")) or sorted(location.glob("*.npy"))
+        paths = sorted(location.glob("*.parquet"))
+        if not paths:
+            paths = sorted(location.glob("*.npy"))
         if not paths:
             raise FileError(f"There is no Parquet file and no .npy file in {pattern}.")
     elif glob.has_magic(pattern) and not location.exists():
         # A file may have a * or a [ in its name, so an existing one is no pattern.
-        paths = sorted(Path(name) for name in glob.glob(pattern, recursive=True))
+        names = glob.glob(pattern, recursive=True)
+        paths = sorted(Path(name) for name in names)
         if not paths:
             raise FileError(f"No file matches {pattern}.")
     else:
         paths = [location]
 
-    return [
+    for path in paths:
         require_file(path, (".parquet", ".npy"), "a part of a pool that is read in shards")
-        for path in paths
-    ]
+    return paths
 
 
 def _find_id_column(path: Path, id_column: str | None) -> str | None:
@@ -272,23 +289,29 @@ def _find_id_column(path: Path, id_column: str | None) -> str | None:
         names = file.schema_arrow.names
 
     if id_column is None:
-        return next((name for name in ("id", "ids") if name in names), None)
+        for name in ("id", "ids"):
+            if name in names:
+                return name
+        return None
+
     if id_column not in names:
-        raise UnknownNameError(
-            f"No column of {path} is called {id_column!r}. {did_you_mean(id_column, names)}"
-        )
+        hint = did_you_mean(id_column, names)
+        raise UnknownNameError(f"No column of {path} is called {id_column!r}. {hint}")
     return id_column
 
 
-def _describe_shape(shape: tuple[int, ...], raw: bool) -> str:
-    return f"rows of shape {shape}" if raw else f"{shape[0]} features per row"
+def _describe_shape(shape: RowShape, raw: bool) -> str:
+    if raw:
+        return f"rows of shape {shape}"
+    return f"{shape[0]} features per row"
 
 
 def _reorder_columns(shards: list[Shard], columns: tuple[str, ...], path: Path) -> list[Shard]:
     """Return the shards of a file with their columns in the order of the files before it."""
-    if sorted(shards[0].columns) != sorted(columns):
+    file_columns = shards[0].columns
+    if sorted(file_columns) != sorted(columns):
         raise FileError(
-            f"{path} has its features in {_list_names(shards[0].columns)}, and the files before it "
+            f"{path} has its features in {_list_names(file_columns)}, and the files before it "
             f"in {_list_names(columns)}: use the same column names."
         )
 
@@ -297,12 +320,14 @@ def _reorder_columns(shards: list[Shard], columns: tuple[str, ...], path: Path) 
 
 def _list_names(names: Sequence[str]) -> str:
     listed = ", ".join(names[:5])
-    return f"{listed}, ..." if len(names) > 5 else listed
+    if len(names) > 5:
+        return f"{listed}, ..."
+    return listed
 
 
 def _cut_file(
     path: Path, first: int, rows: int, id_column: str | None, raw: bool
-) -> tuple[list[Shard], tuple[int, ...]]:
+) -> tuple[list[Shard], RowShape]:
     """Return the shards of a file, the first of which begins at row ``first`` of the pool.
 
     Returns:
@@ -315,7 +340,7 @@ def _cut_file(
 
 def _cut_array(
     path: Path, first: int, rows: int, id_column: str | None, raw: bool
-) -> tuple[list[Shard], tuple[int, ...]]:
+) -> tuple[list[Shard], RowShape]:
     if id_column is not None:
         raise FileError(
             f"{path} is an array, with no column {id_column!r} for ids as the files before it have."
@@ -345,7 +370,7 @@ def _cut_array(
 
 def _cut_parquet(
     path: Path, first: int, rows: int, id_column: str | None, raw: bool
-) -> tuple[list[Shard], tuple[int, ...]]:
+) -> tuple[list[Shard], RowShape]:
     # Taken before the metadata is read: a change after that is noticed when a shard is read.
     fingerprint = _fingerprint(path)
     with open_parquet(path) as file:
@@ -361,7 +386,8 @@ def _cut_parquet(
     width = math.prod(shape)
     shards = []
     begin = 0
-    for shard_groups in _combine_groups(group_sizes, _rows_per_shard(rows, width)):
+    most_rows = _rows_per_shard(rows, width)
+    for shard_groups in _combine_groups(group_sizes, most_rows):
         shard = Shard(
             path=str(path.resolve()),
             first=first + begin,
@@ -416,6 +442,7 @@ def _fingerprint(path: Path) -> str:
             file.seek(start)
             digest.update(file.read(FINGERPRINT_SAMPLE_BYTES))
 
+        # The footer of a Parquet file has the position of every column, so it changes with them.
         file.seek(max(0, size - FINGERPRINT_END_BYTES))
         digest.update(file.read(FINGERPRINT_END_BYTES))
 
@@ -431,8 +458,12 @@ def _map_array(path: Path, *, raw: bool) -> npt.NDArray[Any]:
     with parse_errors(path, ".npy"):
         array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
 
-    has_right_axes = array.ndim == 2 or (raw and array.ndim > 2)
-    if not has_right_axes or array.dtype.kind not in "fiu":
+    has_right_axes = array.ndim == 2
+    if raw:
+        has_right_axes = array.ndim >= 2
+
+    is_number = array.dtype.kind in "fiu"  # floating, signed or unsigned
+    if not has_right_axes or not is_number:
         raise FileError(
             f"{path} holds an array of shape {array.shape} and {array.dtype}: "
             "numbers (rows, features) are needed."
@@ -442,12 +473,13 @@ def _map_array(path: Path, *, raw: bool) -> npt.NDArray[Any]:
 
 def _flatten_rows(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     # A copy in memory, because the rows are still mapped from the file.
-    return np.array(rows).reshape(len(rows), -1)
+    copied = np.array(rows)
+    return copied.reshape(len(rows), -1)
 
 
 def _find_feature_columns(
     file: Any, path: Path, id_column: str | None, raw: bool
-) -> tuple[tuple[str, ...], tuple[int, ...]]:
+) -> tuple[tuple[str, ...], RowShape]:
     """Return the columns that hold the features of a Parquet file, and the shape of a row."""
     list_columns = [field.name for field in file.schema_arrow if is_list_type(field.type)]
 
@@ -494,7 +526,7 @@ def _find_number_columns(schema: Any, id_column: str | None) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _read_row_shape(file: Any, path: Path, column: str) -> tuple[int, ...]:
+def _read_row_shape(file: Any, path: Path, column: str) -> RowShape:
     """Return the shape of a row: that of a tensor, or the lengths of lists in lists."""
     for batch in file.iter_batches(batch_size=1, columns=[column]):
         if batch.num_rows == 0:
@@ -532,15 +564,19 @@ def _read_row_groups(
                     start += size
                     continue
 
+            # One row group at a time, so that the others are never decompressed.
             batches = file.iter_batches(
-                batch_size=shard.batch_rows, row_groups=[group], columns=list(shard.columns)
+                batch_size=shard.batch_rows,
+                row_groups=[group],
+                columns=list(shard.columns),
             )
             for batch in batches:
                 if batch.num_rows == 0:
                     continue
 
                 columns = [batch.column(name) for name in shard.columns]
-                yield start, _columns_to_features(columns, path, shard, shard.begin + start)
+                features = _columns_to_features(columns, path, shard, shard.begin + start)
+                yield start, features
                 start += batch.num_rows
 
 
@@ -565,9 +601,11 @@ def _lists_to_array(column: Any, path: Path, row: int) -> npt.NDArray[Any]:
     lists = getattr(column, "storage", column)  # A tensor column stores lists.
     shape = [len(lists)]
 
+    # Each turn removes one level of lists and finds the length of one axis.
     while is_list_type(lists.type):
         values = lists.flatten()
-        if lists.null_count or len(values) == 0 or _differ_in_length(lists):
+        is_empty = len(values) == 0
+        if lists.null_count or is_empty or _differ_in_length(lists):
             raise FileError(
                 f"Lists of features in {path}, near row {row}, are missing or differ in length."
             )
@@ -603,7 +641,10 @@ def _require_finite(batch: npt.NDArray[Any], path: Path, rows: int | Rows) -> Fe
 
     is_broken = ~np.isfinite(features).all(axis=1)
     position = int(np.flatnonzero(is_broken)[0])
-    row = rows + position if isinstance(rows, int) else int(rows[position])
+    if isinstance(rows, int):
+        row = rows + position
+    else:
+        row = int(rows[position])
     raise FileError(f"Row {row} of {path} holds a feature that is missing or not finite.")
 
 

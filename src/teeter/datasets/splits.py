@@ -98,19 +98,26 @@ class DatasetSplit:
 
 def take(part: LabelledRows, rows: npt.NDArray[np.int64]) -> LabelledRows:
     """Return the given rows of ``part``, in the given order."""
-    return LabelledRows(take_rows(part.inputs, rows), part.labels[rows])
+    return LabelledRows(
+        inputs=take_rows(part.inputs, rows),
+        labels=part.labels[rows],
+    )
 
 
 def shuffle(part: LabelledRows, name: str) -> LabelledRows:
     """Return the rows in a fixed random order, which depends on ``name`` and their number only."""
-    return take(part, _permutation(len(part), 0, "order", name))
+    # Seed 0 whatever the experiment's: the split is a part of the dataset.
+    order = _permutation(len(part), 0, "order", name)
+    return take(part, order)
 
 
 def split_at(part: LabelledRows, first: int) -> tuple[LabelledRows, LabelledRows]:
     """Return the ``first`` rows and the remaining rows."""
     # Rows and not slices, because inputs may be a torch Dataset.
     rows = np.arange(len(part))
-    return take(part, rows[:first]), take(part, rows[first:])
+    head = take(part, rows[:first])
+    tail = take(part, rows[first:])
+    return head, tail
 
 
 def hold_out(
@@ -141,9 +148,9 @@ def hold_out(
 
     # Sorted, so that rows keep the published order whatever the seed.
     order = _permutation(len(part), seed, "validation", name)
-    remaining = take(part, np.sort(order[count:]))
-    validation = take(part, np.sort(order[:count]))
-    return remaining, validation
+    validation_rows = np.sort(order[:count])
+    remaining_rows = np.sort(order[count:])
+    return take(part, remaining_rows), take(part, validation_rows)
 
 
 def published_split(contents: RawDataset) -> tuple[LabelledRows, LabelledRows]:
@@ -168,13 +175,16 @@ def letter_split(contents: RawDataset) -> tuple[LabelledRows, LabelledRows]:
     else:
         train, test = _split_four_to_one(contents.train)
 
+    # (D,) each. Test rows may fall outside [0, 1], because their range is not used.
     low = train.inputs.amin(0)
     high = train.inputs.amax(0)
+
     # A column that never varies would divide by zero.
     width = torch.where(high > low, high - low, 1.0)
 
     def scale(part: LabelledRows) -> LabelledRows:
-        return LabelledRows((part.inputs - low) / width, part.labels)
+        scaled = (part.inputs - low) / width
+        return LabelledRows(scaled, part.labels)
 
     return scale(train), scale(test)
 
@@ -231,8 +241,12 @@ def without_columns(
 
     def drop_and_split(contents: RawDataset) -> tuple[LabelledRows, LabelledRows]:
         train = drop_columns(contents.train)
-        test = None if contents.test is None else drop_columns(contents.test)
-        return split(RawDataset(train, test, contents.classes))
+        test = None
+        if contents.test is not None:
+            test = drop_columns(contents.test)
+
+        narrower = RawDataset(train, test, contents.classes)
+        return split(narrower)
 
     return drop_and_split
 
@@ -282,7 +296,8 @@ def make_long_tailed(
         order = _permutation(len(rows), seed, "thinned", label)
         drawn.append(rows[order[:size]])
 
-    return take(part, np.sort(np.concatenate(drawn)))
+    drawn_rows = np.sort(np.concatenate(drawn))
+    return take(part, drawn_rows)
 
 
 def _exponential_sizes(part: LabelledRows, imbalance: float | None) -> list[int]:
@@ -293,12 +308,14 @@ def _exponential_sizes(part: LabelledRows, imbalance: float | None) -> list[int]
         )
 
     class_sizes = np.bincount(part.labels)
+    largest = class_sizes.max()
     steps = max(len(class_sizes) - 1, 1)
 
+    # n_k = n_max * imbalance^(-k / (C - 1)) for class k of C, and at least one row.
     sizes = []
     for label in range(len(class_sizes)):
         share = imbalance ** (-label / steps)
-        size = int(class_sizes.max() * share)
+        size = int(largest * share)
         sizes.append(max(size, 1))
     return sizes
 
@@ -317,8 +334,11 @@ def _checked_sizes(part: LabelledRows, counts: Sequence[int]) -> list[int]:
 def _sort_rows(part: LabelledRows) -> LabelledRows:
     """Sort the rows by class, then by their features from left to right."""
     features: Tensor = part.inputs
+    columns = list(features.numpy().T)
+    columns.reverse()
+
     # The last key of lexsort is the primary one.
-    keys = (*features.numpy().T[::-1], part.labels)
+    keys = (*columns, part.labels)
     return take(part, np.lexsort(keys))
 
 
@@ -329,9 +349,13 @@ def _split_four_to_one(part: LabelledRows) -> tuple[LabelledRows, LabelledRows]:
             "rows."
         )
 
-    return split_at(part, len(part) * 4 // 5)
+    # Whole numbers, so that rounding is the same everywhere.
+    train_count = len(part) * 4 // 5
+    return split_at(part, train_count)
 
 
 def _permutation(size: int, seed: int, *name: str | int) -> npt.NDArray[np.int64]:
-    order: npt.NDArray[np.int64] = torch.randperm(size, generator=stream(seed, *name)).numpy()
+    # A stream of its own for each purpose: drawing for one does not change the others.
+    generator = stream(seed, *name)
+    order: npt.NDArray[np.int64] = torch.randperm(size, generator=generator).numpy()
     return order

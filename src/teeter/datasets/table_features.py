@@ -53,7 +53,7 @@ def encode_table(table: Table, *, leave_out: Collection[str] = ()) -> TableFeatu
         [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
     """
     # An empty block, so that a table without features still gives (N, 0).
-    blocks = [np.empty((len(table), 0), dtype=np.float32)]
+    blocks = [_no_features(len(table))]
     free_text = []
     for name, column in table.columns.items():
         if name in leave_out:
@@ -89,9 +89,10 @@ def parse_numbers(column: Column) -> Numbers | None:
 def _encode_column(column: Column) -> Features | None:
     """Return the features of a column, (N, 0) or more, or None for free text."""
     if column.dtype.kind != "O":
-        # Each position of a vector is scaled on its own.
-        vectors = column.reshape(len(column), -1).astype(np.float64)
-        return np.hstack([_scale(numbers) for numbers in vectors.T])
+        # Each position of a vector is scaled on its own. A plain number is a vector of one.
+        vectors = column.reshape(len(column), -1)
+        positions = vectors.astype(np.float64).T
+        return np.hstack([_scale(numbers) for numbers in positions])
 
     texts = _clean_texts(column)
     # The first parser that understands every cell decides the type of the column.
@@ -105,12 +106,19 @@ def _encode_column(column: Column) -> Features | None:
 
 def _clean_texts(column: Column) -> list[str]:
     """Strip the texts and replace missing ones by ''."""
-    return ["" if is_missing(text) else text.strip() for text in column.tolist()]
+    cleaned = []
+    for text in column.tolist():
+        if is_missing(text):
+            cleaned.append("")
+        else:
+            cleaned.append(text.strip())
+    return cleaned
 
 
 def _parse_numbers(texts: list[str]) -> Numbers | None:
+    filled = [text or "nan" for text in texts]
     try:
-        return np.array([text or "nan" for text in texts], dtype=np.float64)
+        return np.array(filled, dtype=np.float64)
     except ValueError:
         return None
 
@@ -149,18 +157,19 @@ def _scale(numbers: Numbers) -> Features:
     Args:
         numbers: (N,) numbers. Infinite ones count as missing.
     """
-    nothing = np.empty((len(numbers), 0), dtype=np.float32)
     missing = ~np.isfinite(numbers)
     if missing.all():
-        return nothing
+        return _no_features(len(numbers))
 
     values = np.where(missing, 0.0, numbers)
     # Divide by the largest magnitude first, so that the mean and the deviation cannot overflow.
-    values /= np.abs(values).max() or 1.0
+    largest = np.abs(values).max()
+    values /= largest or 1.0
 
     columns = []
     if missing.any():
-        values[missing] = np.median(values[~missing])
+        present = values[~missing]
+        values[missing] = np.median(present)
         columns.append(missing)
     if values.max() > values.min():
         values -= values.mean()
@@ -168,8 +177,12 @@ def _scale(numbers: Numbers) -> Features:
         columns.insert(0, scaled)
 
     if not columns:
-        return nothing
+        return _no_features(len(numbers))
     return np.stack(columns, axis=1).astype(np.float32)
+
+
+def _no_features(rows: int) -> Features:
+    return np.empty((rows, 0), dtype=np.float32)
 
 
 def _one_hot(texts: list[str]) -> Features | None:
@@ -179,18 +192,23 @@ def _one_hot(texts: list[str]) -> Features | None:
         return None
 
     if len(counts) < 2:
-        return np.empty((len(texts), 0), dtype=np.float32)
+        return _no_features(len(texts))
 
-    # Missing first, then from common to rare.
-    categories = sorted(counts, key=lambda text: (text != "", -counts[text], text))
+    # Missing first, then from common to rare, and in alphabetical order where counts are equal.
+    def rank(text: str) -> tuple[bool, int, str]:
+        return text != "", -counts[text], text
+
+    categories = sorted(counts, key=rank)
     width = min(len(categories), MAX_CATEGORIES)
     if len(categories) > MAX_CATEGORIES:
         categories = categories[: MAX_CATEGORIES - 1]
 
     # Rare categories have no code of their own and share the last column.
+    rare_code = len(categories)
     code_of = {text: code for code, text in enumerate(categories)}
-    codes = np.array([code_of.get(text, len(categories)) for text in texts])
+    codes = np.array([code_of.get(text, rare_code) for text in texts])
 
+    # (N, 1) against (width,): row i has its 1 in the column of its code.
     is_category = codes[:, None] == np.arange(width)
     features: Features = is_category.astype(np.float32)
     return features

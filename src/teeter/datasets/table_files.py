@@ -67,9 +67,8 @@ class Table:
         """Raise UnknownNameError if no column is called ``name``."""
         names = [*self.columns, *self.nested]
         if name not in names:
-            raise UnknownNameError(
-                f"No column of {self.path} is called {name!r}. {did_you_mean(name, names)}"
-            )
+            hint = did_you_mean(name, names)
+            raise UnknownNameError(f"No column of {self.path} is called {name!r}. {hint}")
 
     def texts(self, name: str) -> list[str]:
         """Return a column as texts.
@@ -77,10 +76,11 @@ class Table:
         Floating-point numbers lose a trailing ``.0``, and missing ones become empty texts.
         """
         column = self.columns[name]
+        values = column.tolist()
         if column.dtype.kind != "f":
-            return [str(value) for value in column.tolist()]
+            return [str(value) for value in values]
 
-        return [_format_number(value) for value in column.tolist()]
+        return [_format_number(value) for value in values]
 
     def ids(self, name: str) -> list[str]:
         """Return a column of ids as texts.
@@ -89,12 +89,14 @@ class Table:
             InputError: If the column holds lists, or if an id is blank or occurs twice.
         """
         self.require(name)
-        if name in self.nested or self.columns[name].ndim > 1:
+        holds_lists = name in self.nested or self.columns[name].ndim > 1
+        if holds_lists:
             raise InputError(
                 f"Column {name!r} of {self.path} holds lists: an id is a text or a number."
             )
 
-        return require_ids(self.texts(name), f"column {name!r} of {self.path}")
+        source = f"column {name!r} of {self.path}"
+        return require_ids(self.texts(name), source)
 
 
 def is_missing(text: str) -> bool:
@@ -147,7 +149,10 @@ def read_table(path: str | Path) -> Table:
         ['1', '2']
     """
     path = require_file(path, TABLE_SUFFIXES, "a table")
-    table = _read_parquet(path) if path.suffix.lower() == ".parquet" else _read_csv(path)
+    if path.suffix.lower() == ".parquet":
+        table = _read_parquet(path)
+    else:
+        table = _read_csv(path)
 
     if not table.columns:
         raise FileError(
@@ -182,7 +187,8 @@ def _read_csv(path: Path) -> Table:
         raise FileError(f"{path} has a header of {len(names)} columns and no rows.")
 
     columns = {}
-    for name, values in zip(names, zip(*rows, strict=True), strict=True):
+    columns_of_cells = zip(*rows, strict=True)
+    for name, values in zip(names, columns_of_cells, strict=True):
         # A column without a name is the index that pandas writes.
         if not name:
             continue
@@ -380,7 +386,10 @@ def _convert_column(column: Any) -> Column | None:
         return _convert_lists(column)
     if types.is_nested(column.type):
         return None
-    return text_column(column.cast("string").fill_null("").to_pylist())
+
+    # Dates and booleans too: ``table_features`` decides what a text stands for.
+    texts = column.cast("string").fill_null("")
+    return text_column(texts.to_pylist())
 
 
 def _convert_lists(column: Any) -> Column | None:
@@ -393,7 +402,9 @@ def _convert_lists(column: Any) -> Column | None:
         return None
 
     lengths = compute.min_max(compute.list_value_length(column)).as_py()
-    if lengths["min"] != lengths["max"] or lengths["max"] == 0:
+    shortest = lengths["min"]
+    longest = lengths["max"]
+    if shortest != longest or longest == 0:
         return None
 
     values: Column = compute.list_flatten(column).to_numpy()
@@ -403,4 +414,8 @@ def _convert_lists(column: Any) -> Column | None:
 def _format_number(value: float) -> str:
     if value != value:  # NaN: the cell is missing.
         return ""
-    return str(int(value)) if value.is_integer() else repr(value)
+
+    # pandas turns a column of whole numbers into floats if one is missing: 7.0 was 7.
+    if value.is_integer():
+        return str(int(value))
+    return repr(value)

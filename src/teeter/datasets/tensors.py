@@ -47,12 +47,15 @@ def row_tensor(array: Any, source: str) -> Tensor:
         FileError: If the array has another shape or type, no row, or values that are not finite.
     """
     numbers = np.asarray(array)
-    if numbers.ndim != 2 or numbers.dtype.kind not in "iufb" or not len(numbers):
+    is_matrix = numbers.ndim == 2 and len(numbers) > 0
+    is_number = numbers.dtype.kind in "iufb"  # signed, unsigned, floating or boolean
+    if not is_matrix or not is_number:
         raise FileError(
             f"{source} is {numbers.dtype} of shape {numbers.shape}: numbers (N, D) are needed."
         )
 
-    tensor = torch.from_numpy(np.ascontiguousarray(numbers, dtype=np.float32))
+    contiguous = np.ascontiguousarray(numbers, dtype=np.float32)
+    tensor = torch.from_numpy(contiguous)
     if not tensor.isfinite().all():
         raise FileError(f"{source} has missing values: some of its numbers are NaN or infinite.")
 
@@ -82,12 +85,15 @@ def image_tensor(
 
     if pixels.dtype == np.uint8:
         # torch.from_numpy warns about arrays that it may not write to.
-        tensor = torch.from_numpy(np.require(pixels, requirements=["C", "W"]))
+        writable = np.require(pixels, requirements=["C", "W"])
+        tensor = torch.from_numpy(writable)
         if keep_bytes:
             return ByteImages(tensor)
         return tensor.to(torch.float32).div_(255)
 
-    if pixels.dtype.kind != "f" or not (pixels.min() >= 0 and pixels.max() <= 1):
+    # Bytes saved as floats, 0 to 255, are refused: dividing them would be a guess.
+    is_fraction = pixels.dtype.kind == "f" and pixels.min() >= 0 and pixels.max() <= 1
+    if not is_fraction:
         raise FileError(
             f"{source} is {pixels.dtype}: save images as bytes (uint8), or as fractions from 0 to "
             "1."

@@ -20,7 +20,9 @@ class Remote:
     @property
     def file(self) -> str:
         """The name that the file is saved under."""
-        return self.name or self.url.rsplit("/", 1)[-1]
+        if self.name:
+            return self.name
+        return self.url.rsplit("/", 1)[-1]
 
     @property
     def is_archive(self) -> bool:

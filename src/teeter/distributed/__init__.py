@@ -5,8 +5,9 @@ Importing this package does not load torch: the names below are imported when th
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from teeter.lazy_imports import import_lazily
 
 if TYPE_CHECKING:
     from teeter.distributed.executors import (
@@ -36,29 +37,13 @@ __all__ = [
     "run_task",
 ]
 
-_HOMES = {
-    "Executor": "executors",
-    "FeatureSource": "feature_source",
-    "LocalExecutor": "executors",
-    "RayExecutor": "ray_executor",
-    "ScoringJob": "scoring",
-    "Task": "executors",
-    "fetch_features": "fetch",
-    "make_executor": "executors",
-    "make_feature_source": "feature_source",
-    "run_plan": "executors",
-    "run_task": "executors",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-    module = import_module(f"{__name__}.{_HOMES[name]}")
-    return getattr(module, name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = import_lazily(
+    __name__,
+    {
+        "executors": ["Executor", "LocalExecutor", "Task", "make_executor", "run_plan", "run_task"],
+        "feature_source": ["FeatureSource", "make_feature_source"],
+        "fetch": ["fetch_features"],
+        "ray_executor": ["RayExecutor"],
+        "scoring": ["ScoringJob"],
+    },
+)

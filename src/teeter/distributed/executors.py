@@ -111,7 +111,6 @@ def run_plan(
     executor.run(pending, count_task)
 
     # Trust files, not executors: only what can be read here is done.
-
     missing = _wait_for_outputs(tasks)
     if missing:
         raise TeeterError(
@@ -125,8 +124,12 @@ def _wait_for_outputs(tasks: Sequence[Task]) -> list[Task]:
     deadline = time.monotonic() + VISIBILITY_TIMEOUT
     missing = pending_tasks(tasks)
 
-    # A folder that was removed will not fill up again: do not wait for it.
-    while missing and time.monotonic() < deadline and Path(missing[0].output).parent.exists():
+    while missing and time.monotonic() < deadline:
+        # A folder that was removed will not fill up again: do not wait for it.
+        folder = Path(missing[0].output).parent
+        if not folder.exists():
+            break
+
         time.sleep(0.2)
         missing = pending_tasks(missing)
 
@@ -152,7 +155,8 @@ def make_executor(engine: str, workers: int | None = None) -> Executor:
         raise InputError(f"Cannot run {workers} workers: ask for 1 or more.")
 
     if engine == "local":
-        return LocalExecutor(workers or max(1, os.cpu_count() or 1))
+        cores = os.cpu_count() or 1  # None where the system does not tell
+        return LocalExecutor(workers or cores)
 
     if engine == "ray":
         from teeter.distributed.ray_executor import RayExecutor

@@ -130,7 +130,9 @@ def make_feature_source(
 
     # Resolved, because workers may have another working directory.
     source = FeatureSource(
-        path=str(Path(path).resolve()), is_model=model is not None, digest=file_digest(path)
+        path=str(Path(path).resolve()),
+        is_model=model is not None,
+        digest=file_digest(path),
     )
     loaded = source.load()
 
@@ -143,7 +145,8 @@ def make_feature_source(
             )
     else:
         weight = loaded.head.weight
-        if weight.ndim != 2 or weight.shape[1] != shards.width:
+        fits = weight.ndim == 2 and weight.shape[1] == shards.width
+        if not fits:
             raise InputError(
                 f"The head in {path} has shape {tuple(weight.shape)}, "
                 f"and rows have {shards.width} features."

@@ -34,7 +34,12 @@ Rows = npt.NDArray[np.int64]
 
 
 def fetch_features(
-    shards: Shards, rows: Rows, source: FeatureSource | None, *, executor: Executor, work: Path
+    shards: Shards,
+    rows: Rows,
+    source: FeatureSource | None,
+    *,
+    executor: Executor,
+    work: Path,
 ) -> Tensor:
     """Return the features of some rows of the pool.
 
@@ -58,7 +63,8 @@ def fetch_features(
     loaded = source.load()
     order = np.argsort(rows, kind="stable")
     step = max(1, MODEL_CHUNK // (_FLOAT_BYTES * shards.width))
-    features = torch.empty(len(rows), loaded.weight.shape[1])
+    feature_width = loaded.weight.shape[1]
+    features = torch.empty(len(rows), feature_width)
 
     for start in range(0, len(rows), step):
         positions = order[start : start + step]
@@ -75,12 +81,19 @@ def fetch_features(
 
 
 def _is_work_for_executor(shards: Shards, rows: Rows, source: FeatureSource | None) -> bool:
+    """Return whether the rows are too much for this process to compute or to read."""
     row_bytes = _FLOAT_BYTES * shards.width
-    if source is not None and source.is_model and row_bytes * len(rows) > MAX_LOCAL_INPUTS:
+
+    # Running a model costs much more than reading its inputs.
+    is_computed = source is not None and source.is_model
+    if is_computed and row_bytes * len(rows) > MAX_LOCAL_INPUTS:
         return True
 
     # Parquet row groups are read whole, also for a single row. Arrays are memory-mapped.
-    rows_read = sum(shard.rows for shard, _ in shards.group_by_shard(rows) if shard.groups)
+    rows_read = 0
+    for shard, _ in shards.group_by_shard(rows):
+        if shard.groups:
+            rows_read += shard.rows
     return row_bytes * rows_read > MAX_LOCAL_READ
 
 
@@ -89,7 +102,10 @@ def _fetch_by_workers(
 ) -> Tensor:
     """Run one task per shard, and remove the files when all were read."""
     parts = list(shards.group_by_shard(rows))
-    parameters = [__version__, source, [shard.key() for shard, _ in parts]]
+
+    # Named by everything that the features depend on, so that files of another request never fit.
+    shard_keys = [shard.key() for shard, _ in parts]
+    parameters = [__version__, source, shard_keys]
     content = repr(parameters).encode() + rows.tobytes()
     name = hashlib.blake2b(content, digest_size=10).hexdigest()
     folder = (work / f"rows-{name}").resolve()
@@ -98,18 +114,27 @@ def _fetch_by_workers(
     orders = []
     for number, (shard, positions) in enumerate(parts):
         # Shard.take wants rising row numbers.
-        order = positions[np.argsort(rows[positions], kind="stable")]
+        rising = np.argsort(rows[positions], kind="stable")
+        order = positions[rising]
         task = Task(
             function="teeter.distributed.fetch:fetch_shard",
-            arguments={"source": source, "shard": shard, "rows": rows[order] - shard.first},
+            arguments={
+                "source": source,
+                "shard": shard,
+                "rows": rows[order] - shard.first,
+            },
             output=str(folder / f"{number}.safetensors"),
         )
         tasks.append(task)
         orders.append(order)
 
+    # Shard by shard, in rising order: put every row back where the caller asked for it.
     pieces = _run_fetch_tasks(tasks, executor, folder)
-    features = torch.empty(len(rows), pieces[0].shape[1])
-    features[torch.from_numpy(np.concatenate(orders))] = torch.cat(pieces)
+    fetched = torch.cat(pieces)
+    all_positions = torch.from_numpy(np.concatenate(orders))
+    features = torch.empty(len(rows), fetched.shape[1])
+    features[all_positions] = fetched
+
     shutil.rmtree(folder, ignore_errors=True)  # another process may have removed it
     return features
 

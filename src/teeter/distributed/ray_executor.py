@@ -40,7 +40,8 @@ class RayExecutor:
 
         # Ray has no usable type hints.
         self.ray: Any = ray
-        starts_cluster = not ray.is_initialized() and not os.environ.get("RAY_ADDRESS")
+        has_address = bool(os.environ.get("RAY_ADDRESS"))
+        starts_cluster = not ray.is_initialized() and not has_address
 
         # A cluster of our own has as many cores as workers, which limits the tasks already.
         self.max_running = workers
@@ -53,7 +54,11 @@ class RayExecutor:
     def _connect(self, workers: int | None, starts_cluster: bool) -> None:
         options: dict[str, Any] = {}
         if starts_cluster:
-            options = {"address": "local", "num_cpus": workers, "include_dashboard": False}
+            options = {
+                "address": "local",
+                "num_cpus": workers,
+                "include_dashboard": False,
+            }
 
         try:
             self.ray.init(log_to_driver=False, **options)
@@ -69,7 +74,8 @@ class RayExecutor:
             TeeterError: a task raised it, or its workers were lost too often.
         """
         ray = self.ray
-        remote_function = ray.remote(num_cpus=1, max_retries=MAX_ATTEMPTS)(_run_in_one_thread)
+        make_remote = ray.remote(num_cpus=1, max_retries=MAX_ATTEMPTS)
+        remote_function = make_remote(_run_in_one_thread)
         waiting = list(reversed(tasks))  # reversed, because pop() takes from the end
         running: dict[Any, Task] = {}
 
@@ -84,7 +90,8 @@ class RayExecutor:
 
             finished, _ = ray.wait(list(running), num_returns=1)
             for reference in finished:
-                self._check_result(reference, running.pop(reference))
+                task = running.pop(reference)
+                self._check_result(reference, task)
                 on_done()
 
     def _check_result(self, reference: Any, task: Task) -> None:

@@ -135,6 +135,8 @@ def score_shard(output: Path, folder: str, shard: Shard) -> None:
 
     for batch in shard.batches():
         features = scorer.source.features(batch, shard.names(start))
+
+        # Seeding needs to know whether any feature is negative: it bounds the cosine distances.
         smallest = min(smallest, float(features.min()))
         scores.append(scorer.score(features))
         start += len(batch)
@@ -144,13 +146,15 @@ def score_shard(output: Path, folder: str, shard: Shard) -> None:
         raise FileError(
             f"{shard.path} holds {start:,} rows and declares {shard.rows:,}: it is damaged."
         )
-    write_state(output, {"least": smallest}, {"scores": torch.cat(scores).float()})
+    all_scores = torch.cat(scores).float()
+    write_state(output, {"least": smallest}, {"scores": all_scores})
 
 
 # A worker scores many shards of one job: it reads the head, the model and the ranks once.
 @lru_cache(maxsize=1)
 def _load_scorer(folder: Path) -> _ShardScorer:
-    job = json.loads((folder / JOB_FILE).read_text(encoding="utf-8"))
+    text = (folder / JOB_FILE).read_text(encoding="utf-8")
+    job = json.loads(text)
     source = FeatureSource(**job["source"]).load()
     return _ShardScorer(folder, job, source)
 
@@ -174,7 +178,8 @@ class _ShardScorer:
         # A ray and its mirror image share a direction: half as many directions as rays.
         self.n_directions = (job["rays"] + 1) // 2
         self.cached_directions: list[Direction] | None = None
-        if 4 * self.weight.numel() * self.n_directions <= MAX_CACHED_DIRECTIONS:
+        direction_bytes = 4 * self.weight.numel()
+        if direction_bytes * self.n_directions <= MAX_CACHED_DIRECTIONS:
             self.cached_directions = list(self._draw_directions())
 
         # Mapped, not read: all workers of a machine share the pages. Copy-on-write because torch
@@ -188,8 +193,10 @@ class _ShardScorer:
     def score(self, features: Tensor) -> Tensor:
         """Return the scores of rows: (n, D) -> (n,)."""
         if self.job["strategy"] != "ldm":
+            # Any seed: a row-independent score draws nothing.
             outputs = Outputs(features=features, weight=self.weight, bias=self.bias)
-            return self.strategy.scores(build_context(outputs, seed=0, device="cpu"))
+            context = build_context(outputs, seed=0, device="cpu")
+            return self.strategy.scores(context)
 
         directions: Iterable[Direction]
         if self.cached_directions is not None:
@@ -224,23 +231,37 @@ def write_reference(
 
     reference_path = job.folder / REFERENCE_FILE
     if not reference_path.exists():
-        write_state(reference_path, {}, {"rows": torch.from_numpy(rows), "features": fetch(rows)})
+        content = {
+            "rows": torch.from_numpy(rows),
+            "features": fetch(rows),
+        }
+        write_state(reference_path, {}, content)
+
     _, tensors = read_state(reference_path, "a file of reference rows")
     features = tensors["features"]
 
     source = job.source.load()
     weight = source.weight
     bias = source.bias
-    array_header = {"descr": "<f4", "fortran_order": False, "shape": (job.rays, len(features))}
+    n_directions = (job.rays + 1) // 2
+    array_header = {
+        "descr": "<f4",  # float32, little-endian
+        "fortran_order": False,
+        "shape": (job.rays, len(features)),
+    }
     n_written = 0
 
     # Written ray by ray: all ranks together (rays x reference rows) may not fit in memory.
     with write_errors(ranks_path), atomic_open(ranks_path) as file:
         np.lib.format.write_array_header_1_0(file, array_header)
-        for directions in ray_directions(job.seed, (job.rays + 1) // 2, weight, bias):
+        for directions in ray_directions(job.seed, n_directions, weight, bias):
             # With an odd number of rays, the mirror image of the last direction is left out.
-            rates = flip_rates(features, weight, bias, [directions])[: job.rays - n_written]
-            file.write(rates.sort(dim=1).values.numpy().astype("<f4").tobytes())
+            rates = flip_rates(features, weight, bias, [directions])
+            rates = rates[: job.rays - n_written]
+
+            # Sorted, so that a worker finds the rank of a row by binary search.
+            sorted_rates = rates.sort(dim=1).values.numpy()
+            file.write(sorted_rates.astype("<f4").tobytes())
             n_written += len(rates)
 
 

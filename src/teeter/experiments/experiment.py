@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import nn
 
 from teeter.datasets.loading import load_dataset
 from teeter.datasets.splits import LabelledRows, make_long_tailed, take
@@ -52,10 +53,12 @@ class Experiment:
             seed=setting.seed,
             embeddings=setting.embeddings,
         )
+        # Thin out the classes first: a sample of a long-tailed set is long-tailed too.
         train = split.train
         if setting.imbalance > 1:
             train = make_long_tailed(train, imbalance=setting.imbalance, seed=setting.seed)
         train = _draw_rows(train, setting.train, stream(setting.seed, "train"))
+
         # Not the setting's seed: all seeds are compared on the same test rows.
         test = _draw_rows(split.test, setting.test, stream(0, "test"))
 
@@ -74,6 +77,7 @@ class Experiment:
         Raises:
             InputError: if not.
         """
+        # Building one, with any seed, is the check: it raises if the shapes do not fit.
         build_network_like(self.setting.network, self.train.inputs, self.classes, 0)
 
         needed = self.setting.initial + rounds * self.setting.query
@@ -89,13 +93,24 @@ class Experiment:
         All strategies of a repetition start with the same labels and the same network.
         """
         setting = self.setting
+
+        # By the repetition alone, so that strategies are paired: the same start for each of them.
         seed = stream(setting.seed, "repetition", cell.repetition).initial_seed()
+
+        def build_network(network_seed: int) -> nn.Module:
+            return build_network_like(
+                setting.network,
+                self.train.inputs,
+                self.classes,
+                network_seed,
+            )
+
         validation = None
         if self.validation is not None:
             validation = (self.validation.inputs, self.validation.labels)
 
         learner = Learner(
-            lambda seed: build_network_like(setting.network, self.train.inputs, self.classes, seed),
+            build_network,
             self.train.inputs,
             setting.strategy(cell.strategy),
             classes=self.classes,
@@ -106,8 +121,10 @@ class Experiment:
             device=self.device,
         )
 
-        classes = self.train.labels if setting.balanced else None
-        rows = initial_rows(len(self.train), setting.initial, seed, balanced=classes)
+        balanced = None
+        if setting.balanced:
+            balanced = self.train.labels
+        rows = initial_rows(len(self.train), setting.initial, seed, balanced=balanced)
         learner.tell(rows, self.train.labels[rows])
         return learner
 
@@ -116,12 +133,18 @@ class Experiment:
 
         In the last round of the setting, it is not asked.
         """
+        # Without training, whose memory would hide that of most strategies.
         picks: list[int] = []
         with peak_memory(self.device) as peak:
             evaluation = learner.evaluate(self.test.inputs, self.test.labels)
             labelled = len(learner.pool.labelled)
             if number < self.setting.rounds:
                 picks = learner.ask(self.setting.query).tolist()
+
+        seconds = {}
+        for phase in PHASES:
+            # Microseconds: more digits would only make the files longer.
+            seconds[phase] = round(learner.seconds.get(phase, 0.0), 6)
 
         return Round(
             strategy=cell.strategy,
@@ -131,7 +154,7 @@ class Experiment:
             accuracy=evaluation.accuracy,
             loss=evaluation.loss,
             picks=tuple(picks),
-            seconds={phase: round(learner.seconds.get(phase, 0.0), 6) for phase in PHASES},
+            seconds=seconds,
             peak_memory=peak.bytes,
             validation=learner.validation_accuracy,
             vote=evaluation.vote,
@@ -139,7 +162,8 @@ class Experiment:
 
     def tell_labels(self, learner: Learner, result: Round) -> None:
         """Tell a learner the labels of the rows that it picked in a round."""
-        learner.tell(result.picks, self.train.labels[list(result.picks)])
+        rows = list(result.picks)
+        learner.tell(rows, self.train.labels[rows])
 
 
 def initial_rows(
@@ -167,6 +191,7 @@ def initial_rows(
     if not 1 <= count <= size:
         raise InputError(f"Cannot begin with {count} of {size} rows: ask for 1 to {size}.")
 
+    # NumPy's generator, not torch's: committed results depend on these rows.
     generator = np.random.default_rng(stream(seed, "initial").initial_seed())
     order = generator.permutation(size).astype(np.int64)
 
@@ -190,13 +215,16 @@ def _draw_rows(rows: LabelledRows, count: int | None, generator: torch.Generator
     """Draw ``count`` rows without changing their order, or return all."""
     if count is None or count >= len(rows):
         return rows
-    drawn = torch.randperm(len(rows), generator=generator).numpy()[:count]
-    return take(rows, np.sort(drawn))
+
+    order = torch.randperm(len(rows), generator=generator).numpy()
+    drawn = np.sort(order[:count])
+    return take(rows, drawn)
 
 
 def _move_to_device(rows: LabelledRows, device: torch.device) -> LabelledRows:
     """Move rows to a device, if they are a tensor that fits."""
     inputs = rows.inputs
+    # Images on disk, or kept as bytes, are converted row by row and moved batch by batch.
     if not isinstance(inputs, torch.Tensor) or not inputs.is_floating_point():
         return rows
     if inputs.nbytes > _MAX_DEVICE_BYTES:

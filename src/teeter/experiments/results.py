@@ -117,15 +117,17 @@ class Run:
         strategies_with_rounds = {cell.strategy for cell in rounds_by_cell}
         strategies = [name for name in self.strategies if name in strategies_with_rounds]
 
-        repetitions = [
-            repetition
-            for repetition in range(self.repetitions)
-            if all(Cell(name, repetition) in rounds_by_cell for name in strategies)
-        ]
+        # Repetitions are paired: one that a strategy lacks is of no use for the others.
+        repetitions = []
+        for repetition in range(self.repetitions):
+            cells_of_repetition = {Cell(name, repetition) for name in strategies}
+            if cells_of_repetition <= rounds_by_cell.keys():
+                repetitions.append(repetition)
 
         # A run that is not finished has cells of different lengths.
         cells = [Cell(name, repetition) for name in strategies for repetition in repetitions]
-        length = min((len(rounds_by_cell[cell]) for cell in cells), default=0)
+        lengths = [len(rounds_by_cell[cell]) for cell in cells]
+        length = min(lengths, default=0)
 
         def table(strategy: str, value_of: Callable[[Round], float]) -> Array:
             """Return a value of every round of a strategy, (R, T)."""
@@ -135,10 +137,13 @@ class Run:
                 values[position] = [value_of(result) for result in rounds]
             return values
 
+        # All cells have as many labels in a round, so any of them tells.
         labelled: Array = np.zeros(0)
         if cells:
-            labelled = table(strategies[0], lambda result: result.labelled)[0]
+            labelled_by_repetition = table(strategies[0], lambda result: result.labelled)
+            labelled = labelled_by_repetition[0]
 
+        # A function that makes functions: a lambda in the loop would see the last phase only.
         def seconds_of(phase: str) -> Callable[[Round], float]:
             return lambda result: result.seconds.get(phase, 0.0)
 

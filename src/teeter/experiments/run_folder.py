@@ -86,10 +86,11 @@ class Manifest:
         facts = dict(values)
         del facts["format"]
 
-        groups = [
-            tuple(Cell(str(name), int(repetition)) for name, repetition in group)
-            for group in facts.pop("groups")
-        ]
+        # JSON has no tuples: a cell is a list of two.
+        groups = []
+        for pairs in facts.pop("groups"):
+            group = tuple(Cell(str(name), int(repetition)) for name, repetition in pairs)
+            groups.append(group)
 
         manifest = cls(
             # Values that a newer teeter added have their defaults in an older run.
@@ -101,12 +102,14 @@ class Manifest:
             facts=facts,
         )
 
+        # Constructing a dataclass checks nothing. These would fail far from here.
         for count in (manifest.repetitions, manifest.rounds):
             if not isinstance(count, int):
                 raise TypeError(f"{count!r} is not a whole number")
-        for cell in (cell for group in groups for cell in group):
-            if cell.strategy not in manifest.strategies:
-                raise ValueError(f"{cell.strategy!r} is not one of the strategies")
+        for group in groups:
+            for cell in group:
+                if cell.strategy not in manifest.strategies:
+                    raise ValueError(f"{cell.strategy!r} is not one of the strategies")
         return manifest
 
 
@@ -154,18 +157,18 @@ class RunFolder:
             if failure.cell not in finished_cells:
                 failures[failure.cell] = failure.error
 
+        # The manifest decides what the run consists of, whatever else lies in the folder.
         cells = set(manifest.cells)
+        rounds_of_cells = [result for result in rounds if result.cell in cells]
+        rounds_of_run = [result for result in rounds_of_cells if result.number <= manifest.rounds]
+
         return Run(
             folder=self.path,
             setting=manifest.setting,
             facts=manifest.facts,
             strategies=manifest.strategies,
             repetitions=manifest.repetitions,
-            rounds=tuple(
-                result
-                for result in rounds
-                if result.cell in cells and result.number <= manifest.rounds
-            ),
+            rounds=tuple(rounds_of_run),
             failures=failures,
             finished=cells <= finished_cells,
         )
@@ -181,6 +184,8 @@ class RunFolder:
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
             format_number = values["format"]
+
+            # A newer format may lack what from_json expects: that file is not damaged.
             if format_number <= _FORMAT:
                 manifest = Manifest.from_json(values)
         except FileNotFoundError:
@@ -210,10 +215,11 @@ class RunFolder:
         path = self._rounds_path(cell)
         rounds = _read_rounds(path)
 
+        # The next line must not be appended to half of another.
         with _write_errors(path):
-            size = sum(len(line) for line in _complete_lines(path))
-            if path.exists() and path.stat().st_size > size:
-                os.truncate(path, size)
+            complete_size = sum(len(line) for line in _complete_lines(path))
+            if path.exists() and path.stat().st_size > complete_size:
+                os.truncate(path, complete_size)
         return rounds
 
     def append(self, result: Round, memory: dict[str, Any]) -> None:
@@ -227,13 +233,17 @@ class RunFolder:
         # The memory is on disk before the line: a line whose memory is missing could not resume.
         if memory:
             header, tensors = split_arrays(memory, "")
-            write_state(self._memory_path(cell, result.number), {"memory": header}, tensors)
+            path = self._memory_path(cell, result.number)
+            write_state(path, {"memory": header}, tensors)
             with _write_errors(self.path / _CELLS):
                 _sync_folder(self.path / _CELLS)
 
         _append_line(self._rounds_path(cell), json.dumps(asdict(result)))
+
+        # Only the last memory is ever read. An old one that stays behind does no harm.
+        previous = self._memory_path(cell, result.number - 1)
         with contextlib.suppress(OSError):
-            self._memory_path(cell, result.number - 1).unlink(missing_ok=True)
+            previous.unlink(missing_ok=True)
 
     def memory(self, cell: Cell, number: int) -> dict[str, Any]:
         """Read what the strategy of a cell remembers after a round."""
@@ -266,9 +276,13 @@ class RunFolder:
         try:
             for line in _complete_lines(path):
                 values = json.loads(line)
-                cell = Cell(values["strategy"], values["repetition"])
-                group = values.get("group", 0)
-                failures.append(Failure(cell, values["round"], group, values["error"]))
+                failure = Failure(
+                    cell=Cell(values["strategy"], values["repetition"]),
+                    round=values["round"],
+                    group=values.get("group", 0),  # absent in runs of early versions
+                    error=values["error"],
+                )
+                failures.append(failure)
         except (ValueError, TypeError, KeyError, AttributeError):
             raise FileError(f"{path} is damaged: it has a line that is not a failure.") from None
         return failures
@@ -282,10 +296,12 @@ class RunFolder:
         return failed
 
     def _rounds_path(self, cell: Cell) -> Path:
-        return self.path / _CELLS / f"{_file_name(cell)}.jsonl"
+        name = f"{_file_name(cell)}.jsonl"
+        return self.path / _CELLS / name
 
     def _memory_path(self, cell: Cell, number: int) -> Path:
-        return self.path / _CELLS / f"{_file_name(cell)}-memory-{number}.safetensors"
+        name = f"{_file_name(cell)}-memory-{number}.safetensors"
+        return self.path / _CELLS / name
 
 
 def read_run(folder: Path) -> Run:
@@ -345,7 +361,9 @@ def _lock_file(handle: int, folder: Path, *, wait: bool) -> None:
 
 
 def _file_name(cell: Cell) -> str:
-    return f"{quote(cell.strategy, safe='')}-{cell.repetition}"
+    # Names of plugins may have any character. Quoted, a slash makes no folder.
+    strategy = quote(cell.strategy, safe="")
+    return f"{strategy}-{cell.repetition}"
 
 
 def _read_rounds(path: Path) -> list[Round]:
@@ -353,11 +371,14 @@ def _read_rounds(path: Path) -> list[Round]:
     try:
         for line in _complete_lines(path):
             values = json.loads(line)
-            rounds.append(Round(**{**values, "picks": tuple(values["picks"])}))
+            values["picks"] = tuple(values["picks"])
+            rounds.append(Round(**values))
     except (ValueError, TypeError, KeyError):
         raise FileError(f"{path} is damaged: it has a line that is not a round.") from None
 
-    if [result.number for result in rounds] != list(range(len(rounds))):
+    # A gap means that lines were lost or edited: resuming would tell the wrong labels.
+    numbers = [result.number for result in rounds]
+    if numbers != list(range(len(rounds))):
         raise FileError(f"{path} is damaged: its rounds are not 0, 1, 2 and so on.")
     return rounds
 
@@ -370,7 +391,9 @@ def _complete_lines(path: Path) -> list[bytes]:
         return []
     except OSError as error:
         raise FileError(f"Cannot read {path}: {error.strerror or error}.") from None
-    return [line for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
+
+    lines = content.splitlines(keepends=True)
+    return [line for line in lines if line.endswith(b"\n")]
 
 
 def _append_line(path: Path, line: str) -> None:
@@ -394,6 +417,7 @@ def _append_line(path: Path, line: str) -> None:
 
 def _sync_folder(path: Path) -> None:
     """Make sure that new names in a folder are on disk."""
+    # fsync of a file writes its contents, but not its name in the folder.
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

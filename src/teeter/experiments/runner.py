@@ -88,13 +88,20 @@ def run_setting(
         UnknownNameError: if there is no such strategy, dataset or device.
         FileError: if the folder or a dataset cannot be read or written.
     """
-    # A name given twice is run once.
+    if strategies is None:
+        strategies = setting.strategies
+    if repetitions is None:
+        repetitions = setting.repetitions
+    if rounds is None:
+        rounds = setting.rounds
+
     request = _RunRequest(
         setting=setting,
-        strategies=tuple(dict.fromkeys(setting.strategies if strategies is None else strategies)),
-        repetitions=setting.repetitions if repetitions is None else repetitions,
-        rounds=setting.rounds if rounds is None else rounds,
+        strategies=tuple(dict.fromkeys(strategies)),  # a name given twice is run once
+        repetitions=repetitions,
+        rounds=rounds,
     )
+
     # All checks come before the folder is created: a mistake leaves nothing behind.
     request.require_valid()
     torch_device = choose_device(device)
@@ -111,6 +118,7 @@ def run_setting(
         # Earlier groups are left alone unless the request wants more rounds of their cells.
         requested = set(request.cells)
         open_plans = [plan for plan in plans if not requested.isdisjoint(plan.live_cells)]
+
         # Trackers know a run by its setting and its first start.
         started = str(manifest.facts.get("started", ""))
 
@@ -173,16 +181,18 @@ def run_group(
         group: the number of the group.
     """
     # A worker of a driver that was killed may still be running this group: wait for it.
-    with run_lock(_group_locks(Path(out)) / str(group), wait=True):
+    lock_folder = _group_locks(Path(out)) / str(group)
+    with run_lock(lock_folder, wait=True):
         run_folder = RunFolder(Path(out))
         manifest = run_folder.read_manifest()
         if manifest is None:
             raise InputError(f"There is no run in {out}.")
 
         request = _RunRequest(setting, strategies, repetitions, rounds)
-        experiment = Experiment(
-            setting, None if folder is None else Path(folder), choose_device(device)
-        )
+        data_folder = None
+        if folder is not None:
+            data_folder = Path(folder)
+        experiment = Experiment(setting, data_folder, choose_device(device))
         plan = _read_plan(run_folder, group, manifest.groups[group])
 
         # The driver reads the recorded rounds from the folder.
@@ -257,21 +267,34 @@ def _plan_groups(
     for plan in plans:
         planned.update(plan.cells)
         assigned.update(plan.live_cells)
-        assigned.update(cell for cell in plan.cells if len(plan.recorded[cell]) > request.rounds)
+        for cell in plan.failed:
+            is_done = len(plan.recorded[cell]) > request.rounds
+            if is_done:
+                assigned.add(cell)
 
     unassigned = [cell for cell in request.cells if cell not in assigned]
 
     for cells in _new_groups(unassigned, planned, request.setting):
-        recorded = {cell: run_folder.rounds(cell) for cell in cells}
-        plans.append(_GroupPlan(len(plans), cells, failed={}, recorded=recorded))
+        plan = _GroupPlan(
+            number=len(plans),
+            cells=cells,
+            failed={},
+            recorded={cell: run_folder.rounds(cell) for cell in cells},
+        )
+        plans.append(plan)
     return plans
 
 
 def _read_plan(run_folder: RunFolder, number: int, cells: tuple[Cell, ...]) -> _GroupPlan:
     """Return a group that an earlier call has planned."""
     failed = run_folder.failed_rounds(number, cells)
+
     # Rounds after the failure were recorded by a later group, which retried the cell.
-    recorded = {cell: run_folder.rounds(cell)[: failed.get(cell)] for cell in cells}
+    recorded = {}
+    for cell in cells:
+        failed_round = failed.get(cell)
+        recorded[cell] = run_folder.rounds(cell)[:failed_round]  # all, if it is None
+
     return _GroupPlan(number, cells, failed, recorded)
 
 
@@ -280,6 +303,7 @@ def _new_groups(cells: list[Cell], planned: set[Cell], setting: Setting) -> list
     if setting.network not in _BATCHED_NETWORKS:
         return [(cell,) for cell in cells]
 
+    # In one group with new cells, cells to retry would be trained again from round 0.
     new_cells = tuple(cell for cell in cells if cell not in planned)
     retried_cells = tuple(cell for cell in cells if cell in planned)
     groups = [group for group in (new_cells, retried_cells) if group]
@@ -310,7 +334,8 @@ def _require_same_setting(recorded: Setting, requested: Setting, folder: Path) -
 
 def _as_json(setting: Setting) -> dict[str, Any]:
     """Return the values of a setting as they come back from a file: tuples as lists."""
-    values: dict[str, Any] = json.loads(json.dumps(asdict(setting)))
+    text = json.dumps(asdict(setting))
+    values: dict[str, Any] = json.loads(text)
     return values
 
 
@@ -415,7 +440,10 @@ def _run_in_workers(
 
     def on_group_done(done_groups: int, group_count: int) -> None:
         _catch_up(trackers, run_folder)
-        on_step(total * done_groups // max(1, group_count), total)
+
+        # Workers report groups, not rounds: take a share of all rounds.
+        done_rounds = total * done_groups // max(1, group_count)
+        on_step(done_rounds, total)
 
     run_plan(executor, tasks, on_group_done)
 
@@ -430,7 +458,8 @@ def _group_locks(run_path: Path) -> Path:
 
 
 def _count_rounds(plans: list[_GroupPlan], request: _RunRequest) -> int:
-    return sum(len(plan.live_cells) for plan in plans) * (request.rounds + 1)
+    n_cells = sum(len(plan.live_cells) for plan in plans)
+    return n_cells * (request.rounds + 1)  # round 0 has the initial labels
 
 
 def _catch_up(trackers: TrackerSet, run_folder: RunFolder) -> None:
@@ -459,7 +488,10 @@ class _Group:
         """Run all remaining rounds, and yield each new round or failure once it is recorded."""
         plan = self.plan
         last_round = self.request.rounds
-        first_round = min(len(plan.recorded[cell]) for cell in plan.live_cells)
+
+        # Where the cell that is furthest behind continues: networks are trained together.
+        recorded_rounds = [len(plan.recorded[cell]) for cell in plan.live_cells]
+        first_round = min(recorded_rounds)
         if first_round > last_round:
             return
 
@@ -475,6 +507,7 @@ class _Group:
                 return
             errors = fit_learners([self.learners[cell] for cell in cells])
 
+            # Four cases: it failed here before, fails now, is ahead of the others, or runs.
             for position, cell in enumerate(cells):
                 if plan.failed.get(cell) == number:
                     del self.learners[cell]
@@ -490,14 +523,20 @@ class _Group:
         learner = self.experiment.make_learner(cell)
         for result in self.plan.recorded[cell][:first_round]:
             self.experiment.tell_labels(learner, result)
-        learner.resume(first_round, self.run_folder.memory(cell, first_round - 1))
+
+        # Networks start from scratch in each round: labels, round and memory are all it needs.
+        memory = self.run_folder.memory(cell, first_round - 1)
+        learner.resume(first_round, memory)
         return learner
 
     def _replay_round(self, cell: Cell, number: int) -> None:
         """Take the picks of a recorded round, for a cell that is ahead of others in its group."""
         learner = self.learners[cell]
-        learner.resume(learner.rounds, self.run_folder.memory(cell, number))
-        self.experiment.tell_labels(learner, self.plan.recorded[cell][number])
+        memory = self.run_folder.memory(cell, number)
+        learner.resume(learner.rounds, memory)
+
+        result = self.plan.recorded[cell][number]
+        self.experiment.tell_labels(learner, result)
 
     def _run_round(self, cell: Cell, number: int) -> Round | Failure:
         """Evaluate and ask a fitted learner, record the round, and tell the labels."""
@@ -509,6 +548,7 @@ class _Group:
         except Exception as error:  # A strategy may raise anything; the other cells continue.
             return self._record_failure(cell, number, error)
 
+        # On disk before anything depends on it.
         self.run_folder.append(result, learner.pending_memory)
         self.experiment.tell_labels(learner, result)
         return result

@@ -149,10 +149,8 @@ class Setting:
         self._require_ranges()
 
         if self.network not in network_names():
-            raise UnknownNameError(
-                f"No network is called {self.network!r}. "
-                f"{did_you_mean(self.network, network_names())}"
-            )
+            hint = did_you_mean(self.network, network_names())
+            raise UnknownNameError(f"No network is called {self.network!r}. {hint}")
 
         for name in self.options:
             if not _STRATEGY_NAME.fullmatch(name):
@@ -170,7 +168,7 @@ class Setting:
             value = getattr(self, name)
             if isinstance(value, list):
                 value = tuple(value)
-                object.__setattr__(self, name, value)
+                object.__setattr__(self, name, value)  # the way around a frozen dataclass
             if not _has_type(value, hint):
                 raise _wrong_value(name, value, hint)
 
@@ -184,6 +182,7 @@ class Setting:
             raise InputError(
                 f"validation is {self.validation!r}: it must be a whole number of 0 or more."
             )
+        # At least one round, or there is nothing to compare.
         if self.final < self.initial + self.query:
             raise InputError(
                 f"A run from {self.initial} labels by {self.query} does not end at {self.final}: "
@@ -196,7 +195,9 @@ class Setting:
     @property
     def training(self) -> TrainingConfig:
         """How networks are trained."""
-        values = {item.name: getattr(self, item.name) for item in fields(TrainingConfig)}
+        # A setting has all values of a TrainingConfig under the same names, among its own.
+        names = [item.name for item in fields(TrainingConfig)]
+        values = {name: getattr(self, name) for name in names}
         return TrainingConfig(**values)
 
     @property
@@ -236,8 +237,9 @@ def override(setting: Setting, values: Mapping[str, Any]) -> Setting:
         (5, None)
     """
     parsed = _parse_values(values)
-    changed = {name for name, value in parsed.items() if getattr(setting, name) != value}
+    changed = {name for name in parsed if parsed[name] != getattr(setting, name)}
 
+    # With other epochs or rows, a report must not set the paper's numbers beside ours.
     paper = setting.paper
     if not changed <= _SAME_EXPERIMENT:
         paper = None
@@ -264,8 +266,10 @@ def read_setting(path: Path) -> Setting:
 
     base = values.pop("base", None)
     if base is not None:
+        # A name of its own, since a run folder is known by it.
         name = values.pop("name", f"{base}-{path.stem}")
-        return replace(override(setting_named(str(base)), values), name=name)
+        changed = override(setting_named(str(base)), values)
+        return replace(changed, name=name)
 
     name = values.pop("name", path.stem)
     parsed = _parse_values(values)
@@ -287,12 +291,10 @@ def setting_named(name: str) -> Setting:
         >>> setting_named("digits").network
         'mlp'
     """
-    try:
-        return _SETTINGS[name]
-    except KeyError:
-        raise UnknownNameError(
-            f"No setting is called {name!r}. {did_you_mean(name, setting_names())}"
-        ) from None
+    if name not in _SETTINGS:
+        hint = did_you_mean(name, setting_names())
+        raise UnknownNameError(f"No setting is called {name!r}. {hint}")
+    return _SETTINGS[name]
 
 
 def setting_names() -> list[str]:
@@ -325,9 +327,10 @@ def _parse_values(values: Mapping[str, Any]) -> dict[str, Any]:
     parsed = {}
     for name, value in values.items():
         if name not in hints:
-            raise UnknownNameError(
-                f"A setting has no value called {name!r}. {did_you_mean(name, hints)}"
-            )
+            hint = did_you_mean(name, hints)
+            raise UnknownNameError(f"A setting has no value called {name!r}. {hint}")
+
+        # Values of a TOML file have their types. Those of a command line are texts.
         parsed[name] = value
         if isinstance(value, str):
             parsed[name] = _parse_text(name, value, hints[name])
@@ -359,8 +362,10 @@ def _parse_text(name: str, text: str, hint: Any) -> Any:
 def _has_type(value: Any, hint: Any) -> bool:
     """Return whether a value has the type of a field. An empty text is not a name."""
     if _is_optional(hint):
-        return value is None or _has_type(value, typing.get_args(hint)[0])
+        inner_type = typing.get_args(hint)[0]
+        return value is None or _has_type(value, inner_type)
 
+    # tuple[T, ...] and dict[str, dict]: the container, then each of its elements.
     origin = typing.get_origin(hint)
     if origin is tuple:
         element_type = typing.get_args(hint)[0]
@@ -397,8 +402,12 @@ _NESTEROV: dict[str, Any] = {
 }
 """The paper does not state the weight decay; the momentum is 0.9."""
 
+# The time of BAIT grows with the square of classes times features, and the paper leaves it out
+# where there are 100 classes or more.
 _WITHOUT_BAIT = tuple(name for name in PAPER_STRATEGIES if name != "bait")
 
+# Sizes from the paper's table of datasets, training from its table of networks. The defaults of
+# ``Setting`` are the values of the OpenML datasets: 100 epochs, batches of 64, Adam, 0.001.
 _PAPER = (
     _paper_setting("openml-6", "mlp", initial=200, query=200, final=4000, pool=2000),
     _paper_setting("openml-156", "mlp", initial=100, query=100, final=2000, pool=2000),
@@ -414,6 +423,7 @@ _PAPER = (
         epochs=50,
         batch_size=32,
     ),
+    # One setting for two datasets: the paper gives them the same network and budget.
     *(
         _paper_setting(
             name,
@@ -582,12 +592,14 @@ _DIGITS = Setting(
     strategies=("ldm-s", "random", "entropy", "margin", "coreset", "badge"),
 )
 
+# Not in the paper: openml-6, mnist, cifar10 and digits with 20 times as many rows of the first
+# class as of the last.
 _LONG_TAILED = tuple(
     replace(setting, name=f"{setting.name}-imbalanced", imbalance=20.0, paper=None)
     for setting in (*_PAPER[:1], *_PAPER[3:5], _DIGITS)
 )
 
-_SETTINGS = {
-    setting.name: setting
-    for setting in (*_PAPER, _DIGITS, *map(_quick_setting, _PAPER), *_LONG_TAILED)
-}
+_QUICK = tuple(_quick_setting(setting) for setting in _PAPER)
+
+# In the order in which they are listed.
+_SETTINGS = {setting.name: setting for setting in (*_PAPER, _DIGITS, *_QUICK, *_LONG_TAILED)}

@@ -127,6 +127,8 @@ def learner_row(
     }
     for phase, seconds in learner.seconds.items():
         values[f"{phase}_seconds"] = seconds
+
+    # Trackers get the same columns from a learner as from a run, some of them empty.
     return {name: values.get(name) for name in COLUMNS}
 
 
@@ -140,10 +142,16 @@ class TrackerSet:
         self._trackers = trackers
         self._setting = setting
         self._started = started
+
+        # The trackers that work, each with the rounds that it has.
         self._written: list[tuple[Tracker, set[RoundKey]]] = []
 
     def __enter__(self) -> TrackerSet:
-        self._written = [(tracker, set(tracker.begin())) for tracker in self._trackers]
+        # Not guarded: a tracker that cannot begin is a mistake to fix before hours of training.
+        self._written = []
+        for tracker in self._trackers:
+            written_before = set(tracker.begin())
+            self._written.append((tracker, written_before))
         return self
 
     def __exit__(
@@ -223,17 +231,21 @@ class TensorBoardTracker:
         Raises:
             MissingExtraError: if TensorBoard is not installed.
         """
-        _summary_writer_class()
+        _summary_writer_class()  # raises if TensorBoard is missing
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
         keys: list[RoundKey] = []
         for cell_file in sorted(self.folder.glob("*/*/cell.json")):
             # 0 means all: by default, TensorBoard reads a sample of the events.
-            events = EventAccumulator(str(cell_file.parent), size_guidance={"scalars": 0}).Reload()
+            folder = str(cell_file.parent)
+            events = EventAccumulator(folder, size_guidance={"scalars": 0}).Reload()
             if "round" not in events.Tags()["scalars"]:
                 continue
+
             cell = json.loads(cell_file.read_text(encoding="utf-8"))
-            keys += [round_key({**cell, "round": event.value}) for event in events.Scalars("round")]
+            for event in events.Scalars("round"):
+                key = round_key({**cell, "round": event.value})
+                keys.append(key)
         return keys
 
     def write(self, row: Row) -> None:
@@ -264,9 +276,14 @@ class TensorBoardTracker:
 
         if folder not in self._writers:
             folder.mkdir(parents=True, exist_ok=True)
+
+            # Event files hold numbers only: ``begin`` reads from here which cell they are of.
             cell = {name: row.get(name) for name in RoundKey._fields if name != "round"}
-            (folder / "cell.json").write_text(json.dumps(cell), encoding="utf-8")
-            self._writers[folder] = _summary_writer_class()(str(folder))
+            cell_file = folder / "cell.json"
+            cell_file.write_text(json.dumps(cell), encoding="utf-8")
+
+            writer_class = _summary_writer_class()
+            self._writers[folder] = writer_class(str(folder))
         return self._writers[folder]
 
 
@@ -318,12 +335,14 @@ def make_tracker(text: str) -> Tracker:
     if kind in _BUILT_IN:
         return _BUILT_IN[kind](target)
     if kind not in kinds:
-        raise UnknownNameError(f"No tracker is called {kind!r}. {did_you_mean(kind, kinds)}")
+        hint = did_you_mean(kind, kinds)
+        raise UnknownNameError(f"No tracker is called {kind!r}. {hint}")
+
     try:
         return plugins.get(kind)(target)
     except PluginError:
         raise
-    except Exception as error:
+    except Exception as error:  # Another package's code may raise anything.
         raise PluginError(
             f"The tracker {kind!r} of {plugins.package(kind)} cannot be created: {error}."
         ) from error

@@ -24,10 +24,12 @@ __all__ = ["GradientDistance", "gradient_errors", "seed_gradients"]
 
 def gradient_errors(logits: Tensor) -> Tensor:
     """Return the errors ``p - onehot(argmax p)``: (N, C) -> (N, C)."""
-    errors = logits.softmax(dim=1)
-    predicted = errors.argmax(dim=1, keepdim=True)
-    minus_one = errors.new_full((), -1.0).expand_as(predicted)
-    return errors.scatter_add(1, predicted, minus_one)
+    p = logits.softmax(dim=1)
+    predicted = p.argmax(dim=1, keepdim=True)  # (N, 1)
+
+    # Minus the one-hot vector, without building it.
+    minus_one = p.new_full((), -1.0).expand_as(predicted)
+    return p.scatter_add(1, predicted, minus_one)
 
 
 class GradientDistance:
@@ -41,11 +43,14 @@ class GradientDistance:
     def __init__(self, errors: Tensor, features: Tensor) -> None:
         self.errors = errors
         self.features = features
-        # (N,) squared norms of the embeddings.
-        self.squares = errors.square().sum(dim=1) * self.features.square().sum(dim=1)
+
+        # (N,) squared norms of the embeddings: |a z'|^2 = |a|^2 |z|^2.
+        error_squares = errors.square().sum(dim=1)
+        self.squares = error_squares * features.square().sum(dim=1)
 
     def between(self, rows: Tensor, columns: Tensor) -> Tensor:
         """Return the distances of all pairs: positions (A,) and (B,) -> (A, B)."""
+        # Inner products of embeddings: (a.a') (z.z').
         with full_precision_matmul():
             products = self.features[rows] @ self.features[columns].T
             products *= self.errors[rows] @ self.errors[columns].T
@@ -59,10 +64,10 @@ class GradientDistance:
 
     def nearest(self, picks: Tensor) -> Tensor:
         """Return every row's distance to the nearest pick: positions (B,) -> (N,)."""
-        pick_features = self.features[picks]
-        pick_errors = self.errors[picks]
-        pick_squares = self.squares[picks][:, None]
-        nearest = self.squares.new_empty(len(self.squares))
+        pick_features = self.features[picks]  # (B, D)
+        pick_errors = self.errors[picks]  # (B, C)
+        pick_squares = self.squares[picks][:, None]  # (B, 1)
+        nearest = self.squares.new_empty(len(self.squares))  # (N,) squared, until the end
         all_rows = torch.arange(len(nearest), device=nearest.device)
 
         for tile in distance_tiles(self.features, 2 * len(picks)):
@@ -70,13 +75,20 @@ class GradientDistance:
                 products = pick_features @ pad_to_tile(self.features[tile]).T
                 products *= pick_errors @ pad_to_tile(self.errors[tile]).T
 
-            products = products[:, : tile.stop - tile.start]
+            size = tile.stop - tile.start
+            products = products[:, :size]  # without the padding
             squared = squared_distances(pick_squares, self.squares[tile][None], products)
-            nearest[tile] = self._refine(squared, picks, all_rows[tile]).amin(dim=0)
+            squared = self._refine(squared, picks, all_rows[tile])
+            nearest[tile] = squared.amin(dim=0)
 
         return nearest.sqrt_()
 
-    def _refine(self, squared: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    def _refine(
+        self,
+        squared: Tensor,
+        rows: Tensor,
+        columns: Tensor,
+    ) -> Tensor:
         """Compute distances that cancelled again, from ``a z - b y = (a - b) z + b (z - y)``."""
 
         def exact(i: Tensor, j: Tensor) -> Tensor:
@@ -87,9 +99,11 @@ class GradientDistance:
             error_change = a - b
             feature_change = z - y
 
+            # |(a - b) z'|^2 + |b (z - y)'|^2 + 2 ((a - b).b) (z.(z - y))
             error_part = error_change.square().sum(dim=1) * z.square().sum(dim=1)
             feature_part = b.square().sum(dim=1) * feature_change.square().sum(dim=1)
-            cross_part = 2 * (error_change * b).sum(dim=1) * (z * feature_change).sum(dim=1)
+            error_product = (error_change * b).sum(dim=1)
+            cross_part = 2 * error_product * (z * feature_change).sum(dim=1)
             return error_part + feature_part + cross_part
 
         def norms(i: Tensor, j: Tensor) -> Tensor:
@@ -98,7 +112,13 @@ class GradientDistance:
         return refine_cancelled(squared, exact, norms)
 
 
-def seed_gradients(logits: Tensor, features: Tensor, n: int, *, generator: Generator) -> Tensor:
+def seed_gradients(
+    logits: Tensor,
+    features: Tensor,
+    n: int,
+    *,
+    generator: Generator,
+) -> Tensor:
     """Pick n rows by BADGE: k-means++ on the gradient embeddings.
 
     The first pick is the row with the largest gradient. Each next one is drawn with probability
@@ -115,12 +135,15 @@ def seed_gradients(logits: Tensor, features: Tensor, n: int, *, generator: Gener
     """
     distance = GradientDistance(gradient_errors(logits), features)
     descending_norms = (-distance.squares).argsort(stable=True)
+    largest_gradient = int(descending_norms[0])
 
+    # Plain k-means++: all rows have weight 1.
+    log_weights = features.new_zeros(len(features), dtype=torch.float64)
     return seed_rows(
         distance,
         n,
-        first=int(descending_norms[0]),
-        log_weights=torch.zeros(len(features), dtype=torch.float64, device=features.device),
+        first=largest_gradient,
+        log_weights=log_weights,
         preference=-distance.squares,
         generator=generator,
     )

@@ -47,7 +47,11 @@ _REMOVE = -1
 """Sign of an update that removes a row."""
 
 
-def fisher_factors(logits: Tensor, form: Form, top: int) -> Tensor:
+def fisher_factors(
+    logits: Tensor,
+    form: Form,
+    top: int,
+) -> Tensor:
     """Return factors Q such that row i's Fisher information is ``Q_i' Q_i (x) z_i z_i'``.
 
     Args:
@@ -61,19 +65,30 @@ def fisher_factors(logits: Tensor, form: Form, top: int) -> Tensor:
         (N, K, B) float64.
     """
     p = logits.double().softmax(dim=1)
+    C = p.shape[1]
     if form == "binary":
         best = p.amax(dim=1)
-        return (best * (1 - best)).sqrt()[:, None, None]
+        deviation = (best * (1 - best)).sqrt()  # (N,)
+        return deviation[:, None, None]
 
-    one_hot = torch.eye(p.shape[1], dtype=p.dtype, device=p.device)
+    # (N, K, C): e_c - p of each class c, times sqrt(p_c).
+    one_hot = torch.eye(C, dtype=p.dtype, device=p.device)
     if form == "exact":
-        return (one_hot - p[:, None]).mul_(p.sqrt()[:, :, None])
+        differences = one_hot - p[:, None]
+        return differences.mul_(p.sqrt()[:, :, None])
 
-    best, classes = p.topk(min(top, p.shape[1]), dim=1)
-    return (one_hot[classes] - p[:, None]).mul_(best.sqrt()[:, :, None])
+    best, classes = p.topk(min(top, C), dim=1)  # (N, K) both
+    differences = one_hot[classes] - p[:, None]
+    return differences.mul_(best.sqrt()[:, :, None])
 
 
-def peak_memory(rows: int, width: int, factors: int, blocks: int, labelled: int = 0) -> int:
+def peak_memory(
+    rows: int,
+    width: int,
+    factors: int,
+    blocks: int,
+    labelled: int = 0,
+) -> int:
     """Return an upper estimate of the memory that ``bait`` needs.
 
     Args:
@@ -86,11 +101,15 @@ def peak_memory(rows: int, width: int, factors: int, blocks: int, labelled: int 
     Returns:
         Bytes.
     """
+    # Numbers of 8 bytes: the (B D, B D) matrices with their copies while they are inverted and
+    # multiplied; forms, products with factors, and features of each row.
     side = blocks * width
     matrices = 7 * side**2
     per_row = 3 * blocks**2 + 12 * blocks * factors + 4 * width
     per_labelled_row = blocks**2 + 3 * blocks * factors + 3 * width
-    return 8 * (matrices + rows * per_row + labelled * per_labelled_row)
+
+    numbers = matrices + rows * per_row + labelled * per_labelled_row
+    return 8 * numbers
 
 
 def bait(
@@ -124,36 +143,68 @@ def bait(
     Raises:
         InputError: if the matrices do not fit in the free memory.
     """
-    N, C = logits.shape
-    D = features.shape[1]
-    if form == "binary":
-        K, B = 1, 1
-    elif form == "top":
-        K, B = min(top, C), C
-    else:
-        K, B = C, C
-    L = 0 if labelled is None else len(labelled[1])
-    _require_memory(peak_memory(N, D, K, B, L), B * D, features.device, form)
+    N = len(features)
+    L = 0
+    if labelled is not None:
+        labelled_logits, labelled_features = labelled
+        L = len(labelled_features)
+    _require_memory(logits, features, labelled=L, form=form, top=top)
 
-    candidates = _FisherRows(fisher_factors(logits, form, top), features.double())
-    pool_fisher = candidates.total_fisher()
+    candidates = _make_rows(logits, features, form, top)
+    pool_fisher = candidates.total_fisher()  # F, once it is divided by N + L
     start = torch.zeros_like(pool_fisher)  # M
-    if labelled is not None and L:
-        labelled_rows = _FisherRows(fisher_factors(labelled[0], form, top), labelled[1].double())
+    if L:
+        labelled_rows = _make_rows(labelled_logits, labelled_features, form, top)
         start = labelled_rows.total_fisher()
         pool_fisher += start
         start /= L + n
     start.diagonal().add_(regularisation)
 
+    # The mean of the labelled rows has the weight L / (L + n), and a pick s^2 = n / (L + n).
     state = _BaitState(start, pool_fisher.div_(N + L), scale=n / (L + n))
     picks = _pick_forward(candidates, state, min(2 * n, N))
     if not pruned:
         return picks
-    return picks[_prune_backward(candidates.take(picks), state, n)]
+
+    useful = _prune_backward(candidates.take(picks), state, n)
+    return picks[useful]
 
 
-def _require_memory(needed: int, side: int, device: torch.device, form: Form) -> None:
-    free = available_memory(device)
+def _make_rows(
+    logits: Tensor,
+    features: Tensor,
+    form: Form,
+    top: int,
+) -> _FisherRows:
+    """Return rows from their logits (N, C) and features (N, D)."""
+    return _FisherRows(
+        factors=fisher_factors(logits, form, top),
+        features=features.double(),
+    )
+
+
+def _require_memory(
+    logits: Tensor,
+    features: Tensor,
+    *,
+    labelled: int,
+    form: Form,
+    top: int,
+) -> None:
+    """Raise ``InputError`` if the matrices do not fit in the free memory."""
+    N, C = logits.shape
+    D = features.shape[1]
+    factors = C  # K
+    blocks = C  # B
+    if form == "top":
+        factors = min(top, C)
+    elif form == "binary":
+        factors = 1
+        blocks = 1
+
+    side = blocks * D
+    needed = peak_memory(N, D, factors, blocks, labelled)
+    free = available_memory(features.device)
     logger.info(
         "bait needs about %.1f GB for its %d x %d matrices; %.1f GB are free.",
         needed / 1e9,
@@ -179,12 +230,17 @@ class _FisherRows:
 
     ``inverse_forms`` (G) and ``product_forms`` (E) belong to one ``_BaitState``, which fills them
     and updates them in place: they are (N, B, B), and a copy per pick would double the memory.
+    Invariant between its calls: they are the forms of the state's two matrices as these are now.
     """
 
-    factors: Tensor  # (N, K, B)
-    features: Tensor  # (N, D)
-    inverse_forms: Tensor | None = None  # (N, B, B)
-    product_forms: Tensor | None = None  # (N, B, B)
+    factors: Tensor
+    """Q (N, K, B)."""
+    features: Tensor
+    """z (N, D)."""
+    inverse_forms: Tensor | None = None
+    """G (N, B, B), None before ``_BaitState.fill_forms``."""
+    product_forms: Tensor | None = None
+    """E (N, B, B), None before ``_BaitState.fill_forms``."""
 
     def take(self, rows: Tensor) -> _FisherRows:
         """Return some of the rows, without their forms."""
@@ -192,11 +248,12 @@ class _FisherRows:
 
     def total_fisher(self) -> Tensor:
         """Return the sum of the rows' Fisher information: (B D, B D)."""
-        weights = torch.einsum("nka,nkb->nab", self.factors, self.factors)
+        weights = torch.einsum("nka,nkb->nab", self.factors, self.factors)  # Q' Q: (N, B, B)
         B = weights.shape[1]
         D = self.features.shape[1]
         total = self.features.new_empty((B, D, B, D))
 
+        # Block (a, b) is a weighted sum of z z', hence symmetric, and equal to block (b, a).
         for a in range(B):
             for b in range(a + 1):
                 block = self.features.T @ (self.features * weights[:, a, b, None])
@@ -225,7 +282,13 @@ class _BaitState:
     Both matrices are (B D, B D) and updated in place, because they are the largest arrays here.
     """
 
-    def __init__(self, start: Tensor, fisher: Tensor, *, scale: float) -> None:
+    def __init__(
+        self,
+        start: Tensor,
+        fisher: Tensor,
+        *,
+        scale: float,
+    ) -> None:
         self.inverse = torch.linalg.inv(start).contiguous()  # M^-1
         self.product = self.inverse @ fisher @ self.inverse  # M^-1 F M^-1
         self.scale = scale  # s^2
@@ -238,13 +301,19 @@ class _BaitState:
     def scores(self, rows: _FisherRows, sign: int) -> Tensor:
         """Return how much the objective falls (``_ADD``) or rises (``_REMOVE``) per row: (N,)."""
         inverse_forms, product_forms = _require_forms(rows)
+        # tr((I + sign s^2 Q G Q')^-1 s^2 Q E Q'), from (N, K, K) matrices.
         small = self._project(rows.factors, inverse_forms)
         large = self._project(rows.factors, product_forms)
-        identity = torch.eye(small.shape[1], dtype=small.dtype, device=small.device)
+        identity = _identity_like(small)
         solved: Tensor = torch.linalg.solve(identity + sign * small, large)
         return solved.diagonal(dim1=1, dim2=2).sum(dim=1)
 
-    def update(self, rows: _FisherRows, row: int, sign: int) -> None:
+    def update(
+        self,
+        rows: _FisherRows,
+        row: int,
+        sign: int,
+    ) -> None:
         """Add or remove a row, and update both matrices and the forms of all rows in place."""
         inverse_forms, product_forms = _require_forms(rows)
         Q = rows.factors[row]  # (K, B)
@@ -257,14 +326,14 @@ class _BaitState:
 
         # Woodbury: (M + sign U U')^-1 = M^-1 - sign V W V', with W = (I + sign U' M^-1 U)^-1. The
         # product with F on both sides changes by -sign (P R' + R P'), which is symmetric.
-        identity = torch.eye(len(small), dtype=small.dtype, device=small.device)
+        identity = _identity_like(small)
         W = torch.linalg.inv(identity + sign * small)
         P = V @ W
         R = Y - sign * 0.5 * (P @ large)
         self.inverse.addmm_(P, V.T, alpha=-sign)
         self.product.addmm_(P, R.T, alpha=-sign).addmm_(R, P.T, alpha=-sign)
 
-        # The same changes as seen by every row's features.
+        # The same changes as seen by every row's features: (N, B, K) each.
         zV = _blockwise_products(rows.features, V)
         zR = _blockwise_products(rows.features, R)
         zP = zV @ W
@@ -276,11 +345,23 @@ class _BaitState:
         """Return ``U' matrix U`` of every row from its form: (N, K, B), (N, B, B) -> (N, K, K)."""
         return self.scale * torch.einsum("nka,nab,nlb->nkl", factors, forms, factors)
 
-    def _times_factor(self, matrix: Tensor, Q: Tensor, z: Tensor) -> Tensor:
+    def _times_factor(
+        self,
+        matrix: Tensor,
+        Q: Tensor,
+        z: Tensor,
+    ) -> Tensor:
         """Return ``matrix U`` for ``U = s Q' (x) z``: (B D, B D) -> (B D, K)."""
-        by_class = (matrix.view(-1, len(z)) @ z).view(-1, Q.shape[1])
+        B = Q.shape[1]
+        by_class = (matrix.view(-1, len(z)) @ z).view(-1, B)  # (B D, B)
         product: Tensor = by_class @ (self.scale**0.5 * Q.T)
         return product
+
+
+def _identity_like(matrices: Tensor) -> Tensor:
+    """Return the identity (K, K) for one matrix (K, K) or many (N, K, K)."""
+    K = matrices.shape[-1]
+    return torch.eye(K, dtype=matrices.dtype, device=matrices.device)
 
 
 def _require_forms(rows: _FisherRows) -> tuple[Tensor, Tensor]:
@@ -293,18 +374,23 @@ def _blockwise_products(features: Tensor, matrix: Tensor) -> Tensor:
     """Return ``z' matrix_a`` of every row and block: (N, D), (B D, K) -> (N, B, K)."""
     N, D = features.shape
     B = len(matrix) // D
-    flat = matrix.view(B, D, -1).transpose(0, 1).reshape(D, -1)
-    return (features @ flat).view(N, B, -1)
+    side_by_side = matrix.view(B, D, -1).transpose(0, 1).reshape(D, -1)  # (D, B K)
+    return (features @ side_by_side).view(N, B, -1)
 
 
-def _pick_forward(rows: _FisherRows, state: _BaitState, count: int) -> Tensor:
+def _pick_forward(
+    rows: _FisherRows,
+    state: _BaitState,
+    count: int,
+) -> Tensor:
     """Return ``count`` rows, each the one that lowers the objective most: (count,)."""
     state.fill_forms(rows)
-    is_taken = torch.zeros(len(rows.features), dtype=torch.bool, device=rows.features.device)
+    is_taken = rows.features.new_zeros(len(rows.features), dtype=torch.bool)
     picks = []
 
     for _ in range(count):
-        best = int(state.scores(rows, _ADD).masked_fill_(is_taken, -torch.inf).argmax())
+        scores = state.scores(rows, _ADD)
+        best = int(scores.masked_fill_(is_taken, -torch.inf).argmax())
         picks.append(best)
         is_taken[best] = True
         state.update(rows, best, _ADD)
@@ -312,13 +398,18 @@ def _pick_forward(rows: _FisherRows, state: _BaitState, count: int) -> Tensor:
     return torch.tensor(picks, device=is_taken.device)
 
 
-def _prune_backward(rows: _FisherRows, state: _BaitState, n: int) -> Tensor:
+def _prune_backward(
+    rows: _FisherRows,
+    state: _BaitState,
+    n: int,
+) -> Tensor:
     """Return the n rows that are left when the least useful ones are removed: (n,), ascending."""
     state.fill_forms(rows)
-    is_removed = torch.zeros(len(rows.features), dtype=torch.bool, device=rows.features.device)
+    is_removed = rows.features.new_zeros(len(rows.features), dtype=torch.bool)
 
     for _ in range(len(rows.features) - n):
-        worst = int(state.scores(rows, _REMOVE).masked_fill_(is_removed, torch.inf).argmin())
+        scores = state.scores(rows, _REMOVE)
+        worst = int(scores.masked_fill_(is_removed, torch.inf).argmin())
         is_removed[worst] = True
         state.update(rows, worst, _REMOVE)
 

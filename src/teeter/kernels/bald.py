@@ -25,13 +25,15 @@ def mutual_information(logits: Tensor) -> Tensor:
     Returns:
         (N,) in nats, at least 0.
     """
-    samples, rows, classes = logits.shape
-    information = logits.new_empty(rows)
+    S, N, C = logits.shape
+    information = logits.new_empty(N)
+    bytes_per_row = 4 * S * C * logits.element_size()
 
-    for tile in tiles(rows, 4 * samples * classes * logits.element_size(), logits.device):
+    for tile in tiles(N, bytes_per_row, logits.device):
         # (tile, C, S): the axis that is reduced last is contiguous.
         p = logits[:, tile].permute(1, 2, 0).softmax(dim=1).contiguous()
 
+        # (tile,) both, with the sign that p log p has: minus the entropy.
         negative_mean_entropy = p_log_p(p).sum(dim=1).mean(dim=1)
         negative_entropy_of_mean = p_log_p(p.mean(dim=2)).sum(dim=1)
         information[tile] = negative_mean_entropy - negative_entropy_of_mean
@@ -48,13 +50,15 @@ def variation_ratio(logits: Tensor) -> Tensor:
     Returns:
         (N,) from 0 (all samples agree) to below 1.
     """
-    votes = logits.new_zeros(logits.shape[1:])
+    votes = logits.new_zeros(logits.shape[1:])  # (N, C)
 
     for sample in logits:
         predicted = sample.argmax(dim=1, keepdim=True)
-        votes.scatter_add_(1, predicted, votes.new_ones(predicted.shape))
+        one_vote = votes.new_ones(predicted.shape)
+        votes.scatter_add_(1, predicted, one_vote)
 
-    return 1 - votes.amax(dim=1) / len(logits)
+    majority = votes.amax(dim=1)
+    return 1 - majority / len(logits)
 
 
 def p_log_p(p: Tensor) -> Tensor:
@@ -62,4 +66,6 @@ def p_log_p(p: Tensor) -> Tensor:
 
     ``torch.xlogy`` gives the same values and takes three times as long.
     """
-    return p.clamp_min(torch.finfo(p.dtype).tiny).log_().mul_(p)
+    # tiny * log(tiny) would not be 0, but p itself is the second factor.
+    smallest = torch.finfo(p.dtype).tiny
+    return p.clamp_min(smallest).log_().mul_(p)

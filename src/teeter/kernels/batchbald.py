@@ -81,13 +81,16 @@ def batch_bald(
     """
     S, _, C = logits.shape
     slack = ROUNDING * torch.finfo(logits.dtype).eps
-    bounds = mutual_information(logits).double()  # (N,) at or above each gain, -inf for picks
+
+    # (N,) float64, at or above each gain, -inf for picks. Changed in place by _best_row. Before the
+    # first pick a gain is the mutual information itself.
+    bounds = mutual_information(logits).double()
     outcomes = _no_labels(1, logits)
+    screens: tuple[tuple[int, int], ...] = ()
     is_sampled = False
 
     picks: list[Tensor] = []
     while len(picks) < n:
-        screens = SCREENS if is_sampled else ()
         pick = _best_row(logits, bounds, outcomes, screens=screens, slack=slack)
         if bounds[pick] <= slack:
             break
@@ -100,7 +103,9 @@ def batch_bald(
             # The new pick's labels, and those of the candidate after it, can still be enumerated.
             outcomes = _enumerate_labels(outcomes, logits[:, pick])
         else:
+            # From now on outcomes are drawn, beginning with those of all picks so far.
             is_sampled = True
+            screens = SCREENS
             copies_per_sample = max(1, configurations // S)
             outcomes = _no_labels(copies_per_sample * S, logits)
             outcomes = _sample_labels(outcomes, logits[:, torch.cat(picks)], generator)
@@ -108,7 +113,11 @@ def batch_bald(
     return fill_remaining(picks, bounds, n)
 
 
-def information_gains(logits: Tensor, rows: Tensor, outcomes: Configurations) -> Tensor:
+def information_gains(
+    logits: Tensor,
+    rows: Tensor,
+    outcomes: Configurations,
+) -> Tensor:
     """Return how much each row's label would add to the mutual information of the batch.
 
     It is the mean over configurations of ``H(mean of p) - mean of H(p)``, both means by the
@@ -124,12 +133,15 @@ def information_gains(logits: Tensor, rows: Tensor, outcomes: Configurations) ->
     Returns:
         (B,) float64, at least 0.
     """
-    gains = torch.empty(len(rows), dtype=torch.float64, device=logits.device)
+    gains = logits.new_empty(len(rows), dtype=torch.float64)
 
     for batch in _row_batches(logits, len(rows)):
-        p = logits[:, rows[batch]].permute(1, 2, 0).softmax(dim=1).contiguous()  # (B, C, S)
+        # (B, C, S): samples last, because they are summed over by a product.
+        p = logits[:, rows[batch]].permute(1, 2, 0).softmax(dim=1).contiguous()
 
-        negative_mean_entropy = (p_log_p(p).sum(dim=1) * outcomes.mean_posterior).sum(dim=1)
+        # (B,) minus the mean of H(p), and (B, C) the terms of minus H(mean of p).
+        negative_entropies = p_log_p(p).sum(dim=1)
+        negative_mean_entropy = (negative_entropies * outcomes.mean_posterior).sum(dim=1)
         per_class = _p_log_p_of_means(p.flatten(0, 1), outcomes).view(len(p), -1)
         gains[batch] = negative_mean_entropy - per_class.sum(dim=1)
 
@@ -144,13 +156,23 @@ def _best_row(
     screens: tuple[tuple[int, int], ...],
     slack: float,
 ) -> Tensor:
-    """Return the row of largest gain: (1,). Updates the bounds of the rows it looks at."""
+    """Return the row of largest gain: (1,). Updates the bounds of the rows it looks at, in place.
+
+    Args:
+        logits: (S, N, C).
+        bounds: (N,) at or above each gain, -inf for picks.
+        outcomes: configurations of the labels of the batch.
+        screens: (configurations to use, candidates to keep) of each screen before the last.
+        slack: difference below which gains count as equal.
+    """
+    # Each stage: configurations to use, and candidates to keep. The last one uses all.
     stages: list[tuple[Configurations, int]] = []
     for size, keep in screens:
         if size < len(outcomes.mass):
             stages.append((_leading_part(outcomes, size, len(logits)), keep))
     stages.append((outcomes, 1))
 
+    # The first stage looks at all candidates, as far as their bounds make it necessary.
     first_outcomes, first_keep = stages[0]
     refreshed = refresh_bounds(
         bounds,
@@ -161,6 +183,7 @@ def _best_row(
     )
     rows = top_rows(bounds, refreshed, first_keep, slack=slack)
 
+    # The others look at those that are left.
     for stage_outcomes, keep in stages[1:]:
         bounds[rows] = information_gains(logits, rows, stage_outcomes)
         rows = top_rows(bounds, rows, keep, slack=slack)
@@ -169,23 +192,28 @@ def _best_row(
 
 def _p_log_p_of_means(p: Tensor, outcomes: Configurations) -> Tensor:
     """Return ``sum_m mass_m q_m log q_m`` with ``q = posterior @ p``: (K, S) -> (K,) float64."""
-    total = torch.zeros(len(p), dtype=torch.float64, device=p.device)
+    total = p.new_zeros(len(p), dtype=torch.float64)
     padded = pad_to_tile(p)
 
     for mass, posterior in outcomes.blocks():
         with full_precision_matmul():
-            q = padded @ posterior.T
+            q = padded @ posterior.T  # (padded K, configurations of the block)
         total += p_log_p(q[: len(p)]).mul_(mass).sum(dim=1)
     return total
 
 
 def _row_batches(logits: Tensor, rows: int) -> Iterator[slice]:
+    """Yield slices of rows whose probabilities and products fit in the memory budget."""
+    # Per row and class: copies of p over the samples, and q over the configurations of a block.
     S, _, C = logits.shape
-    bytes_per_row = C * logits.element_size() * (4 * S + 3 * _configurations_per_product(logits))
+    numbers_per_class = 4 * S + 3 * _configurations_per_product(logits)
+    bytes_per_row = C * logits.element_size() * numbers_per_class
+
     step = memory_budget(logits.device) // bytes_per_row
     if not logits.is_cuda:
         # A product should stay in the cache for the passes that follow it.
         step = min(step, 2 * TILE // C)
+    # At least a full tile: (rows * C) is padded to one anyway.
     step = max(1, step, TILE // C)
 
     for start in range(0, rows, step):
@@ -194,7 +222,9 @@ def _row_batches(logits: Tensor, rows: int) -> Iterator[slice]:
 
 def _configurations_per_product(tensor: Tensor) -> int:
     """Return a constant per device: the memory budget must not change how sums round."""
-    return 16_384 if tensor.is_cuda else 1_024
+    if tensor.is_cuda:
+        return 16_384
+    return 1_024
 
 
 def _no_labels(copies: int, logits: Tensor) -> Configurations:
@@ -206,20 +236,31 @@ def _no_labels(copies: int, logits: Tensor) -> Configurations:
     )
 
 
-def _leading_part(outcomes: Configurations, size: int, samples: int) -> Configurations:
+def _leading_part(
+    outcomes: Configurations,
+    size: int,
+    samples: int,
+) -> Configurations:
     """Return about ``size`` of the drawn configurations, equally many for every sample."""
-    count = max(1, size // samples) * samples
+    copies_per_sample = max(1, size // samples)
+    count = copies_per_sample * samples
+
+    # All have the same mass, so that of a part is scaled up to 1.
     scale = len(outcomes.mass) / count
-    return Configurations(outcomes.mass[:count] * scale, outcomes.posterior[:count])
+    return Configurations(
+        mass=outcomes.mass[:count] * scale,
+        posterior=outcomes.posterior[:count],
+    )
 
 
 def _enumerate_labels(outcomes: Configurations, logits: Tensor) -> Configurations:
     """Return each configuration with each possible label of one more row (S, 1, C)."""
     p = logits[:, 0].softmax(dim=1).T  # (C, S)
-    joint = outcomes.posterior[:, None] * p  # (M, C, S)
-    likelihood = joint.sum(dim=2)  # (M, C)
+    joint = outcomes.posterior[:, None] * p  # (M, C, S) of label and sample
+    likelihood = joint.sum(dim=2)  # (M, C) of the label
     mass = outcomes.mass[:, None] * likelihood
 
+    # Configurations whose probability underflowed have no posterior.
     is_possible = mass > 0
     return Configurations(
         mass=mass[is_possible],
@@ -228,7 +269,9 @@ def _enumerate_labels(outcomes: Configurations, logits: Tensor) -> Configuration
 
 
 def _sample_labels(
-    outcomes: Configurations, logits: Tensor, generator: Generator
+    outcomes: Configurations,
+    logits: Tensor,
+    generator: Generator,
 ) -> Configurations:
     """Return each configuration with drawn labels of K more rows (S, K, C).
 
@@ -237,24 +280,35 @@ def _sample_labels(
     label gives it positive probability.
     """
     p = logits.permute(1, 2, 0).softmax(dim=1).contiguous()  # (K, C, S)
-    labels = torch.stack([_draw_labels(row_p, len(outcomes.mass), generator) for row_p in p])
-    label_blocks = labels.split(_configurations_per_product(p), dim=1)
+    row_labels = [_draw_labels(row_p, len(outcomes.mass), generator) for row_p in p]
+    labels = torch.stack(row_labels)  # (K, M)
 
+    # In the blocks of `outcomes`, so that the temporary arrays stay small.
+    label_blocks = labels.split(_configurations_per_product(p), dim=1)
     for (_, posterior), block_labels in zip(outcomes.blocks(), label_blocks, strict=True):
-        for row_p, row_labels in zip(p, block_labels, strict=True):
-            posterior *= row_p[row_labels]
+        for row_p, block_row_labels in zip(p, block_labels, strict=True):
+            posterior *= row_p[block_row_labels]
             posterior /= posterior.sum(dim=1, keepdim=True)
 
     # A new object, so that the cached mean of the posterior is computed again.
     return Configurations(outcomes.mass, outcomes.posterior)
 
 
-def _draw_labels(p: Tensor, count: int, generator: Generator) -> Tensor:
+def _draw_labels(
+    p: Tensor,
+    count: int,
+    generator: Generator,
+) -> Tensor:
     """Return labels of one row, drawn from its posterior samples in turn: (C, S) -> (count,)."""
     S = p.shape[1]
-    cumulative = p.T.double().cumsum(dim=1)
-    total = cumulative[:, -1:]
+    cumulative = p.T.double().cumsum(dim=1)  # (S, C)
+    total = cumulative[:, -1:]  # (S, 1)
 
+    # (S, count / S), strictly below the total: a point at the very end would have no label.
     points = uniform((count // S, S), generator, p.device).T * total
-    points = points.minimum(torch.nextafter(total, torch.zeros_like(total)))
-    return torch.searchsorted(cumulative, points.contiguous(), right=True).T.flatten()
+    just_below = torch.nextafter(total, torch.zeros_like(total))
+    points = points.minimum(just_below)
+
+    # Transposed again: label m comes from sample m % S.
+    labels = torch.searchsorted(cumulative, points.contiguous(), right=True)
+    return labels.T.flatten()

@@ -28,6 +28,9 @@ MIN_CLUSTER_ROWS = 5
 _SMALL_CLUSTER = TILE // 2
 """Clusters with at most this many rows are compared several at a time."""
 
+_LINKAGE_TILE_ROWS = 5 * TILE
+"""Rows whose distances to all others are computed at once, at most."""
+
 _SMALL_CLUSTERS_PER_PRODUCT = 8
 """A constant, so that the memory budget does not change how products round."""
 
@@ -54,12 +57,16 @@ def average_linkage(
     Returns:
         (N,) int64 cluster of each row, from 0 to K - 1.
     """
+    device = features.device
     if len(features) <= sample:
-        return _link(features, clusters).to(features.device)
+        return _link(features, clusters).to(device)
 
-    shuffled = uniform((len(features),), generator, torch.device("cpu")).argsort(stable=True)
-    rows = shuffled[:sample].sort().values.to(features.device)
-    labels = _link(features[rows], min(clusters, sample)).to(features.device)
+    # A random sample, in ascending order.
+    draws = uniform((len(features),), generator, torch.device("cpu"))
+    shuffled = draws.argsort(stable=True)
+    rows = shuffled[:sample].sort().values.to(device)
+
+    labels = _link(features[rows], min(clusters, sample)).to(device)
     return assign_to_nearest(features, rows, labels)
 
 
@@ -88,6 +95,7 @@ def typical_rows(
     Returns:
         (n,) int64 positions in the order of picking.
     """
+    # (K,) rows of each cluster, and those of them that are not free.
     sizes = torch.bincount(clusters).cpu().numpy()
     covered = torch.bincount(clusters[~free], minlength=len(sizes)).cpu().numpy()
 
@@ -95,20 +103,29 @@ def typical_rows(
     # cluster's coverage at that time gives the order of the clusters, before any row is chosen.
     turn_clusters = clusters[free].cpu().numpy()
     turns = _occurrence_numbers(turn_clusters)
-    is_small = sizes[turn_clusters] < MIN_CLUSTER_ROWS
+    turn_sizes = sizes[turn_clusters]
+    is_small = turn_sizes < MIN_CLUSTER_ROWS
     coverage = covered[turn_clusters] + turns
-    order = np.lexsort((turn_clusters, -sizes[turn_clusters], coverage, is_small))[:n]
 
-    # Now rank the rows of the clusters that have a turn.
+    # lexsort takes the most important key last.
+    order = np.lexsort((turn_clusters, -turn_sizes, coverage, is_small))
+    order = order[:n]
+
+    # Now rank the rows of the clusters that have a turn, the most typical first.
     members = clusters.argsort(stable=True).split(sizes.tolist())
     needed = np.unique(turn_clusters[order]).tolist()
-    distances = _neighbour_distances(features, [members[cluster] for cluster in needed], neighbours)
+    needed_members = [members[cluster] for cluster in needed]
+    distances = _neighbour_distances(features, needed_members, neighbours)
     ranked: dict[int, list[int]] = {}
     for cluster, cluster_distances in zip(needed, distances, strict=True):
         by_distance = members[cluster][cluster_distances.argsort(stable=True)]
         ranked[cluster] = by_distance[free[by_distance]].tolist()
 
-    return torch.tensor([ranked[turn_clusters[j]][turns[j]] for j in order.tolist()])
+    picks = []
+    for j in order.tolist():
+        free_rows = ranked[turn_clusters[j]]
+        picks.append(free_rows[turns[j]])
+    return torch.tensor(picks)
 
 
 def round_robin(clusters: Tensor, n: int) -> Tensor:
@@ -134,7 +151,10 @@ def round_robin(clusters: Tensor, n: int) -> Tensor:
         return_inverse=True,
         return_counts=True,
     )
-    order = np.lexsort((first_row[inverse], sizes[inverse], _occurrence_numbers(groups)))
+
+    # The most important key last: the round, then the size of the cluster, then its best row.
+    rounds = _occurrence_numbers(groups)
+    order = np.lexsort((first_row[inverse], sizes[inverse], rounds))
     return torch.from_numpy(order[:n].copy())
 
 
@@ -146,7 +166,8 @@ def _link(features: Tensor, clusters: int) -> Tensor:
 
     from scipy.cluster.hierarchy import linkage
 
-    tree = linkage(_condensed_distances(Euclidean(features)), method="average")
+    distances = _condensed_distances(Euclidean(features))
+    tree = linkage(distances, method="average")
 
     # Merge k creates node `rows + k` from two older nodes. Going back from the last merge that was
     # made, every node inherits the cluster of the node it was merged into.
@@ -162,22 +183,39 @@ def _link(features: Tensor, clusters: int) -> Tensor:
 
 def _condensed_distances(points: Euclidean) -> npt.NDArray[np.float64]:
     """Return the distances of all pairs in scipy's order: (0, 1), (0, 2), ..., (1, 2), ..."""
-    rows = torch.arange(len(points.features), device=points.features.device)
-    condensed = np.empty(len(rows) * (len(rows) - 1) // 2)
+    A = len(points.features)
+    rows = torch.arange(A, device=points.features.device)
+    pair_count = A * (A - 1) // 2
+    condensed = np.empty(pair_count)
     filled = 0
 
-    for tile in tiles(len(rows), len(rows) * 8 * 3, rows.device, at_most=960):
+    for tile in tiles(A, A * 8 * 3, rows.device, at_most=_LINKAGE_TILE_ROWS):
+        size = tile.stop - tile.start
         block = points.between(_pad_positions(rows[tile]), _pad_positions(rows))
-        block = block[: tile.stop - tile.start, : len(rows)]
-        above_diagonal = block[rows > rows[tile, None]].cpu().numpy()
-        condensed[filled : filled + len(above_diagonal)] = above_diagonal
-        filled += len(above_diagonal)
+        block = block[:size, :A]
+
+        # Row by row, the distances to all later rows: scipy's order.
+        is_later = rows > rows[tile, None]
+        above_diagonal = block[is_later].cpu().numpy()
+        end = filled + len(above_diagonal)
+        condensed[filled:end] = above_diagonal
+        filled = end
 
     return condensed
 
 
-def _neighbour_distances(features: Tensor, members: list[Tensor], neighbours: int) -> list[Tensor]:
-    """Return, per cluster, its rows' mean distances to their nearest neighbours in it: (A,)."""
+def _neighbour_distances(
+    features: Tensor,
+    members: list[Tensor],
+    neighbours: int,
+) -> list[Tensor]:
+    """Return, per cluster, its rows' mean distances to their nearest neighbours in it: (A,).
+
+    Args:
+        features: (N, D).
+        members: the rows of each cluster, (A,) with an A of its own.
+        neighbours: number of nearest neighbours; half of the cluster if that is less.
+    """
     distances: dict[int, Tensor] = {}
 
     small = [k for k, rows in enumerate(members) if len(rows) <= _SMALL_CLUSTER]
@@ -196,11 +234,14 @@ def _neighbour_distances(features: Tensor, members: list[Tensor], neighbours: in
 
 
 def _neighbour_count(rows: int, neighbours: int) -> int:
-    return max(1, min(neighbours, rows // 2))
+    half = rows // 2
+    return max(1, min(neighbours, half))
 
 
 def _small_cluster_distances(
-    features: Tensor, members: list[Tensor], neighbours: int
+    features: Tensor,
+    members: list[Tensor],
+    neighbours: int,
 ) -> list[Tensor]:
     """Do what ``_large_cluster_distances`` does, for several small clusters in one product."""
     # (clusters, _SMALL_CLUSTER, D), each cluster centred on its mean, zeros after its last row.
@@ -209,39 +250,42 @@ def _small_cluster_distances(
         cluster_features = features[rows]
         torch.sub(cluster_features, cluster_features.mean(dim=0), out=block[: len(rows)])
 
-    squares = blocks.square().sum(dim=2)
+    squares = blocks.square().sum(dim=2)  # (clusters, _SMALL_CLUSTER)
     with full_precision_matmul():
         products = blocks @ blocks.mT
     distances = squared_distances(squares[:, :, None], squares[:, None], products)
-    distances.diagonal(dim1=1, dim2=2).fill_(torch.inf)
+    distances.diagonal(dim1=1, dim2=2).fill_(torch.inf)  # a row is not its own neighbour
 
     means = []
     for cluster_distances, rows in zip(distances, members, strict=True):
-        count = _neighbour_count(len(rows), neighbours)
-        nearest = _smallest(cluster_distances[: len(rows), : len(rows)], count)
-        if len(rows) > 1:
+        row_count = len(rows)
+        count = _neighbour_count(row_count, neighbours)
+        nearest = _smallest(cluster_distances[:row_count, :row_count], count)
+        if row_count > 1:
             means.append(nearest.sqrt_().mean(dim=1))
         else:
-            means.append(features.new_zeros(1))
+            means.append(features.new_zeros(1))  # it has no neighbour to be far from
     return means
 
 
 def _large_cluster_distances(features: Tensor, count: int) -> Tensor:
     """Return the mean distance of each row to the ``count`` nearest others: (A, D) -> (A,)."""
-    rows = len(features)
+    A = len(features)
     # Centred on this cluster, however far it is from the others: products cancel less.
     centred = pad_to_tile(features - features.mean(dim=0))
-    squares = centred.square().sum(dim=1)[:rows]
+    squares = centred.square().sum(dim=1)[:A]
     means = torch.empty_like(squares)
 
-    for tile in tiles(rows, len(centred) * features.element_size() * 4, features.device):
+    bytes_per_row = len(centred) * features.element_size() * 4
+    for tile in tiles(A, bytes_per_row, features.device):
         padded_stop = tile.stop + -tile.stop % TILE
         with full_precision_matmul():
             products = centred[tile.start : padded_stop] @ centred.T
 
-        products = products[: tile.stop - tile.start, :rows]
+        size = tile.stop - tile.start
+        products = products[:size, :A]  # without the padding
         distances = squared_distances(squares[tile, None], squares, products)
-        distances.diagonal(tile.start).fill_(torch.inf)
+        distances.diagonal(tile.start).fill_(torch.inf)  # a row is not its own neighbour
         means[tile] = _smallest(distances, count).sqrt_().mean(dim=1)
 
     return means
@@ -253,19 +297,24 @@ def _smallest(values: Tensor, count: int) -> Tensor:
         return values.topk(count, dim=1, largest=False).values
 
     # On rows of some hundreds of values torch.topk takes five times as long.
-    smallest = np.partition(values.numpy(), count - 1, axis=1)[:, :count]
-    return torch.from_numpy(np.sort(smallest, axis=1))
+    partitioned = np.partition(values.numpy(), count - 1, axis=1)
+    smallest = np.sort(partitioned[:, :count], axis=1)
+    return torch.from_numpy(smallest)
 
 
 def _pad_positions(rows: Tensor) -> Tensor:
     """Return positions padded with 0 up to full tiles, in which products of copies are equal."""
-    return torch.nn.functional.pad(rows, (0, -len(rows) % TILE))
+    missing = -len(rows) % TILE
+    return torch.nn.functional.pad(rows, (0, missing))
 
 
 def _occurrence_numbers(groups: IntArray) -> IntArray:
     """Return for each entry how many earlier entries are of its group."""
     order = groups.argsort(kind="stable")
     sorted_groups = groups[order]
+
+    # In sorted order: the position, minus the position of the first entry of the group.
+    group_starts = np.searchsorted(sorted_groups, sorted_groups)
     numbers = np.empty_like(order)
-    numbers[order] = np.arange(len(groups)) - np.searchsorted(sorted_groups, sorted_groups)
+    numbers[order] = np.arange(len(groups)) - group_starts
     return numbers

@@ -56,13 +56,15 @@ class Cosine:
     """
 
     def __init__(self, features: Tensor) -> None:
+        # (N, 1) each: the largest absolute entry of every row, and whether it is 0.
         low, high = torch.aminmax(features, dim=1, keepdim=True)
         peaks = torch.maximum(-low, high)
         is_zero = peaks == 0
 
         # Dividing by the largest entry first: no square overflows or underflows.
         scaled = features / peaks.masked_fill(is_zero, 1)
-        norms = torch.linalg.vector_norm(scaled, dim=1, keepdim=True).masked_fill_(is_zero, 1)
+        norms = torch.linalg.vector_norm(scaled, dim=1, keepdim=True)
+        norms.masked_fill_(is_zero, 1)
 
         # (N, D) of length 1; (N, D + 1) if there are zero rows, which share one more axis.
         self.units = scaled.div_(norms)
@@ -76,13 +78,14 @@ class Cosine:
 
     def nearest(self, picks: Tensor) -> Tensor:
         """Return every row's distance to the nearest pick: positions (B,) -> (N,)."""
-        centres = self.units[picks]
+        centres = self.units[picks]  # (B, D)
         nearest = self.units.new_empty(len(self.units))
 
         for tile in distance_tiles(self.units, len(picks)):
             with full_precision_matmul():
-                cosines = centres @ pad_to_tile(self.units[tile]).T
-            nearest[tile] = 1 - cosines.amax(dim=0)[: tile.stop - tile.start]
+                cosines = centres @ pad_to_tile(self.units[tile]).T  # (B, padded tile)
+            size = tile.stop - tile.start
+            nearest[tile] = 1 - cosines.amax(dim=0)[:size]
 
         return _zero_negligible(nearest)
 
@@ -117,15 +120,16 @@ class Euclidean:
 
     def nearest(self, picks: Tensor) -> Tensor:
         """Return every row's distance to the nearest pick: positions (B,) -> (N,)."""
-        centres = self.features[picks]
-        centre_squares = self.squares[picks][:, None]
-        nearest = self.features.new_empty(len(self.features))
+        centres = self.features[picks]  # (B, D)
+        centre_squares = self.squares[picks][:, None]  # (B, 1)
+        nearest = self.features.new_empty(len(self.features))  # (N,) squared, until the end
 
         for tile in distance_tiles(self.features, len(picks)):
             with full_precision_matmul():
                 products = centres @ pad_to_tile(self.features[tile]).T
 
-            products = products[:, : tile.stop - tile.start]
+            size = tile.stop - tile.start
+            products = products[:, :size]  # without the padding
             squared = squared_distances(centre_squares, self.squares[tile][None], products)
             squared = _refine_euclidean(squared, centres, self.features[tile])
             nearest[tile] = squared.amin(dim=0)
@@ -133,7 +137,11 @@ class Euclidean:
         return nearest.sqrt_()
 
 
-def squared_distances(left: Tensor, right: Tensor, products: Tensor) -> Tensor:
+def squared_distances(
+    left: Tensor,
+    right: Tensor,
+    products: Tensor,
+) -> Tensor:
     """Return ``|a|^2 + |b|^2 - 2 a.b``, and 0 where that is within rounding of 0.
 
     Args:
@@ -146,7 +154,10 @@ def squared_distances(left: Tensor, right: Tensor, products: Tensor) -> Tensor:
     """
     norms = left + right
     squared = norms - 2 * products
-    resolution = max(NEGLIGIBLE**2, 16 * torch.finfo(products.dtype).eps)
+
+    # What is left of norms that cancel to less than this is rounding.
+    rounding = 16 * torch.finfo(products.dtype).eps
+    resolution = max(NEGLIGIBLE**2, rounding)
     return squared.masked_fill_(squared <= resolution * norms, 0)
 
 
@@ -165,17 +176,20 @@ def refine_cancelled(
     Returns:
         ``squared``.
     """
-    for pairs in (squared == 0).nonzero().split(_PAIRS_PER_REFINEMENT):
+    cancelled = (squared == 0).nonzero()  # (P, 2) rows and columns
+    for pairs in cancelled.split(_PAIRS_PER_REFINEMENT):
         i, j = pairs.T
         values = exact(i, j)
-        squared[i, j] = values.masked_fill_(values < NEGLIGIBLE**2 * norms(i, j), 0)
+        is_copy = values < NEGLIGIBLE**2 * norms(i, j)
+        squared[i, j] = values.masked_fill_(is_copy, 0)
 
     return squared
 
 
 def squared_lengths(rows: Tensor) -> Tensor:
     """Return the squared lengths of rows without a temporary copy of them all: (N, D) -> (N,)."""
-    return torch.cat([chunk.square().sum(dim=1) for chunk in rows.split(1024)])
+    lengths = [chunk.square().sum(dim=1) for chunk in rows.split(1024)]
+    return torch.cat(lengths)
 
 
 def distance_tiles(rows: Tensor, columns: int) -> list[slice]:
@@ -184,19 +198,30 @@ def distance_tiles(rows: Tensor, columns: int) -> list[slice]:
     On a CPU they also fit in the cache.
     """
     bytes_per_row = columns * rows.element_size() * 3
-    at_most = None if rows.is_cuda else _CPU_TILE_ROWS
+    at_most = None
+    if not rows.is_cuda:
+        at_most = _CPU_TILE_ROWS
     return list(tiles(len(rows), bytes_per_row, rows.device, at_most=at_most))
 
 
-def _refine_euclidean(squared: Tensor, left: Tensor, right: Tensor) -> Tensor:
+def _refine_euclidean(
+    squared: Tensor,
+    left: Tensor,
+    right: Tensor,
+) -> Tensor:
+    """Compute squared distances (A, B) of rows (A, D) and (B, D) that cancelled again, in place."""
+
     def exact(i: Tensor, j: Tensor) -> Tensor:
-        return (left[i] - right[j]).square_().sum(dim=1)
+        differences = left[i] - right[j]
+        return differences.square_().sum(dim=1)
 
     def norms(i: Tensor, j: Tensor) -> Tensor:
-        return left[i].square().sum(dim=1) + right[j].square().sum(dim=1)
+        left_squares = left[i].square().sum(dim=1)
+        return left_squares + right[j].square().sum(dim=1)
 
     return refine_cancelled(squared, exact, norms)
 
 
 def _zero_negligible(distance: Tensor) -> Tensor:
+    """Set distances of copies to 0, in place."""
     return distance.masked_fill_(distance < NEGLIGIBLE, 0)

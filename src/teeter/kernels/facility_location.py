@@ -51,12 +51,17 @@ def facility_location(features: Tensor, n: int) -> Tensor:
         tensor([0, 2])
     """
     cosines = _CosineCache(features)
-    covered = features.new_full((len(features),), -1)  # (N,) each row's largest cosine to a pick
-    bounds = cosines.initial_bounds()  # (N,) at or above each row's gain, -inf for picks
+
+    # Both are changed in place from pick to pick:
+    # (N,) each row's largest cosine to a pick, -1 before the first;
+    # (N,) float64, at or above each row's gain, -inf for picks.
+    covered = features.new_full((len(features),), -1)
+    bounds = cosines.initial_bounds()
     gain = float(bounds.max())
 
     picks: list[Tensor] = []
     while len(picks) < n:
+        # Relative to the last gain, which is at or above those to come.
         slack = ROUNDING * torch.finfo(features.dtype).eps * gain
         refreshed = refresh_bounds(
             bounds,
@@ -99,64 +104,83 @@ def refresh_bounds(
         The rows whose gains were computed. They include the ``keep`` rows of largest gain.
     """
     order = bounds.argsort(descending=True, stable=True)
-    upper_bounds = bounds[order].cpu()
+    upper_bounds = bounds[order].cpu()  # as they were, descending
     available = int((upper_bounds > -torch.inf).sum())
 
     computed = 0
     while computed < available:
-        rows = order[computed : min(computed + batch, available)]
+        end = min(computed + batch, available)
+        rows = order[computed:end]
         bounds[rows] = gains(rows)
         computed += len(rows)
         batch *= 2
 
+        # The first bound that is left is the largest of them.
         if keep <= computed < available:
-            worst_kept = bounds[order[:computed]].topk(keep).values[-1].cpu()
+            computed_gains = bounds[order[:computed]]
+            worst_kept = computed_gains.topk(keep).values[-1].cpu()
             if upper_bounds[computed] < worst_kept - slack:
                 break
 
     return order[:computed]
 
 
-def top_rows(bounds: Tensor, rows: Tensor, keep: int = 1, *, slack: float = 0.0) -> Tensor:
+def top_rows(
+    bounds: Tensor,
+    rows: Tensor,
+    keep: int = 1,
+    *,
+    slack: float = 0.0,
+) -> Tensor:
     """Return the ``keep`` rows of largest gain, by position: bounds (N,), rows (B,) -> (keep,).
 
     Among gains within ``slack`` of the largest, the lowest row comes first.
     """
     rows = rows.sort().values
     gains = bounds[rows]
+
+    # Tied gains become equal, and a stable sort leaves the lowest of them first.
     is_tied = gains >= gains.max() - slack
     order = gains.masked_fill(is_tied, torch.inf).argsort(descending=True, stable=True)
     return rows[order[:keep]]
 
 
-def fill_remaining(picks: Sequence[Tensor], bounds: Tensor, n: int) -> Tensor:
+def fill_remaining(
+    picks: Sequence[Tensor],
+    bounds: Tensor,
+    n: int,
+) -> Tensor:
     """Return the picks, filled up to n with the lowest rows whose bound is not -inf: (n,)."""
     remaining = (bounds > -torch.inf).nonzero()[:, 0]
-    return torch.cat([*picks, remaining[: n - len(picks)]])
+    missing = n - len(picks)
+    return torch.cat([*picks, remaining[:missing]])
 
 
 class _CosineCache:
     """Cosines of single rows to all rows, computed on demand.
 
     The first rows asked for are cached, as many as half of the memory budget holds: greedy picking
-    asks for the same promising rows again and again.
+    asks for the same promising rows again and again. The cache is filled in place and never
+    overwritten; it changes the speed, not the cosines.
     """
 
     def __init__(self, features: Tensor) -> None:
-        self.units = Cosine(features).units
+        self.units = Cosine(features).units  # (N, D)
         N = len(features)
-        capacity = memory_budget(features.device) // 2 // (N * features.element_size())
-
+        bytes_per_row = N * features.element_size()
+        capacity = memory_budget(features.device) // 2 // bytes_per_row
         self.rows_per_product = max(1, min(TILE, capacity // 4))
+
         # Row slot[i] of `cached` has the cosines of row i to all rows; slot[i] is -1 if it is not
         # cached. The first `used` rows of `cached` are filled.
         self.cached = features.new_empty((min(N, capacity), N))
         self.used = 0
-        self.slot = torch.full((N,), -1, device=features.device)
+        self.slot = features.new_full((N,), -1, dtype=torch.int64)
 
     def initial_bounds(self) -> Tensor:
         """Return each row's ``sum over i of (1 + cos)``, raised by more than its rounding: (N,)."""
-        total = self.units.sum(dim=0, dtype=torch.float64).to(self.units.dtype)
+        # The sum over i of cos(z_i, z_j) is the product of z_j with the sum of all unit vectors.
+        total = self.units.sum(dim=0, dtype=torch.float64).to(self.units.dtype)  # (D,)
         with full_precision_matmul():
             gains: Tensor = (self.units @ total).double()
         return gains.add_(len(self.units) * (1 + _BOUND_SLACK))
@@ -175,7 +199,9 @@ class _CosineCache:
             return self._compute(rows)
 
         # Cache the new rows, as far as there is room.
-        new_rows = rows[self.slot[rows] < 0][: len(self.cached) - self.used]
+        room = len(self.cached) - self.used
+        is_new = self.slot[rows] < 0
+        new_rows = rows[is_new][:room]
         if len(new_rows):
             end = self.used + len(new_rows)
             self.cached[self.used : end] = self._compute(new_rows)
@@ -190,13 +216,18 @@ class _CosineCache:
         return cosines
 
     def _compute(self, rows: Tensor) -> Tensor:
-        cosines: Tensor = self.units.new_empty((len(rows), len(self.units)))
-        candidates = pad_to_tile(self.units[rows])
+        """Return the cosines of rows to all rows, not from the cache: (B,) -> (B, N)."""
+        N = len(self.units)
+        cosines: Tensor = self.units.new_empty((len(rows), N))
+        candidates = pad_to_tile(self.units[rows])  # (padded B, D)
         bytes_per_row = 2 * len(candidates) * self.units.element_size()
-        at_most = None if self.units.is_cuda else 4 * TILE  # stays in the cache of a CPU
+        at_most = None
+        if not self.units.is_cuda:
+            at_most = 4 * TILE  # stays in the cache of a CPU
 
-        for tile in tiles(len(self.units), bytes_per_row, self.units.device, at_most=at_most):
+        for tile in tiles(N, bytes_per_row, self.units.device, at_most=at_most):
             with full_precision_matmul():
-                product = candidates @ pad_to_tile(self.units[tile]).T
-            cosines[:, tile] = product[: len(rows), : tile.stop - tile.start]
+                products = candidates @ pad_to_tile(self.units[tile]).T
+            size = tile.stop - tile.start
+            cosines[:, tile] = products[: len(rows), :size]
         return cosines

@@ -28,7 +28,13 @@ CENTRES_PER_PRODUCT = 1024
 """Centres in one product. A constant, so that the memory budget does not change rounding."""
 
 
-def k_center(features: Tensor, centres: Tensor, n: int, *, block: int = BLOCK) -> Tensor:
+def k_center(
+    features: Tensor,
+    centres: Tensor,
+    n: int,
+    *,
+    block: int = BLOCK,
+) -> Tensor:
     """Pick n different rows, each the farthest from the centres and the rows picked before it.
 
     Equal distances go to the lowest row. Rows at distance 0 come last, the lowest first. Without
@@ -50,19 +56,22 @@ def k_center(features: Tensor, centres: Tensor, n: int, *, block: int = BLOCK) -
         >>> k_center(rows, centres=rows[:1], n=2)
         tensor([3, 2])
     """
+    # Candidates at positions 0 to N - 1, then the centres.
     N = len(features)
     distance = Euclidean(torch.cat([features, centres]))
+    total = N + len(centres)
 
-    # Each row's distance to the nearest centre or pick; -1 for picks.
+    # (N,) each candidate's distance to the nearest centre or pick; -1 for picks.
     nearest = torch.full_like(distance.squares[:N], torch.inf)
-    for start in range(N, N + len(centres), CENTRES_PER_PRODUCT):
-        stop = min(start + CENTRES_PER_PRODUCT, N + len(centres))
+    for start in range(N, total, CENTRES_PER_PRODUCT):
+        stop = min(start + CENTRES_PER_PRODUCT, total)
         chunk = torch.arange(start, stop, device=features.device)
         nearest = torch.minimum(nearest, distance.nearest(chunk)[:N])
 
     if len(centres):
         new_picks = _pick_farthest(distance, nearest, n, block)
     else:
+        # The features are centred: the longest row is the farthest from the mean.
         new_picks = distance.squares.argmax()[None]
 
     picks = new_picks
@@ -70,23 +79,30 @@ def k_center(features: Tensor, centres: Tensor, n: int, *, block: int = BLOCK) -
         nearest = torch.minimum(nearest, distance.nearest(new_picks)[:N])
         nearest[new_picks] = -1
 
+        wanted = n - len(picks)
         if not nearest.max() > 0:
             copies = (nearest == 0).nonzero().flatten()
-            return torch.cat([picks, copies[: n - len(picks)]])
+            return torch.cat([picks, copies[:wanted]])
 
-        new_picks = _pick_farthest(distance, nearest, n - len(picks), block)
+        new_picks = _pick_farthest(distance, nearest, wanted, block)
         picks = torch.cat([picks, new_picks])
 
     return picks
 
 
-def _pick_farthest(distance: Euclidean, nearest: Tensor, wanted: int, block: int) -> Tensor:
+def _pick_farthest(
+    distance: Euclidean,
+    nearest: Tensor,
+    wanted: int,
+    block: int,
+) -> Tensor:
     """Return the next picks that a block of rows decides: at least one, at most ``wanted``."""
-    rows, largest_outside = _farthest_block(nearest, block)
+    rows, largest_outside = _farthest_block(nearest, block)  # (A,) and a distance
+    row_count = len(rows)
 
     # Filled up to full tiles, in which copies get equal distances.
-    padded = torch.nn.functional.pad(rows, (0, -len(rows) % TILE))
-    pairs = distance.between(padded, padded)[: len(rows), : len(rows)]
+    padded = torch.nn.functional.pad(rows, (0, -row_count % TILE))
+    pairs = distance.between(padded, padded)[:row_count, :row_count]
 
     chosen = _pick_within_block(
         pairs.cpu().numpy(),
@@ -103,14 +119,19 @@ def _farthest_block(nearest: Tensor, size: int) -> tuple[Tensor, float]:
     Among equal distances the lowest rows are inside.
     """
     if size >= len(nearest):
-        return torch.arange(len(nearest), device=nearest.device), 0.0
+        all_rows = torch.arange(len(nearest), device=nearest.device)
+        return all_rows, 0.0
 
+    # topk does not say which of equal distances it takes, so it gives the border only.
     largest = nearest.topk(size + 1).values
-    is_inside = nearest > largest[size - 1]
-    tied_at_border = (nearest == largest[size - 1]).nonzero().flatten()
-    is_inside[tied_at_border[: size - int(is_inside.sum())]] = True
+    border = largest[size - 1]
+    is_inside = nearest > border
+    tied_at_border = (nearest == border).nonzero().flatten()
+    room = size - int(is_inside.sum())
+    is_inside[tied_at_border[:room]] = True
 
-    return is_inside.nonzero().flatten(), max(0.0, float(largest[size]))
+    largest_outside = max(0.0, float(largest[size]))
+    return is_inside.nonzero().flatten(), largest_outside
 
 
 def _pick_within_block(
@@ -119,7 +140,16 @@ def _pick_within_block(
     largest_outside: float,
     wanted: int,
 ) -> list[int]:
-    """Return picks by largest distance. All but the first must exceed ``largest_outside``."""
+    """Return picks by largest distance. All but the first must exceed ``largest_outside``.
+
+    The first need not: it has the largest distance of all rows, inside the block and outside.
+
+    Args:
+        pairs: (A, A) distances between the rows of the block.
+        nearest: (A,) their distances to the nearest centre or pick, -1 for picks. Not changed.
+        largest_outside: largest distance to the nearest centre or pick outside the block.
+        wanted: number of picks after which to stop.
+    """
     chosen: list[int] = []
 
     while len(chosen) < wanted:

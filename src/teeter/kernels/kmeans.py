@@ -43,13 +43,19 @@ After some centres moved, products with these alone update both. Only rows with 
 may have to leave, and only they are compared with all centres again. ``_Centroids`` in turn updates
 the means by the rows that changed their cluster, with sums in float64, so that the updates do not
 drift.
+
+State
+-----
+``_Points`` never changes. ``_Assignments`` and ``_Centroids`` update their large arrays in place,
+and only in their own methods. ``_lloyd`` passes labels from the first to the second, and centres
+and the numbers of those that moved back. What is passed is never written to afterwards: the next
+update replaces it.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -75,6 +81,9 @@ _START_BLOCK_ENTRIES = 1 << 20
 
 _CACHE_ENTRIES = 1 << 18
 """Scores computed at once on a CPU, so that they stay in the cache."""
+
+_MIN_CPU_TILE_ROWS = 10 * TILE
+"""Fewer rows at once would make the products too small, whatever the cache."""
 
 _ROWS_PER_CHUNK = 1024
 """Rows gathered at once. A constant, so that the memory budget does not change how sums round."""
@@ -102,10 +111,18 @@ def k_means(
     with full_precision_matmul():  # entered once here, instead of thousands of times below
         points = _centre_points(features)
         start = _greedy_start(points, clusters, generator)
-        return _lloyd(points, points.features[start], features.mean(dim=0))
+        return _lloyd(
+            points,
+            centres=points.features[start],
+            offset=features.mean(dim=0),
+        )
 
 
-def assign_to_nearest(features: Tensor, rows: Tensor, clusters: Tensor) -> Tensor:
+def assign_to_nearest(
+    features: Tensor,
+    rows: Tensor,
+    clusters: Tensor,
+) -> Tensor:
     """Extend the clusters of some rows to all rows: every other row joins the nearest mean.
 
     Args:
@@ -119,8 +136,9 @@ def assign_to_nearest(features: Tensor, rows: Tensor, clusters: Tensor) -> Tenso
     points = _centre_points(features)
     cluster_count = int(clusters.max()) + 1
 
-    # The first centres are replaced at once, because no cluster is empty.
-    centroids = _Centroids(points.features[rows], points.features[:cluster_count])
+    # Any first centres will do: they are replaced at once, because no cluster is empty.
+    clustered_features = points.features[rows]
+    centroids = _Centroids(clustered_features, points.features[:cluster_count])
     centroids.update(clusters)
 
     assignments = _Assignments(points, centroids.centres)
@@ -131,24 +149,38 @@ def assign_to_nearest(features: Tensor, rows: Tensor, clusters: Tensor) -> Tenso
 class _Points:
     """Rows centred on their mean, ready for many products."""
 
-    padded: Tensor  # (N rounded up to full tiles, D), zeros after the last row
-    squares: Tensor  # (N,) squared lengths
+    padded: Tensor
+    """(N rounded up to full tiles, D), zeros after the last row."""
+    squares: Tensor
+    """(N,) squared lengths."""
 
     @property
     def features(self) -> Tensor:
-        """The rows without padding: (N, D)."""
+        """The rows without padding: (N, D), a view."""
         return self.padded[: len(self.squares)]
+
+    def padded_tile(self, tile: slice) -> Tensor:
+        """Return the rows of a tile and, after the last row, padding up to a full tile: a view."""
+        padded_stop = tile.stop + -tile.stop % TILE
+        return self.padded[tile.start : padded_stop]
 
 
 def _centre_points(features: Tensor) -> _Points:
     """Centre and pad the rows with a single copy of them."""
     N, D = features.shape
-    padded = features.new_zeros((N + -N % TILE, D))
+    padded_rows = N + -N % TILE
+    padded = features.new_zeros((padded_rows, D))
     torch.sub(features, features.mean(dim=0), out=padded[:N])
-    return _Points(padded, squared_lengths(padded)[:N])
+
+    squares = squared_lengths(padded)[:N]
+    return _Points(padded, squares)
 
 
-def _greedy_start(points: _Points, clusters: int, generator: Generator) -> Tensor:
+def _greedy_start(
+    points: _Points,
+    clusters: int,
+    generator: Generator,
+) -> Tensor:
     """Return K rows by greedy k-means++: (K,) int64.
 
     The first row is drawn uniformly. When every row is a copy of a pick, the lowest rows fill up.
@@ -160,21 +192,29 @@ def _greedy_start(points: _Points, clusters: int, generator: Generator) -> Tenso
 
     # Squared distances are compared without the rows' own squares, which they all have in common:
     # see _partial_distances. `squares` is lowered by as much as rounding may raise the sum of both.
-    resolution = max(NEGLIGIBLE**2, 16 * torch.finfo(points.squares.dtype).eps)
+    rounding = 16 * torch.finfo(points.squares.dtype).eps
+    resolution = max(NEGLIGIBLE**2, rounding)
     squares = points.squares * (1 - 2 * resolution)
+
     # (N,) partial distance to the nearest pick; never below -squares, which is distance 0.
-    nearest = torch.maximum(_partial_distances(points, picks)[0], -squares)
+    nearest = _partial_distances(points, picks)[0]
+    nearest = torch.maximum(nearest, -squares)
 
     while len(picks) < clusters:
         cumulative = (nearest + squares).cumsum(dim=0, dtype=torch.float64)
-        if cumulative[-1] == 0:
-            is_free = torch.ones_like(nearest, dtype=torch.bool).index_fill_(0, picks, False)
-            return torch.cat([picks, is_free.nonzero().flatten()])[:clusters]
+        if cumulative[-1] == 0:  # every row is a copy of a pick
+            is_free = torch.ones_like(nearest, dtype=torch.bool)
+            is_free.index_fill_(0, picks, False)
+            free_rows = is_free.nonzero().flatten()
+            return torch.cat([picks, free_rows])[:clusters]
 
+        # Twice the trials that the missing picks need, because not every draw will count.
         missing = clusters - len(picks)
-        block = max(trials, min(TILE, _START_BLOCK_ENTRIES // N, 2 * trials * missing))
+        block = min(TILE, _START_BLOCK_ENTRIES // N, 2 * trials * missing)
+        block = max(trials, block)
         points_on_line = uniform((block,), generator, device) * cumulative[-1]
-        drawn = torch.searchsorted(cumulative, points_on_line, right=True).clamp_max_(N - 1)
+        drawn = torch.searchsorted(cumulative, points_on_line, right=True)
+        drawn.clamp_max_(N - 1)  # a point that rounding put at the very end
         chances = uniform((block,), generator, _CPU).numpy()
 
         chosen, nearest = _greedy_picks(
@@ -185,8 +225,9 @@ def _greedy_start(points: _Points, clusters: int, generator: Generator) -> Tenso
             chances,
             trials=trials,
         )
-        new_picks = drawn[torch.tensor(chosen, dtype=torch.int64, device=drawn.device)]
-        picks = torch.cat([picks, new_picks])[:clusters]
+        positions = torch.tensor(chosen, dtype=torch.int64, device=device)
+        picks = torch.cat([picks, drawn[positions]])
+        picks = picks[:clusters]
 
     return picks
 
@@ -214,28 +255,39 @@ def _greedy_picks(
         Positions in ``drawn``, at least one, and ``nearest`` after these picks. Draws left over are
         too few for another pick.
     """
-    pairs = (partial[:, drawn] + squares[drawn]).clamp_min_(0).cpu().numpy()
+    # (B, B) squared distances between the drawn rows.
+    pair_squares = partial[:, drawn] + squares[drawn]
+    pairs = pair_squares.clamp_min_(0).cpu().numpy()
+
+    # (B,) squared distance of each drawn row to the nearest pick: before the block, and after each
+    # pick. `now` is replaced, so that `when_drawn` stays.
     when_drawn = (nearest[drawn] + squares[drawn]).cpu().numpy()
     now = when_drawn
 
-    # Lazy: a draw is judged by `now` as it is when its turn comes, after the picks before it.
-    accepted = (j for j in range(len(drawn)) if chances[j] * when_drawn[j] < now[j])
-
     chosen: list[int] = []
-    while len(tried := list(islice(accepted, trials))) == trials:
-        # A slice, which may include draws that do not count, is faster than gathering rows.
+    tried: list[int] = []  # draws that count, for the next pick
+    for j in range(len(drawn)):
+        # Judged by `now` as it is when the turn of the draw comes, after the picks before it.
+        still_counts = chances[j] * when_drawn[j] < now[j]
+        if not still_counts:
+            continue
+
+        tried.append(j)
+        if len(tried) < trials:
+            continue
+
+        # `lowered` (draws, N): `nearest` if a draw were picked. A slice of the draws, which may
+        # include some that do not count, is faster than gathering rows.
         offset = tried[0]
-        lowered = torch.minimum(nearest, partial[offset : tried[-1] + 1])
+        lowered = torch.minimum(nearest, partial[offset : j + 1])
         sums = lowered.sum(dim=1).tolist()
 
-        best = tried[0]
-        for j in tried[1:]:
-            if sums[j - offset] < sums[best - offset]:
-                best = j
-
+        # The first of those that lower the sum most.
+        best = min(tried, key=lambda draw: sums[draw - offset])
         nearest = lowered[best - offset]
         now = np.minimum(now, pairs[best])
         chosen.append(best)
+        tried = []
 
     return chosen, torch.maximum(nearest, -squares)
 
@@ -246,13 +298,13 @@ def _partial_distances(points: _Points, rows: Tensor) -> Tensor:
     Adding ``|x|^2`` gives squared distances. ``distances.squared_distances`` would take twice as
     long.
     """
-    centres = points.features[rows]
-    centre_squares = points.squares[rows][:, None]
+    centres = points.features[rows]  # (B, D)
+    centre_squares = points.squares[rows][:, None]  # (B, 1)
     partial = centre_squares.new_empty((len(rows), len(points.features)))
 
     for tile in _score_tiles(points.features, len(rows)):
         size = tile.stop - tile.start
-        padded = points.padded[tile.start : tile.stop + -tile.stop % TILE]
+        padded = points.padded_tile(tile)
         with full_precision_matmul():
             if len(padded) == size:
                 torch.addmm(centre_squares, centres, padded.T, alpha=-2, out=partial[:, tile])
@@ -263,30 +315,48 @@ def _partial_distances(points: _Points, rows: Tensor) -> Tensor:
     return partial
 
 
-def _lloyd(points: _Points, centres: Tensor, offset: Tensor) -> tuple[Tensor, Tensor, float]:
-    """Run Lloyd's iterations from centres (K, D) of centred rows; see ``k_means`` for the result.
+def _lloyd(
+    points: _Points,
+    centres: Tensor,
+    offset: Tensor,
+) -> tuple[Tensor, Tensor, float]:
+    """Run Lloyd's iterations.
 
     A row stays in its cluster while no other centre is nearer. An empty cluster gets the row that
     is farthest from its centre. Stops when no row moves, or by ``TOLERANCE`` as scikit-learn does.
+
+    Args:
+        points: the rows, centred on ``offset``.
+        centres: (K, D) to start from, centred like the rows.
+        offset: (D,) the mean that was subtracted from the rows.
+
+    Returns:
+        What ``k_means`` returns.
     """
     assignments = _Assignments(points, centres)
     centroids = _Centroids(points.features, centres)
-    small_move = TOLERANCE * float(points.squares.mean()) / centres.shape[1]
+
+    # The mean variance of a column: the rows are centred, so their mean square is the sum of all D.
+    mean_square = float(points.squares.mean())
+    small_move = TOLERANCE * mean_square / centres.shape[1]
 
     labels = assignments.labels
     for _ in range(ITERATIONS):
         labels = _refill_empty_clusters(points, assignments.labels, centroids.centres)
-        if torch.equal(labels, centroids.labels):
+        if torch.equal(labels, centroids.labels):  # the centres are the means of these already
             break
 
         previous_centres = centroids.centres
         moved = centroids.update(labels)
         assignments.update(centroids.centres, moved)
         labels = assignments.labels
-        if float((centroids.centres - previous_centres).square().sum()) <= small_move:
+
+        moves = centroids.centres - previous_centres
+        if float(moves.square().sum()) <= small_move:
             break
 
-    return labels, centroids.centres + offset, _inertia(points, labels, centroids.centres)
+    final_centres = centroids.centres
+    return labels, final_centres + offset, _inertia(points, labels, final_centres)
 
 
 class _Assignments:
@@ -294,18 +364,23 @@ class _Assignments:
 
     ``labels`` is replaced by each update, never changed in place: ``_lloyd`` compares old and new.
     ``least`` and ``bound`` are changed in place, and nothing else refers to them.
+
+    Invariants between updates, for every row i: ``least[i]`` is the score of centre ``labels[i]``,
+    no other centre scores less than ``bound[i]``, and ``least[i] <= bound[i]``. So the own centre
+    is the nearest one.
     """
 
     def __init__(self, points: _Points, centres: Tensor) -> None:
         self.points = points
         N = len(points.features)
-        self.labels = torch.zeros(N, dtype=torch.int64, device=centres.device)  # (N,)
-        self.least = torch.empty_like(points.squares)  # (N,) score of the own centre
-        self.bound = torch.empty_like(points.squares)  # (N,) no other centre scores less
+        self.labels = centres.new_zeros(N, dtype=torch.int64)
+        self.least = torch.empty_like(points.squares)  # (N,)
+        self.bound = torch.empty_like(points.squares)  # (N,)
 
         half_squares = _half_squares(centres)
         for tile in _score_tiles(points.features, len(centres)):
-            self._assign(tile, self._tile_scores(half_squares, centres, tile))
+            scores = self._tile_scores(half_squares, centres, tile)
+            self._assign(tile, scores)
 
     def update(self, centres: Tensor, moved: Tensor) -> None:
         """Update all arrays for centres (K, D), of which those at ``moved`` (A,) have moved."""
@@ -313,48 +388,82 @@ class _Assignments:
         half_squares = _half_squares(centres)
         features = self.points.features
 
-        for rows in self._update_bounds(half_squares, centres, moved).split(_ROWS_PER_CHUNK):
+        leaving = self._update_bounds(half_squares, centres, moved)
+        for rows in leaving.split(_ROWS_PER_CHUNK):
             scores = _scores(half_squares, centres, pad_to_tile(features[rows]))
             self._assign(rows, scores[:, : len(rows)])
 
     def _assign(self, rows: slice | Tensor, scores: Tensor) -> None:
-        """Give rows the centre of least score: (K, A). Changes ``scores``."""
+        """Give A rows the centre of least score: (K, A). Changes ``scores``."""
         self.least[rows], labels = scores.min(dim=0)
         self.labels[rows] = labels
-        self.bound[rows] = scores.scatter_(0, labels[None], torch.inf).amin(dim=0)
 
-    def _update_bounds(self, half_squares: Tensor, centres: Tensor, moved: Tensor) -> Tensor:
-        """Update ``least`` and ``bound``; return the rows that may have to leave their centre."""
+        # The own centre out of the way, the least score is the bound of all others.
+        others = scores.scatter_(0, labels[None], torch.inf)
+        self.bound[rows] = others.amin(dim=0)
+
+    def _update_bounds(
+        self,
+        half_squares: Tensor,
+        centres: Tensor,
+        moved: Tensor,
+    ) -> Tensor:
+        """Update ``least`` and ``bound`` for all rows with their labels as they are.
+
+        Args:
+            half_squares: (K, 1) half squared lengths of the centres.
+            centres: (K, D).
+            moved: (A,) numbers of the centres that moved.
+
+        Returns:
+            (E,) the rows with ``least > bound``: another centre may be nearer.
+        """
         # (K,) position of each centre among those that moved; len(moved) for the others.
-        position = moved.new_full((len(centres),), len(moved))
-        position[moved] = torch.arange(len(moved), device=moved.device)
+        moved_count = len(moved)
+        position = moved.new_full((len(centres),), moved_count)
+        position[moved] = torch.arange(moved_count, device=moved.device)
 
-        # One more centre, which scores infinity, stands for the own centre of rows whose own did
-        # not move. So the gather and the scatter below need no mask.
-        moved_centres = torch.cat([centres[moved], torch.zeros_like(centres[:1])])
-        moved_squares = torch.cat(
-            [half_squares[moved], torch.full_like(half_squares[:1], torch.inf)]
-        )
+        # (A + 1, D): one more centre, which scores infinity, stands for the own centre of rows
+        # whose own did not move. So the gather and the scatter below need no mask.
+        moved_centres = centres[moved]
+        moved_centres = torch.cat([moved_centres, torch.zeros_like(centres[:1])])
+        moved_squares = half_squares[moved]
+        infinity = torch.full_like(half_squares[:1], torch.inf)
+        moved_squares = torch.cat([moved_squares, infinity])
 
         leaving = []
         for tile in _score_tiles(self.points.features, len(moved_centres)):
             own_position = position[self.labels[tile]]
-            scores = self._tile_scores(moved_squares, moved_centres, tile)
+            scores = self._tile_scores(moved_squares, moved_centres, tile)  # (A + 1, tile)
 
+            # The own centre's score is new if it moved, and as it was otherwise.
             own_score = scores.gather(0, own_position[None])[0]
-            least = torch.where(own_position < len(moved), own_score, self.least[tile])
-            bound = scores.scatter_(0, own_position[None], torch.inf).amin(dim=0)
-            if len(moved) < len(centres):  # centres that did not move still have the old bound
+            has_moved = own_position < moved_count
+            least = torch.where(has_moved, own_score, self.least[tile])
+
+            # Others that moved score as they do now; those that did not still have the old bound.
+            others = scores.scatter_(0, own_position[None], torch.inf)
+            bound = others.amin(dim=0)
+            if moved_count < len(centres):
                 bound = bound.minimum(self.bound[tile])
 
             self.least[tile] = least
             self.bound[tile] = bound
-            leaving.append((least > bound).nonzero().flatten() + tile.start)
+            leaving_in_tile = (least > bound).nonzero().flatten()
+            leaving.append(leaving_in_tile + tile.start)
+
         return torch.cat(leaving)
 
-    def _tile_scores(self, half_squares: Tensor, centres: Tensor, tile: slice) -> Tensor:
-        padded = self.points.padded[tile.start : tile.stop + -tile.stop % TILE]
-        return _scores(half_squares, centres, padded)[:, : tile.stop - tile.start]
+    def _tile_scores(
+        self,
+        half_squares: Tensor,
+        centres: Tensor,
+        tile: slice,
+    ) -> Tensor:
+        """Return the scores of the rows of a tile: (K, 1), (K, D) -> (K, tile)."""
+        size = tile.stop - tile.start
+        scores = _scores(half_squares, centres, self.points.padded_tile(tile))
+        return scores[:, :size]
 
 
 class _Centroids:
@@ -362,21 +471,25 @@ class _Centroids:
 
     ``centres`` and ``labels`` are replaced by each update, never changed in place. ``sums`` is
     changed in place, and nothing else refers to it.
+
+    Invariants after the first update: ``sums`` is the sum of the rows of each cluster of
+    ``labels``, and ``centres`` is their mean. The centre of an empty cluster stays where it was.
     """
 
     def __init__(self, features: Tensor, centres: Tensor) -> None:
         self.features = features  # (N, D)
         self.centres = centres  # (K, D)
-        # (N,) the labels that `sums` is made of; -1 before the first update.
-        self.labels = torch.full((len(features),), -1, device=features.device)
+        # (N,) -1 before the first update.
+        self.labels = features.new_full((len(features),), -1, dtype=torch.int64)
         self.sums = torch.zeros_like(centres, dtype=torch.float64)  # (K, D)
 
     def update(self, labels: Tensor) -> Tensor:
         """Update the centres for labels (N,); return which clusters changed: (A,)."""
         is_first_update = int(self.labels[0]) < 0
-        is_changed = torch.zeros(len(self.sums), dtype=torch.bool, device=labels.device)
+        is_changed = labels.new_zeros(len(self.sums), dtype=torch.bool)
 
-        for rows in (labels != self.labels).nonzero().flatten().split(_ROWS_PER_CHUNK):
+        changed_rows = (labels != self.labels).nonzero().flatten()
+        for rows in changed_rows.split(_ROWS_PER_CHUNK):
             features = self.features[rows].double()
             _add_by_cluster(self.sums, labels[rows], features, 1)
             is_changed[labels[rows]] = True
@@ -384,68 +497,101 @@ class _Centroids:
                 _add_by_cluster(self.sums, self.labels[rows], features, -1)
                 is_changed[self.labels[rows]] = True
 
-        counts = torch.bincount(labels, minlength=len(self.centres))[:, None]
+        counts = torch.bincount(labels, minlength=len(self.centres))[:, None]  # (K, 1)
         means = (self.sums / counts.clamp_min(1)).to(self.centres)
-        # An empty cluster keeps its centre.
         self.centres = torch.where(counts > 0, means, self.centres)
         self.labels = labels
         return is_changed.nonzero().flatten()
 
 
-def _add_by_cluster(sums: Tensor, clusters: Tensor, rows: Tensor, sign: int) -> None:
+def _add_by_cluster(
+    sums: Tensor,
+    clusters: Tensor,
+    rows: Tensor,
+    sign: int,
+) -> None:
     """Add ``sign`` times rows (A, D) to the sums (K, D) of their clusters (A,), in place."""
     if not rows.is_cuda:
         sums.index_add_(0, clusters, rows, alpha=sign)
         return
+
     # On a GPU index_add_ adds in any order. A product with indicators is the same every time.
-    indicators = rows.new_zeros((len(sums), len(rows))).scatter_(0, clusters[None], sign)
+    indicators = rows.new_zeros((len(sums), len(rows)))  # (K, A)
+    indicators.scatter_(0, clusters[None], sign)
     sums += indicators @ rows
 
 
-def _refill_empty_clusters(points: _Points, labels: Tensor, centres: Tensor) -> Tensor:
-    """Move the farthest rows into empty clusters. A cluster of one row keeps it."""
+def _refill_empty_clusters(
+    points: _Points,
+    labels: Tensor,
+    centres: Tensor,
+) -> Tensor:
+    """Return labels (N,) with the farthest rows in the empty clusters, if there are any.
+
+    A cluster of one row keeps it. The labels given do not change.
+    """
     counts = torch.bincount(labels, minlength=len(centres))
     if bool(counts.all()):
         return labels
 
+    # (N,) squared distance of each row to its own centre.
     own_centres = centres[labels]
     squares = squared_distances(
         own_centres.square().sum(dim=1),
         points.squares,
         (own_centres * points.features).sum(dim=1),
     )
+
+    # Copies of their centre would not make another cluster.
     by_distance = squares.argsort(descending=True, stable=True)
-    distinct = by_distance[squares[by_distance] > 0].tolist()  # not copies of their centre
+    is_distinct = squares[by_distance] > 0
+    distinct_rows = by_distance[is_distinct].tolist()
 
     sizes = counts.tolist()
     empty = (counts == 0).nonzero().flatten().tolist()
     old_labels = labels.tolist()
     labels = labels.clone()
-    for row in distinct:
-        if empty and sizes[old_labels[row]] > 1:
-            sizes[old_labels[row]] -= 1
+    for row in distinct_rows:
+        old_label = old_labels[row]
+        if empty and sizes[old_label] > 1:
+            sizes[old_label] -= 1
             labels[row] = empty.pop(0)
     return labels
 
 
-def _inertia(points: _Points, labels: Tensor, centres: Tensor) -> float:
+def _inertia(
+    points: _Points,
+    labels: Tensor,
+    centres: Tensor,
+) -> float:
+    """Return the sum of squared distances to the own centres, from differences: no cancellation."""
     squares = torch.empty_like(points.squares)
     for tile in _score_tiles(points.features, centres.shape[1]):
-        squares[tile] = (points.features[tile] - centres[labels[tile]]).square().sum(dim=1)
+        differences = points.features[tile] - centres[labels[tile]]
+        squares[tile] = differences.square().sum(dim=1)
     return float(squares.sum(dtype=torch.float64))
 
 
 def _score_tiles(rows: Tensor, columns: int) -> list[slice]:
     """Return slices of the rows: the fewer the columns, the larger the slices."""
-    at_most = None if rows.is_cuda else max(1920, _CACHE_ENTRIES // columns)
-    return list(tiles(len(rows), columns * rows.element_size() * 3, rows.device, at_most=at_most))
+    bytes_per_row = columns * rows.element_size() * 3
+    at_most = None
+    if not rows.is_cuda:
+        at_most = max(_MIN_CPU_TILE_ROWS, _CACHE_ENTRIES // columns)
+    return list(tiles(len(rows), bytes_per_row, rows.device, at_most=at_most))
 
 
 def _half_squares(centres: Tensor) -> Tensor:
-    return centres.square().sum(dim=1, keepdim=True) / 2
+    """Return ``|c|^2 / 2`` of every centre: (K, D) -> (K, 1)."""
+    squares = centres.square().sum(dim=1, keepdim=True)
+    return squares / 2
 
 
-def _scores(half_squares: Tensor, centres: Tensor, rows: Tensor) -> Tensor:
+def _scores(
+    half_squares: Tensor,
+    centres: Tensor,
+    rows: Tensor,
+) -> Tensor:
     """Return ``|c|^2 / 2 - c.x``: (K, 1), centres (K, D), rows (A, D) -> (K, A)."""
     with full_precision_matmul():
         return torch.addmm(half_squares, centres, rows.T, alpha=-1)

@@ -46,9 +46,12 @@ def laplace_factors(
     if bias:
         rows = torch.cat([rows, rows.new_ones(len(rows), 1)], dim=1)
 
+    # B (C, C), the mean over the rows, and A (D, D), the sum.
     class_side = torch.diag(p.mean(dim=0)) - p.T @ p / len(p)
     feature_side = rows.T @ rows
-    return _damped_cholesky(class_side, prior), _damped_cholesky(feature_side, prior)
+    class_factor = _damped_cholesky(class_side, prior)
+    feature_factor = _damped_cholesky(feature_side, prior)
+    return class_factor, feature_factor
 
 
 def laplace_directions(
@@ -74,11 +77,14 @@ def laplace_directions(
     class_factor, feature_factor = factors
 
     for weight_noise, bias_noise in ray_directions(seed, count, weight, bias):
+        # (B, C, D), or (B, C, D + 1): the bias is the weight of a feature that is always 1.
         noise = weight_noise
         if bias_noise is not None:
             noise = torch.cat([weight_noise, bias_noise[:, :, None]], dim=2)
         noise = noise.double()
 
+        # With Cholesky factors L of B and K of A, L'^-1 noise K^-1 has the covariance
+        # B^-1 (x) A^-1 if the noise is white.
         with full_precision_matmul():
             noise = torch.linalg.solve_triangular(class_factor.T, noise, upper=True)
             noise = torch.linalg.solve_triangular(feature_factor, noise, upper=False, left=False)
@@ -87,10 +93,14 @@ def laplace_directions(
         if bias_noise is None:
             yield noise, None
         else:
-            yield noise[:, :, :-1].contiguous(), noise[:, :, -1].contiguous()
+            weight_part = noise[:, :, :-1].contiguous()
+            bias_part = noise[:, :, -1].contiguous()
+            yield weight_part, bias_part
 
 
 def _damped_cholesky(matrix: Tensor, prior: float) -> Tensor:
+    """Return the lower Cholesky factor of ``matrix + t I``, positive definite for any prior > 0."""
     identity = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
-    factor: Tensor = torch.linalg.cholesky(matrix + sqrt(prior) * identity)
+    damped = matrix + sqrt(prior) * identity
+    factor: Tensor = torch.linalg.cholesky(damped)
     return factor

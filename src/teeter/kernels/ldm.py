@@ -33,6 +33,13 @@ How it works
 The gaps ``l_y - l_c`` are always computed in full precision. ``v`` is noise, so bfloat16 is enough
 for its factors on a GPU.
 
+State
+-----
+``least`` (N,), the least count of each row so far, is lowered in place chunk by chunk: the rates of
+all rays, (R, N), would not fit in memory. ``_FlipRates`` and its tiles do not change after they
+are made. Products of a tile are changed in place before they are reduced; they belong to the
+function that made them.
+
 Algorithm 1
 -----------
 ``ldm_by_gaussian`` draws moved heads for a rising sequence of strengths, as the paper does, and
@@ -84,12 +91,15 @@ _CPU_CACHE_ENTRIES = 1 << 20
 
 def default_rays(classes: int, width: int) -> int:
     """Return the number of rays to use by default, for C classes and D features."""
-    return 1024 if classes * width > 20_000 else 512
+    if classes * width > 20_000:
+        return 1024
+    return 512
 
 
 def paper_sigmas() -> list[float]:
     """Return the paper's 51 strengths: 1e-5 to 1, equally spaced in the exponent."""
-    return [10.0 ** (k / 10 - 5) for k in range(51)]
+    exponents = [k / 10 - 5 for k in range(51)]
+    return [10.0**exponent for exponent in exponents]
 
 
 def ray_directions(
@@ -119,9 +129,11 @@ def ray_directions(
         weight_noise = weight_noise[:size].to(weight.dtype)
         if bias is None:
             yield weight_noise, None
-        else:
-            bias_noise = normal((BLOCK, len(bias)), generator, weight.device)
-            yield weight_noise, bias_noise[:size].to(weight.dtype)
+            continue
+
+        bias_noise = normal((BLOCK, len(bias)), generator, weight.device)
+        bias_noise = bias_noise[:size].to(weight.dtype)
+        yield weight_noise, bias_noise
 
 
 def ldm_by_rays(
@@ -159,10 +171,13 @@ def ldm_by_rays(
         >>> ldm_by_rays(features, weight, bias, directions=directions)
         tensor([0.5000, 0.2500, 0.2500, 0.5000])
     """
-    M = len(features) if reference is None else len(reference)
     candidate_rates = _FlipRates(features, weight, bias)
-    reference_rates = None if reference is None else _FlipRates(reference, weight, bias)
-    least = torch.full((len(features),), M, dtype=torch.int32, device=features.device)
+    reference_rates = None
+    M = len(features)
+    if reference is not None:
+        reference_rates = _FlipRates(reference, weight, bias)
+        M = len(reference)
+    least = _highest_counts(features, M)
 
     rays_done = 0
     for weight_noise, bias_noise in _chunk_directions(directions, max(len(features), M)):
@@ -171,6 +186,7 @@ def ldm_by_rays(
             chunk_rays = min(chunk_rays, rays - rays_done)
         rays_done += chunk_rays
 
+        # (chunk_rays, N). A row that flips only beyond sigma_max counts as one that never flips.
         rates = candidate_rates.compute(weight_noise, bias_noise)[:chunk_rays]
         if sigma_max is not None:
             rates = rates.where(rates >= 1 / sigma_max, 0)
@@ -209,13 +225,15 @@ def ldm_against_reference(
     """
     R, M = ranks.shape
     candidate_rates = _FlipRates(features, weight, bias)
-    least = torch.full((len(features),), M, dtype=torch.int32, device=features.device)
+    least = _highest_counts(features, M)
 
     rays_done = 0
     for weight_noise, bias_noise in _chunk_directions(directions, max(len(features), M)):
-        rates = candidate_rates.compute(weight_noise, bias_noise)[: R - rays_done]
-        lower_among_sorted(least, rates, ranks[rays_done : rays_done + len(rates)])
-        rays_done += len(rates)
+        rates = candidate_rates.compute(weight_noise, bias_noise)
+        rates = rates[: R - rays_done]  # an odd R has no opposite of its last direction
+        chunk_end = rays_done + len(rates)
+        lower_among_sorted(least, rates, ranks[rays_done:chunk_end])
+        rays_done = chunk_end
 
     return least.to(features.dtype) / M
 
@@ -239,7 +257,8 @@ def flip_rates(
         it sits on a decision boundary and flips at once.
     """
     rates = _FlipRates(features, weight, bias)
-    return torch.cat([rates.compute(*noise) for noise in directions])
+    blocks = [rates.compute(*noise) for noise in directions]
+    return torch.cat(blocks)
 
 
 def ldm_by_gaussian(
@@ -298,17 +317,25 @@ def search_by_gaussian(
 
     Hypotheses are drawn in blocks of 16. Those drawn after the patience ran out do not count.
     """
-    single_bias = None if bias is None else bias[None]
+    # The head as a batch of one: (1, N) and (1, M) predictions.
+    single_bias = None
+    if bias is not None:
+        single_bias = bias[None]
     predicted = _predict(features, weight[None], single_bias)
     reference_predicted = predicted
+    M = len(features)
     if reference is not None:
         reference_predicted = _predict(reference, weight[None], single_bias)
+        M = len(reference)
 
-    M = len(features) if reference is None else len(reference)
-    least = torch.full((len(features),), M, dtype=torch.int32, device=features.device)
+    # As many blocks at once as the patience needs at least.
+    blocks = 1
+    if batch != 1:
+        patience_blocks = -(-patience // BLOCK)
+        blocks = min(patience_blocks, BLOCK)
+
+    least = _highest_counts(features, M)
     hypotheses_used = 0
-    blocks = 1 if batch == 1 else min(-(-patience // BLOCK), BLOCK)
-
     for k, sigma in enumerate(sigmas):
         generator = stream(seed, "gaussian", k, device=features.device)
         hypotheses = _draw_hypotheses(
@@ -324,13 +351,15 @@ def search_by_gaussian(
         while idle < patience:
             moved_weight, moved_bias = next(hypotheses)
             is_flipped = _predict(features, moved_weight, moved_bias) != predicted  # (B, N)
-            is_different = is_flipped
+            is_different = is_flipped  # (B, M)
             if reference is not None:
                 is_different = _predict(reference, moved_weight, moved_bias) != reference_predicted
             disagreement = is_different.sum(dim=1, dtype=torch.int32)  # (B,)
 
+            # (B, N) the disagreement where a draw flips a row, and the most there can be elsewhere.
+            values = disagreement[:, None].where(is_flipped, M)
+
             # Whether each draw lowers any row's value, given all draws before it.
-            values = disagreement[:, None].where(is_flipped, M)  # (B, N)
             least_before = torch.cat([least[None], values]).cummin(dim=0).values[:-1]
             lowers = (values < least_before).any(dim=1).tolist()
 
@@ -343,34 +372,47 @@ def search_by_gaussian(
 
 @dataclass(frozen=True)
 class _Tile:
-    """A slice of the rows, transposed and padded to n columns."""
+    """A slice of the rows, transposed and padded to n columns: a multiple of ``TILE``."""
 
     rows: slice
-    features: Tensor  # (D, n) in the precision of the noise
-    predicted: Tensor  # (n,) class y of each row
-    inverse_gaps: Tensor  # (C, n): 1 / (l_y - l_c); 0 at c = y and in the padding, inf for ties
-    tied: bool  # whether any gap is 0
+    """Which of the N rows these are. It is shorter than n if there is padding."""
+    features: Tensor
+    """(D, n) in the precision of the noise; zeros in the padding."""
+    predicted: Tensor
+    """(n,) class y of each row."""
+    inverse_gaps: Tensor
+    """(C, n) ``1 / (l_y - l_c)``; 0 at c = y and in the padding, infinite for ties."""
+    tied: bool
+    """Whether any class but y has a gap of 0, so that ``inverse_gaps`` has infinite entries."""
 
 
 class _FlipRates:
     """Flip rates of rows under a head, tile by tile.
 
     Tiles are computed once and kept if they fit in half of the memory budget. Otherwise every call
-    computes them again.
+    computes them again. The numbers are the same either way.
     """
 
-    def __init__(self, features: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    def __init__(
+        self,
+        features: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+    ) -> None:
         self.features = features  # (N, D)
         self.weight = weight  # (C, D)
         self.bias = bias  # (C,) or None
         self.noise_dtype = _noise_dtype(features)
         self.is_fused = self.noise_dtype == torch.bfloat16 and _is_fused(len(features), weight)
 
+        # What the tiles take: the inverse gaps and, on a GPU, the features again in bfloat16.
         bytes_per_row = len(weight) * features.element_size()
         if features.is_cuda:
-            bytes_per_row += features.shape[1] * 2  # the features again, in bfloat16
+            bytes_per_row += features.shape[1] * 2
+        tile_bytes = len(features) * bytes_per_row
+
         self._tiles: list[_Tile] | None = None
-        if len(features) * bytes_per_row <= memory_budget(features.device) // 2:
+        if tile_bytes <= memory_budget(features.device) // 2:
             self._tiles = list(self._make_tiles())
 
     def compute(self, weight_noise: Tensor, bias_noise: Tensor | None) -> Tensor:
@@ -383,30 +425,38 @@ class _FlipRates:
             if bias_noise is not None:
                 bias_noise = torch.nn.functional.pad(bias_noise, (0, 0, 0, missing))
 
+        # (padded B, 2, N), filled tile by tile of rows.
         rates = self.features.new_empty((len(weight_noise), 2, len(self.features)))
         noise = weight_noise.to(self.noise_dtype)
+        fill = _fill_fused if self.is_fused else _fill_plain
         row_tiles = self._make_tiles() if self._tiles is None else self._tiles
         for tile in row_tiles:
-            if self.is_fused:
-                _fill_fused(rates[:, :, tile.rows], tile, noise, bias_noise)
-            else:
-                _fill_plain(rates[:, :, tile.rows], tile, noise, bias_noise)
+            fill(rates[:, :, tile.rows], tile, noise, bias_noise)
         return rates[:B].flatten(0, 1)
 
     def _make_tiles(self) -> Iterator[_Tile]:
-        C = len(self.weight)
-        directions_at_once = 1 if self.is_fused else BLOCK
-        bytes_per_row = directions_at_once * C * self.features.element_size() * 2
-        at_most = None if self.features.is_cuda else _CPU_CACHE_ENTRIES // (BLOCK * C)
-
+        """Yield the rows tile by tile, each small enough for the products of a block."""
         N = len(self.features)
-        for rows in tiles(N, bytes_per_row, self.features.device, at_most=at_most):
+        C = len(self.weight)
+        device = self.features.device
+
+        # The fused kernel never stores a product; its tiles hold the inverse gaps alone.
+        directions_at_once = BLOCK
+        if self.is_fused:
+            directions_at_once = 1
+        bytes_per_row = directions_at_once * C * self.features.element_size() * 2
+        at_most = None
+        if not self.features.is_cuda:
+            at_most = _CPU_CACHE_ENTRIES // (BLOCK * C)
+
+        for rows in tiles(N, bytes_per_row, device, at_most=at_most):
             yield self._make_tile(rows)
 
     def _make_tile(self, rows: slice) -> _Tile:
-        features = pad_to_tile(self.features[rows]).T
+        """Compute predictions and gaps of some rows, in full precision."""
+        features = pad_to_tile(self.features[rows]).T  # (D, n)
         with full_precision_matmul():
-            logits = self.weight @ features
+            logits = self.weight @ features  # (C, n)
         if self.bias is not None:
             logits += self.bias[:, None]
 
@@ -416,12 +466,16 @@ class _FlipRates:
         gaps = logits.amax(dim=0) - logits
         rounding = _TIE * torch.finfo(gaps.dtype).eps * logits.abs().amax(dim=0)
         gaps.masked_fill_(gaps <= rounding, 0)
+
+        # The first of the classes with gap 0: argmax alone does not say which of equals it takes.
         lowest_first = torch.arange(len(gaps), 0, -1, device=gaps.device)
         predicted = ((gaps == 0) * lowest_first[:, None]).argmax(dim=0)
 
+        # In place: from here on `gaps` is no longer needed.
         inverse_gaps = gaps.reciprocal_()
         inverse_gaps.scatter_(0, predicted[None], 0)
-        inverse_gaps[:, rows.stop - rows.start :] = 0
+        row_count = rows.stop - rows.start
+        inverse_gaps[:, row_count:] = 0
         return _Tile(
             rows=rows,
             features=features.to(self.noise_dtype),
@@ -440,11 +494,20 @@ def _noise_dtype(features: Tensor) -> torch.dtype:
 
 def _is_fused(rows: int, weight: Tensor) -> bool:
     """Return whether a fused kernel pays off for these rows and the default number of rays."""
-    return use_fused_kernel(weight, default_rays(*weight.shape) * rows * weight.numel())
+    operations = default_rays(*weight.shape) * rows * weight.numel()
+    return use_fused_kernel(weight, operations)
+
+
+def _highest_counts(features: Tensor, M: int) -> Tensor:
+    """Return counts to be lowered ray by ray: (N,) int32, all M, as if no row ever flipped."""
+    return features.new_full((len(features),), M, dtype=torch.int32)
 
 
 def _fill_fused(
-    rates: Tensor, tile: _Tile, weight_noise: Tensor, bias_noise: Tensor | None
+    rates: Tensor,
+    tile: _Tile,
+    weight_noise: Tensor,
+    bias_noise: Tensor | None,
 ) -> None:
     """Do what ``_fill_plain`` does with the Triton kernel."""
     from teeter.kernels.fused.flip_rates import fill_flip_rates
@@ -461,14 +524,25 @@ def _fill_fused(
 
 
 def _fill_plain(
-    rates: Tensor, tile: _Tile, weight_noise: Tensor, bias_noise: Tensor | None
+    rates: Tensor,
+    tile: _Tile,
+    weight_noise: Tensor,
+    bias_noise: Tensor | None,
 ) -> None:
-    """Write a tile's flip rates: weight_noise (B, C, D), bias_noise (B, C) -> rates (B, 2, n)."""
-    B, C, _ = weight_noise.shape
-    n = rates.shape[2]  # without the padding of the tile
+    """Write a tile's flip rates into ``rates``.
 
-    # (B, C, n), changed in place from v to the ratios: it is the largest array.
-    change = _multiply(weight_noise.flatten(0, 1), tile.features, rates.dtype).view(B, C, -1)
+    Args:
+        rates: (B, 2, n) output, a view; n is without the padding of the tile.
+        tile: the rows.
+        weight_noise: (B, C, D) in the precision of ``tile.features``.
+        bias_noise: (B, C), or None for a head without a bias.
+    """
+    B, C, _ = weight_noise.shape
+    n = rates.shape[2]
+
+    # (B, C, padded n), changed in place from v to v_c - v_y to the ratios: it is the largest array.
+    products = _multiply(weight_noise.flatten(0, 1), tile.features, rates.dtype)
+    change = products.view(B, C, -1)
     if bias_noise is not None:
         change += bias_noise[:, :, None]
     change -= change.gather(1, tile.predicted.expand(B, 1, -1))
@@ -476,11 +550,16 @@ def _fill_plain(
     if tile.tied:  # 0 * inf: a tied class that does not move
         change.nan_to_num_(nan=0.0, posinf=torch.inf, neginf=-torch.inf)
 
+    # The ratio of y itself is 0, so the maximum is not below 0 and the minimum not above.
     rates[:, 0] = change.amax(dim=1)[:, :n]
     rates[:, 1] = change.amin(dim=1)[:, :n].abs_()
 
 
-def _multiply(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
+def _multiply(
+    left: Tensor,
+    right: Tensor,
+    dtype: torch.dtype,
+) -> Tensor:
     """Return the product in ``dtype``, in full precision if the factors have that type too."""
     if left.dtype == dtype:
         with full_precision_matmul():
@@ -494,15 +573,21 @@ def _chunk_directions(directions: Directions, rows: int) -> Iterator[Noise]:
     Blocks are collected until a chunk is full and then cut into chunks of that size. A chunk never
     mixes the order of directions.
     """
-    size = 0
+    size = 0  # directions of a chunk; known once the first block shows its shape
     held: list[Noise] = []
+    held_directions = 0
     for block in directions:
+        weight_noise, _ = block
         if not size:
-            size = _directions_per_chunk(block[0], rows)
+            size = _directions_per_chunk(weight_noise, rows)
+
         held.append(block)
-        if sum(len(weight_noise) for weight_noise, _ in held) >= size:
+        held_directions += len(weight_noise)
+        if held_directions >= size:
             yield from _join_and_cut(held, size)
             held = []
+            held_directions = 0
+
     if held:
         yield from _join_and_cut(held, size)
 
@@ -528,27 +613,60 @@ def _directions_per_chunk(weight_noise: Tensor, rows: int) -> int:
         product_bytes = 2 * weight_noise[0].numel() * weight_noise.element_size()
 
     fitting = min(budget // 2 // ranking_bytes, budget // product_bytes)
-    return max(1, fitting // BLOCK) * BLOCK
+    fitting_blocks = max(1, fitting // BLOCK)
+    return fitting_blocks * BLOCK
 
 
 def _join_and_cut(blocks: Sequence[Noise], size: int) -> Iterator[Noise]:
+    """Yield the directions of all blocks, ``size`` at a time."""
+    # A single block, as on a CPU, is not copied.
     weight_noise = blocks[0][0]
     if len(blocks) > 1:
         weight_noise = torch.cat([block_weights for block_weights, _ in blocks])
+
+    # Either all blocks have bias noise or none has.
     bias_blocks = [block_biases for _, block_biases in blocks if block_biases is not None]
-    bias_noise = torch.cat(bias_blocks) if bias_blocks else None
+    bias_noise = None
+    if bias_blocks:
+        bias_noise = torch.cat(bias_blocks)
 
-    for start in range(0, len(weight_noise), size):
+    yield from _split_heads(weight_noise, bias_noise, size)
+
+
+def _split_heads(
+    weights: Tensor,
+    biases: Tensor | None,
+    size: int,
+) -> Iterator[Noise]:
+    """Yield weights (B, C, D) and biases (B, C) in chunks of at most ``size``, as views."""
+    for start in range(0, len(weights), size):
         chunk = slice(start, start + size)
-        yield weight_noise[chunk], None if bias_noise is None else bias_noise[chunk]
+        if biases is None:
+            yield weights[chunk], None
+        else:
+            yield weights[chunk], biases[chunk]
 
 
-def _count_until_idle(lowers: Sequence[bool], idle: int, patience: int) -> tuple[int, int]:
-    """Return how many draws count, and how many of the last of them in a row lowered nothing."""
+def _count_until_idle(
+    lowers: Sequence[bool],
+    idle: int,
+    patience: int,
+) -> tuple[int, int]:
+    """Return how many draws count, and how many of the last of them in a row lowered nothing.
+
+    Args:
+        lowers: whether each draw lowered any row's value.
+        idle: draws in a row before these that lowered nothing.
+        patience: draws in a row that lower nothing after which the rest does not count.
+    """
     for used, lowered in enumerate(lowers, start=1):
-        idle = 0 if lowered else idle + 1
+        if lowered:
+            idle = 0
+        else:
+            idle += 1
         if idle >= patience:
             return used, idle
+
     return len(lowers), idle
 
 
@@ -563,6 +681,7 @@ def _draw_hypotheses(
 ) -> Iterator[Noise]:
     """Yield moved heads without end, ``batch`` at a time: weights (B, C, D) and biases (B, C)."""
     while True:
+        # Block by block, so that neither `blocks` nor `batch` changes what is drawn.
         weight_noise = []
         bias_noise = []
         for _ in range(blocks):
@@ -571,23 +690,31 @@ def _draw_hypotheses(
                 bias_noise.append(normal((BLOCK, len(bias)), generator, bias.device))
 
         weights = weight + sigma * torch.cat(weight_noise)
-        biases = None if bias is None else bias + sigma * torch.cat(bias_noise)
-        for start in range(0, len(weights), batch):
-            chunk = slice(start, start + batch)
-            yield weights[chunk], None if biases is None else biases[chunk]
+        biases = None
+        if bias is not None:
+            biases = bias + sigma * torch.cat(bias_noise)
+        yield from _split_heads(weights, biases, batch)
 
 
-def _predict(features: Tensor, weights: Tensor, biases: Tensor | None) -> Tensor:
+def _predict(
+    features: Tensor,
+    weights: Tensor,
+    biases: Tensor | None,
+) -> Tensor:
     """Return predicted classes: features (N, D), weights (B, C, D), biases (B, C) -> (B, N)."""
     B, C, _ = weights.shape
+    bytes_per_row = B * C * features.element_size() * 2
     predictions = []
 
     with full_precision_matmul():
-        for tile in tiles(len(features), B * C * features.element_size() * 2, features.device):
-            logits = (weights.flatten(0, 1) @ features[tile].T).view(B, C, -1)
+        for tile in tiles(len(features), bytes_per_row, features.device):
+            products = weights.flatten(0, 1) @ features[tile].T  # (B * C, tile)
+            logits = products.view(B, C, -1)
             if biases is not None:
                 logits += biases[:, :, None]
             # Across a stride, max is several times faster than argmax.
             predictions.append(logits.max(dim=1).indices)
 
-    return predictions[0] if len(predictions) == 1 else torch.cat(predictions, dim=1)
+    if len(predictions) == 1:
+        return predictions[0]
+    return torch.cat(predictions, dim=1)

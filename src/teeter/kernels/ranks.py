@@ -42,9 +42,11 @@ def lower_by_own_ranks(least: Tensor, rates: Tensor) -> None:
         lower_by_reference_ranks(least, rates, rates)
         return
 
-    counts = least.numpy()
+    counts = least.numpy()  # shares the memory of `least`
     values = rates.contiguous().numpy()
-    threads = torch.get_num_threads() if values.shape[1] >= _ROWS_WORTH_A_THREAD else 1
+    threads = 1
+    if values.shape[1] >= _ROWS_WORTH_A_THREAD:
+        threads = torch.get_num_threads()
     if threads == 1:
         _lower_by_packed_sort(counts, values)
         return
@@ -58,7 +60,11 @@ def lower_by_own_ranks(least: Tensor, rates: Tensor) -> None:
         np.minimum(counts, partial, out=counts)
 
 
-def lower_by_reference_ranks(least: Tensor, rates: Tensor, reference: Tensor) -> None:
+def lower_by_reference_ranks(
+    least: Tensor,
+    rates: Tensor,
+    reference: Tensor,
+) -> None:
     """Lower ``least`` to ``#{i : reference_i >= rate_x}``, ranking among other rows.
 
     Args:
@@ -67,12 +73,18 @@ def lower_by_reference_ranks(least: Tensor, rates: Tensor, reference: Tensor) ->
         reference: (R, M) rates of the reference rows on the same rays, not negative.
     """
     M = reference.shape[1]
-    threshold = rates * (1 - _EQUAL * torch.finfo(rates.dtype).eps)
+    threshold = rates * _equality_factor(rates)  # (R, N)
+
+    # (R, N) reference rates below each threshold; all others are equal or larger.
     below = torch.searchsorted(reference.sort(dim=1).values, threshold, out_int32=True)
     torch.minimum(least, (M - below).amin(dim=0), out=least)
 
 
-def lower_among_sorted(least: Tensor, rates: Tensor, ranks: Tensor) -> None:
+def lower_among_sorted(
+    least: Tensor,
+    rates: Tensor,
+    ranks: Tensor,
+) -> None:
     """Do what ``lower_by_reference_ranks`` does, with reference rates that are sorted already.
 
     Only the rows that a ray lowers are searched for.
@@ -83,16 +95,22 @@ def lower_among_sorted(least: Tensor, rates: Tensor, ranks: Tensor) -> None:
         ranks: (R, M) rates of the reference rows, ascending along each ray.
     """
     M = ranks.shape[1]
-    thresholds = rates * (1 - _EQUAL * torch.finfo(rates.dtype).eps)
+    thresholds = rates * _equality_factor(rates)
 
     for threshold, sorted_rates in zip(thresholds, ranks, strict=True):
         # The ray lowers a row's count if the reference rate that would keep it is below the row's.
-        keeping_rate = sorted_rates[(M - least).clamp_max_(M - 1)]
+        keeping_place = (M - least).clamp_max_(M - 1)  # (N,) positions in sorted_rates
+        keeping_rate = sorted_rates[keeping_place]
         is_lowered = (keeping_rate < threshold).logical_and_(least > 0)
         rows = is_lowered.nonzero().squeeze(1)
 
         counts = M - torch.searchsorted(sorted_rates, threshold[rows], out_int32=True)
         least[rows] = torch.minimum(least[rows], counts)
+
+
+def _equality_factor(rates: Tensor) -> float:
+    """Return the factor from a rate to the lowest rate that counts as equal to it."""
+    return 1 - _EQUAL * torch.finfo(rates.dtype).eps
 
 
 def _lower_by_packed_sort(least: npt.NDArray[np.int32], rates: npt.NDArray[np.float32]) -> None:
@@ -106,6 +124,7 @@ def _lower_by_packed_sort(least: npt.NDArray[np.int32], rates: npt.NDArray[np.fl
     count = np.empty(N, dtype=np.int32)
 
     for rate in rates:
+        # The rate in the upper half of the bits, the row in the lower.
         keys = rate.view(np.int32).astype(np.int64)
         keys <<= 32
         keys |= row_numbers
@@ -121,17 +140,23 @@ def _counts_from_the_top(sorted_bits: npt.NDArray[np.int32]) -> npt.NDArray[np.i
     """Return how many values are at least as large, up to rounding: (N,) ascending -> (N,)."""
     N = len(sorted_bits)
     rates = sorted_bits.view(np.float32)
-    threshold = rates * np.float32(1 - _EQUAL * np.finfo(np.float32).eps)
+    equality_factor = np.float32(1 - _EQUAL * np.finfo(np.float32).eps)
+    threshold = rates * equality_factor
 
-    # The position of the first value that counts as equal to each value.
+    # The position of the first value that counts as equal to each value: itself, unless its left
+    # neighbour does. `tied` are the positions whose neighbour `step - 1` places to the left is
+    # equal, so that their first position moves on by one.
     first = np.arange(N, dtype=np.int32)
     tied = np.flatnonzero(rates[:-1] >= threshold[1:]) + 1
     for step in range(2, _NEIGHBOUR_STEPS):
         if not len(tied):
             return N - first
-        first[tied] -= 1
-        tied = tied[tied >= step]
-        tied = tied[rates[tied - step] >= threshold[tied]]
 
+        first[tied] -= 1
+        tied = tied[tied >= step]  # those that have a neighbour `step` places to the left
+        is_still_tied = rates[tied - step] >= threshold[tied]
+        tied = tied[is_still_tied]
+
+    # The few long ties.
     first[tied] = np.searchsorted(rates, threshold[tied])
     return N - first

@@ -47,19 +47,33 @@ def ldm_log_weights(ldm: Tensor, n: int) -> Tensor:
     ldm = ldm.double()
     order = ldm.argsort(stable=True)
 
+    # L_q, the paper's name: the n-th smallest LDM, or what replaces it.
     L_q = ldm[order[n - 1]]
     if L_q == 0:
         positive = ldm[ldm > 0]
-        L_q = positive.min() if len(positive) else torch.ones_like(L_q)
+        if len(positive):
+            L_q = positive.min()
+        else:
+            L_q = torch.ones_like(L_q)
 
-    log_weights = -((ldm - L_q).clamp_min(0) / L_q)
+    # The exponent of equation 4: 0 up to L_q, then falling with the excess over it.
+    excess = (ldm - L_q).clamp_min(0)
+    log_weights = -(excess / L_q)
+
+    # Dividing by the sum gives both parts the total weight 1.
     for partition in (order[:n], order[n:]):
         if len(partition):
             log_weights[partition] -= log_weights[partition].logsumexp(dim=0)
     return log_weights
 
 
-def ldm_seeding(ldm: Tensor, features: Tensor, n: int, *, generator: Generator) -> Tensor:
+def ldm_seeding(
+    ldm: Tensor,
+    features: Tensor,
+    n: int,
+    *,
+    generator: Generator,
+) -> Tensor:
     """Pick n rows by LDM-Seeding: small LDMs that are far apart in cosine distance (equation 5).
 
     The first pick is the row of smallest LDM.
@@ -118,9 +132,10 @@ def seed_rows(
     Returns:
         (n,) int64 positions in the order of picking.
     """
-    is_taken = torch.zeros(len(log_weights), dtype=torch.bool, device=log_weights.device)
+    N = len(log_weights)
+    is_taken = log_weights.new_zeros(N, dtype=torch.bool)
 
-    if use_fused_kernel(log_weights, _OPERATIONS_PER_DISTANCE * n * len(log_weights)):
+    if use_fused_kernel(log_weights, _OPERATIONS_PER_DISTANCE * n * N):
         from teeter.kernels.fused.seeding import seed_on_gpu
 
         picks = seed_on_gpu(
@@ -132,24 +147,35 @@ def seed_rows(
             block=block,
         )
         is_taken[picks] = True
-        return torch.cat([picks, _preferred_rows(preference, is_taken, n - len(picks))])
+        return _fill_up(picks, preference, is_taken, n)
 
-    nearest = torch.full_like(log_weights, torch.inf)  # (N,) distance to the nearest pick
+    # (N,) distance of every row to the nearest pick.
+    nearest = torch.full_like(log_weights, torch.inf)
     picks = torch.tensor([first], device=log_weights.device)
     new_picks = picks
     while len(picks) < n:
         is_taken[new_picks] = True
         nearest = torch.minimum(nearest, distance.nearest(new_picks).double())
-        log_squares = (2 * (log_weights + nearest.log())).masked_fill_(is_taken, -torch.inf)
 
+        # (N,) logarithm of (weight * distance)^2, -inf for picks and their copies.
+        log_squares = 2 * (log_weights + nearest.log())
+        log_squares.masked_fill_(is_taken, -torch.inf)
         peak = log_squares.max()
         if peak == -torch.inf:
-            return torch.cat([picks, _preferred_rows(preference, is_taken, n - len(picks))])
+            return _fill_up(picks, preference, is_taken, n)
 
+        # By weights relative to the largest, so that not all of them underflow.
         block_size = min(block, max(16, n))
         candidates = _draw_with_replacement((log_squares - peak).exp_(), block_size, generator)
-        new_picks = _accept(distance, candidates, nearest[candidates], n - len(picks), generator)
+        new_picks = _accept(
+            distance,
+            candidates,
+            nearest[candidates],
+            wanted=n - len(picks),
+            generator=generator,
+        )
         picks = torch.cat([picks, new_picks])
+
     return picks
 
 
@@ -177,11 +203,12 @@ def accept_candidates(
     Returns:
         Positions in ``rows``, ascending.
     """
-    nearest = nearest.copy()
+    nearest = nearest.copy()  # lowered in place below; the caller's array stays as it is
     accepted_rows: set[int] = set()
     accepted: list[int] = []
 
     for j, row in enumerate(rows.tolist()):
+        # The set: a row drawn twice may have a distance to itself that rounds to above 0.
         if thresholds[j] < nearest[j] and row not in accepted_rows:
             accepted_rows.add(row)
             accepted.append(j)
@@ -192,12 +219,19 @@ def accept_candidates(
     return accepted
 
 
-def _draw_with_replacement(weights: Tensor, count: int, generator: Generator) -> Tensor:
+def _draw_with_replacement(
+    weights: Tensor,
+    count: int,
+    generator: Generator,
+) -> Tensor:
     """Return rows drawn by weight: (N,) -> (count,). ``torch.multinomial`` ends at 2^24 rows."""
     cumulative = weights.cumsum(dim=0)
     total = cumulative[-1]
     points = uniform((count,), generator, weights.device) * total
-    points = points.clamp_max(torch.nextafter(total, torch.zeros_like(total)))
+
+    # Strictly below the total: a point at the very end would lie in no row.
+    just_below = torch.nextafter(total, torch.zeros_like(total))
+    points = points.clamp_max(just_below)
     return torch.searchsorted(cumulative, points, right=True)
 
 
@@ -205,11 +239,21 @@ def _accept(
     distance: Distance,
     candidates: Tensor,
     nearest: Tensor,
+    *,
     wanted: int,
     generator: Generator,
 ) -> Tensor:
-    """Return the candidates that the sequential law accepts, at most ``wanted``, in order."""
-    pairs = distance.between(candidates, candidates).double().cpu().numpy()
+    """Return the candidates that the sequential law accepts, at most ``wanted``, in order.
+
+    Args:
+        distance: distance over the N rows.
+        candidates: (B,) rows as drawn, on any device.
+        nearest: (B,) their distances to the nearest pick when they were drawn.
+        wanted: number of candidates after which to stop.
+        generator: source of randomness.
+    """
+    # The walk takes one candidate at a time, which NumPy does faster than torch.
+    pairs = distance.between(candidates, candidates).double().cpu().numpy()  # (B, B)
     chances = uniform((len(candidates),), generator, torch.device("cpu")).numpy()
     when_drawn = nearest.cpu().numpy()
 
@@ -220,9 +264,18 @@ def _accept(
         thresholds=np.sqrt(chances) * when_drawn,
         wanted=wanted,
     )
-    return candidates[torch.tensor(accepted, dtype=torch.int64, device=candidates.device)]
+    positions = torch.tensor(accepted, dtype=torch.int64, device=candidates.device)
+    return candidates[positions]
 
 
-def _preferred_rows(preference: Tensor, is_taken: Tensor, count: int) -> Tensor:
+def _fill_up(
+    picks: Tensor,
+    preference: Tensor,
+    is_taken: Tensor,
+    n: int,
+) -> Tensor:
+    """Return the picks, filled up to n with the rows of smallest preference that are not taken."""
     order = preference.argsort(stable=True)
-    return order[~is_taken[order]][:count]
+    free_in_order = order[~is_taken[order]]
+    missing = n - len(picks)
+    return torch.cat([picks, free_in_order[:missing]])

@@ -43,12 +43,13 @@ State
 Two objects change. ``seed_streaming`` owns both and is the only caller of the methods that change
 them, so its loop shows every change:
 
-- ``_ExponentialRace.next_rows`` hands out rows, each once.
-- ``_FetchedRows`` grows by ``append``, and follows what happens to its rows by ``mark_drawn`` and
-  ``record_distances``. It is changed in place because it holds many thousands of rows, of which a
-  block touches at most 256.
+- ``_ExponentialRace.next_rows`` hands out rows, each once: *waiting* to *fetched*.
+- ``_FetchedRows`` grows by ``append``, and follows what happens to its rows by ``mark_drawn``
+  (*fetched* to *drawn*) and ``record_distances``. It is changed in place because it holds many
+  thousands of rows, of which a block touches at most 256.
 
-Drawing and deciding are pure, and picks are replaced, not changed.
+Drawing and deciding are pure functions of that state and of the generator, and picks are replaced,
+not changed. A pick needs no mark: its bound is its distance to itself, 0, so it has no weight left.
 """
 
 from __future__ import annotations
@@ -109,51 +110,78 @@ def seed_streaming(
     race = _ExponentialRace(log_weights, generator)
     fetched = _FetchedRows(farthest)
     first_row = np.array([first], dtype=np.int64)
-    picks = _Picks(first_row, Cosine(fetch(first_row)).units)
+    picks = _Picks(
+        rows=first_row,
+        units=Cosine(fetch(first_row)).units,
+    )
 
     while len(picks.rows) < n:
-        if fetched.drawn_count == len(fetched.rows) and len(race.waiting):
-            rows = race.next_rows(ahead)
-            units = Cosine(fetch(rows)).units
-            fetched.append(rows, units, 2 * log_weights[rows], race.waiting_log_mass())
+        # Keep at least one fetched row that was never drawn, for the next draw to meet.
+        all_drawn = fetched.drawn_count == len(fetched.rows)
+        if all_drawn and len(race.waiting):
+            arrivals = race.next_rows(ahead)
+            units = Cosine(fetch(arrivals)).units
+            fetched.append(
+                arrivals,
+                units,
+                log_squares=2 * log_weights[arrivals],
+                waiting_log_mass=race.waiting_log_mass(),
+            )
 
+        wanted = n - len(picks.rows)
         draws = fetched.draw(generator)
         if not len(draws.places):
-            missing = n - len(picks.rows)
-            return np.concatenate([picks.rows, _preferred_rows(preference, picks.rows, missing)])
+            preferred = _preferred_rows(preference, picks.rows, wanted)
+            return np.concatenate([picks.rows, preferred])
         fetched.mark_drawn(draws.first_draws)
 
-        decision = _decide(draws.places, fetched, picks, n - len(picks.rows), generator)
+        decision = _decide(draws.places, fetched, picks, wanted, generator)
         picks = decision.picks
-        fetched.record_distances(decision.places, decision.nearest, len(picks.rows))
+        fetched.record_distances(
+            decision.places,
+            decision.nearest,
+            pick_count=len(picks.rows),
+        )
 
     return picks.rows
 
 
 class _ExponentialRace:
-    """The order in which rows are drawn for the first time, while all count with one distance."""
+    """The order in which rows are drawn for the first time, while all count with one distance.
+
+    Row i arrives after ``E_i / weight_i^2``, with ``E_i`` exponential. The first to arrive is row i
+    with probability ``weight_i^2`` over the sum of all, and an exponential time has no memory, so
+    the same holds for each next arrival among the rows that are left.
+    """
 
     def __init__(self, log_weights: FloatArray, generator: Generator) -> None:
         chances = uniform((len(log_weights),), generator, _CPU).numpy()
         with np.errstate(divide="ignore"):  # log 0 = -inf: that row arrives first
             log_exponentials = np.log(-np.log1p(-chances))
 
-        self.log_weights = log_weights  # (N,)
-        self.log_arrivals = log_exponentials - 2 * log_weights  # (N,)
-        self.waiting: IntArray = np.flatnonzero(log_weights > -np.inf)  # rows to come, ascending
+        # (N,) both, and never changed.
+        self.log_weights = log_weights
+        self.log_arrivals = log_exponentials - 2 * log_weights
+
+        # (W,) rows that have not arrived, ascending. Rows of weight 0 never arrive.
+        self.waiting: IntArray = np.flatnonzero(log_weights > -np.inf)
 
     def next_rows(self, count: int) -> IntArray:
         """Take the next rows to arrive out of ``waiting``, in the order of arrival."""
-        log_arrivals = self.log_arrivals[self.waiting]
+        log_arrivals = self.log_arrivals[self.waiting]  # (W,)
         if count < len(log_arrivals):
+            earliest = np.argpartition(log_arrivals, count)[:count]  # in no order
             is_next = np.zeros(len(log_arrivals), dtype=bool)
-            is_next[np.argpartition(log_arrivals, count)[:count]] = True
+            is_next[earliest] = True
         else:
             is_next = np.ones(len(log_arrivals), dtype=bool)
 
         rows = self.waiting[is_next]
         self.waiting = self.waiting[~is_next]
-        return rows[np.lexsort((rows, self.log_arrivals[rows]))]
+
+        # By time of arrival; rows that arrive at the same time, by their number.
+        order = np.lexsort((rows, self.log_arrivals[rows]))
+        return rows[order]
 
     def waiting_log_mass(self) -> float:
         """Return the logarithm of the sum of the squared weights of all waiting rows."""
@@ -164,88 +192,129 @@ class _ExponentialRace:
 class _Draws:
     """A block of draws with replacement."""
 
-    places: IntArray  # positions in _FetchedRows.rows, in the order of drawing; may repeat
-    first_draws: int  # how many fetched rows were drawn for the first time
+    places: IntArray
+    """(B,) positions in ``_FetchedRows.rows`` in the order of drawing; may repeat."""
+    first_draws: int
+    """How many fetched rows were drawn for the first time."""
 
 
 class _FetchedRows:
     """Fetched rows in the order of arrival; the first ``drawn_count`` of them were drawn.
 
-    Places are positions in these arrays. K is the number of fetched rows. Invariant: the bound of
-    a row is at or above its distance to the nearest pick.
+    Places are positions in these arrays, and K is the number of fetched rows. Three invariants hold
+    whenever the loop of ``seed_streaming`` begins again, and the law of the picks rests on them:
+
+    - ``bounds[k]`` is at or above the distance of row k to its nearest pick;
+    - ``bounds[k]`` is ``farthest`` for k from ``drawn_count`` on;
+    - ``bounds[k]`` accounts for the first ``picks_seen[k]`` picks, which is 0 if and only if row k
+      was never drawn.
     """
 
     def __init__(self, farthest: float) -> None:
         self.farthest = farthest
+        self.log_square_farthest = 2 * np.log(farthest)
         self.drawn_count = 0
-        # (K,) row numbers, and (K, D) unit vectors; (K, D + 1) once a zero row was fetched.
+
+        # (K,) row numbers, all different, and (K, D) unit vectors; (K, D + 1) once a zero row was
+        # fetched, because zero rows share one more axis.
         self.rows: IntArray = np.empty(0, dtype=np.int64)
         self.units = torch.empty(0, 0)
+
         # (K,) logarithms of squared weights.
         self.log_squares: FloatArray = np.empty(0)
+
         # (K + 1,) entry k: log of the squared weight of rows k, k + 1, ... and all waiting rows.
+        # The last entry is that of the waiting rows alone.
         self.log_tails: FloatArray = np.full(1, -np.inf)
-        # (K,) distances that rows count with; ``farthest`` for rows that were not drawn.
+
+        # (K,) distances that rows count with, and the number of picks that each accounts for.
         self.bounds: FloatArray = np.empty(0)
-        # (K,) number of picks that the bound accounts for: the first of them.
         self.picks_seen: IntArray = np.empty(0, dtype=np.int64)
 
     def append(
         self,
         rows: IntArray,
         units: Tensor,
+        *,
         log_squares: FloatArray,
         waiting_log_mass: float,
     ) -> None:
-        """Add rows that were fetched: rows (k,), units (k, D), log_squares (k,)."""
+        """Add rows that were fetched.
+
+        Args:
+            rows: (k,) row numbers in the order of arrival.
+            units: (k, D) or (k, D + 1) their unit vectors.
+            log_squares: (k,) logarithms of their squared weights.
+            waiting_log_mass: logarithm of the squared weight of the rows that still wait.
+        """
         if len(self.rows):
             self.units = _concatenate_units(self.units, units)
         else:
             self.units = units
+
+        new_bounds = np.full(len(rows), self.farthest)
+        none_seen = np.zeros(len(rows), dtype=np.int64)
         self.rows = np.concatenate([self.rows, rows])
         self.log_squares = np.concatenate([self.log_squares, log_squares])
-        self.bounds = np.concatenate([self.bounds, np.full(len(rows), self.farthest)])
-        self.picks_seen = np.concatenate([self.picks_seen, np.zeros(len(rows), dtype=np.int64)])
+        self.bounds = np.concatenate([self.bounds, new_bounds])
+        self.picks_seen = np.concatenate([self.picks_seen, none_seen])
 
-        # The tails of older rows stay: what arrives now was part of their waiting mass.
+        # The tails of older rows stay: what arrives now was part of their waiting mass. Only the
+        # entry of the waiting rows alone is replaced.
         from_the_end = np.concatenate([[waiting_log_mass], log_squares[::-1]])
-        tails = np.logaddexp.accumulate(from_the_end)[::-1]
-        self.log_tails = np.concatenate([self.log_tails[:-1], tails])
+        new_tails = np.logaddexp.accumulate(from_the_end)[::-1]
+        self.log_tails = np.concatenate([self.log_tails[:-1], new_tails])
 
     def draw(self, generator: Generator) -> _Draws:
         """Draw a block with replacement. It is empty if no row has any weight left."""
+        # Logarithms of (weight * bound)^2: (drawn_count,) of each drawn row, and of all others
+        # together.
         drawn_count = self.drawn_count
         with np.errstate(divide="ignore"):  # log 0 = -inf: picked rows and their copies
             log_bounds = np.log(self.bounds[:drawn_count])
         drawn_log_mass = self.log_squares[:drawn_count] + 2 * log_bounds
-        undrawn_log_mass = self.log_tails[drawn_count] + 2 * np.log(self.farthest)
+        undrawn_log_mass = self.log_tails[drawn_count] + self.log_square_farthest
 
-        peak = max(float(drawn_log_mass.max(initial=-np.inf)), float(undrawn_log_mass))
+        # Relative to the largest, so that not all masses underflow.
+        drawn_peak = float(drawn_log_mass.max(initial=-np.inf))
+        peak = max(drawn_peak, float(undrawn_log_mass))
         if peak == -np.inf:
-            return _Draws(np.empty(0, dtype=np.int64), first_draws=0)
+            nothing: IntArray = np.empty(0, dtype=np.int64)
+            return _Draws(nothing, first_draws=0)
 
-        # Points on the line: drawn rows first, then everything that was never drawn.
+        # The line: drawn rows first, each up to its end, then everything that was never drawn.
         drawn_ends = np.cumsum(np.exp(drawn_log_mass - peak))
-        drawn_mass = float(drawn_ends[-1]) if drawn_count else 0.0
+        drawn_mass = 0.0
+        if drawn_count:
+            drawn_mass = float(drawn_ends[-1])
         total_mass = drawn_mass + np.exp(undrawn_log_mass - peak)
-        points = uniform((BLOCK,), generator, _CPU).numpy() * total_mass
+
+        chances = uniform((BLOCK,), generator, _CPU).numpy()
+        points = chances * total_mass
         places: IntArray = np.searchsorted(drawn_ends, points, side="right").astype(np.int64)
         if undrawn_log_mass == -np.inf:
-            places = np.minimum(places, drawn_count - 1)  # a point rounded to the very end
+            # A point that rounding put at the very end belongs to the last row.
+            places = np.minimum(places, drawn_count - 1)
 
-        # Ends of the rows that this block draws for the first time, on the line of undrawn rows.
+        # Points beyond the drawn rows, in the order of drawing. ``first_ends`` are the ends, on the
+        # line of undrawn rows, of those that this block draws for the first time.
         first_ends: list[float] = []
         for j in np.flatnonzero(places == drawn_count).tolist():
             point = float(points[j]) - drawn_mass
             place = drawn_count + bisect_right(first_ends, point)
 
-            if place == drawn_count + len(first_ends):  # beyond those met so far: the next arrival
+            # Beyond those met so far: the next arrival.
+            if place == drawn_count + len(first_ends):
                 if place == len(self.rows):
                     places = places[:j]  # it must be fetched first; the draws so far stand
                     break
-                log_mass = self.log_squares[place] + 2 * np.log(self.farthest)
-                previous_end = first_ends[-1] if first_ends else 0.0
-                first_ends.append(previous_end + float(np.exp(log_mass - peak)))
+
+                log_mass = self.log_squares[place] + self.log_square_farthest
+                previous_end = 0.0
+                if first_ends:
+                    previous_end = first_ends[-1]
+                mass = float(np.exp(log_mass - peak))
+                first_ends.append(previous_end + mass)
 
             places[j] = place
 
@@ -255,7 +324,13 @@ class _FetchedRows:
         """Move the next ``count`` fetched rows to the state *drawn*."""
         self.drawn_count += count
 
-    def record_distances(self, places: IntArray, nearest: FloatArray, pick_count: int) -> None:
+    def record_distances(
+        self,
+        places: IntArray,
+        nearest: FloatArray,
+        *,
+        pick_count: int,
+    ) -> None:
         """Lower the bounds of drawn rows to their distances to the nearest of the picks so far."""
         self.bounds[places] = nearest
         self.picks_seen[places] = pick_count
@@ -265,17 +340,22 @@ class _FetchedRows:
 class _Picks:
     """The picks so far, with their unit vectors."""
 
-    rows: IntArray  # (P,)
-    units: Tensor  # (P, D) or (P, D + 1)
+    rows: IntArray
+    """(P,) in the order of picking."""
+    units: Tensor
+    """(P, D), or (P, D + 1) once a zero row was picked."""
 
 
 @dataclass(frozen=True)
 class _Decision:
     """What became of a block of draws."""
 
-    picks: _Picks  # the picks before the block and those it added
-    places: IntArray  # (k,) the different places that were drawn
-    nearest: FloatArray  # (k,) their distances to the nearest of these picks
+    picks: _Picks
+    """The picks before the block and those it added."""
+    places: IntArray
+    """(k,) the different places that were drawn, ascending."""
+    nearest: FloatArray
+    """(k,) their distances to the nearest of ``picks``."""
 
 
 def _decide(
@@ -285,15 +365,19 @@ def _decide(
     wanted: int,
     generator: Generator,
 ) -> _Decision:
-    """Accept draws by the sequential law, at most ``wanted``."""
+    """Accept draws by the sequential law, at most ``wanted``: drawn_places (B,), may repeat."""
+    # places (k,) without repeats; inverse (B,) leads from a draw to its entry in them.
     places, inverse = np.unique(drawn_places, return_inverse=True)
     bounds = fetched.bounds[places]
-    nearest = np.minimum(bounds, _distances_to_new_picks(places, fetched, picks))
+    to_new_picks = _distances_to_new_picks(places, fetched, picks)
+    nearest = np.minimum(bounds, to_new_picks)
 
+    # (k, k) distances between the drawn rows.
     units = fetched.units[torch.from_numpy(places)]
     with full_precision_matmul():
         pairs = _zero_negligible(1 - units @ units.T)
 
+    # A draw by its bound is accepted with probability (distance now / bound)^2.
     chances = uniform((len(drawn_places),), generator, _CPU).numpy()
     accepted = accept_candidates(
         drawn_places,
@@ -303,44 +387,62 @@ def _decide(
         wanted=wanted,
     )
 
-    chosen = inverse[accepted]
+    chosen = inverse[accepted]  # entries of `places`
     if len(chosen):
-        nearest = np.minimum(nearest, pairs[:, chosen].min(axis=1))
+        to_chosen = pairs[:, chosen].min(axis=1)
+        nearest = np.minimum(nearest, to_chosen)
+        chosen_rows = fetched.rows[places[chosen]]
+        chosen_units = units[torch.from_numpy(chosen)]
         picks = _Picks(
-            rows=np.concatenate([picks.rows, fetched.rows[places[chosen]]]),
-            units=_concatenate_units(picks.units, units[torch.from_numpy(chosen)]),
+            rows=np.concatenate([picks.rows, chosen_rows]),
+            units=_concatenate_units(picks.units, chosen_units),
         )
-    return _Decision(picks, places, nearest)
+
+    return _Decision(
+        picks=picks,
+        places=places,
+        nearest=nearest,
+    )
 
 
-def _distances_to_new_picks(places: IntArray, fetched: _FetchedRows, picks: _Picks) -> FloatArray:
+def _distances_to_new_picks(
+    places: IntArray,
+    fetched: _FetchedRows,
+    picks: _Picks,
+) -> FloatArray:
     """Return distances to the nearest pick among those that each row's bound does not account for.
 
     A pick that the bound accounts for may be included; that does no harm. inf if there is no such
-    pick.
+    pick. Places (k,) -> (k,).
     """
     distances = np.full(len(places), np.inf)
-    never_seen = fetched.picks_seen[places] == 0
+    picks_seen = fetched.picks_seen[places]
+    never_seen = picks_seen == 0
 
     # Two products: rows drawn for the first time need all picks, the others only the last few.
-    for group in (never_seen, ~never_seen):
-        if not group.any():
+    for is_in_group in (never_seen, ~never_seen):
+        if not is_in_group.any():
             continue
-        since = int(fetched.picks_seen[places[group]].min())
+
+        since = int(picks_seen[is_in_group].min())
         if since == len(picks.units):
             continue
 
+        # One side may have the extra axis of zero rows and the other not.
         width = max(fetched.units.shape[1], picks.units.shape[1])
-        rows = _pad_columns(fetched.units[torch.from_numpy(places[group])], width)
-        new_picks = _pad_columns(picks.units[since:], width)
+        group_units = fetched.units[torch.from_numpy(places[is_in_group])]
+        group_units = _pad_columns(group_units, width)
+        new_pick_units = _pad_columns(picks.units[since:], width)
         with full_precision_matmul():
-            cosines = rows @ new_picks.T
-        distances[group] = _zero_negligible(1 - cosines.amax(dim=1))
+            cosines = group_units @ new_pick_units.T
+
+        distances[is_in_group] = _zero_negligible(1 - cosines.amax(dim=1))
 
     return distances
 
 
 def _zero_negligible(distances: Tensor) -> FloatArray:
+    """Return distances in float64 with those of copies, which rounding keeps from 0, as 0."""
     values: FloatArray = distances.double().numpy()
     return np.where(values < NEGLIGIBLE, 0.0, values)
 
@@ -348,26 +450,42 @@ def _zero_negligible(distances: Tensor) -> FloatArray:
 def _concatenate_units(left: Tensor, right: Tensor) -> Tensor:
     """Concatenate unit vectors of which one side may have the extra axis of zero rows."""
     width = max(left.shape[1], right.shape[1])
-    return torch.cat([_pad_columns(left, width), _pad_columns(right, width)])
+    left = _pad_columns(left, width)
+    right = _pad_columns(right, width)
+    return torch.cat([left, right])
 
 
 def _pad_columns(units: Tensor, width: int) -> Tensor:
+    """Append columns of zeros: on the extra axis, rows that are not zero have length 0."""
     missing = width - units.shape[1]
-    return torch.nn.functional.pad(units, (0, missing)) if missing else units
+    if not missing:
+        return units
+    return torch.nn.functional.pad(units, (0, missing))
 
 
 def _log_sum_exp(values: FloatArray) -> float:
+    """Return the logarithm of the sum of ``exp(values)``, -inf for an empty sum."""
     if not len(values):
         return -np.inf
+
+    # -inf - -inf would be NaN.
     peak = float(values.max())
     if peak == -np.inf:
         return -np.inf
-    return peak + float(np.log(np.exp(values - peak).sum()))
+
+    total = np.exp(values - peak).sum()
+    return peak + float(np.log(total))
 
 
-def _preferred_rows(preference: npt.NDArray[np.floating], taken: IntArray, count: int) -> IntArray:
+def _preferred_rows(
+    preference: npt.NDArray[np.floating],
+    taken: IntArray,
+    count: int,
+) -> IntArray:
     """Return the ``count`` rows of smallest preference that are not taken."""
     is_free = np.ones(len(preference), dtype=bool)
     is_free[taken] = False
+
     order = np.argsort(preference, kind="stable")
-    return order[is_free[order]][:count]
+    free_in_order = order[is_free[order]]
+    return free_in_order[:count]

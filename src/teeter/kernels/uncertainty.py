@@ -22,6 +22,7 @@ def entropy(logits: Tensor) -> Tensor:
         >>> entropy(torch.tensor([[0.0, 0.0], [2.0, 0.0]]))
         tensor([0.6931, 0.3653])
     """
+    # xlogy is 0 where p is 0, also where p underflows.
     p = logits.softmax(dim=1)
     return -torch.xlogy(p, p).sum(dim=1)
 
@@ -41,7 +42,8 @@ def margin(logits: Tensor) -> Tensor:
         >>> margin(torch.tensor([[1.0, 1.0, 0.0], [9.0, 0.0, 0.0]]))
         tensor([0.0000, 0.9996])
     """
-    top_two = logits.softmax(dim=1).topk(2, dim=1).values
+    p = logits.softmax(dim=1)
+    top_two = p.topk(2, dim=1).values  # (N, 2), largest first
     return top_two[:, 0] - top_two[:, 1]
 
 
@@ -54,4 +56,5 @@ def least_confidence(logits: Tensor) -> Tensor:
     Returns:
         (N,) from 0 (certain) to 1 - 1 / C.
     """
-    return 1 - logits.softmax(dim=1).amax(dim=1)
+    p = logits.softmax(dim=1)
+    return 1 - p.amax(dim=1)

@@ -18,8 +18,9 @@ The names below are imported when they are first used, because most of them need
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from teeter.lazy_imports import import_lazily
 
 if TYPE_CHECKING:
     from teeter.models.inputs import BatchedInputs, batches, count_rows, take_rows
@@ -53,37 +54,15 @@ __all__ = [
 
 # ``observe`` is not here: ``teeter.models.observe`` is the module of that name as soon as anything
 # imports it, and a name that is sometimes a function is a trap. Use ``teeter.observe``.
-_MODULES = {
-    "OUTPUTS": "outputs",
-    "BatchedInputs": "inputs",
-    "Outputs": "outputs",
-    "batches": "inputs",
-    "build_network": "network_registry",
-    "count_rows": "inputs",
-    "dropout_logits": "posterior",
-    "find_head": "torch_model",
-    "fit_head": "linear_head",
-    "k_cnn": "networks",
-    "linear": "networks",
-    "mlp": "networks",
-    "network_names": "network_registry",
-    "resnet_18": "networks",
-    "s_cnn": "networks",
-    "stacked_logits": "posterior",
-    "take_rows": "inputs",
-    "wrn_16_8": "networks",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used."""
-    if name not in _MODULES:
-        raise AttributeError(f"module 'teeter.models' has no attribute {name!r}")
-
-    value = getattr(import_module(f"teeter.models.{_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = import_lazily(
+    __name__,
+    {
+        "inputs": ["BatchedInputs", "batches", "count_rows", "take_rows"],
+        "linear_head": ["fit_head"],
+        "network_registry": ["build_network", "network_names"],
+        "networks": ["k_cnn", "linear", "mlp", "resnet_18", "s_cnn", "wrn_16_8"],
+        "outputs": ["OUTPUTS", "Outputs"],
+        "posterior": ["dropout_logits", "stacked_logits"],
+        "torch_model": ["find_head"],
+    },
+)

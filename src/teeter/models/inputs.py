@@ -77,9 +77,10 @@ def count_rows(data: Any) -> int:
     """
     if isinstance(data, Mapping):
         counts = {name: count_rows(part) for name, part in data.items()}
-        if len(set(counts.values())) != 1:
+        distinct_counts = set(counts.values())
+        if len(distinct_counts) != 1:
             raise InputError(f"The parts of the data differ in rows: {counts}.")
-        return next(iter(counts.values()))
+        return distinct_counts.pop()
 
     if isinstance(data, DataLoader):
         return count_rows(data.dataset)
@@ -112,13 +113,15 @@ def take_rows(data: Any, rows: npt.NDArray[np.int64]) -> Any:
     if isinstance(data, Mapping):
         return {name: take_rows(part, rows) for name, part in data.items()}
     if isinstance(data, Tensor):
-        return data[torch.from_numpy(rows).to(data.device)]
+        positions = torch.from_numpy(rows).to(data.device)
+        return data[positions]
     if isinstance(data, Dataset):
         # A view: rows are loaded when a batch needs them.
         return Subset(data, rows.tolist())
     if _is_frame(data):
         return data.iloc[rows]
     if _is_hugging_face_column(data):
+        # All rows at once: one by one, each would be read from disk on its own.
         return data[rows.tolist()]
     if isinstance(data, Sequence):
         # A list does not take an array of positions.
@@ -147,14 +150,16 @@ def batches(data: Any, size: int) -> Iterator[Any]:
         yield from _load_batches(DataLoader(data, batch_size=size))
     else:
         for start in range(0, count_rows(data), size):
-            yield _slice_rows(data, slice(start, start + size))
+            part = slice(start, start + size)
+            yield _slice_rows(data, part)
 
 
 def as_one_batch(data: Any) -> Any:
     """Return all rows of ``data`` as a single batch."""
     if isinstance(data, BatchedInputs):
         return data.as_one_batch()
-    return next(batches(data, max(1, count_rows(data))))
+    size = max(1, count_rows(data))
+    return next(batches(data, size))
 
 
 def materialize(data: Any) -> Any:
@@ -163,9 +168,13 @@ def materialize(data: Any) -> Any:
         return data
 
     parts = list(batches(data, _MATERIALIZE_BATCH_SIZE))
-    if isinstance(parts[0], Mapping):
-        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-    return torch.cat(parts)
+    if not isinstance(parts[0], Mapping):
+        return torch.cat(parts)
+
+    tensors = {}
+    for name in parts[0]:
+        tensors[name] = torch.cat([part[name] for part in parts])
+    return tensors
 
 
 def adapt_to(data: Any, model: nn.Module) -> Any:

@@ -38,7 +38,8 @@ def fit_head(
     from sklearn.linear_model import LogisticRegression
 
     classes_present = np.unique(labels)
-    if n_classes < 2 or not np.array_equal(classes_present, np.arange(n_classes)):
+    all_classes = np.arange(n_classes)
+    if n_classes < 2 or not np.array_equal(classes_present, all_classes):
         raise InputError(
             f"{len(classes_present)} of {n_classes} classes occur: a head needs 2 or more, each "
             "with a labelled row."

@@ -31,10 +31,17 @@ plugins: Plugins[NetworkBuilder] = Plugins(
 
 def network_names() -> list[str]:
     """Return the names of our networks, then those of other packages, without importing these."""
-    return list(dict.fromkeys([*NETWORKS, *plugins.names()]))
+    # A dictionary keeps the order and drops a plugin with a name of ours.
+    names = dict.fromkeys([*NETWORKS, *plugins.names()])
+    return list(names)
 
 
-def build_network_like(name: str, inputs: Any, classes: int, seed: int) -> nn.Module:
+def build_network_like(
+    name: str,
+    inputs: Any,
+    classes: int,
+    seed: int,
+) -> nn.Module:
     """Build a network for rows like ``inputs``.
 
     Args:
@@ -53,7 +60,12 @@ def build_network_like(name: str, inputs: Any, classes: int, seed: int) -> nn.Mo
 
 
 def build_network(
-    name: str, shape: tuple[int, ...], classes: int, *, seed: int = 0, **options: Any
+    name: str,
+    shape: tuple[int, ...],
+    classes: int,
+    *,
+    seed: int = 0,
+    **options: Any,
 ) -> nn.Module:
     """Build a network by its name.
 
@@ -79,17 +91,22 @@ def build_network(
         return _build_plugin_network(name, shape, classes, seed, options)
 
     # These flatten their rows, so rows of any shape will do.
-    flat_builders: dict[str, NetworkBuilder] = {"linear": linear, "mlp": mlp}
+    flat_builders: dict[str, NetworkBuilder] = {
+        "linear": linear,
+        "mlp": mlp,
+    }
     if name in flat_builders:
         build = flat_builders[name]
         _require_known_options(name, build, options)
-        return build(int(np.prod(shape)), classes, seed=seed, **options)
+        width = int(np.prod(shape))
+        return build(width, classes, seed=seed, **options)
 
     if len(shape) != 3 or shape[1] != shape[2]:
         raise InputError(
             f"{name} takes square images, and the rows are of shape {shape}: choose mlp or linear."
         )
 
+    # ResNet-18 ends in an average over the whole image, so it needs no side.
     channels, side, _ = shape
     if name == "resnet-18":
         _require_known_options(name, resnet_18, options)
@@ -105,22 +122,34 @@ def build_network(
     return build(channels, side, classes, seed=seed, **options)
 
 
-def _require_known_options(name: str, build: NetworkBuilder, options: dict[str, Any]) -> None:
-    option_names = [
-        parameter.name
-        for parameter in inspect.signature(build).parameters.values()
-        if parameter.kind is parameter.KEYWORD_ONLY and parameter.name != "seed"
-    ]
+def _require_known_options(
+    name: str,
+    build: NetworkBuilder,
+    options: dict[str, Any],
+) -> None:
+    """Refuse options that the function of a network does not take as keywords."""
+    option_names = []
+    for parameter in inspect.signature(build).parameters.values():
+        is_option = parameter.kind is parameter.KEYWORD_ONLY
+        if is_option and parameter.name != "seed":
+            option_names.append(parameter.name)
 
     for option in options:
         if option not in option_names:
-            hint = did_you_mean(option, option_names) if option_names else "It has none."
+            hint = "It has none."
+            if option_names:
+                hint = did_you_mean(option, option_names)
             raise InputError(f"The network {name} has no option {option!r}. {hint}")
 
 
 def _build_plugin_network(
-    name: str, shape: tuple[int, ...], classes: int, seed: int, options: dict[str, Any]
+    name: str,
+    shape: tuple[int, ...],
+    classes: int,
+    seed: int,
+    options: dict[str, Any],
 ) -> nn.Module:
+    """Build a network of another package, and name that package if it fails."""
     build = plugins.get(name)
     description = f"The network {name!r} of {plugins.package(name)}"
 

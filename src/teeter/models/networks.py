@@ -13,7 +13,16 @@ from torch import Generator, Tensor, nn
 
 from teeter.seeds import seeded_global_rng, stream
 
-__all__ = ["WideResNet", "he_normal", "k_cnn", "linear", "mlp", "resnet_18", "s_cnn", "wrn_16_8"]
+__all__ = [
+    "WideResNet",
+    "he_normal",
+    "k_cnn",
+    "linear",
+    "mlp",
+    "resnet_18",
+    "s_cnn",
+    "wrn_16_8",
+]
 
 Network = TypeVar("Network", bound=nn.Module)
 
@@ -23,7 +32,12 @@ _preserve_global_rng = seeded_global_rng(0, torch.device("cpu"))
 
 @_preserve_global_rng
 def mlp(
-    inputs: int, classes: int, *, seed: int = 0, hidden: int = 128, dropout: float = 0.3
+    inputs: int,
+    classes: int,
+    *,
+    seed: int = 0,
+    hidden: int = 128,
+    dropout: float = 0.3,
 ) -> nn.Sequential:
     """Build a perceptron with two hidden layers, ReLU and dropout after each.
 
@@ -53,7 +67,12 @@ def mlp(
 
 
 @_preserve_global_rng
-def linear(inputs: int, classes: int, *, seed: int = 0) -> nn.Sequential:
+def linear(
+    inputs: int,
+    classes: int,
+    *,
+    seed: int = 0,
+) -> nn.Sequential:
     """Build a linear layer alone, for rows that are features already.
 
     Args:
@@ -61,12 +80,21 @@ def linear(inputs: int, classes: int, *, seed: int = 0) -> nn.Sequential:
         classes: the number of outputs.
         seed: decides the initial weights.
     """
-    network = nn.Sequential(nn.Flatten(), nn.Linear(inputs, classes))
+    network = nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(inputs, classes),
+    )
     return he_normal(network, stream(seed, "start"))
 
 
 @_preserve_global_rng
-def s_cnn(channels: int, side: int, classes: int, *, seed: int = 0) -> nn.Sequential:
+def s_cnn(
+    channels: int,
+    side: int,
+    classes: int,
+    *,
+    seed: int = 0,
+) -> nn.Sequential:
     """Build S-CNN, without padding.
 
     Its layers are [3x3x32 - 3x3x64 - pool - dropout - 128 - dropout - classes].
@@ -79,6 +107,7 @@ def s_cnn(channels: int, side: int, classes: int, *, seed: int = 0) -> nn.Sequen
     """
     # Each of the two convolutions takes 2 pixels from a side, and the pool halves it.
     pooled_side = (side - 4) // 2
+    flat_width = 64 * pooled_side**2
 
     network = nn.Sequential(
         nn.Conv2d(channels, 32, 3),
@@ -88,7 +117,7 @@ def s_cnn(channels: int, side: int, classes: int, *, seed: int = 0) -> nn.Sequen
         nn.MaxPool2d(2),
         nn.Dropout(0.25),
         nn.Flatten(),
-        nn.Linear(64 * pooled_side**2, 128),
+        nn.Linear(flat_width, 128),
         nn.ReLU(),
         nn.Dropout(0.5),
         nn.Linear(128, classes),
@@ -97,7 +126,13 @@ def s_cnn(channels: int, side: int, classes: int, *, seed: int = 0) -> nn.Sequen
 
 
 @_preserve_global_rng
-def k_cnn(channels: int, side: int, classes: int, *, seed: int = 0) -> nn.Sequential:
+def k_cnn(
+    channels: int,
+    side: int,
+    classes: int,
+    *,
+    seed: int = 0,
+) -> nn.Sequential:
     """Build K-CNN, with padding.
 
     Its layers are [two 3x3x32 - pool - dropout - two 3x3x64 - pool - dropout - 512 - dropout -
@@ -122,14 +157,18 @@ def k_cnn(channels: int, side: int, classes: int, *, seed: int = 0) -> nn.Sequen
         ]
         in_channels = out_channels
 
+    # Padding keeps the side, and each of the two pools halves it.
+    pooled_side = side // 4
+    flat_width = 64 * pooled_side**2
     layers += [
         nn.Flatten(),
-        nn.Linear(64 * (side // 4) ** 2, 512),
+        nn.Linear(flat_width, 512),
         nn.ReLU(),
         nn.Dropout(0.5),
         nn.Linear(512, classes),
     ]
-    return he_normal(nn.Sequential(*layers), stream(seed, "start"))
+    network = nn.Sequential(*layers)
+    return he_normal(network, stream(seed, "start"))
 
 
 # In both kinds of blocks the order of the layers decides which weights he_normal draws first.
@@ -138,7 +177,13 @@ def k_cnn(channels: int, side: int, classes: int, *, seed: int = 0) -> nn.Sequen
 class _WideBlock(nn.Module):
     """A residual block that normalises before each convolution, with dropout between the two."""
 
-    def __init__(self, in_channels: int, out_channels: int, stride: int, dropout: float) -> None:
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        stride: int,
+        dropout: float,
+    ) -> None:
         super().__init__()
         self.norm1 = nn.BatchNorm2d(in_channels)
         self.conv1 = nn.Conv2d(in_channels, out_channels, 3, stride, padding=1, bias=False)
@@ -152,10 +197,15 @@ class _WideBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         activated = self.norm1(x).relu()
-        shortcut = x if self.past is None else self.past(activated)
+
+        # A block that changes the number of channels projects what goes past it, too.
+        shortcut = x
+        if self.past is not None:
+            shortcut = self.past(activated)
 
         hidden = self.norm2(self.conv1(activated)).relu()
-        output: Tensor = shortcut + self.conv2(self.dropout(hidden))
+        hidden = self.dropout(hidden)
+        output: Tensor = shortcut + self.conv2(hidden)
         return output
 
 
@@ -182,37 +232,51 @@ class WideResNet(nn.Module):
         dropout: float = 0.3,
     ) -> None:
         super().__init__()
-        blocks_per_group = (depth - 4) // 6
-        widths = [16, 16 * factor, 32 * factor, 64 * factor]
+        first_width = 16
+        group_widths = [16 * factor, 32 * factor, 64 * factor]
+        last_width = group_widths[-1]
 
-        self.first = nn.Conv2d(channels, 16, 3, padding=1, bias=False)
+        # Two layers in each block, three groups of them, and four layers around.
+        blocks_per_group = (depth - 4) // 6
+
+        self.first = nn.Conv2d(channels, first_width, 3, padding=1, bias=False)
 
         blocks = []
-        in_channels = widths[0]
-        for group, out_channels in enumerate(widths[1:]):
+        in_channels = first_width
+        for group, out_channels in enumerate(group_widths):
             for block in range(blocks_per_group):
                 # The first group keeps the size of the image, the others halve it once.
-                stride = 2 if block == 0 and group > 0 else 1
+                stride = 1
+                if block == 0 and group > 0:
+                    stride = 2
                 blocks.append(_WideBlock(in_channels, out_channels, stride, dropout))
                 in_channels = out_channels
         self.groups = nn.Sequential(*blocks)
 
-        self.norm = nn.BatchNorm2d(widths[3])
+        self.norm = nn.BatchNorm2d(last_width)
         self.pool = nn.AvgPool2d(8)
 
         # Two strides of 2 that round up, then a pool of 8 that rounds down.
         pooled_side = (side + 3) // 4 // 8
-        self.head = nn.Linear(widths[3] * pooled_side**2, classes)
+        flat_width = last_width * pooled_side**2
+        self.head = nn.Linear(flat_width, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        maps = self.norm(self.groups(self.first(x))).relu()
-        logits: Tensor = self.head(self.pool(maps).flatten(1))
+        maps = self.groups(self.first(x))
+        maps = self.norm(maps).relu()
+        features = self.pool(maps).flatten(1)
+        logits: Tensor = self.head(features)
         return logits
 
 
 @_preserve_global_rng
 def wrn_16_8(
-    channels: int, side: int, classes: int, *, seed: int = 0, dropout: float = 0.3
+    channels: int,
+    side: int,
+    classes: int,
+    *,
+    seed: int = 0,
+    dropout: float = 0.3,
 ) -> WideResNet:
     """Build WRN-16-8. Images of 32 x 32 give 512 features, those of 64 x 64 or 75 x 75 give 2,048.
 
@@ -230,7 +294,12 @@ def wrn_16_8(
 class _ResidualBlock(nn.Module):
     """Two convolutions, each normalised, with a shortcut around them."""
 
-    def __init__(self, in_channels: int, out_channels: int, stride: int) -> None:
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        stride: int,
+    ) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(in_channels, out_channels, 3, stride, padding=1, bias=False)
         self.norm1 = nn.BatchNorm2d(out_channels)
@@ -246,12 +315,18 @@ class _ResidualBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         hidden = self.norm1(self.conv1(x)).relu()
-        output: Tensor = (self.norm2(self.conv2(hidden)) + self.past(x)).relu()
+        hidden = self.norm2(self.conv2(hidden))
+        output: Tensor = (hidden + self.past(x)).relu()
         return output
 
 
 @_preserve_global_rng
-def resnet_18(channels: int, classes: int, *, seed: int = 0) -> nn.Sequential:
+def resnet_18(
+    channels: int,
+    classes: int,
+    *,
+    seed: int = 0,
+) -> nn.Sequential:
     """Build ResNet-18 [He et al. 2016] for images of any size, 224 x 224 in the paper.
 
     Args:
@@ -261,9 +336,12 @@ def resnet_18(channels: int, classes: int, *, seed: int = 0) -> nn.Sequential:
     """
     blocks = []
     in_channels = 64
-    for group, out_channels in enumerate([64, 128, 256, 512]):
-        # The first group keeps the size of the image, the others halve it once.
-        stride = 1 if group == 0 else 2
+    for out_channels in (64, 128, 256, 512):
+        # The first group keeps the size of the image and the channels, the others halve the one
+        # and double the other.
+        stride = 1
+        if out_channels != in_channels:
+            stride = 2
         blocks.append(_ResidualBlock(in_channels, out_channels, stride))
         blocks.append(_ResidualBlock(out_channels, out_channels, 1))
         in_channels = out_channels

@@ -63,11 +63,9 @@ def observe(
         >>> observe(model, rows)
         Outputs(logits=(3, 3), features=(3, 2), weight=(3, 2), bias=(3,))
     """
-    unknown = set(needs) - _NEEDS
+    unknown = sorted(set(needs) - _NEEDS)
     if unknown:
-        raise InputError(
-            f"Unknown outputs requested: {sorted(unknown)}. Choose from {sorted(_NEEDS)}."
-        )
+        raise InputError(f"Unknown outputs requested: {unknown}. Choose from {sorted(_NEEDS)}.")
 
     if isinstance(model, list | tuple):
         return _observe_ensemble(
@@ -81,15 +79,28 @@ def observe(
             passes=passes,
         )
 
-    # The network inside shows its head. The estimator around it shows probabilities only.
+    # By kind, the most specific first: an estimator of skorch is also one of scikit-learn, and both
+    # and torch modules can be called. The network inside an estimator of skorch shows its head; the
+    # estimator around it shows probabilities only.
     if is_estimator(model) and is_skorch(model):
         model, data = unwrap_network(model, data)
 
     if isinstance(model, nn.Module):
-        outputs = observe_torch(model, data, batch_size=batch_size, device=device, head=head)
+        outputs = observe_torch(
+            model,
+            data,
+            batch_size=batch_size,
+            device=device,
+            head=head,
+        )
         if "dropout_logits" in needs:
             posterior = dropout_logits(
-                model, data, passes=passes, seed=seed, device=device, head=head
+                model,
+                data,
+                passes=passes,
+                seed=seed,
+                device=device,
+                head=head,
             )
             outputs = outputs.with_posterior(posterior)
     elif is_estimator(model):
@@ -109,16 +120,21 @@ def observe(
         )
 
     # The dataset of a data loader need not have a length.
-    if not isinstance(data, DataLoader) and len(outputs) != count_rows(data):
+    if isinstance(data, DataLoader):
+        return outputs
+
+    row_count = count_rows(data)
+    if len(outputs) != row_count:
         raise InputError(
-            f"The model returned {len(outputs)} rows, and the data has {count_rows(data)}: it must "
-            "return one for each."
+            f"The model returned {len(outputs)} rows, and the data has {row_count}: it must return "
+            "one for each."
         )
     return outputs
 
 
 def is_estimator(model: object) -> bool:
     """Return whether ``model`` is a scikit-learn estimator, without importing scikit-learn."""
+    # If nothing has imported scikit-learn yet, no estimator can exist.
     base = sys.modules.get("sklearn.base")
     return base is not None and isinstance(model, base.BaseEstimator)
 
@@ -129,21 +145,33 @@ def is_network(model: object) -> bool:
     So has a torch module, alone or inside an estimator of skorch. Other estimators have columns for
     the classes of their training labels only.
     """
-    return isinstance(model, nn.Module) or (is_estimator(model) and is_skorch(model))
+    if isinstance(model, nn.Module):
+        return True
+    return is_estimator(model) and is_skorch(model)
 
 
 def _observe_ensemble(
-    models: Sequence[Any], data: Any, needs: Collection[str], **options: Any
+    models: Sequence[Any],
+    data: Any,
+    needs: Collection[str],
+    **options: Any,
 ) -> Outputs:
+    """Observe several models: all that is needed of the first, and logits of the others."""
     if not models:
         raise InputError("An ensemble needs one model or more, and this list is empty.")
 
     first = observe(models[0], data, needs, **options)
-    rest = [observe(model, data, ("logits",), **options) for model in models[1:]]
-    return first.with_posterior(stacked_logits([first, *rest]))
+    others = [observe(model, data, ("logits",), **options) for model in models[1:]]
+    posterior = stacked_logits([first, *others])
+    return first.with_posterior(posterior)
 
 
-def _observe_callable(model: Callable[[Any], Any], data: Any, batch_size: int) -> Outputs:
+def _observe_callable(
+    model: Callable[[Any], Any],
+    data: Any,
+    batch_size: int,
+) -> Outputs:
+    """Observe a function from a batch to outputs, and put its results together."""
     results = [_name_parts(model(batch)) for batch in batches(data, batch_size)]
     if not results:
         raise InputError("Cannot observe an empty pool: the data has no rows.")
@@ -154,15 +182,18 @@ def _observe_callable(model: Callable[[Any], Any], data: Any, batch_size: int) -
             # The head is the same for all rows, so that of the first batch is enough.
             parts[name] = results[0][name]
         else:
-            row_axis = 1 if name == "posterior_logits" else 0
-            parts[name] = _concatenate([result[name] for result in results], row_axis)
+            # (S, N, C) has its rows on the second axis, all others on the first.
+            row_axis = int(name == "posterior_logits")
+            pieces = [result[name] for result in results]
+            parts[name] = _concatenate(pieces, row_axis)
     return Outputs(**parts)
 
 
 def _name_parts(result: Any) -> Mapping[str, Any]:
     """Return what a callable returned for a batch, by the names that ``Outputs`` uses."""
     if isinstance(result, Outputs):
-        return {name: value for name, value in vars(result).items() if isinstance(value, Tensor)}
+        values = vars(result)
+        return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
     if isinstance(result, Mapping):
         names = {"logits", "features", "weight", "bias", "posterior_logits"}
@@ -185,6 +216,7 @@ def _name_parts(result: Any) -> Mapping[str, Any]:
 
 
 def _concatenate(pieces: list[Any], axis: int) -> Any:
+    """Concatenate tensors, or whatever NumPy takes for arrays."""
     if isinstance(pieces[0], Tensor):
         return torch.cat([piece.detach() for piece in pieces], dim=axis)
     return np.concatenate([np.asarray(piece) for piece in pieces], axis=axis)

@@ -13,20 +13,26 @@ from teeter.errors import InputError
 
 __all__ = ["OUTPUTS", "Outputs"]
 
-OUTPUTS = frozenset({"logits", "features", "head", "dropout_logits", "ensemble_logits", "labelled"})
+OUTPUTS = frozenset(
+    {
+        "logits",
+        "features",
+        "head",
+        "dropout_logits",
+        "ensemble_logits",
+        "labelled",
+    }
+)
 """What a strategy may need."""
 
-_DIMENSIONS = {"logits": 2, "features": 2, "weight": 2, "bias": 1, "posterior_logits": 3}
-_SHAPES = {
-    "logits": "(rows, classes)",
-    "features": "(rows, features)",
-    "weight": "(classes, features)",
-    "bias": "(classes,)",
-    "posterior_logits": "(samples, rows, classes)",
+_AXES = {
+    "logits": ("rows", "classes"),
+    "features": ("rows", "features"),
+    "weight": ("classes", "features"),
+    "bias": ("classes",),
+    "posterior_logits": ("samples", "rows", "classes"),
 }
-
-_ROW_AXES = {"logits": 0, "features": 0, "posterior_logits": 1}
-_CLASS_AXES = {"logits": 1, "weight": 0, "bias": 0, "posterior_logits": 2}
+"""The axes of each tensor of ``Outputs``. Axes of the same name must have the same size."""
 
 _COMPARED_ROWS = 64
 """Rows, evenly spread, on which given logits are compared with those of features and head."""
@@ -78,7 +84,8 @@ class Outputs:
         posterior_logits: Array | None = None,
     ) -> None:
         given = (logits, features, weight, bias, posterior_logits)
-        self.from_numpy = not any(isinstance(value, Tensor) for value in given)
+        has_tensor = any(isinstance(value, Tensor) for value in given)
+        self.from_numpy = not has_tensor
 
         self.logits = _as_valid_tensor(logits, "logits")
         self.features = _as_valid_tensor(features, "features")
@@ -91,21 +98,24 @@ class Outputs:
         self._check_head()
 
     def __repr__(self) -> str:
-        shapes = [f"{name}={tuple(value.shape)}" for name, value in self._tensors().items()]
+        shapes = []
+        for name, value in self._tensors().items():
+            shape = tuple(value.shape)
+            shapes.append(f"{name}={shape}")
         return f"Outputs({', '.join(shapes)})"
 
     def __len__(self) -> int:
         """Return N, the number of rows."""
-        _, rows = self._row_counts()[0]
+        _, rows = self._sizes("rows")[0]
         return rows
 
     @property
     def n_classes(self) -> int | None:
         """C, or None if only features are given."""
-        counts = self._class_counts()
-        if not counts:
+        sizes = self._sizes("classes")
+        if not sizes:
             return None
-        _, classes = counts[0]
+        _, classes = sizes[0]
         return classes
 
     @property
@@ -138,20 +148,23 @@ class Outputs:
         """Return the same outputs with logits, computed from features and head if not given."""
         if self.logits is not None or self.features is None or self.weight is None:
             return self
-        return self._replace(logits=_compute_logits(self.features, self.weight, self.bias))
+        logits = _compute_logits(self.features, self.weight, self.bias)
+        return self._replace(logits=logits)
 
     def with_posterior(self, posterior_logits: Tensor) -> Outputs:
         """Return the same outputs with the logits of S samples of the model: (S, N, C)."""
+        # Not _replace: the posterior comes from outside and must be checked.
         return Outputs(
-            self.logits,
-            self.features,
-            self.weight,
-            self.bias,
-            posterior_logits.to(self.device),
+            logits=self.logits,
+            features=self.features,
+            weight=self.weight,
+            bias=self.bias,
+            posterior_logits=posterior_logits.to(self.device),
         )
 
     def take(self, rows: Tensor | np.ndarray[Any, np.dtype[np.int64]]) -> Outputs:
         """Return the outputs of the rows at these positions (K,), with the same head."""
+        # The head is the same for all rows, so weight and bias stay.
         positions = torch.as_tensor(rows, device=self.device)
         taken: dict[str, Tensor | None] = {}
         if self.logits is not None:
@@ -167,7 +180,7 @@ class Outputs:
 
         A float64 head is rounded if the features are float32.
         """
-        # Features come first: strategies multiply them by the head.
+        # The first one given decides. Features come first: strategies multiply them by the head.
         per_row = [self.features, self.logits, self.posterior_logits]
         dtype = next(value.dtype for value in per_row if value is not None)
 
@@ -184,36 +197,36 @@ class Outputs:
         # Not Outputs(...), which would look for NaN in all rows again.
         copy = object.__new__(Outputs)
         copy.from_numpy = self.from_numpy
-        for name in _DIMENSIONS:
-            setattr(copy, name, changes.get(name, getattr(self, name)))
+        for name in _AXES:
+            value = changes.get(name, getattr(self, name))
+            setattr(copy, name, value)
         return copy
 
     def _tensors(self) -> dict[str, Tensor]:
         """Return the tensors that are given, by name."""
-        values = {name: getattr(self, name) for name in _DIMENSIONS}
-        return {name: value for name, value in values.items() if value is not None}
+        given = {}
+        for name in _AXES:
+            value = getattr(self, name)
+            if value is not None:
+                given[name] = value
+        return given
 
-    def _row_counts(self) -> list[tuple[str, int]]:
-        return self._sizes(_ROW_AXES)
-
-    def _class_counts(self) -> list[tuple[str, int]]:
-        return self._sizes(_CLASS_AXES)
-
-    def _sizes(self, axes: dict[str, int]) -> list[tuple[str, int]]:
-        """Return the size of one axis of each tensor that has it."""
-        return [
-            (name, value.shape[axes[name]])
-            for name, value in self._tensors().items()
-            if name in axes
-        ]
+    def _sizes(self, axis: str) -> list[tuple[str, int]]:
+        """Return the size of an axis in each tensor that has it, with the tensor's name."""
+        sizes = []
+        for name, value in self._tensors().items():
+            if axis in _AXES[name]:
+                position = _AXES[name].index(axis)
+                sizes.append((name, value.shape[position]))
+        return sizes
 
     def _check_rows(self) -> None:
-        counts = self._row_counts()
-        if not counts:
+        sizes = self._sizes("rows")
+        if not sizes:
             raise InputError(
                 "Outputs need logits, features or posterior_logits: a head alone has no rows."
             )
-        _require_same_size(counts, "rows")
+        _require_same_size(sizes, "rows")
 
         if self.posterior_logits is not None and len(self.posterior_logits) < 1:
             raise InputError(
@@ -221,11 +234,11 @@ class Outputs:
             )
 
     def _check_classes(self) -> None:
-        counts = self._class_counts()
-        _require_same_size(counts, "classes")
+        sizes = self._sizes("classes")
+        _require_same_size(sizes, "classes")
 
-        if counts:
-            name, classes = counts[0]
+        if sizes:
+            name, classes = sizes[0]
             if classes < 2:
                 raise InputError(
                     f"{name} has {classes} class: at least 2 are needed (a binary head [w] is "
@@ -239,28 +252,40 @@ class Outputs:
         if self.features is None or self.weight is None:
             return
 
-        if self.features.shape[1] != self.weight.shape[1]:
+        feature_columns = self.features.shape[1]
+        weight_columns = self.weight.shape[1]
+        if feature_columns != weight_columns:
             raise InputError(
-                f"features has {self.features.shape[1]} columns and weight has "
-                f"{self.weight.shape[1]}: a head's weight is (classes, features)."
+                f"features has {feature_columns} columns and weight has {weight_columns}: a head's "
+                "weight is (classes, features)."
             )
 
         if self.logits is not None and len(self):
             self._check_logits(self.logits, self.features, self.weight)
 
-    def _check_logits(self, logits: Tensor, features: Tensor, weight: Tensor) -> None:
+    def _check_logits(
+        self,
+        logits: Tensor,
+        features: Tensor,
+        weight: Tensor,
+    ) -> None:
         """Compare the logits with those of features and head on some rows."""
-        rows = torch.linspace(0, len(self) - 1, min(len(self), _COMPARED_ROWS)).long()
+        row_count = min(len(self), _COMPARED_ROWS)
+        rows = torch.linspace(0, len(self) - 1, row_count).long()
         rows = rows.to(self.device)
         logits = logits[rows]
 
+        # Everything in the precision and on the device of the features.
         features = features[rows].to(self.device)
         weight = weight.to(features)
-        bias = None if self.bias is None else self.bias.to(features)
+        bias = self.bias
+        if bias is not None:
+            bias = bias.to(features)
         computed = _compute_logits(features, weight, bias)
 
         largest_difference = (logits - computed).abs().max()
-        if largest_difference > _LOGITS_TOLERANCE * (1 + logits.abs().max()):
+        tolerance = _LOGITS_TOLERANCE * (1 + logits.abs().max())
+        if largest_difference > tolerance:
             raise InputError(
                 f"logits differ from features @ weight.T + bias by up to "
                 f"{float(largest_difference):.3g}: the features must be the input of the head that "
@@ -268,7 +293,12 @@ class Outputs:
             )
 
 
-def _compute_logits(features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def _compute_logits(
+    features: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+) -> Tensor:
+    """Return the logits of a head: (N, D), (C, D), (C,) -> (N, C)."""
     with full_precision_matmul():
         logits = features @ weight.T
     if bias is not None:
@@ -277,12 +307,15 @@ def _compute_logits(features: Tensor, weight: Tensor, bias: Tensor | None) -> Te
 
 
 def _as_valid_tensor(value: object, name: str) -> Tensor | None:
+    """Return one of the arguments of ``Outputs`` as a tensor, after checking it on its own."""
     if value is None:
         return None
 
     tensor = as_tensor(value, name)
-    if tensor.ndim != _DIMENSIONS[name]:
-        raise InputError(f"{name} has shape {tuple(tensor.shape)}: it should be {_SHAPES[name]}.")
+    axes = _AXES[name]
+    if tensor.ndim != len(axes):
+        expected = f"({axes[0]},)" if len(axes) == 1 else f"({', '.join(axes)})"
+        raise InputError(f"{name} has shape {tuple(tensor.shape)}: it should be {expected}.")
 
     is_multiplied = name in ("features", "weight")
     if is_multiplied and tensor.shape[1] == 0:
@@ -296,24 +329,31 @@ def _as_valid_tensor(value: object, name: str) -> Tensor | None:
 
 def _require_safe_range(tensor: Tensor, name: str) -> None:
     """Refuse numbers whose squares and products would overflow or underflow."""
+    # One pass and no copy, unlike abs().max().
     low, high = torch.aminmax(tensor)
     peak = max(-float(low), float(high))
 
     # float32 reaches 3e38 and float64 1.8e308: the limits leave room for a sum of many products.
-    limit = 1e15 if tensor.dtype == torch.float32 else 1e150
-    if peak > limit or 0 < peak < 1 / limit:
-        size = "large" if peak > 1 else "small"
+    limit = 1e150
+    if tensor.dtype == torch.float32:
+        limit = 1e15
+
+    is_large = peak > limit
+    is_small = 0 < peak < 1 / limit
+    if is_large or is_small:
+        size = "large" if is_large else "small"
         raise InputError(
             f"{name} has values up to {peak:.3g}, too {size} to be multiplied: scale them "
             "towards 1."
         )
 
 
-def _require_same_size(counts: list[tuple[str, int]], unit: str) -> None:
-    for name, count in counts[1:]:
-        first_name, first_count = counts[0]
-        if count != first_count:
+def _require_same_size(sizes: list[tuple[str, int]], axis: str) -> None:
+    """Refuse tensors, given by name and size of an axis, that differ in it."""
+    for name, size in sizes[1:]:
+        first_name, first_size = sizes[0]
+        if size != first_size:
             raise InputError(
-                f"{first_name} has {first_count} {unit} and {name} has {count}: they must be the "
+                f"{first_name} has {first_size} {axis} and {name} has {size}: they must be the "
                 "same."
             )

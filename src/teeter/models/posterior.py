@@ -73,13 +73,16 @@ def dropout_logits(
     with evaluation_mode(model, device) as run_device:
         head_name: str | None = None
         rows = adapt_to(data, model)
-        # BatchedInputs come in batches that are as large as memory allows already.
-        max_repeats = 1 if isinstance(rows, BatchedInputs) else passes
+        max_repeats = passes
+        if isinstance(rows, BatchedInputs):
+            # They come in batches that are as large as memory allows already.
+            max_repeats = 1
 
         for block, batch in enumerate(batches(rows, _BLOCK_ROWS)):
             if block == 0:
                 # The head must be found before dropout is switched on: it compares outputs.
-                head_name = find_head(model, probe_batch(rows, batch), run_device, named=head)
+                probe = probe_batch(rows, batch)
+                head_name = find_head(model, probe, run_device, named=head)
                 for module in model.modules():
                     module.training = isinstance(module, _DROPOUT_LAYERS)
 
@@ -109,10 +112,12 @@ def stacked_logits(members: Sequence[Outputs]) -> Tensor:
     present = [logits for logits in all_logits if logits is not None]
     shapes = {tuple(logits.shape) for logits in present}
 
-    if len(present) < len(all_logits) or len(shapes) != 1:
-        described = [None if logits is None else tuple(logits.shape) for logits in all_logits]
+    has_missing = len(present) < len(all_logits)
+    if has_missing or len(shapes) != 1:
+        logit_shapes = [None if logits is None else tuple(logits.shape) for logits in all_logits]
         raise InputError(
-            f"The models of an ensemble must give logits of one shape, and these give {described}."
+            "The models of an ensemble must give logits of one shape, and these give "
+            f"{logit_shapes}."
         )
     return torch.stack(present)
 
@@ -129,28 +134,38 @@ def _block_logits(
 ) -> Tensor:
     """Return the logits of B rows in S passes, of which several run at once: (S, B, C)."""
     rows, numbers = _count_rows_and_numbers(batch)
-    repeats = max(1, min(max_repeats, _MAX_INPUT_NUMBERS // max(1, numbers)))
+    fitting_repeats = _MAX_INPUT_NUMBERS // max(1, numbers)
+    repeats = max(1, min(max_repeats, fitting_repeats))
 
     pieces = []
+    # Dropout layers draw from torch's global generator.
     with seeded_global_rng(seed, device):
         for start in range(0, passes, repeats):
             count = min(repeats, passes - start)
             logits = forward_logits(model, _repeat_rows(batch, count), device, head)
-            pieces.append(logits.reshape(count, rows, -1))
+            by_pass = logits.reshape(count, rows, -1)  # from (count * B, C)
+            pieces.append(by_pass)
     return torch.cat(pieces)
 
 
 def _count_rows_and_numbers(batch: Any) -> tuple[int, int]:
+    """Return the rows of a batch, and the numbers in all of them together."""
     if isinstance(batch, Mapping):
         sizes = [_count_rows_and_numbers(part) for part in batch.values()]
         rows, _ = sizes[0]
         return rows, sum(numbers for _, numbers in sizes)
-    return len(batch), int(np.prod(np.shape(batch)))
+
+    shape = np.shape(batch)
+    return len(batch), int(np.prod(shape))
 
 
 def _repeat_rows(batch: Any, times: int) -> Any:
+    """Return all rows of a batch, then all of them again, and so on."""
     if isinstance(batch, Mapping):
         return {name: _repeat_rows(part, times) for name, part in batch.items()}
     if isinstance(batch, Tensor):
-        return batch.repeat(times, *[1] * (batch.ndim - 1))
-    return np.concatenate([np.asarray(batch)] * times)
+        other_axes = [1] * (batch.ndim - 1)
+        return batch.repeat(times, *other_axes)
+
+    copies = [np.asarray(batch)] * times
+    return np.concatenate(copies)

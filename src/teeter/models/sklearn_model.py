@@ -23,7 +23,8 @@ _SMALLEST_PROBABILITY = 1e-12
 
 _ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {
     "identity": lambda x: x,
-    "logistic": lambda x: 0.5 + 0.5 * np.tanh(0.5 * x),  # does not overflow
+    # The logistic function, in a form that does not overflow.
+    "logistic": lambda x: 0.5 + 0.5 * np.tanh(0.5 * x),
     "relu": lambda x: np.maximum(x, 0),
     "tanh": np.tanh,
 }
@@ -75,7 +76,7 @@ def observe_sklearn(model: Any, data: Any) -> Outputs:
 
 def classes_of(model: Any) -> npt.NDArray[Any]:
     """Return the classes that the columns of a fitted classifier's outputs stand for: (C,)."""
-    classes = np.asarray(model.classes_)
+    classes: npt.NDArray[Any] = np.asarray(model.classes_)
     return classes
 
 
@@ -89,9 +90,13 @@ def clone_with_seed(model: Any, seed: int) -> Any:
     """
     from sklearn.base import clone
 
+    # Parameters of estimators inside are named like "step__random_state".
     copy = clone(model)
-    names = [name for name in copy.get_params() if name.split("__")[-1] == "random_state"]
-    return copy.set_params(**dict.fromkeys(names, seed))
+    seeded = {}
+    for name in copy.get_params():
+        if name.split("__")[-1] == "random_state":
+            seeded[name] = seed
+    return copy.set_params(**seeded)
 
 
 def split_pipeline(model: Any) -> tuple[list[Any], Any]:
@@ -107,10 +112,14 @@ def split_pipeline(model: Any) -> tuple[list[Any], Any]:
     inner_steps, classifier = split_pipeline(model[-1])
     if len(model) == 1:
         return inner_steps, classifier
-    return [model[:-1], *inner_steps], classifier
+
+    # All steps but the last are a pipeline themselves.
+    outer_steps = model[:-1]
+    return [outer_steps, *inner_steps], classifier
 
 
 def _require_fitted_classifier(model: Any) -> None:
+    """Refuse estimators of other kinds, and classifiers that are not fitted."""
     from sklearn.base import is_classifier
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import check_is_fitted
@@ -128,10 +137,15 @@ def _require_fitted_classifier(model: Any) -> None:
 
 
 def _require_one_class_per_row(model: Any, data: Any) -> None:
+    """Refuse classifiers of several outputs or labels."""
     # Multi-output classifiers have a list of classes for each output. Multi-label ones look like
     # others until they predict.
-    is_multi_output = isinstance(model.classes_, list)
-    if is_multi_output or np.ndim(model.predict(take_rows(data, np.arange(1)))) != 1:
+    predicts_several = isinstance(model.classes_, list)
+    if not predicts_several:
+        first_row = take_rows(data, np.arange(1))
+        predicts_several = np.ndim(model.predict(first_row)) != 1
+
+    if predicts_several:
         raise InputError(
             f"This {type(model).__name__} predicts several labels a row: teeter takes one class a "
             "row."
@@ -143,10 +157,11 @@ def _as_dense(rows: Any) -> Floats:
     from scipy.sparse import issparse
 
     if issparse(rows):
-        if rows.shape[0] * rows.shape[1] > _MAX_DENSE_NUMBERS:
+        N, D = rows.shape
+        if N * D > _MAX_DENSE_NUMBERS:
             raise InputError(
-                f"The features are sparse, {rows.shape[0]:,} x {rows.shape[1]:,}, too many to "
-                "unfold: put TruncatedSVD before the classifier, or pick from fewer rows."
+                f"The features are sparse, {N:,} x {D:,}, too many to unfold: put TruncatedSVD "
+                "before the classifier, or pick from fewer rows."
             )
         rows = rows.toarray()
 
@@ -157,6 +172,7 @@ def _as_dense(rows: Any) -> Floats:
 
 
 def _observe_linear(model: Any, features: Floats) -> Outputs:
+    """Return the rows as features, and the coefficients as head."""
     from sklearn.svm import SVC, NuSVC
 
     weight = np.atleast_2d(_as_dense(model.coef_))
@@ -164,34 +180,46 @@ def _observe_linear(model: Any, features: Floats) -> Outputs:
 
     # These have a row for each pair of classes, and three classes have three pairs.
     is_one_vs_one = classes > 2 and isinstance(model, SVC | NuSVC)
-    if is_one_vs_one or len(weight) not in (1, classes):
+    coefficient_rows = len(weight)
+    if is_one_vs_one or coefficient_rows not in (1, classes):
         raise InputError(
-            f"{type(model).__name__} keeps {len(weight)} rows of coefficients for {classes} "
+            f"{type(model).__name__} keeps {coefficient_rows} rows of coefficients for {classes} "
             "classes: it is no linear head (for SVC use LinearSVC)."
         )
 
     # Without an intercept, scikit-learn stores a single 0.
-    bias = np.broadcast_to(np.asarray(model.intercept_), len(weight))
+    intercept = np.asarray(model.intercept_)
+    bias = np.broadcast_to(intercept, coefficient_rows)
     return _outputs_with_head(features, weight, bias)
 
 
 def _observe_mlp(model: Any, inputs: Floats) -> Outputs:
     """Return the last hidden layer as features, and the output layer as head."""
     activate = _ACTIVATIONS[model.activation]
+    *hidden_weights, head_weight = model.coefs_
+    *hidden_biases, head_bias = model.intercepts_
+
     features = inputs
-    for weight, bias in zip(model.coefs_[:-1], model.intercepts_[:-1], strict=True):
+    for weight, bias in zip(hidden_weights, hidden_biases, strict=True):
         features = activate(features @ weight + bias)
-    return _outputs_with_head(features, model.coefs_[-1].T, model.intercepts_[-1])
+
+    # scikit-learn has (inputs, outputs), a head (classes, features).
+    return _outputs_with_head(features, head_weight.T, head_bias)
 
 
-def _outputs_with_head(features: Floats, weight: Floats, bias: Floats) -> Outputs:
+def _outputs_with_head(
+    features: Floats,
+    weight: Floats,
+    bias: Floats,
+) -> Outputs:
     """Return outputs with logits, all in the higher precision of features and weight."""
     dtype = np.result_type(features, weight)
-    return Outputs(
+    outputs = Outputs(
         features=features.astype(dtype, copy=False),
         weight=_with_zero_class(weight.astype(dtype, copy=False)),
         bias=_with_zero_class(bias.astype(dtype)),
-    ).with_logits()
+    )
+    return outputs.with_logits()
 
 
 def _with_zero_class(head: Floats) -> Floats:
@@ -208,6 +236,7 @@ def _has_probabilities(model: Any) -> bool:
 
 
 def _log_probabilities(model: Any, rows: Any) -> Floats:
+    """Return the logarithms of a classifier's probabilities: (N, C), finite."""
     if not _has_probabilities(model):
         raise InputError(
             f"This {type(model).__name__} has neither coefficients nor probabilities: use a "
@@ -215,7 +244,8 @@ def _log_probabilities(model: Any, rows: Any) -> Floats:
         )
 
     probabilities = np.asarray(model.predict_proba(rows), dtype=np.float64)
-    logarithms: Floats = np.log(np.clip(probabilities, _SMALLEST_PROBABILITY, None))
+    positive = np.clip(probabilities, _SMALLEST_PROBABILITY, None)
+    logarithms: Floats = np.log(positive)
     return logarithms
 
 
@@ -230,15 +260,17 @@ def _member_log_probabilities(model: Any, rows: Any) -> Floats | None:
     if not all(_has_probabilities(member) for member in members):
         return None
 
+    # A vote trains its members on the rows as they come.
     if isinstance(model, VotingClassifier):
         member_rows = [rows] * len(members)
     else:
         member_rows = _rows_of_members(model, rows, len(members))
 
     # A member that never saw a class has no column for it.
-    shape = (len(members), count_rows(rows), len(model.classes_))
+    classes = model.classes_
+    shape = (len(members), count_rows(rows), len(classes))
     logarithms = np.full(shape, np.log(_SMALLEST_PROBABILITY))
-    columns_by_class = {name: column for column, name in enumerate(model.classes_)}
+    columns_by_class = {name: column for column, name in enumerate(classes)}
 
     for position, member in enumerate(members):
         if isinstance(model, AdaBoostClassifier):
@@ -246,18 +278,27 @@ def _member_log_probabilities(model: Any, rows: Any) -> Floats | None:
         else:
             # All other ensembles train their members on the positions of the classes.
             columns = member.classes_.astype(int)
-        logarithms[position][:, columns] = _log_probabilities(member, member_rows[position])
+        member_logarithms = _log_probabilities(member, member_rows[position])
+        logarithms[position][:, columns] = member_logarithms
     return logarithms
 
 
-def _rows_of_members(model: Any, rows: Any, members: int) -> list[Any]:
+def _rows_of_members(
+    model: Any,
+    rows: Any,
+    members: int,
+) -> list[Any]:
     """Return the rows for each member: all columns, or those that bagging gave it.
 
     They come as plain arrays, because members are trained without column names.
     """
     from scipy.sparse import issparse
 
-    plain_rows = rows.tocsr() if issparse(rows) else np.asarray(rows)
+    if issparse(rows):
+        plain_rows = rows.tocsr()  # a form whose columns can be selected
+    else:
+        plain_rows = np.asarray(rows)
+
     column_subsets = getattr(model, "estimators_features_", None)
     if column_subsets is None:
         return [plain_rows] * members

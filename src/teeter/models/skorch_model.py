@@ -18,7 +18,13 @@ from teeter.models.inputs import take_rows
 from teeter.models.sklearn_model import split_pipeline
 from teeter.models.torch_model import call_model, evaluation_mode, prepare_batch
 
-__all__ = ["disable_train_split", "explain_failure", "is_skorch", "skorch_labels", "unwrap_network"]
+__all__ = [
+    "disable_train_split",
+    "explain_failure",
+    "is_skorch",
+    "skorch_labels",
+    "unwrap_network",
+]
 
 _DEFAULT_FOLDS = 5
 """skorch's default validation split: every fifth row."""
@@ -73,13 +79,21 @@ def disable_train_split(model: Any) -> bool:
 def skorch_labels(model: Any, classes: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
     """Return classes (L,) as an estimator trains on them: floats for skorch's binary classifier."""
     net = _find_net(model)
-    if net is not None and isinstance(net, sys.modules["skorch"].NeuralNetBinaryClassifier):
+    if net is None:
+        return classes
+
+    # Its loss compares a single logit with the label.
+    binary_classifier = sys.modules["skorch"].NeuralNetBinaryClassifier
+    if isinstance(net, binary_classifier):
         return classes.astype(np.float32)
     return classes
 
 
 def explain_failure(
-    model: Any, data: Any, classes: npt.NDArray[np.int64], error: Exception
+    model: Any,
+    data: Any,
+    classes: npt.NDArray[np.int64],
+    error: Exception,
 ) -> str | None:
     """Return why the training of a skorch classifier failed, and what to do.
 
@@ -100,6 +114,8 @@ def explain_failure(
     if net is None or not net.initialized_:
         return None
 
+    # What each type of error may mean: too few rows to split; a label beyond the last output; rows of
+    # another precision than the weights.
     if isinstance(error, ValueError):
         return _explain_split(net, classes)
 
@@ -112,6 +128,7 @@ def explain_failure(
 
 
 def _explain_split(net: Any, classes: npt.NDArray[np.int64]) -> str | None:
+    """Return what to do if there are too few rows to hold some back."""
     from skorch.dataset import ValidSplit
 
     split = net.train_split
@@ -119,7 +136,9 @@ def _explain_split(net: Any, classes: npt.NDArray[np.int64]) -> str | None:
         return None
 
     # A stratified split needs one class with a row for each fold, and a plain one as many rows.
-    rows_to_split = int(np.bincount(classes).max()) if split.stratified else len(classes)
+    rows_to_split = len(classes)
+    if split.stratified:
+        rows_to_split = int(np.bincount(classes).max())
     if rows_to_split >= split.cv:
         return None
     return (
@@ -128,12 +147,17 @@ def _explain_split(net: Any, classes: npt.NDArray[np.int64]) -> str | None:
     )
 
 
-def _explain_outputs(net: Any, data: Any, classes: npt.NDArray[np.int64]) -> str | None:
+def _explain_outputs(
+    net: Any,
+    data: Any,
+    classes: npt.NDArray[np.int64],
+) -> str | None:
     """Return what to do if the network has fewer outputs than there are classes."""
+    network = net.module_
     try:
-        with evaluation_mode(net.module_, None) as device:
-            row = prepare_batch(net.module_, take_rows(data, np.arange(1)), device)
-            result = call_model(net.module_, row)
+        with evaluation_mode(network, None) as device:
+            first_row = take_rows(data, np.arange(1))
+            result = call_model(network, prepare_batch(network, first_row, device))
     except (IndexError, RuntimeError, TypeError, ValueError):
         # The network fails on the rows themselves: its own error says more.
         return None
@@ -152,23 +176,30 @@ def _explain_outputs(net: Any, data: Any, classes: npt.NDArray[np.int64]) -> str
 
 def _explain_precision(net: Any, data: Any) -> str | None:
     """Return what to do if the rows are floats of another precision than the network."""
-    if isinstance(data, np.ndarray) and data.dtype.kind == "f":
-        row_precision = str(data.dtype)
-    elif isinstance(data, Tensor) and data.is_floating_point():
-        row_precision = str(data.dtype).removeprefix("torch.")
-    else:
+    is_float_array = isinstance(data, np.ndarray) and data.dtype.kind == "f"
+    is_float_tensor = isinstance(data, Tensor) and data.is_floating_point()
+    if not is_float_array and not is_float_tensor:
         return None
 
-    expected = {str(value.dtype).removeprefix("torch.") for value in net.module_.parameters()}
+    row_precision = _name_precision(data.dtype)
+    expected = {_name_precision(value.dtype) for value in net.module_.parameters()}
     if not expected or row_precision in expected:
         return None
+
+    network_precision = ", ".join(sorted(expected))
     return (
-        f"The rows are {row_precision} and the network is {', '.join(sorted(expected))}: give the "
-        "pool as float32."
+        f"The rows are {row_precision} and the network is {network_precision}: give the pool as "
+        "float32."
     )
 
 
+def _name_precision(dtype: Any) -> str:
+    """Return the name of a type of numbers, the same for NumPy and torch: ``"float32"``."""
+    return str(dtype).removeprefix("torch.")
+
+
 def _has_default_split(net: Any) -> bool:
+    """Return whether a classifier holds back rows because that is skorch's default."""
     from skorch.dataset import ValidSplit
 
     split = net.train_split
@@ -184,4 +215,6 @@ def _find_net(model: object) -> Any:
         return None
 
     _, net = split_pipeline(model)
-    return net if isinstance(net, library.NeuralNet) else None
+    if isinstance(net, library.NeuralNet):
+        return net
+    return None

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -63,8 +64,8 @@ def observe_torch(
     Raises:
         InputError: if the data have no rows, or if it is not clear which layer is the head.
     """
-    logit_pieces: list[Tensor] = []
-    feature_pieces: list[Tensor] = []
+    logit_pieces: list[Tensor] = []  # (B, C) each
+    feature_pieces: list[Tensor] = []  # (B, D) each
 
     with evaluation_mode(model, device) as run_device:
         head_name: str | None = None
@@ -72,10 +73,12 @@ def observe_torch(
 
         for batch in batches(rows, batch_size):
             if not logit_pieces:
-                head_name = find_head(model, probe_batch(rows, batch), run_device, named=head)
+                probe = probe_batch(rows, batch)
+                head_name = find_head(model, probe, run_device, named=head)
 
             if head_name is None:
-                logit_pieces.append(forward_logits(model, batch, run_device, None))
+                logits = forward_logits(model, batch, run_device, None)
+                logit_pieces.append(logits)
             else:
                 logits, features = forward_with_features(model, batch, run_device, head_name)
                 logit_pieces.append(logits)
@@ -88,30 +91,34 @@ def observe_torch(
         if head_name is None:
             return Outputs(logits=all_logits)
 
-        # Copies, so that training the module later does not change them.
-        layer = linear_layer(model, head_name)
-        weight = layer.weight.detach().clone()
-        bias = None if layer.bias is None else layer.bias.detach().clone()
-
-        if len(weight) == 1:
-            weight = _add_zero_class(weight, 0)
-            bias = None if bias is None else _add_zero_class(bias, 0)
-
+        weight, bias = _copy_head(linear_layer(model, head_name))
         return Outputs(
-            logits=all_logits, features=torch.cat(feature_pieces), weight=weight, bias=bias
+            logits=all_logits,
+            features=torch.cat(feature_pieces),
+            weight=weight,
+            bias=bias,
         )
 
 
 @contextmanager
-def evaluation_mode(model: nn.Module, device: torch.device | str | None) -> Iterator[torch.device]:
+def evaluation_mode(
+    model: nn.Module,
+    device: torch.device | str | None,
+) -> Iterator[torch.device]:
     """Run a module in evaluation mode on ``device`` without gradients, then restore it.
 
     Yields:
         The device that the module is on. Its own device if ``device`` is None.
     """
-    first_tensor = next(iter([*model.parameters(), *model.buffers()]), None)
-    own_device = torch.device("cpu") if first_tensor is None else first_tensor.device
-    run_device = own_device if device is None else choose_device(device)
+    # A module without any tensor can run anywhere.
+    own_device = torch.device("cpu")
+    first_tensor = next(chain(model.parameters(), model.buffers()), None)
+    if first_tensor is not None:
+        own_device = first_tensor.device
+
+    run_device = own_device
+    if device is not None:
+        run_device = choose_device(device)
 
     # The modules inside may be in different modes, as batch norm of a frozen body is.
     modes = {module: module.training for module in model.modules()}
@@ -130,7 +137,11 @@ def evaluation_mode(model: nn.Module, device: torch.device | str | None) -> Iter
 
 
 def find_head(
-    model: nn.Module, batch: Any, device: torch.device, *, named: str | None = None
+    model: nn.Module,
+    batch: Any,
+    device: torch.device,
+    *,
+    named: str | None = None,
 ) -> str | None:
     """Return the name of the linear layer whose output the module returns.
 
@@ -170,9 +181,10 @@ def find_head(
             matching_names.add(call.layer)
 
     if len(matching_names) > 1:
+        names = ", ".join(sorted(matching_names))
         raise InputError(
-            f"{type(model).__name__} answers with several linear layers "
-            f"({', '.join(sorted(matching_names))}): name the one to look at with head=."
+            f"{type(model).__name__} answers with several linear layers ({names}): name the one to "
+            "look at with head=."
         )
     if matching_names:
         return matching_names.pop()
@@ -180,18 +192,21 @@ def find_head(
     # A temperature, alone or inside a softmax, changes the values and keeps their order.
     last_call = calls[-1]
     for result in results:
-        if result.shape == last_call.output.shape and _has_same_order(result, last_call.output):
+        if _has_same_order(result, last_call.output):
             return last_call.layer
 
+    names = ", ".join(call.layer for call in calls)
     raise InputError(
-        f"None of the linear layers of {type(model).__name__} "
-        f"({', '.join(call.layer for call in calls)}) gives its answer: name the one to look at "
-        "with head=."
+        f"None of the linear layers of {type(model).__name__} ({names}) gives its answer: name the "
+        "one to look at with head=."
     )
 
 
 def forward_with_features(
-    model: nn.Module, batch: Any, device: torch.device, head: str
+    model: nn.Module,
+    batch: Any,
+    device: torch.device,
+    head: str,
 ) -> tuple[Tensor, Tensor]:
     """Run a batch and return what leaves and what enters the head: (B, C) logits, (B, D) features.
 
@@ -201,16 +216,25 @@ def forward_with_features(
         InputError: if the batch does not reach the head, or reaches it with more than one vector
             per row.
     """
+    # Output and input of each call of the head. The hook appends to the list, because it cannot
+    # return anything to here.
     recorded: list[tuple[Tensor, Tensor]] = []
 
-    def record(module: nn.Module, args: Any, kwargs: dict[str, Any], output: Tensor) -> None:
+    def record(
+        module: nn.Module,
+        args: Any,
+        kwargs: dict[str, Any],
+        output: Tensor,
+    ) -> None:
         head_input = args[0] if args else kwargs["input"]
         # Copies, because later layers may work in place.
-        recorded.append((output.detach().clone(), head_input.detach().clone()))
+        logits = output.detach().clone()
+        features = head_input.detach().clone()
+        recorded.append((logits, features))
 
     hook = linear_layer(model, head).register_forward_hook(record, with_kwargs=True)
     try:
-        results = _collect_tensors(call_model(model, prepare_batch(model, batch, device)))
+        results = _run_batch(model, batch, device)
     finally:
         hook.remove()
 
@@ -234,7 +258,12 @@ def forward_with_features(
     return logits, features
 
 
-def forward_logits(model: nn.Module, batch: Any, device: torch.device, head: str | None) -> Tensor:
+def forward_logits(
+    model: nn.Module,
+    batch: Any,
+    device: torch.device,
+    head: str | None,
+) -> Tensor:
     """Run a batch and return its logits (B, C).
 
     Without a head they are what the module returns. Probabilities are turned into their logarithms.
@@ -246,7 +275,7 @@ def forward_logits(model: nn.Module, batch: Any, device: torch.device, head: str
         logits, _ = forward_with_features(model, batch, device, head)
         return logits
 
-    results = _collect_tensors(call_model(model, prepare_batch(model, batch, device)))
+    results = _run_batch(model, batch, device)
     if len(results) != 1 or results[0].ndim != 2:
         shapes = [tuple(result.shape) for result in results]
         raise InputError(
@@ -256,9 +285,11 @@ def forward_logits(model: nn.Module, batch: Any, device: torch.device, head: str
 
     result = results[0].detach()
     # A matrix whose rows are positive and sum to 1 is taken for probabilities, not logits.
-    sums_to_one = torch.allclose(result.sum(dim=1), result.new_ones(()), atol=1e-3)
+    row_sums = result.sum(dim=1)
+    sums_to_one = torch.allclose(row_sums, result.new_ones(()), atol=1e-3)
     if bool((result >= 0).all()) and sums_to_one:
-        return result.clamp_min(torch.finfo(result.dtype).tiny).log()
+        smallest = torch.finfo(result.dtype).tiny  # log 0 would be -inf
+        return result.clamp_min(smallest).log()
     return result.clone()
 
 
@@ -279,11 +310,17 @@ def extract_logits(result: Any) -> Any:
 def probe_batch(data: Any, batch: Any) -> Any:
     """Return rows to find a head with: the first batch, or a few rows of ``BatchedInputs``."""
     if isinstance(data, BatchedInputs):
-        return data.take(np.arange(min(_PROBE_ROWS, len(data)))).as_one_batch()
+        row_count = min(_PROBE_ROWS, len(data))
+        first_rows = data.take(np.arange(row_count))
+        return first_rows.as_one_batch()
     return batch
 
 
-def prepare_batch(model: nn.Module, batch: Any, device: torch.device) -> Any:
+def prepare_batch(
+    model: nn.Module,
+    batch: Any,
+    device: torch.device,
+) -> Any:
     """Copy a batch to tensors on ``device``, floats in the precision of the module.
 
     A copy, because a module may work in place.
@@ -294,11 +331,16 @@ def prepare_batch(model: nn.Module, batch: Any, device: torch.device) -> Any:
     if isinstance(batch, Mapping):
         return {name: prepare_batch(model, part, device) for name, part in batch.items()}
 
-    tensor = batch.clone() if isinstance(batch, Tensor) else _copy_to_tensor(batch)
+    if isinstance(batch, Tensor):
+        tensor = batch.clone()
+    else:
+        tensor = _copy_to_tensor(batch)
+
     # Integers are tokens or categories, for an embedding: only floats follow the module.
     if not tensor.is_floating_point():
         return tensor.to(device)
 
+    # The first parameter of floats decides: a module may have others among its parameters.
     dtype = tensor.dtype
     for parameter in model.parameters():
         if parameter.is_floating_point():
@@ -319,11 +361,38 @@ def linear_layer(model: nn.Module, name: str) -> nn.Linear:
         if isinstance(module, nn.Linear)
     }
     if name not in layers:
+        layer_names = ", ".join(layers)
         raise InputError(
-            f"{type(model).__name__} has no linear layer called {name!r}. It has: "
-            f"{', '.join(layers)}."
+            f"{type(model).__name__} has no linear layer called {name!r}. It has: {layer_names}."
         )
     return layers[name]
+
+
+def _copy_head(layer: nn.Linear) -> tuple[Tensor, Tensor | None]:
+    """Return copies of weight and bias, which training the module later does not change.
+
+    A layer with a single output becomes that of two classes, [0, w].
+    """
+    weight = layer.weight.detach().clone()
+    bias = None
+    if layer.bias is not None:
+        bias = layer.bias.detach().clone()
+
+    if len(weight) == 1:
+        weight = _add_zero_class(weight, 0)
+        if bias is not None:
+            bias = _add_zero_class(bias, 0)
+    return weight, bias
+
+
+def _run_batch(
+    model: nn.Module,
+    batch: Any,
+    device: torch.device,
+) -> list[Tensor]:
+    """Run a module on a batch and return all tensors in what it returned."""
+    result = call_model(model, prepare_batch(model, batch, device))
+    return _collect_tensors(result)
 
 
 @dataclass(frozen=True)
@@ -335,24 +404,33 @@ class _LayerCall:
 
 
 def _record_linear_layers(
-    model: nn.Module, batch: Any, device: torch.device
+    model: nn.Module,
+    batch: Any,
+    device: torch.device,
 ) -> tuple[list[_LayerCall], list[Tensor]]:
     """Run a batch and return the calls of linear layers in order, and the tensors returned."""
     calls: list[_LayerCall] = []
 
     def recorder(layer: str) -> Callable[[nn.Module, Any, Tensor], None]:
-        def record(module: nn.Module, args: Any, output: Tensor) -> None:
-            calls.append(_LayerCall(layer, output.detach().clone()))
+        def record(
+            module: nn.Module,
+            args: Any,
+            output: Tensor,
+        ) -> None:
+            # A copy, because later layers may work in place.
+            copy = output.detach().clone()
+            calls.append(_LayerCall(layer, copy))
 
         return record
 
     hooks = []
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear):
-            hooks.append(module.register_forward_hook(recorder(name)))
+            hook = module.register_forward_hook(recorder(name))
+            hooks.append(hook)
 
     try:
-        results = _collect_tensors(call_model(model, prepare_batch(model, batch, device)))
+        results = _run_batch(model, batch, device)
     finally:
         for hook in hooks:
             hook.remove()
@@ -365,9 +443,12 @@ def _collect_tensors(result: Any) -> list[Tensor]:
         return [result]
     if isinstance(result, Mapping):
         return _collect_tensors(list(result.values()))
+
+    tensors: list[Tensor] = []
     if isinstance(result, tuple | list):
-        return [tensor for part in result for tensor in _collect_tensors(part)]
-    return []
+        for part in result:
+            tensors.extend(_collect_tensors(part))
+    return tensors
 
 
 def _is_output_or_softmax(result: Tensor, output: Tensor) -> bool:
@@ -381,23 +462,37 @@ def _is_output_or_softmax(result: Tensor, output: Tensor) -> bool:
     if result.shape != output.shape:
         return False
 
-    candidates = [output, output.softmax(dim=-1), output.log_softmax(dim=-1), output.sigmoid()]
+    candidates = [
+        output,
+        output.softmax(dim=-1),
+        output.log_softmax(dim=-1),
+        output.sigmoid(),
+    ]
     return any(_is_close(result, candidate) for candidate in candidates)
 
 
 def _is_close(result: Tensor, expected: Tensor) -> bool:
     return torch.allclose(
-        result, expected, rtol=_RELATIVE_TOLERANCE, atol=_ABSOLUTE_TOLERANCE, equal_nan=True
+        result,
+        expected,
+        rtol=_RELATIVE_TOLERANCE,
+        atol=_ABSOLUTE_TOLERANCE,
+        equal_nan=True,
     )
 
 
 def _has_same_order(result: Tensor, output: Tensor) -> bool:
-    """Return whether larger outputs never give smaller results.
+    """Return whether a result has the shape of an output, and larger outputs never smaller results.
 
     Equal results are allowed: a softmax rounds small ones to the same number.
     """
-    sorted_results = result.gather(-1, output.argsort(dim=-1))
-    return bool((sorted_results.diff(dim=-1) >= 0).all())
+    if result.shape != output.shape:
+        return False
+
+    ascending = output.argsort(dim=-1)
+    sorted_results = result.gather(-1, ascending)
+    differences = sorted_results.diff(dim=-1)
+    return bool((differences >= 0).all())
 
 
 def _result_tokens(result: Tensor, output: Tensor) -> Tensor | None:
@@ -410,22 +505,31 @@ def _result_tokens(result: Tensor, output: Tensor) -> Tensor | None:
         result: (B, C) what the module returned.
         output: (B, T, C) what its head returned for each token.
     """
-    if result.shape != (output.shape[0], output.shape[2]):
+    B, _, C = output.shape
+    if result.shape != (B, C):
         return None
 
+    # (B, T) the largest difference of each token's output from the result.
     differences = (output - result.unsqueeze(1)).abs().amax(dim=2)
     differences = differences.nan_to_num(float("inf"))  # padding may give NaN
     nearest = differences.argmin(dim=1)
 
-    rows = torch.arange(len(output), device=output.device)
+    rows = torch.arange(B, device=output.device)
     is_equal = torch.allclose(
-        output[rows, nearest], result, rtol=_RELATIVE_TOLERANCE, atol=_ABSOLUTE_TOLERANCE
+        output[rows, nearest],
+        result,
+        rtol=_RELATIVE_TOLERANCE,
+        atol=_ABSOLUTE_TOLERANCE,
     )
-    return nearest if is_equal else None
+    if not is_equal:
+        return None
+    return nearest
 
 
 def _take_result_tokens(
-    logits: Tensor, features: Tensor, results: list[Tensor]
+    logits: Tensor,
+    features: Tensor,
+    results: list[Tensor],
 ) -> tuple[Tensor, Tensor]:
     """Return logits and features of the token that gave each result: (B, T, C) -> (B, C)."""
     for result in results:
@@ -440,6 +544,7 @@ def _take_result_tokens(
 
 
 def _copy_to_tensor(batch: Any) -> Tensor:
+    """Return a batch that is not a tensor as one of its own, in its own type of numbers."""
     try:
         array = np.array(batch)
     except ValueError:
@@ -450,7 +555,7 @@ def _copy_to_tensor(batch: Any) -> Tensor:
     if array.dtype.kind == "U":
         raise InputError(
             "The data hold texts, and a torch module takes numbers: Texts of "
-            "teeter.adapters.huggingface makes them."
+            "teeter.adapters makes them."
         )
     if array.dtype.kind not in "biuf":
         raise InputError(f"The data hold {array.dtype} values: a torch module takes numbers.")
@@ -459,4 +564,5 @@ def _copy_to_tensor(batch: Any) -> Tensor:
 
 def _add_zero_class(tensor: Tensor, dim: int) -> Tensor:
     """Return a binary head or logit [z] as that of two classes, [0, z]."""
-    return torch.cat([torch.zeros_like(tensor), tensor], dim=dim)
+    zeros = torch.zeros_like(tensor)
+    return torch.cat([zeros, tensor], dim=dim)

@@ -7,8 +7,9 @@ imported when they are first used.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from teeter.lazy_imports import import_lazily
 
 if TYPE_CHECKING:
     from teeter.selection.api import run_selection, select_from_file, select_from_shards
@@ -25,25 +26,11 @@ __all__ = [
     "select_from_shards",
 ]
 
-_HOMES = {
-    "Pick": "result",
-    "Provenance": "result",
-    "Selection": "result",
-    "SelectionRequest": "request",
-    "run_selection": "api",
-    "select_from_file": "api",
-    "select_from_shards": "api",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-    module = import_module(f"{__name__}.{_HOMES[name]}")
-    return getattr(module, name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = import_lazily(
+    __name__,
+    {
+        "api": ["run_selection", "select_from_file", "select_from_shards"],
+        "request": ["SelectionRequest"],
+        "result": ["Pick", "Provenance", "Selection"],
+    },
+)

@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from teeter.distributed.executors import Executor, make_executor
-from teeter.selection.from_file import load_candidates
-from teeter.selection.from_shards import open_candidates
-from teeter.selection.request import (
+from teeter.selection.defaults import (
     DEFAULT_CANDIDATES,
     DEFAULT_REFERENCE,
+    DEFAULT_STRATEGY,
     DEFAULT_WORK,
-    SelectionRequest,
-    check_count,
-    check_needs,
 )
+from teeter.selection.from_file import load_candidates
+from teeter.selection.from_shards import open_candidates
+from teeter.selection.request import SelectionRequest, check_count, check_needs
 from teeter.selection.result import PickedRows, Selection, build_selection
 from teeter.strategies.base import Strategy
 
@@ -51,7 +50,7 @@ def select_from_file(
     model: str | Path | None = None,
     labels: str | None = None,
     id_column: str | None = None,
-    strategy: str = "ldm-s",
+    strategy: str = DEFAULT_STRATEGY,
     rays: int | None = None,
     seed: int = 0,
     device: str | None = None,
@@ -114,7 +113,7 @@ def select_from_shards(
     workers: int | None = None,
     executor: Executor | None = None,
     work: str | Path = DEFAULT_WORK,
-    strategy: str = "ldm-s",
+    strategy: str = DEFAULT_STRATEGY,
     rays: int | None = None,
     reference: int = DEFAULT_REFERENCE,
     candidates: int = DEFAULT_CANDIDATES,
@@ -194,6 +193,7 @@ def run_selection(
     # Cheap checks come first: an unknown strategy or option fails before any file is read.
     strategy = request.make_strategy()
 
+    # Both kinds of candidates offer the same: see the protocol above.
     candidates: Candidates
     if request.engine is None:
         candidates = load_candidates(request, strategy)
@@ -206,5 +206,6 @@ def run_selection(
     check_needs(strategy, request, candidates.available, candidates.classes)
     check_count(request.n, len(candidates))
 
+    # The expensive step. What follows only puts its result into words.
     picked = candidates.pick(strategy)
     return build_selection(request, picked)

@@ -70,9 +70,11 @@ class FileCandidates:
         )
         positions = strategy.select(context, self.request.n)
 
+        # Positions are among the candidates, rows in the pool.
         rows = self.rows[positions]
-        ids = [str(row) for row in rows.tolist()]
-        if self.ids is not None:
+        if self.ids is None:
+            ids = [str(row) for row in rows.tolist()]
+        else:
             ids = [self.ids[row] for row in rows.tolist()]
 
         # The score of a strategy that picks by the LDM is the LDM: report it once.
@@ -80,16 +82,22 @@ class FileCandidates:
         if "ldm" not in context.notes:
             score = context.notes.get("score")
 
+        picked_outputs = context.outputs.take(positions).with_logits()
+        ldm_of_candidates = _candidates_ldm(context, self.request)
+        n_labelled = 0
+        if self.labels is not None:
+            n_labelled = len(self.labels)
+
         return PickedRows(
             rows=rows,
             ids=ids,
-            logits=context.outputs.take(positions).with_logits().logits,
-            ldm=_take(_candidates_ldm(context, self.request), positions),
+            logits=picked_outputs.logits,
+            ldm=_take(ldm_of_candidates, positions),
             score=_take(score, positions),
             candidates=len(self),
             classes=self.classes,
             device=self.device,
-            labelled=0 if self.labels is None else len(self.labels),
+            labelled=n_labelled,
             notes=self.notes,
         )
 
@@ -104,16 +112,24 @@ def _candidates_ldm(context: Context, request: SelectionRequest) -> Tensor | Non
 
     # The rays that a strategy by LDM would follow with this seed, so that values agree.
     rays_seed = derive_seed(stream(request.seed, "select"))
-    return ldm(outputs.features, outputs.weight, outputs.bias, rays=request.rays, seed=rays_seed)
+    return ldm(
+        outputs.features,
+        outputs.weight,
+        outputs.bias,
+        rays=request.rays,
+        seed=rays_seed,
+    )
 
 
 def _take(
     values: Tensor | None, positions: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float32] | None:
+    """Return some values in single precision on the CPU: (N,), (n,) -> (n,)."""
     if values is None:
         return None
-    taken: npt.NDArray[np.float32] = values.float().cpu().numpy()[positions]
-    return taken
+
+    all_values: npt.NDArray[np.float32] = values.float().cpu().numpy()
+    return all_values[positions]
 
 
 def load_candidates(request: SelectionRequest, strategy: Strategy) -> FileCandidates:
@@ -144,7 +160,8 @@ def load_candidates(request: SelectionRequest, strategy: Strategy) -> FileCandid
     # Without labels, a head or columns of vectors mean that the table holds features as they are.
     # Otherwise its columns are encoded: scaled numbers, one-hot categories, dates.
     table = read_table(path)
-    if request.labels is None and (request.head is not None or has_vectors(table)):
+    holds_features = request.head is not None or has_vectors(table)
+    if request.labels is None and holds_features:
         pool = pool_from_table(table, id_column=request.id_column)
         return _apply_head(request, pool, device)
 
@@ -162,7 +179,10 @@ def _apply_head(request: SelectionRequest, pool: PoolFile, device: torch.device)
         classes = pool.classes
     else:
         outputs = Outputs(
-            logits=pool.logits, features=pool.features, weight=head.weight, bias=head.bias
+            logits=pool.logits,
+            features=pool.features,
+            weight=head.weight,
+            bias=head.bias,
         )
         classes = head.classes or pool.classes
 
@@ -208,10 +228,11 @@ def _run_model(
 
     inputs = as_tensor(pool.features, "features").float()
     require_finite(inputs, f"The pool in {path}")
+
+    # Rows may be stored flat: a network of images needs their shape back.
+    shaped = inputs.reshape(-1, *model.shape)
     try:
-        outputs = observe(
-            model.network, inputs.reshape(-1, *model.shape), device=device, head=model.layer
-        )
+        outputs = observe(model.network, shaped, device=device, head=model.layer)
     except InputError as error:
         raise InputError(f"{model.description} computes unusable outputs: {error}") from None
 
@@ -242,8 +263,8 @@ def _candidates_from_table(
         ids = table.ids(id_column)
 
     if request.labels is None:
-        # Code -1 means unlabelled.
-        labels = Labels((), np.full(len(table), -1, dtype=np.int64))
+        unlabelled = np.full(len(table), -1, dtype=np.int64)  # -1 is the code of no label
+        labels = Labels(classes=(), codes=unlabelled)
     else:
         labels = read_labels(table, request.labels)
         if not len(labels.candidates):
@@ -266,27 +287,31 @@ def _candidates_from_table(
         # Outputs needs some array to count rows; the strategy does not look at it.
         features = np.zeros((len(table), 1), dtype=np.float32)
 
-    # Below two classes there is no head: check_needs refuses the strategies that need one.
-    labelled_rows = labels.labelled
-    codes = labels.codes[labelled_rows]
+    labelled_features = features[labels.labelled]
+    labelled_codes = labels.codes[labels.labelled]
 
+    # Below two classes there is no head: check_needs refuses the strategies that need one.
     weight = None
     bias = None
-    if len(labels.classes) > 1:
-        weight, bias = fit_head(features[labelled_rows], codes, len(labels.classes))
+    n_classes = len(labels.classes)
+    if n_classes > 1:
+        weight, bias = fit_head(labelled_features, labelled_codes, n_classes)
 
     labelled = None
-    if len(labelled_rows):
-        labelled = Outputs(features=features[labelled_rows], weight=weight, bias=bias)
+    codes = None
+    if len(labelled_features):
+        labelled = Outputs(features=labelled_features, weight=weight, bias=bias)
+        codes = labelled_codes
 
+    candidate_features = features[labels.candidates]
     return FileCandidates(
         request=request,
-        outputs=Outputs(features=features[labels.candidates], weight=weight, bias=bias),
+        outputs=Outputs(features=candidate_features, weight=weight, bias=bias),
         rows=labels.candidates,
         ids=ids,
         device=device,
         classes=labels.classes or None,
         labelled=labelled,
-        labels=codes if len(labelled_rows) else None,
+        labels=codes,
         notes=(*labels.notes, *encoded.notes),
     )

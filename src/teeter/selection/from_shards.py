@@ -67,9 +67,20 @@ def open_candidates(
         FileError: a file cannot be read, or files do not fit each other.
         InputError: the head or model does not fit the pool.
     """
-    shards = open_shards(request.pool, id_column=request.id_column, raw=request.model is not None)
+    shards = open_shards(
+        request.pool,
+        id_column=request.id_column,
+        raw=request.model is not None,
+    )
+
     source = make_feature_source(request.head, request.model, shards)
-    return ShardCandidates(request, shards, source, executor, on_progress)
+    return ShardCandidates(
+        request=request,
+        shards=shards,
+        source=source,
+        executor=executor,
+        on_progress=on_progress,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,9 +139,12 @@ class ShardCandidates:
         rays_seed = derive_seed(generator)
 
         # Sorted, so that files are read from front to back.
-        reference = min(strategy.reference_rows or request.reference, len(self))
-        reference_rows = np.sort(_draw_rows(len(self), reference, rays_seed, "reference"))
-        rays = strategy.rays or default_rays(*source.load().head.weight.shape)
+        n_reference = min(strategy.reference_rows or request.reference, len(self))
+        drawn = _draw_rows(len(self), n_reference, rays_seed, "reference")
+        reference_rows = np.sort(drawn)
+
+        weight = source.load().head.weight
+        rays = strategy.rays or default_rays(*weight.shape)
         job = self._make_job("ldm", rays=rays, seed=rays_seed, extra=(len(reference_rows),))
 
         self.on_progress("Reference rows", 0, 1)
@@ -144,10 +158,13 @@ class ShardCandidates:
         else:
             picks = self._seed_by_ldm(ldm, smallest_feature, generator)
 
-        note = (
-            f"Flips were counted on {len(reference_rows):,} of {len(self):,} rows, drawn at random."
+        note = f"Flips were counted on {n_reference:,} of {len(self):,} rows, drawn at random."
+        return self._describe_picks(
+            picks,
+            candidates=len(self),
+            ldm=ldm[picks],
+            notes=(note,),
         )
-        return self._describe_picks(picks, candidates=len(self), ldm=ldm[picks], notes=(note,))
 
     def _seed_by_ldm(
         self, ldm: Scores, smallest_feature: float, generator: torch.Generator
@@ -169,12 +186,15 @@ class ShardCandidates:
 
         # About 4 rows are fetched per pick; few large requests are cheaper than many small ones.
         width = self._require_source().load().weight.shape[1]
-        ahead = min(max(1024, 4 * n), MAX_FETCH // (4 * width))
+        rows_in_memory = MAX_FETCH // (4 * width)  # 4 bytes per feature
+        ahead = min(max(1024, 4 * n), rows_in_memory)
+
+        log_weights = ldm_log_weights(torch.from_numpy(ldm), n)
         return seed_streaming(
             fetch,
             n,
             first=int(ldm.argmin()),
-            log_weights=ldm_log_weights(torch.from_numpy(ldm), n).numpy(),
+            log_weights=log_weights.numpy(),
             preference=ldm,
             farthest=farthest,
             ahead=ahead,
@@ -197,7 +217,8 @@ class ShardCandidates:
         """Let a strategy that needs all its candidates at once pick from a uniform sample."""
         request = self.request
         count = min(max(request.candidates, request.n), len(self))
-        rows = np.sort(_draw_rows(len(self), count, request.seed, "candidates"))
+        drawn = _draw_rows(len(self), count, request.seed, "candidates")
+        rows = np.sort(drawn)
 
         self.on_progress("Candidates", 0, 1)
         outputs = self._fetch_outputs(rows)
@@ -208,7 +229,8 @@ class ShardCandidates:
             labelled = self._read_labelled(request.labelled)
 
         context = build_context(outputs, labelled=labelled, seed=request.seed)
-        picks = rows[strategy.select(context, request.n)]
+        positions = strategy.select(context, request.n)
+        picks = rows[positions]
 
         notes: tuple[str, ...] = ()
         if count < len(self):
@@ -245,10 +267,20 @@ class ShardCandidates:
             *extra,
             sorted(options.items()),
         ]
-        name = hashlib.blake2b(repr(parameters).encode(), digest_size=10).hexdigest()
+        content = repr(parameters).encode()
+        name = hashlib.blake2b(content, digest_size=10).hexdigest()
+
+        # Resolved, because workers may have another working directory.
         folder = (Path(self.request.work) / f"{strategy}-{name}").resolve()
 
-        job = ScoringJob(folder, strategy, options, rays, seed, source)
+        job = ScoringJob(
+            folder=folder,
+            strategy=strategy,
+            options=options,
+            rays=rays,
+            seed=seed,
+            source=source,
+        )
         job.write()
         return job
 
@@ -286,13 +318,18 @@ class ShardCandidates:
         if loaded is None:
             return self._apply_head(rows)
 
+        # Through the model, if there is one: labelled rows are stored as the pool is.
         features = loaded.features(rows.numpy(), lambda k: f"row {k} of {path}")
         return self._apply_head(features)
 
     def _fetch(self, rows: Rows) -> torch.Tensor:
         """Return the features of rows: (k,) -> (k, D)."""
         return fetch_features(
-            self.shards, rows, self.source, executor=self.executor, work=Path(self.request.work)
+            self.shards,
+            rows,
+            self.source,
+            executor=self.executor,
+            work=Path(self.request.work),
         )
 
     def _fetch_outputs(self, rows: Rows) -> Outputs:
@@ -335,12 +372,12 @@ class ShardCandidates:
 def _ambiguous_id_notes(ids: list[str]) -> list[str]:
     """Return a note if ids do not identify picks. Ids of other rows are not compared."""
     counts = Counter(ids)
-    ambiguous = sum(1 for name in ids if not name.strip() or counts[name] > 1)
+    ambiguous = [name for name in ids if not name.strip() or counts[name] > 1]
     if not ambiguous:
         return []
-    return [
-        f"{ambiguous:,} of {len(ids):,} picks have an empty or repeated id: use the row number."
-    ]
+
+    share = f"{len(ambiguous):,} of {len(ids):,} picks"
+    return [f"{share} have an empty or repeated id: use the row number."]
 
 
 def _draw_rows(n_rows: int, count: int, seed: int, *name: str) -> Rows:
@@ -354,7 +391,11 @@ def _draw_rows(n_rows: int, count: int, seed: int, *name: str) -> Rows:
     # Otherwise draw with replacement and drop repetitions, which are few, until there are enough.
     rows = torch.empty(0, dtype=torch.int64)
     while len(rows) < count:
-        draws = torch.cat([rows, torch.randint(n_rows, (count,), generator=generator)])
+        new_draws = torch.randint(n_rows, (count,), generator=generator)
+        draws = torch.cat([rows, new_draws])
+
+        # In the order of drawing: np.unique sorts, and the smallest rows would come first.
         unique, first_positions = np.unique(draws.numpy(), return_index=True)
-        rows = torch.from_numpy(unique[np.argsort(first_positions)])
+        order = np.argsort(first_positions)
+        rows = torch.from_numpy(unique[order])
     return rows[:count].numpy()

@@ -11,24 +11,17 @@ import numpy as np
 
 from teeter.datasets.table_files import TABLE_SUFFIXES
 from teeter.errors import InputError, MissingOutputError
+from teeter.selection.defaults import (
+    DEFAULT_CANDIDATES,
+    DEFAULT_REFERENCE,
+    DEFAULT_STRATEGY,
+    DEFAULT_WORK,
+)
 from teeter.strategies.api import make_strategy, option_names
 from teeter.strategies.base import Strategy, registry
 from teeter.strategies.ldm import LdmEstimator
 
-__all__ = [
-    "DEFAULT_CANDIDATES",
-    "DEFAULT_REFERENCE",
-    "DEFAULT_WORK",
-    "SelectionRequest",
-    "check_count",
-    "check_needs",
-]
-
-DEFAULT_REFERENCE = 50_000
-"""Rows of a sharded pool on which the LDM counts flips."""
-DEFAULT_CANDIDATES = 100_000
-"""Rows of a sharded pool that a strategy picks from if it needs all its candidates at once."""
-DEFAULT_WORK = "teeter-work"
+__all__ = ["SelectionRequest", "check_count", "check_needs"]
 
 _HEADLESS_STRATEGIES = "random, seeding-l2 and seeding-cosine"
 
@@ -64,7 +57,7 @@ class SelectionRequest:
     """Label column of a table: its labelled rows train a head, the others are candidates."""
     id_column: str | None = None
     """Column or array of ids. Default: ``id`` or ``ids`` if present, otherwise row numbers."""
-    strategy: str = "ldm-s"
+    strategy: str = DEFAULT_STRATEGY
     rays: int | None = None
     """Number of rays of the LDM, whether the strategy uses it or it is only reported."""
     seed: int = 0
@@ -94,6 +87,7 @@ class SelectionRequest:
             names = " and ".join(head_sources)
             raise InputError(f"Give only one of {names}: each of them provides the head.")
 
+        # A column of labels repeats its values, so it cannot tell rows apart.
         if self.labels is not None and self.labels == self.id_column:
             raise InputError(
                 f"Column {self.labels!r} cannot hold both the labels and the ids: name two columns."
@@ -117,6 +111,7 @@ class SelectionRequest:
         return [f"{name}=" for name in names if getattr(self, name) is not None]
 
     def _check_numbers(self) -> None:
+        # How many candidates there are is known only when the pool is open: see check_count.
         if isinstance(self.n, bool) or not isinstance(self.n, int | np.integer):
             raise InputError(f"Cannot pick {self.n!r} rows: ask for a whole number.")
 
@@ -129,7 +124,12 @@ class SelectionRequest:
     def strategy_options(self) -> dict[str, Any]:
         """Return the options of the strategy, with ``rays`` if the strategy has that option."""
         options = dict(self.options)
-        if self.rays is not None and "rays" in option_names(registry.get(self.strategy)):
+        if self.rays is None:
+            return options
+
+        # A strategy without the LDM reports it too: then the rays are for the report alone.
+        strategy_class = registry.get(self.strategy)
+        if "rays" in option_names(strategy_class):
             options["rays"] = self.rays
         return options
 
@@ -196,7 +196,8 @@ def check_needs(
 
         # The command line turns arguments such as head= into its options.
         advice = "pass head= or model="
-        if request.engine is None and Path(pool).suffix.lower() in TABLE_SUFFIXES:
+        is_table = Path(pool).suffix.lower() in TABLE_SUFFIXES
+        if is_table and request.engine is None:
             advice = "pass head= or model=, or train one on its labelled rows with labels="
         raise MissingOutputError(
             f"{strategy.name} needs a head, and {pool} holds none: {advice}. "

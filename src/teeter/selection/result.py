@@ -98,7 +98,8 @@ class Selection:
         writer = csv.writer(LfCsvStream(stream))
         writer.writerow(columns)
         for pick in self.picks:
-            writer.writerow([getattr(pick, column) for column in columns])
+            cells = [getattr(pick, column) for column in columns]
+            writer.writerow(cells)
 
     def to_json(self) -> str:
         """Return the picks and, as ``facts``, their provenance as JSON."""
@@ -107,7 +108,12 @@ class Selection:
             "picks": [asdict(pick) for pick in self.picks],
             "facts": asdict(self.provenance),
         }
-        return json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False)
+        return json.dumps(
+            content,
+            ensure_ascii=False,
+            indent=2,
+            allow_nan=False,  # Python would write NaN, which is not JSON
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -136,20 +142,27 @@ def build_selection(request: SelectionRequest, picked: PickedRows) -> Selection:
     predicted: list[str | None] = [None] * n
     margins: list[float | None] = [None] * n
 
+    # Without a head nothing is predicted.
     if picked.logits is not None:
         predicted = _class_names(picked.logits, picked.classes)
-        margins = _as_floats(uncertainty.margin(picked.logits).float().cpu().numpy(), n)
+        margin = uncertainty.margin(picked.logits).float()
+        margins = _as_floats(margin.cpu().numpy(), n)
 
-    columns = zip(
-        picked.ids,
-        picked.rows.tolist(),
-        _as_floats(picked.ldm, n),
-        predicted,
-        margins,
-        _as_floats(picked.score, n),
-        strict=True,
-    )
-    picks = tuple(Pick(rank, *values) for rank, values in enumerate(columns, start=1))
+    ldm = _as_floats(picked.ldm, n)
+    scores = _as_floats(picked.score, n)
+
+    picks = []
+    for k in range(n):
+        pick = Pick(
+            rank=k + 1,
+            id=picked.ids[k],
+            row=int(picked.rows[k]),
+            ldm=ldm[k],
+            predicted=predicted[k],
+            margin=margins[k],
+            score=scores[k],
+        )
+        picks.append(pick)
 
     provenance = Provenance(
         version=__version__,
@@ -172,7 +185,7 @@ def build_selection(request: SelectionRequest, picked: PickedRows) -> Selection:
         numpy=np.__version__,
         notes=picked.notes,
     )
-    return Selection(picks, provenance)
+    return Selection(tuple(picks), provenance)
 
 
 def _class_names(logits: Tensor, classes: tuple[str, ...] | None) -> list[str | None]:
@@ -186,6 +199,8 @@ def _as_floats(values: npt.NDArray[np.float32] | None, n: int) -> list[float | N
     """Return values with the digits of single precision: 0.1, not 0.10000000149011612."""
     if values is None:
         return [None] * n
+
+    # str() of a float32 has the fewest digits that identify it. float() of it would have more.
     return [float(str(value)) for value in values]
 
 

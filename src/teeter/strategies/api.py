@@ -118,7 +118,11 @@ def ldm(
         0
     """
     estimator = LdmEstimator(
-        method=method, rays=rays, sigmas=sigmas, patience=patience, sigma_max=sigma_max
+        method=method,
+        rays=rays,
+        sigmas=sigmas,
+        patience=patience,
+        sigma_max=sigma_max,
     )
     compute_device = choose_device(device, features, weight)
     outputs = Outputs(features=features, weight=weight, bias=bias).to(compute_device)
@@ -259,7 +263,9 @@ def make_strategy(strategy: str | Strategy, options: Mapping[str, Any] | None = 
     available = option_names(cls)
     for option in options:
         if option not in available:
-            hint = did_you_mean(option, available) if available else "It has none."
+            hint = "It has none."
+            if available:
+                hint = did_you_mean(option, available)
             raise InputError(f"{strategy} has no option {option!r}. {hint}")
     return cls(**options)
 
@@ -293,6 +299,12 @@ def build_context(
     tensors = () if outputs.from_numpy else (outputs.any_tensor,)
     compute_device = choose_device(device, *tensors)
 
+    # Logits of the labelled rows are computed here. Those of the candidates may be large, so
+    # ``Strategy.select`` computes them, and only for a strategy that needs them.
+    labelled_outputs = None
+    if labelled is not None:
+        labelled_outputs = labelled.to(compute_device).with_logits()
+
     label_tensor = None
     if labels is not None:
         label_tensor = _validate_labels(labels, labelled, outputs.n_classes, compute_device)
@@ -301,7 +313,7 @@ def build_context(
         candidates=np.arange(len(outputs)),
         outputs=outputs.to(compute_device),
         generator=stream(_validate_seed(seed), "select"),
-        labelled=None if labelled is None else labelled.to(compute_device).with_logits(),
+        labelled=labelled_outputs,
         labels=label_tensor,
         n_classes=outputs.n_classes,
     )
@@ -315,6 +327,9 @@ def _validate_labelled(outputs: Outputs, labelled: object) -> None:
         raise InputError(
             f"labelled is a {type(labelled).__name__}: wrap the model outputs in teeter.Outputs."
         )
+
+    # Features are (N, D), logits (N, C) and posterior logits (S, N, C): the row counts may differ,
+    # D and C may not.
     for name, axis in (("features", 1), ("logits", 1), ("posterior_logits", 2)):
         candidates_value = getattr(outputs, name)
         labelled_value = getattr(labelled, name)

@@ -104,6 +104,8 @@ class Strategy(ABC):
 
     def __init_subclass__(cls) -> None:
         """Refuse needs that no model output can meet, and an unknown ``best``."""
+        # Abstract classes between this one and a strategy have no needs yet. A string is a
+        # collection of letters, so ``needs = "logits"`` must be refused by its type.
         needs: frozenset[str] = getattr(cls, "needs", frozenset())
         if isinstance(needs, str) or not set(needs) <= OUTPUTS:
             raise StrategyError(
@@ -136,17 +138,20 @@ class Strategy(ABC):
             StrategyError: if ``choose`` breaks the contract.
         """
         _validate_request(n, len(context))
-        positions = self.choose(self._prepare(context), n)
-        return context.candidates[self._validate_positions(positions, n, len(context))]
+
+        answer = self.choose(self._prepare(context), n)
+        positions = self._validate_positions(answer, n, len(context))
+        return context.candidates[positions]
 
     @final
     def _prepare(self, context: Context) -> Context:
         """Check that all needs are met, and compute logits from features and head if necessary."""
         for need in sorted(self.needs - {"labelled"}):
             if not context.outputs.has(need):
+                usable = ", ".join(_usable_strategies(context))
                 raise MissingOutputError(
                     f"{self.name} needs {_describe_need(need)}, and this model has none. "
-                    f"With the outputs it has you can use {', '.join(_usable_strategies(context))}."
+                    f"With the outputs it has you can use {usable}."
                 )
         if "labelled" in self.needs and context.labelled is None:
             raise MissingOutputError(
@@ -171,9 +176,8 @@ class Strategy(ABC):
 
         unique, counts = np.unique(answer, return_counts=True)
         if len(unique) < n:
-            raise StrategyError(
-                f"{self.name} returned position {unique[counts > 1][0]} more than once."
-            )
+            repeated = unique[counts > 1]
+            raise StrategyError(f"{self.name} returned position {repeated[0]} more than once.")
         return answer.astype(np.int64)
 
 
@@ -189,7 +193,8 @@ class ScoringStrategy(Strategy):
     @final
     def scores(self, context: Context) -> Tensor:
         """Return the score of each candidate, (N,), after checking what the strategy needs."""
-        return self._validate_scores(self.score(self._prepare(context)), len(context))
+        scores = self.score(self._prepare(context))
+        return self._validate_scores(scores, len(context))
 
     @final
     def _validate_scores(self, scores: Tensor, rows: int) -> Tensor:
@@ -197,10 +202,11 @@ class ScoringStrategy(Strategy):
             raise StrategyError(
                 f"{self.name} returned scores of shape {tuple(scores.shape)} for {rows} rows."
             )
-        if bool(scores.isnan().any()):
-            raise StrategyError(
-                f"{self.name} returned NaN for {int(scores.isnan().sum())} of {rows} rows."
-            )
+
+        # Infinite scores rank well. NaN compares with nothing, so the picks would be arbitrary.
+        n_nan = int(scores.isnan().sum())
+        if n_nan:
+            raise StrategyError(f"{self.name} returned NaN for {n_nan} of {rows} rows.")
         return scores
 
 
@@ -215,7 +221,10 @@ class TopKStrategy(ScoringStrategy):
         """Return the n best positions, best first."""
         scores = self._validate_scores(self.score(context), len(context))
         context.notes["score"] = scores
-        return scores.argsort(stable=True, descending=self.best == "largest")[:n]
+
+        # A stable sort, not topk, which leaves open which of several equal scores it returns.
+        order = scores.argsort(stable=True, descending=self.best == "largest")
+        return order[:n]
 
 
 registry: Registry[Strategy] = Registry("strategy", group="teeter.strategies", base=Strategy)
@@ -228,12 +237,17 @@ def _usable_strategies(context: Context) -> list[str]:
     if context.labelled is not None:
         available.add("labelled")
 
-    return sorted(name for name, cls in registry.loaded_classes().items() if cls.needs <= available)
+    usable = []
+    for name, cls in registry.loaded_classes().items():
+        if cls.needs <= available:
+            usable.append(name)
+    return sorted(usable)
 
 
 def _validate_request(n: int, rows: int) -> None:
     if rows == 0:
         raise InputError("Cannot pick from an empty pool: it has no rows.")
+    # True is an int in Python, and never a number of rows.
     if isinstance(n, bool) or not isinstance(n, int | np.integer):
         raise InputError(f"Cannot pick {n!r} rows: ask for a whole number.")
     if not 1 <= n <= rows:

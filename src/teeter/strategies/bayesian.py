@@ -26,6 +26,8 @@ class Dbal(TopKStrategy):
 
     def score(self, context: Context) -> Tensor:
         """Return the mutual information between the label and the dropout mask, in nats."""
+        # I(y; w) = H(mean over w of p(y | w)) - mean over w of H(p(y | w)), over S dropout masks w.
+        # Large if each mask is sure of a class and the masks disagree. At most log S.
         return mutual_information(context.posterior_logits)
 
 
@@ -39,6 +41,8 @@ class Ensemble(TopKStrategy):
 
     def score(self, context: Context) -> Tensor:
         """Return the share of networks outside the majority."""
+        # v = 1 - (votes of the most frequent class) / S. It has fewer than S different values, so
+        # many rows tie; ties go to the lowest row.
         return variation_ratio(context.posterior_logits)
 
 
@@ -62,11 +66,15 @@ class BatchBald(ScoringStrategy):
 
     def score(self, context: Context) -> Tensor:
         """Return the mutual information between a row's own label and the dropout mask, in nats."""
+        # What a row is worth alone, and so its gain as the first pick of a batch.
         return mutual_information(context.posterior_logits)
 
     def choose(self, context: Context, n: int) -> Tensor:
         """Return the row of largest score, then the rows that add most to those before them."""
         context.notes["score"] = self.score(context)
+
+        # Algorithm 1 of the paper: greedily add the row that maximises I(y_1, ..., y_n; w). The
+        # information is submodular, so this reaches at least 1 - 1/e of the best batch.
         return batch_bald(
             context.posterior_logits,
             n,

@@ -37,10 +37,11 @@ class ClusterOptions:
     def __post_init__(self) -> None:
         """Validate the options."""
         for name in ("cluster_size", "candidates_per_pick"):
-            if not is_count(getattr(self, name)):
-                raise InputError(
-                    f"{name} is {getattr(self, name)!r}: it must be a whole number from 1 up."
-                )
+            value = getattr(self, name)
+            if not is_count(value):
+                raise InputError(f"{name} is {value!r}: it must be a whole number from 1 up.")
+
+        # The distances to link need at least two rows.
         if not is_count(self.sample) or self.sample < 2:
             raise InputError(f"sample is {self.sample!r}: it must be a whole number from 2 up.")
 
@@ -55,9 +56,15 @@ class ClusterOptions:
         Returns:
             (n,) positions.
         """
-        ranked = uncertainty.argsort(stable=True)[: self.candidates_per_pick * n]
+        # Algorithm 1 of Citovsky et al., step 1: the k_m most uncertain rows, k_m a multiple of n.
+        n_uncertain = self.candidates_per_pick * n
+        ranked = uncertainty.argsort(stable=True)[:n_uncertain]
+
+        # Step 2: round-robin over the clusters of these rows. Cluster sizes count only the
+        # uncertain rows, so a crowded region does not fill the batch.
         clusters = self._clusters(context).to(ranked.device)
-        return ranked[round_robin(clusters[ranked], n).to(ranked.device)]
+        picks = round_robin(clusters[ranked], n).to(ranked.device)
+        return ranked[picks]
 
     def _clusters(self, context: Context) -> Tensor:
         """Return the cluster of each candidate, (N,).
@@ -67,7 +74,10 @@ class ClusterOptions:
         """
         clustered_rows = context.memory.get(_ROWS)
         if clustered_rows is not None:
-            rows = clustered_rows.numpy()  # ascending
+            rows = clustered_rows.numpy()  # ascending, so that searchsorted finds a row's position
+
+            # A row number above all clustered ones gets the position len(rows): clip it, and the
+            # comparison below finds that it is a new row.
             positions = np.searchsorted(rows, context.candidates).clip(max=len(rows) - 1)
             if (rows[positions] == context.candidates).all():
                 clusters_before: Tensor = context.memory[_CLUSTERS]
@@ -75,9 +85,13 @@ class ClusterOptions:
 
         n_clusters = max(1, len(context) // self.cluster_size)
         clusters = average_linkage(
-            context.features, n_clusters, sample=self.sample, generator=context.generator
+            context.features,
+            n_clusters,
+            sample=self.sample,
+            generator=context.generator,
         ).cpu()
 
+        # Keyed by row number, because positions among the candidates change from round to round.
         order = context.candidates.argsort()
         context.memory[_ROWS] = torch.from_numpy(context.candidates[order])
         context.memory[_CLUSTERS] = clusters[torch.from_numpy(order)]

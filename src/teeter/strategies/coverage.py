@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -15,7 +14,7 @@ from teeter.kernels.kcenter import k_center
 from teeter.kernels.kmeans import k_means
 from teeter.kernels.probcover import probcover, purity_radius
 from teeter.strategies.base import Context, Strategy, registry
-from teeter.strategies.validation import is_count, is_number
+from teeter.strategies.validation import is_count, is_number, is_positive
 
 __all__ = ["CoreSet", "ProbCover", "TypiClust"]
 
@@ -29,6 +28,8 @@ class CoreSet(Strategy):
 
     def choose(self, context: Context, n: int) -> Tensor:
         """Return the farthest row, then the row farthest from all before it, and so on."""
+        # Algorithm 1 of the paper (k-Center-Greedy): u = argmax over i of the minimum over labelled
+        # rows and picks j of |z_i - z_j|.
         return k_center(context.features, _labelled_features(context), n)
 
 
@@ -46,7 +47,7 @@ class ProbCover(Strategy):
 
     def __post_init__(self) -> None:
         """Validate the options."""
-        if self.radius is not None and not (is_number(self.radius) and 0 < self.radius < math.inf):
+        if self.radius is not None and not is_positive(self.radius):
             raise InputError(f"radius is {self.radius!r}: it must be a positive number.")
         if not (is_number(self.purity) and 0 < self.purity <= 1):
             raise InputError(f"purity is {self.purity!r}: it must be a share above 0, up to 1.")
@@ -56,7 +57,15 @@ class ProbCover(Strategy):
         radius = self.radius
         if radius is None:
             radius = self._estimate_radius(context)
-        return probcover(context.features, radius, n, centres=_labelled_features(context))
+
+        # Algorithm 1 of the paper: in the graph that joins rows closer than the radius, drop the
+        # edges into covered rows and pick the row of largest out-degree.
+        return probcover(
+            context.features,
+            radius,
+            n,
+            centres=_labelled_features(context),
+        )
 
     def _estimate_radius(self, context: Context) -> float:
         if context.n_classes is None:
@@ -65,6 +74,8 @@ class ProbCover(Strategy):
                 "pass radius=."
             )
 
+        # The paper's estimate of delta: the largest radius at which the share ``purity`` of balls
+        # holds one pseudo-class, with k-means clusters of the unit vectors as pseudo-classes.
         n_clusters = min(context.n_classes, len(context))
         units = Cosine(context.features).units
         clusters, _, _ = k_means(units, n_clusters, generator=context.generator)
@@ -86,21 +97,32 @@ class TypiClust(Strategy):
     def __post_init__(self) -> None:
         """Validate the options."""
         for name in ("neighbours", "max_clusters"):
-            if not is_count(getattr(self, name)):
-                raise InputError(
-                    f"{name} is {getattr(self, name)!r}: it must be a whole number from 1 up."
-                )
+            value = getattr(self, name)
+            if not is_count(value):
+                raise InputError(f"{name} is {value!r}: it must be a whole number from 1 up.")
 
     def choose(self, context: Context, n: int) -> Tensor:
         """Return one row per cluster. There is a cluster for each labelled row and each pick."""
         labelled = _labelled_features(context)
         features = torch.cat([context.features, labelled])
+
+        # Step 2 of TypiClust: |L| + B clusters, so at least B of them hold no labelled row.
         n_clusters = min(len(labelled) + n, self.max_clusters, len(features))
         clusters, _, _ = k_means(features, n_clusters, generator=context.generator)
 
         # The candidates come first, the labelled rows after them.
-        is_candidate = torch.arange(len(features), device=features.device) < len(context)
-        return typical_rows(features, clusters, is_candidate, n, neighbours=self.neighbours)
+        positions = torch.arange(len(features), device=features.device)
+        is_candidate = positions < len(context)
+
+        # Step 3: from the largest uncovered clusters, the row of largest typicality, the inverse of
+        # the mean distance to its nearest neighbours.
+        return typical_rows(
+            features,
+            clusters,
+            is_candidate,
+            n,
+            neighbours=self.neighbours,
+        )
 
 
 def _labelled_features(context: Context) -> Tensor:

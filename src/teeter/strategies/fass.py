@@ -43,8 +43,14 @@ class CandidateFilter:
         Returns:
             (n,) positions, in the order of picking.
         """
-        uncertain = order[: int(self.candidates_per_pick) * n].sort().values
-        return uncertain[facility_location(features[uncertain], n)]
+        # Filter: only the most uncertain rows can be picked, and only they need representing.
+        # Ascending positions, because facility location gives ties to its lowest row.
+        n_uncertain = int(self.candidates_per_pick) * n
+        uncertain = order[:n_uncertain].sort().values
+
+        # Subset: greedily maximise f(A) = sum over i of max over j in A of the similarity of i, j.
+        picks = facility_location(features[uncertain], n)
+        return uncertain[picks]
 
 
 @registry.register("fass")

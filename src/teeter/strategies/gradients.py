@@ -24,6 +24,9 @@ class Badge(Strategy):
 
     def choose(self, context: Context, n: int) -> Tensor:
         """Return the row of largest gradient, then rows drawn by distance to earlier picks."""
+        # Algorithm 1 of the paper: the gradient embedding of a row is (p - onehot(argmax p)) (x) z,
+        # and k-means++ picks among the embeddings. Plain k-means++ starts with a random row; the
+        # authors' code starts with the largest norm, and so does this one.
         return seed_gradients(context.logits, context.features, n, generator=context.generator)
 
 
@@ -54,6 +57,8 @@ class Bait(Strategy):
 
     def choose(self, context: Context, n: int) -> Tensor:
         """Return n rows: 2n greedy picks, pruned back to n."""
+        # Algorithm 1 of the paper: minimise tr((M + sum over picks of I(x))^-1 F), with F the
+        # Fisher information of all rows and M that of the labelled ones plus lambda I.
         return bait(
             context.logits,
             context.features,

@@ -106,10 +106,12 @@ class LdmEstimator:
         Returns:
             (N,) estimates in [0, 1].
         """
+        # Both methods estimate L(g, x) = inf of rho(h, g) over heads h with h(x) != g(x), where rho
+        # is the share of reference rows on which h and g, the trained head, disagree.
         if self.method == "gaussian":
             sigmas = paper_sigmas()
             if self.sigmas is not None:
-                sigmas = sorted(self.sigmas)
+                sigmas = sorted(self.sigmas)  # Algorithm 1 goes from small strengths to large ones
 
             return ldm_by_gaussian(
                 features,
@@ -123,7 +125,8 @@ class LdmEstimator:
 
         # Every direction is followed both ways, so it gives two rays.
         rays = self.rays or default_rays(*weight.shape)
-        directions = ray_directions(seed, (rays + 1) // 2, weight, bias)
+        n_directions = (rays + 1) // 2
+        directions = ray_directions(seed, n_directions, weight, bias)
         return ldm_by_rays(
             features,
             weight,
@@ -162,12 +165,19 @@ class LdmS(LdmEstimator, ScoringStrategy):
 
     def choose(self, context: Context, n: int) -> Tensor:
         """Return the row of least LDM, then rows drawn by weight and distance to earlier picks."""
-        return ldm_seeding(self.score(context), context.features, n, generator=context.generator)
+        # Algorithm 2 of the paper for one step t: the LDM of each candidate x, then the first pick
+        # argmin L_x, then picks with probability proportional to (gamma_x d_cos(x, picks))^2.
+        ldm = self.score(context)
+        return ldm_seeding(ldm, context.features, n, generator=context.generator)
 
 
 def estimate_ldm(estimator: LdmEstimator, context: Context) -> Tensor:
     """Return the LDM of the candidates, (N,), and record it in the notes of the context."""
+    # One draw from the context's generator seeds all directions, so the number of rays does not
+    # change what LDM-Seeding draws next from the same generator.
     seed = derive_seed(context.generator)
+
+    # The paper's M samples for rho. By default they are the candidates themselves, M = N.
     reference = None
     if estimator.reference_rows is not None:
         order = torch.randperm(len(context.features), generator=stream(seed, "reference"))
@@ -175,7 +185,11 @@ def estimate_ldm(estimator: LdmEstimator, context: Context) -> Tensor:
         reference = context.features[sample]
 
     ldm = estimator.ldm(
-        context.features, context.weight, context.bias, seed=seed, reference=reference
+        context.features,
+        context.weight,
+        context.bias,
+        seed=seed,
+        reference=reference,
     )
     context.notes["ldm"] = ldm
     return ldm

@@ -51,8 +51,11 @@ class EntropyS(ScoringStrategy):
 
     def score(self, context: Context) -> Tensor:
         """Return one minus the normalised entropy: 0 if all classes are equally probable."""
+        # LDM-Seeding prefers small scores in [0, 1], like an LDM. The entropy is at most log C, so
+        # 1 - H / log C is such a score; rounding can push it just below 0.
         n_classes = context.logits.shape[1]
-        return (1 - entropy(context.logits) / math.log(n_classes)).clamp_min(0)
+        normalised_entropy = entropy(context.logits) / math.log(n_classes)
+        return (1 - normalised_entropy).clamp_min(0)
 
     def choose(self, context: Context, n: int) -> Tensor:
         """Return the most uncertain row, then rows drawn by weight and distance."""
@@ -83,9 +86,18 @@ class MarginS(ScoringStrategy):
 def _seed_by_distance(distance: Distance, context: Context, n: int) -> Tensor:
     """Return n positions by k-means++ seeding in which every row has the same weight."""
     generator = context.generator
+
+    # Step 1a of k-means++: the first centre is uniform over the rows.
     first = int(torch.randint(len(context), (), generator=generator, device=generator.device))
 
+    # Step 1b: each next centre is x with probability d(x)^2 / sum of d^2, where d is the distance
+    # to the nearest centre. Weight 1, so logarithm 0, leaves only the distances.
     equal = torch.zeros(len(context), dtype=torch.float64, device=context.features.device)
     return seed_rows(
-        distance, n, first=first, log_weights=equal, preference=equal, generator=generator
+        distance,
+        n,
+        first=first,
+        log_weights=equal,
+        preference=equal,
+        generator=generator,
     )

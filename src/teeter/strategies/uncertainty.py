@@ -24,8 +24,11 @@ class Random(Strategy):
 
     def choose(self, context: Context, n: int) -> Tensor:
         """Return the positions of the n smallest of N uniform draws."""
+        # Sorting one draw per row, instead of drawing n rows, keeps the picks nested: with the same
+        # seed the picks for n are the first n of the picks for any larger number.
         draws = uniform((len(context),), context.generator, torch.device("cpu"))
-        return draws.argsort(stable=True)[:n]
+        order = draws.argsort(stable=True)
+        return order[:n]
 
 
 @registry.register("entropy")
@@ -39,6 +42,7 @@ class Entropy(TopKStrategy):
 
     def score(self, context: Context) -> Tensor:
         """Return the entropy in nats."""
+        # H(y | x) = -sum over c of p_c log p_c, at most log C.
         return uncertainty.entropy(context.logits)
 
 
@@ -53,6 +57,8 @@ class Margin(TopKStrategy):
 
     def score(self, context: Context) -> Tensor:
         """Return the difference between the two largest probabilities."""
+        # p_(1) - p_(2), the most probable class minus the second. With two classes the order is
+        # that of the entropy.
         return uncertainty.margin(context.logits)
 
 
@@ -67,4 +73,5 @@ class LeastConfidence(TopKStrategy):
 
     def score(self, context: Context) -> Tensor:
         """Return one minus the largest probability."""
+        # 1 - p_(1), the probability that the prediction is wrong if the model is calibrated.
         return uncertainty.least_confidence(context.logits)

@@ -59,13 +59,21 @@ On a CPU
     Linear layers gain as on a GPU. Convolutions do not: one convolution with M groups is slower
     than M convolutions one after the other. ``group_jobs`` therefore leaves each network with
     convolutions in a group of its own.
+
+State
+    The weights, ``BatchedNetworks.parameters``, are changed in place by the optimizer of
+    ``_BatchedTrainer.step``, which holds references to them, and by nothing else. ``_BestWeights``
+    reads them after each epoch and has copies of its own. ``_CudaGraphEpoch`` takes the same step
+    on tensors that are overwritten before each epoch, because a graph reads fixed addresses. The
+    networks of the jobs are read at the start and written once, at the end.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -95,13 +103,33 @@ _MIN_STEPS_TO_CAPTURE = 20
 _WARM_UP_STEPS = 3
 """Steps before a CUDA graph is recorded, in which libraries allocate what they need."""
 
-_VALIDATION_BATCH_SIZE = {"cuda": 512, "cpu": 64}
+_VALIDATION_BATCH_SIZE = {
+    "cuda": 512,
+    "cpu": 64,
+}
 """Validation rows at a time; on a CPU so few that a convolution's outputs stay in its cache."""
 
-_MEMORY_LIMIT = {"cuda": 32 << 30, "cpu": 4 << 30}
+_MEMORY_LIMIT = {
+    "cuda": 32 << 30,
+    "cpu": 4 << 30,
+}
 """Bytes that the members and rows of a group may take.
 
 A constant, so that grouping does not depend on the memory that is free at run time."""
+
+
+@dataclass(frozen=True)
+class _GroupKey:
+    """What the jobs of a group have in common."""
+
+    architecture: str
+    """The text of the network, which names every layer with its sizes."""
+    dtype: torch.dtype
+    device: torch.device
+    row_count: int
+    validation_inputs: int | None
+    """The identity of the validation rows: all models of a learner share theirs, and comparing
+    contents would take longer than it gains."""
 
 
 def group_jobs(jobs: Sequence[FitJob]) -> tuple[list[list[FitJob]], list[FitJob]]:
@@ -111,11 +139,12 @@ def group_jobs(jobs: Sequence[FitJob]) -> tuple[list[list[FitJob]], list[FitJob]
         Groups of jobs for ``fit_batched``, and the jobs that must be trained alone, each in the
         order given.
     """
-    jobs_by_key: dict[Hashable, list[FitJob]] = {}
+    jobs_by_key: dict[_GroupKey, list[FitJob]] = {}
     single_jobs = []
     for job in jobs:
         if _can_batch_job(job):
-            jobs_by_key.setdefault(_group_key(job), []).append(job)
+            same_kind = jobs_by_key.setdefault(_group_key(job), [])
+            same_kind.append(job)
         else:
             single_jobs.append(job)
 
@@ -133,18 +162,19 @@ def _can_batch_job(job: FitJob) -> bool:
     )
 
 
-def _group_key(job: FitJob) -> Hashable:
-    """Return what the jobs of a group have in common."""
+def _group_key(job: FitJob) -> _GroupKey:
     parameter = next(job.model.parameters())
-
-    # Validation rows are compared by identity: all models of a learner share theirs, and
-    # comparing contents would take longer than it gains.
     validation_inputs = None
     if job.validation is not None:
         validation_inputs = id(job.validation[0])
 
-    # The text of a chain names every layer with its sizes, so it is the architecture.
-    return str(job.model), parameter.dtype, parameter.device, len(job.labels), validation_inputs
+    return _GroupKey(
+        architecture=str(job.model),
+        dtype=parameter.dtype,
+        device=parameter.device,
+        row_count=len(job.labels),
+        validation_inputs=validation_inputs,
+    )
 
 
 def _split_by_memory(jobs: list[FitJob]) -> list[list[FitJob]]:
@@ -153,9 +183,10 @@ def _split_by_memory(jobs: list[FitJob]) -> list[list[FitJob]]:
     device = _device_of(jobs[0])
 
     # Weights, gradients and the two moments of Adam, then the rows.
-    bytes_per_job = 4 * sum(parameter.nbytes for parameter in network.parameters())
-    bytes_per_job += getattr(jobs[0].inputs, "nbytes", 0)
-    memory_limit = _MEMORY_LIMIT.get(device.type, _MEMORY_LIMIT["cpu"])
+    weight_bytes = sum(parameter.nbytes for parameter in network.parameters())
+    row_bytes = getattr(jobs[0].inputs, "nbytes", 0)
+    bytes_per_job = 4 * weight_bytes + row_bytes
+    memory_limit = _value_for(device, _MEMORY_LIMIT)
     max_size = max(1, memory_limit // bytes_per_job)
 
     has_convolutions = any(isinstance(layer, nn.Conv2d) for layer in network)
@@ -165,7 +196,14 @@ def _split_by_memory(jobs: list[FitJob]) -> list[list[FitJob]]:
     # As few groups as possible, then as equal as possible: 7 jobs of at most 5 become 4 and 3.
     group_count = _ceil_divide(len(jobs), max_size)
     size = _ceil_divide(len(jobs), group_count)
-    return [jobs[start : start + size] for start in range(0, len(jobs), size)]
+
+    starts = range(0, len(jobs), size)
+    return [jobs[start : start + size] for start in starts]
+
+
+def _value_for(device: torch.device, values: Mapping[str, int]) -> int:
+    """Return the value for a type of device. Types that are not listed are treated like a CPU."""
+    return values.get(device.type, values["cpu"])
 
 
 def _ceil_divide(count: int, size: int) -> int:
@@ -173,7 +211,8 @@ def _ceil_divide(count: int, size: int) -> int:
 
 
 def _device_of(job: FitJob) -> torch.device:
-    device: torch.device = next(job.model.parameters()).device
+    parameter = next(job.model.parameters())
+    device: torch.device = parameter.device
     return device
 
 
@@ -191,21 +230,21 @@ def fit_batched(jobs: Sequence[FitJob], config: TrainingConfig) -> list[FitResul
     trainer = _BatchedTrainer(jobs, config)
     best = None
     if jobs[0].validation is not None:
-        best = _BestWeights(trainer.networks, *jobs[0].validation)
+        validation_inputs, validation_labels = jobs[0].validation
+        best = _BestWeights(trainer.networks, validation_inputs, validation_labels)
 
     row_orders = [stream(job.seed, "order") for job in jobs]
     parameter_count = sum(values.numel() for values in trainer.networks.parameters)
-    epoch_losses = []
-    with (
-        limit_threads(training_threads(parameter_count, config.batch_size)),
-        _deterministic_convolutions(),
-    ):
+    threads = training_threads(parameter_count, config.batch_size)
+    epoch_losses = []  # (M,) each
+    with limit_threads(threads), _deterministic_convolutions():
         for epoch in range(config.epochs):
             epoch_losses.append(trainer.train_epoch(row_orders))
             if best is not None:
                 best.update(epoch)
 
-    # Until here the networks of the jobs still have their initial weights.
+    # Until here the networks of the jobs still have their initial weights. Without validation rows
+    # those of the last epoch count.
     final_weights = trainer.networks.parameters
     validation_seconds = 0.0
     if best is not None:
@@ -228,8 +267,8 @@ def fit_batched(jobs: Sequence[FitJob], config: TrainingConfig) -> list[FitResul
             validation_accuracy = best.accuracy(member)
 
         result = FitResult(
-            job.model,
-            losses,
+            model=job.model,
+            losses=losses,
             best_epoch=best_epoch,
             validation_accuracy=validation_accuracy,
             seconds={
@@ -239,6 +278,7 @@ def fit_batched(jobs: Sequence[FitJob], config: TrainingConfig) -> list[FitResul
             error=divergence_error(losses, config, trainer.inputs[member]),
         )
         results.append(result)
+
     return results
 
 
@@ -254,51 +294,78 @@ def _deterministic_convolutions() -> Iterator[None]:
 
 
 class _BatchedTrainer:
-    """M members with their rows, labels and optimizer."""
+    """M members with their rows, labels and optimizer.
+
+    Rows, labels and row weights never change. ``step`` changes the weights of the members and the
+    state of the optimizer; ``masks`` draws the dropout of each step.
+    """
 
     def __init__(self, jobs: Sequence[FitJob], config: TrainingConfig) -> None:
         self.config = config
         self.device = _device_of(jobs[0])
         self.networks = BatchedNetworks([job.model for job in jobs])
 
-        inputs = [prepare_batch(job.model, materialize(job.inputs), self.device) for job in jobs]
-        self.inputs = torch.stack(inputs)  # (M, L, ...)
-        self.labels = torch.stack([job.labels for job in jobs]).to(self.device)  # (M, L)
-        self.row_weights: Tensor | None = None  # (M, L)
+        # (M, L, ...) rows, (M, L) labels, and (M, L) weights of rows or None. L is the same for
+        # all members: group_jobs sees to it.
+        inputs = []
+        for job in jobs:
+            rows = materialize(job.inputs)
+            inputs.append(prepare_batch(job.model, rows, self.device))
+        self.inputs = torch.stack(inputs)
+        self.labels = torch.stack([job.labels for job in jobs]).to(self.device)
+        self.row_weights: Tensor | None = None
         if config.class_weighted:
             row_weights = [balanced_row_weights(job.labels) for job in jobs]
             self.row_weights = torch.stack(row_weights).to(self.inputs)
         self._require_matching_shapes(jobs[0].model)
 
-        self.row_count = self.labels.shape[1]
         # All members have the same number of rows, so their batches have the same sizes.
+        self.row_count = self.labels.shape[1]
         batches = shuffled_batches(self.row_count, config.batch_size, torch.Generator())
         self.batch_sizes = [len(batch) for batch in batches]
         self.max_batch_size = max(self.batch_sizes)
 
-        seeds = [stream(job.seed, "dropout").initial_seed() for job in jobs]
-        self.masks = DropoutMasks(self.networks, seeds, self.max_batch_size, self.inputs[0])
+        dropout_seeds = [stream(job.seed, "dropout").initial_seed() for job in jobs]
+        self.masks = DropoutMasks(
+            self.networks,
+            dropout_seeds,
+            batch_size=self.max_batch_size,
+            rows=self.inputs[0],
+        )
 
         on_gpu = self.device.type == "cuda"
-        self.optimizer = make_optimizer(self.networks.parameters, config, fused=True, on_gpu=on_gpu)
+        self.optimizer = make_optimizer(
+            self.networks.parameters,
+            config,
+            fused=True,
+            on_gpu=on_gpu,
+        )
         # Stepped by train_epoch only if there are milestones.
         self.schedule = torch.optim.lr_scheduler.MultiStepLR(
-            self.optimizer, list(config.milestones), gamma=config.decay
+            self.optimizer,
+            list(config.milestones),
+            gamma=config.decay,
         )
-        self.members = torch.arange(len(jobs), device=self.device)[:, None]  # (M, 1), to index rows
+
+        # (M, 1): with rows (M, B) it indexes the rows of each member.
+        member_numbers = torch.arange(len(jobs), device=self.device)
+        self.members = member_numbers[:, None]
 
         step_count = len(self.batch_sizes) * config.epochs
-        captures = on_gpu and not config.milestones and step_count >= _MIN_STEPS_TO_CAPTURE
+        is_worth_it = step_count >= _MIN_STEPS_TO_CAPTURE
         self._run_epoch: Callable[[Tensor], Tensor] = self._run_plain_epoch
-        if captures:
+        if on_gpu and is_worth_it and not config.milestones:
             self._run_epoch = _CudaGraphEpoch(self).run
 
     def _require_matching_shapes(self, network: nn.Sequential) -> None:
         """Refuse rows that do not give (rows, classes), and labels beyond the last class."""
         name = type(network).__name__
-        keeps_shape = not any(isinstance(layer, nn.Conv2d | nn.Flatten) for layer in network)
-        if keeps_shape and self.inputs.ndim != 3:
-            output_shape = (*self.inputs.shape[1:-1], network[-1].out_features)
+
+        # Without these layers, all axes of a row but the last reach the output.
+        flattens = any(isinstance(layer, nn.Conv2d | nn.Flatten) for layer in network)
+        if not flattens and self.inputs.ndim != 3:
+            leading_sizes = self.inputs.shape[1:-1]
+            output_shape = (*leading_sizes, network[-1].out_features)
             raise TrainingError(
                 f"{name} returns {output_shape}: to be trained, it must return (rows, classes)."
             )
@@ -314,21 +381,30 @@ class _BatchedTrainer:
     def train_epoch(self, row_orders: Sequence[torch.Generator]) -> Tensor:
         """Train every member on all its rows once, in its own order. Return mean losses (M,)."""
         orders = [torch.randperm(self.row_count, generator=order) for order in row_orders]
-        losses = self._run_epoch(torch.stack(orders))
+        losses = self._run_epoch(torch.stack(orders))  # from (M, L)
         if self.config.milestones:
             self.schedule.step()
         return losses
 
     def _run_plain_epoch(self, order: Tensor) -> Tensor:
+        """Take all steps of an epoch in the row order (M, L). Return mean losses (M,)."""
         total_losses = torch.zeros(len(self.networks), device=self.device)
         for rows in order.split(self.batch_sizes, dim=1):
             batch_size = rows.shape[1]
             self.masks.advance(batch_size)
             masks = self.masks.current(batch_size)
-            total_losses += batch_size * self.step(rows.to(self.device), 1 / batch_size, masks)
+            batch_losses = self.step(rows.to(self.device), 1 / batch_size, masks)
+            total_losses += batch_size * batch_losses
+
+        # The mean over rows: the last batch may be smaller than the others.
         return total_losses / self.row_count
 
-    def step(self, rows: Tensor, shares: Tensor | float, masks: Iterator[Tensor]) -> Tensor:
+    def step(
+        self,
+        rows: Tensor,
+        shares: Tensor | float,
+        masks: Iterator[Tensor],
+    ) -> Tensor:
         """Take one training step of all members.
 
         Args:
@@ -339,8 +415,10 @@ class _BatchedTrainer:
         Returns:
             (M,) the mean loss of the batch before the step.
         """
-        logits = self.networks.logits(self.inputs[self.members, rows], masks)
-        labels = self.labels[self.members, rows]
+        logits = self.networks.logits(self.inputs[self.members, rows], masks)  # (M, B, C)
+        labels = self.labels[self.members, rows]  # (M, B)
+
+        # cross_entropy takes classes on the second axis: (M, C, B) -> (M, B).
         row_losses = nn.functional.cross_entropy(logits.mT, labels, reduction="none")
         if self.row_weights is not None:
             row_losses = row_losses * self.row_weights[self.members, rows]
@@ -365,28 +443,40 @@ class _CudaGraphEpoch:
         step_count = len(trainer.batch_sizes)
         member_count = len(trainer.networks)
 
-        # The rows of each step of an epoch, (steps, M, B), and the weight of each of them, (steps,
-        # B): 1 / batch size, and 0 for the padding of a smaller batch.
+        # (steps, M, B) the rows of each step of an epoch, overwritten before each epoch.
+        max_batch_size = trainer.max_batch_size
         self.order = torch.zeros(
-            (step_count, member_count, trainer.max_batch_size), dtype=torch.int64, device=device
+            (step_count, member_count, max_batch_size),
+            dtype=torch.int64,
+            device=device,
         )
-        self.shares = torch.zeros((step_count, trainer.max_batch_size), device=device)
+
+        # (steps, B) the weight of each of them: 1 / batch size, and 0 for the padding of a smaller
+        # batch. (steps,) how many of them are not padding. Both are the same in every epoch.
+        self.shares = torch.zeros((step_count, max_batch_size), device=device)
         for step, batch_size in enumerate(trainer.batch_sizes):
             self.shares[step, :batch_size] = 1 / batch_size
-        self.batch_sizes = torch.tensor(trainer.batch_sizes, dtype=torch.float32, device=device)
+        self.batch_sizes = torch.tensor(
+            trainer.batch_sizes,
+            dtype=torch.float32,
+            device=device,
+        )
 
+        # Set to 0 before each epoch and advanced by the recorded step itself.
         self.step_number = torch.zeros(1, dtype=torch.int64, device=device)
         self.total_losses = torch.zeros(member_count, device=device)
+
         self.warm_up_steps = 0
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def run(self, order: Tensor) -> Tensor:
         """Take all steps of an epoch in the row order (M, L). Return mean losses (M,)."""
         trainer = self.trainer
-        padded = [
-            nn.functional.pad(rows, (0, trainer.max_batch_size - rows.shape[1]))
-            for rows in order.split(trainer.batch_sizes, dim=1)
-        ]
+        padded = []
+        for rows in order.split(trainer.batch_sizes, dim=1):
+            missing = trainer.max_batch_size - rows.shape[1]
+            padded.append(nn.functional.pad(rows, (0, missing)))
+
         # Pinned memory, so that the copy does not wait for the steps that are still running.
         self.order.copy_(torch.stack(padded).pin_memory(), non_blocking=True)
         self.step_number.zero_()
@@ -398,6 +488,7 @@ class _CudaGraphEpoch:
         return self.total_losses / trainer.row_count
 
     def _run_step(self) -> None:
+        """Take one step: warm up first, then record the step once, and replay it from then on."""
         if self.graph is not None:
             self.graph.replay()
         elif self.warm_up_steps < _WARM_UP_STEPS:
@@ -420,33 +511,51 @@ class _CudaGraphEpoch:
         self.warm_up_steps += 1
 
     def _step(self) -> None:
+        """Take the step of ``step_number``. Only tensors at fixed addresses are read and written."""
         trainer = self.trainer
-        rows = self.order.index_select(0, self.step_number)[0]
-        shares = self.shares.index_select(0, self.step_number)[0]
-        batch_size = self.batch_sizes.index_select(0, self.step_number)
+        rows = self.order.index_select(0, self.step_number)[0]  # (M, B)
+        shares = self.shares.index_select(0, self.step_number)[0]  # (B,)
+        batch_size = self.batch_sizes.index_select(0, self.step_number)  # (1,)
 
         masks = trainer.masks.current(trainer.max_batch_size)
-        self.total_losses += trainer.step(rows, shares, masks) * batch_size
+        losses = trainer.step(rows, shares, masks)
+        self.total_losses += losses * batch_size
         self.step_number += 1
 
 
 class _BestWeights:
-    """The weights of each member after the epoch with the most correct validation rows."""
+    """The weights of each member after the epoch with the most correct validation rows.
 
-    def __init__(self, networks: BatchedNetworks, inputs: Any, labels: Tensor) -> None:
+    ``weights`` are copies, changed in place by ``update``: new copies after every epoch would take
+    twice the memory.
+    """
+
+    def __init__(
+        self,
+        networks: BatchedNetworks,
+        inputs: Any,
+        labels: Tensor,
+    ) -> None:
         device = networks.parameters[0].device
+        member_count = len(networks)
         self.networks = networks
-        self.inputs = prepare_batch(networks.networks[0], materialize(inputs), device)
-        self.labels = labels.to(device)
+        rows = materialize(inputs)
+        self.inputs = prepare_batch(networks.networks[0], rows, device)  # (V, ...)
+        self.labels = labels.to(device)  # (V,)
 
+        # Like networks.parameters: (M, ...) each.
         self.weights = [values.detach().clone() for values in networks.parameters]
-        self.correct_rows = torch.full((len(networks),), -1, device=device)
-        self.epochs = torch.zeros(len(networks), dtype=torch.int64, device=device)
+
+        # (M,) correct validation rows of these weights, and the epoch that they are from. Any
+        # number of correct rows is more than -1, so the first epoch always counts.
+        self.correct_rows = torch.full((member_count,), -1, device=device)
+        self.epochs = torch.zeros(member_count, dtype=torch.int64, device=device)
         self.seconds = 0.0
 
     def accuracy(self, member: int) -> float:
         """Return the share of validation rows that a member's best weights classify correctly."""
-        return int(self.correct_rows[member]) / len(self.labels)
+        correct = int(self.correct_rows[member])
+        return correct / len(self.labels)
 
     def update(self, epoch: int) -> None:
         """Copy the weights of the members that are better after ``epoch`` than ever before."""
@@ -454,20 +563,22 @@ class _BestWeights:
         _synchronize(device)
         started = time.perf_counter()
 
-        batch_size = _VALIDATION_BATCH_SIZE.get(device.type, _VALIDATION_BATCH_SIZE["cpu"])
-        parts = zip(self.inputs.split(batch_size), self.labels.split(batch_size), strict=True)
+        batch_size = _value_for(device, _VALIDATION_BATCH_SIZE)
+        row_parts = self.inputs.split(batch_size)
+        label_parts = self.labels.split(batch_size)
         correct_rows = torch.zeros_like(self.correct_rows)
         with torch.no_grad():
-            for rows, labels in parts:
-                predictions = self.networks.shared_logits(rows).argmax(dim=2)
+            for rows, labels in zip(row_parts, label_parts, strict=True):
+                predictions = self.networks.shared_logits(rows).argmax(dim=2)  # (M, part)
                 correct_rows += (predictions == labels).sum(dim=1)
 
             # Of equally good epochs the first one stays.
-            better = correct_rows > self.correct_rows
+            is_better = correct_rows > self.correct_rows  # (M,)
             for best, current in zip(self.weights, self.networks.parameters, strict=True):
-                best[better] = current[better]
+                best[is_better] = current[is_better]
+
         self.correct_rows = torch.maximum(self.correct_rows, correct_rows)
-        self.epochs = torch.where(better, epoch, self.epochs)
+        self.epochs = torch.where(is_better, epoch, self.epochs)
 
         _synchronize(device)
         self.seconds += time.perf_counter() - started

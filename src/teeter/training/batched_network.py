@@ -4,18 +4,34 @@
 weight matrix becomes (M, C, D). Each layer then computes all members in one call: linear layers as
 a batched matrix product, convolutions as one convolution with M groups of channels. The functions
 below say which networks can be treated this way; ``teeter.training.batched`` trains them.
+
+Two layouts
+    Flat rows are (M, B, ...), as a batched product takes them. Images are (B, M * channels, height,
+    width), as a convolution in groups takes them: the channels of all members side by side.
+    ``nn.Flatten`` leads from the second to the first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from torch import Generator, Tensor, nn
 
 __all__ = ["BatchedNetworks", "DropoutMasks", "can_batch"]
 
-_ELEMENTWISE_LAYERS = (nn.ReLU, nn.Tanh, nn.GELU, nn.SiLU, nn.Identity)
+NamedLayer: TypeAlias = tuple[str, nn.Module]
+"""The name of a layer in its chain, which its parameters start with, and the layer."""
+
+_ELEMENTWISE_LAYERS = (
+    nn.ReLU,
+    nn.Tanh,
+    nn.GELU,
+    nn.SiLU,
+    nn.Identity,
+)
 """Layers without weights that treat every number alike, whatever the shape of their input."""
 
 _MAX_MASK_STEPS = 64
@@ -32,25 +48,32 @@ def can_batch(networks: Sequence[nn.Module]) -> bool:
     architecture, and do only what their layers say: no hooks, no frozen or shared parameters, no
     subclasses of layers.
     """
+    # The text of a chain names every layer with its sizes.
     architectures = {str(network) for network in networks}
-    return len(architectures) == 1 and all(map(_is_plain_chain, networks))
+    if len(architectures) != 1:
+        return False
+    return all(_is_plain_chain(network) for network in networks)
 
 
 def _is_plain_chain(network: nn.Module) -> bool:
+    """Return whether a network does only what its layers say, one after the other."""
     if type(network) is not nn.Sequential or len(network) == 0:
         return False
     if type(network[-1]) is not nn.Linear:
         return False
 
-    parameters = [parameter for layer in network for parameter in layer.parameters()]
+    # Layer by layer: network.parameters() would name a shared parameter once.
+    parameters: list[nn.Parameter] = []
+    for layer in network:
+        parameters.extend(layer.parameters())
     distinct_parameters = {id(parameter) for parameter in parameters}
     if len(distinct_parameters) < len(parameters):
         return False
 
     return (
         all(parameter.requires_grad for parameter in parameters)
-        and all(map(_is_supported_layer, network))
-        and not any(map(_has_hooks, network.modules()))
+        and all(_is_supported_layer(layer) for layer in network)
+        and not any(_has_hooks(module) for module in network.modules())
     )
 
 
@@ -85,15 +108,20 @@ class BatchedNetworks:
     def __init__(self, networks: Sequence[nn.Sequential]) -> None:
         """Copy the parameters of networks for which ``can_batch`` is true."""
         self.networks = list(networks)
-        self.parameters: list[Tensor] = []
-        for same_parameter in zip(*(network.parameters() for network in networks), strict=True):
-            values = [parameter.detach() for parameter in same_parameter]
-            self.parameters.append(torch.stack(values).requires_grad_())
+        first_network = networks[0]
 
-        names = [name for name, _ in networks[0].named_parameters()]
+        # In the order of network.parameters(), which is the same for all members.
+        self.parameters: list[Tensor] = []
+        parameters_of_members = [network.parameters() for network in networks]
+        for same_parameter in zip(*parameters_of_members, strict=True):
+            values = [parameter.detach() for parameter in same_parameter]
+            stacked = torch.stack(values)
+            self.parameters.append(stacked.requires_grad_())
+
+        names = [name for name, _ in first_network.named_parameters()]
         self._parameter_by_name = dict(zip(names, self.parameters, strict=True))
-        self._takes_images = any(isinstance(layer, nn.Conv2d) for layer in networks[0])
-        self._layers = _pool_before_relu(list(networks[0].named_children()))
+        self._takes_images = any(isinstance(layer, nn.Conv2d) for layer in first_network)
+        self._layers = _pool_before_relu(list(first_network.named_children()))
 
     def __len__(self) -> int:
         """Return the number of members, M."""
@@ -112,15 +140,20 @@ class BatchedNetworks:
         """
         x = rows
         if self._takes_images:
-            # The channels of all members side by side: (B, M * channels, height, width).
-            x = rows.transpose(0, 1).flatten(1, 2)
+            x = _channels_side_by_side(rows)
         return self._forward(x, masks, shared=False)
 
     def shared_logits(self, rows: Tensor) -> Tensor:
         """Return the logits of each member for the same rows, (B, ...) -> (M, B, C)."""
         return self._forward(rows, None, shared=True)
 
-    def _forward(self, x: Tensor, masks: Iterator[Tensor] | None, *, shared: bool) -> Tensor:
+    def _forward(
+        self,
+        x: Tensor,
+        masks: Iterator[Tensor] | None,
+        *,
+        shared: bool,
+    ) -> Tensor:
         """Run all layers.
 
         Layout of ``x``: images are (B, M * channels, height, width), flat rows are (M, B, ...).
@@ -130,51 +163,82 @@ class BatchedNetworks:
         images = self._takes_images
         for name, layer in self._layers:
             if isinstance(layer, nn.Linear):
-                x = self._linear(name, x, shared)
+                x = self._linear(name, x, shared=shared)
                 shared = False
             elif isinstance(layer, nn.Conv2d):
-                x = self._convolution(name, layer, x, shared)
+                x = self._convolution(name, layer, x, shared=shared)
                 shared = False
             elif isinstance(layer, nn.Dropout):
                 if masks is not None:
                     mask = next(masks)
                     if images:
-                        mask = mask.transpose(0, 1).flatten(1, 2)
+                        mask = _channels_side_by_side(mask)
                     x = x * mask
             elif isinstance(layer, nn.Flatten):
-                # Images of members, (B, M * channels, ...), become rows of members, (M, B, ...).
-                if images and not shared:
-                    x = x.unflatten(1, (len(self), -1)).transpose(0, 1)
-                first_dimension = 1 if shared else 2
-                x = x.flatten(first_dimension)
+                x = self._flatten(x, images=images, shared=shared)
                 images = False
             else:
                 x = layer(x)
         return x
 
-    def _linear(self, name: str, x: Tensor, shared: bool) -> Tensor:
-        weight = self._parameter_by_name[f"{name}.weight"]
-        bias = self._parameter_by_name.get(f"{name}.bias")
+    def _flatten(
+        self,
+        x: Tensor,
+        *,
+        images: bool,
+        shared: bool,
+    ) -> Tensor:
+        """Flatten each row: to (B, features) if shared, otherwise to (M, B, features)."""
+        if shared:
+            return x.flatten(1)
+        if images:
+            # Images of members, (B, M * channels, ...), become rows of members, (M, B, ...).
+            by_member = x.unflatten(1, (len(self), -1))
+            x = by_member.transpose(0, 1)
+        return x.flatten(2)
+
+    def _linear(
+        self,
+        name: str,
+        x: Tensor,
+        *,
+        shared: bool,
+    ) -> Tensor:
+        """Apply a linear layer: (M, B, D), or (B, D) if shared, to (M, B, C)."""
+        weight = self._parameter_by_name[f"{name}.weight"]  # (M, C, D)
+        bias = self._parameter_by_name.get(f"{name}.bias")  # (M, C) or None
 
         if shared:
             # One large product with the weights of all members side by side.
+            M, C, _ = weight.shape
             product = x @ weight.flatten(0, 1).T  # (B, M * C)
-            logits = product.view(len(x), *weight.shape[:2]).transpose(0, 1)  # (M, B, C)
+            logits = product.view(len(x), M, C).transpose(0, 1)  # (M, B, C)
             if bias is None:
                 return logits
             return logits + bias[:, None]
+
         if bias is None:
             return x @ weight.mT
         return torch.baddbmm(bias[:, None], x, weight.mT)
 
-    def _convolution(self, name: str, layer: nn.Conv2d, x: Tensor, shared: bool) -> Tensor:
+    def _convolution(
+        self,
+        name: str,
+        layer: nn.Conv2d,
+        x: Tensor,
+        *,
+        shared: bool,
+    ) -> Tensor:
+        """Apply a convolution to images, with the channels of all members side by side."""
         weight = self._parameter_by_name[f"{name}.weight"]
         bias = self._parameter_by_name.get(f"{name}.bias")
         if bias is not None:
             bias = bias.flatten()
 
         # In groups, each member sees its own channels only. Shared images have one set of them.
-        groups = 1 if shared else len(self)
+        groups = len(self)
+        if shared:
+            groups = 1
         return nn.functional.conv2d(
             x,
             weight.flatten(0, 1),
@@ -193,13 +257,40 @@ class BatchedNetworks:
                     target.copy_(values[member])
 
 
-def _pool_before_relu(layers: list[tuple[str, nn.Module]]) -> list[tuple[str, nn.Module]]:
+def _channels_side_by_side(rows: Tensor) -> Tensor:
+    """Return images or their masks as a convolution in groups takes them.
+
+    (M, B, channels, ...) -> (B, M * channels, ...).
+    """
+    return rows.transpose(0, 1).flatten(1, 2)
+
+
+def _pool_before_relu(layers: list[NamedLayer]) -> list[NamedLayer]:
     """Swap every ReLU with a max pool that follows it: the same result from fewer numbers."""
-    for k in range(len(layers) - 1):
-        is_relu = isinstance(layers[k][1], nn.ReLU)
-        if is_relu and isinstance(layers[k + 1][1], nn.MaxPool2d):
-            layers[k : k + 2] = [layers[k + 1], layers[k]]
-    return layers
+    swapped = list(layers)
+    for k in range(len(swapped) - 1):
+        _, layer = swapped[k]
+        _, next_layer = swapped[k + 1]
+        if isinstance(layer, nn.ReLU) and isinstance(next_layer, nn.MaxPool2d):
+            swapped[k : k + 2] = [swapped[k + 1], swapped[k]]
+    return swapped
+
+
+@dataclass(frozen=True)
+class _LayerMasks:
+    """The dropout of one layer. Both tensors are allocated once and filled again and again."""
+
+    rate: float
+    """The share of numbers that is dropped."""
+    masks: Tensor
+    """(M, steps, B, ...) booleans on a GPU, factors on a CPU."""
+    words: Tensor
+    """(M, words) random bits to make masks of, on a CPU only."""
+
+    @property
+    def factor(self) -> float:
+        """What numbers that are kept are multiplied with, so that their mean stays as it was."""
+        return 1 / (1 - self.rate)
 
 
 class DropoutMasks:
@@ -209,10 +300,17 @@ class DropoutMasks:
     which others are trained with it. Here each member has a generator of its own.
 
     Call ``advance`` before every training step, then ``current`` as often as needed.
+
+    Masks are drawn into memory that is allocated once: a CUDA graph reads it at fixed addresses,
+    and on a CPU it stays in the cache.
     """
 
     def __init__(
-        self, networks: BatchedNetworks, seeds: Sequence[int], batch_size: int, rows: Tensor
+        self,
+        networks: BatchedNetworks,
+        seeds: Sequence[int],
+        batch_size: int,
+        rows: Tensor,
     ) -> None:
         """Allocate the masks.
 
@@ -222,19 +320,10 @@ class DropoutMasks:
             batch_size: the largest number of rows in a batch.
             rows: (B, ...) some rows as the networks take them, for their shape and device.
         """
-        # One row through the network shows the shape at each dropout layer.
-        self.rates: list[float] = []
-        shapes: list[torch.Size] = []
-        x = rows[:1]
-        for layer in networks.networks[0]:
-            if isinstance(layer, nn.Dropout):
-                self.rates.append(layer.p)
-                shapes.append(x.shape[1:])
-            else:
-                with torch.no_grad():
-                    x = layer(x)
+        device = rows.device
+        self.generators = [Generator(device).manual_seed(seed) for seed in seeds]
 
-        self.generators = [Generator(rows.device).manual_seed(seed) for seed in seeds]
+        rates, shapes = _dropout_rates_and_shapes(networks.networks[0], rows[:1])
 
         # A GPU draws the masks of many steps at once, as booleans: starting a kernel for each
         # member and step would take longer than the step. A CPU draws them step by step, as
@@ -242,25 +331,33 @@ class DropoutMasks:
         self.steps = 1
         mask_dtype = rows.dtype
         if rows.is_cuda:
-            mask_size = batch_size * sum(shape.numel() for shape in shapes)
-            self.steps = max(1, min(_MAX_MASK_STEPS, _MAX_MASK_BYTES // max(1, mask_size)))
+            row_size = sum(shape.numel() for shape in shapes)
+            mask_bytes = max(1, batch_size * row_size)
+            fitting_steps = min(_MAX_MASK_STEPS, _MAX_MASK_BYTES // mask_bytes)
+            self.steps = max(1, fitting_steps)
             mask_dtype = torch.bool
 
-        self.masks: list[Tensor] = []  # (M, steps, B, ...) for each dropout layer
-        self._random_words: list[Tensor] = []  # (M, words) for each dropout layer, on a CPU only
-        for shape in shapes:
-            self.masks.append(
-                torch.empty(
-                    (len(networks), self.steps, batch_size, *shape),
-                    dtype=mask_dtype,
-                    device=rows.device,
-                )
-            )
-            words = 0 if rows.is_cuda else _words_for(batch_size * shape.numel())
-            self._random_words.append(torch.empty((len(networks), words), dtype=torch.int64))
+        member_count = len(networks)
+        self._layers: list[_LayerMasks] = []
+        for rate, shape in zip(rates, shapes, strict=True):
+            word_count = 0
+            if not rows.is_cuda:
+                word_count = _words_for(batch_size * shape.numel())
 
-        # The step is a tensor, because a CUDA graph reads it again at every replay.
-        self._step = torch.zeros(1, dtype=torch.int64, device=rows.device)
+            layer = _LayerMasks(
+                rate=rate,
+                masks=torch.empty(
+                    (member_count, self.steps, batch_size, *shape),
+                    dtype=mask_dtype,
+                    device=device,
+                ),
+                words=torch.empty((member_count, word_count), dtype=torch.int64),
+            )
+            self._layers.append(layer)
+
+        # Which of the steps that are drawn is the current one. A tensor, because a CUDA graph reads
+        # it again at every replay.
+        self._step = torch.zeros(1, dtype=torch.int64, device=device)
         self._steps_left = 0
 
     def advance(self, batch_size: int) -> None:
@@ -275,33 +372,64 @@ class DropoutMasks:
 
     def current(self, batch_size: int) -> Iterator[Tensor]:
         """Yield the factors of this step for each dropout layer: (M, batch_size, ...)."""
-        for rate, masks in zip(self.rates, self.masks, strict=True):
-            if masks.is_cuda:
-                yield masks.index_select(1, self._step)[:, 0, :batch_size] * (1 / (1 - rate))
+        for layer in self._layers:
+            if layer.masks.is_cuda:
+                # Booleans become factors here.
+                yield layer.masks.index_select(1, self._step)[:, 0, :batch_size] * layer.factor
             else:
-                yield masks[:, 0, :batch_size]
+                yield layer.masks[:, 0, :batch_size]
 
     def _draw(self, batch_size: int) -> None:
-        for rate, masks, words in zip(self.rates, self.masks, self._random_words, strict=True):
-            if masks.is_cuda:
-                for member_masks, generator in zip(masks, self.generators, strict=True):
-                    member_masks.bernoulli_(1 - rate, generator=generator)
-            else:
-                self._draw_on_cpu(rate, masks[:, 0, :batch_size], words)
+        """Fill the masks of the next steps. On a CPU, of one step with ``batch_size`` rows."""
+        for layer in self._layers:
+            if not layer.masks.is_cuda:
+                self._draw_on_cpu(layer, batch_size)
+                continue
 
-    def _draw_on_cpu(self, rate: float, masks: Tensor, words: Tensor) -> None:
-        """Fill masks (M, B, ...) from random 64-bit words, four numbers of 16 bits from each.
+            for member_masks, generator in zip(layer.masks, self.generators, strict=True):
+                member_masks.bernoulli_(1 - layer.rate, generator=generator)
+
+    def _draw_on_cpu(self, layer: _LayerMasks, batch_size: int) -> None:
+        """Fill masks from random 64-bit words, four numbers of 16 bits from each.
 
         About ten times faster than ``bernoulli_``. The rate is exact to 2^-16.
         """
+        masks = layer.masks[:, 0, :batch_size]  # (M, batch_size, ...)
+
+        # Only as many words as the batch needs, so that a smaller batch draws fewer.
         size = masks[0].numel()
-        for member_words, generator in zip(words, self.generators, strict=True):
-            member_words[: _words_for(size)].random_(-(2**63), None, generator=generator)
+        word_count = _words_for(size)
+        for member_words, generator in zip(layer.words, self.generators, strict=True):
+            member_words[:word_count].random_(-(2**63), None, generator=generator)
 
         # A 16-bit number is uniform in -2^15 ... 2^15 - 1; the lowest (1 - rate) of them are kept.
-        numbers = words.view(torch.int16)[:, :size].view_as(masks)
-        highest_kept = round((1 - rate) * 2**16) - 2**15 - 1
-        torch.le(numbers, highest_kept, out=masks).mul_(1 / (1 - rate))
+        numbers = layer.words.view(torch.int16)[:, :size].view_as(masks)
+        kept_count = round((1 - layer.rate) * 2**16)
+        highest_kept = kept_count - 2**15 - 1
+        torch.le(numbers, highest_kept, out=masks).mul_(layer.factor)
+
+
+def _dropout_rates_and_shapes(
+    network: nn.Sequential,
+    row: Tensor,
+) -> tuple[list[float], list[torch.Size]]:
+    """Return the rate of each dropout layer, and the shape of a row at that layer.
+
+    Args:
+        network: a chain of layers.
+        row: (1, ...) a row, which goes through the network without dropout.
+    """
+    rates: list[float] = []
+    shapes: list[torch.Size] = []
+    x = row
+    for layer in network:
+        if isinstance(layer, nn.Dropout):
+            rates.append(layer.p)
+            shapes.append(x.shape[1:])
+        else:
+            with torch.no_grad():
+                x = layer(x)
+    return rates, shapes
 
 
 def _words_for(numbers: int) -> int:

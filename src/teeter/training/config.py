@@ -23,6 +23,8 @@ __all__ = [
     "training_threads",
 ]
 
+_OPTIMIZERS = ("adam", "rmsprop", "nesterov", "sgd")
+
 _MIN_WORK_FOR_THREADS = 100_000_000
 """Parameters times rows of a training step from which a second thread makes it faster."""
 
@@ -55,7 +57,7 @@ class TrainingConfig:
         Raises:
             InputError: if a value is out of range, or no optimizer has that name.
         """
-        if self.optimizer not in ("adam", "rmsprop", "nesterov", "sgd"):
+        if self.optimizer not in _OPTIMIZERS:
             raise InputError(
                 f"No optimizer is called {self.optimizer!r}: choose adam, rmsprop, nesterov or sgd."
             )
@@ -98,20 +100,36 @@ def make_optimizer(
         "lr": config.learning_rate,
         "weight_decay": config.weight_decay,
     }
+    # SGD has no such option: its step can always be captured. RMSprop has no fused version.
     capturable = fused and on_gpu
 
     match config.optimizer:
         case "adam":
-            return torch.optim.Adam(parameters, fused=fused, capturable=capturable, **common)
+            return torch.optim.Adam(
+                parameters,
+                fused=fused,
+                capturable=capturable,
+                **common,
+            )
         case "rmsprop":
             return torch.optim.RMSprop(parameters, capturable=capturable, **common)
         case "nesterov":
-            return torch.optim.SGD(parameters, momentum=0.9, nesterov=True, fused=fused, **common)
+            return torch.optim.SGD(
+                parameters,
+                momentum=0.9,
+                nesterov=True,
+                fused=fused,
+                **common,
+            )
         case "sgd":
             return torch.optim.SGD(parameters, fused=fused, **common)
 
 
-def shuffled_batches(rows: int, batch_size: int, generator: torch.Generator) -> Iterator[Tensor]:
+def shuffled_batches(
+    rows: int,
+    batch_size: int,
+    generator: torch.Generator,
+) -> Iterator[Tensor]:
     """Yield the positions 0 to ``rows`` - 1 in random order, in batches of ``batch_size``.
 
     A last batch of a single row is merged into the one before it, because batch normalization
@@ -120,8 +138,10 @@ def shuffled_batches(rows: int, batch_size: int, generator: torch.Generator) -> 
     order = torch.randperm(rows, generator=generator)
     batches = list(order.split(batch_size))
 
-    if len(batches) > 1 and len(batches[-1]) == 1:
-        batches[-2:] = [torch.cat(batches[-2:])]
+    has_single_row = len(batches[-1]) == 1
+    if len(batches) > 1 and has_single_row:
+        merged = torch.cat(batches[-2:])
+        batches[-2:] = [merged]
 
     yield from batches
 
@@ -135,9 +155,10 @@ def balanced_row_weights(labels: Tensor) -> Tensor:
     Returns:
         (L,) L / (number of classes present * rows of the row's class).
     """
-    counts = torch.bincount(labels)
+    counts = torch.bincount(labels)  # (C,)
     classes_present = int((counts > 0).sum())
-    return len(labels) / (classes_present * counts[labels])
+    rows_of_class = counts[labels]  # (L,)
+    return len(labels) / (classes_present * rows_of_class)
 
 
 def training_threads(parameter_count: int, batch_size: int) -> int:

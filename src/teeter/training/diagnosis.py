@@ -37,7 +37,8 @@ def divergence_error(
 
         # Rows that encode their own batches (texts, images) have no numbers to look at.
         if isinstance(inputs, Tensor) and not bool(inputs.isfinite().all()):
-            bad_rows = int((~inputs.isfinite()).flatten(1).any(dim=1).sum())
+            is_bad = ~inputs.isfinite()
+            bad_rows = int(is_bad.flatten(1).any(dim=1).sum())
             return TrainingError(
                 f"{bad_rows} of {len(inputs)} labelled rows contain NaN or infinite numbers: "
                 "fix or remove them."
@@ -69,7 +70,8 @@ def explain_unusable_rows(data: Any, model: Any) -> str | None:
         >>> explain_unusable_rows([[1.0], [float("nan")]], LogisticRegression())[:46]
         '1 of 2 rows contain missing or infinite values'
     """
-    name = type(split_pipeline(model)[1]).__name__
+    _, estimator = split_pipeline(model)
+    name = type(estimator).__name__
     array = _as_array(data)
     if array is None:
         return None
@@ -78,8 +80,11 @@ def explain_unusable_rows(data: Any, model: Any) -> str | None:
     if array.dtype.kind not in "biufc":
         numbers = np.empty(array.shape)
         for position, value in np.ndenumerate(array):
+            if value is None:
+                numbers[position] = np.nan
+                continue
             try:
-                numbers[position] = np.nan if value is None else float(value)
+                numbers[position] = float(value)
             except (TypeError, ValueError):
                 return (
                     f"The data contain {str(value)!r}, and {name} takes numbers only: encode texts "
@@ -87,7 +92,8 @@ def explain_unusable_rows(data: Any, model: Any) -> str | None:
                 )
         array = numbers
 
-    bad_rows = int((~np.isfinite(array)).reshape(len(array), -1).any(axis=1).sum())
+    is_bad = ~np.isfinite(array)
+    bad_rows = int(is_bad.reshape(len(array), -1).any(axis=1).sum())
     if bad_rows:
         return (
             f"{bad_rows} of {len(array)} rows contain missing or infinite values, which {name} "

@@ -23,7 +23,11 @@ class Evaluation:
     """The accuracy of an ensemble's mean probabilities. None for a single model."""
 
 
-def evaluate_logits(logits: Tensor, labels: Tensor, posterior: Tensor | None = None) -> Evaluation:
+def evaluate_logits(
+    logits: Tensor,
+    labels: Tensor,
+    posterior: Tensor | None = None,
+) -> Evaluation:
     """Compare logits with the true classes.
 
     Args:
@@ -36,6 +40,7 @@ def evaluate_logits(logits: Tensor, labels: Tensor, posterior: Tensor | None = N
         >>> evaluate_logits(torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 0])).accuracy
         0.5
     """
+    # In float64: the mean of many float32 losses would round.
     predictions = logits.argmax(dim=1)
     accuracy = (predictions == labels).double().mean()
     loss = nn.functional.cross_entropy(logits.double(), labels)
@@ -47,4 +52,9 @@ def evaluate_logits(logits: Tensor, labels: Tensor, posterior: Tensor | None = N
         voted_classes = mean_probabilities.argmax(dim=1)
         vote = float((voted_classes == labels).double().mean())
 
-    return Evaluation(float(accuracy), float(loss), len(labels), vote)
+    return Evaluation(
+        accuracy=float(accuracy),
+        loss=float(loss),
+        rows=len(labels),
+        vote=vote,
+    )

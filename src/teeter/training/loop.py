@@ -67,9 +67,10 @@ def fit_jobs(jobs: Sequence[FitJob], training: TrainingConfig | Trainer) -> list
         groups, single_jobs = group_jobs(jobs)
         for group in groups:
             try:
-                results.update(zip(group, fit_batched(group, training), strict=True))
+                group_results = fit_batched(group, training)
             except TeeterError as error:
-                results.update({job: FitResult(job.model, error=error) for job in group})
+                group_results = [FitResult(job.model, error=error) for job in group]
+            results.update(zip(group, group_results, strict=True))
 
     for job in single_jobs:
         try:
@@ -81,6 +82,7 @@ def fit_jobs(jobs: Sequence[FitJob], training: TrainingConfig | Trainer) -> list
 
 
 def _fit_alone(job: FitJob, training: TrainingConfig | Trainer) -> FitResult:
+    """Train one model in the way that it needs, and measure the time."""
     started = time.perf_counter()
 
     if not isinstance(job.model, nn.Module):
@@ -93,7 +95,13 @@ def _fit_alone(job: FitJob, training: TrainingConfig | Trainer) -> FitResult:
 
     validation_seconds = result.seconds.get("validation", 0.0)
     training_seconds = time.perf_counter() - started - validation_seconds
-    return replace(result, seconds={"training": training_seconds, "validation": validation_seconds})
+    return replace(
+        result,
+        seconds={
+            "training": training_seconds,
+            "validation": validation_seconds,
+        },
+    )
 
 
 def fit_estimator(job: FitJob) -> None:
@@ -103,7 +111,8 @@ def fit_estimator(job: FitJob) -> None:
         InputError: if the rows contain text or missing values that the estimator does not take.
         TrainingError: if a network inside the estimator (skorch) cannot be trained.
     """
-    labels = skorch_labels(job.model, job.labels.numpy())
+    classes = job.labels.numpy()
+    labels = skorch_labels(job.model, classes)
 
     # A skorch network draws from torch's global generator.
     with seeded_global_rng(job.seed, choose_device(None)):
@@ -112,7 +121,8 @@ def fit_estimator(job: FitJob) -> None:
         except TeeterError:
             raise
         except (IndexError, RuntimeError, TypeError, ValueError) as error:
-            advice = explain_failure(job.model, job.inputs, job.labels.numpy(), error)
+            # In words of ours if the cause is one that we know, and as it is otherwise.
+            advice = explain_failure(job.model, job.inputs, classes, error)
             if advice is not None:
                 raise TrainingError(advice) from None
 
@@ -123,10 +133,12 @@ def fit_estimator(job: FitJob) -> None:
 
 
 def _fit_with_trainer(job: FitJob, trainer: Trainer) -> FitResult:
+    """Train a network with the loop of another library."""
     device = _device_of(job.model)
 
     # Other libraries draw from torch's global generator.
-    with seeded_global_rng(stream(job.seed, "dropout").initial_seed(), device):
+    dropout_seed = stream(job.seed, "dropout").initial_seed()
+    with seeded_global_rng(dropout_seed, device):
         result = trainer.train(job)
 
     result.model.to(device).eval()
@@ -134,6 +146,11 @@ def _fit_with_trainer(job: FitJob, trainer: Trainer) -> FitResult:
 
 
 def _fit_network(job: FitJob, config: TrainingConfig) -> FitResult:
+    """Train one network with the built-in loop.
+
+    ``teeter.training.batched`` is the same loop for many networks: what changes here must change
+    there, so that a network learns the same alone and in a batch.
+    """
     network = job.model
     device = _device_of(network)
     if not any(parameter.requires_grad for parameter in network.parameters()):
@@ -141,8 +158,10 @@ def _fit_network(job: FitJob, config: TrainingConfig) -> FitResult:
             f"All parameters of {type(network).__name__} are frozen, so there is nothing to train."
         )
 
+    # (L, ...) rows, (L,) labels, and (L,) weights of rows or None.
     inputs = _prepare_inputs(network, job.inputs, device)
     labels = job.labels.to(device)
+    row_count = len(labels)
     highest_label = int(job.labels.max())
     row_weights = None
     if config.class_weighted:
@@ -150,32 +169,35 @@ def _fit_network(job: FitJob, config: TrainingConfig) -> FitResult:
 
     optimizer = make_optimizer(network.parameters(), config)
     schedule = torch.optim.lr_scheduler.MultiStepLR(
-        optimizer, list(config.milestones), gamma=config.decay
+        optimizer,
+        list(config.milestones),
+        gamma=config.decay,
     )
     row_order = stream(job.seed, "order")
     best = None
     if job.validation is not None:
-        best = _BestCheckpoint(network, *job.validation)
+        validation_inputs, validation_labels = job.validation
+        best = _BestCheckpoint(network, validation_inputs, validation_labels)
 
     # Dropout layers draw from torch's global generator, which is therefore seeded for this job.
     dropout_seed = stream(job.seed, "dropout").initial_seed()
-    losses: list[float] = []
     parameter_count = sum(parameter.numel() for parameter in network.parameters())
-    with (
-        limit_threads(training_threads(parameter_count, config.batch_size)),
-        seeded_global_rng(dropout_seed, device),
-    ):
-        probe_rows = torch.arange(min(_SOFTMAX_PROBE_ROWS, len(labels)), device=device)
+    threads = training_threads(parameter_count, config.batch_size)
+    losses: list[float] = []
+    with limit_threads(threads), seeded_global_rng(dropout_seed, device):
+        probe_count = min(_SOFTMAX_PROBE_ROWS, row_count)
+        probe_rows = torch.arange(probe_count, device=device)
         _require_logits(network, _take_batch(network, inputs, probe_rows))
 
         network.train()
         for epoch in range(config.epochs):
+            # On the device, and read once per epoch: reading each loss would make a GPU wait.
             total_loss = torch.zeros((), device=device)
 
-            for rows in shuffled_batches(len(labels), config.batch_size, row_order):
+            for rows in shuffled_batches(row_count, config.batch_size, row_order):
                 batch_rows = rows.to(device)
                 batch = _take_batch(network, inputs, batch_rows)
-                logits = _forward(network, batch, len(rows))
+                logits = _forward(network, batch, len(rows))  # (B, C)
                 _require_class_columns(network, logits, highest_label)
                 batch_weights = None
                 if row_weights is not None:
@@ -188,7 +210,7 @@ def _fit_network(job: FitJob, config: TrainingConfig) -> FitResult:
                 total_loss += loss.detach() * len(batch_rows)
 
             # The mean over rows: the last batch may be smaller than the others.
-            losses.append(float(total_loss) / len(labels))
+            losses.append(float(total_loss) / row_count)
             error = divergence_error(losses, config, inputs)
             if error is not None:
                 return FitResult(network, losses, error=error)
@@ -205,8 +227,8 @@ def _fit_network(job: FitJob, config: TrainingConfig) -> FitResult:
     best.restore()
     network.eval()
     return FitResult(
-        network,
-        losses,
+        model=network,
+        losses=losses,
         best_epoch=best.epoch,
         validation_accuracy=best.accuracy,
         seconds={"validation": best.seconds},
@@ -214,6 +236,7 @@ def _fit_network(job: FitJob, config: TrainingConfig) -> FitResult:
 
 
 def _device_of(network: nn.Module) -> torch.device:
+    """Return the device of a network that has anything to train."""
     parameter = next(network.parameters(), None)
     if parameter is None:
         raise TrainingError(
@@ -222,17 +245,32 @@ def _device_of(network: nn.Module) -> torch.device:
     return parameter.device
 
 
-def _prepare_inputs(network: nn.Module, inputs: Any, device: torch.device) -> Any:
+def _prepare_inputs(
+    network: nn.Module,
+    inputs: Any,
+    device: torch.device,
+) -> Any:
     """Return rows as tensors on ``device``. Rows that encode their own batches stay as they are."""
     if isinstance(inputs, BatchedInputs):
         return adapt_to(inputs, network)
     return prepare_batch(network, materialize(inputs), device)
 
 
-def _take_batch(network: nn.Module, inputs: Any, rows: Tensor) -> Any:
+def _take_batch(
+    network: nn.Module,
+    inputs: Any,
+    rows: Tensor,
+) -> Any:
+    """Return some rows of what ``_prepare_inputs`` returned, as the network takes them.
+
+    Args:
+        network: the network.
+        inputs: a tensor, a mapping of tensors, or rows that encode their own batches.
+        rows: (B,) positions, on the device of the network.
+    """
     if isinstance(inputs, BatchedInputs):
-        encoded = inputs.take(rows.cpu().numpy()).as_one_batch()
-        return prepare_batch(network, encoded, rows.device)
+        taken = inputs.take(rows.cpu().numpy())
+        return prepare_batch(network, taken.as_one_batch(), rows.device)
     if isinstance(inputs, Mapping):
         return {name: part[rows] for name, part in inputs.items()}
     return inputs[rows]
@@ -244,11 +282,13 @@ def _require_logits(network: nn.Module, batch: Any) -> None:
     with torch.no_grad():
         output = extract_logits(call_model(network, batch))
 
-    if not isinstance(output, Tensor) or output.ndim != 2 or output.shape[1] < 2:
+    # Another shape has an error of its own, once training begins.
+    if not _is_class_matrix(output):
         return
 
     # Logits sum to one in every row by a softmax only, not by chance.
-    sums_to_one = torch.allclose(output.sum(dim=1), output.new_ones(()), atol=1e-4)
+    row_sums = output.sum(dim=1)
+    sums_to_one = torch.allclose(row_sums, output.new_ones(()), atol=1e-4)
     if sums_to_one and bool((output >= 0).all()):
         raise TrainingError(
             f"{type(network).__name__} returns probabilities, and training needs logits: "
@@ -256,7 +296,11 @@ def _require_logits(network: nn.Module, batch: Any) -> None:
         )
 
 
-def _forward(network: nn.Module, batch: Any, rows: int) -> Any:
+def _forward(
+    network: nn.Module,
+    batch: Any,
+    rows: int,
+) -> Any:
     """Return what the network answers to a batch in training mode: logits, if all is well."""
     try:
         return extract_logits(call_model(network, batch))
@@ -270,14 +314,28 @@ def _forward(network: nn.Module, batch: Any, rows: int) -> Any:
 
 
 def _has_batch_norm(network: nn.Module) -> bool:
-    kinds = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+    kinds = (
+        nn.BatchNorm1d,
+        nn.BatchNorm2d,
+        nn.BatchNorm3d,
+        nn.SyncBatchNorm,
+    )
     return any(isinstance(module, kinds) for module in network.modules())
 
 
-def _require_class_columns(network: nn.Module, logits: Any, highest_label: int) -> None:
+def _is_class_matrix(output: Any) -> bool:
+    """Return whether an output is (rows, classes), with two classes or more."""
+    return isinstance(output, Tensor) and output.ndim == 2 and output.shape[1] >= 2
+
+
+def _require_class_columns(
+    network: nn.Module,
+    logits: Any,
+    highest_label: int,
+) -> None:
     """Refuse outputs that are not (rows, classes) with a column for every label."""
     name = type(network).__name__
-    if not isinstance(logits, Tensor) or logits.ndim != 2 or logits.shape[1] < 2:
+    if not _is_class_matrix(logits):
         shape: Any = type(logits).__name__
         if isinstance(logits, Tensor):
             shape = tuple(logits.shape)
@@ -285,14 +343,19 @@ def _require_class_columns(network: nn.Module, logits: Any, highest_label: int) 
             f"{name} returns {shape}: to be trained, it must return (rows, classes)."
         )
 
-    if highest_label >= logits.shape[1]:
+    class_count = logits.shape[1]
+    if highest_label >= class_count:
         raise TrainingError(
-            f"{name} returns {logits.shape[1]} classes, and the labels have {highest_label + 1}: "
+            f"{name} returns {class_count} classes, and the labels have {highest_label + 1}: "
             "make its last layer wider."
         )
 
 
-def _mean_loss(logits: Tensor, labels: Tensor, row_weights: Tensor | None) -> Tensor:
+def _mean_loss(
+    logits: Tensor,
+    labels: Tensor,
+    row_weights: Tensor | None,
+) -> Tensor:
     """Return the mean cross-entropy of logits (B, C), weighted by row (B,) if weights are given."""
     if row_weights is None:
         return nn.functional.cross_entropy(logits, labels)
@@ -301,14 +364,23 @@ def _mean_loss(logits: Tensor, labels: Tensor, row_weights: Tensor | None) -> Te
 
 
 class _BestCheckpoint:
-    """The weights of the epoch with the highest accuracy on the validation rows."""
+    """The weights of the epoch with the highest accuracy on the validation rows.
 
-    def __init__(self, network: nn.Module, inputs: Any, labels: Tensor) -> None:
+    The network is trained elsewhere. ``update`` copies its weights, and ``restore`` writes the best
+    copy back.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        inputs: Any,
+        labels: Tensor,
+    ) -> None:
         self.network = network
         self.inputs = adapt_to(inputs, network)
         self.labels = labels
         self.epoch = 0
-        self.accuracy = -1.0
+        self.accuracy = -1.0  # below any accuracy, so that the first epoch always counts
         self.seconds = 0.0
         self._state: dict[str, Tensor] = {}
 
@@ -327,7 +399,8 @@ class _BestCheckpoint:
         self.network.train()
 
         # Of equally good epochs the first one stays.
-        accuracy = float((torch.cat(predictions) == self.labels).double().mean())
+        is_correct = torch.cat(predictions) == self.labels
+        accuracy = float(is_correct.double().mean())
         if accuracy > self.accuracy:
             self.accuracy = accuracy
             self.epoch = epoch

@@ -32,6 +32,7 @@ def run_findings(comparison: RunComparison) -> tuple[str, ...]:
 
 
 def _best_strategy(comparison: RunComparison) -> Iterator[str]:
+    """Name the most accurate strategy, or all that tie for it, and its gain over Random."""
     # Strategies are sorted: the first is the most accurate.
     best = next(iter(comparison.accuracy))
     best_accuracy = comparison.mean_accuracy(best)
@@ -44,14 +45,15 @@ def _best_strategy(comparison: RunComparison) -> Iterator[str]:
         )
         return
 
-    tied = [
-        name
-        for name in comparison.accuracy
-        if abs(comparison.mean_accuracy(name) - best_accuracy) < NEGLIGIBLE
-    ]
+    tied = []
+    for name in comparison.accuracy:
+        difference = comparison.mean_accuracy(name) - best_accuracy
+        if abs(difference) < NEGLIGIBLE:
+            tied.append(display_name(name))
+
     if len(tied) > 1:
         yield (
-            f"On {comparison.name}, {', '.join(display_name(name) for name in tied)} were equally "
+            f"On {comparison.name}, {', '.join(tied)} were equally "
             f"accurate, and the best of {count} strategies: {best_accuracy:.1f} % over the rounds."
         )
         return
@@ -60,9 +62,12 @@ def _best_strategy(comparison: RunComparison) -> Iterator[str]:
         f"On {comparison.name}, {display_name(best)} was the most accurate of {count} strategies: "
         f"{best_accuracy:.1f} % over the rounds"
     )
+
+    # Random itself has no gain over Random, and neither has anything if Random was not run.
     gain = comparison.gains.get(best)
     if gain is not None:
-        sentence += f", {_signed_points(gain)} against Random{_spread_and_test(gain, comparison)}"
+        test = _spread_and_test(gain, comparison)
+        sentence += f", {_signed_points(gain)} against Random{test}"
     yield sentence + "."
 
 
@@ -71,14 +76,17 @@ def _ldm_s_beside_the_best(comparison: RunComparison) -> Iterator[str]:
     if HIGHLIGHTED not in comparison.accuracy or len(comparison.accuracy) == 1:
         return
 
-    best = next(iter(comparison.accuracy))
     # The runner-up if LDM-S is the best, else the best itself.
-    rival = next(name for name in comparison.accuracy if name != HIGHLIGHTED)
-    difference = comparison.gains_over_ldm_s[rival]
-    points = f"{abs(difference.mean):.2f} points behind{_verdict(difference, comparison)}"
+    best, second, *_ = comparison.accuracy
+    rival = second if best == HIGHLIGHTED else best
 
-    if abs(difference.mean) < NEGLIGIBLE:
+    difference = comparison.gains_over_ldm_s[rival]
+    distance = abs(difference.mean)
+    if distance < NEGLIGIBLE:
         return
+
+    verdict = _verdict(difference, comparison)
+    points = f"{distance:.2f} points behind{verdict}"
 
     if best == HIGHLIGHTED:
         # If Random is the only other strategy, the first sentence has said it all.
@@ -97,11 +105,13 @@ def _ldm_s_beside_the_best(comparison: RunComparison) -> Iterator[str]:
 
 
 def _labels_saved(comparison: RunComparison) -> Iterator[str]:
+    """Say how many labels LDM-S needs for Random's final accuracy."""
     saving = comparison.savings.get(HIGHLIGHTED)
     if saving is None:
         return
 
-    target = f"Random's final accuracy of {100 * saving.target:.1f} %"
+    target_percent = 100 * saving.target
+    target = f"Random's final accuracy of {target_percent:.1f} %"
     if saving.labels is None or saving.saved is None:
         yield f"LDM-S did not reach {target}."
         return
@@ -113,14 +123,18 @@ def _labels_saved(comparison: RunComparison) -> Iterator[str]:
         )
         return
 
-    details = f"{saving.saved:,.0f} labels saved, {100 * saving.saved / saving.baseline:.0f} %"
+    saved_percent = 100 * saving.saved / saving.baseline
+    saved_labels = f"{saving.saved:,.0f} labels saved"
+    details = f"{saved_labels}, {saved_percent:.0f} %"
+
+    # Missing for a single repetition, and if LDM-S misses the target in one of several.
     if saving.spread is not None and saving.p is not None:
-        mean, deviation = (format_number(value, ",.0f") for value in saving.spread)
+        mean, deviation = saving.spread
+        mean_text = format_number(mean, ",.0f")
+        deviation_text = format_number(deviation, ",.0f")
         verdict = "significant" if saving.p < SIGNIFICANCE_LEVEL else "not significant"
-        details += (
-            f"; by repetition {mean} ± {deviation}, {verdict}, "
-            f"{format_p_value(saving.p, in_sentence=True)}"
-        )
+        p = format_p_value(saving.p, in_sentence=True)
+        details += f"; by repetition {mean_text} ± {deviation_text}, {verdict}, {p}"
 
     yield (
         f"LDM-S reached {target} with {saving.labels:,.0f} labels instead of "
@@ -129,16 +143,20 @@ def _labels_saved(comparison: RunComparison) -> Iterator[str]:
 
 
 def _comparison_with_paper(comparison: RunComparison) -> Iterator[str]:
+    """Set the gain of LDM-S, and the order of the strategies, beside the paper's."""
     printed = comparison.paper_deltas.get(HIGHLIGHTED)
     gain = comparison.gains.get(HIGHLIGHTED)
     if printed is None or gain is None:
         return
 
+    printed_mean = format_number(printed.mean, "+.2f")
+    our_mean = format_number(gain.mean, "+.2f")
+    difference = format_number(gain.mean - printed.mean, "+.2f")
     sentence = (
-        f"The paper reports {format_number(printed.mean, '+.2f')} ± {printed.deviation:.2f} points "
-        f"over Random for LDM-S; ours is {format_number(gain.mean, '+.2f')}, a difference of "
-        f"{format_number(gain.mean - printed.mean, '+.2f')}."
+        f"The paper reports {printed_mean} ± {printed.deviation:.2f} points over Random for LDM-S; "
+        f"ours is {our_mean}, a difference of {difference}."
     )
+
     correlation = comparison.paper_rank_correlation
     if correlation is not None:
         sentence += (
@@ -157,6 +175,7 @@ def cross_run_findings(
         comparisons: The comparable runs.
         datasets: Their accuracies (R, T), of the strategies that all of them have.
     """
+    # A single run has findings of its own, and a single strategy nothing to be compared with.
     if len(datasets) < 2 or len(datasets[0]) < 2:
         return ()
 
@@ -172,9 +191,12 @@ def cross_run_findings(
 
 
 def _closest_to_best(datasets: Sequence[Mapping[str, FloatArray]]) -> str:
+    """Name the strategies with the two largest areas under their performance profiles."""
     profiles = performance_profile(datasets)
     areas = {name: profile.area() for name, profile in profiles.items()}
-    best, second, *_ = sorted(areas, key=lambda name: -areas[name])
+    ranked = sorted(areas, key=lambda name: -areas[name])
+    best = ranked[0]
+    second = ranked[1]
 
     return (
         f"Over {len(datasets)} runs, {display_name(best)} stays closest to the best accuracy: the "
@@ -184,25 +206,28 @@ def _closest_to_best(datasets: Sequence[Mapping[str, FloatArray]]) -> str:
 
 
 def _least_beaten(datasets: Sequence[Mapping[str, FloatArray]]) -> str:
+    """Name the strategies with the smallest mean in the penalty matrix."""
     penalties = penalty_matrix(datasets)
-    means = dict(zip(penalties.strategies, penalties.column_means.tolist(), strict=True))
+    column_means = penalties.column_means.tolist()
+    means = dict(zip(penalties.strategies, column_means, strict=True))
+
     # Strategies often tie, mostly at 0: name all of them.
     smallest = min(means.values())
     least_beaten = [name for name in means if means[name] == smallest]
-    sentence = (
-        f"Beaten least often: {', '.join(display_name(name) for name in least_beaten)} "
-        f"(mean penalty {smallest:.2f})"
-    )
+    listed = ", ".join(display_name(name) for name in least_beaten)
+    sentence = f"Beaten least often: {listed} (mean penalty {smallest:.2f})"
 
     rest = [name for name in means if name not in least_beaten]
     if rest:
         second = min(rest, key=lambda name: means[name])
-        sentence += f"; next comes {display_name(second)} ({means[second]:.2f})"
+        second_mean = means[second]
+        sentence += f"; next comes {display_name(second)} ({second_mean:.2f})"
 
     return sentence + "."
 
 
 def _ldm_s_over_runs(comparisons: Sequence[RunComparison]) -> Iterator[str]:
+    """Count the runs in which LDM-S beats Random and saves labels."""
     with_ldm_s = [comparison for comparison in comparisons if HIGHLIGHTED in comparison.gains]
     if not with_ldm_s:
         return
@@ -215,7 +240,8 @@ def _ldm_s_over_runs(comparisons: Sequence[RunComparison]) -> Iterator[str]:
         gain = comparison.gains[HIGHLIGHTED]
         if gain.mean > 0:
             ahead += 1
-            if comparison.repetitions > 1 and gain.significant:
+            # A single repetition has p = 1 and is never significant.
+            if gain.significant:
                 significantly_ahead += 1
 
         saving = comparison.savings[HIGHLIGHTED]
@@ -238,17 +264,20 @@ def _ldm_s_over_runs(comparisons: Sequence[RunComparison]) -> Iterator[str]:
 
 
 def _paper_over_runs(comparisons: Sequence[RunComparison]) -> Iterator[str]:
-    differences = [
-        comparison.gains[HIGHLIGHTED].mean - comparison.paper_deltas[HIGHLIGHTED].mean
-        for comparison in comparisons
-        if HIGHLIGHTED in comparison.gains and HIGHLIGHTED in comparison.paper_deltas
-    ]
+    """Give the range of the differences between our gains of LDM-S and the paper's."""
+    differences = []
+    for comparison in comparisons:
+        gain = comparison.gains.get(HIGHLIGHTED)
+        printed = comparison.paper_deltas.get(HIGHLIGHTED)
+        if gain is not None and printed is not None:
+            differences.append(gain.mean - printed.mean)
 
     if len(differences) > 1:
+        smallest = format_number(min(differences), "+.2f")
+        largest = format_number(max(differences), "+.2f")
         yield (
             f"In {len(differences)} runs of the paper's settings, its gain over Random differs "
-            f"from the paper's by {format_number(min(differences), '+.2f')} to "
-            f"{format_number(max(differences), '+.2f')} points."
+            f"from the paper's by {smallest} to {largest} points."
         )
 
 
@@ -274,7 +303,6 @@ def _spread_and_test(gain: Gain, comparison: RunComparison) -> str:
         return ""
 
     verdict = "significant" if gain.significant else "not significant"
-    return (
-        f" (± {gain.deviation:.2f} over {comparison.repetitions} repetitions; {verdict}, "
-        f"{format_p_value(gain.p, in_sentence=True)})"
-    )
+    p = format_p_value(gain.p, in_sentence=True)
+    spread = f"± {gain.deviation:.2f} over {comparison.repetitions} repetitions"
+    return f" ({spread}; {verdict}, {p})"

@@ -129,6 +129,9 @@ class NotesBlock:
     sentences: Sequence[str]
 
 
+TableData = list[dict[str, Any]]
+"""The rows of a table in full precision, each by column."""
+
 Block = ImageBlock | TableBlock | DetailsBlock | ParagraphBlock | CodeBlock | NotesBlock
 
 
@@ -189,6 +192,7 @@ def _load_template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        # A name that is misspelt in the template fails instead of printing nothing.
         undefined=StrictUndefined,
     )
     return environment.get_template("report.html.jinja")
@@ -201,14 +205,21 @@ class ReportWriter:
         self.folder = folder
         self.files: list[Path] = []
         """Everything written so far."""
-        self.tables: dict[str, list[dict[str, Any]]] = {}
+        self.tables: dict[str, TableData] = {}
         """The data of the tables by the name of their files, with None for infinite and NaN."""
 
     def add_figure(self, figure: Figure, name: str, alt: str) -> ImageBlock:
         """Write a figure to ``figures/`` as SVG and PNG."""
-        svg, png = save_figure(figure, self._subfolder("figures") / name)
+        stem = self._subfolder("figures") / name
+        svg, png = save_figure(figure, stem)
         self.files += [svg, png]
-        return ImageBlock(png.read_bytes(), alt, inches=figure.get_figwidth())
+
+        # The page holds the PNG. The SVG is for papers and slides.
+        return ImageBlock(
+            png=png.read_bytes(),
+            alt=alt,
+            inches=figure.get_figwidth(),
+        )
 
     def add_table(self, table: ReportTable, prefix: str = "", style: str = "") -> TableBlock:
         """Write a table to ``tables/`` as CSV, Markdown and LaTeX; an empty one is not written.
@@ -220,11 +231,13 @@ class ReportWriter:
         """
         if table.shown:
             name = prefix + table.name
-            self.files += table.write(self._subfolder("tables") / name)
-            self.tables[name] = [
-                {column: _finite_or_none(value) for column, value in row.items()}
-                for row in table.data
-            ]
+            stem = self._subfolder("tables") / name
+            self.files += table.write(stem)
+
+            self.tables[name] = []
+            for row in table.data:
+                cells = {column: _finite_or_none(value) for column, value in row.items()}
+                self.tables[name].append(cells)
 
         return TableBlock(table.shown, style)
 
@@ -258,7 +271,7 @@ class Report:
     findings: tuple[str, ...]
     notes: tuple[str, ...]
     """What readers must know: what is missing, unfinished or failed."""
-    tables: dict[str, list[dict[str, Any]]]
+    tables: dict[str, TableData]
     """The data of the tables, by the name of their files."""
 
 
@@ -279,9 +292,8 @@ def write_report(runs: Sequence[Run], out: Path) -> Report:
     if not runs:
         raise InputError("There is nothing to report: give at least one run.")
 
-    comparisons = [
-        compare_strategies(run, name) for run, name in zip(runs, _run_names(runs), strict=True)
-    ]
+    names = _run_names(runs)
+    comparisons = [compare_strategies(run, name) for run, name in zip(runs, names, strict=True)]
     prefixes = _file_prefixes([comparison.name for comparison in comparisons])
     findings, notes = _findings_and_notes(comparisons)
     writer = ReportWriter(out)
@@ -291,6 +303,7 @@ def write_report(runs: Sequence[Run], out: Path) -> Report:
     if len(comparisons) > 1:
         sections += _cross_run_sections(comparisons, writer)
 
+    # Sections write their figures and tables as they are built.
     for comparison, prefix in zip(comparisons, prefixes, strict=True):
         sections += _run_sections(comparison, writer, prefix)
         if len(comparisons) == 1:
@@ -309,12 +322,20 @@ def write_report(runs: Sequence[Run], out: Path) -> Report:
         notes=notes,
     )
     page.write_text(html, encoding="utf-8")
-    return Report(page, (page, *writer.files), findings, notes, writer.tables)
+
+    return Report(
+        page=page,
+        files=(page, *writer.files),
+        findings=findings,
+        notes=notes,
+        tables=writer.tables,
+    )
 
 
 def _findings_and_notes(
     comparisons: Sequence[RunComparison],
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the sentences at the top of the page: what was found, and what readers must know."""
     if len(comparisons) == 1:
         return run_findings(comparisons[0]), comparisons[0].notes
 
@@ -347,20 +368,21 @@ def _common_strategies(
         accuracies are empty if the runs share no strategy.
     """
     comparable = [comparison for comparison in comparisons if comparison.comparable]
-    all_names = dict.fromkeys(name for comparison in comparable for name in comparison.accuracy)
-    shared = []
-    left_out = []
 
-    for name in all_names:
-        if all(name in comparison.accuracy for comparison in comparable):
-            shared.append(name)
-        else:
-            left_out.append(name)
+    # In the order in which they first appear, which a dict keeps and a set does not.
+    runs_with: Counter[str] = Counter()
+    for comparison in comparable:
+        runs_with.update(comparison.accuracy.keys())
 
+    shared = [name for name in runs_with if runs_with[name] == len(comparable)]
+    left_out = [name for name in runs_with if name not in shared]
     if not shared:
         return [], left_out
 
-    datasets = [{name: comparison.accuracy[name] for name in shared} for comparison in comparable]
+    datasets = []
+    for comparison in comparable:
+        accuracy = {name: comparison.accuracy[name] for name in shared}
+        datasets.append(accuracy)
     return datasets, left_out
 
 
@@ -379,15 +401,17 @@ def _run_sections(comparison: RunComparison, writer: ReportWriter, prefix: str) 
     sections = [
         _curves_section(comparison, writer, prefix, heading),
         Section(
-            f"{heading}Gains",
-            _describe_gains(comparison),
-            [writer.add_table(deltas_table(comparison), prefix)],
+            title=f"{heading}Gains",
+            text=_describe_gains(comparison),
+            blocks=[writer.add_table(deltas_table(comparison), prefix)],
         ),
         Section(
-            f"{heading}Accuracy",
-            "Test accuracy in percent by number of labels; the CSV file beside the page has every "
-            "round.",
-            [writer.add_table(accuracy_table(comparison), prefix)],
+            title=f"{heading}Accuracy",
+            text=(
+                "Test accuracy in percent by number of labels; the CSV file beside the page has "
+                "every round."
+            ),
+            blocks=[writer.add_table(accuracy_table(comparison), prefix)],
         ),
     ]
 
@@ -395,9 +419,9 @@ def _run_sections(comparison: RunComparison, writer: ReportWriter, prefix: str) 
     if paper_accuracy is not None:
         sections.append(
             Section(
-                f"{heading}Accuracy beside the paper's",
-                "The paper's test accuracy in percent, and in brackets ours minus it.",
-                [writer.add_table(paper_accuracy, prefix)],
+                title=f"{heading}Accuracy beside the paper's",
+                text="The paper's test accuracy in percent, and in brackets ours minus it.",
+                blocks=[writer.add_table(paper_accuracy, prefix)],
             )
         )
 
@@ -421,14 +445,15 @@ def _curves_section(
     text += " All strategies start from the same labels and share the first round."
 
     curves = plot_curves(comparison.labelled, comparison.accuracy)
-    blocks = [writer.add_figure(curves, f"{prefix}curves", f"Learning curves on {comparison.name}")]
+    curves_alt = f"Learning curves on {comparison.name}"
+    blocks = [writer.add_figure(curves, f"{prefix}curves", curves_alt)]
 
     if comparison.gains:
         accuracy = dict(comparison.accuracy)
         baseline = accuracy.pop(BASELINE)
         gains = plot_gains(comparison.labelled, accuracy, baseline)
-        alt = f"Gain over Random at each round on {comparison.name}"
-        blocks.append(writer.add_figure(gains, f"{prefix}gains", alt))
+        gains_alt = f"Gain over Random at each round on {comparison.name}"
+        blocks.append(writer.add_figure(gains, f"{prefix}gains", gains_alt))
 
     return Section(f"{heading}Accuracy against labels", text, blocks)
 
@@ -476,11 +501,11 @@ def _runtime_section(
             "ours."
         )
 
-    times = {}
+    times: dict[str, dict[str, float]] = {}
     for name, phases in comparison.minutes.items():
-        times[name] = {
-            phase: units_per_minute * float(minutes.mean()) for phase, minutes in phases.items()
-        }
+        times[name] = {}
+        for phase, minutes in phases.items():
+            times[name][phase] = units_per_minute * float(minutes.mean())
 
     figure = plot_runtime(times, unit)
     blocks: list[Block] = [
@@ -504,7 +529,8 @@ def _cross_run_sections(
 
     gains = gains_table(comparable)
     if len(comparable) > 1 and gains.shown:
-        sections.append(Section("Gains in every run", gains.caption, [writer.add_table(gains)]))
+        block = writer.add_table(gains)
+        sections.append(Section("Gains in every run", gains.caption, [block]))
 
     text = (
         "A performance profile shows in what share of cases (repetitions and rounds) a strategy is "
@@ -522,7 +548,8 @@ def _cross_run_sections(
     if tested:
         penalties = penalty_matrix(datasets)
         writer.add_table(penalties_table(penalties))  # the page has it as a figure
-        blocks.append(writer.add_figure(plot_penalties(penalties), "penalties", "Penalty matrix"))
+        figure = plot_penalties(penalties)
+        blocks.append(writer.add_figure(figure, "penalties", "Penalty matrix"))
     else:
         text += " A single repetition cannot be tested, so there are no penalties."
 
@@ -538,7 +565,8 @@ def _settings_section(comparisons: Sequence[RunComparison]) -> Section:
 
     for comparison in comparisons:
         run = comparison.run
-        values = _flatten({"folder": run.folder.name, **asdict(run.setting)})
+        setting = asdict(run.setting)
+        values = _flatten({"folder": run.folder.name, **setting})
 
         # The facts of a single run stand in the footer.
         if len(comparisons) > 1:
@@ -556,12 +584,13 @@ def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
 
     for name, value in values.items():
+        full_name = f"{prefix}{name}"
         if isinstance(value, dict):
-            flat |= _flatten(value, f"{prefix}{name}.")
+            flat |= _flatten(value, f"{full_name}.")
         elif isinstance(value, (list, tuple)):
-            flat[f"{prefix}{name}"] = ", ".join(str(entry) for entry in value)
+            flat[full_name] = ", ".join(str(entry) for entry in value)
         else:
-            flat[f"{prefix}{name}"] = value
+            flat[full_name] = value
 
     return flat
 
@@ -569,12 +598,14 @@ def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def _shared_facts(runs: Sequence[Run]) -> dict[str, Any]:
     """Return the facts that are the same in all runs, without those that are unknown."""
     first, *rest = [_flatten(run.facts) for run in runs]
+    shared = {}
 
-    return {
-        name: value
-        for name, value in first.items()
-        if value is not None and all(facts.get(name) == value for facts in rest)
-    }
+    for name, value in first.items():
+        is_shared = all(facts.get(name) == value for facts in rest)
+        if value is not None and is_shared:
+            shared[name] = value
+
+    return shared
 
 
 def _title(comparisons: Sequence[RunComparison]) -> str:
@@ -586,26 +617,31 @@ def _title(comparisons: Sequence[RunComparison]) -> str:
 
 def _intro(comparisons: Sequence[RunComparison]) -> str:
     if len(comparisons) > 1:
-        return f"{', '.join(comparison.name for comparison in comparisons)}."
+        names = ", ".join(comparison.name for comparison in comparisons)
+        return f"{names}."
 
     (comparison,) = comparisons
     setting = comparison.run.setting
     parts = [f"Dataset {setting.dataset}", f"network {setting.network}"]
 
+    # A run may have been stopped before its first round.
     if len(comparison.labelled) > 0:
-        first, last = comparison.labelled[0], comparison.labelled[-1]
+        first = comparison.labelled[0]
+        last = comparison.labelled[-1]
         parts.append(f"{first:,.0f} to {last:,.0f} labels")
 
     parts.append(f"{setting.query:,} per round")
-    parts.append(
-        "1 repetition" if comparison.repetitions == 1 else f"{comparison.repetitions} repetitions"
-    )
+    if comparison.repetitions == 1:
+        parts.append("1 repetition")
+    else:
+        parts.append(f"{comparison.repetitions} repetitions")
     return f"{', '.join(parts)}."
 
 
 def _run_names(runs: Sequence[Run]) -> list[str]:
     """Return a name for each run: its setting, with its folder and a number where two collide."""
-    runs_of_setting = Counter(run.setting.name for run in runs)
+    setting_names = [run.setting.name for run in runs]
+    runs_of_setting = Counter(setting_names)
     names: list[str] = []
 
     for run in runs:
@@ -614,9 +650,9 @@ def _run_names(runs: Sequence[Run]) -> list[str]:
             name = f"{name} ({run.folder.name})"
 
         # Two folders of the same name, in different places.
-        earlier = sum(other == name or other.startswith(f"{name} #") for other in names)
-        if earlier:
-            name = f"{name} #{earlier + 1}"
+        same = [other for other in names if other == name or other.startswith(f"{name} #")]
+        if same:
+            name = f"{name} #{len(same) + 1}"
         names.append(name)
 
     return names
@@ -631,7 +667,9 @@ def _file_prefixes(names: Sequence[str]) -> list[str]:
 
     for name in names:
         # Names of runs may have any character; those of files must be safe everywhere.
-        slug = re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.") or "run"
+        slug = re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.")
+        if not slug:
+            slug = "run"
         prefix = f"{slug}-"
         number = 1
 

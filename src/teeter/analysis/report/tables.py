@@ -45,6 +45,7 @@ ACCURACY_COLUMNS = 6
 """Numbers of labels that an accuracy table shows; its CSV file has all."""
 
 _PAPER_REPETITIONS = 5
+"""How often the paper repeats a run. Its deviations are over these."""
 
 
 def deltas_table(comparison: RunComparison) -> ReportTable:
@@ -52,50 +53,75 @@ def deltas_table(comparison: RunComparison) -> ReportTable:
     strategies = list(comparison.accuracy)
 
     return ReportTable(
-        "deltas",
-        f"{comparison.name}: mean accuracy over the rounds after the first, and gains in points of "
-        "accuracy.",
+        name="deltas",
+        caption=(
+            f"{comparison.name}: mean accuracy over the rounds after the first, and gains in "
+            "points of accuracy."
+        ),
         data=[_delta_row(comparison, name) for name in strategies],
         shown=[_delta_cells(comparison, name) for name in strategies],
     )
 
 
 def _delta_row(comparison: RunComparison, name: str) -> dict[str, Any]:
+    """Return the numbers of a strategy. All rows have the same columns, some of them empty."""
     gain = comparison.gains.get(name)
     gain_over_ldm_s = comparison.gains_over_ldm_s.get(name)
     paper = comparison.paper_deltas.get(name)
     repetitions = comparison.repetitions
 
-    return {
+    row: dict[str, Any] = {
         "strategy": name,
         "repetitions": repetitions,
         "accuracy_percent": comparison.mean_accuracy(name),
-        "gain": None if gain is None else gain.mean,
+        "gain": None,
         **_test_columns(gain, repetitions),
-        "ldm_s_lead": None if gain_over_ldm_s is None else -gain_over_ldm_s.mean,
+        "ldm_s_lead": None,
         **_test_columns(gain_over_ldm_s, repetitions, prefix="ldm_s_lead_"),
-        "paper_gain": None if paper is None else paper.mean,
-        "paper_deviation": None if paper is None else paper.deviation,
-        "difference": None if gain is None or paper is None else gain.mean - paper.mean,
+        "paper_gain": None,
+        "paper_deviation": None,
+        "difference": None,
     }
+
+    # Random has no gain over itself, LDM-S no lead over itself, and the paper not every strategy.
+    if gain is not None:
+        row["gain"] = gain.mean
+    if gain_over_ldm_s is not None:
+        row["ldm_s_lead"] = -gain_over_ldm_s.mean
+    if paper is not None:
+        row["paper_gain"] = paper.mean
+        row["paper_deviation"] = paper.deviation
+    if gain is not None and paper is not None:
+        row["difference"] = gain.mean - paper.mean
+
+    return row
 
 
 def _test_columns(gain: Gain | None, repetitions: int, prefix: str = "") -> dict[str, Any]:
     """Return the spread and the test of a gain; empty cells for a single repetition."""
-    columns = (f"{prefix}deviation", f"{prefix}p", f"{prefix}significant")
-    if gain is None or repetitions < 2:
-        return dict.fromkeys(columns)
+    columns: dict[str, Any] = {
+        f"{prefix}deviation": None,
+        f"{prefix}p": None,
+        f"{prefix}significant": None,
+    }
+    if gain is not None and repetitions > 1:
+        columns[f"{prefix}deviation"] = gain.deviation
+        columns[f"{prefix}p"] = gain.p
+        columns[f"{prefix}significant"] = "yes" if gain.significant else "no"
 
-    significant = "yes" if gain.significant else "no"
-    return dict(zip(columns, (gain.deviation, gain.p, significant), strict=True))
+    return columns
 
 
 def _delta_cells(comparison: RunComparison, name: str) -> dict[str, str]:
+    """Return the cells of a strategy. A column that would be empty in every row is left out."""
     gain = comparison.gains.get(name)
     gain_over_ldm_s = comparison.gains_over_ldm_s.get(name)
     paper = comparison.paper_deltas.get(name)
     repetitions = comparison.repetitions
-    cells = {"strategy": name, "accuracy (%)": format_number(comparison.mean_accuracy(name))}
+    cells = {
+        "strategy": name,
+        "accuracy (%)": format_number(comparison.mean_accuracy(name)),
+    }
 
     if comparison.gains:
         cells["gain over random"] = _gain_cell(gain, repetitions)
@@ -106,13 +132,20 @@ def _delta_cells(comparison: RunComparison, name: str) -> dict[str, str]:
         cells["difference"] = MISSING
         if paper is not None:
             cells["paper's gain"] = format_mean_and_std(
-                paper.mean, paper.deviation, _PAPER_REPETITIONS, "+.2f"
+                paper.mean,
+                paper.deviation,
+                _PAPER_REPETITIONS,
+                "+.2f",
             )
         if paper is not None and gain is not None:
-            cells["difference"] = format_number(gain.mean - paper.mean, "+.2f")
+            difference = gain.mean - paper.mean
+            cells["difference"] = format_number(difference, "+.2f")
 
     if comparison.gains_over_ldm_s:
-        lead = None if gain_over_ldm_s is None else -gain_over_ldm_s.mean
+        # The gain over LDM-S with its sign turned: positive where LDM-S is better.
+        lead = None
+        if gain_over_ldm_s is not None:
+            lead = -gain_over_ldm_s.mean
         cells["LDM-S leads by"] = format_number(lead, "+.2f")
         cells["p of the lead"] = _p_cell(gain_over_ldm_s, repetitions)
 
@@ -120,6 +153,7 @@ def _delta_cells(comparison: RunComparison, name: str) -> dict[str, str]:
 
 
 def _gain_cell(gain: Gain | None, repetitions: int) -> str:
+    """Return a gain with its spread, or an en dash for a strategy without one."""
     if gain is None:
         return MISSING
 
@@ -127,6 +161,7 @@ def _gain_cell(gain: Gain | None, repetitions: int) -> str:
 
 
 def _p_cell(gain: Gain | None, repetitions: int) -> str:
+    """Return the p-value of a gain; an en dash if there was no test."""
     if gain is None or repetitions < 2:
         return MISSING
 
@@ -144,12 +179,13 @@ def accuracy_table(comparison: RunComparison) -> ReportTable:
     """Return the mean accuracy at a few numbers of labels; the data has all, with the paper's."""
     data: list[dict[str, Any]] = []
     shown = []
+    labelled = comparison.labelled.astype(int).tolist()
 
     for name, runs in comparison.accuracy.items():
-        mean, deviation = mean_and_std(runs)
+        mean, deviation = mean_and_std(runs)  # (T,) each
         paper = comparison.paper_accuracy.get(name, {})
 
-        for index, labels in enumerate(comparison.labelled.astype(int).tolist()):
+        for index, labels in enumerate(labelled):
             percent = 100 * float(mean[index])
             paper_percent = paper.get(labels)
             row: dict[str, Any] = {
@@ -168,14 +204,16 @@ def accuracy_table(comparison: RunComparison) -> ReportTable:
 
         cells = {"strategy": name}
         for index in _rounds_to_show(comparison):
-            cells[f"{comparison.labelled[index]:,.0f}"] = format_mean_and_std(
-                100 * float(mean[index]), 100 * float(deviation[index]), comparison.repetitions
+            column = f"{labelled[index]:,}"
+            cells[column] = format_mean_and_std(
+                100 * float(mean[index]),
+                100 * float(deviation[index]),
+                comparison.repetitions,
             )
         shown.append(cells)
 
-    return ReportTable(
-        "accuracy", f"{comparison.name}: test accuracy (%) by number of labels.", data, shown
-    )
+    caption = f"{comparison.name}: test accuracy (%) by number of labels."
+    return ReportTable("accuracy", caption, data, shown)
 
 
 def paper_accuracy_table(comparison: RunComparison) -> ReportTable | None:
@@ -196,12 +234,14 @@ def paper_accuracy_table(comparison: RunComparison) -> ReportTable | None:
 
         for index in rounds:
             labels = int(comparison.labelled[index])
-            difference = float(mean[index]) - paper[labels]
-            row[f"paper_{labels}"] = paper[labels]
+            paper_percent = paper[labels]
+            difference = float(mean[index]) - paper_percent
+            row[f"paper_{labels}"] = paper_percent
             row[f"difference_{labels}"] = difference
-            cells[f"{labels:,}"] = (
-                f"{format_number(paper[labels])} ({format_number(difference, '+.2f')})"
-            )
+
+            column = f"{labels:,}"
+            printed = format_number(paper_percent)
+            cells[column] = f"{printed} ({format_number(difference, '+.2f')})"
 
         data.append(row)
         shown.append(cells)
@@ -212,6 +252,7 @@ def paper_accuracy_table(comparison: RunComparison) -> ReportTable | None:
 
 def _rounds_to_show(comparison: RunComparison) -> list[int]:
     """Return evenly spaced rounds up to the last, of those in the paper if it has any."""
+    # Those in the paper first, so that its table and ours have the same columns.
     rounds = range(len(comparison.labelled))
     eligible = [index for index in rounds if _in_paper(comparison, index)]
     if not eligible:
@@ -220,8 +261,9 @@ def _rounds_to_show(comparison: RunComparison) -> list[int]:
 
     count = min(ACCURACY_COLUMNS, len(eligible))
     # Counted from the end, so that the last round is always among them.
-    positions = np.linspace(len(eligible) - 1, 0, count).round().astype(int)
-    return [eligible[position] for position in sorted(set(positions.tolist()))]
+    spaced = np.linspace(len(eligible) - 1, 0, count)
+    positions = set(spaced.round().astype(int).tolist())
+    return [eligible[position] for position in sorted(positions)]
 
 
 def _in_paper(comparison: RunComparison, index: int) -> bool:
@@ -238,7 +280,9 @@ def labels_table(comparison: RunComparison) -> ReportTable:
 
     def labels_needed(name: str) -> float:
         labels = savings[name].labels
-        return float("inf") if labels is None else labels
+        if labels is None:
+            return float("inf")  # never reached, so at the end of the table
+        return labels
 
     for name in sorted(savings, key=labels_needed):
         saving = savings[name]
@@ -254,6 +298,13 @@ def labels_table(comparison: RunComparison) -> ReportTable:
 
         by_repetition = saving.saved_by_repetition
         reached = sum(saved is not None for saved in by_repetition)
+
+        labels_cell = "not reached"
+        if saving.labels is not None:
+            labels_cell = f"{saving.labels:,.0f}"
+        p_cell = MISSING
+        if saving.p is not None:
+            p_cell = _mark_if_not_significant(saving.p)
 
         data.append(
             {
@@ -272,13 +323,11 @@ def labels_table(comparison: RunComparison) -> ReportTable:
         shown.append(
             {
                 "strategy": name,
-                f"labels for {saving.target:.1%}": (
-                    "not reached" if saving.labels is None else f"{saving.labels:,.0f}"
-                ),
+                f"labels for {saving.target:.1%}": labels_cell,
                 "saved": format_number(saving.saved, ",.0f"),
                 "share saved": format_number(saved_share, ".0%"),
                 "saved by repetition": spread_cell,
-                "p": MISSING if saving.p is None else _mark_if_not_significant(saving.p),
+                "p": p_cell,
                 "repetitions that reached it": f"{reached} of {len(by_repetition)}",
             }
         )
@@ -290,21 +339,26 @@ def labels_table(comparison: RunComparison) -> ReportTable:
 def runtime_table(comparison: RunComparison) -> ReportTable:
     """Return the time of a run by phase, its peak memory, and the paper's minutes."""
     unit, units_per_minute = comparison.time_unit
-    used_phases = {
-        phase
-        for phases in comparison.minutes.values()
-        for phase, minutes in phases.items()
-        if minutes.any()
-    }
+    used_phases = set()
+    for phases in comparison.minutes.values():
+        for phase, minutes in phases.items():
+            if minutes.any():
+                used_phases.add(phase)
+
     data = []
     shown = []
 
     for name, phases in comparison.minutes.items():
         means = {phase: float(minutes.mean()) for phase, minutes in phases.items()}
+
+        # The deviation of the sum, which the deviations of the phases do not add up to.
         totals = _total_minutes(phases, comparison.repetitions)
         mean, deviation = (float(value) for value in mean_and_std(totals))
+
         paper = comparison.paper_minutes.get(name)
-        difference = None if paper is None else mean - paper
+        difference = None
+        if paper is not None:
+            difference = mean - paper
 
         data.append(
             {
@@ -318,17 +372,19 @@ def runtime_table(comparison: RunComparison) -> ReportTable:
             }
         )
 
-        cells = {"strategy": name}
-        for phase, minutes in means.items():
-            if phase in used_phases:
-                cells[phase] = format_duration(units_per_minute * minutes)
-
         # Shown in the unit of the report; the data is in minutes always.
+        cells = {"strategy": name}
+        for phase, phase_minutes in means.items():
+            if phase in used_phases:
+                cells[phase] = format_duration(units_per_minute * phase_minutes)
+
         cells["total"] = format_duration(units_per_minute * mean)
         if comparison.repetitions > 1:
-            cells["total"] += f" ± {format_duration(units_per_minute * deviation)}"
+            spread = format_duration(units_per_minute * deviation)
+            cells["total"] += f" ± {spread}"
 
-        cells["peak memory"] = f"{comparison.memory[name] / 2**20:,.0f} MiB"
+        mebibytes = comparison.memory[name] / 2**20
+        cells["peak memory"] = f"{mebibytes:,.0f} MiB"
         if comparison.paper_minutes:
             cells["paper"] = format_number(paper, ",.1f")
             cells["difference"] = format_number(difference, "+,.1f")
@@ -339,10 +395,12 @@ def runtime_table(comparison: RunComparison) -> ReportTable:
 
 
 def _total_minutes(phases: Mapping[str, FloatArray], repetitions: int) -> FloatArray:
+    """Return the minutes of each repetition over all phases, shape (R,)."""
     if not phases:
         return np.zeros(repetitions)
 
-    return np.asarray(np.sum(list(phases.values()), axis=0))
+    by_phase = list(phases.values())
+    return np.asarray(np.sum(by_phase, axis=0))
 
 
 def cross_dataset_table(
@@ -357,19 +415,22 @@ def cross_dataset_table(
     profiles = performance_profile(datasets)
     ranks = mean_ranks(datasets)
     penalties = penalty_matrix(datasets)
-    beaten = dict(zip(penalties.strategies, penalties.column_means.tolist(), strict=True))
+    column_means = penalties.column_means.tolist()
+    beaten = dict(zip(penalties.strategies, column_means, strict=True))
+    areas = {name: profile.area() for name, profile in profiles.items()}
     data = []
     shown = []
 
-    for name in sorted(profiles, key=lambda name: -profiles[name].area()):
-        profile = profiles[name]
+    for name in sorted(profiles, key=lambda name: -areas[name]):
+        # The share of cases in which no strategy is better.
+        share_best = profiles[name].at(0)
         mean_penalty = beaten[name] if tested else None
 
         data.append(
             {
                 "strategy": name,
-                "profile_area": profile.area(),
-                "share_best": profile.at(0),
+                "profile_area": areas[name],
+                "share_best": share_best,
                 "beaten": mean_penalty,
                 "mean_rank": ranks[name],
             }
@@ -377,14 +438,16 @@ def cross_dataset_table(
         shown.append(
             {
                 "strategy": name,
-                "profile area (of 10)": format_number(profile.area()),
-                "best or equal": format_number(profile.at(0), ".0%"),
+                "profile area (of 10)": format_number(areas[name]),
+                "best or equal": format_number(share_best, ".0%"),
                 "beaten (mean penalty)": format_number(mean_penalty),
                 "mean rank": format_number(ranks[name]),
             }
         )
 
-    count = "one dataset" if len(datasets) == 1 else f"{len(datasets)} datasets"
+    count = f"{len(datasets)} datasets"
+    if len(datasets) == 1:
+        count = "one dataset"
     caption = f"Strategies over {count}: large areas, small penalties and small ranks are good."
     return ReportTable("across", caption, data, shown)
 
@@ -396,13 +459,16 @@ def penalties_table(penalties: PenaltyMatrix) -> ReportTable:
     shown = []
 
     for name, values in zip(names, penalties.matrix.tolist(), strict=True):
-        data.append({"strategy": name, **dict(zip(names, values, strict=True))})
+        wins_over = dict(zip(names, values, strict=True))
+        data.append({"strategy": name, **wins_over})
+
         cells = {"strategy": name, **_format_row(names, values)}
         cells[name] = ""  # no strategy plays against itself
         shown.append(cells)
 
     means = penalties.column_means.tolist()
-    data.append({"strategy": "mean", **dict(zip(names, means, strict=True))})
+    mean_of_column = dict(zip(names, means, strict=True))
+    data.append({"strategy": "mean", **mean_of_column})
     shown.append({"strategy": "mean", **_format_row(names, means)})
 
     caption = "How often the strategy of a row beats that of a column, summed over datasets."
@@ -410,7 +476,8 @@ def penalties_table(penalties: PenaltyMatrix) -> ReportTable:
 
 
 def _format_row(names: Sequence[str], values: Sequence[float]) -> dict[str, str]:
-    return {name: format_number(value) for name, value in zip(names, values, strict=True)}
+    cells = [format_number(value) for value in values]
+    return dict(zip(names, cells, strict=True))
 
 
 def gains_table(comparisons: Sequence[RunComparison]) -> ReportTable:
@@ -427,16 +494,20 @@ def gains_table(comparisons: Sequence[RunComparison]) -> ReportTable:
         for comparison in comparisons:
             gain = comparison.gains.get(name)
             paper = comparison.paper_deltas.get(name)
-            row[comparison.name] = None if gain is None else gain.mean
 
+            row[comparison.name] = None
+            if gain is not None:
+                row[comparison.name] = gain.mean
             if paper is not None:
-                difference = None if gain is None else gain.mean - paper.mean
                 row[f"{comparison.name} paper"] = paper.mean
-                row[f"{comparison.name} difference"] = difference
+                row[f"{comparison.name} difference"] = None
+            if gain is not None and paper is not None:
+                row[f"{comparison.name} difference"] = gain.mean - paper.mean
 
-            cells[comparison.name] = _gain_cell(gain, comparison.repetitions)
-            if gain is not None and comparison.repetitions > 1 and gain.significant:
-                cells[comparison.name] += "*"
+            cell = _gain_cell(gain, comparison.repetitions)
+            if gain is not None and gain.significant:  # never for a single repetition: p is 1
+                cell += "*"
+            cells[comparison.name] = cell
 
         data.append(row)
         shown.append(cells)

@@ -24,7 +24,10 @@ __all__ = ["read_arff"]
 
 # Each of these has the groups (single-quoted, double-quoted, bare) for a value.
 _QUOTED = r"""'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)\""""
-_ATTRIBUTE = re.compile(rf"@attribute\s+(?:{_QUOTED}|([^\s{{]+))\s*(.*)", flags=re.IGNORECASE)
+_ATTRIBUTE = re.compile(
+    rf"@attribute\s+(?:{_QUOTED}|([^\s{{]+))\s*(.*)",
+    flags=re.IGNORECASE,
+)
 _FIELD = re.compile(rf"\s*(?:{_QUOTED}|([^,'\"]*?))\s*(,|$)")
 _SPARSE_FIELD = re.compile(rf"(\d+)\s+(?:{_QUOTED}|([^,'\"\s]+))")
 
@@ -43,7 +46,10 @@ class _Attribute(NamedTuple):
     @property
     def default(self) -> str:
         """The value in a sparse row that does not mention the attribute."""
-        return self.values[0] if self.values else "0"
+        # The first value of a nominal attribute has the code 0, which sparse rows leave out.
+        if self.values:
+            return self.values[0]
+        return "0"
 
 
 def read_arff(path: Path, *, rows: int | None = None) -> Table:
@@ -62,12 +68,14 @@ def read_arff(path: Path, *, rows: int | None = None) -> Table:
     """
     with parse_errors(path, "ARFF"), path.open(encoding="utf-8", errors="replace") as stream:
         attributes = _read_header(stream, path)
-        records = list(islice(_read_records(stream, attributes, path), rows))
+        all_records = _read_records(stream, attributes, path)
+        records = list(islice(all_records, rows))
         if not records:
             raise FileError(f"{path} has {len(attributes)} attributes and no rows.")
 
         columns = {}
-        for attribute, texts in zip(attributes, zip(*records, strict=True), strict=True):
+        texts_by_attribute = zip(*records, strict=True)
+        for attribute, texts in zip(attributes, texts_by_attribute, strict=True):
             columns[attribute.name] = _make_column(attribute, texts)
         return Table(path, columns)
 
@@ -85,7 +93,8 @@ def _read_header(stream: TextIO, path: Path) -> list[_Attribute]:
         if keyword == "@attribute":
             attributes.append(_parse_attribute(line, path))
         elif not keyword.startswith(("%", "@relation")):
-            raise FileError(f"{path} is not an ARFF file: it has {line[:40]!r} before @data.")
+            start = line[:40]
+            raise FileError(f"{path} is not an ARFF file: it has {start!r} before @data.")
     else:
         raise FileError(f"{path} is not a valid ARFF file: it has no @data.")
 
@@ -111,9 +120,10 @@ def _parse_attribute(line: str, path: Path) -> _Attribute:
         values = _split_fields(declared_type.strip("{} "), line, path)
         return _Attribute(name, tuple(values), is_number=False)
 
+    # Only the first word is the type: a date has its format after it, and some files a comment.
     type_words = declared_type.lower().split()
     is_number = bool(type_words) and type_words[0] in _NUMERIC_TYPES
-    return _Attribute(name, None, is_number)
+    return _Attribute(name, values=None, is_number=is_number)
 
 
 def _read_records(stream: TextIO, attributes: list[_Attribute], path: Path) -> Iterator[list[str]]:
@@ -130,7 +140,8 @@ def _read_records(stream: TextIO, attributes: list[_Attribute], path: Path) -> I
             fields = _split_fields(line, f"Row {row}", path)
 
         # MOA, which generated RandomRBF, ends its rows with a comma.
-        if len(fields) == len(attributes) + 1 and not fields[-1]:
+        has_one_more = len(fields) == len(attributes) + 1
+        if has_one_more and not fields[-1]:
             fields.pop()
 
         if len(fields) != len(attributes):
@@ -175,7 +186,8 @@ def _split_sparse_fields(line: str, attributes: list[_Attribute], path: Path) ->
     inner = line.removeprefix("{").removesuffix("}").strip()
     for index, single, double, bare in _SPARSE_FIELD.findall(inner):
         # findall returns empty texts, not None, for groups that do not match.
-        fields[int(index)] = bare or _unescape(single or double)
+        value = bare or _unescape(single or double)
+        fields[int(index)] = value
     return fields
 
 
@@ -183,7 +195,9 @@ def _unquote(single: str | None, double: str | None, bare: str | None) -> str:
     """Return the value of a field from the three groups that may have matched it."""
     if bare is not None:
         return bare
-    return _unescape(single if single is not None else double or "")
+    if single is not None:
+        return _unescape(single)
+    return _unescape(double or "")
 
 
 def _unescape(quoted: str) -> str:
@@ -191,6 +205,12 @@ def _unescape(quoted: str) -> str:
 
 
 def _make_column(attribute: _Attribute, texts: tuple[str, ...]) -> Column:
-    if attribute.is_number:
-        return np.array([nan if text == "?" else float(text) for text in texts])
-    return text_column(texts)
+    if not attribute.is_number:
+        return text_column(texts)
+
+    numbers = []
+    for text in texts:
+        # ARFF writes a missing value as a question mark.
+        number = nan if text == "?" else float(text)
+        numbers.append(number)
+    return np.array(numbers)

@@ -33,20 +33,22 @@ _IMAGE_BYTES = 3 * 32 * 32
 
 def read_cifar10(files: MatchedFiles) -> RawDataset:
     """Read the five training batches and the test batch: (N, 3, 32, 32) uint8."""
+    # In the order of CIFAR10_FILES: the test batch is the last.
     batches = [_read_records(paths[0], label_bytes=1, class_count=10) for paths in files]
-    # In the order of CIFAR10_FILES.
     *training, test = batches
 
     train = LabelledRows(
-        np.concatenate([batch.inputs for batch in training]),
-        np.concatenate([batch.labels for batch in training]),
+        inputs=np.concatenate([batch.inputs for batch in training]),
+        labels=np.concatenate([batch.labels for batch in training]),
     )
     return RawDataset(train, test)
 
 
 def read_cifar100(files: MatchedFiles) -> RawDataset:
     """Read training and test images with their fine labels: (N, 3, 32, 32) uint8."""
-    train, test = (_read_records(paths[0], label_bytes=2, class_count=100) for paths in files)
+    train_paths, test_paths = files
+    train = _read_records(train_paths[0], label_bytes=2, class_count=100)
+    test = _read_records(test_paths[0], label_bytes=2, class_count=100)
     return RawDataset(train, test)
 
 
@@ -62,7 +64,12 @@ def _read_records(path: Path, *, label_bytes: int, class_count: int) -> Labelled
         )
 
     records = data.reshape(-1, record_bytes)
+
     # The last label byte is the class. CIFAR-100 has its superclass before it.
-    labels = class_indices_from_array(records[:, label_bytes - 1], "labels", class_count, path)
-    images = records[:, label_bytes:].reshape(-1, 3, 32, 32)
+    class_bytes = records[:, label_bytes - 1]
+    labels = class_indices_from_array(class_bytes, "labels", class_count, path)
+
+    # The red plane, then green, then blue, each row by row: channels first already.
+    pixels = records[:, label_bytes:]
+    images = pixels.reshape(-1, 3, 32, 32)
     return LabelledRows(images, labels)

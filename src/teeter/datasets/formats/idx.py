@@ -32,6 +32,7 @@ _UNSIGNED_BYTE = 0x08
 
 def read_idx_files(files: MatchedFiles) -> RawDataset:
     """Read the training and test images, (N, 28, 28) uint8, with their labels."""
+    # In the order of IDX_FILES. Each pattern matches one file.
     train_images, train_labels, test_images, test_labels = (paths[0] for paths in files)
     train = _read_images_and_labels(train_images, train_labels)
     test = _read_images_and_labels(test_images, test_labels)
@@ -49,14 +50,18 @@ def read_idx(path: Path) -> npt.NDArray[np.uint8]:
         if path.suffix == ".gz":
             data = gzip.decompress(data)
 
-        value_type, axes = data[2], data[3]
-        if data[:2] != b"\0\0" or value_type != _UNSIGNED_BYTE or axes == 0:
+        has_magic_bytes = data[:2] == b"\0\0"
+        value_type = data[2]
+        axes = data[3]
+        if not has_magic_bytes or value_type != _UNSIGNED_BYTE or axes == 0:
             raise FileError(
                 f"{path} is not an IDX file of bytes: it is damaged or of another type."
             )
 
         start = 4 + 4 * axes
-        shape = np.frombuffer(data[4:start], dtype=">u4").astype(int).tolist()
+        axis_bytes = np.frombuffer(data[4:start], dtype=">u4")
+        shape = axis_bytes.astype(int).tolist()
+
         # Python integers, because the product of a damaged header may overflow int64.
         expected = int(np.prod(shape, dtype=object))
         actual = len(data) - start
@@ -67,17 +72,20 @@ def read_idx(path: Path) -> npt.NDArray[np.uint8]:
                 f"{actual}: it is incomplete or damaged."
             )
 
-        return np.frombuffer(data, dtype=np.uint8, offset=start).reshape(shape)
+        values = np.frombuffer(data, dtype=np.uint8, offset=start)
+        return values.reshape(shape)
 
 
 def _read_images_and_labels(images_path: Path, labels_path: Path) -> LabelledRows:
     images = read_idx(images_path)
     labels = read_idx(labels_path)
 
-    if images.ndim != 3 or labels.ndim != 1 or len(images) != len(labels):
+    have_right_axes = images.ndim == 3 and labels.ndim == 1
+    if not have_right_axes or len(images) != len(labels):
         raise FileError(
             f"{images_path} has the shape {images.shape} and {labels_path} the shape "
             f"{labels.shape}: images (N, height, width) and labels (N,) are needed."
         )
 
-    return LabelledRows(images, class_indices_from_array(labels, "labels", 10, labels_path))
+    class_indices = class_indices_from_array(labels, "labels", 10, labels_path)
+    return LabelledRows(images, class_indices)

@@ -43,16 +43,17 @@ def _class_folder_reader(fit: Fit) -> Reader:
         train, test = (paths[0] for paths in files)
         classes = _list_classes(train)
 
-        unknown = sorted(set(_list_classes(test)) - set(classes))
-        if unknown:
-            raise FileError(
-                f"{test} has a class {unknown[0]!r} that the training folder does not have."
-            )
+        # The training folder decides the indices. The test folder may lack some of its classes.
+        for name in _list_classes(test):
+            if name not in classes:
+                raise FileError(
+                    f"{test} has a class {name!r} that the training folder does not have."
+                )
 
         return RawDataset(
-            _read_class_folders(train, classes, fit),
-            _read_class_folders(test, classes, fit),
-            classes,
+            train=_read_class_folders(train, classes, fit),
+            test=_read_class_folders(test, classes, fit),
+            classes=classes,
         )
 
     return read
@@ -63,19 +64,26 @@ def _read_tiny_imagenet(files: MatchedFiles) -> RawDataset:
     train, annotations = (paths[0] for paths in files)
     classes = _list_classes(train)
 
-    lines = [line.split("\t") for line in _read_lines(annotations)]
-    if any(len(fields) < 2 for fields in lines):
-        raise FileError(
-            f"{annotations} has lines without a class: a file name, a tab and a class are needed."
-        )
+    images = annotations.parent / "images"
+    paths = []
+    class_names = []
+    for line in _read_lines(annotations):
+        # A file name, its class and the corners of a box, separated by tabs.
+        fields = line.split("\t")
+        if len(fields) < 2:
+            raise FileError(
+                f"{annotations} has lines without a class: "
+                "a file name, a tab and a class are needed."
+            )
+        paths.append(images / fields[0])
+        class_names.append(fields[1])
 
-    paths = [annotations.parent / "images" / fields[0] for fields in lines]
-    labels = class_indices_from_text([fields[1] for fields in lines], classes, annotations)
+    labels = class_indices_from_text(class_names, classes, annotations)
 
     return RawDataset(
-        _read_class_folders(train, classes, TINY_IMAGENET_FIT),
-        LabelledRows(ImageFiles(paths, TINY_IMAGENET_FIT), labels),
-        classes,
+        train=_read_class_folders(train, classes, TINY_IMAGENET_FIT),
+        test=LabelledRows(ImageFiles(paths, TINY_IMAGENET_FIT), labels),
+        classes=classes,
     )
 
 
@@ -85,14 +93,21 @@ def _read_food101(files: MatchedFiles) -> RawDataset:
     classes = tuple(_read_lines(classes_file))
 
     def read_listed(listing: Path) -> LabelledRows:
-        # An entry is CLASS/NUMBER.
-        entries = _read_lines(listing)
-        names = [entry.split("/")[0] for entry in entries]
+        paths = []
+        names = []
+        for entry in _read_lines(listing):
+            # An entry is CLASS/NUMBER.
+            paths.append(images / f"{entry}.jpg")
+            names.append(entry.split("/")[0])
+
         labels = class_indices_from_text(names, classes, listing)
-        paths = [images / f"{entry}.jpg" for entry in entries]
         return LabelledRows(ImageFiles(paths, FOOD101_FIT), labels)
 
-    return RawDataset(read_listed(train_list), read_listed(test_list), classes)
+    return RawDataset(
+        train=read_listed(train_list),
+        test=read_listed(test_list),
+        classes=classes,
+    )
 
 
 def _read_imagenet_with_csv(files: MatchedFiles) -> RawDataset:
@@ -106,15 +121,17 @@ def _read_imagenet_with_csv(files: MatchedFiles) -> RawDataset:
             # The class, then the corners of a box, perhaps several times.
             class_name = record["PredictionString"].split()[0]
             rows.append((record["ImageId"], class_name))
-        rows.sort()
 
-    labels = class_indices_from_text([class_name for _, class_name in rows], classes, solution)
+    # In the order of the file names, as with the devkit.
+    rows.sort()
     paths = [test / f"{image_id}.JPEG" for image_id, _ in rows]
+    class_names = [class_name for _, class_name in rows]
+    labels = class_indices_from_text(class_names, classes, solution)
 
     return RawDataset(
-        _read_class_folders(train, classes, IMAGENET_FIT),
-        LabelledRows(ImageFiles(paths, IMAGENET_FIT), labels),
-        classes,
+        train=_read_class_folders(train, classes, IMAGENET_FIT),
+        test=LabelledRows(ImageFiles(paths, IMAGENET_FIT), labels),
+        classes=classes,
     )
 
 
@@ -130,10 +147,16 @@ def _read_imagenet_with_devkit(files: MatchedFiles) -> RawDataset:
 
     with parse_errors(meta, "MATLAB"):
         synsets = loadmat(meta, squeeze_me=True)["synsets"]
-        class_of_id = {int(synset[0]): str(synset[1]) for synset in synsets}
+
+        # A synset begins with its ILSVRC2012_ID and its WordNet ID, which names the class folder.
+        # The IDs are not in the order of the folders.
+        class_of_id = {}
+        for synset in synsets:
+            class_of_id[int(synset[0])] = str(synset[1])
 
     with parse_errors(ground_truth, "list of numbers"):
-        names = [class_of_id[int(line)] for line in _read_lines(ground_truth)]
+        ids = [int(line) for line in _read_lines(ground_truth)]
+        names = [class_of_id[synset_id] for synset_id in ids]
         labels = class_indices_from_text(names, classes, ground_truth)
 
     paths = _list_images(test)
@@ -144,9 +167,9 @@ def _read_imagenet_with_devkit(files: MatchedFiles) -> RawDataset:
         )
 
     return RawDataset(
-        _read_class_folders(train, classes, IMAGENET_FIT),
-        LabelledRows(ImageFiles(paths, IMAGENET_FIT), labels),
-        classes,
+        train=_read_class_folders(train, classes, IMAGENET_FIT),
+        test=LabelledRows(ImageFiles(paths, IMAGENET_FIT), labels),
+        classes=classes,
     )
 
 
@@ -154,11 +177,11 @@ def _list_classes(folder: Path) -> tuple[str, ...]:
     """Return the names of the folders in ``folder``, sorted."""
     # os.scandir, because Path.is_dir would ask the system about each entry again.
     with parse_errors(folder, "folder of classes"), os.scandir(folder) as entries:
-        classes = tuple(sorted(entry.name for entry in entries if entry.is_dir()))
+        classes = [entry.name for entry in entries if entry.is_dir()]
 
     if not classes:
         raise FileError(f"{folder} has no folders in it: one per class is needed.")
-    return classes
+    return tuple(sorted(classes))
 
 
 def _read_class_folders(folder: Path, classes: Sequence[str], fit: Fit) -> LabelledRows:
@@ -167,8 +190,12 @@ def _read_class_folders(folder: Path, classes: Sequence[str], fit: Fit) -> Label
     class_sizes = []
     for name in classes:
         # Tiny ImageNet has a folder images in the folder of each class.
-        inner = folder / name / "images"
-        class_paths = _list_images(inner if inner.is_dir() else folder / name)
+        class_folder = folder / name
+        inner = class_folder / "images"
+        if inner.is_dir():
+            class_folder = inner
+
+        class_paths = _list_images(class_folder)
         paths += class_paths
         class_sizes.append(len(class_paths))
 
@@ -178,7 +205,8 @@ def _read_class_folders(folder: Path, classes: Sequence[str], fit: Fit) -> Label
             f"{', '.join(_IMAGE_SUFFIXES)}."
         )
 
-    labels = np.repeat(np.arange(len(classes), dtype=np.int64), class_sizes)
+    class_indices = np.arange(len(classes), dtype=np.int64)
+    labels = np.repeat(class_indices, class_sizes)
     return LabelledRows(ImageFiles(paths, fit), labels)
 
 
@@ -187,9 +215,12 @@ def _list_images(folder: Path) -> list[str]:
         return []
 
     with os.scandir(folder) as entries:
-        return sorted(
-            entry.path for entry in entries if entry.name.lower().endswith(_IMAGE_SUFFIXES)
-        )
+        files = list(entries)
+
+    paths = [file.path for file in files if file.name.lower().endswith(_IMAGE_SUFFIXES)]
+
+    # The system lists entries in any order. Rows must have the same order everywhere.
+    return sorted(paths)
 
 
 def _read_lines(path: Path) -> list[str]:

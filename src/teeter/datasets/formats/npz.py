@@ -31,11 +31,13 @@ def npz_reader(classes: Sequence[str] | int) -> Reader:
 
         # Our copy of ISOLET stores ten-thousandths as int16, which compress better.
         if "x_e4" in arrays:
-            arrays["x"] = arrays.pop("x_e4").astype(np.float32) / 10_000
+            ten_thousandths = arrays.pop("x_e4")
+            arrays["x"] = ten_thousandths.astype(np.float32) / 10_000
 
         class_names = None
         if "classes" in arrays:
-            class_names = tuple(str(name) for name in arrays["classes"].tolist())
+            names = arrays["classes"].tolist()
+            class_names = tuple(str(name) for name in names)
         allowed = class_names or classes
 
         if set(_SPLIT_NAMES) <= arrays.keys():
@@ -43,14 +45,14 @@ def npz_reader(classes: Sequence[str] | int) -> Reader:
             test = _labelled_rows(arrays, "x_test", "y_test", allowed, path)
             return RawDataset(train, test, class_names)
 
+        # Without a test set, the catalogue's split function makes one.
         if {"x", "y"} <= arrays.keys():
             rows = _labelled_rows(arrays, "x", "y", allowed, path)
             return RawDataset(rows, None, class_names)
 
-        raise FileError(
-            f"{path} holds {', '.join(arrays) or 'nothing'}: "
-            f"name its arrays {', '.join(_SPLIT_NAMES)}, or x and y."
-        )
+        contents = ", ".join(arrays) or "nothing"
+        wanted = ", ".join(_SPLIT_NAMES)
+        raise FileError(f"{path} holds {contents}: name its arrays {wanted}, or x and y.")
 
     return read
 

@@ -51,7 +51,9 @@ def image_table_layouts(
         for paths in files:
             images = ParquetImages(paths, channels, fit)
             allowed = images.classes or classes
-            labels = class_indices_from_array(images.read_labels(), "labels", allowed, paths[0])
+            label_column = images.read_labels()
+            labels = class_indices_from_array(label_column, "labels", allowed, paths[0])
+
             inputs = images if stream else images.decode_all()
             parts.append(LabelledRows(inputs, labels))
             class_names = class_names or images.classes
@@ -110,9 +112,12 @@ class ParquetImages(Dataset[Tensor]):
 
     def read_labels(self) -> npt.NDArray[Any]:
         """Return the column of labels, (N,)."""
+        # An empty part, because there is nothing to join if no file has rows.
         parts: list[npt.NDArray[Any]] = [np.empty(0, dtype=np.int64)]
+
         # Each file once, in order, although it has several row groups.
-        for path in dict.fromkeys(path for path, _ in self.groups):
+        paths = [path for path, _ in self.groups]
+        for path in dict.fromkeys(paths):
             with open_parquet(path) as file:
                 table = file.read(columns=[self.label_column])
                 parts.append(table.column(0).to_numpy())
@@ -125,7 +130,9 @@ class ParquetImages(Dataset[Tensor]):
 
         shapes = {image.shape for image in images}
         if len(shapes) != 1:
-            source = self.groups[0][0] if self.groups else "A file"
+            source = "A file"
+            if self.groups:
+                source = str(self.groups[0][0])
             raise FileError(f"{source} holds images of {len(shapes)} sizes: one size is needed.")
 
         return np.stack(images)
@@ -137,39 +144,45 @@ class ParquetImages(Dataset[Tensor]):
         if self._cached_group != group:
             with open_parquet(path) as file:
                 table = file.read_row_group(group_in_file, columns=[self.image_column])
-                self._cached_images = [entry["bytes"] for entry in table.column(0).to_pylist()]
+                entries = table.column(0).to_pylist()
+                self._cached_images = [entry["bytes"] for entry in entries]
             self._cached_group = group
 
-        encoded = self._cached_images[row - self.starts[group]]
-        return image_pixels(open_image(path, encoded), self.fit, self.channels)
+        row_in_group = row - self.starts[group]
+        encoded = self._cached_images[row_in_group]
+        image = open_image(path, encoded)
+        return image_pixels(image, self.fit, self.channels)
 
 
 def _find_columns(schema: Any, path: Path) -> tuple[str, str]:
     """Return the names of the columns of images and of labels."""
     from pyarrow import types
 
-    image_column = None
-    for field in schema:
-        if types.is_struct(field.type) and field.type.get_field_index("bytes") >= 0:
-            image_column = field.name
-            break
+    # get_field_index returns -1 for a field that is not there.
+    structures = [field for field in schema if types.is_struct(field.type)]
+    image_columns = [field.name for field in structures if field.type.get_field_index("bytes") >= 0]
 
-    label_column = next((name for name in _LABEL_COLUMNS if name in schema.names), None)
+    label_columns = [name for name in _LABEL_COLUMNS if name in schema.names]
 
-    if image_column is None or label_column is None:
+    if not image_columns or not label_columns:
+        names = ", ".join(schema.names)
         raise FileError(
-            f"{path} has the columns {', '.join(schema.names)}: a column of images (structures "
+            f"{path} has the columns {names}: a column of images (structures "
             "with a field bytes) and a column label are needed."
         )
 
-    return image_column, label_column
+    return image_columns[0], label_columns[0]
 
 
 def _read_class_names(schema: Any, label_column: str) -> tuple[str, ...] | None:
     """Return the class names in the metadata that Hugging Face writes, or None."""
+    # JSON under the key huggingface: {"info": {"features": {COLUMN: {"names": [...]}}}}.
     schema_metadata = schema.metadata or {}
     metadata = json.loads(schema_metadata.get(b"huggingface", b"{}"))
-    features = metadata.get("info", {}).get("features", {})
+    info = metadata.get("info", {})
+    features = info.get("features", {})
     class_names = features.get(label_column, {}).get("names")
 
-    return tuple(str(name) for name in class_names) if class_names else None
+    if not class_names:
+        return None
+    return tuple(str(name) for name in class_names)

@@ -19,7 +19,9 @@ SVHN_FILES = ("train_32x32.mat", "test_32x32.mat")
 
 def read_svhn(files: MatchedFiles) -> RawDataset:
     """Read training and test images, (N, 3, 32, 32) uint8, with their digits as labels."""
-    train, test = (_read_images_and_labels(paths[0]) for paths in files)
+    train_paths, test_paths = files
+    train = _read_images_and_labels(train_paths[0])
+    test = _read_images_and_labels(test_paths[0])
     return RawDataset(train, test)
 
 
@@ -34,7 +36,9 @@ def _read_images_and_labels(path: Path) -> LabelledRows:
     if images is None or labels is None:
         raise FileError(f"{path} does not hold X and y: it is not a file of SVHN's cropped digits.")
 
-    if images.ndim != 4 or images.shape[:3] != (32, 32, 3) or images.dtype != np.uint8:
+    # MATLAB counts columns first, so the image is the last axis.
+    has_right_shape = images.ndim == 4 and images.shape[:3] == (32, 32, 3)
+    if not has_right_shape or images.dtype != np.uint8:
         raise FileError(
             f"X in {path} is {images.dtype} of shape {images.shape}: "
             "bytes (32, 32, 3, N) are needed."

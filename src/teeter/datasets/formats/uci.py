@@ -54,13 +54,15 @@ def table_reader(
             table = read_table(path)
 
         class_column = _find_class_column(table)
-        features = [_require_numbers(table, name) for name in table.columns if name != class_column]
+        feature_columns = [name for name in table.columns if name != class_column]
+        features = [_require_numbers(table, name) for name in feature_columns]
         if not features:
             raise FileError(f"{path} has no column besides the class {class_column!r}.")
 
         texts = table.texts(class_column)
         labels = class_indices_from_text(texts, classes, path, first=first_class)
-        return RawDataset(_labelled_rows(np.stack(features, axis=1), labels))
+        matrix = np.stack(features, axis=1)  # (N, D)
+        return RawDataset(_labelled_rows(matrix, labels))
 
     return read
 
@@ -69,9 +71,14 @@ def read_letter_file(files: MatchedFiles) -> RawDataset:
     """Read UCI's letter-recognition.data: the letter and 16 numbers per line."""
     path = files[0][0]
     # A line is T,2,8,3,5,1,8,13,0,6,6,10,8,0,8,0,8.
-    lines = _read_lines(path)
-    numbers = _parse_floats([line[1:] for line in lines], path)
-    labels = class_indices_from_text([line[0] for line in lines], LETTERS, path)
+    letters = []
+    measurements = []
+    for fields in _read_lines(path):
+        letters.append(fields[0])
+        measurements.append(fields[1:])
+
+    numbers = _parse_floats(measurements, path)
+    labels = class_indices_from_text(letters, LETTERS, path)
     return RawDataset(_labelled_rows(numbers, labels))
 
 
@@ -85,9 +92,13 @@ def read_isolet_files(files: MatchedFiles) -> RawDataset:
     labels = []
     for paths in files:
         path = paths[0]
-        lines = _read_lines(path)
-        numbers.append(_parse_floats([line[:-1] for line in lines], path))
-        letters = [line[-1] for line in lines]
+        letters = []
+        measurements = []
+        for fields in _read_lines(path):
+            letters.append(fields[-1])
+            measurements.append(fields[:-1])
+
+        numbers.append(_parse_floats(measurements, path))
         labels.append(class_indices_from_text(letters, LETTERS, path, first=1))
 
     first_width, second_width = (part.shape[1] for part in numbers)
@@ -97,7 +108,8 @@ def read_isolet_files(files: MatchedFiles) -> RawDataset:
             f"{second_width}: they must have the same number."
         )
 
-    return RawDataset(_labelled_rows(np.concatenate(numbers), np.concatenate(labels)))
+    rows = _labelled_rows(np.concatenate(numbers), np.concatenate(labels))
+    return RawDataset(rows)
 
 
 def _find_class_column(table: Table) -> str:
@@ -144,5 +156,5 @@ def _parse_floats(lines: list[list[str]], path: Path) -> npt.NDArray[np.float64]
 
 
 def _labelled_rows(features: npt.NDArray[Any], labels: npt.NDArray[np.int64]) -> LabelledRows:
-    tensor = torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32))
-    return LabelledRows(tensor, labels)
+    contiguous = np.ascontiguousarray(features, dtype=np.float32)
+    return LabelledRows(torch.from_numpy(contiguous), labels)

@@ -37,6 +37,7 @@ def use_fused_kernel(tensor: Tensor, operations: int) -> bool:
     if not tensor.is_cuda or setting == "0" or is_portable():
         return False
 
+    # The cheap questions first: this is asked for every call of a kernel, also on small pools.
     is_worth_it = setting == "1" or operations >= MIN_OPERATIONS
     return is_worth_it and _has_triton() and _copies_tiles(tensor.device)
 
@@ -53,4 +54,5 @@ def _copies_tiles(device: torch.device) -> bool:
     Hopper (9.x) and data-centre Blackwell (10.x) do. Workstation Blackwell (12.x) has less than
     half of the shared memory per program.
     """
-    return torch.cuda.get_device_capability(device)[0] in (9, 10)
+    major_version, _ = torch.cuda.get_device_capability(device)
+    return major_version in (9, 10)

@@ -4,6 +4,22 @@ The plain version is ``kernels.ldm._fill_plain``. It writes and reads the (direc
 rows) changes of the logits six times. Here a program computes them for 128 rows and one direction,
 some classes at a time, and keeps only the largest and the smallest ratio: the changes never reach
 the memory. See README.md.
+
+How a program works
+-------------------
+For its rows, its direction and each row's predicted class y it computes, with v the changes of the
+logits along the direction and l the logits,
+
+    highest, lowest = the extremes over classes c of (v_c - v_y) / (l_y - l_c)
+
+1. Find which rows and which direction are its own.
+2. If necessary, compute v_y by a gather (``own_change``).
+3. For each tile of classes: v_c as a product on tensor cores (``change``), then the ratios, then
+   the running extremes.
+4. Store both extremes: the flip rates of the direction and of its opposite.
+
+The only memory that is written is ``rates``, each entry by one program: no two programs share
+anything that changes.
 """
 
 from __future__ import annotations
@@ -50,20 +66,27 @@ def fill_flip_rates(
     directions, classes, width = weight_noise.shape
     n = rates.shape[2]
     sizes = _tile_sizes(classes, width)
+    row_tile = sizes["ROWS"]
+    class_tile = sizes["CLASSES"]
+    width_tile = sizes["WIDTH"]
 
-    features = _pad_columns(features, sizes["WIDTH"])
-    noise = _pad_columns(weight_noise, sizes["WIDTH"])
+    features = _pad_columns(features, width_tile)
+    noise = _pad_columns(weight_noise, width_tile)
     gaps = _pad_columns(inverse_gaps, 4)  # tensor descriptors need rows of a multiple of 16 bytes
-    # Triton has no optional pointers: without a bias any pointer will do, as it is never read.
-    shifts = noise if bias_noise is None else bias_noise.to(torch.float32).contiguous()
 
-    grid = (directions * triton.cdiv(n, sizes["ROWS"]),)
+    # Triton has no optional pointers: without a bias any pointer will do, as it is never read.
+    shifts = noise
+    if bias_noise is not None:
+        shifts = bias_noise.to(torch.float32).contiguous()
+
+    # A program for each direction and tile of rows.
+    grid = (directions * triton.cdiv(n, row_tile),)
     _flip_rates[grid](
         rates,
-        TensorDescriptor.from_tensor(features, [sizes["ROWS"], sizes["WIDTH"]]),
+        TensorDescriptor.from_tensor(features, [row_tile, width_tile]),
         predicted,
-        TensorDescriptor.from_tensor(gaps, [sizes["ROWS"], sizes["CLASSES"]]),
-        TensorDescriptor.from_tensor(noise.flatten(0, 1), [sizes["CLASSES"], sizes["WIDTH"]]),
+        TensorDescriptor.from_tensor(gaps, [row_tile, class_tile]),
+        TensorDescriptor.from_tensor(noise.flatten(0, 1), [class_tile, width_tile]),
         noise,
         shifts,
         n,
@@ -74,7 +97,7 @@ def fill_flip_rates(
         rates.stride(1),
         has_bias=bias_noise is not None,
         tied=tied,
-        one_class_tile=classes <= sizes["CLASSES"],
+        one_class_tile=classes <= class_tile,
         NEIGHBOURS=NEIGHBOURS,
         ROUNDING=ROUNDING,
         **sizes,
@@ -83,20 +106,28 @@ def fill_flip_rates(
 
 def _pad_columns(values: Tensor, multiple: int) -> Tensor:
     """Pad the last axis with zeros up to a multiple: whole tiles need no masks."""
-    return torch.nn.functional.pad(values, (0, -values.shape[-1] % multiple)).contiguous()
+    missing = -values.shape[-1] % multiple
+    return torch.nn.functional.pad(values, (0, missing)).contiguous()
 
 
 def _tile_sizes(classes: int, width: int) -> dict[str, Any]:
     """Return the tile sizes. They are fixed, because autotuning would slow down the first call."""
+    # Tensor cores take powers of 2 from 16 on.
     class_tile = min(128, max(16, triton.next_power_of_2(classes)))
     if 128 < classes <= 256:
         class_tile = 256  # all classes in one tile
+    width_tile = min(64, max(16, triton.next_power_of_2(width)))
+
+    # The (128, CLASSES) changes are spread over the registers of all warps.
+    warps = 4
+    if class_tile >= 128:
+        warps = 8
 
     return {
         "ROWS": 128,
         "CLASSES": class_tile,
-        "WIDTH": min(64, max(16, triton.next_power_of_2(width))),
-        "num_warps": 8 if class_tile >= 128 else 4,
+        "WIDTH": width_tile,
+        "num_warps": warps,
         "num_stages": 3,
     }
 
@@ -125,7 +156,8 @@ def _flip_rates(
     NEIGHBOURS: tl.constexpr,
     ROUNDING: tl.constexpr,
 ) -> None:
-    # Which tile of rows and which direction: NEIGHBOURS tiles of one direction run side by side.
+    # 1. Which tile of rows and which direction: NEIGHBOURS tiles of one direction run side by side.
+    # The last group may have fewer tiles.
     tiles = tl.cdiv(rows, ROWS)
     program = tl.program_id(0)
     group = program // (NEIGHBOURS * directions)
@@ -135,30 +167,36 @@ def _flip_rates(
     direction = within // tiles_in_group
     direction64 = direction.to(tl.int64)  # offsets may exceed 32 bits
 
+    # (ROWS,) each. Past the end: the last row again instead of a mask.
     place = top + tl.arange(0, ROWS)
-    row = tl.minimum(place, rows - 1)  # past the end: the last row again instead of a mask
+    row = tl.minimum(place, rows - 1)
     own_class = tl.load(predicted + row)
-    own_noise = noise_pointer + (direction64 * classes + own_class)[:, None] * width
+    own_noise_row = direction64 * classes + own_class
+    own_noise = noise_pointer + own_noise_row[:, None] * width
 
-    # v_y, the change of the predicted class. If all classes fit in one tile and none is tied, it is
-    # found among them below. `reach`, the sum of the absolute terms, is the scale of its rounding.
+    # 2. v_y, the change of the predicted class. If all classes fit in one tile and none is tied, it
+    # is found among them below. `reach`, the sum of the absolute terms, is the scale of its
+    # rounding.
     own_change = tl.zeros((ROWS,), tl.float32)
     reach = tl.zeros((ROWS,), tl.float32)
     if tied or not one_class_tile:
         for k in range(0, width, WIDTH):
             feature_tile = features.load([top, k]).to(tl.float32)
-            own_tile = tl.load(own_noise + (k + tl.arange(0, WIDTH))[None, :]).to(tl.float32)
-            terms = feature_tile * own_tile
+            column = k + tl.arange(0, WIDTH)
+            own_tile = tl.load(own_noise + column[None, :]).to(tl.float32)
+            terms = feature_tile * own_tile  # (ROWS, WIDTH)
             own_change += tl.sum(terms, axis=1)
             if tied:
                 reach += tl.sum(tl.abs(terms), axis=1)
         if has_bias:
             own_change += tl.load(shifts + direction64 * classes + own_class)
 
-    # The extremes over all classes of (v_c - v_y) / (l_y - l_c), one tile of classes at a time.
+    # 3. The extremes over all classes of (v_c - v_y) / (l_y - l_c), one tile of classes at a time.
+    # They start at 0, the ratio of the predicted class itself.
     highest = tl.zeros((ROWS,), tl.float32)
     lowest = tl.zeros((ROWS,), tl.float32)
     for first in range(0, classes, CLASSES):
+        # v_c: products with the noise of these classes, WIDTH features at a time.
         change = tl.zeros((ROWS, CLASSES), tl.float32)
         for k in range(0, width, WIDTH):
             noise_tile = noise.load([direction * classes + first, k])
@@ -166,8 +204,8 @@ def _flip_rates(
 
         class_number = first + tl.arange(0, CLASSES)
         if has_bias:
-            bias_noise = shifts + direction64 * classes + tl.minimum(class_number, classes - 1)
-            change += tl.load(bias_noise)[None, :]
+            bias_pointer = shifts + direction64 * classes + tl.minimum(class_number, classes - 1)
+            change += tl.load(bias_pointer)[None, :]
         if one_class_tile and not tied:
             is_own = class_number[None, :] == own_class[:, None]
             own_change = tl.sum(tl.where(is_own, change, 0.0), axis=1)
@@ -176,16 +214,19 @@ def _flip_rates(
         gap = inverse_gaps.load([top, first])
         difference = change - own_change[:, None]
         if tied:
-            # A tied class that moves along, but for rounding, does not flip the row.
-            stays = (gap == float("inf")) & (tl.abs(difference) <= ROUNDING * reach[:, None])
-            ratio = tl.where(
-                stays, 0.0, tl.where(stays, 0.0, difference) * tl.where(stays, 0.0, gap)
-            )
+            # A tied class that moves along, but for rounding, does not flip the row. Both factors
+            # become 0 first: 0 * inf would be NaN.
+            is_tied = gap == float("inf")
+            stays = is_tied & (tl.abs(difference) <= ROUNDING * reach[:, None])
+            safe_difference = tl.where(stays, 0.0, difference)
+            safe_gap = tl.where(stays, 0.0, gap)
+            ratio = tl.where(stays, 0.0, safe_difference * safe_gap)
         else:
             ratio = difference * gap
         highest = tl.maximum(highest, tl.max(ratio, axis=1))
         lowest = tl.minimum(lowest, tl.min(ratio, axis=1))
 
+    # 4. The rate of the direction, and that of its opposite.
     output = rates + direction64 * direction_stride + place
     tl.store(output, highest, mask=place < rows)
     tl.store(output + mirror_stride, -lowest, mask=place < rows)

@@ -4,6 +4,19 @@ The plain version is the loop of ``kernels.seeding.seed_rows``, and the law is t
 are drawn with replacement from the weights as they were, and each is accepted with probability
 ``weight now / weight when drawn``. Sums are taken tile by tile in a fixed order, so that the same
 seed gives the same picks; a parallel scan of all rows would not. See README.md.
+
+How a block works
+-----------------
+``_GpuSeeding`` holds all state on the GPU. The host starts kernels, and reads the number of picks
+only after as many blocks as are needed at least. A block is three calls:
+
+1. ``update``: lower every row's distance to the nearest pick by the picks of the last block
+   (``_lower_nearest``), then compute every row's weight and the sums per tile (``_weigh_tiles``).
+2. ``draw``: draw candidates by these weights (``_draw_rows``).
+3. ``accept``: decide about all candidates in one program, and append to the picks
+   (``_accept_candidates``).
+
+Kernels of one stream run one after the other, so each sees what the one before it wrote.
 """
 
 from __future__ import annotations
@@ -60,7 +73,9 @@ def seed_on_gpu(
     Returns:
         (at most n,) int64 positions in the order of picking: fewer if all other weights are 0.
     """
-    block = min(MAX_BLOCK, triton.next_power_of_2(min(block, max(16, n))))
+    # A power of 2, as tiles must be, and not many more candidates than picks.
+    block = triton.next_power_of_2(min(block, max(16, n)))
+    block = min(MAX_BLOCK, block)
     state = _GpuSeeding(distance, n, first, log_weights, block)
 
     # A generator on the GPU: drawing from one on the host would make the GPU wait.
@@ -70,7 +85,9 @@ def seed_on_gpu(
     while pick_count < n:
         # A block gives at most `block` picks, so this many blocks are needed at least. The host
         # looks at the count only after them.
-        for _ in range(-(-(n - pick_count) // block)):
+        missing = n - pick_count
+        blocks_needed = triton.cdiv(missing, block)
+        for _ in range(blocks_needed):
             state.update()
             candidates = state.draw(generator)
             state.accept(candidates, generator)
@@ -79,6 +96,7 @@ def seed_on_gpu(
         pick_count = int(state.count)
         if pick_count == previous_count:
             break  # a first candidate of positive weight is always accepted, so nothing is left
+
     return state.picks[:pick_count]
 
 
@@ -86,7 +104,12 @@ class _GpuSeeding:
     """The picks, every row's distance to them, and the weights in tiles and groups of tiles.
 
     All tensors live on the GPU and are changed in place by the kernels, so that a step needs no
-    answer from the host.
+    answer from the host. Who writes what, once per block:
+
+    - ``update``: ``nearest``, ``log_squares``, ``tops`` and ``sums``;
+    - ``accept``: ``picks``, ``count``, ``fresh`` and ``fresh_count``.
+
+    Between blocks, ``nearest`` accounts for all picks but the first ``fresh_count`` of ``fresh``.
     """
 
     def __init__(
@@ -103,19 +126,23 @@ class _GpuSeeding:
         self.log_weights = log_weights  # (N,) float64
         self.block = block
 
-        # The first `count` of `picks` are valid. `fresh` has the picks of the last block in its
-        # first `fresh_count` entries, and the first pick, which changes no distance, in the others.
+        # (n,) picks in order, of which the first `count` are valid.
         self.picks = torch.full((n,), first, dtype=torch.int64, device=device)
         self.count = torch.ones((), dtype=torch.int32, device=device)
+
+        # (block,) the picks of the last block in the first `fresh_count` entries, and the first
+        # pick, which changes no distance, in the others.
         self.fresh = torch.full((block,), first, dtype=torch.int64, device=device)
         self.fresh_count = torch.ones((), dtype=torch.int32, device=device)
 
-        # (N,) distance to the nearest pick, and 2 log(weight * distance).
+        # (N,) distance to the nearest pick, and 2 log(weight * distance), -inf for picks.
         self.nearest = torch.full((N,), torch.inf, dtype=torch.float64, device=device)
         self.log_squares = torch.empty((N,), dtype=torch.float64, device=device)
 
-        # Per tile: the largest log_squares, and the sum of exp(log_squares - largest).
-        groups = triton.cdiv(triton.cdiv(N, ROWS), ROWS)
+        # (groups, ROWS) per tile: the largest log_squares, and the sum of exp(log_squares -
+        # largest). Tiles after the last row keep -inf and 0, so they are never drawn.
+        tile_count = triton.cdiv(N, ROWS)
+        groups = triton.cdiv(tile_count, ROWS)
         self.tops = torch.full((groups, ROWS), -torch.inf, dtype=torch.float64, device=device)
         self.sums = torch.zeros((groups, ROWS), dtype=torch.float64, device=device)
 
@@ -127,7 +154,7 @@ class _GpuSeeding:
     def update(self) -> None:
         """Update distances and weights for the fresh picks."""
         N = len(self.nearest)
-        grid = (triton.cdiv(N, ROWS),)
+        grid = (triton.cdiv(N, ROWS),)  # a program for each tile of rows
 
         if self.halves is not None:
             upper, lower = self.halves
@@ -145,6 +172,7 @@ class _GpuSeeding:
                 **PRODUCT_TILE,
             )
         else:
+            # All entries of `fresh`, also those that are the first pick again: no mask is needed.
             distances = self.distance.nearest(self.fresh).double()
             torch.minimum(self.nearest, distances, out=self.nearest)
 
@@ -162,21 +190,26 @@ class _GpuSeeding:
         """Return a block of candidates, drawn with replacement by the weights: (block,)."""
         # Finite even if no row has any weight, so that no NaN appears.
         peak = self.tops.max().clamp_min(torch.finfo(torch.float64).min)
-        tile_weights = self.sums * (self.tops - peak).exp()
-        group_weights = tile_weights.sum(dim=1)
+        tile_weights = self.sums * (self.tops - peak).exp()  # (groups, ROWS)
+        group_weights = tile_weights.sum(dim=1)  # (groups,)
+        group_count = len(group_weights)
 
         candidates = torch.empty((self.block,), dtype=torch.int64, device=peak.device)
         points = uniform((self.block,), generator, peak.device)
-        padded_groups = max(16, triton.next_power_of_2(len(group_weights)))
-        draws = max(1, min(DRAWS, MAX_DRAWS_TIMES_GROUPS // padded_groups))
-        _draw_rows[(triton.cdiv(self.block, draws),)](
+        padded_groups = max(16, triton.next_power_of_2(group_count))
+
+        # The more groups, the fewer draws a program has registers for.
+        draws = min(DRAWS, MAX_DRAWS_TIMES_GROUPS // padded_groups)
+        draws = max(1, draws)
+        grid = (triton.cdiv(self.block, draws),)
+        _draw_rows[grid](
             candidates,
             points,
             group_weights,
             tile_weights,
             self.log_squares,
             peak,
-            len(group_weights),
+            group_count,
             len(self.log_squares),
             GROUPS=padded_groups,
             ROWS=ROWS,
@@ -186,12 +219,17 @@ class _GpuSeeding:
 
     def accept(self, candidates: Tensor, generator: Generator) -> None:
         """Append the candidates that the sequential law accepts to the picks, up to n."""
-        pairs = self.distance.between(candidates, candidates)
+        pairs = self.distance.between(candidates, candidates)  # (block, block)
         chances = uniform((self.block,), generator, candidates.device)
 
         # If no row has any weight, what was drawn is arbitrary: distance 0 rejects it.
         is_weightless = self.log_squares[candidates] == -torch.inf
         nearest = self.nearest[candidates].masked_fill_(is_weightless, 0)
+
+        # One program, whose warps share the (block, block) relation of who refuses whom.
+        warps = 4
+        if self.block > 64:
+            warps = 16
         _accept_candidates[(1,)](
             self.picks,
             self.count,
@@ -203,7 +241,7 @@ class _GpuSeeding:
             chances,
             len(self.picks),
             BLOCK=self.block,
-            num_warps=16 if self.block > 64 else 4,
+            num_warps=warps,
         )
 
 
@@ -214,13 +252,14 @@ def _split_into_halves(units: Tensor) -> tuple[Tensor, Tensor]:
     ``LOWER_SCALE``.
     """
     N, D = units.shape
-    padded_width = D + -D % int(PRODUCT_TILE["WIDTH"])
-    upper = units.new_zeros((N, padded_width), dtype=torch.float16)
+    missing = -D % int(PRODUCT_TILE["WIDTH"])
+    upper = units.new_zeros((N, D + missing), dtype=torch.float16)
     lower = torch.zeros_like(upper)
 
-    for tile in tiles(N, 2 * D * units.element_size(), units.device):
+    bytes_per_row = 2 * D * units.element_size()
+    for tile in tiles(N, bytes_per_row, units.device):
         chunk = units[tile]
-        upper[tile, :D] = chunk
+        upper[tile, :D] = chunk  # rounded to float16
         lower[tile, :D] = (chunk - upper[tile, :D]).mul_(LOWER_SCALE)
     return upper, lower
 
@@ -240,20 +279,24 @@ def _lower_nearest(
     PICKS: tl.constexpr,
     WIDTH: tl.constexpr,
 ) -> None:
+    # (ROWS,) each. Past the end: the last row again, so that loads need no mask.
     place = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = place < rows
-    row = tl.minimum(place, rows - 1).to(tl.int64)  # past the end: the last row again, not a mask
+    row = tl.minimum(place, rows - 1).to(tl.int64)
     count = tl.load(fresh_count)
 
     best = tl.full((ROWS,), -2.0, tl.float32)  # largest cosine to a fresh pick
     for first in range(0, count, PICKS):
-        pick = tl.load(fresh + tl.minimum(first + tl.arange(0, PICKS), count - 1))
+        # (PICKS,) rows of the picks. Past the last one: the last again.
+        number = tl.minimum(first + tl.arange(0, PICKS), count - 1)
+        pick = tl.load(fresh + number)
 
         # (u + l / scale) (u' + l' / scale), without the product of the two lower halves, which is
         # below the precision of float32.
         upper_sum = tl.zeros((ROWS, PICKS), tl.float32)
         mixed_sum = tl.zeros((ROWS, PICKS), tl.float32)
         for k in range(0, width, WIDTH):
+            # (ROWS, WIDTH) of the rows and (WIDTH, PICKS) of the picks.
             column = k + tl.arange(0, WIDTH)
             row_offset = row[:, None] * width + column[None, :]
             pick_offset = pick[None, :] * width + column[:, None]
@@ -262,12 +305,17 @@ def _lower_nearest(
             upper_sum = tl.dot(row_upper, pick_upper, upper_sum)
             mixed_sum = tl.dot(row_upper, tl.load(lower + pick_offset), mixed_sum)
             mixed_sum = tl.dot(tl.load(lower + row_offset), pick_upper, mixed_sum)
-        best = tl.maximum(best, tl.max(upper_sum + mixed_sum / scale, axis=1))
+
+        cosine = upper_sum + mixed_sum / scale
+        best = tl.maximum(best, tl.max(cosine, axis=1))
 
     distance = 1 - best
     distance = tl.where(distance < negligible, 0.0, distance).to(tl.float64)
+
+    # Only rows that came nearer are written.
     before = tl.load(nearest + row)
-    tl.store(nearest + row, tl.minimum(before, distance), mask=inside & (distance < before))
+    is_nearer = inside & (distance < before)
+    tl.store(nearest + row, tl.minimum(before, distance), mask=is_nearer)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -286,6 +334,7 @@ def _weigh_tiles(
     distance = tl.load(nearest + row, mask=inside, other=0.0)
     log_weight = tl.load(log_weights + row, mask=inside, other=-float("inf"))
 
+    # 2 log(weight * distance), without the logarithm of 0.
     positive = distance > 0
     log_distance = tl.log(tl.where(positive, distance, 1.0))
     value = tl.where(positive, 2 * (log_weight + log_distance), -float("inf"))
@@ -294,12 +343,15 @@ def _weigh_tiles(
     top = tl.max(value, axis=0)
     finite_top = tl.where(top > -float("inf"), top, 0.0)  # -inf - -inf would be NaN
     tl.store(tops + tile, top)
-    tl.store(sums + tile, tl.sum(tl.exp(value - finite_top), axis=0))
+    relative_sum = tl.sum(tl.exp(value - finite_top), axis=0)
+    tl.store(sums + tile, relative_sum)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _locate(
-    weights: tl.tensor, points: tl.tensor, number: tl.tensor
+    weights: tl.tensor,
+    points: tl.tensor,
+    number: tl.tensor,
 ) -> tuple[tl.tensor, tl.tensor]:
     """Return the place where the running sum passes each point, and the rest of the point.
 
@@ -307,9 +359,15 @@ def _locate(
     positive weight even if rounding puts the point past the end.
     """
     ends = tl.cumsum(weights, axis=1)
-    last = tl.max(tl.where(weights > 0, number[None, :], 0), axis=1)
-    place = tl.minimum(tl.sum((ends <= points[:, None]).to(tl.int32), axis=1), last)
-    before = tl.sum(tl.where(number[None, :] == place[:, None], ends - weights, 0.0), axis=1)
+    last = tl.max(tl.where(weights > 0, number[None, :], 0), axis=1)  # of positive weight
+
+    # As many places lie before the point as end at or before it.
+    passed = (ends <= points[:, None]).to(tl.int32)
+    place = tl.minimum(tl.sum(passed, axis=1), last)
+
+    # A tile in registers has no indexing: the sum over a mask reads the entry of `place`.
+    is_place = number[None, :] == place[:, None]
+    before = tl.sum(tl.where(is_place, ends - weights, 0.0), axis=1)
     return place, points - before
 
 
@@ -344,9 +402,11 @@ def _draw_rows(
     # and a row in that tile.
     start = (start + tile) * ROWS
     row = start[:, None] + within[None, :]
-    value = tl.load(log_squares + row, mask=row < rows, other=-float("inf")) - tl.load(peak)
+    value = tl.load(log_squares + row, mask=row < rows, other=-float("inf"))
+    value = value - tl.load(peak)
     positive = value > -float("inf")
-    by_row = tl.where(positive, tl.exp(tl.where(positive, value, 0.0)), 0.0)
+    weight = tl.exp(tl.where(positive, value, 0.0))
+    by_row = tl.where(positive, weight, 0.0)
     place, point = _locate(by_row, point, within)
     tl.store(candidates + draw, tl.minimum(start + place, rows - 1))
 
@@ -364,18 +424,20 @@ def _accept_candidates(
     wanted: tl.tensor,  # n
     BLOCK: tl.constexpr,
 ) -> None:
+    # (BLOCK,) each: a candidate is accepted if its distance to the picks is still above this.
     number = tl.arange(0, BLOCK)
     now = tl.load(when_drawn + number)
     threshold = tl.sqrt(tl.load(chances + number)) * now
 
     # refuses: (BLOCK / 16, BLOCK), bit i of word w of column j: candidate 16 w + i comes before j
     # and is within j's threshold, so j is refused if it is accepted.
-    word, bit = tl.arange(0, BLOCK // 16), tl.arange(0, 16)
+    word = tl.arange(0, BLOCK // 16)
+    bit = tl.arange(0, 16)
     before = word[:, None, None] * 16 + bit[None, :, None]
-    near = tl.load(pairs + before * BLOCK + number[None, None, :]) <= threshold[None, None, :]
-    refuses = tl.sum(
-        (near & (before < number[None, None, :])).to(tl.int32) << bit[None, :, None], axis=1
-    )
+    pair_distance = tl.load(pairs + before * BLOCK + number[None, None, :])
+    near = pair_distance <= threshold[None, None, :]
+    is_refusal = (near & (before < number[None, None, :])).to(tl.int32)
+    refuses = tl.sum(is_refusal << bit[None, :, None], axis=1)
 
     # The sequential walk as a fixed point: start with everyone accepted and recompute until nothing
     # changes. After k rounds the first k decisions are right, so it ends; chains of candidates that
@@ -384,19 +446,24 @@ def _accept_candidates(
     accepted = possible
     changed = 1
     while changed > 0:
-        words = tl.sum(tl.reshape(accepted, (BLOCK // 16, 16)) << bit[None, :], axis=1)
-        refused = tl.max(((refuses & words[:, None]) != 0).to(tl.int32), axis=0)
+        # The accepted candidates as 16-bit words, like `refuses`.
+        accepted_bits = tl.reshape(accepted, (BLOCK // 16, 16)) << bit[None, :]
+        words = tl.sum(accepted_bits, axis=1)
+        meets_refusal = (refuses & words[:, None]) != 0
+        refused = tl.max(meets_refusal.to(tl.int32), axis=0)
         again = possible * (1 - refused)
         changed = tl.sum((again != accepted).to(tl.int32), axis=0)
         accepted = again
 
     # Append as many as there is room for.
     old_count = tl.load(count)
-    place = tl.cumsum(accepted, axis=0) - accepted
+    place = tl.cumsum(accepted, axis=0) - accepted  # accepted candidates before each
     taken = (accepted > 0) & (place < wanted - old_count)
     added = tl.sum(taken.to(tl.int32), axis=0)
     row = tl.load(candidates + number)
     tl.store(picks + old_count + place, row, mask=taken)
+
+    # The first `added` of `fresh` are the new picks, the others the first pick again.
     tl.store(fresh + number, tl.load(picks), mask=number >= added)
     tl.store(fresh + place, row, mask=taken)
     tl.store(count, old_count + added)

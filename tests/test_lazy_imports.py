@@ -1,0 +1,77 @@
+"""Packages that import their names when they are first used: all lists of names agree."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from teeter.lazy_imports import import_lazily
+
+PACKAGES = (
+    "teeter",
+    "teeter.adapters",
+    "teeter.campaigns",
+    "teeter.distributed",
+    "teeter.models",
+    "teeter.selection",
+)
+
+
+def type_checked_names(package: str) -> set[str]:
+    """Return the names that a package imports ``if TYPE_CHECKING``."""
+    path = import_module(package).__file__
+    assert path is not None
+    names: set[str] = set()
+    for statement in ast.parse(Path(path).read_text(encoding="utf-8")).body:
+        if isinstance(statement, ast.If) and ast.unparse(statement.test) == "TYPE_CHECKING":
+            for imported in statement.body:
+                assert isinstance(imported, ast.ImportFrom)
+                names.update(alias.name for alias in imported.names)
+    return names
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_type_checkers_and_dir_see_the_names_that_can_be_imported(package: str) -> None:
+    module = import_module(package)
+    lazy_names = type_checked_names(package)
+
+    assert lazy_names
+    assert lazy_names <= set(module.__all__)
+    assert dir(module) == sorted(module.__all__)
+    # What is not lazy is in the package from the start.
+    assert set(module.__all__) - lazy_names <= set(vars(module))
+
+
+@pytest.mark.parametrize("package", [name for name in PACKAGES if name != "teeter.adapters"])
+def test_every_name_can_be_imported(package: str) -> None:
+    """Adapters need libraries that may be missing: their own tests import them."""
+    module = import_module(package)
+    for name in type_checked_names(package):
+        assert getattr(module, name) is not None
+
+
+def test_an_unknown_name_is_refused_as_python_does() -> None:
+    get_attribute, _ = import_lazily("teeter", {"errors": ["TeeterError"]})
+    with pytest.raises(AttributeError, match=r"module 'teeter' has no attribute 'Learner'"):
+        get_attribute("Learner")
+
+
+def test_a_name_replaced_in_its_module_is_replaced_in_the_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import teeter.selection
+    from teeter.selection import api
+
+    assert teeter.selection.run_selection is api.run_selection
+    monkeypatch.setattr(api, "run_selection", "replaced")
+    assert teeter.selection.run_selection == "replaced"
+
+
+def test_importing_the_packages_does_not_load_torch() -> None:
+    code = f"import sys\nimport {', '.join(PACKAGES)}\nassert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
