@@ -134,8 +134,8 @@ def block(result: dict[str, Any]) -> str:
             *rows,
             "",
             "We did not measure this, and your disks and network may not serve so many readers.",
-            "`python benchmarks/speed/bench_shards.py` measures the rates, and `shards_page.py` next to it computes the "
-            "estimates.",
+            "`python benchmarks/speed/bench_shards.py` measures the rates, and `shards_page.py` next to it computes "
+            "the estimates.",
         ]
     )
 
