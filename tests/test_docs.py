@@ -177,18 +177,18 @@ def test_the_page_of_speed_is_made_from_the_results() -> None:
 
 def test_the_page_of_campaigns_is_made_from_the_results() -> None:
     made = runpy.run_path(str(ROOT / "benchmarks" / "campaigns" / "simulate.py"))
-    assert made["PAGE"].read_text() == made["page"](), (
+    assert made["PAGE"].read_text() == made["build_page"](), (
         "run python benchmarks/campaigns/simulate.py page"
     )
-    for name in made["TITLES"]:
-        assert set(made["read"](name)["curves"]) == set(made["STRATEGIES"])
+    for name in made["SECTIONS"]:
+        assert set(made["read_result"](name)["curves"]) == set(made["STRATEGIES"])
 
 
 @pytest.mark.slow
 def test_the_figures_of_campaigns_are_drawn_from_the_results(tmp_path: Path) -> None:
     made = runpy.run_path(str(ROOT / "benchmarks" / "campaigns" / "simulate.py"))
-    for name in made["TITLES"]:
-        drawn = made["draw"](name, tmp_path)
+    for name in made["SECTIONS"]:
+        drawn = made["draw_figure"](name, tmp_path)
         shown, again = (
             [float(number) for number in re.findall(r"-?\d+\.\d+", path.read_text())]
             for path in (made["PAGE"].parent / drawn.name, drawn)

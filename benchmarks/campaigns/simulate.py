@@ -1,7 +1,7 @@
-"""Campaigns whose annotator knows every answer: how right the model is on rows held out, label by label.
+"""Simulate campaigns with an annotator who knows every answer, and measure the model after each round.
 
-python benchmarks/campaigns/simulate.py run banking77 --data FOLDER    # FOLDER: $TEETER_DATA if left out
-python benchmarks/campaigns/simulate.py page                            # results -> docs/explanation/campaigns.md
+python benchmarks/campaigns/simulate.py run banking77 --data FOLDER    # default: $TEETER_DATA
+python benchmarks/campaigns/simulate.py page                           # docs/explanation/campaigns.md
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,155 +36,205 @@ RESULTS = Path(__file__).parent / "results"
 PAGE = ROOT / "docs" / "explanation" / "campaigns.md"
 STRATEGIES = ("ldm-s", "margin", "badge", "random")
 
-Vectors = npt.NDArray[np.float32]
+Features = npt.NDArray[np.float32]
+Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
+# Datasets
+
+
 @dataclass(frozen=True, eq=False)
-class Data:
-    """Texts with their classes, and which of them are held out."""
+class LabelledTexts:
+    """Texts as features with their labels, split into a pool and test rows."""
 
     classes: tuple[str, ...]
-    features: Vectors
+    features: Features
+    """(N, D)."""
     labels: list[str]
-    pool: npt.NDArray[np.int64]
-    test: npt.NDArray[np.int64]
+    pool: Integers
+    """Rows that the campaign may ask about."""
+    test: Integers
+    """Rows that the model is measured on."""
 
 
 @dataclass(frozen=True)
-class Task:
+class Simulation:
     """A dataset, and how it is labelled."""
 
-    read: Callable[[Path, int], Data]
+    read: Callable[[Path, int], LabelledTexts]
+    """Reads the dataset from a folder, for one repetition."""
     batch: int
     rounds: int
     positive: str | None = None
-    """The class that is looked for, where one is rare."""
+    """The rare class whose share of found rows is measured, if there is one."""
 
 
-def banking(folder: Path, repetition: int) -> Data:
-    """Read Banking77 with its published test rows, each text of the others once."""
+def read_banking77(folder: Path, repetition: int) -> LabelledTexts:
+    """Read Banking77 with its published test rows; a duplicate in the pool is used once."""
     with lzma.open(folder / "banking77.json.xz", "rt", encoding="utf-8") as file:
-        told = json.load(file)
-    names = told["labels"]
-    texts = [text for part in ("train", "test") for text, _ in told[part]]
-    labels = [names[label] for part in ("train", "test") for _, label in told[part]]
-    first = {text: row for row, text in reversed(list(enumerate(texts[: len(told["train"])])))}
-    pool, test = np.array(sorted(first.values())), np.arange(len(told["train"]), len(texts))
-    return Data(tuple(names), _features(texts), labels, pool, test)
+        content = json.load(file)
 
+    class_names = content["labels"]
+    rows = [*content["train"], *content["test"]]
+    texts = [text for text, _ in rows]
+    labels = [class_names[number] for _, number in rows]
 
-def sms(folder: Path, repetition: int) -> Data:
-    """Read SMS Spam, each text once; a fifth is held out, another one in each repetition."""
-    with lzma.open(folder / "sms_spam.tsv.xz", "rt", encoding="utf-8") as file:
-        lines = [line.rstrip("\n").split("\t", 1) for line in file if line.strip()]
-    known = {text: label for label, text in lines}
-    mixed = np.random.default_rng(repetition).permutation(len(known))
-    held = len(known) // 5
-    features = _features(list(known))
-    return Data(
-        ("ham", "spam"),
-        features,
-        list(known.values()),
-        np.sort(mixed[held:]),
-        np.sort(mixed[:held]),
+    train_count = len(content["train"])
+    first_rows: dict[str, int] = {}
+    for row, text in enumerate(texts[:train_count]):
+        first_rows.setdefault(text, row)
+
+    return LabelledTexts(
+        classes=tuple(class_names),
+        features=encode_once(tuple(texts)),
+        labels=labels,
+        pool=np.array(sorted(first_rows.values())),
+        test=np.arange(train_count, len(texts)),
     )
 
 
-_kept: dict[int, Vectors] = {}
+def read_sms_spam(folder: Path, repetition: int) -> LabelledTexts:
+    """Read SMS Spam without duplicates; each repetition holds out another fifth."""
+    with lzma.open(folder / "sms_spam.tsv.xz", "rt", encoding="utf-8") as file:
+        lines = [line.rstrip("\n").split("\t", 1) for line in file if line.strip()]
+    label_by_text = {text: label for label, text in lines}
+
+    shuffled = np.random.default_rng(repetition).permutation(len(label_by_text))
+    test_count = len(label_by_text) // 5
+    return LabelledTexts(
+        classes=("ham", "spam"),
+        features=encode_once(tuple(label_by_text)),
+        labels=list(label_by_text.values()),
+        pool=np.sort(shuffled[test_count:]),
+        test=np.sort(shuffled[:test_count]),
+    )
 
 
-def _features(texts: list[str]) -> Vectors:
-    """Return the built-in features of all texts together, as a campaign computes them; of each dataset once."""
-    if len(texts) not in _kept:
-        _kept[len(texts)] = encode_texts(texts)
-    return _kept[len(texts)]
+@cache
+def encode_once(texts: tuple[str, ...]) -> Features:
+    """Return the built-in features of texts, computed once for all repetitions."""
+    return encode_texts(list(texts))
 
 
-TASKS = {"banking77": Task(banking, 100, 15), "sms_spam": Task(sms, 20, 15, "spam")}
+SIMULATIONS = {
+    "banking77": Simulation(read_banking77, batch=100, rounds=15),
+    "sms_spam": Simulation(read_sms_spam, batch=20, rounds=15, positive="spam"),
+}
 
 
-def play(data: Data, task: Task, strategy: str, seed: int, folder: Path) -> dict[str, list[float]]:
-    """Ask, answer and train, round by round; return what is right on the rows held out after each."""
+# Simulation
+
+
+def simulate(
+    data: LabelledTexts, simulation: Simulation, strategy: str, seed: int, folder: Path
+) -> dict[str, list[float]]:
+    """Ask, answer and train, round by round.
+
+    Returns:
+        The value of each measure on the test rows after each round.
+    """
     settings = Settings(kind="features", strategy=strategy, seed=seed)
     campaign = Campaign.create(
         folder / f"{strategy}-{seed}.teeter", "simulated", data.classes, settings
     )
     campaign.add({"id": str(row), "features": data.features[row]} for row in data.pool)
-    found: dict[str, list[float]] = {}
-    truth = np.array([data.classes.index(data.labels[row]) for row in data.test])
-    for _ in range(task.rounds):
-        for question in campaign.ask(task.batch):
+    true_classes = np.array([data.classes.index(data.labels[row]) for row in data.test])
+
+    curves: dict[str, list[float]] = {}
+    for _ in range(simulation.rounds):
+        for question in campaign.ask(simulation.batch):
             campaign.tell(question.item, data.labels[int(question.item)])
-        for name, value in measures(
-            truth, predicted(campaign, data), data.classes, task.positive
-        ).items():
-            found.setdefault(name, []).append(value)
+
+        predicted_classes = train_and_predict(campaign, data)
+        values = measure(true_classes, predicted_classes, data.classes, simulation.positive)
+        for name, value in values.items():
+            curves.setdefault(name, []).append(value)
+
     campaign.database.close()
-    return found
+    return curves
 
 
-def predicted(campaign: Campaign, data: Data) -> npt.NDArray[np.int64]:
-    """Train, and return what the new model says of the rows held out: of a single class so far, always that."""
-    by_class = campaign.status().by_class
-    seen = [name for name, count in by_class.items() if count]
-    if len(seen) < 2:
-        return np.full(len(data.test), data.classes.index(seen[0]))
+def train_and_predict(campaign: Campaign, data: LabelledTexts) -> Integers:
+    """Train a model and return the classes that it predicts for the test rows.
+
+    With labels of a single class no model can be trained; the prediction is then that class.
+    """
+    counts = campaign.status().by_class
+    seen_classes = [name for name, count in counts.items() if count]
+    if len(seen_classes) < 2:
+        return np.full(len(data.test), data.classes.index(seen_classes[0]))
+
     campaign.train()
     with campaign.database.reading() as connection:
         model = campaign.repository.models.newest(connection)
     if model is None:
-        raise RuntimeError("A model was trained and is not there.")
-    head, pool = load(model.weights), data.features[data.pool]
-    middle = pool.mean(axis=0)
-    size = float(np.sqrt(np.square(pool - middle).mean()))
-    logits = (data.features[data.test] - middle) / size @ head["weight"].T + head["bias"]
-    answer: npt.NDArray[np.int64] = head["seen"][logits.argmax(axis=1)]
-    return answer
+        raise RuntimeError("The trained model is missing from the campaign.")
+    head = load(model.weights)
+
+    # A campaign trains on features that are centred and scaled by one number.
+    pool_features = data.features[data.pool]
+    mean = pool_features.mean(axis=0)
+    scale = float(np.sqrt(np.square(pool_features - mean).mean()))
+    test_features = (data.features[data.test] - mean) / scale
+
+    logits = test_features @ head["weight"].T + head["bias"]
+    classes: Integers = head["seen"][logits.argmax(axis=1)]
+    return classes
 
 
-def measures(
-    truth: npt.NDArray[np.int64],
-    guess: npt.NDArray[np.int64],
+def measure(
+    true_classes: Integers,
+    predicted_classes: Integers,
     classes: Sequence[str],
     positive: str | None,
 ) -> dict[str, float]:
-    """Return the accuracy; and how much of the class that is looked for was found, and F1."""
-    shares = {"accuracy": float((truth == guess).mean())}
+    """Return the accuracy and, for a rare class, its recall ("found") and F1 score."""
+    measures = {"accuracy": float((true_classes == predicted_classes).mean())}
+
     if positive is not None:
-        wanted, said = truth == classes.index(positive), guess == classes.index(positive)
-        both = int((wanted & said).sum())
-        shares |= {
-            "found": both / int(wanted.sum()),
-            "f1": 2 * both / max(1, int(wanted.sum() + said.sum())),
-        }
-    return shares
+        positive_number = classes.index(positive)
+        is_positive = true_classes == positive_number
+        is_predicted = predicted_classes == positive_number
+        true_positives = int((is_positive & is_predicted).sum())
+        measures["found"] = true_positives / int(is_positive.sum())
+        measures["f1"] = 2 * true_positives / max(1, int(is_positive.sum() + is_predicted.sum()))
+
+    return measures
 
 
 def run(name: str, folder: Path, repetitions: int, rounds: int | None) -> dict[str, Any]:
-    """Play a dataset with every strategy, and return the result as it is kept."""
-    task = TASKS[name]
-    task = Task(task.read, task.batch, rounds or task.rounds, task.positive)
+    """Simulate a dataset with every strategy, and return the result to be saved."""
+    simulation = SIMULATIONS[name]
+    if rounds is not None:
+        simulation = replace(simulation, rounds=rounds)
+
     curves: dict[str, dict[str, list[list[float]]]] = {strategy: {} for strategy in STRATEGIES}
     minutes = dict.fromkeys(STRATEGIES, 0.0)
-    sizes = (0, 0)
+    pool_size = 0
+    test_size = 0
+
     for repetition in range(repetitions):
-        data = task.read(folder, repetition)
-        sizes = (len(data.pool), len(data.test))
+        data = simulation.read(folder, repetition)
+        pool_size = len(data.pool)
+        test_size = len(data.test)
+
         for strategy in STRATEGIES:
             started = time.process_time()
-            with tempfile.TemporaryDirectory() as place:
-                found = play(data, task, strategy, repetition, Path(place))
+            with tempfile.TemporaryDirectory() as campaign_folder:
+                values = simulate(data, simulation, strategy, repetition, Path(campaign_folder))
             minutes[strategy] += (time.process_time() - started) / 60
-            for measure, values in found.items():
-                curves[strategy].setdefault(measure, []).append(
-                    [round(value, 5) for value in values]
-                )
+
+            for measure_name, curve in values.items():
+                rounded = [round(value, 5) for value in curve]
+                curves[strategy].setdefault(measure_name, []).append(rounded)
             print(
-                f"{name} {repetition} {strategy}: {found['accuracy'][-1]:.3f}, {minutes[strategy]:.1f} min",
+                f"{name}, repetition {repetition}, {strategy}: accuracy "
+                f"{values['accuracy'][-1]:.3f}, {minutes[strategy]:.1f} min in total",
                 flush=True,
             )
-    plain = Settings(kind="features")
+
+    defaults = Settings(kind="features")
     return {
         "dataset": name,
         "teeter": __version__,
@@ -193,172 +244,229 @@ def run(name: str, folder: Path, repetitions: int, rounds: int | None) -> dict[s
         "threads": torch.get_num_threads(),
         "minutes": {strategy: round(spent, 2) for strategy, spent in minutes.items()},
         "settings": {
-            "head": plain.head,
-            "control": plain.control,
+            "head": defaults.head,
+            "control": defaults.control,
             "cold_start": "typiclust",
-            "batch": task.batch,
+            "batch": simulation.batch,
         },
         "seeds": list(range(repetitions)),
-        "pool": sizes[0],
-        "test": sizes[1],
-        "labelled": [task.batch * (k + 1) for k in range(task.rounds)],
+        "pool": pool_size,
+        "test": test_size,
+        "labelled": [simulation.batch * (k + 1) for k in range(simulation.rounds)],
         "curves": curves,
     }
 
 
-HEAD = """# What a campaign saves, measured
+# The page of results
 
-A script plays a person who knows every answer: it asks for a batch, answers it, trains, and begins again. It goes
-through `teeter.Campaign` with the settings that everybody begins with: the built-in features of texts, a linear head
-and {control:.0%} of each batch drawn at random. The first batch covers the pool and is the same for all but Random,
-which draws that one too: it stands for labelling without teeter. Nothing is tuned to these datasets. After every
-round the model is measured on rows held out, which nobody labels; texts need no labels for their features, so
-features are of all texts together. {repetitions} repetitions, paired by their seeds.
+INTRODUCTION = """# How many labels a campaign saves
 
-Gain: points over Random, mean over the rounds after the first; it is of the whole, the covering first batch and the
-strategy after it. Labels needed: where the mean curve first is as good as
-Random is at its end, along straight lines between rounds. p: paired t-test over repetitions, two-sided.
+A script simulates an annotator who knows every answer. It asks for a batch, answers it, trains a model, and repeats
+that. It uses `teeter.Campaign` with the default settings: the built-in features of texts, a linear head, and
+{control:.0%} of each batch drawn at random as control items. The first batch covers the pool. It is the same for all
+strategies except `random`, which draws it at random too and so stands for labelling without teeter. Nothing was tuned
+to these datasets. After every round the model is measured on test rows that are never labelled. Features need no
+labels, so they are computed from all texts together. There are {repetitions} repetitions, paired by their seeds.
 
-Made from the results in `benchmarks/campaigns/results` by `python benchmarks/campaigns/simulate.py page`; a test fails
-when it is out of date. One person, no slips and two datasets of short English texts: yours may save more, or less.
+- **gain**: percentage points over `random`, the mean of all rounds after the first. It includes the effect of the
+  first batch.
+- **labels needed**: where the mean curve first reaches the final value of `random`, with straight lines between the
+  rounds.
+- **p**: two-sided paired t-test over the repetitions.
+
+`python benchmarks/campaigns/simulate.py page` writes this page from the results in `benchmarks/campaigns/results`; a
+test fails if it is out of date. The results are for one annotator who makes no mistakes and two datasets of short
+English texts. Your data may save more, or less.
 """
 
-TITLES = {
+SECTIONS = {
     "banking77": (
         "Banking77: 77 kinds of questions to a bank",
-        "{pool:,} texts to label and the {test:,} published test rows, the same in each repetition",
+        "{pool:,} texts to label and {test:,} test rows, the published ones",
     ),
     "sms_spam": (
-        "SMS Spam: ham, and one in eight spam",
-        "{pool:,} texts to label and {test:,} held out, others in each repetition; each text once",
+        "SMS Spam: one in eight messages is spam",
+        "{pool:,} texts to label and {test:,} test rows, drawn again in each repetition; no duplicates",
     ),
 }
-MEASURES = {"accuracy": "accuracy", "found": "spam found", "f1": "F1 of spam"}
+MEASURE_TITLES = {"accuracy": "accuracy", "f1": "F1 score of spam"}
 
 
-def read(name: str) -> dict[str, Any]:
-    """Return a committed result, with its curves as arrays (R, T)."""
+def read_result(name: str) -> dict[str, Any]:
+    """Return a committed result, with its curves as arrays (repetitions, rounds)."""
     result: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())
     result["curves"] = {
-        strategy: {measure: np.array(runs) for measure, runs in curves.items()}
+        strategy: {measure_name: np.array(runs) for measure_name, runs in curves.items()}
         for strategy, curves in result["curves"].items()
     }
     return result
 
 
-def page() -> str:
-    """Return the page that tells the results."""
-    first = read("banking77")
-    parts = [HEAD.format(control=first["settings"]["control"], repetitions=len(first["seeds"]))]
-    for name, (title, rows) in TITLES.items():
-        result = read(name)
-        spent = sum(result["minutes"].values())
-        parts.append(
-            f"## {title}\n\n{rows.format(**result)}; batches of {result['settings']['batch']}.\n\n"
-            f"![Accuracy by labels, for each strategy](campaigns_{name}.svg)\n"
-        )
-        shown = [measure for measure in ("accuracy", "f1") if measure in result["curves"]["random"]]
-        parts += [_table(result, measure) for measure in shown]
-        if "found" in result["curves"]["random"]:
-            parts.append(_found(result))
-        parts.append(
-            f"`python benchmarks/campaigns/simulate.py run {name}`: {spent:.0f} min in all on one thread of "
-            f"{result['hardware'].split(',')[0]}; teeter {result['teeter']}, commit `{result['commit'][:7]}`.\n"
-        )
+def build_page() -> str:
+    """Return the page about the committed results."""
+    first = read_result("banking77")
+    introduction = INTRODUCTION.format(
+        control=first["settings"]["control"], repetitions=len(first["seeds"])
+    )
+    return "\n".join([introduction, *(build_section(name) for name in SECTIONS)])
+
+
+def build_section(name: str) -> str:
+    """Return the section about one dataset."""
+    result = read_result(name)
+    title, description = SECTIONS[name]
+    measure_names = result["curves"]["random"]
+
+    parts = [
+        f"## {title}\n\n{description.format(**result)}; batches of {result['settings']['batch']}.\n\n"
+        f"![Accuracy over the number of labels, for each strategy](campaigns_{name}.svg)\n"
+    ]
+    parts += [build_gain_table(result, name) for name in MEASURE_TITLES if name in measure_names]
+    if "found" in measure_names:
+        parts.append(build_recall_table(result))
+
+    minutes = sum(result["minutes"].values())
+    parts.append(
+        f"`python benchmarks/campaigns/simulate.py run {name}` takes {minutes:.0f} min on one thread of "
+        f"{result['hardware'].split(',')[0]}; teeter {result['teeter']}, commit `{result['commit'][:7]}`.\n"
+    )
     return "\n".join(parts)
 
 
-def _table(result: dict[str, Any], measure: str) -> str:
-    labelled = np.array(result["labelled"], dtype=float)
-    curves = {strategy: found[measure] for strategy, found in result["curves"].items()}
-    gains = {
-        name: gain_over(runs, curves["random"]) for name, runs in curves.items() if name != "random"
-    }
-    end = int(labelled[-1])
+def build_gain_table(result: dict[str, Any], measure_name: str) -> str:
+    """Return a table of gains and saved labels, best strategy first, and a sentence about it."""
+    label_counts = np.array(result["labelled"], dtype=float)
+    curves = {strategy: curves[measure_name] for strategy, curves in result["curves"].items()}
+    baseline = curves["random"]
+
+    gains = {}
+    savings = {}
+    for strategy, runs in curves.items():
+        if strategy != "random":
+            gains[strategy] = gain_over(runs, baseline)
+            savings[strategy] = saving_over(label_counts, runs, baseline)
+
+    last = int(label_counts[-1])
     lines = [
-        f"| by {MEASURES[measure]} | at {end:,} labels | gain | p | labels needed | saved | p |",
+        f"| by {MEASURE_TITLES[measure_name]} | at {last:,} labels | gain | p | labels needed | "
+        "saved | p |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    savings = {name: saving_over(labelled, curves[name], curves["random"]) for name in gains}
-    best_first = sorted(gains, key=lambda name: -gains[name].mean)
-    lines += [_line(name, curves[name], gains[name], savings[name]) for name in best_first]
-    lines.append(f"| `random` | {curves['random'][:, -1].mean():.1%} | | | {end:,} | | |")
-    return "\n".join([*lines, "", _verdict(gains, savings, curves), ""])
+    lines += [
+        format_gain_row(strategy, curves[strategy], gains[strategy], savings[strategy])
+        for strategy in sorted(gains, key=lambda strategy: -gains[strategy].mean)
+    ]
+    lines.append(f"| `random` | {baseline[:, -1].mean():.1%} | | | {last:,} | | |")
+
+    return "\n".join([*lines, "", compare_ldm_s(gains, savings, curves), ""])
 
 
-def _line(name: str, runs: Floats, gain: Gain, saving: LabelSaving) -> str:
-    needed = "never" if saving.labels is None else f"{saving.labels:,.0f}"
-    saved = "" if saving.saved is None else f"{saving.saved / saving.baseline:.0%}"
-    chance = "" if saving.p is None else f"{saving.p:.2g}"
-    return (
-        f"| `{name}` | {runs[:, -1].mean():.1%} | {gain.mean:+.2f} ± {gain.deviation:.2f} | {gain.p:.2g} | "
-        f"{needed} | {saved} | {chance} |"
-    )
+def format_gain_row(strategy: str, runs: Floats, gain: Gain, saving: LabelSaving) -> str:
+    labels_needed = "never"
+    if saving.labels is not None:
+        labels_needed = f"{saving.labels:,.0f}"
+    saved = ""
+    if saving.saved is not None:
+        saved = f"{saving.saved / saving.baseline:.0%}"
+    saving_p = ""
+    if saving.p is not None:
+        saving_p = f"{saving.p:.2g}"
+
+    cells = [
+        f"`{strategy}`",
+        f"{runs[:, -1].mean():.1%}",
+        f"{gain.mean:+.2f} ± {gain.deviation:.2f}",
+        f"{gain.p:.2g}",
+        labels_needed,
+        saved,
+        saving_p,
+    ]
+    return f"| {' | '.join(cells)} |"
 
 
-def _verdict(
+def compare_ldm_s(
     gains: dict[str, Gain], savings: dict[str, LabelSaving], curves: dict[str, Floats]
 ) -> str:
-    """Return what can be said of LDM-S beside the best of the others, whichever is ahead."""
-    other = max((name for name in gains if name != "ldm-s"), key=lambda name: gains[name].mean)
-    apart = gain_over(curves["ldm-s"], curves[other])
-    told = f"{apart.mean:+.2f} points, p = {apart.p:.2g}"
-    fewest = min(savings, key=lambda name: savings[name].labels or float("inf"))
-    fewer = f"`{fewest}` needs the fewest labels."
-    if not apart.significant:
-        return f"LDM-S and `{other}`, the best of the others by gain, cannot be told apart ({told}); {fewer}"
-    return f"LDM-S is {'ahead of' if apart.mean > 0 else 'behind'} `{other}` ({told}); {fewer}"
+    """Return a sentence that compares LDM-S with the best other strategy, whichever is ahead."""
+    rivals = [strategy for strategy in gains if strategy != "ldm-s"]
+    best_rival = max(rivals, key=lambda strategy: gains[strategy].mean)
+    difference = gain_over(curves["ldm-s"], curves[best_rival])
+    figures = f"{difference.mean:+.2f} points, p = {difference.p:.2g}"
+
+    if not difference.significant:
+        comparison = (
+            f"LDM-S and `{best_rival}`, the best other strategy, do not differ significantly"
+        )
+    elif difference.mean > 0:
+        comparison = f"LDM-S is better than `{best_rival}`, the best other strategy"
+    else:
+        comparison = f"LDM-S is worse than `{best_rival}`, the best other strategy"
+
+    fewest = min(savings, key=lambda strategy: savings[strategy].labels or float("inf"))
+    return f"{comparison} ({figures}); `{fewest}` needs the fewest labels."
 
 
-def _found(result: dict[str, Any]) -> str:
-    places = [result["labelled"].index(count) for count in (40, 100, result["labelled"][-1])]
+def build_recall_table(result: dict[str, Any]) -> str:
+    """Return a table of the share of the rare class that was found, at three label counts."""
+    label_counts = [40, 100, result["labelled"][-1]]
+    rounds = [result["labelled"].index(count) for count in label_counts]
+
+    counts = " | ".join(str(count) for count in label_counts)
     lines = [
-        "| share of spam found, at labels | "
-        + " | ".join(f"{result['labelled'][k]}" for k in places)
-        + " |",
-        "| --- |" + " ---: |" * len(places),
+        f"| share of spam found, by labels | {counts} |",
+        "| --- |" + " ---: |" * len(label_counts),
     ]
-    for strategy, found in result["curves"].items():
-        shares = " | ".join(f"{found['found'][:, k].mean():.1%}" for k in places)
+    for strategy, curves in result["curves"].items():
+        shares = " | ".join(f"{curves['found'][:, k].mean():.1%}" for k in rounds)
         lines.append(f"| `{strategy}` | {shares} |")
     return "\n".join([*lines, ""])
 
 
-def draw(name: str, folder: Path) -> Path:
-    """Draw a result's curves, and return the picture."""
-    result = read(name)
-    curves = {strategy: found["accuracy"] for strategy, found in result["curves"].items()}
-    svg, png = save_figure(
-        plot_curves(np.array(result["labelled"], dtype=float), curves), folder / f"campaigns_{name}"
-    )
+def draw_figure(name: str, folder: Path) -> Path:
+    """Draw the accuracy curves of a result, and return the SVG file."""
+    result = read_result(name)
+    curves = {strategy: curves["accuracy"] for strategy, curves in result["curves"].items()}
+    figure = plot_curves(np.array(result["labelled"], dtype=float), curves)
+
+    svg, png = save_figure(figure, folder / f"campaigns_{name}")
     png.unlink()
     return svg
+
+
+# Command line
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    running = verbs.add_parser("run", help="play a dataset")
-    running.add_argument("dataset", choices=list(TASKS))
-    running.add_argument(
-        "--data", type=Path, default=os.environ.get("TEETER_DATA"), help="where the datasets are"
+    commands = parser.add_subparsers(dest="command", required=True)
+    run_parser = commands.add_parser("run", help="simulate campaigns on a dataset")
+    run_parser.add_argument("dataset", choices=list(SIMULATIONS))
+    run_parser.add_argument(
+        "--data",
+        type=Path,
+        default=os.environ.get("TEETER_DATA"),
+        help="folder of the datasets (default: $TEETER_DATA)",
     )
-    running.add_argument("--repetitions", type=int, default=5)
-    running.add_argument("--rounds", type=int)
-    running.add_argument(
-        "--out", type=Path, help="where the result goes; results/DATASET.json if left out"
+    run_parser.add_argument(
+        "--repetitions", type=int, default=5, help="number of repetitions (default: 5)"
     )
-    verbs.add_parser("page", help="write the page and its pictures from the results")
+    run_parser.add_argument("--rounds", type=int, help="number of rounds, if not all")
+    run_parser.add_argument(
+        "--out", type=Path, help="file for the result (default: results/DATASET.json)"
+    )
+    commands.add_parser("page", help="write the page and its figures from the results")
     options = parser.parse_args()
-    if options.verb == "page":
-        PAGE.write_text(page())
-        for name in TITLES:
-            draw(name, PAGE.parent)
+
+    if options.command == "page":
+        PAGE.write_text(build_page())
+        for name in SECTIONS:
+            draw_figure(name, PAGE.parent)
         return
+
     if options.data is None:
-        parser.error("say where the datasets are: --data FOLDER, or set TEETER_DATA")
+        parser.error("name the folder of the datasets with --data, or set TEETER_DATA")
     torch.set_num_threads(1)
     result = run(options.dataset, Path(options.data), options.repetitions, options.rounds)
     out = options.out or RESULTS / f"{options.dataset}.json"

@@ -1,4 +1,4 @@
-"""A campaign's waits: from a table of 10,000 texts to the first question, and the next batch from 100,000 items.
+"""How long a campaign keeps people waiting: for the first items, and for the next batch.
 
 python benchmarks/speed/bench_campaign.py --out benchmarks/speed/results/campaign_cpu.json
 """
@@ -20,70 +20,94 @@ from measure import facts, save, table
 
 from teeter.campaigns.campaign import Campaign, Settings
 
-WORDS = 5_000
+TEETER_CAMPAIGN = [sys.executable, "-c", "from teeter.cli import main; main()", "campaign"]
+
+VOCABULARY_SIZE = 5_000
+WORDS_PER_TEXT = 12
 
 
-def first_question(folder: Path, texts: int) -> dict[str, Any]:
-    """Time the two commands as they are typed, starting Python included."""
-    path = folder / "texts.csv"
-    drawn = np.random.default_rng(0)
-    common = drawn.zipf(1.3, size=(texts, 12)) % WORDS
+def write_texts(path: Path, count: int) -> None:
+    """Write a CSV file of random texts, whose word frequencies follow Zipf's law."""
+    generator = np.random.default_rng(0)
+    word_numbers = generator.zipf(1.3, size=(count, WORDS_PER_TEXT)) % VOCABULARY_SIZE
+
     with path.open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(["text"])
-        rows.writerows(
-            [" ".join(f"word{k}" for k in line) + f" {number}"]
-            for number, line in enumerate(common)
-        )
-    command = [sys.executable, "-c", "from teeter.cli import main; main()", "campaign"]
+        for number, numbers in enumerate(word_numbers):
+            words = [f"word{k}" for k in numbers]
+            # The number makes every text unique: a campaign skips duplicates.
+            rows.writerow([" ".join([*words, str(number)])])
+
+
+def measure_first_items(folder: Path, text_count: int) -> dict[str, Any]:
+    """Time the commands from a table to the first 20 items, including the start of Python."""
+    path = folder / "texts.csv"
+    write_texts(path, text_count)
+
     started = time.perf_counter()
     subprocess.run(
-        [*command, "new", str(path), "--classes", "a,b,c"], check=True, capture_output=True
+        [*TEETER_CAMPAIGN, "new", str(path), "--classes", "a,b,c"], check=True, capture_output=True
     )
-    made = time.perf_counter()
+    created = time.perf_counter()
     subprocess.run(
-        [*command, "ask", str(path.with_suffix(".teeter")), "-n", "20"],
+        [*TEETER_CAMPAIGN, "ask", str(path.with_suffix(".teeter")), "-n", "20"],
         check=True,
         capture_output=True,
     )
     asked = time.perf_counter()
+
     return {
-        "what": f"{texts:,} texts: new, then the first 20 questions",
+        "what": f"{text_count:,} texts: campaign new, then the first 20 items",
         "s": asked - started,
-        "of it new": made - started,
+        "campaign new (s)": created - started,
     }
 
 
-def next_batch(folder: Path, items: int, width: int, classes: int, labels: int) -> dict[str, Any]:
-    """Time training and the next 20 questions of a large campaign."""
-    drawn = np.random.default_rng(0)
-    centres = drawn.normal(size=(classes, width)).astype(np.float32)
-    kinds = drawn.integers(classes, size=items)
-    vectors = centres[kinds] + drawn.normal(size=(items, width)).astype(np.float32)
-    names = [f"class {k}" for k in range(classes)]
-    campaign = Campaign.create(folder / "large.teeter", "large", names, Settings(kind="features"))
-    started = time.perf_counter()
+def measure_next_batch(
+    folder: Path, *, items: int, width: int, class_count: int, labels: int
+) -> dict[str, Any]:
+    """Time training, the next 20 items and an answer in a large campaign of random features."""
+    generator = np.random.default_rng(0)
+    class_centres = generator.normal(size=(class_count, width)).astype(np.float32)
+    true_classes = generator.integers(class_count, size=items)
+    noise = generator.normal(size=(items, width)).astype(np.float32)
+    features = class_centres[true_classes] + noise  # (items, width)
+
+    class_names = [f"class {k}" for k in range(class_count)]
+    path = folder / "large.teeter"
+    campaign = Campaign.create(path, "large", class_names, Settings(kind="features"))
+
+    add_started = time.perf_counter()
     campaign.add(
-        {"id": str(k), "features": vectors[k], "label": names[kinds[k]] if k < labels else None}
+        {
+            "id": str(k),
+            "features": features[k],
+            "label": class_names[true_classes[k]] if k < labels else None,
+        }
         for k in range(items)
     )
     added = time.perf_counter()
-    campaign = Campaign.open(folder / "large.teeter")
-    begun = time.perf_counter()
+
+    # Opened again, so that nothing is cached from adding.
+    campaign = Campaign.open(path)
+    started = time.perf_counter()
     campaign.train()
     trained = time.perf_counter()
     campaign.ask(20)
     asked = time.perf_counter()
-    start = time.perf_counter()
+
+    answer_started = time.perf_counter()
     for question in campaign.ask(20):
-        campaign.tell(question.item, names[0])
-    told = (time.perf_counter() - start) / 20
+        campaign.tell(question.item, class_names[0])
+    answered = time.perf_counter()
+
     return {
-        "what": f"{items:,} items x {width}, {labels:,} labels: train and ask for 20",
-        "s": asked - begun,
-        "of it train": trained - begun,
-        "adding them": added - started,
-        "an answer": told,
+        "what": f"{items:,} items x {width}, {labels:,} labels: train, then the next 20 items",
+        "s": asked - started,
+        "training (s)": trained - started,
+        "adding the items (s)": added - add_started,
+        "one answer (s)": (answered - answer_started) / 20,
     }
 
 
@@ -91,16 +115,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", type=Path, help="where to write the result as JSON")
+    parser.add_argument("--out", type=Path, help="file for the result as JSON")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        lines = [
-            first_question(Path(folder), 10_000),
-            next_batch(Path(folder), 100_000, 256, 10, 1_000),
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        rows = [
+            measure_first_items(folder, 10_000),
+            measure_next_batch(folder, items=100_000, width=256, class_count=10, labels=1_000),
         ]
-    for line in lines:
-        print(table([line]))
-    save(options.out, {**facts(torch.device("cpu")), "campaign": lines})
+
+    for row in rows:
+        print(table([row]))
+    save(options.out, {**facts(torch.device("cpu")), "campaign": rows})
 
 
 if __name__ == "__main__":

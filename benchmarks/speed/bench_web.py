@@ -1,4 +1,4 @@
-"""The labelling page's waits: to the first question, an answer while a model trains, and pages of 100,000 items.
+"""How long the labelling page keeps people waiting: for the first item, an answer and each page.
 
 python benchmarks/speed/bench_web.py --out benchmarks/speed/results/web_cpu.json
 """
@@ -26,33 +26,44 @@ from measure import facts, save, table
 
 from teeter.campaigns.campaign import Campaign, Settings
 
-WORDS = 5_000
 TEETER = [sys.executable, "-c", "from teeter.cli import main; main()"]
 
+VOCABULARY_SIZE = 5_000
+WORDS_PER_TEXT = 12
 
-def texts(path: Path, count: int) -> None:
-    """Write a table of texts of twelve words each, some of them common."""
-    common = np.random.default_rng(0).zipf(1.3, size=(count, 12)) % WORDS
+CLASS_COUNT = 10
+FEATURE_WIDTH = 64
+LABEL_COUNT = 1_000
+"""Labels that the large campaign starts with."""
+
+LARGE_CAMPAIGN = "/api/v1/campaigns/large"
+
+
+def write_texts(path: Path, count: int) -> None:
+    """Write a CSV file of random texts, whose word frequencies follow Zipf's law."""
+    generator = np.random.default_rng(0)
+    word_numbers = generator.zipf(1.3, size=(count, WORDS_PER_TEXT)) % VOCABULARY_SIZE
+
     with path.open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(["text"])
-        rows.writerows(
-            [" ".join(f"word{k}" for k in line) + f" {number}"]
-            for number, line in enumerate(common)
-        )
+        for number, numbers in enumerate(word_numbers):
+            words = [f"word{k}" for k in numbers]
+            # The number makes every text unique: a campaign skips duplicates.
+            rows.writerow([" ".join([*words, str(number)])])
 
 
 @contextmanager
-def serving(folder: Path, *arguments: str) -> Iterator[httpx.Client]:
-    """Yield a client of a server in a process of its own, with its session."""
-    command = [*TEETER, "serve", *arguments, "--no-open"]
-    environment = {**os.environ, "TEETER_HOME": str(folder / "home")}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+def run_server(folder: Path, *arguments: str) -> Iterator[httpx.Client]:
+    """Run ``teeter serve`` in a process of its own, and yield a client that has a session."""
+    process = subprocess.Popen(
+        [*TEETER, "serve", *arguments, "--no-open"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TEETER_HOME": str(folder / "home")},
+    )
     try:
-        found = next(
-            filter(None, (re.search(r"http://[^/]+/", line) for line in process.stdout or []))
-        )
-        with httpx.Client(base_url=found[0].rstrip("/"), timeout=60) as client:
+        with httpx.Client(base_url=read_url(process), timeout=60) as client:
             client.headers["x-csrf-token"] = client.get("/api/v1/session").json()["csrf"]
             yield client
     finally:
@@ -60,141 +71,185 @@ def serving(folder: Path, *arguments: str) -> Iterator[httpx.Client]:
         process.wait(20)
 
 
-def first_question(folder: Path, count: int) -> dict[str, Any]:
-    """Time the two commands as they are typed, up to the moment at which a question is on the page."""
+def read_url(process: subprocess.Popen[str]) -> str:
+    """Return the URL that a server prints when it is ready."""
+    for line in process.stdout or []:
+        if match := re.search(r"http://[^/]+/", line):
+            return match[0].rstrip("/")
+    raise RuntimeError("The server ended without printing its URL.")
+
+
+def wait_for_questions(client: httpx.Client, campaign: str) -> None:
+    while not client.get(f"{campaign}/questions").json()["questions"]:
+        time.sleep(0.1)
+
+
+def is_training(client: httpx.Client) -> bool:
+    return "being trained" in client.get(LARGE_CAMPAIGN).json()["news"]
+
+
+def measure_first_item(folder: Path, text_count: int) -> dict[str, Any]:
+    """Time the commands from a table until an item is on the page, including starts of Python."""
     path = folder / "texts.csv"
-    texts(path, count)
+    write_texts(path, text_count)
+
     started = time.perf_counter()
     subprocess.run(
         [*TEETER, "campaign", "new", str(path), "--classes", "a,b,c"],
         check=True,
         capture_output=True,
     )
-    made = time.perf_counter()
-    with serving(folder, str(path.with_suffix(".teeter"))) as client:
-        shown = time.perf_counter()
-        while not client.get("/api/v1/campaigns/texts/questions").json()["questions"]:
-            time.sleep(0.1)
+    created = time.perf_counter()
+    with run_server(folder, str(path.with_suffix(".teeter"))) as client:
+        served = time.perf_counter()
+        wait_for_questions(client, "/api/v1/campaigns/texts")
         asked = time.perf_counter()
+
     return {
-        "what": f"{count:,} texts: campaign new, then serve, to the first question",
+        "what": f"{text_count:,} texts: campaign new, then serve, until the first item",
         "s": asked - started,
-        "of it new": made - started,
-        "serve to a page": shown - made,
-        "page to a question": asked - shown,
+        "campaign new (s)": created - started,
+        "serve until a page (s)": served - created,
+        "page until an item (s)": asked - served,
     }
 
 
-def large(folder: Path, items: int, width: int, classes: int, labels: int) -> Path:
-    """Make a campaign of many features, some of them labelled."""
-    drawn = np.random.default_rng(0)
-    centres = drawn.normal(size=(classes, width)).astype(np.float32)
-    kinds = drawn.integers(classes, size=items)
-    vectors = centres[kinds] + drawn.normal(size=(items, width)).astype(np.float32)
-    names = [f"class {k}" for k in range(classes)]
-    campaign = Campaign.create(folder / "large.teeter", "large", names, Settings(kind="features"))
+def create_large_campaign(folder: Path, items: int) -> Path:
+    """Create a campaign of random features with a trained model and picks."""
+    generator = np.random.default_rng(0)
+    class_centres = generator.normal(size=(CLASS_COUNT, FEATURE_WIDTH)).astype(np.float32)
+    true_classes = generator.integers(CLASS_COUNT, size=items)
+    noise = generator.normal(size=(items, FEATURE_WIDTH)).astype(np.float32)
+    features = class_centres[true_classes] + noise  # (items, width)
+
+    class_names = [f"class {k}" for k in range(CLASS_COUNT)]
+    path = folder / "large.teeter"
+    campaign = Campaign.create(path, "large", class_names, Settings(kind="features"))
     campaign.add(
-        {"id": str(k), "features": vectors[k], "label": names[kinds[k]] if k < labels else None}
+        {
+            "id": str(k),
+            "features": features[k],
+            "label": class_names[true_classes[k]] if k < LABEL_COUNT else None,
+        }
         for k in range(items)
     )
     campaign.train()
     campaign.ask(1000)
     campaign.database.close()
-    return folder / "large.teeter"
+    return path
 
 
-def answers(client: httpx.Client, count: int) -> dict[str, Any]:
-    """Time answers one after the other, those that are given while a model is being trained."""
-    at = "/api/v1/campaigns/large"
-    times: list[float] = []
-    while len(times) < count:
-        for one in client.get(f"{at}/questions?n=50").json()["questions"]:
-            training = "being trained" in client.get(at).json()["news"]
-            if not training:
-                client.post(f"{at}/train")
-            start = time.perf_counter()
-            client.post(
-                f"{at}/answers", json={"item": one["item"], "label": "class 0"}
-            ).raise_for_status()
-            if training:
-                times.append(time.perf_counter() - start)
+def measure_answers(client: httpx.Client, count: int) -> dict[str, Any]:
+    """Time answers, one after the other, that are given while a model is trained."""
+    seconds: list[float] = []
+    while len(seconds) < count:
+        for question in client.get(f"{LARGE_CAMPAIGN}/questions?n=50").json()["questions"]:
+            during_training = is_training(client)
+            if not during_training:
+                client.post(f"{LARGE_CAMPAIGN}/train")
+
+            answer = {"item": question["item"], "label": "class 0"}
+            started = time.perf_counter()
+            client.post(f"{LARGE_CAMPAIGN}/answers", json=answer).raise_for_status()
+            if during_training:
+                seconds.append(time.perf_counter() - started)
             time.sleep(0.05)
+
     return {
-        "what": f"{len(times)} answers while models are trained",
-        "median ms": 1000 * float(np.median(times)),
-        "95th percentile ms": 1000 * float(np.quantile(times, 0.95)),
-        "largest ms": 1000 * max(times),
+        "what": f"{len(seconds)} answers while models are trained",
+        "median ms": 1000 * float(np.median(seconds)),
+        "95th percentile ms": 1000 * float(np.quantile(seconds, 0.95)),
+        "largest ms": 1000 * max(seconds),
     }
 
 
-def pages(client: httpx.Client, repeats: int = 5) -> list[dict[str, Any]]:
-    """Time every page of a large campaign."""
-    last = (
-        client.get("/api/v1/campaigns/large/items?count=1&state=unlabelled").json()["items"][0][
-            "number"
-        ]
-        + 90_000
-    )
-    addresses = {
+def measure_pages(client: httpx.Client, item_count: int, repeats: int = 5) -> list[dict[str, Any]]:
+    """Time every page of the large campaign."""
+    last_item = item_count - 1
+    unlabelled = client.get(f"{LARGE_CAMPAIGN}/items?count=1&state=unlabelled").json()["items"]
+    far_down = unlabelled[0]["number"] + item_count * 9 // 10
+    urls = {
         "label": "/c/large",
         "progress": "/c/large/progress",
         "items": "/c/large/items",
-        "items, far down": f"/c/large/items?after={last}",
-        "items, searched": "/c/large/items?search=99999",
+        "items, far down": f"/c/large/items?after={far_down}",
+        "items, searched": f"/c/large/items?search={last_item}",
         "items, searched in vain": "/c/large/items?search=nothing-like-it",
         "items of a class": "/c/large/items?label=class+3",
         "items without a label": "/c/large/items?state=unlabelled",
-        "item": "/c/large/item?id=77777",
-        "labels on the map": "/api/v1/campaigns/large/labels",
+        "item": f"/c/large/item?id={last_item}",
+        "labels on the map": f"{LARGE_CAMPAIGN}/labels",
     }
+
     rows = []
-    for name, address in addresses.items():
-        times = []
+    for name, url in urls.items():
+        milliseconds = []
         for _ in range(repeats):
-            start = time.perf_counter()
-            client.get(address).raise_for_status()
-            times.append(1000 * (time.perf_counter() - start))
-        rows.append({"page": name, "median ms": float(np.median(times)), "largest ms": max(times)})
-    while "being" in client.get("/api/v1/campaigns/large").json()["news"]:
-        time.sleep(0.1)
-    start = time.perf_counter()
-    while client.get("/api/v1/campaigns/large/map").status_code == 202:
-        time.sleep(0.1)
+            started = time.perf_counter()
+            client.get(url).raise_for_status()
+            milliseconds.append(1000 * (time.perf_counter() - started))
+        rows.append(
+            {
+                "page": name,
+                "median ms": float(np.median(milliseconds)),
+                "largest ms": max(milliseconds),
+            }
+        )
+
+    map_milliseconds = 1000 * measure_first_map(client)
     rows.append(
         {
             "page": "map, the first time",
-            "median ms": (passed := 1000 * (time.perf_counter() - start)),
-            "largest ms": passed,
+            "median ms": map_milliseconds,
+            "largest ms": map_milliseconds,
         }
     )
     return rows
+
+
+def measure_first_map(client: httpx.Client) -> float:
+    """Return the seconds until the map is computed, by a worker that is idle at first."""
+    while "being" in client.get(LARGE_CAMPAIGN).json()["news"]:
+        time.sleep(0.1)
+
+    started = time.perf_counter()
+    while client.get(f"{LARGE_CAMPAIGN}/map").status_code == 202:
+        time.sleep(0.1)
+    return time.perf_counter() - started
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", type=Path, help="where to write the result as JSON")
-    parser.add_argument("--items", type=int, default=100_000)
+    parser.add_argument("--out", type=Path, help="file for the result as JSON")
+    parser.add_argument(
+        "--items", type=int, default=100_000, help="items of the large campaign (default: 100000)"
+    )
     options = parser.parse_args()
+
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        first = first_question(folder, 10_000)
-        print(table([first]))
-        with serving(folder, str(large(folder, options.items, 64, 10, 1_000))) as client:
-            while not client.get("/api/v1/campaigns/large/questions").json()["questions"]:
-                time.sleep(0.1)
-            told = answers(client, 200)
-            print(table([told]))
-            quiet = pages(client)
-            print(table(quiet))
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+        first_item = measure_first_item(folder, 10_000)
+        print(table([first_item]))
+
+        large_campaign = create_large_campaign(folder, options.items)
+        with run_server(folder, str(large_campaign)) as client:
+            wait_for_questions(client, LARGE_CAMPAIGN)
+            answers = measure_answers(client, 200)
+            print(table([answers]))
+            pages = measure_pages(client, options.items)
+            print(table(pages))
+
+    load = None
+    if hasattr(os, "getloadavg"):
+        load = os.getloadavg()[0]
     result = {
         **facts(torch.device("cpu")),
         "load": load,
-        "first question": first,
-        "answers": told,
-        "pages": quiet,
+        "first question": first_item,
+        "answers": answers,
+        "pages": pages,
     }
     save(options.out, result)
 

@@ -1,4 +1,4 @@
-"""An annotator that a test kills: asks, answers and trains forever, and reports every answer once it is written.
+"""An annotator that a test kills: asks, answers and trains forever, and reports each stored answer.
 
 Each line of input forks a process that continues where the last one was killed.
 
@@ -10,44 +10,49 @@ from __future__ import annotations
 import os
 import sys
 
-import sklearn.linear_model  # loaded once, not by each process  # noqa: F401
+import sklearn.linear_model  # Loaded once, not by each process.  # noqa: F401
 import torch
 
 from teeter.campaigns.campaign import Campaign
 
 BATCH = 10
+"""Items to ask for at a time."""
 
 
 def truth(item: str) -> str:
-    """What an item is, by its number."""
+    """Return the true label of an item, given by its number."""
     return "even" if int(item[1:]) % 2 == 0 else "odd"
 
 
-def say(*words: object) -> None:
+def report(*words: object) -> None:
+    """Write a line to stdout without a buffer, so that it is sent before the next statement."""
     os.write(1, (" ".join(map(str, words)) + "\n").encode())
 
 
-def label_on(path: str) -> None:
+def annotate_forever(path: str) -> None:
     campaign = Campaign.open(path)
-    say("ready", os.getpid())
+    report("ready", os.getpid())
+
     while True:
         for question in campaign.ask(BATCH, "ann"):
             campaign.tell(question.item, truth(question.item), "ann")
-            say("told", question.item)
-        say("trained", campaign.train(who="ann").version)
+            report("told", question.item)
+
+        report("trained", campaign.train(who="ann").version)
 
 
 def main(path: str) -> None:
-    torch.set_num_threads(1)
+    torch.set_num_threads(1)  # Threads and fork do not mix.
     for _ in sys.stdin:
         child = os.fork()
         if child == 0:
             try:
-                label_on(path)
+                annotate_forever(path)
             finally:
                 os._exit(1)
+
         os.waitpid(child, 0)
-        say("ended")
+        report("ended")
 
 
 if __name__ == "__main__":

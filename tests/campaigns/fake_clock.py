@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+__all__ = ["FakeClock"]
+
 
 class FakeClock:
     """A clock that stands still until a test moves it."""
@@ -12,8 +14,9 @@ class FakeClock:
         self.time = datetime(2030, 1, 1, tzinfo=UTC)
 
     def __call__(self) -> datetime:
+        """Return the time, as a campaign asks for it."""
         return self.time
 
     def wait(self, minutes: float) -> None:
-        """Move the clock forward."""
+        """Move the clock forward, or back if the number is negative."""
         self.time += timedelta(minutes=minutes)

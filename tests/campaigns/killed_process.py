@@ -11,36 +11,39 @@ import pytest
 
 __all__ = ["Report", "kill_after", "needs_fork"]
 
-needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks")
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 
 Report = Callable[[str], object]
+"""Sends one line to the test."""
 
 
 def kill_after(work: Callable[[Report], None], reports: int, pause: float = 0.0) -> list[str]:
-    """Run some work in a process of its own and kill it with SIGKILL while it goes on.
+    """Run a function in a forked process, and kill the process with SIGKILL while it works.
 
     Args:
-        work: Gets a function to report with, one line at a time; a report that returned was sent.
-        reports: Kill the process after so many reports, however long they take.
-        pause: Seconds to wait then, so that the moment is anywhere in what comes next.
+        work: The function. It gets a function to report with; a report that returned was sent.
+        reports: Kill the process after this number of reports, however long they take.
+        pause: Seconds to wait before the kill, to hit any moment of what comes next.
 
     Returns:
-        Everything that was reported until the process was gone.
+        Everything that was reported until the process was dead.
     """
-    reading, writing = os.pipe()
+    read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(reading)
+        os.close(read_end)
         try:
-            work(lambda line: os.write(writing, f"{line}\n".encode()))
+            work(lambda line: os.write(write_end, f"{line}\n".encode()))
         finally:
             os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as pipe:
+
+    os.close(write_end)
+    with os.fdopen(read_end) as pipe:
         lines = [pipe.readline() for _ in range(reports)]
         time.sleep(pause)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         lines += pipe.readlines()
+
     assert all(lines), f"the process ended after {sum(map(bool, lines))} reports"
     return [line.strip() for line in lines]

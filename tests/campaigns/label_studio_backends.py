@@ -1,4 +1,4 @@
-"""Where a campaign is labelled in Label Studio: a real one, the one in memory, or what a real one once answered."""
+"""A campaign with a Label Studio to label it in: the fake, a real server, or recorded responses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -21,24 +20,32 @@ from unittest.mock import patch
 import httpx
 import pytest
 
-from campaigns.fake_label_studio import LEGACY, PERSONAL, FakeLabelStudio
+from campaigns.fake_label_studio import FAKE_URL, LEGACY_TOKEN, PERSONAL_TOKEN, FakeLabelStudio
+from campaigns.ports import ReservedPort
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.db import Pick
-from teeter.campaigns.label_studio import SyncResult, sync_campaign
+from teeter.campaigns.enums import PickArm
+from teeter.campaigns.label_studio import LabelStudio, SyncResult
 from teeter.campaigns.rounds import RoundState
 
 __all__ = [
     "LabelStudioBackend",
     "RealLabelStudio",
-    "imaginary",
-    "real",
-    "recorded",
-    "running_studio",
+    "fake_backend",
+    "real_backend",
+    "recorded_backend",
+    "result_with",
+    "run_label_studio",
 ]
 
-EXCHANGES = Path(__file__).parent / "label_studio" / "recordings"
-_FREE = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_UNUSED = (
+RECORDINGS = Path(__file__).parent / "label_studio" / "recordings"
+
+START_TIMEOUT = 300.0
+"""Seconds; the first start of a Label Studio creates its database."""
+
+# What a recording leaves out: random ids, and large fields that teeter does not read.
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_UNUSED_FIELDS = (
     "permissions",
     "custom_hotkeys",
     "active_organization_meta",
@@ -46,134 +53,166 @@ _UNUSED = (
     "parsed_label_config",
 )
 
+ChooseLabel = Callable[[str], str | None]
+"""Returns the label that an annotator chooses for an item, or None to skip it."""
+
 
 class LabelStudioBackend:
-    """A campaign, and a Label Studio that may be there or only remembered."""
+    """A campaign's folder, a Label Studio, and the browsers of the annotators in it.
+
+    With recorded responses there are no annotators: what they did is part of the recording.
+    """
 
     def __init__(
         self,
         folder: Path,
         url: str,
         transport: httpx.BaseTransport,
-        people: list[httpx.Client],
+        browsers: list[httpx.Client],
         name: str = "backend",
     ) -> None:
-        self.folder, self.url, self.transport, self.people, self._name = (
-            folder,
-            url,
-            transport,
-            people,
-            name,
-        )
-        self._marks = itertools.count()
-        self.tokens = {"legacy": LEGACY, "personal": PERSONAL}
-        self.project = 0
+        self.folder = folder
+        self.url = url
+        self.transport = transport
+        self.browsers = browsers
+        self.tokens = {"legacy": LEGACY_TOKEN, "personal": PERSONAL_TOKEN}
+        self.project_id = 0
         self.sign_up: Callable[[str], httpx.Client] | None = None
+        self._name = name
+        self._markers = itertools.count()
 
     @property
-    def is_live(self) -> bool:
-        """Whether people can do something there."""
-        return bool(self.people)
+    def has_annotators(self) -> bool:
+        return bool(self.browsers)
 
-    def campaign(
+    def create_campaign(
         self, classes: tuple[str, ...] = ("even", "odd"), count: int = 60, **settings: Any
     ) -> Campaign:
-        """Numbers to be told even from odd, which is easy."""
-        chosen = Settings(**{"kind": "features", "control": 0.1, **settings})
-        campaign = Campaign.create(self.folder / "numbers.teeter", "numbers", classes, chosen)
+        """Create a campaign of items n0, n1, … whose features tell the classes apart easily."""
+        chosen_settings = Settings(**{"kind": "features", "control": 0.1, **settings})
+        campaign = Campaign.create(
+            self.folder / "numbers.teeter", "numbers", classes, chosen_settings
+        )
+
         rows = [[float(k % len(classes)) * 4 + k / 1000, k / 100] for k in range(count)]
         campaign.add({"id": f"n{k}", "features": row} for k, row in enumerate(rows))
         return campaign
 
     def sync(self, campaign: Campaign, token: str = "legacy", **options: Any) -> SyncResult:
-        """Sync as the command does, without waiting."""
-        told = {
+        """Sync once, without waiting, in an order that does not depend on a strategy."""
+        arguments = {
             "url": self.url,
-            "transport": _unclosed(self.transport),
+            "transport": _KeepOpen(self.transport),
             "sleep": lambda _: None,
             **options,
         }
-        marks = patch(
-            "secrets.token_hex", side_effect=lambda _: f"{self._name}-{next(self._marks)}"
+        markers = patch(
+            "secrets.token_hex", side_effect=lambda _: f"{self._name}-{next(self._markers)}"
         )
-        with marks, patch("teeter.campaigns.campaign.picks_for", in_order):
-            found = sync_campaign(campaign, self.tokens.get(token, token), **told)
-        self.project = found.project
-        return found
+        with (
+            markers,
+            patch("teeter.campaigns.campaign.picks_for", pick_in_order),
+            LabelStudio(campaign, self.tokens.get(token, token), **arguments) as label_studio,
+        ):
+            result = label_studio.sync()
+
+        self.project_id = result.project
+        return result
 
     def invite(self, email: str) -> None:
-        """Let somebody else in."""
+        """Add another annotator."""
         if self.sign_up is not None:
-            self.people.append(self.sign_up(email))
+            self.browsers.append(self.sign_up(email))
 
-    def annotate(self, count: int, label: Callable[[str], str | None], who: int = 0) -> list[str]:
-        """Let somebody answer what comes next, so many times; None skips. Returns the items."""
-        return (
-            [self.answer(self.next(who), label, who) for _ in range(count)] if self.is_live else []
-        )
-
-    def next(self, who: int = 0) -> dict[str, Any]:
-        """What somebody is shown."""
-        return _ok(self.people[who].get(f"/api/projects/{self.project}/next"))
-
-    def answer(self, task: dict[str, Any], label: Callable[[str], str | None], who: int = 0) -> str:
-        item = str(task["data"]["teeter_item"])
-        told = label(item)
-        body = {"result": [], "was_cancelled": True} if told is None else {"result": chosen(told)}
-        _ok(self.people[who].post(f"/api/tasks/{task['id']}/annotations/", json=body))
-        return item
-
-    def tasks(self) -> list[dict[str, Any]]:
-        """All tasks of the project, with their annotations."""
-        params = {"project": self.project, "fields": "all", "page": 1, "page_size": 500}
-        return list(_ok(self.people[0].get("/api/tasks/", params=params))["tasks"])
-
-    def annotation_of(self, item: str) -> dict[str, Any]:
-        """The last annotation of an item."""
-        found = [
-            one
-            for task in self.tasks()
-            if task["data"].get("teeter_item") == item
-            for one in task["annotations"]
+    def annotate(self, count: int, choose_label: ChooseLabel, annotator: int = 0) -> list[str]:
+        """Let an annotator answer the next tasks, and return their items."""
+        if not self.has_annotators:
+            return []
+        return [
+            self.annotate_task(self.next_task(annotator), choose_label, annotator)
+            for _ in range(count)
         ]
-        return dict(found[-1])
 
-    def change(self, item: str, label: str) -> None:
-        number = self.annotation_of(item)["id"]
-        body = {"result": chosen(label), "was_cancelled": False}
-        _ok(self.people[0].patch(f"/api/annotations/{number}/", json=body))
+    def next_task(self, annotator: int = 0) -> dict[str, Any]:
+        """Return the task that Label Studio shows to an annotator."""
+        path = f"/api/projects/{self.project_id}/next"
+        return _require_success(self.browsers[annotator].get(path))
 
-    def delete(self, item: str) -> None:
-        _ok(self.people[0].delete(f"/api/annotations/{self.annotation_of(item)['id']}/"))
+    def annotate_task(
+        self, task: dict[str, Any], choose_label: ChooseLabel, annotator: int = 0
+    ) -> str:
+        """Answer a task, and return its item."""
+        item_id = str(task["data"]["teeter_item"])
+        label = choose_label(item_id)
+
+        body = {"result": [], "was_cancelled": True}
+        if label is not None:
+            body = {"result": result_with(label)}
+        path = f"/api/tasks/{task['id']}/annotations/"
+        _require_success(self.browsers[annotator].post(path, json=body))
+        return item_id
+
+    def list_tasks(self) -> list[dict[str, Any]]:
+        """Return all tasks of the project, with their annotations."""
+        params = {"project": self.project_id, "fields": "all", "page": 1, "page_size": 500}
+        content = _require_success(self.browsers[0].get("/api/tasks/", params=params))
+        return list(content["tasks"])
+
+    def last_annotation(self, item_id: str) -> dict[str, Any]:
+        annotations = [
+            annotation
+            for task in self.list_tasks()
+            if task["data"].get("teeter_item") == item_id
+            for annotation in task["annotations"]
+        ]
+        return dict(annotations[-1])
+
+    def change_annotation(self, item_id: str, label: str) -> None:
+        annotation_id = self.last_annotation(item_id)["id"]
+        body = {"result": result_with(label), "was_cancelled": False}
+        path = f"/api/annotations/{annotation_id}/"
+        _require_success(self.browsers[0].patch(path, json=body))
+
+    def delete_annotation(self, item_id: str) -> None:
+        annotation_id = self.last_annotation(item_id)["id"]
+        _require_success(self.browsers[0].delete(f"/api/annotations/{annotation_id}/"))
 
     def add_foreign_task(self) -> None:
-        body = [{"data": {"text": "another's"}}]
-        _ok(self.people[0].post(f"/api/projects/{self.project}/import", json=body))
+        """Create a task that teeter did not send."""
+        body = [{"data": {"text": "not an item of the campaign"}}]
+        path = f"/api/projects/{self.project_id}/import"
+        _require_success(self.browsers[0].post(path, json=body))
 
     def delete_project(self) -> None:
-        _ok(self.people[0].delete(f"/api/projects/{self.project}/"))
+        _require_success(self.browsers[0].delete(f"/api/projects/{self.project_id}/"))
 
 
-def in_order(state: RoundState, _: object, n: int) -> list[Pick]:
-    """Pick the first that are free, so that what was recorded stays true when strategies change."""
+def pick_in_order(state: RoundState, _: object, n: int) -> list[Pick]:
+    """Pick the first free items, so that recordings stay valid when strategies change."""
     free = [k for k in range(len(state.keys)) if k not in state.taken]
-    return [Pick(state.keys[k], rank, "picked", {}) for rank, k in enumerate(free[:n], start=1)]
+    return [
+        Pick(state.keys[k], rank, PickArm.PICKED, {}) for rank, k in enumerate(free[:n], start=1)
+    ]
 
 
-def chosen(label: str) -> list[dict[str, Any]]:
+def result_with(label: str) -> list[dict[str, Any]]:
+    """Return the result of an annotation that chooses one label."""
     return [
         {"from_name": "label", "to_name": "item", "type": "choices", "value": {"choices": [label]}}
     ]
 
 
-def _ok(answer: httpx.Response) -> Any:
-    assert answer.status_code < 300, (
-        f"{answer.request.method} {answer.request.url}: {answer.text[:500]}"
-    )
-    return answer.json() if answer.content else None
+def _require_success(response: httpx.Response) -> Any:
+    request = response.request
+    assert response.is_success, f"{request.method} {request.url}: {response.text[:500]}"
+    if not response.content:
+        return None
+    return response.json()
 
 
-class _Unclosed(httpx.BaseTransport):
+class _KeepOpen(httpx.BaseTransport):
+    """A transport that stays open when its client is closed, for the next sync."""
+
     def __init__(self, inner: httpx.BaseTransport) -> None:
         self._inner = inner
 
@@ -181,204 +220,218 @@ class _Unclosed(httpx.BaseTransport):
         return self._inner.handle_request(request)
 
 
-def _unclosed(transport: httpx.BaseTransport) -> httpx.BaseTransport:
-    """The same transport, to be used for another sync afterwards."""
-    return _Unclosed(transport)
-
-
-def imaginary(folder: Path, studio: FakeLabelStudio | None = None) -> LabelStudioBackend:
-    """A backend with the Label Studio in memory."""
+def fake_backend(folder: Path, studio: FakeLabelStudio | None = None) -> LabelStudioBackend:
+    """Return a backend with the Label Studio in memory."""
     studio = studio or FakeLabelStudio()
-    backend = LabelStudioBackend(
-        folder, "http://127.0.0.1:8080", studio.transport, [studio.client()]
-    )
-    backend.sign_up = studio.user
+    backend = LabelStudioBackend(folder, FAKE_URL, studio.transport, [studio.client()])
+    backend.sign_up = studio.add_user
     return backend
 
 
+# Recordings
+
+
 class Recorder(httpx.BaseTransport):
-    """Passes on to a real server, and keeps what was said."""
+    """Passes requests on to a real server, and records them with the responses."""
 
     def __init__(self) -> None:
-        self.said: list[dict[str, Any]] = []
-        self._real = httpx.HTTPTransport()
+        self.exchanges: list[dict[str, Any]] = []
+        self._network = httpx.HTTPTransport()
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        answer = self._real.handle_request(request)
-        answer.read()
-        self.said.append({**_asked(request), "status": answer.status_code, **_told(answer)})
-        return answer
+        response = self._network.handle_request(request)
+        response.read()
+        self.exchanges.append({**_describe_request(request), **_describe_response(response)})
+        return response
 
     def close(self) -> None:
-        self._real.close()
+        self._network.close()
 
     def save(self, name: str) -> None:
-        EXCHANGES.mkdir(exist_ok=True)
-        lines = ",\n".join(json.dumps(one, ensure_ascii=False) for one in self.said)
-        (EXCHANGES / f"{name}.json").write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+        RECORDINGS.mkdir(exist_ok=True)
+        lines = ",\n".join(json.dumps(exchange, ensure_ascii=False) for exchange in self.exchanges)
+        (RECORDINGS / f"{name}.json").write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 
-def _asked(request: httpx.Request) -> dict[str, Any]:
-    """What was asked, without tokens and what is drawn at random."""
-    path = request.url.raw_path.decode()
+def _describe_request(request: httpx.Request) -> dict[str, Any]:
+    """Return what identifies a request, without tokens and uploaded files."""
     is_json = request.headers.get("Content-Type", "").startswith("application/json")
-    body = json.loads(request.content) if is_json and request.content else None
+    body = None
+    if is_json and request.content:
+        body = json.loads(request.content)
     if request.url.path.endswith("/token/refresh/"):
-        body = {"refresh": PERSONAL}
-    return {"method": request.method, "path": path, "body": body}
+        body = {"refresh": PERSONAL_TOKEN}
+
+    return {"method": request.method, "path": request.url.raw_path.decode(), "body": body}
 
 
-def _told(answer: httpx.Response) -> dict[str, Any]:
-    """What was answered: a page by its beginning alone, and tokens by words."""
-    if "json" not in answer.headers.get("Content-Type", ""):
-        return {"page": answer.text.strip()[:60]}
-    return {"answer": _scrubbed(answer.json())}
+def _describe_response(response: httpx.Response) -> dict[str, Any]:
+    """Return a response without tokens; of a page only its beginning."""
+    status = response.status_code
+    if "json" in response.headers.get("Content-Type", ""):
+        return {"status": status, "answer": _without_secrets(response.json())}
+    return {"status": status, "page": response.text.strip()[:60]}
 
 
-def _scrubbed(found: Any) -> Any:
-    if isinstance(found, dict):
-        kept = {key: value for key, value in found.items() if key not in _UNUSED}
-        return {
-            key: "access" if key == "access" else _scrubbed(value) for key, value in kept.items()
+def _without_secrets(content: Any) -> Any:
+    if isinstance(content, dict):
+        cleaned = {
+            key: _without_secrets(value)
+            for key, value in content.items()
+            if key not in _UNUSED_FIELDS
         }
-    if isinstance(found, list):
-        return [_scrubbed(one) for one in found]
-    return (
-        _FREE.sub("00000000-0000-0000-0000-000000000000", found)
-        if isinstance(found, str)
-        else found
-    )
+        if "access" in cleaned:
+            cleaned["access"] = "access"
+        return cleaned
+    if isinstance(content, list):
+        return [_without_secrets(entry) for entry in content]
+    if isinstance(content, str):
+        return _UUID.sub("00000000-0000-0000-0000-000000000000", content)
+    return content
 
 
 class Replayer(httpx.BaseTransport):
-    """Answers as a real server did, to the same questions in the same order and to no other."""
+    """Answers as a real server did, if the requests are the recorded ones in the same order."""
 
     def __init__(self, name: str) -> None:
-        self.left = json.loads((EXCHANGES / f"{name}.json").read_text(encoding="utf-8"))
+        self.remaining = json.loads((RECORDINGS / f"{name}.json").read_text(encoding="utf-8"))
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         request.read()
-        assert self.left, f"{request.method} {request.url} was not asked then"
-        one = self.left.pop(0)
-        assert _asked(request) == {key: one[key] for key in ("method", "path", "body")}
-        page = {"html": one["page"]} if one.get("page") else {}
-        return httpx.Response(
-            one["status"], **({"json": one["answer"]} if "answer" in one else page)
-        )
+        assert self.remaining, f"{request.method} {request.url} is not in the recording"
+
+        exchange = self.remaining.pop(0)
+        expected = {key: exchange[key] for key in ("method", "path", "body")}
+        assert _describe_request(request) == expected
+
+        if "answer" in exchange:
+            return httpx.Response(exchange["status"], json=exchange["answer"])
+        if exchange.get("page"):
+            return httpx.Response(exchange["status"], html=exchange["page"])
+        return httpx.Response(exchange["status"])
 
 
 @contextmanager
-def recorded(folder: Path, name: str) -> Iterator[LabelStudioBackend]:
-    """Yield a backend that answers as a real one did; all of it must be asked for."""
+def recorded_backend(folder: Path, name: str) -> Iterator[LabelStudioBackend]:
+    """Yield a backend with recorded responses, all of which must be requested."""
     replayer = Replayer(name)
-    yield LabelStudioBackend(folder, "http://127.0.0.1:8080", replayer, [], name)
-    assert replayer.left == [], "the rest was asked for then, and is not now"
+    yield LabelStudioBackend(folder, FAKE_URL, replayer, [], name)
+    assert replayer.remaining == [], "these recorded requests were not made"
+
+
+# A real server
 
 
 class RealLabelStudio:
-    """A Label Studio of our own: on a loopback port, with its data in a temporary folder."""
+    """A real Label Studio on a loopback port, with its data in a temporary folder."""
 
     def __init__(self, program: str, folder: Path) -> None:
-        self.program, self.folder, self.port = program, folder, _free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.program = program
+        self.folder = folder
+        self.port = ReservedPort()
+        self.url = f"http://127.0.0.1:{self.port.number}"
         self._process: subprocess.Popen[bytes] | None = None
-        self._personal: str | None = None
-        self._users: dict[str, str] = {}
+        self._personal_token: str | None = None
+        self._tokens_by_email: dict[str, str] = {}
 
-    def start(self) -> float:
-        """Start it, wait until it answers, and return how long that took."""
-        quiet = {
+    def start(self) -> None:
+        """Start the server and wait until it answers."""
+        environment = {
+            **os.environ,
+            "HOME": str(self.folder),
             "COLLECT_ANALYTICS": "false",
             "LATEST_VERSION_CHECK": "false",
-            "HOME": str(self.folder),
-        }
-        allowed = {
             "LABEL_STUDIO_ENABLE_LEGACY_API_TOKEN": "true",
             "LABEL_STUDIO_DISABLE_SIGNUP_WITHOUT_LINK": "false",
         }
-        names = [
-            "--username",
-            "ann@example.com",
-            "--password",
-            "only-for-tests",
-            "--user-token",
-            LEGACY,
-        ]
-        place = [
-            "--data-dir",
-            str(self.folder / "data"),
-            "--port",
-            str(self.port),
-            "--internal-host",
-            "127.0.0.1",
-        ]
-        begun = time.monotonic()
+        options = {
+            "--data-dir": str(self.folder / "data"),
+            "--port": str(self.port.number),
+            "--internal-host": "127.0.0.1",
+            "--username": "ann@example.com",
+            "--password": "only-for-tests",
+            "--user-token": LEGACY_TOKEN,
+        }
+        command = [self.program, "start", "--no-browser"]
+        command += itertools.chain.from_iterable(options.items())
+
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [self.program, "start", "--no-browser", *place, *names],
-                env={**os.environ, **quiet, **allowed},
+                command,
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
-        while time.monotonic() < begun + 300:
-            if self._process.poll() is not None:
-                raise RuntimeError(
-                    f"Label Studio ended: {(self.folder / 'log').read_text()[-1000:]}"
-                )
+        self._wait_until_healthy(self._process)
+
+    def _wait_until_healthy(self, process: subprocess.Popen[bytes]) -> None:
+        deadline = time.monotonic() + START_TIMEOUT
+        while time.monotonic() < deadline:
+            if process.poll() is not None:
+                log = (self.folder / "log").read_text()
+                raise RuntimeError(f"Label Studio ended: {log[-1000:]}")
+
             try:
-                if httpx.get(f"{self.url}/health", timeout=5, trust_env=False).status_code == 200:
-                    return time.monotonic() - begun
+                if httpx.get(f"{self.url}/health", timeout=5, trust_env=False).is_success:
+                    return
             except httpx.HTTPError:
                 pass
             time.sleep(0.5)
+
         raise RuntimeError("Label Studio does not answer")
 
-    def stop(self, how: int = signal.SIGTERM) -> None:
-        """End it, and what it started."""
+    def stop(self, signal_number: int = signal.SIGTERM) -> None:
+        """End the server and the processes that it started."""
         if self._process is not None:
-            os.killpg(self._process.pid, how)
+            os.killpg(self._process.pid, signal_number)
             self._process.wait(timeout=60)
             self._process = None
 
-    def client(self, token: str = LEGACY) -> httpx.Client:
+    def client(self, token: str = LEGACY_TOKEN) -> httpx.Client:
+        """Return the browser of an annotator."""
         headers = {"Authorization": f"Token {token}"}
         return httpx.Client(base_url=self.url, headers=headers, timeout=60, trust_env=False)
 
-    def user(self, email: str) -> httpx.Client:
-        """Let somebody sign up, or come again."""
-        if email not in self._users:
-            self._users[email] = self._new_token(email)
-        return self.client(self._users[email])
+    def sign_in(self, email: str) -> httpx.Client:
+        """Return the browser of an annotator, who signs up the first time."""
+        if email not in self._tokens_by_email:
+            self._tokens_by_email[email] = self._sign_up(email)
+        return self.client(self._tokens_by_email[email])
 
-    def _new_token(self, email: str) -> str:
-        place = f"{self.url}/user/signup/"
+    def _sign_up(self, email: str) -> str:
+        """Create an account through the sign-up form, and return its legacy token."""
+        form_url = f"{self.url}/user/signup/"
         with httpx.Client(timeout=60, trust_env=False) as browser:
-            browser.get(place)
+            browser.get(form_url)
             form = {
                 "email": email,
                 "password": "only-for-tests",
                 "csrfmiddlewaretoken": browser.cookies["csrftoken"],
             }
-            answer = browser.post(place, data=form, headers={"Referer": place})
-            assert answer.status_code == 302, answer.text[:300]
-            return str(browser.get(f"{self.url}/api/current-user/token").json()["token"])
+            response = browser.post(form_url, data=form, headers={"Referer": form_url})
+            assert response.status_code == 302, response.text[:300]
+
+            token = browser.get(f"{self.url}/api/current-user/token").json()["token"]
+            return str(token)
 
     def personal_token(self) -> str:
-        """Return a personal access token; everybody has one at most."""
-        if self._personal is None:
+        """Return a personal access token; a user can have only one."""
+        if self._personal_token is None:
             with self.client() as client:
-                self._personal = str(_ok(client.post("/api/token/"))["token"])
-        return self._personal
+                content = _require_success(client.post("/api/token/"))
+            self._personal_token = str(content["token"])
+        return self._personal_token
 
 
 @contextmanager
-def running_studio() -> Iterator[RealLabelStudio]:
-    """Yield a real Label Studio; skip where there is none to be had."""
+def run_label_studio() -> Iterator[RealLabelStudio]:
+    """Yield a real Label Studio; skip the test if none is installed."""
     program = os.environ.get("TEETER_LABEL_STUDIO") or shutil.which("label-studio")
     if program is None:
-        pytest.skip("no label-studio on the PATH, and TEETER_LABEL_STUDIO does not name one")
+        pytest.skip("no label-studio on the PATH, and TEETER_LABEL_STUDIO is not set")
+
     folder = Path(tempfile.mkdtemp(prefix="teeter-label-studio-"))
     studio = RealLabelStudio(program, folder)
     try:
@@ -386,24 +439,20 @@ def running_studio() -> Iterator[RealLabelStudio]:
         yield studio
     finally:
         studio.stop(signal.SIGKILL)
+        studio.port.release()
         shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
-def real(folder: Path, studio: RealLabelStudio, name: str) -> Iterator[LabelStudioBackend]:
-    """Yield a backend with a real Label Studio; with TEETER_RECORD set, what is said is kept for `recorded`."""
-    with closing(Recorder()) as recorder, studio.client() as ann:
-        backend = LabelStudioBackend(folder, studio.url, recorder, [ann], name)
+def real_backend(folder: Path, studio: RealLabelStudio, name: str) -> Iterator[LabelStudioBackend]:
+    """Yield a backend with a real Label Studio; record it if TEETER_RECORD is set."""
+    with closing(Recorder()) as recorder, studio.client() as browser:
+        backend = LabelStudioBackend(folder, studio.url, recorder, [browser], name)
         backend.tokens["personal"] = studio.personal_token()
-        backend.sign_up = studio.user
+        backend.sign_up = studio.sign_in
         yield backend
-        for one in backend.people[1:]:
-            one.close()
-    if os.environ.get("TEETER_RECORD") and recorder.said:
+        for other_browser in backend.browsers[1:]:
+            other_browser.close()
+
+    if os.environ.get("TEETER_RECORD") and recorder.exchanges:
         recorder.save(name)
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])

@@ -1,167 +1,195 @@
-"""What is played in every backend: with a real Label Studio, with the one in memory, and with what was recorded."""
+"""Scenarios that run with every backend: the fake, a real Label Studio and recorded responses.
+
+With recorded responses annotators do nothing, so a scenario only checks what a sync does.
+"""
 
 from __future__ import annotations
 
 import pytest
+from PIL import Image
 
 from campaigns.label_studio_backends import LabelStudioBackend
-from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.campaign import Campaign, Settings
 from teeter.errors import ServerError
 
-__all__ = ["SCENARIOS"]
+__all__ = ["SCENARIOS", "true_label", "valid_answers"]
 
 
-def truth(item: str) -> str:
-    return ("even", "odd")[int(item[1:]) % 2]
+def true_label(item_id: str) -> str:
+    return ("even", "odd")[int(item_id[1:]) % 2]
 
 
-def held(campaign: Campaign) -> dict[str, str]:
-    """What people say now, by item."""
+def wrong_label(item_id: str) -> str:
+    return ("odd", "even")[int(item_id[1:]) % 2]
+
+
+def valid_answers(campaign: Campaign) -> dict[str, str]:
+    """Return the label of each answered item, or "skip", if ann@example.com alone answered."""
     with campaign.database.reading() as connection:
         answers = campaign.repository.answers.live(connection)
-    assert len({(one.item, one.annotator) for one in answers}) == len(answers)
-    assert {one.annotator for one in answers} <= {"ann@example.com"}
-    return {one.item: one.label or one.kind for one in answers}
+
+    assert len({(answer.item, answer.annotator) for answer in answers}) == len(answers)
+    assert {answer.annotator for answer in answers} <= {"ann@example.com"}
+    return {answer.item: answer.label or answer.kind for answer in answers}
+
+
+def open_items(campaign: Campaign, n: int) -> list[str]:
+    """Return the items that wait in Label Studio, best first."""
+    return [question.item for question in campaign.ask(n, "label-studio")]
 
 
 def rounds(backend: LabelStudioBackend) -> None:
-    """Two rounds; a skip that is asked again, a change, a deletion, and a sync that finds nothing to do."""
-    campaign = backend.campaign()
+    """Two rounds with a skip, a change and a deletion, and a sync that finds nothing to do."""
+    campaign = backend.create_campaign()
+
     first = backend.sync(campaign, n=6)
-    assert (first.made, first.sent, first.waiting, first.model) == (True, 6, 6, None)
-    asked = [question.item for question in campaign.ask(6, "label-studio")]
-    assert backend.annotate(6, lambda item: None if item == asked[2] else truth(item)) in (
-        asked,
-        [],
-    ), "the best first"
+    assert (first.created, first.sent, first.waiting, first.model) == (True, 6, 6, None)
+
+    items = open_items(campaign, 6)
+    skipped = items[2]
+    answered = backend.annotate(6, lambda item: None if item == skipped else true_label(item))
+    assert answered in (items, []), "Label Studio serves the best item first"
+
     second = backend.sync(campaign, n=6)
     assert (second.labels, second.skips, second.model, second.sent) == (5, 1, 1, 6)
-    assert held(campaign) == {item: "skip" if item == asked[2] else truth(item) for item in asked}
-    again = backend.sync(campaign, n=6)
-    assert not again.is_news
-    assert again.waiting == 6
-    wrong = "odd" if truth(asked[0]) == "even" else "even"
-    if backend.is_live:
-        backend.change(asked[0], wrong)
-        backend.change(asked[2], truth(asked[2]))
-        backend.delete(asked[1])
+    expected = {item: true_label(item) for item in items}
+    expected[skipped] = "skip"
+    assert valid_answers(campaign) == expected
+
+    unchanged = backend.sync(campaign, n=6)
+    assert not unchanged.has_changes
+    assert unchanged.waiting == 6
+
+    changed, deleted = items[0], items[1]
+    if backend.has_annotators:
+        backend.change_annotation(changed, wrong_label(changed))
+        backend.change_annotation(skipped, true_label(skipped))
+        backend.delete_annotation(deleted)
+
     third = backend.sync(campaign, n=6)
-    assert (third.labels, third.corrected, third.withdrawn, third.waiting, third.sent) == (
-        0,
-        2,
-        1,
-        6,
-        0,
-    )
-    assert asked[1] in {pick.item for pick in campaign.ask(20, "label-studio")}, "it is asked again"
-    expected = {item: truth(item) for item in asked if item != asked[1]} | {asked[0]: wrong}
-    assert held(campaign) == expected
+    assert (third.labels, third.corrected, third.withdrawn) == (0, 2, 1)
+    assert (third.waiting, third.sent) == (6, 0)
+    assert deleted in open_items(campaign, 20), "the deleted answer is asked for again"
+
+    expected = {item: true_label(item) for item in items if item != deleted}
+    expected[changed] = wrong_label(changed)
+    assert valid_answers(campaign) == expected
 
 
 def strangers(backend: LabelStudioBackend) -> None:
-    """Tasks of others, labels that are no classes, a class that is added, and classes that are hard to write."""
-    names = ("even", "odd", '<a> & "b"', "US$5")
-    campaign = backend.campaign(names, instructions="Look <closely>.\nThen choose.")
+    """Foreign tasks, unknown labels, an added class, and class names with special characters."""
+    classes = ("even", "odd", '<a> & "b"', "US$5")
+    campaign = backend.create_campaign(classes, instructions="Look <closely>.\nThen choose.")
     backend.sync(campaign, n=4)
-    if backend.is_live:
+
+    if backend.has_annotators:
         backend.add_foreign_task()
-    strange = {0: names[2], 1: names[3], 2: "neither"}
-    asked = [question.item for question in campaign.ask(4, "label-studio")]
-    backend.annotate(3, lambda item: strange[asked.index(item)])
+    items = open_items(campaign, 4)
+    labels = {items[0]: classes[2], items[1]: classes[3], items[2]: "neither"}
+    backend.annotate(3, lambda item: labels[item])
+
     second = backend.sync(campaign, n=4)
     assert second.labels == 2
-    assert second.notes[0] == "Not of this campaign, and left alone: 1 task of the project."
+    assert second.notes[0] == "Ignored 1 task that teeter did not create for this campaign."
     assert second.notes[1].startswith(
-        "No class is called 'neither', as 1 annotation would have it (there are even, odd,"
+        "Ignored 1 annotation with the label 'neither', which is not a class of this campaign "
+        "(even, odd,"
     )
-    assert held(campaign) == {asked[0]: names[2], asked[1]: names[3]}
+    assert valid_answers(campaign) == {items[0]: classes[2], items[1]: classes[3]}
+
     campaign.add_class("neither")
     third = backend.sync(campaign, n=4)
     assert (third.labels, len(third.notes)) == (1, 1)
-    assert held(campaign)[asked[2]] == "neither"
-    if backend.is_live:
-        config = backend.people[0].get(f"/api/projects/{backend.project}/").json()["label_config"]
-        assert 'value="neither"' in config
+    assert valid_answers(campaign)[items[2]] == "neither"
+    if backend.has_annotators:
+        project = backend.browsers[0].get(f"/api/projects/{backend.project_id}/").json()
+        assert 'value="neither"' in project["label_config"]
 
 
 def personal(backend: LabelStudioBackend) -> None:
-    """A personal access token gets a new access for every five minutes."""
-    campaign = backend.campaign()
+    """A personal access token is exchanged for an access token."""
+    campaign = backend.create_campaign()
     assert backend.sync(campaign, "personal", n=2).sent == 2
 
 
 def images(backend: LabelStudioBackend) -> None:
-    """Images are uploaded, those that no browser shows as PNG."""
-    from PIL import Image
-
+    """Images are uploaded; those that browsers do not show become PNG files."""
+    names = ["a b.png", "deep/ü.jpg", "c.tiff"]
     folder = backend.folder / "images"
     (folder / "deep").mkdir(parents=True)
-    for k, name in enumerate(("a b.png", "deep/ü.jpg", "c.tiff")):
+    for k, name in enumerate(names):
         Image.new("RGB", (8, 8), (80 * k, 10, 10)).save(folder / name)
-    from teeter.campaigns.campaign import Settings
 
-    settings = Settings(kind="image", folder=str(folder))
     campaign = Campaign.create(
-        backend.folder / "images.teeter", "images", ("red", "black"), settings
+        backend.folder / "images.teeter",
+        "images",
+        ("red", "black"),
+        Settings(kind="image", folder=str(folder)),
     )
-    campaign.add(["a b.png", "deep/ü.jpg", "c.tiff"])
+    campaign.add(names)
+
     assert backend.sync(campaign, n=3).sent == 3
-    if backend.is_live:
-        shown = {task["data"]["teeter_item"]: task["data"]["image"] for task in backend.tasks()}
-        assert set(shown) == {"a b.png", "deep/ü.jpg", "c.tiff"}
-        assert shown["c.tiff"].endswith(".png")
+    if backend.has_annotators:
+        urls = {task["data"]["teeter_item"]: task["data"]["image"] for task in backend.list_tasks()}
+        assert set(urls) == set(names)
+        assert urls["c.tiff"].endswith(".png")
 
 
 def together(backend: LabelStudioBackend) -> None:
-    """Two people answer the same, as the campaign would have it; what one skips, both are asked again."""
+    """Two annotators answer the same items; an item that one of them skips waits for both."""
     backend.invite("bob@example.com")
-    campaign = backend.campaign(overlap=1.0, people=2)
+    campaign = backend.create_campaign(overlap=1.0, people=2)
     backend.sync(campaign, n=4)
-    backend.annotate(4, truth, 0)
+
+    backend.annotate(4, true_label, annotator=0)
     half = backend.sync(campaign, n=4)
-    assert (half.labels, half.sent, half.waiting) == (4, 0, 4), (
-        "the same four wait for somebody else"
-    )
-    asked = [question.item for question in campaign.ask(4, "label-studio")]
-    differs = {asked[1]: "even" if truth(asked[1]) == "odd" else "odd", asked[2]: None}
-    backend.annotate(4, lambda item: differs.get(item, truth(item)), 1)
+    assert (half.labels, half.sent, half.waiting) == (4, 0, 4), "all four wait for Bob"
+
+    items = open_items(campaign, 4)
+    bobs_answers = {item: true_label(item) for item in items}
+    bobs_answers[items[1]] = wrong_label(items[1])
+    backend.annotate(4, lambda item: None if item == items[2] else bobs_answers[item], annotator=1)
+
     last = backend.sync(campaign, n=4)
     assert (last.labels, last.skips, last.waiting) == (3, 1, 4)
     assert campaign.status().disagreements == 1
-    assert {one.name: one.answers for one in campaign.team()} == {
-        "ann@example.com": 4,
-        "bob@example.com": 4,
-    }
+    answer_counts = {member.name: member.answers for member in campaign.team()}
+    assert answer_counts == {"ann@example.com": 4, "bob@example.com": 4}
 
 
 def refusals(backend: LabelStudioBackend) -> None:
-    """A wrong token, a wrong address, and a project that is deleted, then made anew: nothing is lost."""
-    campaign = backend.campaign()
+    """Wrong tokens, a wrong URL, and a project that is deleted and replaced: nothing is lost."""
+    campaign = backend.create_campaign()
     with pytest.raises(
-        ServerError, match=r"refuses the token \(Invalid token.\): it is wrong or ended"
+        ServerError, match=r"rejects the token \(Invalid token.\)\. It is wrong or expired, or"
     ):
         backend.sync(campaign, "f" * 40)
     with pytest.raises(
-        ServerError, match=r"refuses the token \(Token is invalid\): it is wrong or ended; make one"
+        ServerError,
+        match=r"rejects the token \(Token is invalid\)\. It is wrong or expired\. Create",
     ):
         backend.sync(campaign, "wrong.wrong.wrong")
     with pytest.raises(
-        ServerError, match=r"There is no Label Studio at http://127.0.0.1:\d+/elsewhere: check"
+        ServerError, match=r"There is no Label Studio at http://127.0.0.1:\d+/elsewhere\. Check"
     ):
         backend.sync(campaign, url=f"{backend.url}/elsewhere")
+
     backend.sync(campaign, n=4)
-    asked = [question.item for question in campaign.ask(4, "label-studio")]
-    backend.annotate(1, truth)
+    items = open_items(campaign, 4)
+    backend.annotate(1, true_label)
     backend.sync(campaign, n=4)
-    if backend.is_live:
+
+    if backend.has_annotators:
         backend.delete_project()
     with pytest.raises(
-        ServerError, match=r"has no project \d+ any more: begin another with --new-project"
+        ServerError, match=r"no longer has project \d+\. To continue, .* new_project="
     ):
         backend.sync(campaign, n=4)
-    anew = backend.sync(campaign, n=4, new_project=True)
-    assert (anew.made, anew.sent, anew.labels, anew.withdrawn) == (True, 3, 0, 0)
-    assert held(campaign) == {asked[0]: truth(asked[0])}
+
+    replaced = backend.sync(campaign, n=4, new_project=True)
+    assert (replaced.created, replaced.sent) == (True, 3)
+    assert (replaced.labels, replaced.withdrawn) == (0, 0)
+    assert valid_answers(campaign) == {items[0]: true_label(items[0])}
 
 
 SCENARIOS = {

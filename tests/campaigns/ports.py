@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import socket
 import sys
+import weakref
 
 __all__ = ["ReservedPort"]
 
 
 class ReservedPort:
-    """A loopback port that the operating system gives to nobody else while a test runs.
+    """A loopback port, chosen by the operating system, that nobody else gets while it is reserved.
 
-    A port that is only probed can be taken by another program before our server listens on it, or while our server
-    is down: even the client's end of a connection may get it. So the port stays bound. Linux lets a server listen on
-    a port that is bound and not listened on, if both set ``SO_REUSEADDR``; other systems do not, and there the port
-    is only probed.
+    A port that is only probed can be taken by another program before our server listens on it, or
+    while our server is down: even the client's end of a connection may get it. So the port stays
+    bound, until ``release`` is called or the object is no longer used. Linux lets a server listen
+    on a port that is bound but not listened on, if both set ``SO_REUSEADDR``; other systems do not,
+    and there the port is only probed.
     """
 
     def __init__(self) -> None:
-        self._socket = socket.socket()
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._socket.bind(("127.0.0.1", 0))
-        self.number = int(self._socket.getsockname()[1])
-        if sys.platform != "linux":
-            self._socket.close()
+        reservation = socket.socket()
+        reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reservation.bind(("127.0.0.1", 0))
+        self.number = int(reservation.getsockname()[1])
 
-    def release(self) -> None:
-        """Let others have the port."""
-        self._socket.close()
+        # Closes the socket without the warning that Python gives for one that was forgotten.
+        self.release = weakref.finalize(self, reservation.close)
+        if sys.platform != "linux":
+            self.release()

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of our own for tests: an ordinary user's, in a temporary folder, on a loopback port."""
+"""A PostgreSQL server for tests: in a temporary folder, on a loopback port."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from campaigns.ports import ReservedPort
 
 __all__ = ["Server", "running_server"]
 
-_PLACES = [
+PROGRAM_FOLDERS = [
     *os.environ.get("PATH", "").split(os.pathsep),
     *map(str, Path("/usr/lib/postgresql").glob("*/bin")),
 ]
 
 
 class Server:
-    """A running server, and a fresh database of it for everyone who asks."""
+    """A PostgreSQL server, with as many empty databases as tests ask for."""
 
     def __init__(self, folder: Path, port: int, *, durable: bool) -> None:
         self.folder = folder
@@ -34,7 +34,7 @@ class Server:
         self._database_count = 0
 
     def new_database(self) -> str:
-        """Make an empty database and return its URL."""
+        """Create an empty database and return its URL."""
         import psycopg
 
         self._database_count += 1
@@ -45,39 +45,51 @@ class Server:
         return f"postgresql+psycopg://teeter@127.0.0.1:{self.port}/{name}"
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
-        options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c max_connections=100"
+        """Start the server and wait until it answers."""
+        settings = {
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": "''",
+            "max_connections": "100",
+        }
         if not self._durable:
-            options += " -c fsync=off -c synchronous_commit=off -c full_page_writes=off"
-        data, log = str(self.folder / "data"), str(self.folder / "log")
-        _run("pg_ctl", "-D", data, "-w", "-t", "120", "-l", log, "-o", options, "start")
+            settings |= {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
-    def stop(self, how: str = "fast") -> None:
-        """Stop it: "fast" as an administrator does, "immediate" as a power failure."""
-        _run("pg_ctl", "-D", str(self.folder / "data"), "-w", "-t", "120", "-m", how, "stop")
+        options = f"-p {self.port}"
+        for name, value in settings.items():
+            options += f" -c {name}={value}"
+        log = str(self.folder / "log")
+        self._run_pg_ctl("-l", log, "-o", options, "start")
+
+    def stop(self, mode: str = "fast") -> None:
+        """Stop the server: "fast" as an administrator does, "immediate" like a power failure."""
+        self._run_pg_ctl("-m", mode, "stop")
 
     def is_running(self) -> bool:
-        """Return whether it was started and not stopped."""
+        """Return whether the server was started and not stopped."""
         return (self.folder / "data" / "postmaster.pid").exists()
+
+    def _run_pg_ctl(self, *arguments: str) -> None:
+        _run_program("pg_ctl", "-D", str(self.folder / "data"), "-w", "-t", "120", *arguments)
 
 
 @contextmanager
 def running_server(*, durable: bool = True) -> Iterator[Server]:
-    """Yield a server; skip where PostgreSQL is not installed.
+    """Yield a running server; skip the test if PostgreSQL is not installed.
 
     Args:
-        durable: Write to disk at every commit, as in production. Tests that never crash the server need not wait
-            for that.
+        durable: Write to disk at every commit, as in production. Tests that never crash the server
+            need not wait for that.
     """
     pytest.importorskip(
         "psycopg", reason="psycopg is not installed: pip install 'teeter[postgres]'"
     )
-    if _found("initdb") is None or _found("pg_ctl") is None:
-        pytest.skip("PostgreSQL's initdb and pg_ctl are not on this machine")
+    if _find_program("initdb") is None or _find_program("pg_ctl") is None:
+        pytest.skip("PostgreSQL's initdb and pg_ctl are not installed")
 
-    folder, port = _new_folder(), ReservedPort()
+    folder = _new_folder()
+    port = ReservedPort()
     try:
-        _run("cp", "-r", str(_initialised_folder() / "data"), str(folder / "data"))
+        _run_program("cp", "-r", str(_initialised_folder() / "data"), str(folder / "data"))
         server = Server(folder, port.number, durable=durable)
         server.start()
         try:
@@ -96,33 +108,34 @@ def _initialised_folder() -> Path:
     folder = _new_folder()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     options = ["-U", "teeter", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"]
-    _run("initdb", "-D", str(folder / "data"), *options)
+    _run_program("initdb", "-D", str(folder / "data"), *options)
     return folder
 
 
 def _new_folder() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="teeter-postgres-"))
-    user = _ordinary_user()
+    user = _unprivileged_user()
     if user is not None:
         shutil.chown(folder, user)
     folder.chmod(0o755)
     return folder
 
 
-def _found(program: str) -> str | None:
-    return shutil.which(program, path=os.pathsep.join(_PLACES))
+def _find_program(name: str) -> str | None:
+    return shutil.which(name, path=os.pathsep.join(PROGRAM_FOLDERS))
 
 
-def _ordinary_user() -> str | None:
-    """Return whom to run as: the server refuses to be root's."""
-    return "nobody" if os.geteuid() == 0 else None
+def _unprivileged_user() -> str | None:
+    """Return the user to run the server as, if not the current one: it refuses to run as root."""
+    if os.geteuid() == 0:
+        return "nobody"
+    return None
 
 
-def _run(program: str, *arguments: str) -> None:
-    command = [str(_found(program)), *arguments]
-    user = _ordinary_user()
-    done = subprocess.run(
-        command,
+def _run_program(name: str, *arguments: str) -> None:
+    user = _unprivileged_user()
+    process = subprocess.run(
+        [str(_find_program(name)), *arguments],
         user=user,
         group=None if user is None else "nogroup",
         cwd="/",
@@ -133,5 +146,5 @@ def _run(program: str, *arguments: str) -> None:
         timeout=300,
         check=False,
     )
-    if done.returncode:
-        raise RuntimeError(f"{program} ended with {done.returncode}: {done.stderr[-500:]}")
+    if process.returncode != 0:
+        raise RuntimeError(f"{name} ended with {process.returncode}: {process.stderr[-500:]}")

@@ -161,7 +161,7 @@ def test_what_people_say_besides_labels(campaign: Campaign) -> None:
     now = {question.item for question in campaign.ask(110)}
     assert not now & {first, second, third}
     status = campaign.status()
-    assert (status.skipped, status.unsure, status.bad, status.labelled) == (1, 1, 1, 7)
+    assert (status.skipped, status.unsure, status.flagged, status.labelled) == (1, 1, 1, 7)
     for item in sorted(now)[:20]:
         campaign.tell(item, TRUTH[item])
     campaign.train()

@@ -14,7 +14,9 @@ from sqlalchemy.exc import OperationalError
 from campaigns.history_replay import replay_answers
 from campaigns.stores import POSTGRESQL_SLOW, begun, shared_server
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.db import Database, copy_campaign, schema
+from teeter.campaigns.db import Answer, Database, copy_campaign, schema
+from teeter.campaigns.db.campaigns import list_campaigns
+from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.transfer import move_campaign, move_to
 from teeter.errors import FileError, InputError, StoreError, UnknownNameError
 
@@ -225,3 +227,34 @@ def test_a_campaign_keeps_its_name_where_it_goes(tmp_path: Path) -> None:
     assert known(moved) == known(source)
     for one in (moved, source):
         one.database.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "place"),
+    [
+        ("update items set content = 'a' || char(0) where key = 'a3'", "items.content"),
+        ("update answers set comment = 'a' || char(0)", "answers.comment"),
+    ],
+)
+def test_a_nul_character_that_a_server_cannot_store_is_named_with_its_item(
+    statement: str, place: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "own.teeter"
+    source = Database(path, create=True)
+    repository = begun(source)
+    with source.writing() as connection:
+        answer = Answer("a3", "ann", AnswerKind.LABEL, "good", "seen")
+        repository.answers.record(connection, answer)
+        connection.exec_driver_sql(statement)
+
+    target = Database(shared_server().new_database(), create=True)
+    message = f"the item 'a3' has a NUL character in {place}, which PostgreSQL cannot store"
+    with pytest.raises(InputError, match=message):
+        move_campaign(source, target, "reviews")
+    with target.reading() as connection:
+        assert list_campaigns(connection) == {}
+
+    elsewhere = Database(tmp_path / "other.teeter", create=True)
+    assert move_campaign(source, elsewhere, "reviews")["items"] == 6
+    for database in (source, target, elsewhere):
+        database.close()

@@ -53,7 +53,7 @@ def test_answers_besides_labels_and_undo(made: Path) -> None:
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "datasets", "prodigy", "doccano"])
 def test_every_form_of_export(form: str, made: Path, tmp_path: Path) -> None:
     done("tell", made, "t5", "fruit")
-    done("tell", made, "t6", "--other", "bad")
+    done("tell", made, "t6", "--other", "flag")
     out = tmp_path / f"out-{form}"
     done("export", made, out, "--format", form)
     if form == "doccano":
@@ -164,7 +164,7 @@ def test_mistakes_are_told_in_a_sentence(made: Path, things: Path, tmp_path: Pat
     )
     assert "No item is called 'q5'" in refused("tell", made, "q5", "fruit")
     assert "Give a class, or --other" in refused("tell", made, "t5")
-    assert "is none of skip, unsure and bad" in refused("tell", made, "t5", "--other", "later")
+    assert "is none of skip, unsure and flag" in refused("tell", made, "t5", "--other", "later")
     assert "label items of two or more, then train" in refused("train", made)
     assert "Cannot ask about 0 items" in refused("ask", made, "-n", 0)
     assert "Cannot list 0 labels" in refused("suspects", made, "-n", 0)
@@ -321,8 +321,8 @@ def test_images_move_with_their_campaign_and_a_lost_one_can_be_given_up(tmp_path
     assert "1 item added" in done("add", campaign, pictures)
     (pictures / "0.png").unlink()
     Image.new("RGB", (8, 8), (1, 2, 200)).save(pictures / "newer.png")
-    assert "mark it as bad" in refused("add", campaign, pictures)
-    done("tell", campaign, "0.png", "--other", "bad")
+    assert "flag it" in refused("add", campaign, pictures)
+    done("tell", campaign, "0.png", "--other", "flag")
     assert "1 item added" in done("add", campaign, pictures)
     done("tell", campaign, "1.png", "a")
     for form in ("prodigy", "doccano"):

@@ -29,7 +29,12 @@ def test_the_terminal_takes_one_key_a_class(made: Path) -> None:
     assert len(re.findall(r"taken back: t\d+, tool", shown)) == 1
     assert "Everything is in" in shown
     status = json.loads(done("status", made, "--json"))
-    assert (status["labelled"], status["skipped"], status["unsure"], status["bad"]) == (3, 1, 1, 1)
+    assert (status["labelled"], status["skipped"], status["unsure"], status["flagged"]) == (
+        3,
+        1,
+        1,
+        1,
+    )
 
 
 def test_the_terminal_ends_where_the_input_ends(made: Path) -> None:

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from campaigns.ports import ReservedPort
 from cli.conftest import Teeter
 from teeter.campaigns.campaign import Campaign
 from teeter.cli.serve import _guard, _options
-from web.servers import PATIENCE, Server, begin, client_of, free_port, text
+from web.servers import PATIENCE, Server, begin, client_of, text
 
 pytest.importorskip("fastapi")
 uvicorn = pytest.importorskip("uvicorn")
@@ -139,22 +140,23 @@ def test_servers_of_one_machine_have_cookies_of_their_own(
 ) -> None:
     """A browser sends the cookies of all ports of a machine to each."""
     file = begin(tmp_path / "texts.teeter", 10)
-    for port in (free_port(), free_port()):
-        site = start_and_stop(file, "--port", port, teeter=teeter, monkeypatch=monkeypatch)
-        assert site.guard.cookie_name == f"teeter_session_{port}"
+    for port in (ReservedPort(), ReservedPort()):
+        site = start_and_stop(file, "--port", port.number, teeter=teeter, monkeypatch=monkeypatch)
+        assert site.guard.cookie_name == f"teeter_session_{port.number}"
 
 
 def test_a_campaign_is_made_of_things_with_classes(
     teeter: Teeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "mail.csv").write_text("text\n" + "".join(f'"{text(k)}"\n' for k in range(12)))
+    port = ReservedPort()
     for _ in range(2):  # the second time it is there
         site = start_and_stop(
             tmp_path / "mail.csv",
             "--classes",
             "spam,ham",
             "--port",
-            free_port(),
+            port.number,
             teeter=teeter,
             monkeypatch=monkeypatch,
         )

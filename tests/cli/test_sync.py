@@ -1,4 +1,4 @@
-"""teeter campaign sync: where the token comes from, what it writes, and how it watches and stops."""
+"""teeter campaign sync: where the token comes from, what is printed, and how it watches."""
 
 from __future__ import annotations
 
@@ -17,13 +17,19 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from campaigns.fake_label_studio import LEGACY, PERSONAL, FakeLabelStudio, serving
+from campaigns.fake_label_studio import (
+    LEGACY_TOKEN,
+    PERSONAL_TOKEN,
+    FakeLabelStudio,
+    serve_on_loopback,
+)
+from campaigns.label_studio_backends import result_with
 from cli.conftest import Teeter
 from teeter.campaigns.campaign import Campaign, Settings
 
 
 @pytest.fixture(autouse=True)
-def _no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("LABEL_STUDIO_API_KEY", "LABEL_STUDIO_URL"):
         monkeypatch.delenv(name, raising=False)
 
@@ -35,12 +41,13 @@ def studio() -> FakeLabelStudio:
 
 @pytest.fixture
 def url(studio: FakeLabelStudio) -> Iterator[str]:
-    with serving(studio) as address:
-        yield address
+    with serve_on_loopback(studio) as url:
+        yield url
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
+    """The file of a campaign of sixty texts."""
     path = tmp_path / "texts.teeter"
     campaign = Campaign.create(path, "texts", ("even", "odd"), Settings())
     campaign.add([(f"n{k}", f"the number {k} is {('even', 'odd')[k % 2]}") for k in range(60)])
@@ -49,147 +56,193 @@ def file(tmp_path: Path) -> Path:
 
 
 def annotate(studio: FakeLabelStudio, count: int, *, skip: bool = False) -> None:
+    """Answer the next tasks of the only project."""
     client = studio.client()
-    project = next(iter(studio.projects))
+    project_id = next(iter(studio.projects))
     for _ in range(count):
-        task = client.get(f"/api/projects/{project}/next").json()
-        name = ("even", "odd")[int(task["data"]["teeter_item"][1:]) % 2]
-        result = [{"from_name": "label", "value": {"choices": [name]}}]
-        body = {"result": [] if skip else result, "was_cancelled": skip}
+        task = client.get(f"/api/projects/{project_id}/next").json()
+        label = ("even", "odd")[int(task["data"]["teeter_item"][1:]) % 2]
+        body = {"result": [] if skip else result_with(label), "was_cancelled": skip}
         client.post(f"/api/tasks/{task['id']}/annotations/", json=body)
 
 
-def test_a_round_in_words(
+def make_unavailable(studio: FakeLabelStudio) -> None:
+    """Let no personal access token be exchanged; a legacy token is not accepted either."""
+    studio.before_request = lambda request: httpx.Response(
+        502 if "refresh" in request.url.path else 401
+    )
+
+
+def make_available(studio: FakeLabelStudio) -> None:
+    studio.before_request = lambda _: None
+
+
+def count_labelled(file: Path) -> int:
+    campaign = Campaign.open(file)
+    labelled = campaign.status().labelled
+    campaign.database.close()
+    return labelled
+
+
+def test_every_step_is_printed(
     teeter: Teeter, file: Path, studio: FakeLabelStudio, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LABEL_STUDIO_API_KEY", LEGACY)
+    monkeypatch.setenv("LABEL_STUDIO_API_KEY", LEGACY_TOKEN)
     first = teeter("campaign", "sync", file, "--url", url, "-n", 6)
-    where = f"{url}/projects/1"
-    assert (
-        first.stdout
-        == f"{where} is made: 0 labels and 0 skips in.\n6 tasks sent, 6 questions waiting.\n"
+    assert first.stdout == (
+        f"Created project {url}/projects/1.\n"
+        "Imported 0 labels and 0 skips.\n"
+        "Sent 6 tasks; 6 items waiting for answers.\n"
     )
+
     annotate(studio, 1, skip=True)
     annotate(studio, 5)
     second = teeter("campaign", "sync", file, "-n", 6)
-    told = f"{where}: 5 labels and 1 skip in.\nModel 1 is trained. 6 tasks sent, 6 questions waiting.\n"
-    assert second.stdout == told
-    number = next(number for number, one in studio.annotations.items() if not one["was_cancelled"])
-    studio.client().delete(f"/api/annotations/{number}/")
-    studio.client().post("/api/projects/1/import", json=[{"data": {"text": "another's"}}])
-    third = teeter("campaign", "sync", file, "-n", 6, "--once")
-    assert "0 labels and 0 skips in, 1 taken back." in third.stdout
-    assert "Not of this campaign, and left alone: 1 task of the project." in third.stderr
-
-
-def test_as_json(teeter: Teeter, file: Path, url: str) -> None:
-    found = json.loads(
-        teeter("campaign", "sync", file, "--url", url, "--token", PERSONAL, "--json").stdout
+    assert second.stdout == (
+        f"Synced with project {url}/projects/1.\n"
+        "Imported 5 labels and 1 skip.\n"
+        "Trained model 1.\n"
+        "Sent 6 tasks; 6 items waiting for answers.\n"
     )
-    assert (found["url"], found["made"], found["sent"], found["notes"]) == (url, True, 20, [])
-    assert set(found) >= {
-        "project",
-        "labels",
-        "skips",
-        "corrected",
-        "withdrawn",
-        "model",
-        "waiting",
+
+    labels = [id_ for id_, entry in studio.annotations.items() if not entry["was_cancelled"]]
+    studio.client().delete(f"/api/annotations/{labels[0]}/")
+    studio.client().patch(
+        f"/api/annotations/{labels[1]}/", json={"result": [], "was_cancelled": True}
+    )
+    studio.client().post("/api/projects/1/import", json=[{"data": {"text": "foreign"}}])
+    third = teeter("campaign", "sync", file, "-n", 6, "--once")
+    assert "Imported 0 labels and 0 skips, corrected 1, withdrew 1.\n" in third.stdout
+    assert "Ignored 1 task that teeter did not create for this campaign." in third.stderr
+
+
+def test_the_result_as_json(teeter: Teeter, file: Path, url: str) -> None:
+    printed = teeter("campaign", "sync", file, "--url", url, "--token", PERSONAL_TOKEN, "--json")
+    assert json.loads(printed.stdout) == {
+        "url": url,
+        "project": 1,
+        "created": True,
+        "labels": 0,
+        "skips": 0,
+        "corrected": 0,
+        "withdrawn": 0,
+        "model": None,
+        "sent": 20,
+        "waiting": 20,
+        "notes": [],
     }
 
 
-def test_a_token_in_a_file_is_its_owner_s_alone(
-    teeter: Teeter, file: Path, url: str, tmp_path: Path
-) -> None:
-    token = tmp_path / "token"
-    token.write_text(f"{LEGACY}\n")
-    words = ("campaign", "sync", file, "--url", url, "--token-file", token)
+def test_a_token_file_must_be_private(teeter: Teeter, file: Path, url: str, tmp_path: Path) -> None:
+    token_file = tmp_path / "token"
+    token_file.write_text(f"{LEGACY_TOKEN}\n")
+    command = ("campaign", "sync", file, "--url", url, "--token-file", token_file)
+
     if os.name == "posix":
         for mode in (0o644, 0o640, 0o604):
-            token.chmod(mode)
-            assert (
-                f"Others can read the token in {token}: chmod 600" in teeter(*words, fails=2).stderr
-            )
-    token.chmod(0o600)
-    assert "20 tasks sent" in teeter(*words).stdout
-    token.write_bytes(b"\xff")
-    assert "it is not a text" in teeter(*words, fails=2).stderr
-    token.unlink()
-    assert f"Cannot read the token in {token}: No such file" in teeter(*words, fails=2).stderr
+            token_file.chmod(mode)
+            error = teeter(*command, fails=2).stderr
+            assert f"Other users can read the token in {token_file}. Run: chmod 600" in error
+
+    token_file.chmod(0o600)
+    assert "Sent 20 tasks" in teeter(*command).stdout
 
 
-def test_what_is_missing_is_told(teeter: Teeter, file: Path, url: str) -> None:
-    assert (
-        "put it into LABEL_STUDIO_API_KEY"
-        in teeter("campaign", "sync", file, "--url", url, fails=2).stderr
-    )
-    assert (
-        "Where is Label Studio?"
-        in teeter("campaign", "sync", file, "--token", LEGACY, fails=2).stderr
-    )
-    both = ("campaign", "sync", file, "--url", url, "--token", LEGACY, "--once", "--watch", 5)
-    assert "exclude each other" in teeter(*both, fails=2).stderr
-    wrong = teeter("campaign", "sync", file, "--url", url, "--token", "f" * 40, fails=2).stderr
-    assert wrong.startswith(f"Error: {url} refuses the token")
-    assert "f" * 40 not in wrong
-    assert len(wrong.splitlines()) == 1
+def test_a_token_file_that_cannot_be_read_is_an_error(
+    teeter: Teeter, file: Path, url: str, tmp_path: Path
+) -> None:
+    token_file = tmp_path / "token"
+    command = ("campaign", "sync", file, "--url", url, "--token-file", token_file)
+
+    error = teeter(*command, fails=2).stderr
+    assert f"Cannot read the token in {token_file}: No such file" in error
+
+    token_file.write_bytes(b"\xff")
+    token_file.chmod(0o600)
+    assert "the file is not UTF-8 text" in teeter(*command, fails=2).stderr
 
 
-def test_without_httpx_it_says_what_to_install(
+def test_missing_and_conflicting_options_are_errors(teeter: Teeter, file: Path, url: str) -> None:
+    no_token = teeter("campaign", "sync", file, "--url", url, fails=2).stderr
+    assert "set LABEL_STUDIO_API_KEY or pass --token-file" in no_token
+
+    no_url = teeter("campaign", "sync", file, "--token", LEGACY_TOKEN, fails=2).stderr
+    assert "not linked to a Label Studio yet: pass --url." in no_url
+
+    options = ("--url", url, "--token", LEGACY_TOKEN, "--once", "--watch", 5)
+    both = teeter("campaign", "sync", file, *options, fails=2).stderr
+    assert "Pass --once or --watch, not both." in both
+
+
+def test_a_wrong_token_is_not_printed(teeter: Teeter, file: Path, url: str) -> None:
+    token = "f" * 40
+    error = teeter("campaign", "sync", file, "--url", url, "--token", token, fails=2).stderr
+    assert error.startswith(f"Error: {url} rejects the token")
+    assert token not in error
+    assert len(error.splitlines()) == 1
+
+
+def test_a_deleted_project_is_replaced_by_an_option(
+    teeter: Teeter, file: Path, studio: FakeLabelStudio, url: str
+) -> None:
+    command = ("campaign", "sync", file, "--url", url, "--token", LEGACY_TOKEN)
+    teeter(*command)
+    studio.projects.clear()
+    assert "create another project with --new-project;" in teeter(*command, fails=2).stderr
+    assert "Created project" in teeter(*command, "--new-project").stdout
+
+
+def test_without_httpx_the_error_says_what_to_install(
     teeter: Teeter, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "httpx", None)
-    told = teeter(
-        "campaign", "sync", file, "--url", "http://localhost:1", "--token", LEGACY, fails=2
-    ).stderr
-    assert "pip install 'teeter[label-studio]'" in told
+    options = ("--url", "http://localhost:1", "--token", LEGACY_TOKEN)
+    error = teeter("campaign", "sync", file, *options, fails=2).stderr
+    assert "pip install 'teeter[label-studio]'" in error
 
 
-def test_the_address_may_be_in_the_environment(
+def test_the_url_may_come_from_the_environment(
     teeter: Teeter, file: Path, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LABEL_STUDIO_URL", url)
-    assert "20 tasks sent" in teeter("campaign", "sync", file, "--token", LEGACY).stdout
+    assert "Sent 20 tasks" in teeter("campaign", "sync", file, "--token", LEGACY_TOKEN).stdout
 
 
-def test_watching_goes_on_after_a_trouble_and_stops_at_ctrl_c(
+def test_watching_survives_an_outage_and_stops_at_ctrl_c(
     teeter: Teeter, file: Path, studio: FakeLabelStudio, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The pauses between two syncs are when things happen, and nobody waits for them."""
+    """Everything happens in the pauses between two syncs, so the test does not wait."""
 
-    def go_away() -> None:
-        studio.before = lambda request: httpx.Response(
-            502 if "refresh" in request.url.path else 401
-        )
+    def begin_outage() -> None:
+        make_unavailable(studio)
 
-    def come_back() -> None:
+    def end_outage() -> None:
         annotate(studio, 4)
-        studio.before = lambda _: None
+        make_available(studio)
+
+    def do_nothing() -> None:
+        pass
 
     def press_ctrl_c() -> None:
         raise KeyboardInterrupt
 
-    def stay() -> None:
-        pass
+    pauses = iter([begin_outage, do_nothing, end_outage, do_nothing, press_ctrl_c])
+    module = importlib.import_module("teeter.cli.sync")
+    monkeypatch.setattr(module, "time", SimpleNamespace(sleep=lambda _: next(pauses)()))
 
-    pauses = iter([go_away, stay, come_back, stay, press_ctrl_c])
-    watched = importlib.import_module("teeter.cli.sync")
-    monkeypatch.setattr(watched, "time", SimpleNamespace(sleep=lambda _: next(pauses)()))
-    words = ("--url", url, "--token", PERSONAL, "-n", 4, "--watch", 1, "--json")
-    result = teeter("campaign", "sync", file, *words, fails=130)
+    options = ("--url", url, "--token", PERSONAL_TOKEN, "-n", 4, "--watch", 1, "--json")
+    result = teeter("campaign", "sync", file, *options, fails=130)
 
     first, second = map(json.loads, result.stdout.splitlines())
     assert (first["sent"], second["labels"]) == (4, 4)
-    assert result.stderr.count("answers with 502") == 1, "the same trouble is told once"
-    assert result.stderr.endswith("Stopped; the same command goes on.\n")
-    campaign = Campaign.open(file)
-    assert campaign.status().labelled == 4
-    campaign.database.close()
+    assert result.stderr.count("responded with status 502") == 1, "the outage is reported once"
+    assert result.stderr.endswith("Stopped. Run the same command to continue.\n")
+    assert count_labelled(file) == 4
 
 
 @contextmanager
-def ended(process: subprocess.Popen[str]) -> Iterator[None]:
-    """Kill a process that is still there in the end, or leaving it would wait for ever."""
+def kill_at_the_end(process: subprocess.Popen[str]) -> Iterator[None]:
+    """Kill a process that still runs after the block; otherwise a failed test would wait for it."""
     try:
         yield
     finally:
@@ -201,50 +254,44 @@ def ended(process: subprocess.Popen[str]) -> Iterator[None]:
 def test_a_process_watches_and_stops_at_ctrl_c(
     file: Path, studio: FakeLabelStudio, url: str
 ) -> None:
-    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # in the background, too
-    code = f"{heard}; from teeter.cli import main; main()"
-    command = [
-        sys.executable,
-        "-c",
-        code,
-        "campaign",
-        "sync",
-        str(file),
-        "--url",
-        url,
-        "-n",
-        "4",
-        "--watch",
-        "1",
-    ]
-    env = {**os.environ, "LABEL_STUDIO_API_KEY": PERSONAL, "OMP_NUM_THREADS": "1"}
-    pipe = subprocess.PIPE
+    # A background process of a shell may ignore SIGINT, so the handler is set.
+    code = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from teeter.cli import main; main()"
+    )
+    command = [sys.executable, "-c", code, "campaign", "sync", str(file)]
+    command += ["--url", url, "-n", "4", "--watch", "1", "--json"]
+
     with (
         subprocess.Popen(
-            [*command, "--json"], env=env, stdout=pipe, stderr=pipe, text=True
-        ) as watching,
-        ended(watching),
+            command,
+            env={**os.environ, "LABEL_STUDIO_API_KEY": PERSONAL_TOKEN, "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process,
+        kill_at_the_end(process),
     ):
-        assert watching.stdout is not None
-        assert json.loads(watching.stdout.readline())["sent"] == 4
-        studio.before = lambda request: httpx.Response(
-            502 if "refresh" in request.url.path else 401
-        )
-        until, begun = time.monotonic() + 600, len(studio.asked)
-        while len(studio.asked) < begun + 6 and time.monotonic() < until:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["sent"] == 4
+
+        make_unavailable(studio)
+        deadline = time.monotonic() + 600
+        requests_before = len(studio.requests)
+        while len(studio.requests) < requests_before + 6 and time.monotonic() < deadline:
             time.sleep(0.1)
-        annotate(
-            studio, 4
-        )  # before the trouble ends: a sync between two of them would tell of fewer
-        studio.before = lambda _: None
-        assert json.loads(watching.stdout.readline())["labels"] == 4
-        watching.send_signal(signal.SIGINT)
-        out, told = watching.communicate(timeout=600)
-        assert watching.returncode == 130
-    assert out == ""
-    assert told.count("answers with 502") == 1
-    assert told.endswith("Stopped; the same command goes on.\n")
-    assert "Traceback" not in told
-    campaign = Campaign.open(file)
-    assert campaign.status().labelled == 4
-    campaign.database.close()
+
+        # Annotate before the outage ends: a sync in between would import fewer than four.
+        annotate(studio, 4)
+        make_available(studio)
+        assert json.loads(process.stdout.readline())["labels"] == 4
+
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=600)
+        assert process.returncode == 130
+
+    assert output == ""
+    assert errors.count("responded with status 502") == 1
+    assert errors.endswith("Stopped. Run the same command to continue.\n")
+    assert "Traceback" not in errors
+    assert count_labelled(file) == 4

@@ -120,9 +120,9 @@ def test_people_are_named_shown_and_let_go(made: Path) -> None:
     assert run("people", "token", made, "ann", "--revoke") == "ann has no token.\n"
     assert "0 open questions went back" in run("people", "remove", made, "ann")
     for words, message in (
-        (("ask", made, "--as", "bob"), "Nobody here is called 'bob'"),
+        (("ask", made, "--as", "bob"), "No member is called 'bob'"),
         (("people", "add", made, "eve", "--role", "boss"), "No role is called 'boss'"),
-        (("people", "remove", made, "ann"), "Nobody here is called 'ann'"),
+        (("people", "remove", made, "ann"), "No member is called 'ann'"),
     ):
         assert message in run(*words, code=2)
     run("people", "add", made, "bob")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -9,10 +10,20 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import event
 
 from campaigns.history_replay import replay_answers
 from campaigns.stores import STORES, begun, new_store
-from teeter.campaigns.db import Answer, BatchOrigin, CampaignRepository, Connection, Database, Pick
+from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.db import (
+    Answer,
+    BatchOrigin,
+    CampaignRepository,
+    Connection,
+    Database,
+    ItemQuery,
+    Pick,
+)
 from teeter.campaigns.db.locks import LockName
 from teeter.campaigns.enums import AnswerKind, PickArm
 from teeter.campaigns.items import items_of
@@ -409,3 +420,113 @@ def test_an_answer_may_have_been_given_earlier(
     with database.reading() as connection:
         assert connection.exec_driver_sql("select at from answers").scalar() == then
         assert repository.history.lines(connection)[-1]["at"] > then
+
+
+@pytest.fixture
+def campaign(database: Database) -> Iterator[Campaign]:
+    location = database.url.render_as_string(hide_password=False)
+    settings = Settings(kind="features", strategy="margin", control=0)
+    campaign = Campaign.create(location, "points", ["left", "right"], settings)
+    vectors = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    campaign.add({"id": f"p{k}", "features": vector} for k, vector in enumerate(vectors))
+    yield campaign
+    campaign.database.close()
+
+
+NUL_IN = {
+    "comment": lambda campaign: campaign.tell("p0", "left", comment="seen\0twice"),
+    "comment of a decision": lambda campaign: campaign.decide("p0", "left", comment="a\0b"),
+    "item id": lambda campaign: campaign.tell("p\0", "left"),
+    "item id that is decided on": lambda campaign: campaign.decide("p\0", "left"),
+    "class": lambda campaign: campaign.tell("p0", "le\0ft"),
+    "new class": lambda campaign: campaign.add_class("up\0"),
+    "annotator's name": lambda campaign: campaign.tell("p0", "left", "ann\0"),
+    "annotator's name that asks": lambda campaign: campaign.ask(1, "ann\0"),
+    "annotator's name that undoes": lambda campaign: campaign.undo("ann\0"),
+    "name of a new member": lambda campaign: campaign.people.add("ann\0"),
+    "name of a member": lambda campaign: campaign.people.revoke("ann\0"),
+    "name in the history": lambda campaign: campaign.add_class("up", who="ann\0"),
+    "id of a new item": lambda campaign: campaign.add([{"id": "q\0", "features": [1, 2, 3]}]),
+    "label of a new item": lambda campaign: campaign.add(
+        [{"id": "q", "features": [1, 2, 3], "label": "le\0ft"}]
+    ),
+}
+
+
+@pytest.mark.parametrize("field", NUL_IN)
+def test_a_nul_character_is_refused_and_the_field_is_named(field: str, campaign: Campaign) -> None:
+    before = campaign.history()
+    with pytest.raises(InputError, match=r"(NUL|control) character") as caught:
+        NUL_IN[field](campaign)
+    assert re.search("comment|id|class|name|label", str(caught.value))
+    assert campaign.history() == before
+
+
+def test_a_text_with_a_nul_character_makes_no_campaign(database: Database) -> None:
+    location = database.url.render_as_string(hide_password=False)
+    campaign = Campaign.create(location, "texts", ["good", "poor"])
+    with pytest.raises(
+        InputError, match=r"The text 'one\\x00two' has a NUL character at position 3"
+    ):
+        campaign.add(["fine", "one\0two"])
+    assert campaign.status().items == 0
+    campaign.database.close()
+
+    with pytest.raises(InputError, match=r"The campaign's name .* has a NUL character"):
+        Campaign.create(location, "te\0xts", ["good", "poor"])
+
+
+def test_a_search_with_a_nul_character_is_refused(
+    database: Database, repository: CampaignRepository
+) -> None:
+    for query, field in [(ItemQuery(search="a\0b"), "search"), (ItemQuery(label="a\0b"), "class")]:
+        with (
+            database.reading() as connection,
+            pytest.raises(InputError, match=f"The {field} .* has a NUL character"),
+        ):
+            repository.items.search(connection, query)
+
+    with database.reading() as connection:
+        assert repository.items.by_id(connection, ["a1", "a\0"]).keys() == {"a1"}
+
+
+@pytest.mark.parametrize("row_id", [2**31, 2**62, 2**63, 2**80, -1, -(2**80)])
+def test_a_row_id_that_no_database_has_is_no_row(
+    row_id: int, database: Database, repository: CampaignRepository
+) -> None:
+    with database.reading() as connection:
+        after = repository.items.search(connection, ItemQuery(after=row_id))
+        before = repository.items.search(connection, ItemQuery(before=row_id))
+        with pytest.raises(UnknownNameError, match="There is no item number"):
+            repository.items.get_by_row_id(connection, row_id)
+        assert repository.items.by_row_id(connection, [row_id]) == {}
+
+    assert (len(after), len(before)) == ((0, 6) if row_id > 0 else (6, 0))
+
+
+def test_a_value_that_does_not_fit_is_the_input_s_fault(
+    database: Database, repository: CampaignRepository
+) -> None:
+    """Whatever slips through the checks must not read as an outage, which people would wait for."""
+    if database.path is not None:
+        pytest.skip("SQLite stores every text and every integer of 64 bits")
+    with pytest.raises(InputError, match="cannot store a value"), database.writing() as connection:
+        repository.items.request_annotators(connection, ["a0"], 2**40)
+
+
+def test_classes_are_read_once_however_many_are_added(
+    database: Database, repository: CampaignRepository
+) -> None:
+    statements: list[str] = []
+
+    def note_statement(*arguments: object) -> None:
+        statements.append(str(arguments[2]))
+
+    event.listen(database.engine, "before_cursor_execute", note_statement)
+    names = [f"class {k}" for k in range(300)]
+    with database.writing() as connection:
+        repository.classes.add(connection, names, "owner")
+
+    assert sum("FROM classes" in statement for statement in statements) == 1
+    with database.reading() as connection:
+        assert repository.classes.names(connection) == ["good", "poor", *names]

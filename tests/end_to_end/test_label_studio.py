@@ -1,4 +1,4 @@
-"""A real Label Studio: two rounds of 20 tasks, a skip, a change, restarts of both sides; every answer arrives once."""
+"""A real Label Studio: every answer arrives exactly once, although both sides are killed."""
 
 from __future__ import annotations
 
@@ -14,64 +14,73 @@ from typing import Any
 
 import pytest
 
-from campaigns.fake_label_studio import LEGACY
+from campaigns.fake_label_studio import LEGACY_TOKEN
 from campaigns.history_replay import replay_answers
 from campaigns.label_studio_backends import (
     LabelStudioBackend,
     RealLabelStudio,
-    real,
-    running_studio,
+    real_backend,
+    run_label_studio,
 )
-from campaigns.label_studio_scenarios import SCENARIOS, truth
+from campaigns.label_studio_scenarios import SCENARIOS, true_label
 from teeter.campaigns.campaign import Campaign
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.xdist_group("label-studio"),  # one worker, so one server
-    pytest.mark.skipif(os.name != "posix", reason="servers are ended by their group of processes"),
+    pytest.mark.xdist_group("label-studio"),  # One worker, so one server.
+    pytest.mark.skipif(os.name != "posix", reason="servers are ended by their process group"),
 ]
+
+COMMAND = [sys.executable, "-c", "from teeter.cli import main; main()", "campaign", "sync"]
+ENVIRONMENT = {**os.environ, "LABEL_STUDIO_API_KEY": LEGACY_TOKEN, "OMP_NUM_THREADS": "1"}
+ANN, BOB = "ann@example.com", "bob@example.com"
+
+ExpectedAnswers = dict[tuple[str, str], str]
+"""Label, or "skip", by item and annotator."""
 
 
 @pytest.fixture(scope="module")
 def studio() -> Iterator[RealLabelStudio]:
-    with running_studio() as running:
-        yield running
+    with run_label_studio() as running_studio:
+        yield running_studio
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_scenarios_are_as_in_memory(name: str, studio: RealLabelStudio, tmp_path: Path) -> None:
-    with real(tmp_path, studio, name) as backend:
+def test_scenario_with_a_real_server(name: str, studio: RealLabelStudio, tmp_path: Path) -> None:
+    with real_backend(tmp_path, studio, name) as backend:
         SCENARIOS[name](backend)
 
 
-COMMAND = [sys.executable, "-c", "from teeter.cli import main; main()", "campaign", "sync"]
-ENVIRONMENT = {**os.environ, "LABEL_STUDIO_API_KEY": LEGACY, "OMP_NUM_THREADS": "1"}
-
-
-def run(file: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in a process of its own; it never tells the token."""
-    command = [*COMMAND, str(file), *words]
-    done = subprocess.run(
-        command, env=ENVIRONMENT, capture_output=True, text=True, timeout=300, check=False
+def run_sync(file: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own; it must never print the token."""
+    process = subprocess.run(
+        [*COMMAND, str(file), *options],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
-    assert LEGACY not in done.stdout + done.stderr
-    return done
+    assert LEGACY_TOKEN not in process.stdout + process.stderr
+    return process
 
 
-def synced(file: Path, *words: str) -> dict[str, Any]:
-    done = run(file, "--json", *words)
-    assert done.returncode == 0, done.stderr
-    return dict(json.loads(done.stdout))
+def sync_as_json(file: Path, *options: str) -> dict[str, Any]:
+    process = run_sync(file, "--json", *options)
+    assert process.returncode == 0, process.stderr
+    return dict(json.loads(process.stdout))
 
 
-def killed(file: Path, after: float) -> None:
-    """Run the command, and kill it so many seconds later."""
-    silent = subprocess.DEVNULL
+def kill_sync_after(seconds: float, file: Path) -> None:
+    """Run the command, and kill it if it still runs after some seconds."""
     with subprocess.Popen(
-        [*COMMAND, str(file)], env=ENVIRONMENT, stdout=silent, stderr=silent
+        [*COMMAND, str(file)],
+        env=ENVIRONMENT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     ) as process:
         try:
-            process.wait(timeout=after)
+            process.wait(timeout=seconds)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
 
@@ -79,79 +88,96 @@ def killed(file: Path, after: float) -> None:
 def test_every_answer_arrives_once(studio: RealLabelStudio, tmp_path: Path) -> None:
     with (
         studio.client() as ann,
-        studio.user("bob@example.com") as bob,
-        real(tmp_path, studio, "unused") as backend,
+        studio.sign_in(BOB) as bob,
+        real_backend(tmp_path, studio, "unused") as backend,
     ):
-        backend.people = [ann, bob]
-        campaign = backend.campaign(count=100)
+        backend.browsers = [ann, bob]
+        campaign = backend.create_campaign(count=100)
         file = Path(str(campaign.database.path))
         campaign.database.close()
-        first = synced(file, "--url", studio.url)
-        assert (first["made"], first["sent"], first["labels"]) == (True, 20, 0)
-        backend.project = first["project"]
-        said: dict[tuple[str, str], str] = {}
 
-        def answer(count: int, who: int, *, skip: bool = False) -> None:
-            for item in backend.annotate(count, lambda item: None if skip else truth(item), who):
-                said[item, ("ann@example.com", "bob@example.com")[who]] = (
-                    "skip" if skip else truth(item)
-                )
+        first = sync_as_json(file, "--url", studio.url)
+        assert (first["created"], first["sent"], first["labels"]) == (True, 20, 0)
+        backend.project_id = first["project"]
+        expected: ExpectedAnswers = {}
 
-        answer(1, 0, skip=True)
-        answer(8, 0)
-        half = synced(file)
+        def answer(count: int, annotator: int, *, skip: bool = False) -> None:
+            items = backend.annotate(
+                count, lambda item: None if skip else true_label(item), annotator
+            )
+            for item in items:
+                expected[item, (ANN, BOB)[annotator]] = "skip" if skip else true_label(item)
+
+        answer(1, annotator=0, skip=True)
+        answer(8, annotator=0)
+        half = sync_as_json(file)
         assert (half["labels"], half["skips"], half["sent"], half["waiting"]) == (8, 1, 0, 11)
-        studio.stop(signal.SIGKILL)
-        away = run(file)
-        assert away.returncode == 2
-        assert away.stderr.startswith(f"Error: Nobody answers at {studio.url}")
-        assert len(away.stderr.splitlines()) == 1
-        studio.start()
-        answer(1, 0)
-        answer(10, 1)
-        killed(file, 3.0)
-        second = synced(file)
-        assert (second["waiting"], len(backend.tasks())) == (20, 40)
 
-        changed = next(place for place, label in said.items() if label != "skip")
-        said[changed] = "odd" if said[changed] == "even" else "even"
-        backend.change(changed[0], said[changed])
+        # The server is killed: the command fails with one sentence, and continues later.
+        studio.stop(signal.SIGKILL)
+        failed = run_sync(file)
+        assert failed.returncode == 2
+        assert failed.stderr.startswith(f"Error: Cannot connect to {studio.url}")
+        assert len(failed.stderr.splitlines()) == 1
+        studio.start()
+
+        # The command is killed: the next one completes its work.
+        answer(1, annotator=0)
+        answer(10, annotator=1)
+        kill_sync_after(3.0, file)
+        second = sync_as_json(file)
+        assert (second["waiting"], len(backend.list_tasks())) == (20, 40)
+
+        # An annotation changes, and the server is restarted.
+        changed = next(place for place, label in expected.items() if label != "skip")
+        expected[changed] = "odd" if expected[changed] == "even" else "even"
+        backend.change_annotation(changed[0], expected[changed])
         studio.stop()
         studio.start()
-        answer(10, 0)
-        answer(10, 1)
-        third = synced(file, "-n", "1")
+
+        answer(10, annotator=0)
+        answer(10, annotator=1)
+        third = sync_as_json(file, "-n", "1")
         assert (third["labels"], third["corrected"]) == (20, 1)
-        assert not any(
-            synced(file, "-n", "1")[key]
-            for key in ("labels", "skips", "corrected", "withdrawn", "sent")
-        )
-        check(backend, file, said)
+
+        last = sync_as_json(file, "-n", "1")
+        for count in ("labels", "skips", "corrected", "withdrawn", "sent"):
+            assert last[count] == 0
+        check_stored_answers(backend, file, expected)
 
 
-def check(backend: LabelStudioBackend, file: Path, said: dict[tuple[str, str], str]) -> None:
-    """Every annotation is one answer, with who gave it and when; the changed one is two, of which the last holds."""
-    tasks = backend.tasks()
-    there = {one["id"]: one for task in tasks for one in task["annotations"]}
+def check_stored_answers(
+    backend: LabelStudioBackend, file: Path, expected: ExpectedAnswers
+) -> None:
+    """Check that each annotation is one answer with its annotator and time; the changed one two."""
+    tasks = backend.list_tasks()
+    annotations = {
+        annotation["id"]: annotation for task in tasks for annotation in task["annotations"]
+    }
+
     campaign = Campaign.open(file)
     with campaign.database.reading() as connection:
         answers = campaign.repository.answers.live(connection)
-        noted = connection.exec_driver_sql(
-            "select l.annotation, a.annotator, a.at from label_studio_answers l join answers a on a.id = l.answer_id"
+        rows = connection.exec_driver_sql(
+            "select l.annotation, a.annotator, a.at "
+            "from label_studio_answers l join answers a on a.id = l.answer_id"
         ).all()
     history = campaign.history()
     campaign.database.close()
-    assert {(one.item, one.annotator): one.label or one.kind for one in answers} == said
-    assert len(there) == 40
-    assert Counter(Counter(row.annotation for row in noted).values()) == {1: 39, 2: 1}
-    assert {row.annotation for row in noted} == set(there)
-    assert Counter(row.annotator for row in noted) == {"ann@example.com": 21, "bob@example.com": 20}
-    for row in noted:
-        assert row.at[:19] in (
-            there[row.annotation]["created_at"][:19],
-            there[row.annotation]["updated_at"][:19],
-        )
-    assert replay_answers(history) == {(one.item, one.annotator): one for one in answers}
-    print(
-        f"{len(tasks)} tasks, {len(there)} annotations, {len(noted)} answers, {len(answers)} of them hold"
-    )
+
+    stored = {(answer.item, answer.annotator): answer.label or answer.kind for answer in answers}
+    assert stored == expected
+    assert replay_answers(history) == {
+        (answer.item, answer.annotator): answer for answer in answers
+    }
+
+    assert len(annotations) == 40
+    assert {row.annotation for row in rows} == set(annotations)
+    answers_per_annotation = Counter(row.annotation for row in rows)
+    assert Counter(answers_per_annotation.values()) == {1: 39, 2: 1}
+    assert Counter(row.annotator for row in rows) == {ANN: 21, BOB: 20}
+
+    for row in rows:
+        annotation = annotations[row.annotation]
+        seconds = (annotation["created_at"][:19], annotation["updated_at"][:19])
+        assert row.at[:19] in seconds

@@ -6,7 +6,6 @@ import io
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from typing import Any
 import httpx
 from fastapi.testclient import TestClient
 
+from campaigns.ports import ReservedPort
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.errors import TeeterError
 from teeter.web.app import make_app
@@ -149,24 +149,19 @@ def csrf_of(page: str) -> str:
     return page.split('name="csrf" value="')[1].split('"')[0]
 
 
-def free_port() -> int:
-    """A port that no other server takes by itself while ours is down: those ask for 8765 and the ones after it."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 class Server:
-    """``teeter serve`` in a process of its own, which can be killed and started again."""
+    """``teeter serve`` in a process of its own, which can be killed and started again.
 
-    def __init__(self, home: Path, *arguments: object, port: int | None = None) -> None:
-        self.home, self.arguments, self.port = (
-            home,
-            [str(one) for one in arguments],
-            port or free_port(),
-        )
+    Its port stays reserved, so no other server takes it while this one is down.
+    """
+
+    def __init__(self, home: Path, *arguments: object) -> None:
+        self.home = home
+        self.arguments = [str(argument) for argument in arguments]
         self.process: subprocess.Popen[str] | None = None
         self.address = ""
+        self._reserved_port = ReservedPort()
+        self.port = self._reserved_port.number
 
     def start(self) -> Server:
         environment = {

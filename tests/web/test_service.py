@@ -70,7 +70,7 @@ def test_labels_are_as_decided_and_flags_show(client: TestClient, file: Path) ->
     lines = {one["item"]: one for one in client.get(f"{AT}/items?count=5").json()["items"]}
     assert (lines["t1"]["label"], lines["t2"]["state"], lines["t3"]["state"]) == (
         "ham",
-        "spam, bad",
+        "spam, flag",
         "",
     )
     assert client.get(f"{AT}/labels").json()["labels"][0] == [1, 1]

@@ -217,7 +217,9 @@ def test_a_campaign_that_names_people_lets_nobody_in_without_a_token(file: Path)
 def test_the_server_s_tokens_have_the_roles_that_campaigns_give(people: People) -> None:
     assert people.ask("server's ann", "GET", AT).json()["rights"] == ["answer"]
     assert people.ask("server's stranger", "GET", AT).status_code == 403
-    assert "Only people of this campaign" in people.ask("server's stranger", "GET", "/c/texts").text
+    assert (
+        "Only members of this campaign" in people.ask("server's stranger", "GET", "/c/texts").text
+    )
     assert people.ask("server's stranger", "GET", "/api/v1/campaigns").json() == []
     assert people.ask("server's stranger", "GET", "/new").status_code == 403
 
@@ -280,7 +282,7 @@ def test_a_disagreement_is_decided_and_taken_back(people: People) -> None:
     )
     assert people.ask("rey", "GET", f"{AT}/disagreements").json()["waiting"] == 1
     people.ask("rey", "POST", f"{AT}/decisions", {"item": "t1", "label": None})
-    assert "bad" in people.ask("rey", "GET", f"{AT}/item?id=t1").json()["state"]
+    assert "flag" in people.ask("rey", "GET", f"{AT}/item?id=t1").json()["state"]
     assert (
         people.ask("rey", "POST", f"{AT}/decisions", {"item": "t1", "label": "hm"}).status_code
         == 422
@@ -490,6 +492,6 @@ def test_questions_are_picked_before_the_first_asks(people: People) -> None:
     site.warm_up([people.file])
     campaign = Campaign.open(people.file)
     with campaign.database.reading() as connection:
-        assert campaign.repository.count_ready(connection) > 20
+        assert campaign.repository.picks.count_ready(connection) > 20
         assert campaign.repository.picks.open_picks(connection) == []
     campaign.database.close()

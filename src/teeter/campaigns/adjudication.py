@@ -33,10 +33,15 @@ def find_disagreements(answers: Iterable[Answer]) -> dict[str, dict[str, str]]:
     Returns:
         By item id, what each annotator says: a class, or the kind of answer.
     """
-    said_by_item: dict[str, dict[str, str]] = {}
+    by_item: dict[str, dict[str, str]] = {}
     for answer in answers:
+        # Skips and doubts contradict nothing.
         if answer.kind in (AnswerKind.LABEL, AnswerKind.FLAG):
-            said = said_by_item.setdefault(answer.item, {})
-            said[answer.annotator] = answer.label or answer.kind
+            by_annotator = by_item.setdefault(answer.item, {})
+            by_annotator[answer.annotator] = answer.label or answer.kind
 
-    return {item: said for item, said in said_by_item.items() if len(set(said.values())) > 1}
+    return {
+        item: by_annotator
+        for item, by_annotator in by_item.items()
+        if len(set(by_annotator.values())) > 1
+    }

@@ -1,4 +1,4 @@
-"""A campaign: items to label, the people who label them, and a model that learns from their answers."""
+"""A campaign: items to label, people who label them, and a model that learns from the answers."""
 
 from __future__ import annotations
 
@@ -163,6 +163,7 @@ class Campaign:
         database = Database(location, create=True)
         stored_settings = settings_to_dict(settings, database.path)
 
+        # In one transaction, so that a campaign never exists without its classes.
         with database.writing() as connection:
             if name in list_campaigns(connection):
                 raise InputError(
@@ -300,8 +301,8 @@ class Campaign:
         A label that comes with a duplicate becomes the stored item's label if that has none.
 
         Args:
-            items: texts or paths, pairs of an id and a text or path, or dictionaries with ``text`` or
-                ``image`` and optionally ``id``, ``label`` and ``features``.
+            items: texts or paths, pairs of an id and a text or path, or dictionaries with ``text``
+                or ``image`` and optionally ``id``, ``label`` and ``features``.
             encoder: computes the features of items that have none. Without it the settings' encoder
                 does, or the built-in one, which encodes all items of the campaign together again.
             who: who adds them, for the history.
@@ -317,7 +318,7 @@ class Campaign:
         )
 
     def next_item_number(self) -> int:
-        """Return the number that items without ids continue from: one above all ids that are numbers."""
+        """Return the number after all item ids that are numbers, for items without ids."""
         with self.database.reading() as connection:
             items = self.repository.items.all(connection)
 
@@ -337,10 +338,10 @@ class Campaign:
     ) -> AnswerReceipt:
         """Record an answer. It is on disk when this returns.
 
-        Every answer of an annotator passes here, from the page, the REST interface, the command line
-        or Label Studio. The call is idempotent: an answer that is sent twice is recorded once. An
-        annotator's earlier answer about the item stays in the history. An answer to an item that was
-        reassigned meanwhile counts too, and the receipt says so.
+        Every answer of an annotator passes here, from the page, the REST interface, the command
+        line or Label Studio. The call is idempotent: an answer that is sent twice is recorded once.
+        An annotator's earlier answer about the item stays in the history. An answer to an item that
+        was reassigned meanwhile counts too, and the receipt says so.
 
         Args:
             answer: the answer.
@@ -391,7 +392,7 @@ class Campaign:
     def mark_unsure(
         self, item: str, annotator: str = DEFAULT_ANNOTATOR, *, comment: str | None = None
     ) -> AnswerReceipt:
-        """Say that the class of an item cannot be told: it is not asked about again. See ``answer``."""
+        """Say that an item's class cannot be told: it is not asked about again. See ``answer``."""
         return self.answer(Answer(str(item), annotator, AnswerKind.UNSURE, comment=comment))
 
     def flag(
@@ -435,8 +436,10 @@ class Campaign:
             item: take the answer back only if it is about this item.
 
         Returns:
-            The answer, or None if there is none.
+            The answer, or None if the annotator has none.
         """
+        require_printable(annotator, "annotator's name")
+
         with self.database.writing() as connection:
             if item is not None:
                 last = self.repository.answers.last(connection, annotator)
@@ -452,8 +455,9 @@ class Campaign:
     ) -> list[Question]:
         """Return n items for an annotator to label.
 
-        They are the annotator's open items, then items that need further annotators, then items picked
-        ahead, then new picks. Until they are answered or the lease expires, the same ones come back.
+        They are the annotator's open items, then items that need further annotators, then items
+        picked ahead, then new picks. Until they are answered or the lease expires, the same ones
+        come back.
 
         Args:
             n: how many items to return.
@@ -467,17 +471,18 @@ class Campaign:
             raise InputError(f"Cannot ask about {n} items: ask for 1 or more.")
         require_name(annotator)
 
+        # Most calls end here, without writing: people reload pages, and programs poll.
         questions = self._open_questions(annotator, n)
         if len(questions) == n:
             self._extend_leases(annotator)
             return questions
 
         for _ in range(_MOST_ATTEMPTS):
-            missing, lock, others = self._assign(annotator, n)
+            missing, lock, other_annotators = self._assign(annotator, n)
             if missing and lock is None:
                 self._wait_for_picking()
             elif lock is not None:
-                ahead = min(2 * n * others, MOST_READY)
+                ahead = min(2 * n * other_annotators, MOST_READY)
                 has_picked = self._pick(annotator, n, missing + ahead, lock, state)
                 state = None  # outdated: further attempts need to know what others took
                 if not has_picked:
@@ -505,12 +510,13 @@ class Campaign:
         """Assign what needs no picking, and take the lock to pick the rest.
 
         Returns:
-            How many of n items are still missing; the lock's holder, or None if nothing is missing or
-            the lock is taken; and how many other annotators are active.
+            How many of n items are still missing; the lock's holder, or None if nothing is missing
+            or the lock is taken; and how many other annotators are active.
         """
         picks = self.repository.picks
 
         with self.database.writing() as connection:
+            # Counted inside the transaction: two processes of one annotator must not get 2n items.
             missing = n - len(picks.open_picks(connection, annotator, n))
             if missing:
                 missing -= picks.assign(connection, annotator, missing)
@@ -521,9 +527,9 @@ class Campaign:
                     connection, LockName.PICKING, _PICK_LOCK_SECONDS
                 )
 
-            others = picks.count_active_annotators(connection, except_for=annotator)
+            other_annotators = picks.count_active_annotators(connection, except_for=annotator)
 
-        return missing, lock, others
+        return missing, lock, other_annotators
 
     def _wait_for_picking(self) -> None:
         """Wait until no other process is picking, or until its lock expires."""
@@ -557,6 +563,7 @@ class Campaign:
         Returns:
             Whether there was an item left to pick.
         """
+        # Selecting takes seconds, so it happens outside of a transaction, under the lock.
         try:
             state = state or self.load_state()
             picks = picks_for(state, self._round_settings, count)
@@ -595,6 +602,7 @@ class Campaign:
             picks: the picks. Items that others took meanwhile are left out.
             version: the model that they were made with.
         """
+        # Others may have taken or answered items while these were selected.
         free = self.repository.picks.unassigned(connection, [pick for pick in picks if pick.asked])
         shared = [pick.item for pick in free if self.is_shared(pick.item)]
         self.repository.items.request_annotators(connection, shared, self.settings.people)
@@ -606,11 +614,11 @@ class Campaign:
 
         # Control items that need no answer count as drawn together with the others.
         if free:
-            known = [pick for pick in picks if not pick.asked]
+            not_asked = [pick for pick in picks if not pick.asked]
             if annotator is None:
-                ahead += known
+                ahead += not_asked
             else:
-                for_annotator += known
+                for_annotator += not_asked
 
         origin = BatchOrigin(self.settings.strategy, self.settings.seed, version)
         if for_annotator:
@@ -656,9 +664,9 @@ class Campaign:
     def keep_ready(self, batch: int, *, state: RoundState | None = None) -> bool:
         """Pick ahead before the items that are ready run out.
 
-        Picking takes a while, and the active annotators use up to a batch each meanwhile. So the next
-        picking starts when less than that is ready, and it makes twice as much ready. Only counts
-        decide, no measured times: the same events lead to the same picks.
+        Picking takes a while, and the active annotators use up to a batch each meanwhile. So the
+        next picking starts when less than that is ready, and it makes twice as much ready. Only
+        counts decide, no measured times: the same events lead to the same picks.
 
         Args:
             batch: how many items an annotator gets at a time.
@@ -689,6 +697,7 @@ class Campaign:
 
         The item's id alone decides, so that the answer never changes.
         """
+        # 53 bits fill a float exactly: a uniform number in [0, 1).
         drawn = stream(self.settings.seed, "overlap", item).initial_seed() % 2**53 / 2**53
         return drawn < self.settings.overlap
 
@@ -696,6 +705,8 @@ class Campaign:
         self, annotator: str = DEFAULT_ANNOTATOR, *, who: str = DEFAULT_ANNOTATOR
     ) -> int:
         """Let others have the open items of an annotator, and return how many there were."""
+        require_printable(annotator, "annotator's name")
+
         with self.database.writing() as connection:
             return self.repository.picks.release(connection, annotator, who)
 
@@ -720,6 +731,8 @@ class Campaign:
             classes = self.repository.classes.names(connection)
             model = self.repository.models.newest(connection)
 
+        # From here on items go by their row in the features. Items that a campaign could not encode
+        # have none, and take no part.
         row_of_item = {item: row for row, item in enumerate(pool.keys)}
 
         def rows_of(items: Iterable[str]) -> frozenset[int]:
@@ -735,6 +748,7 @@ class Campaign:
         held_out = audit_rows | left_out
         training_labels = {row: label for row, label in labels.items() if row not in held_out}
 
+        # Skipped items are kept apart: they come back when nothing else is left.
         answered = {answer.item for answer in snapshot.answers if answer.kind != AnswerKind.SKIP}
         settled = answered | assigned | set(snapshot.decisions)
         put_off = skipped - settled
@@ -797,8 +811,8 @@ class Campaign:
         Args:
             who: who trains it, for the history.
             state: what it is trained on, if it was loaded before.
-            pick_ahead: how many items to pick with the new model. They become ready in the moment in
-                which those of the old model are removed, so that annotators always find some.
+            pick_ahead: how many items to pick with the new model. They become ready in the moment
+                in which those of the old model are removed, so that annotators always find some.
 
         Raises:
             InputError: fewer than two classes have labels.
@@ -811,6 +825,7 @@ class Campaign:
             next_state = _with_model(state, state.version + 1, weights)
             picks = picks_for(next_state, self._round_settings, pick_ahead)
 
+        # In one transaction: who asks meanwhile gets items of the old model or of the new one.
         with self.database.writing() as connection:
             version = self.repository.save_model(connection, weights, facts, who)
             if picks:
@@ -819,7 +834,7 @@ class Campaign:
         return ModelInfo(version, facts["labels"], tuple(facts["classes"]))
 
     def suspects(self, count: int = 20, *, again: bool = False) -> list[SuspectLabel]:
-        """Return labels that may be wrong: a model that was not trained on them finds them unlikely.
+        """Return labels that a model which was not trained on them finds unlikely.
 
         Args:
             count: how many labels to return at most.
@@ -842,7 +857,7 @@ class Campaign:
         return [replace(label, content=items[label.item].content) for label in unlikely]
 
     def prediction_note(self) -> str | None:
-        """Return a sentence if predictions do not use all answers or the current features, or None."""
+        """Return a sentence if predictions ignore new answers or features, or None."""
         with self.database.reading() as connection:
             model = self.repository.models.newest(connection)
             newer_answers = self.repository.answers.count_since_newest_model(connection)
@@ -921,8 +936,10 @@ class Campaign:
             item: take the decision back only if it is about this item.
 
         Returns:
-            The decision, or None if there is none.
+            The decision, or None if the reviewer has none.
         """
+        require_printable(reviewer, "reviewer's name")
+
         with self.database.writing() as connection:
             if item is not None:
                 recent = self.repository.decisions.recent(connection, reviewer, 1)

@@ -23,7 +23,7 @@ class AnswerKind(StrEnum):
     """Not now: the item may be asked about again after the next training."""
     UNSURE = "unsure"
     """The annotator cannot tell: the item is not asked about again."""
-    FLAG = "bad"
+    FLAG = "flag"
     """The item does not belong in the campaign."""
 
 
@@ -47,7 +47,7 @@ class PickState(StrEnum):
     """Where a pick is on its way.
 
     A pick made ahead is READY until an annotator gets it. It is then OPEN until it is ANSWERED or
-    SKIPPED, or RETURNED because its lease expired or somebody released it.
+    SKIPPED, or RETURNED because its lease expired or it was released.
     """
 
     READY = "ready"
@@ -56,7 +56,7 @@ class PickState(StrEnum):
     SKIPPED = "skipped"
     RETURNED = "returned"
     KNOWN = "known"
-    """A control item that nobody needs to be asked about: it counts as drawn at random."""
+    """A control item that needs no answer: it counts as drawn at random."""
 
 
 class Role(StrEnum):

@@ -180,7 +180,7 @@ class ExportRow:
     kind: str = "text"
     """What it is: text, image or features."""
     answers: Mapping[str, str] = field(default_factory=dict)
-    """What each person says: a class, or skip, unsure or bad."""
+    """What each person says: a class, or skip, unsure or flag."""
 
 
 def write_export(rows: Sequence[ExportRow], path: Path, form: str | None = None) -> None:

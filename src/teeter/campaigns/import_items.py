@@ -32,7 +32,7 @@ class _Before:
     newest: int
     items: Sequence[StoredItem]
     encoded_by: str | None
-    bad: frozenset[str]
+    flagged: frozenset[str]
     classes: frozenset[str]
 
 
@@ -78,7 +78,7 @@ def _read(repository: CampaignRepository, connection: Connection) -> _Before:
         newest=repository.items.newest_row_id(connection),
         items=repository.items.all(connection),
         encoded_by=repository.items.encoder_name(connection),
-        bad=frozenset(
+        flagged=frozenset(
             answer.item
             for answer in repository.answers.live(connection)
             if answer.kind == AnswerKind.FLAG
@@ -110,7 +110,9 @@ def _encoded(
     contents = {item.key: item.content or "" for item in missing}
     if by in ("you", "built-in"):
         others = {
-            row.item_id: row.content or "" for row in before.items if row.item_id not in before.bad
+            row.item_id: row.content or ""
+            for row in before.items
+            if row.item_id not in before.flagged
         }
         contents = others | (
             {item.key: item.content or "" for item in new} if by == "you" else contents

@@ -108,7 +108,23 @@ def _made(
 
 
 def require_valid_unicode(text: str, what: str) -> None:
-    """Refuse a text with half a character in it, which no file could hold."""
+    """Refuse a text that not every database can store.
+
+    Args:
+        text: the text.
+        what: what it is, for the error message: "comment".
+
+    Raises:
+        InputError: it has a lone surrogate, which UTF-8 cannot encode, or a NUL character, which
+            PostgreSQL cannot store.
+    """
+    nul = text.find("\0")
+    if nul >= 0:
+        raise InputError(
+            f"The {what} {quote_id(text)} has a NUL character at position {nul}, which databases "
+            "cannot store: remove it."
+        )
+
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -1,4 +1,4 @@
-"""The people of a campaign: their roles, their permissions, and their tokens, of which only hashes are stored."""
+"""The people of a campaign: roles, permissions and tokens, of which only hashes are stored."""
 
 from __future__ import annotations
 
@@ -172,13 +172,14 @@ class People:
             self._repository.history.append(connection, who, what, None, {"name": name})
 
     def remove(self, name: str, *, who: str = "me") -> int:
-        """Remove a member and return how many open items of theirs were released.
+        """Remove a member and return how many of their open items were released.
 
         Raises:
             UnknownNameError: there is no such member.
         """
         with self._database.writing() as connection:
             member = self._require_member(connection, name)
+            # In one transaction: a person who is gone holds no items.
             self._repository.people.remove(connection, member.row_id)
             detail = {"name": name}
             self._repository.history.append(connection, who, "person removed", None, detail)
@@ -223,7 +224,7 @@ class People:
         """
         people = {person.name: person for person in self.list()}
         if not people:
-            return
+            return  # the owner of the file labels alone, and needs no role
 
         if name not in people:
             raise UnknownNameError(f"No member is called {name!r}. {did_you_mean(name, people)}")

@@ -146,7 +146,7 @@ class Status:
     by_class: dict[str, int]
     skipped: int
     unsure: int
-    bad: int
+    flagged: int
     open: int
     version: int
     accuracy: AccuracyEstimate | None

@@ -1,4 +1,4 @@
-"""The state of a campaign at one moment: labels, progress, agreement, annotators, and what an export holds."""
+"""A campaign at one moment: labels, progress, agreement, annotators, and the rows of an export."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ class CampaignSnapshot:
 
     def disagreements(self) -> list[tuple[str, dict[str, str]]]:
         """Return the items that need a decision and what each annotator says, least clear first."""
-        by_item = find_disagreements(_without_imports(self.answers))
-        undecided = [(item, said) for item, said in by_item.items() if item not in self.decisions]
-        return sorted(undecided, key=lambda disagreement: self.confidence(disagreement[0]))
+        disagreements = find_disagreements(_without_imports(self.answers))
+        undecided = [item for item in disagreements if item not in self.decisions]
+        return [(item, disagreements[item]) for item in sorted(undecided, key=self.confidence)]
 
     def confidence(self, item: str) -> float:
         """Return how sure the label of an item is, from 0 to 1; 0 for an item without a label."""
@@ -88,6 +88,7 @@ def read_snapshot(
         else:
             decided_labels[item] = ConsensusLabel(decision.label, 1.0, decision.reviewer)
 
+    # A decision on a class overrules flags, and a decision that an item does not belong, labels.
     flagged = {answer.item for answer in answers if answer.kind == AnswerKind.FLAG}
     consensus = verdicts(answers, classes, settings.consensus, decided_labels)
     left_out = (flagged - set(decided_labels)) | decided_out
@@ -100,12 +101,12 @@ def describe_disagreements(
     """Return the disagreements about the given items, least clear first."""
     labels = snapshot.labels
     disagreements = []
-    for item, said in snapshot.disagreements():
+    for item, by_annotator in snapshot.disagreements():
         if item in items:
             disagreement = Disagreement(
                 item=item,
                 content=items[item].content,
-                said=said,
+                said=by_annotator,
                 label=labels.get(item),
                 confidence=snapshot.confidence(item),
             )
@@ -136,7 +137,7 @@ def campaign_status(
         by_class=by_class,
         skipped=len(items_by_kind[AnswerKind.SKIP]),
         unsure=len(items_by_kind[AnswerKind.UNSURE]),
-        bad=len(items_by_kind[AnswerKind.FLAG]),
+        flagged=len(items_by_kind[AnswerKind.FLAG]),
         open=repository.picks.count_open(connection),
         version=len(models),
         accuracy=progress.accuracy,
@@ -250,6 +251,7 @@ class Agreement:
 def measure_agreement(answers: Sequence[Answer], classes: Sequence[str]) -> Agreement:
     """Measure how far annotators agree. Labels that came with the items do not count."""
     annotators, ratings = _rating_matrix(_without_imports(answers), classes)
+    # Items with one rating say nothing about agreement.
     is_rated = ratings >= 0
     several = ratings[is_rated.sum(axis=1) > 1]
 
@@ -327,11 +329,12 @@ def annotator_stats(
     accuracies = quality(answers, decided, random_items)
 
     times_by_annotator = repository.answers.times_by_annotator(connection)
-    times_by_annotator.pop(IMPORTED, None)
+    times_by_annotator.pop(IMPORTED, None)  # a file is no annotator
     live_counts = Counter(answer.annotator for answer in answers)
 
     stats = []
     for name in sorted(times_by_annotator):
+        # Sorted, because imported annotations come with times of their own.
         times = [datetime.fromisoformat(time).timestamp() for time in times_by_annotator[name]]
         accuracy = accuracies.get(name, AnnotatorAccuracy(None, None, None))
         stats.append(AnnotatorStats(name, live_counts[name], speed(sorted(times)), accuracy))

@@ -242,7 +242,7 @@ def tell(
     who: Who = "me",
     other: Annotated[
         str | None,
-        typer.Option(metavar="ANSWER", help="skip, unsure or bad, in the place of a class."),
+        typer.Option(metavar="ANSWER", help="skip, unsure or flag, instead of a class."),
     ] = None,
     comment: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Kept with the answer.")
@@ -250,16 +250,16 @@ def tell(
 ) -> None:
     """Record a label; it is on disk when this returns."""
     if (label is None) == (other is None):
-        raise InputError("Give a class, or --other skip, unsure or bad.")
+        raise InputError("Give a class, or --other skip, unsure or flag.")
     with open_campaign(file) as opened:
         require_named(opened, who, "answer")
-        ways = {"skip": opened.skip, "unsure": opened.mark_unsure, "bad": opened.flag}
+        ways = {"skip": opened.skip, "unsure": opened.mark_unsure, "flag": opened.flag}
         if label is not None:
             recorded = opened.tell(item, label, who, comment=comment)
         elif other in ways:
             recorded = ways[other](item, who, comment=comment)
         else:
-            raise InputError(f"{other!r} is none of skip, unsure and bad.")
+            raise InputError(f"{other!r} is none of skip, unsure and flag.")
     if recorded.late:
         others = ", ".join(recorded.asked_now) or "nobody"
         typer.echo(

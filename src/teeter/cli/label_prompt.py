@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["go_on", "keys_for", "look_again", "nothing_left", "settle"]
 
 _KEYS = "123456789abcdeghijklmnopqrtvwxyz"
-"""One a class; s stops, u is undo, f flags a bad sample."""
+"""One a class; s stops, u is undo, f flags an item."""
 
 _LONGEST = 4000
 """Characters of a text that are shown."""
 
-_OTHERS = {" ": "skipped", "u": "undo", "?": "unsure", "f": "bad"}
+_OTHERS = {" ": "skipped", "u": "undo", "?": "unsure", "f": "flag"}
 
 
 def keys_for(classes: Sequence[str]) -> dict[str, str]:
@@ -38,7 +38,7 @@ def keys_for(classes: Sequence[str]) -> dict[str, str]:
 
 def go_on(opened: Campaign, keys: dict[str, str], n: int, who: str) -> None:
     """Ask n questions a round and train after each, until somebody stops or nothing is left."""
-    typer.echo("[space] skip  [u] undo  [?] unsure  [f] bad sample  [s] stop", err=True)
+    typer.echo("[space] skip  [u] undo  [?] unsure  [f] flag  [s] stop", err=True)
     while _one_round(opened, keys, n, who):
         if len([count for count in opened.status().by_class.values() if count]) > 1:
             with spinner("Training"):
@@ -84,7 +84,7 @@ def look_again(opened: Campaign, keys: dict[str, str], n: int, who: str, *, agai
     if not found:
         typer.echo("No label is suspected.")
         return
-    typer.echo("[=] keep  [space] later  [u] undo  [?] unsure  [f] bad sample  [s] stop", err=True)
+    typer.echo("[=] keep  [space] later  [u] undo  [?] unsure  [f] flag  [s] stop", err=True)
     answered: list[int] = []
     place = 0
     while place < len(found):
@@ -113,7 +113,7 @@ def settle(
     if not waiting:
         typer.echo("Nothing waits for a decision.")
         return 0
-    typer.echo("[space] later  [u] undo  [f] bad sample  [s] stop", err=True)
+    typer.echo("[space] later  [u] undo  [f] flag  [s] stop", err=True)
     decided: list[int] = []
     place = 0
     while place < len(waiting):
@@ -123,7 +123,7 @@ def settle(
             _text(one),
             f"{len(waiting) - place} left; {said}",
             keys,
-            {" ": "later", "u": "undone", "f": "bad"},
+            {" ": "later", "u": "undone", "f": "flag"},
         )
         if action == "s":
             break
@@ -145,7 +145,7 @@ def nothing_left(opened: Campaign) -> str:
     others = {
         "skipped": found.skipped,
         "unsure": found.unsure,
-        "bad": found.bad,
+        "flagged": found.flagged,
         "open": found.open,
     }
     said = "".join(f", {count} {name}" for name, count in others.items() if count)

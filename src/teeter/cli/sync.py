@@ -21,145 +21,173 @@ if TYPE_CHECKING:
 
 __all__ = ["sync"]
 
+EXIT_INTERRUPTED = 130
+
+# Permissions of the group and of all other users.
+_OTHERS_CAN_ACCESS = stat.S_IRWXG | stat.S_IRWXO
+
+UrlOption = Annotated[
+    str | None,
+    typer.Option(
+        envvar="LABEL_STUDIO_URL",
+        metavar="URL",
+        help="URL of Label Studio. Default: LABEL_STUDIO_URL, or the URL of the last sync.",
+    ),
+]
+TokenOption = Annotated[
+    str | None,
+    typer.Option(
+        envvar="LABEL_STUDIO_API_KEY",
+        metavar="TOKEN",
+        help="Legacy or personal access token. Default: LABEL_STUDIO_API_KEY. It is not stored.",
+    ),
+]
+TokenFileOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Read the token from a file that only you can read."),
+]
+CountOption = Annotated[
+    int, typer.Option("-n", metavar="N", help="Number of items to keep waiting in Label Studio.")
+]
+TrainOption = Annotated[
+    bool,
+    typer.Option(
+        "--train/--no-train", help="Train a model on new answers before items are picked."
+    ),
+]
+ImagesOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PREFIX",
+        help="URL prefix below which the images are served. Default: upload them.",
+    ),
+]
+NewProjectOption = Annotated[
+    bool,
+    typer.Option("--new-project", help="Create another project. The answers stay in the campaign."),
+]
+OnceOption = Annotated[bool, typer.Option("--once", help="Sync once (the default).")]
+WatchOption = Annotated[
+    float | None,
+    typer.Option(metavar="SECONDS", min=1, help="Sync repeatedly, with this pause, until Ctrl-C."),
+]
+
 
 def sync(
     file: File,
     *,
-    url: Annotated[
-        str | None,
-        typer.Option(
-            envvar="LABEL_STUDIO_URL",
-            metavar="URL",
-            help="Where Label Studio is, if not in LABEL_STUDIO_URL; remembered from the first time on.",
-        ),
-    ] = None,
-    token: Annotated[
-        str | None,
-        typer.Option(
-            envvar="LABEL_STUDIO_API_KEY",
-            metavar="TOKEN",
-            help="A legacy or a personal access token, if not in LABEL_STUDIO_API_KEY; it is not kept.",
-        ),
-    ] = None,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A file with the token that nobody else can read."),
-    ] = None,
-    n: Annotated[
-        int, typer.Option("-n", metavar="N", help="Questions that wait in Label Studio.")
-    ] = 20,
-    train: Annotated[
-        bool,
-        typer.Option(
-            "--train/--no-train",
-            help="Train a model before new questions are picked, or leave that to you.",
-        ),
-    ] = True,
-    images: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PREFIX", help="Where images are served already; they are uploaded if left out."
-        ),
-    ] = None,
-    new_project: Annotated[
-        bool,
-        typer.Option(
-            "--new-project",
-            help="Begin another project, where the one before is lost; what was answered stays.",
-        ),
-    ] = False,
-    once: Annotated[bool, typer.Option("--once", help="Sync once, as without any option.")] = False,
-    watch: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS",
-            min=1,
-            help="Sync again and again, with this pause between, until Ctrl+C.",
-        ),
-    ] = None,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    token_file: TokenFileOption = None,
+    n: CountOption = 20,
+    train: TrainOption = True,
+    images: ImagesOption = None,
+    new_project: NewProjectOption = False,
+    once: OnceOption = False,
+    watch: WatchOption = None,
     as_json: Json = False,
 ) -> None:
-    """Label in Label Studio: annotations in, a new model when questions run out, and the next questions out."""
+    """Import annotations from Label Studio, train a model, and send the next items."""
     from teeter.campaigns.label_studio import LabelStudio
 
     if once and watch is not None:
-        raise InputError("--once and --watch exclude each other: leave one out.")
-    secret = _token(token, token_file)
-    with open_campaign(file) as opened:
-        studio = LabelStudio(
-            opened, secret, url, n=n, train=train, images=images, new_project=new_project
+        raise InputError("Pass --once or --watch, not both.")
+    token = _read_token(token, token_file)
+
+    with (
+        open_campaign(file) as campaign,
+        LabelStudio(
+            campaign, token, url, n=n, train=train, images=images, new_project=new_project
+        ) as label_studio,
+    ):
+        if watch is None:
+            _print_result(_sync_once(label_studio), as_json)
+        else:
+            _sync_repeatedly(label_studio, watch, as_json)
+
+
+def _read_token(token: str | None, token_file: Path | None) -> str:
+    """Return the token of the option or the environment, or that of a file if one is given."""
+    if token_file is not None:
+        return _read_token_file(token_file)
+    if not token:
+        raise InputError(
+            "Label Studio needs a token: set LABEL_STUDIO_API_KEY or pass --token-file."
         )
-        try:
-            if watch is None:
-                _show(_synced(studio), as_json)
-            else:
-                _watch(studio, watch, as_json)
-        finally:
-            studio.close()
+    return token
 
 
-def _token(given: str | None, file: Path | None) -> str:
-    """Return the token that was given, from a file that only its owner reads, or from the environment."""
-    if file is None:
-        if not given:
-            raise InputError(
-                "Label Studio needs a token: put it into LABEL_STUDIO_API_KEY, or name a --token-file."
-            )
-        return given
+def _read_token_file(path: Path) -> str:
     try:
-        mode = file.stat().st_mode
-        told = file.read_text(encoding="utf-8").strip()
+        mode = path.stat().st_mode
+        token = path.read_text(encoding="utf-8").strip()
     except UnicodeDecodeError:
-        raise FileError(f"Cannot read the token in {file}: it is not a text.") from None
+        raise FileError(f"Cannot read the token in {path}: the file is not UTF-8 text.") from None
     except OSError as error:
-        raise FileError(f"Cannot read the token in {file}: {error.strerror or error}.") from None
-    if os.name == "posix" and stat.S_IMODE(mode) & 0o077:
-        raise FileError(f"Others can read the token in {file}: chmod 600 {file}.")
-    return told
+        raise FileError(f"Cannot read the token in {path}: {error.strerror or error}.") from None
+
+    if os.name == "posix" and mode & _OTHERS_CAN_ACCESS:
+        raise FileError(f"Other users can read the token in {path}. Run: chmod 600 {path}")
+    return token
 
 
-def _synced(studio: LabelStudio) -> SyncResult:
-    with spinner("Talking to Label Studio"):
-        return studio.sync()
+def _sync_once(label_studio: LabelStudio) -> SyncResult:
+    with spinner("Syncing with Label Studio"):
+        return label_studio.sync()
 
 
-def _watch(studio: LabelStudio, pause: float, as_json: bool) -> None:
-    """Sync until somebody stops it; a server that is away is told of once, and waited for."""
-    typer.echo("Ctrl+C stops; every answer is in the campaign when it is told of.", err=True)
-    told: object = None
+def _sync_repeatedly(label_studio: LabelStudio, pause: float, as_json: bool) -> None:
+    """Sync until Ctrl-C. Print only what is new, and wait for a server that is unavailable."""
+    typer.echo("Press Ctrl-C to stop. Every printed answer is stored in the campaign.", err=True)
+
+    last_notes: tuple[str, ...] | None = None
+    last_error: str | None = None
     try:
         while True:
             try:
-                found = _synced(studio)
+                result = _sync_once(label_studio)
             except ServerUnavailableError as error:
-                if told != str(error):
+                if str(error) != last_error:
                     typer.echo(printable(str(error)), err=True)
-                told = str(error)
+                last_error = str(error)
+                last_notes = None
             else:
-                if found.is_news or found.notes != told:
-                    _show(found, as_json)
-                told = found.notes
+                if result.has_changes or result.notes != last_notes:
+                    _print_result(result, as_json)
+                last_error = None
+                last_notes = result.notes
+
             time.sleep(pause)
     except KeyboardInterrupt:
-        typer.echo("Stopped; the same command goes on.", err=True)
-        raise typer.Exit(130) from None
+        typer.echo("Stopped. Run the same command to continue.", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
-def _show(found: SyncResult, as_json: bool) -> None:
+def _print_result(result: SyncResult, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(asdict(found), ensure_ascii=False))
+        typer.echo(json.dumps(asdict(result), ensure_ascii=False))
         return
-    where = f"{found.url}/projects/{found.project}"
-    typer.echo(f"{where}{' is made' if found.made else ''}: {_came(found)}.")
-    model = "" if found.model is None else f"Model {found.model} is trained. "
-    typer.echo(
-        f"{model}{pluralize(found.sent, 'task')} sent, {pluralize(found.waiting, 'question')} waiting."
-    )
-    for note in found.notes:
+
+    project = f"{result.url}/projects/{result.project}"
+    if result.created:
+        typer.echo(f"Created project {project}.")
+    else:
+        typer.echo(f"Synced with project {project}.")
+
+    typer.echo(f"Imported {_describe_imports(result)}.")
+    if result.model is not None:
+        typer.echo(f"Trained model {result.model}.")
+    sent = pluralize(result.sent, "task")
+    typer.echo(f"Sent {sent}; {pluralize(result.waiting, 'item')} waiting for answers.")
+
+    for note in result.notes:
         typer.echo(printable(note), err=True)
 
 
-def _came(found: SyncResult) -> str:
-    counts = {"corrected": found.corrected, "taken back": found.withdrawn}
-    more = "".join(f", {count} {what}" for what, count in counts.items() if count)
-    return f"{pluralize(found.labels, 'label')} and {pluralize(found.skips, 'skip')} in{more}"
+def _describe_imports(result: SyncResult) -> str:
+    parts = [f"{pluralize(result.labels, 'label')} and {pluralize(result.skips, 'skip')}"]
+    if result.corrected:
+        parts.append(f"corrected {result.corrected:,}")
+    if result.withdrawn:
+        parts.append(f"withdrew {result.withdrawn:,}")
+    return ", ".join(parts)

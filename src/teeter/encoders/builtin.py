@@ -32,7 +32,7 @@ _BINS = 8
 _RANGES = {"I;16": (65535.0,), "I": (255.0, 65535.0), "F": (1.0, 255.0, 65535.0)}
 """What white may be in images of numbers, by their mode."""
 
-_MENDING = "mend it, take it out, or, in a campaign that has it, mark it as bad"
+_MENDING = "mend it, take it out, or, in a campaign that has it, flag it"
 _MARK = "modules.json"
 """The file that a folder of a sentence-transformers model has."""
 

@@ -80,7 +80,7 @@ class CampaignOut(BaseModel):
     labelled: int
     skipped: int
     unsure: int
-    bad: int
+    flagged: int
     model: int
     news: str
     rights: list[str]
@@ -93,7 +93,7 @@ class AnswerIn(_In):
     """What somebody says of an item."""
 
     item: str = Field(min_length=1, max_length=4096)
-    kind: Literal["label", "skip", "unsure", "bad"] = "label"
+    kind: Literal["label", "skip", "unsure", "flag"] = "label"
     label: str | None = Field(default=None, max_length=1000)
     comment: str | None = Field(default=None, max_length=10_000)
 

@@ -260,7 +260,7 @@ class CampaignService:
                 "labelled": by_kind[AnswerKind.LABEL],
                 "skipped": by_kind[AnswerKind.SKIP],
                 "unsure": by_kind[AnswerKind.UNSURE],
-                "bad": by_kind[AnswerKind.FLAG],
+                "flagged": by_kind[AnswerKind.FLAG],
             }
 
     def _count(self, connection: Connection) -> int:

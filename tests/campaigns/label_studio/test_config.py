@@ -1,90 +1,99 @@
-"""The labelling interface of a Label Studio project, made from a campaign and read back."""
+"""The labelling interface: created from a campaign, extended later, and read from annotations."""
 
 from __future__ import annotations
 
 import re
-import xml.etree.ElementTree as ElementTree
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from campaigns.label_studio_backends import chosen
+from campaigns.label_studio_backends import result_with
 from teeter.campaigns.items import require_printable
 from teeter.campaigns.label_studio.config import (
-    choice_of,
-    instructions_of,
-    made_config,
-    title_of,
-    with_classes,
+    add_missing_classes,
+    build_label_config,
+    chosen_class,
+    format_instructions,
+    format_title,
 )
 from teeter.campaigns.settings import Settings
 from teeter.errors import InputError, ServerError
 
 
-def plain(name: str) -> bool:
+def is_class_name(name: str) -> bool:
+    """Return whether a campaign accepts a class name and XML can represent it."""
     try:
         require_printable(name, "class")
     except InputError:
         return False
-    return bool(name.strip()) and not any(sign in name for sign in "\ufffe\uffff")
+    return bool(name.strip()) and not any(character in name for character in "\ufffe\uffff")
 
 
-NAMES = st.lists(
-    st.text(max_size=20).map(str.strip).filter(plain), min_size=2, max_size=40, unique=True
+CLASS_NAMES = st.lists(
+    st.text(max_size=20).map(str.strip).filter(is_class_name), min_size=2, max_size=40, unique=True
 )
 
 
-def names_in(config: str) -> list[str]:
-    """The classes as Label Studio's results would name them."""
-    return [
-        one.get("alias") or one.attrib["value"]
-        for one in ElementTree.fromstring(config).iter("Choice")
-    ]
+def choices_in(label_config: str) -> list[ElementTree.Element]:
+    return list(ElementTree.fromstring(label_config).iter("Choice"))
 
 
-@given(names=NAMES)
-def test_classes_come_through_whatever_they_are_called(names: list[str]) -> None:
-    config = made_config(Settings(), names)
-    assert names_in(config) == names
-    values = [one.attrib["value"] for one in ElementTree.fromstring(config).iter("Choice")]
+def classes_in(label_config: str) -> list[str]:
+    """Return the classes as annotations will name them."""
+    return [choice.get("alias") or choice.attrib["value"] for choice in choices_in(label_config)]
+
+
+@given(classes=CLASS_NAMES)
+def test_any_class_name_survives(classes: list[str]) -> None:
+    label_config = build_label_config(Settings(), classes)
+    assert classes_in(label_config) == classes
+    assert all(chosen_class(result_with(name)) == name for name in classes)
+
+    values = [choice.attrib["value"] for choice in choices_in(label_config)]
     assert not any(re.search(r"\$[\w\[\].{}]", value) for value in values), (
-        "which stands for a task's data"
+        "Label Studio would replace $word by a field of the task"
     )
-    assert with_classes(config, names) is None
-    more = with_classes(made_config(Settings(), names[:2]), names)
-    assert names == (names_in(more) if more is not None else names[:2])
-    assert all(choice_of(chosen(name)) == name for name in names)
+
+
+@given(classes=CLASS_NAMES)
+def test_missing_classes_are_added(classes: list[str]) -> None:
+    complete = build_label_config(Settings(), classes)
+    assert add_missing_classes(complete, classes) is None
+
+    extended = add_missing_classes(build_label_config(Settings(), classes[:2]), classes)
+    if extended is None:
+        assert classes == classes[:2]
+    else:
+        assert classes_in(extended) == classes
 
 
 @pytest.mark.parametrize(
-    ("kind", "count", "holds"),
+    ("kind", "class_count", "expected"),
     [
         ("text", 12, 'value="$text" valueType="text"'),
         ("image", 3, 'value="$image"'),
         ("features", 31, 'layout="select"'),
     ],
 )
-def test_the_interface_shows_what_there_is(kind: str, count: int, holds: str) -> None:
-    config = made_config(Settings(kind=kind), [str(k) for k in range(count)])
-    assert holds in config
-    assert config.count("<Choice ") == count
+def test_the_interface_suits_the_campaign(kind: str, class_count: int, expected: str) -> None:
+    label_config = build_label_config(Settings(kind=kind), [str(k) for k in range(class_count)])
+    assert expected in label_config
+    assert len(choices_in(label_config)) == class_count
 
 
-def test_keys_of_the_campaign_are_hotkeys() -> None:
-    config = made_config(Settings(keys=["s", "h"]), ["spam", "ham", "other"])
-    assert [one.get("hotkey") for one in ElementTree.fromstring(config).iter("Choice")] == [
-        "s",
-        "h",
-        None,
-    ]
+def test_shortcuts_of_the_campaign_become_hotkeys() -> None:
+    label_config = build_label_config(Settings(keys=["s", "h"]), ["spam", "ham", "other"])
+    hotkeys = [choice.get("hotkey") for choice in choices_in(label_config)]
+    assert hotkeys == ["s", "h", None]
 
 
-@pytest.mark.parametrize("config", ["<View>", "", "nonsense"])
-def test_an_interface_that_cannot_be_read_is_told(config: str) -> None:
-    with pytest.raises(ServerError, match="cannot be read"):
-        with_classes(config, ["a", "b"])
+@pytest.mark.parametrize("label_config", ["<View>", "", "nonsense"])
+def test_an_interface_that_is_no_xml_is_an_error(label_config: str) -> None:
+    with pytest.raises(ServerError, match="is not valid XML"):
+        add_missing_classes(label_config, ["a", "b"])
 
 
 @pytest.mark.parametrize(
@@ -98,15 +107,20 @@ def test_an_interface_that_cannot_be_read_is_told(config: str) -> None:
         [{"from_name": "label", "value": ["a"]}],
         [{"from_name": "label", "value": {"choices": "a"}}],
         [{"from_name": "label", "value": {"choices": [1]}}],
+        [{"from_name": "label", "value": {"choices": []}}],
         [{"from_name": "label", "value": {"choices": ["a", "b"]}}],
+        [*result_with("a"), *result_with("b")],
     ],
 )
-def test_what_is_not_one_choice_is_none(result: list[Any]) -> None:
-    assert choice_of(result) is None
+def test_a_result_that_is_not_one_choice_has_no_class(result: list[Any]) -> None:
+    assert chosen_class(result) is None
 
 
-def test_titles_and_instructions_fit() -> None:
-    assert title_of("ab") == "teeter ab"
-    assert title_of("abc") == "abc"
-    assert len(title_of("x" * 60)) == 50
-    assert instructions_of(Settings(instructions="a < b\n& c")) == "a &lt; b<br>&amp; c"
+def test_titles_have_a_length_that_label_studio_accepts() -> None:
+    assert format_title("ab") == "teeter ab"
+    assert format_title("abc") == "abc"
+    assert len(format_title("x" * 60)) == 50
+
+
+def test_instructions_are_escaped() -> None:
+    assert format_instructions("a < b\n& c") == "a &lt; b<br>&amp; c"

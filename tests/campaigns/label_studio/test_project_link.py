@@ -1,4 +1,4 @@
-"""The link of a campaign to its project: one sync at a time, and a killed one blocks the next for minutes only."""
+"""The link of a campaign to its project, and the lock that lets one sync work at a time."""
 
 from __future__ import annotations
 
@@ -7,48 +7,65 @@ from pathlib import Path
 import pytest
 
 from campaigns.fake_clock import FakeClock
-from campaigns.label_studio_backends import LabelStudioBackend, imaginary
+from campaigns.label_studio_backends import fake_backend
+from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.label_studio import project_link
+from teeter.campaigns.label_studio.project_link import hold_sync_lock
 from teeter.errors import StoreError
 
 
+def do_not_wait(_: float) -> None:
+    pass
+
+
 @pytest.fixture
-def backend(tmp_path: Path) -> LabelStudioBackend:
-    return imaginary(tmp_path)
-
-
-def test_a_sync_that_never_ends_is_told_of(backend: LabelStudioBackend) -> None:
-    campaign = backend.campaign()
+def campaign(tmp_path: Path) -> Campaign:
+    """A campaign that was synced once."""
+    backend = fake_backend(tmp_path)
+    campaign = backend.create_campaign()
     backend.sync(campaign, n=2)
-    again = project_link.turn(campaign, lambda _: None)
+    return campaign
+
+
+def test_a_sync_does_not_wait_forever_for_another(campaign: Campaign) -> None:
+    second_lock = hold_sync_lock(campaign, do_not_wait)
     with (
-        project_link.turn(campaign),
-        pytest.raises(StoreError, match="Another sync of this campaign goes on"),
+        hold_sync_lock(campaign),
+        pytest.raises(StoreError, match="Another sync of this campaign is still running"),
     ):
-        again.__enter__()
-    with project_link.turn(campaign, lambda _: None):
+        second_lock.__enter__()
+
+    # The lock is free again.
+    with hold_sync_lock(campaign, do_not_wait):
         pass
 
 
-def test_a_turn_goes_on_while_there_is_life(backend: LabelStudioBackend) -> None:
-    watch = FakeClock()
-    campaign = backend.campaign()
-    campaign.repository.scope.clock = watch
-    backend.sync(campaign, n=2)
-    with project_link.turn(campaign) as alive:
+def test_a_lock_that_is_extended_does_not_expire(campaign: Campaign) -> None:
+    clock = FakeClock()
+    campaign.repository.scope.clock = clock
+
+    with hold_sync_lock(campaign) as extend_lock:
         for _ in range(6):
-            watch.wait(0.5)
-            alive()
-            assert project_link._acquire(campaign) is None
-        watch.wait(-1440)
-        alive()
-        assert project_link._acquire(campaign) is None, "the clock was set back, and it goes on"
-        watch.wait(-1440)
-        assert project_link._acquire(campaign) is not None, (
-            "one that was killed before the clock was set back is not waited for"
-        )
-        alive()
-        watch.wait(1)
-        assert project_link._acquire(campaign) is not None, (
-            "a killed one is waited for no longer than that"
-        )
+            clock.wait(0.5)
+            extend_lock()
+            assert project_link._acquire_lock(campaign) is None
+
+        clock.wait(-1440)
+        extend_lock()
+        assert project_link._acquire_lock(campaign) is None, "although the clock was set back"
+
+
+def test_the_lock_of_a_killed_sync_expires(campaign: Campaign) -> None:
+    clock = FakeClock()
+    campaign.repository.scope.clock = clock
+
+    assert project_link._acquire_lock(campaign) is not None
+    assert project_link._acquire_lock(campaign) is None
+
+    clock.wait(-1440)
+    assert project_link._acquire_lock(campaign) is not None, (
+        "a lock from before the clock was set back does not block for a day"
+    )
+
+    clock.wait(1)
+    assert project_link._acquire_lock(campaign) is not None, "a lock lasts 45 seconds"

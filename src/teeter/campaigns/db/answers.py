@@ -16,6 +16,7 @@ from teeter.campaigns.db.classes import ClassRepository
 from teeter.campaigns.db.history import HistoryRepository
 from teeter.campaigns.db.items import ItemRepository
 from teeter.campaigns.db.picks import PickRepository
+from teeter.campaigns.db.schema import ANSWERS, CLASSES, ITEMS
 from teeter.campaigns.db.scope import CampaignScope
 from teeter.campaigns.db.statements import chunks, count_rows, insert_row
 from teeter.campaigns.db.trained_models import ModelRepository
@@ -109,9 +110,9 @@ class AnswerRepository:
         if answer.kind == AnswerKind.LABEL:
             class_id = self._classes.row_id(connection, answer.label)
 
-        answers = schema.answers
-        earlier = and_(answers.c.item_id == item.row_id, answers.c.annotator == answer.annotator)
-        connection.execute(update(answers).where(earlier, answers.c.live).values(live=False))
+        # At most one answer of an annotator about an item is live, so the earlier one goes first.
+        earlier = and_(ANSWERS.item_id == item.row_id, ANSWERS.annotator == answer.annotator)
+        connection.execute(update(schema.answers).where(earlier, ANSWERS.live).values(live=False))
 
         pick = self._picks.pick_to_answer(connection, item.row_id, asked_of)
         pick_id, pick_state = pick or (None, None)
@@ -126,7 +127,7 @@ class AnswerRepository:
             "live": True,
             "undone": False,
         }
-        number = insert_row(connection, answers, values)
+        number = insert_row(connection, schema.answers, values)
 
         if pick_id is not None:
             skipped = answer.kind == AnswerKind.SKIP
@@ -136,6 +137,7 @@ class AnswerRepository:
         late = pick_state == PickState.RETURNED
         self._note_answer(connection, answer, number, late=late)
 
+        # The item may be answered without having been asked about, from its page or by a file.
         self._picks.remove_ready(connection, [item.row_id])
         self._picks.extend_leases(connection, asked_of)
         if item.annotators_needed > 1:
@@ -168,7 +170,7 @@ class AnswerRepository:
         Their earlier answer about the item holds again, and the item's pick is open again.
 
         Returns:
-            The answer, or None if there is none.
+            The answer, or None if the annotator has none.
         """
         last = self._last(connection, annotator)
         if last is None:
@@ -184,19 +186,20 @@ class AnswerRepository:
     def withdraw(self, connection: Connection, number: int) -> UndoResult | None:
         """Take back an answer by its row id, whatever was answered since.
 
-        The item's pick is open again if nobody else has answered it, or if it needs several annotators.
+        The item's pick is open again if no one else answered it, or if it needs several
+        annotators.
 
         Returns:
             The answer, or None if it was taken back before.
         """
-        answers = schema.answers
-        query = self._select().where(answers.c.id == number, answers.c.undone.is_(False))
+        query = self._select().where(ANSWERS.id == number, ANSWERS.undone.is_(False))
         row = connection.execute(query).first()
         if row is None:
             return None
 
         undone = self._take_back(connection, row)
 
+        # An answer that was replaced since changes nothing: its pick stays closed.
         if row.pick_id is not None and row.live:
             current = self.for_item(connection, row.item_id)
             is_answered = any(answer.kind != AnswerKind.SKIP for answer in current)
@@ -208,20 +211,21 @@ class AnswerRepository:
 
     def _take_back(self, connection: Connection, row: Row[Any]) -> UndoResult:
         """Mark an answer as undone. If it was live, the one before it is live again."""
-        answers = schema.answers
         undone = {"undone": True, "live": False}
-        connection.execute(update(answers).where(answers.c.id == row.id).values(undone))
+        connection.execute(update(schema.answers).where(ANSWERS.id == row.id).values(undone))
 
         before_query = (
             self._select()
-            .where(answers.c.annotator == row.annotator, answers.c.item_id == row.item_id)
-            .where(answers.c.undone.is_(False))
-            .order_by(answers.c.id.desc())
+            .where(ANSWERS.annotator == row.annotator, ANSWERS.item_id == row.item_id)
+            .where(ANSWERS.undone.is_(False))
+            .order_by(ANSWERS.id.desc())
             .limit(1)
         )
         before = connection.execute(before_query).first()
         if before is not None and row.live:
-            connection.execute(update(answers).where(answers.c.id == before.id).values(live=True))
+            connection.execute(
+                update(schema.answers).where(ANSWERS.id == before.id).values(live=True)
+            )
 
         self._history.append(connection, row.annotator, "undo", row.key, {"answer": row.id})
         return UndoResult(_answer(row), None if before is None else _answer(before))
@@ -238,11 +242,10 @@ class AnswerRepository:
             UnknownNameError: there is no such item.
         """
         item = self._items.get(connection, answer.item)
-        answers = schema.answers
         query = self._select().where(
-            answers.c.item_id == item.row_id,
-            answers.c.annotator == answer.annotator,
-            answers.c.live,
+            ANSWERS.item_id == item.row_id,
+            ANSWERS.annotator == answer.annotator,
+            ANSWERS.live,
         )
         row = connection.execute(query).first()
 
@@ -257,28 +260,25 @@ class AnswerRepository:
     def _in_campaign(self) -> ColumnElement[bool]:
         # Adding 0 keeps SQLite from reading all items of the campaign by their index first: the
         # answers are fewer.
-        return schema.items.c.campaign_id + 0 == self._scope.campaign_id
+        return ITEMS.campaign_id + 0 == self._scope.campaign_id
 
     def _select(self) -> Select[Any]:
         """Select answers with the ids of their items and the names of their classes."""
-        answers = schema.answers
-        items = schema.items
-        classes = schema.classes
         return (
-            select(answers, items.c.key, classes.c.name.label("label"))
-            .join(items, items.c.id == answers.c.item_id)
-            .join(classes, classes.c.id == answers.c.class_id, isouter=True)
+            select(schema.answers, ITEMS.key, CLASSES.name.label("label"))
+            .join(schema.items, ITEMS.id == ANSWERS.item_id)
+            .join(schema.classes, CLASSES.id == ANSWERS.class_id, isouter=True)
             .where(self._in_campaign())
         )
 
     def _select_columns(self, *columns: Any) -> Select[Any]:
         """Select columns of the campaign's answers, or functions of them."""
-        joined = schema.answers.join(schema.items, schema.items.c.id == schema.answers.c.item_id)
+        joined = schema.answers.join(schema.items, ITEMS.id == ANSWERS.item_id)
         return select(*columns).select_from(joined).where(self._in_campaign())
 
     def live(self, connection: Connection) -> list[Answer]:
         """Return all live answers, in the order in which they were given."""
-        query = self._select().where(schema.answers.c.live).order_by(schema.answers.c.id)
+        query = self._select().where(ANSWERS.live).order_by(ANSWERS.id)
         return [_answer(row) for row in connection.execute(query)]
 
     def for_item(self, connection: Connection, row_id: int) -> list[Answer]:
@@ -287,23 +287,21 @@ class AnswerRepository:
 
     def for_items(self, connection: Connection, row_ids: Sequence[int]) -> dict[int, list[Answer]]:
         """Return the live answers about each item by the items' row ids, oldest first."""
-        answers = schema.answers
         by_item: dict[int, list[Answer]] = {row_id: [] for row_id in row_ids}
 
         for part in chunks(row_ids):
-            query = self._select().where(answers.c.item_id.in_(part), answers.c.live)
-            for row in connection.execute(query.order_by(answers.c.id)):
+            query = self._select().where(ANSWERS.item_id.in_(part), ANSWERS.live)
+            for row in connection.execute(query.order_by(ANSWERS.id)):
                 by_item[row.item_id].append(_answer(row))
 
         return by_item
 
     def recent(self, connection: Connection, annotator: str, count: int) -> list[Answer]:
         """Return the last live answers of an annotator, newest first."""
-        answers = schema.answers
         query = (
             self._select()
-            .where(answers.c.live, answers.c.annotator == annotator)
-            .order_by(answers.c.id.desc())
+            .where(ANSWERS.live, ANSWERS.annotator == annotator)
+            .order_by(ANSWERS.id.desc())
             .limit(count)
         )
         return [_answer(row) for row in connection.execute(query)]
@@ -314,17 +312,17 @@ class AnswerRepository:
         return None if row is None else _answer(row)
 
     def _last(self, connection: Connection, annotator: str) -> Row[Any] | None:
-        answers = schema.answers
         query = (
             self._select()
-            .where(answers.c.annotator == annotator, answers.c.undone.is_(False))
-            .order_by(answers.c.id.desc())
+            .where(ANSWERS.annotator == annotator, ANSWERS.undone.is_(False))
+            .order_by(ANSWERS.id.desc())
             .limit(1)
         )
         return connection.execute(query).first()
 
     def confirmed_labels(self, connection: Connection) -> dict[str, str]:
         """Return the labels that an annotator checked and confirmed, by item id."""
+        # Undoing the answer that confirmed a label takes back the confirmation.
         undone = set()
         for line in self._history.lines(connection, "undo"):
             undone.add((line["item"], line["who"], line["answer"]))
@@ -338,17 +336,16 @@ class AnswerRepository:
 
     def skipped_items(self, connection: Connection) -> set[str]:
         """Return the ids of the items that were skipped since the newest model was trained."""
-        answers = schema.answers
-        skips = self._select().where(answers.c.live, answers.c.kind == AnswerKind.SKIP)
+        skips = self._select().where(ANSWERS.live, ANSWERS.kind == AnswerKind.SKIP)
 
         model = self._models.newest_summary(connection)
         if model is not None:
             # Models note how many answers there were, not the time: clocks may be set back.
-            row_ids = self._select_columns(answers.c.id).order_by(answers.c.id)
+            row_ids = self._select_columns(ANSWERS.id).order_by(ANSWERS.id)
             first_newer = connection.scalar(row_ids.offset(model.facts["answers"]).limit(1))
             if first_newer is None:
                 return set()
-            skips = skips.where(answers.c.id >= first_newer)
+            skips = skips.where(ANSWERS.id >= first_newer)
 
         return {row.key for row in connection.execute(skips)}
 
@@ -356,10 +353,10 @@ class AnswerRepository:
 
     def count(self, connection: Connection) -> int:
         """Return how many answers were ever given, live or not."""
-        return count_rows(connection, self._select_columns(schema.answers.c.id))
+        return count_rows(connection, self._select_columns(ANSWERS.id))
 
     def count_since_newest_model(self, connection: Connection) -> int:
-        """Return how many answers were given since the newest model was trained; 0 without a model."""
+        """Return how many answers the newest model does not know; 0 without a model."""
         model = self._models.newest_summary(connection)
         if model is None:
             return 0
@@ -367,11 +364,10 @@ class AnswerRepository:
 
     def count_items_by_kind(self, connection: Connection) -> dict[AnswerKind, int]:
         """Return how many items have a live answer of each kind."""
-        answers = schema.answers
         query = (
-            self._select_columns(answers.c.kind, func.count(answers.c.item_id.distinct()))
-            .where(answers.c.live)
-            .group_by(answers.c.kind)
+            self._select_columns(ANSWERS.kind, func.count(ANSWERS.item_id.distinct()))
+            .where(ANSWERS.live)
+            .group_by(ANSWERS.kind)
         )
         counts = dict.fromkeys(AnswerKind, 0)
         for kind, count in connection.execute(query):
@@ -380,48 +376,44 @@ class AnswerRepository:
         return counts
 
     def newest_row_id(self, connection: Connection) -> int:
-        """Return the row id of the newest answer; 0 if there is none."""
-        query = self._select_columns(func.max(schema.answers.c.id))
+        """Return the row id of the newest answer; 0 before the first."""
+        query = self._select_columns(func.max(ANSWERS.id))
         return int(connection.scalar(query) or 0)
 
     def count_labels_after(self, connection: Connection, row_id: int) -> int:
         """Return how many live labels were given after an answer."""
-        answers = schema.answers
-        query = self._select_columns(answers.c.id).where(
-            answers.c.live, answers.c.kind == AnswerKind.LABEL, answers.c.id > row_id
+        query = self._select_columns(ANSWERS.id).where(
+            ANSWERS.live, ANSWERS.kind == AnswerKind.LABEL, ANSWERS.id > row_id
         )
         return count_rows(connection, query)
 
     def count_labels_since(self, connection: Connection, time: str) -> int:
         """Return how many live labels were given since a time, as times are stored."""
-        answers = schema.answers
-        query = self._select_columns(answers.c.id).where(
-            answers.c.live, answers.c.kind == AnswerKind.LABEL, answers.c.at > time
+        query = self._select_columns(ANSWERS.id).where(
+            ANSWERS.live, ANSWERS.kind == AnswerKind.LABEL, ANSWERS.at > time
         )
         return count_rows(connection, query)
 
     def has_several_annotators(self, connection: Connection, except_for: str) -> bool:
         """Return whether two or more annotators have answered, not counting one name."""
         # The index gives the names in all campaigns of the database at once. That is often enough.
-        everywhere = connection.scalars(select(schema.answers.c.annotator).distinct())
+        everywhere = connection.scalars(select(ANSWERS.annotator).distinct())
         if len(set(everywhere) - {except_for}) < 2:
             return False
 
-        here = connection.scalars(self._select_columns(schema.answers.c.annotator).distinct())
+        here = connection.scalars(self._select_columns(ANSWERS.annotator).distinct())
         return len(set(here) - {except_for}) > 1
 
     def label_times(self, connection: Connection) -> list[str]:
         """Return when each live label was given, oldest first."""
-        answers = schema.answers
-        query = self._select_columns(answers.c.at).where(
-            answers.c.live, answers.c.kind == AnswerKind.LABEL
+        query = self._select_columns(ANSWERS.at).where(
+            ANSWERS.live, ANSWERS.kind == AnswerKind.LABEL
         )
-        return list(connection.scalars(query.order_by(answers.c.at)))
+        return list(connection.scalars(query.order_by(ANSWERS.at)))
 
     def times_by_annotator(self, connection: Connection) -> dict[str, list[str]]:
         """Return when each annotator gave their answers, in the order in which they were stored."""
-        answers = schema.answers
-        query = self._select_columns(answers.c.annotator, answers.c.at).order_by(answers.c.id)
+        query = self._select_columns(ANSWERS.annotator, ANSWERS.at).order_by(ANSWERS.id)
 
         times: dict[str, list[str]] = {}
         for row in connection.execute(query):

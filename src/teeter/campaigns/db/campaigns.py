@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, select, update
 
 from teeter.campaigns.db import schema
+from teeter.campaigns.db.schema import CAMPAIGNS
 from teeter.campaigns.db.statements import insert_row
 
 __all__ = ["StoredCampaign", "add_campaign", "list_campaigns", "read_campaign", "write_settings"]
@@ -31,7 +32,7 @@ def list_campaigns(connection: Connection) -> dict[str, StoredCampaign]:
 
 def read_campaign(connection: Connection, campaign_id: int) -> StoredCampaign:
     """Return a campaign by its row id."""
-    query = select(schema.campaigns).where(schema.campaigns.c.id == campaign_id)
+    query = select(schema.campaigns).where(CAMPAIGNS.id == campaign_id)
     row = connection.execute(query).one()
     return StoredCampaign(row.id, row.name, row.created, row.settings)
 
@@ -50,5 +51,5 @@ def write_settings(connection: Connection, campaign_id: int, settings: str) -> N
         campaign_id: the campaign's row id.
         settings: the new settings as JSON.
     """
-    row = schema.campaigns.c.id == campaign_id
+    row = CAMPAIGNS.id == campaign_id
     connection.execute(update(schema.campaigns).where(row).values(settings=settings))

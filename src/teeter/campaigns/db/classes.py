@@ -8,7 +8,9 @@ from sqlalchemy import Connection, insert, select
 
 from teeter.campaigns.db import schema
 from teeter.campaigns.db.history import HistoryRepository
+from teeter.campaigns.db.schema import CLASSES
 from teeter.campaigns.db.scope import CampaignScope
+from teeter.campaigns.items import require_valid_unicode
 from teeter.errors import InputError, UnknownNameError
 from teeter.registry import did_you_mean
 
@@ -28,11 +30,10 @@ class ClassRepository:
 
     def row_ids(self, connection: Connection) -> dict[str, int]:
         """Return the row ids of the classes by name, in their order."""
-        classes = schema.classes
         query = (
-            select(classes.c.name, classes.c.id)
-            .where(classes.c.campaign_id == self._scope.campaign_id)
-            .order_by(classes.c.position)
+            select(CLASSES.name, CLASSES.id)
+            .where(CLASSES.campaign_id == self._scope.campaign_id)
+            .order_by(CLASSES.position)
         )
         return {row.name: row.id for row in connection.execute(query)}
 
@@ -41,10 +42,11 @@ class ClassRepository:
 
         Raises:
             UnknownNameError: there is no class of that name.
+            InputError: the name is no text that a class can have.
         """
-        classes = schema.classes
-        query = select(classes.c.id).where(
-            classes.c.campaign_id == self._scope.campaign_id, classes.c.name == name
+        require_valid_unicode(name or "", "class")
+        query = select(CLASSES.id).where(
+            CLASSES.campaign_id == self._scope.campaign_id, CLASSES.name == name
         )
         row_id = connection.scalar(query)
 
@@ -60,21 +62,27 @@ class ClassRepository:
         Raises:
             InputError: a name is blank, or it is taken.
         """
-        taken = self.names(connection)
+        # Read once: a campaign may have thousands of classes.
+        positions = {name: position for position, name in enumerate(self.names(connection))}
+        rows = []
 
         for name in names:
             stripped = name.strip()
-            if not stripped or stripped in taken:
+            if not stripped or stripped in positions:
                 raise InputError(
                     f"Cannot add a class {stripped!r}: "
-                    f"give a name that is not one of {', '.join(taken)}."
+                    f"give a name that is not one of {', '.join(positions)}."
                 )
 
-            values = {
+            positions[stripped] = len(positions)
+            row = {
                 "campaign_id": self._scope.campaign_id,
-                "position": len(taken),
+                "position": positions[stripped],
                 "name": stripped,
             }
-            connection.execute(insert(schema.classes).values(values))
-            self._history.append(connection, who, "class", None, {"name": stripped})
-            taken.append(stripped)
+            rows.append(row)
+
+        if rows:
+            connection.execute(insert(schema.classes), rows)
+        for row in rows:
+            self._history.append(connection, who, "class", None, {"name": row["name"]})

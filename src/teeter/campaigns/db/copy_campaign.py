@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sqlalchemy import Connection, Select, Table, func, insert, select, text
 
 from teeter.campaigns.db import schema
+from teeter.campaigns.items import quote_id
+from teeter.errors import InputError
 
 __all__ = ["copy_rows"]
 
@@ -26,7 +28,7 @@ _TABLES = (
     schema.label_studio_answers,
     schema.history,
 )
-"""The tables of a campaign, each after those that its foreign keys point to. Locks are not copied."""
+"""The tables to copy, each after those that its foreign keys point to. Locks stay behind."""
 
 _MOST_ROWS = 2000
 """Rows that are in memory at once."""
@@ -53,12 +55,17 @@ def copy_rows(
 
     Returns:
         The number of rows by table.
+
+    Raises:
+        InputError: a text cannot be stored in the target.
     """
+    # Filled table by table: the rows of a table are renumbered before others point to them.
     new_ids: NewIds = {"campaigns": {campaign_id: new_campaign_id}}
     counts = {}
     for table in _TABLES:
         counts[table.name] = _copy_table(source, target, table, campaign_id, new_ids)
 
+    # SQLite takes the largest row id as the last one, PostgreSQL counts by itself.
     if target.dialect.name == "postgresql":
         _advance_sequences(target)
 
@@ -75,6 +82,8 @@ def _copy_table(
 
     for rows in _read_in_parts(source, _select_rows(table, campaign_id)):
         for row in rows:
+            if target.dialect.name == "postgresql":
+                _require_no_nul(source, row, table)
             _renumber_foreign_keys(row, table, new_ids)
             if table is schema.history:
                 row["detail"] = _renumber_detail(row["detail"], new_ids)
@@ -87,6 +96,29 @@ def _copy_table(
         count += len(rows)
 
     return count
+
+
+def _require_no_nul(source: Connection, row: Mapping[str, Any], table: Table) -> None:
+    """Refuse a text with a NUL character, which only SQLite can store.
+
+    Raises:
+        InputError: names the item and the field, before the row is renumbered.
+    """
+    for column, value in row.items():
+        if not isinstance(value, str) or "\0" not in value:
+            continue
+
+        item_id = row.get("key") or row.get("item")
+        if "item_id" in row:
+            query = select(schema.items.c.key).where(schema.items.c.id == row["item_id"])
+            item_id = source.scalar(query)
+
+        owner = "the campaign" if item_id is None else f"the item {quote_id(item_id)}"
+        raise InputError(
+            f"Cannot copy to PostgreSQL: {owner} has a NUL character in {table.name}.{column}, "
+            "which PostgreSQL cannot store. Keep the campaign in a file, or make it again without "
+            "that character."
+        )
 
 
 def _first_free_id(target: Connection, table: Table) -> int:

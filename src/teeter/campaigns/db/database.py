@@ -1,7 +1,7 @@
 """A campaign's database: an SQLite file, or PostgreSQL by its URL.
 
-One process writes at a time, and a commit returns when the data is on disk. Readers never wait: each sees
-one state of the database throughout its transaction.
+One process writes at a time, and a commit returns when the data is on disk. Readers never wait:
+each sees one state of the database throughout its transaction.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from teeter.campaigns.clock import format_time, utc_now
@@ -116,7 +116,8 @@ class Database:
     def writing(self) -> Iterator[Connection]:
         """Yield the only connection that may write.
 
-        Everything is on disk when the context ends. If it ends with an exception, nothing was written.
+        Everything is on disk when the context ends. If it ends with an exception, nothing was
+        written.
         """
         engine = self.engine.execution_options(**{_WRITE_OPTION: self.write_timeout})
         with self._translate_errors(), engine.connect() as connection, connection.begin():
@@ -144,9 +145,16 @@ class Database:
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """Raise a database's errors as ``StoreError`` with a sentence for the user."""
+        """Raise a database's errors as ``StoreError`` with a sentence for the user.
+
+        A value that does not fit is an ``InputError``: trying again does not help.
+        """
         try:
             yield
+        except DataError as error:
+            raise InputError(
+                f"{self.display_url} cannot store a value: {str(error.orig).strip().rstrip('.')}."
+            ) from error
         except DBAPIError as error:
             message = database_error_message(
                 error, self.display_url, self.url, timeout=self.write_timeout
@@ -201,7 +209,7 @@ def _file_identity(path: Path | None) -> tuple[int, int] | None:
 
 
 def _prepare_file(path: Path, *, create: bool) -> None:
-    """Refuse a path that cannot be a campaign's file, and create an empty file for a new campaign."""
+    """Refuse a path that cannot be a campaign's file, and create the file of a new campaign."""
     if path.is_dir():
         raise FileError(f"{path} is a folder: give the campaign's file.")
 

@@ -15,6 +15,7 @@ from teeter.campaigns.db.classes import ClassRepository
 from teeter.campaigns.db.history import HistoryRepository
 from teeter.campaigns.db.items import ItemRepository
 from teeter.campaigns.db.picks import PickRepository
+from teeter.campaigns.db.schema import CLASSES, DECISIONS, ITEMS
 from teeter.campaigns.db.scope import CampaignScope
 from teeter.campaigns.db.statements import insert_row
 
@@ -61,9 +62,11 @@ class DecisionRepository:
         if decision.label is not None:
             class_id = self._classes.row_id(connection, decision.label)
 
-        decisions = schema.decisions
-        earlier = decisions.c.item_id == item.row_id
-        connection.execute(update(decisions).where(earlier, decisions.c.live).values(live=False))
+        # At most one decision about an item is live, no matter who made it.
+        earlier = DECISIONS.item_id == item.row_id
+        connection.execute(
+            update(schema.decisions).where(earlier, DECISIONS.live).values(live=False)
+        )
 
         values = {
             "item_id": item.row_id,
@@ -74,7 +77,7 @@ class DecisionRepository:
             "live": True,
             "undone": False,
         }
-        number = insert_row(connection, decisions, values)
+        number = insert_row(connection, schema.decisions, values)
 
         detail = {"decision": number, "label": decision.label, "comment": decision.comment}
         self._history.append(connection, decision.reviewer, "decided", decision.item, detail)
@@ -85,26 +88,24 @@ class DecisionRepository:
         """Take back the last decision of a reviewer, so that the one before it holds again.
 
         Returns:
-            The decision, or None if there is none.
+            The decision, or None if the reviewer has none.
         """
-        decisions = schema.decisions
-        last_first = (
-            self._select().where(decisions.c.undone.is_(False)).order_by(decisions.c.id.desc())
-        )
-        by_reviewer = last_first.where(decisions.c.reviewer == reviewer).limit(1)
+        last_first = self._select().where(DECISIONS.undone.is_(False)).order_by(DECISIONS.id.desc())
+        by_reviewer = last_first.where(DECISIONS.reviewer == reviewer).limit(1)
         last = connection.execute(by_reviewer).first()
         if last is None:
             return None
 
         undone = {"undone": True, "live": False}
-        connection.execute(update(decisions).where(decisions.c.id == last.id).values(undone))
+        connection.execute(update(schema.decisions).where(DECISIONS.id == last.id).values(undone))
 
+        # A decision that was replaced since leaves the later one live.
         if last.live:
-            about_item = last_first.where(decisions.c.item_id == last.item_id).limit(1)
+            about_item = last_first.where(DECISIONS.item_id == last.item_id).limit(1)
             before = connection.execute(about_item).first()
             if before is not None:
-                row = decisions.c.id == before.id
-                connection.execute(update(decisions).where(row).values(live=True))
+                row = DECISIONS.id == before.id
+                connection.execute(update(schema.decisions).where(row).values(live=True))
 
         detail = {"decision": last.id}
         self._history.append(connection, reviewer, "decision undone", last.key, detail)
@@ -113,7 +114,7 @@ class DecisionRepository:
 
     def live(self, connection: Connection) -> dict[str, Decision]:
         """Return all live decisions by item id."""
-        query = self._select().where(schema.decisions.c.live).order_by(schema.decisions.c.id)
+        query = self._select().where(DECISIONS.live).order_by(DECISIONS.id)
         return {row.key: _decision(row) for row in connection.execute(query)}
 
     def for_item(self, connection: Connection, item_id: str) -> Decision | None:
@@ -122,33 +123,28 @@ class DecisionRepository:
         Raises:
             UnknownNameError: there is no such item.
         """
-        decisions = schema.decisions
         item = self._items.get(connection, item_id)
-        query = self._select().where(decisions.c.live, decisions.c.item_id == item.row_id)
+        query = self._select().where(DECISIONS.live, DECISIONS.item_id == item.row_id)
         row = connection.execute(query).first()
         return None if row is None else _decision(row)
 
     def recent(self, connection: Connection, reviewer: str, count: int) -> list[Decision]:
         """Return the last decisions of a reviewer that were not taken back, newest first."""
-        decisions = schema.decisions
         query = (
             self._select()
-            .where(decisions.c.reviewer == reviewer, decisions.c.undone.is_(False))
-            .order_by(decisions.c.id.desc())
+            .where(DECISIONS.reviewer == reviewer, DECISIONS.undone.is_(False))
+            .order_by(DECISIONS.id.desc())
             .limit(count)
         )
         return [_decision(row) for row in connection.execute(query)]
 
     def _select(self) -> Select[Any]:
         """Select decisions with the ids of their items and the names of their classes."""
-        decisions = schema.decisions
-        items = schema.items
-        classes = schema.classes
         return (
-            select(decisions, items.c.key, classes.c.name.label("label"))
-            .join(items, items.c.id == decisions.c.item_id)
-            .join(classes, classes.c.id == decisions.c.class_id, isouter=True)
-            .where(items.c.campaign_id == self._scope.campaign_id)
+            select(schema.decisions, ITEMS.key, CLASSES.name.label("label"))
+            .join(schema.items, ITEMS.id == DECISIONS.item_id)
+            .join(schema.classes, CLASSES.id == DECISIONS.class_id, isouter=True)
+            .where(ITEMS.campaign_id == self._scope.campaign_id)
         )
 
 

@@ -1,7 +1,7 @@
 """Sentences for the errors of databases.
 
-Errors are recognised by their codes: PostgreSQL's SQLSTATE, SQLite's result codes. Their texts depend on
-the version and on the language of the server.
+Errors are recognised by their codes: PostgreSQL's SQLSTATE, SQLite's result codes. Their texts
+depend on the version and on the language of the server.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ def _means_damage(error: sqlite3.Error) -> bool:
     if code is None:
         return isinstance(error, sqlite3.OperationalError)
 
-    # All statements are ours, so SQLITE_ERROR means that a table or a column is not what we created.
+    # All statements are ours, so SQLITE_ERROR means that a table or a column is not what we
+    # created.
     return code in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
@@ -135,6 +136,7 @@ def _connection_message(error: DBAPIError, location: str, url: URL) -> str:
     if not isinstance(cause, psycopg.OperationalError | psycopg.InterfaceError):
         return _other_message(location, cause)
 
+    # A connection that broke, or a server that did not answer in time, was not refused.
     was_connected = error.connection_invalidated or isinstance(cause, psycopg.InterfaceError)
     timed_out = isinstance(cause, psycopg.errors.ConnectionTimeout)
     if not was_connected and not timed_out and _answers_ping(url):

@@ -9,7 +9,9 @@ from typing import Any
 from sqlalchemy import Connection, func, insert, select
 
 from teeter.campaigns.db import schema
+from teeter.campaigns.db.schema import HISTORY
 from teeter.campaigns.db.scope import CampaignScope
+from teeter.campaigns.items import require_valid_unicode
 
 __all__ = ["HistoryRepository"]
 
@@ -36,7 +38,11 @@ class HistoryRepository:
             what: the change in one or two words: "answer", "trained", "person added".
             item_id: the item that it is about, if it is about one.
             detail: everything else, as JSON can hold it.
+
+        Raises:
+            InputError: the name has a character that cannot be stored.
         """
+        require_valid_unicode(who, "name")
         values = {
             "campaign_id": self._scope.campaign_id,
             "at": self._scope.now(),
@@ -52,21 +58,18 @@ class HistoryRepository:
 
         Each line has ``at``, ``who``, ``what`` and ``item``, and the entries of its detail.
         """
-        table = schema.history
-        query = select(table).where(table.c.campaign_id == self._scope.campaign_id)
+        query = select(schema.history).where(HISTORY.campaign_id == self._scope.campaign_id)
         if what is not None:
-            query = query.where(table.c.what == what)
+            query = query.where(HISTORY.what == what)
 
         history = []
-        for row in connection.execute(query.order_by(table.c.id)):
+        for row in connection.execute(query.order_by(HISTORY.id)):
             line = {"at": row.at, "who": row.who, "what": row.what, "item": row.item}
             history.append(line | json.loads(row.detail))
 
         return history
 
     def newest_row_id(self, connection: Connection) -> int:
-        """Return the row id of the last line, or 0. It changes with every change of the campaign."""
-        query = select(func.max(schema.history.c.id)).where(
-            schema.history.c.campaign_id == self._scope.campaign_id
-        )
+        """Return the row id of the last line, or 0. Every change of the campaign changes it."""
+        query = select(func.max(HISTORY.id)).where(HISTORY.campaign_id == self._scope.campaign_id)
         return int(connection.scalar(query) or 0)

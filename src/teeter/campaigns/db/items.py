@@ -14,10 +14,11 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, func, insert, or_
 
 from teeter.campaigns.db import schema
 from teeter.campaigns.db.history import HistoryRepository
+from teeter.campaigns.db.schema import ANSWERS, CLASSES, FEATURES, ITEMS, PICKS
 from teeter.campaigns.db.scope import CampaignScope
 from teeter.campaigns.db.statements import chunks, count_rows
 from teeter.campaigns.enums import AnswerKind, ItemKind, PickState
-from teeter.campaigns.items import Item, quote_id
+from teeter.campaigns.items import Item, quote_id, require_valid_unicode
 from teeter.errors import InputError, StoreError, UnknownNameError
 
 __all__ = [
@@ -67,7 +68,7 @@ class ItemFilter(StrEnum):
     """Open with an annotator."""
     SKIPPED = "skipped"
     UNSURE = "unsure"
-    FLAGGED = "bad"
+    FLAGGED = "flagged"
 
 
 _KIND_OF_FILTER = {
@@ -155,16 +156,16 @@ class ItemRepository:
         self._history = history
 
     def _in_campaign(self) -> ColumnElement[bool]:
-        return schema.items.c.campaign_id == self._scope.campaign_id
+        return ITEMS.campaign_id == self._scope.campaign_id
 
     def all(self, connection: Connection) -> list[StoredItem]:
         """Return all items in their order."""
-        query = select(schema.items).where(self._in_campaign()).order_by(schema.items.c.id)
+        query = select(schema.items).where(self._in_campaign()).order_by(ITEMS.id)
         return [_stored_item(row) for row in connection.execute(query)]
 
     def count(self, connection: Connection) -> int:
         """Return the number of items."""
-        return count_rows(connection, select(schema.items.c.id).where(self._in_campaign()))
+        return count_rows(connection, select(ITEMS.id).where(self._in_campaign()))
 
     def newest_row_id(self, connection: Connection) -> int:
         """Return the largest row id of an item; it changes whenever items are added.
@@ -172,15 +173,17 @@ class ItemRepository:
         Other campaigns of the database count too: their items change it without need, and the index
         gives it at once.
         """
-        return int(connection.scalar(select(func.max(schema.items.c.id))) or 0)
+        return int(connection.scalar(select(func.max(ITEMS.id))) or 0)
 
     def get(self, connection: Connection, item_id: str) -> StoredItem:
         """Return an item.
 
         Raises:
             UnknownNameError: there is no item of that id.
+            InputError: the id is no text that an item's id can be.
         """
-        query = select(schema.items).where(self._in_campaign(), schema.items.c.key == item_id)
+        require_valid_unicode(item_id, "item id")
+        query = select(schema.items).where(self._in_campaign(), ITEMS.key == item_id)
         row = connection.execute(query).first()
 
         if row is None:
@@ -191,7 +194,7 @@ class ItemRepository:
         return _stored_item(row)
 
     def _hint(self, connection: Connection, item_id: str) -> str:
-        query = select(schema.items.c.key).where(self._in_campaign()).limit(_MOST_COMPARED_IDS)
+        query = select(ITEMS.key).where(self._in_campaign()).limit(_MOST_COMPARED_IDS)
         closest = get_close_matches(item_id, connection.scalars(query).all(), n=1)
         return f" Did you mean {quote_id(closest[0])}?" if closest else ""
 
@@ -212,8 +215,8 @@ class ItemRepository:
         """Return those of the items that exist, by row id and in their order."""
         items: dict[int, StoredItem] = {}
         for part in chunks([row_id for row_id in row_ids if 0 < row_id <= schema.MAX_ROW_ID]):
-            query = select(schema.items).where(self._in_campaign(), schema.items.c.id.in_(part))
-            for row in connection.execute(query.order_by(schema.items.c.id)):
+            query = select(schema.items).where(self._in_campaign(), ITEMS.id.in_(part))
+            for row in connection.execute(query.order_by(ITEMS.id)):
                 items[row.id] = _stored_item(row)
 
         return items
@@ -221,8 +224,9 @@ class ItemRepository:
     def by_id(self, connection: Connection, item_ids: Sequence[str]) -> dict[str, StoredItem]:
         """Return those of the items that exist, by item id."""
         items: dict[str, StoredItem] = {}
-        for part in chunks(item_ids):
-            query = select(schema.items).where(self._in_campaign(), schema.items.c.key.in_(part))
+        # No stored id has a NUL character, and PostgreSQL refuses to look for one.
+        for part in chunks([item_id for item_id in item_ids if "\0" not in item_id]):
+            query = select(schema.items).where(self._in_campaign(), ITEMS.key.in_(part))
             for row in connection.execute(query):
                 items[row.key] = _stored_item(row)
 
@@ -234,57 +238,63 @@ class ItemRepository:
         Args:
             connection: an open connection.
             query: which items. The page has the items after ``query.after``, or those before
-                ``query.before``, and all of them if there are fewer than ``query.count``.
-        """
-        items = schema.items
-        statement = select(items).where(self._in_campaign(), *self._conditions(query))
+                ``query.before``, and all of them if there are fewer than ``query.count``. A row id
+                beyond those that a database can have is like one after the last item.
 
+        Raises:
+            InputError: the search has a character that no stored text has.
+        """
+        require_valid_unicode(query.search, "search")
+        require_valid_unicode(query.label or "", "class")
+        statement = select(schema.items).where(self._in_campaign(), *self._conditions(query))
+
+        # Backwards from the end of the page, so that the limit keeps the items next to it.
         if query.before is not None:
-            statement = statement.where(items.c.id < _clamp_row_id(query.before))
-            statement = statement.order_by(items.c.id.desc()).limit(query.count)
+            statement = statement.where(ITEMS.id < _clamp_row_id(query.before))
+            statement = statement.order_by(ITEMS.id.desc()).limit(query.count)
             rows = connection.execute(statement).all()
             return [_stored_item(row) for row in reversed(rows)]
 
         if query.after is not None:
-            statement = statement.where(items.c.id > _clamp_row_id(query.after))
+            statement = statement.where(ITEMS.id > _clamp_row_id(query.after))
 
-        statement = statement.order_by(items.c.id).limit(query.count)
+        statement = statement.order_by(ITEMS.id).limit(query.count)
         return [_stored_item(row) for row in connection.execute(statement)]
 
     def _conditions(self, query: ItemQuery) -> list[ColumnElement[bool]]:
-        items = schema.items
         conditions: list[ColumnElement[bool]] = []
 
         if query.search:
-            in_content = items.c.content.icontains(query.search, autoescape=True)
-            in_id = items.c.key.icontains(query.search, autoescape=True)
+            in_content = ITEMS.content.icontains(query.search, autoescape=True)
+            in_id = ITEMS.key.icontains(query.search, autoescape=True)
             conditions.append(or_(in_content, in_id))
 
+        # Wider than the label of the item, which the consensus of all answers gives: the caller
+        # narrows it down.
         if query.label is not None:
-            answered = items.c.id.in_(self._items_labelled(schema.answers, query.label))
-            decided = items.c.id.in_(self._items_labelled(schema.decisions, query.label))
+            answered = ITEMS.id.in_(self._items_labelled(schema.answers, query.label))
+            decided = ITEMS.id.in_(self._items_labelled(schema.decisions, query.label))
             conditions.append(or_(answered, decided))
 
         if query.state in _KIND_OF_FILTER:
-            conditions.append(items.c.id.in_(_items_answered(_KIND_OF_FILTER[query.state])))
+            conditions.append(ITEMS.id.in_(_items_answered(_KIND_OF_FILTER[query.state])))
 
         if query.state == ItemFilter.UNLABELLED:
-            conditions.append(items.c.id.not_in(_items_answered(AnswerKind.LABEL)))
+            conditions.append(ITEMS.id.not_in(_items_answered(AnswerKind.LABEL)))
 
         if query.state == ItemFilter.ASKED:
-            is_open = schema.picks.c.state == PickState.OPEN
-            conditions.append(items.c.id.in_(select(schema.picks.c.item_id).where(is_open)))
+            is_open = PICKS.state == PickState.OPEN
+            conditions.append(ITEMS.id.in_(select(PICKS.item_id).where(is_open)))
 
         return conditions
 
     def _items_labelled(self, table: Any, label: str) -> Select[Any]:
         """Select the items that live answers, or live decisions, give a class."""
-        classes = schema.classes
         return (
             select(table.c.item_id)
-            .join(classes, classes.c.id == table.c.class_id)
-            .where(table.c.live, classes.c.name == label)
-            .where(classes.c.campaign_id == self._scope.campaign_id)
+            .join(schema.classes, CLASSES.id == table.c.class_id)
+            .where(table.c.live, CLASSES.name == label)
+            .where(CLASSES.campaign_id == self._scope.campaign_id)
         )
 
     def add(
@@ -298,6 +308,8 @@ class ItemRepository:
         Raises:
             InputError: two items have the same id and different contents.
         """
+        # Compared again inside the write transaction: others may have added items since the caller
+        # did so.
         result = deduplicate(items, self.all(connection))
         now = self._scope.now()
 
@@ -347,13 +359,13 @@ class ItemRepository:
 
     def audit_set(self, connection: Connection) -> set[str]:
         """Return the ids of the items in the audit set."""
-        query = select(schema.items.c.key).where(self._in_campaign(), schema.items.c.audit)
+        query = select(ITEMS.key).where(self._in_campaign(), ITEMS.audit)
         return set(connection.scalars(query))
 
     def add_to_audit_set(self, connection: Connection, item_ids: Sequence[str], who: str) -> None:
         """Hold items out of training, to measure models with."""
         for part in chunks(item_ids):
-            rows = (self._in_campaign(), schema.items.c.key.in_(part))
+            rows = (self._in_campaign(), ITEMS.key.in_(part))
             connection.execute(update(schema.items).where(*rows).values(audit=True))
 
         self._history.append(connection, who, "audit", None, {"items": list(item_ids)})
@@ -363,7 +375,7 @@ class ItemRepository:
     ) -> None:
         """Set how many annotators are to answer items."""
         for part in chunks(item_ids):
-            rows = (self._in_campaign(), schema.items.c.key.in_(part))
+            rows = (self._in_campaign(), ITEMS.key.in_(part))
             connection.execute(update(schema.items).where(*rows).values(annotators_needed=count))
 
     def write_features(self, connection: Connection, features: Mapping[str, Vectors]) -> None:
@@ -377,8 +389,7 @@ class ItemRepository:
 
         for part in chunks(rows):
             row_ids = [row["item_id"] for row in part]
-            table = schema.features
-            connection.execute(table.delete().where(table.c.item_id.in_(row_ids)))
+            connection.execute(schema.features.delete().where(FEATURES.item_id.in_(row_ids)))
         if rows:
             connection.execute(insert(schema.features), rows)
 
@@ -389,15 +400,16 @@ class ItemRepository:
             StoreError: the features differ in length, so the database is damaged.
         """
         query = (
-            select(schema.items.c.key, schema.features.c.vector)
-            .join(schema.features, schema.features.c.item_id == schema.items.c.id)
+            select(ITEMS.key, FEATURES.vector)
+            .join(schema.features, FEATURES.item_id == ITEMS.id)
             .where(self._in_campaign())
-            .order_by(schema.items.c.id)
+            .order_by(ITEMS.id)
         )
         rows = connection.execute(query).all()
         if not rows:
             return [], np.zeros((0, 0), dtype=np.float32)
 
+        # The bytes are joined and read as one array, without an array for each of 100,000 rows.
         lengths = {len(row.vector) for row in rows}
         if len(lengths) > 1 or lengths.pop() % np.float32().itemsize:
             raise StoreError(
@@ -410,17 +422,17 @@ class ItemRepository:
 
     def features_of(self, connection: Connection, row_id: int) -> Vectors | None:
         """Return the features (D,) of an item, or None if it has none."""
-        query = select(schema.features.c.vector).where(schema.features.c.item_id == row_id)
+        query = select(FEATURES.vector).where(FEATURES.item_id == row_id)
         vector = connection.scalar(query)
         return None if vector is None else np.frombuffer(vector, dtype=np.float32)
 
     def row_ids_with_features(self, connection: Connection) -> list[int]:
-        """Return the row ids of the items with features in their order: the rows of models' inputs."""
+        """Return the row ids of the items with features: item k is row k of a model's input."""
         query = (
-            select(schema.items.c.id)
-            .join(schema.features, schema.features.c.item_id == schema.items.c.id)
+            select(ITEMS.id)
+            .join(schema.features, FEATURES.item_id == ITEMS.id)
             .where(self._in_campaign())
-            .order_by(schema.items.c.id)
+            .order_by(ITEMS.id)
         )
         return list(connection.scalars(query))
 
@@ -430,11 +442,11 @@ class ItemRepository:
         Raises:
             InputError: the items have features of different lengths.
         """
-        length = func.length(schema.features.c.vector)
+        length = func.length(FEATURES.vector)
         query = (
             select(length)
             .distinct()
-            .join(schema.items, schema.features.c.item_id == schema.items.c.id)
+            .join(schema.items, FEATURES.item_id == ITEMS.id)
             .where(self._in_campaign())
         )
         sizes = sorted(size // np.float32().itemsize for size in connection.scalars(query))
@@ -455,8 +467,7 @@ def _clamp_row_id(row_id: int) -> int:
 
 def _items_answered(kind: AnswerKind) -> Select[Any]:
     """Select the items with a live answer of a kind."""
-    answers = schema.answers
-    return select(answers.c.item_id).where(answers.c.live, answers.c.kind == kind)
+    return select(ANSWERS.item_id).where(ANSWERS.live, ANSWERS.kind == kind)
 
 
 def _stored_item(row: Row[Any]) -> StoredItem:

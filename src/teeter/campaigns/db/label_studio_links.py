@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, select, update
 
 from teeter.campaigns.db import schema
+from teeter.campaigns.db.schema import ANSWERS, CLASSES, LABEL_STUDIO, LABEL_STUDIO_ANSWERS
 from teeter.campaigns.db.scope import CampaignScope
 from teeter.campaigns.db.statements import chunks, insert_row
 from teeter.campaigns.enums import AnswerKind
@@ -52,11 +53,10 @@ class LabelStudioRepository:
 
     def current_link(self, connection: Connection) -> ProjectLink | None:
         """Return the current link, or None if the campaign was never synced."""
-        links = schema.label_studio
         query = (
-            select(links)
-            .where(links.c.campaign_id == self._scope.campaign_id)
-            .order_by(links.c.id.desc())
+            select(schema.label_studio)
+            .where(LABEL_STUDIO.campaign_id == self._scope.campaign_id)
+            .order_by(LABEL_STUDIO.id.desc())
             .limit(1)
         )
         row = connection.execute(query).first()
@@ -78,7 +78,7 @@ class LabelStudioRepository:
         self, connection: Connection, link: ProjectLink, url: str, project: int
     ) -> ProjectLink:
         """Store where the project of a link is, and return the link with it."""
-        row = schema.label_studio.c.id == link.number
+        row = LABEL_STUDIO.id == link.number
         values = {"url": url, "project": project}
         connection.execute(update(schema.label_studio).where(row).values(values))
         return ProjectLink(link.number, url, link.mark, project)
@@ -87,18 +87,16 @@ class LabelStudioRepository:
         self, connection: Connection, link: ProjectLink
     ) -> dict[int, ImportedAnnotation]:
         """Return what was imported from a project, by the annotations' ids in Label Studio."""
-        imports = schema.label_studio_answers
-        answers = schema.answers
-        classes = schema.classes
         query = (
-            select(imports, answers.c.kind, classes.c.name)
-            .join(answers, answers.c.id == imports.c.answer_id)
-            .join(classes, classes.c.id == answers.c.class_id, isouter=True)
-            .where(imports.c.link_id == link.number)
-            .where(imports.c.campaign_id == self._scope.campaign_id)
-            .order_by(imports.c.id)
+            select(schema.label_studio_answers, ANSWERS.kind, CLASSES.name)
+            .join(schema.answers, ANSWERS.id == LABEL_STUDIO_ANSWERS.answer_id)
+            .join(schema.classes, CLASSES.id == ANSWERS.class_id, isouter=True)
+            .where(LABEL_STUDIO_ANSWERS.link_id == link.number)
+            .where(LABEL_STUDIO_ANSWERS.campaign_id == self._scope.campaign_id)
+            .order_by(LABEL_STUDIO_ANSWERS.id)
         )
 
+        # Later rows of an annotation are changes of it: the last one says what it says now.
         imported: dict[int, ImportedAnnotation] = {}
         for row in connection.execute(query):
             earlier = imported.get(row.annotation)
@@ -145,7 +143,9 @@ class LabelStudioRepository:
         self, connection: Connection, link: ProjectLink, annotations: Sequence[int]
     ) -> None:
         """Note that annotations were deleted in Label Studio, and their answers withdrawn."""
-        imports = schema.label_studio_answers
         for part in chunks(annotations):
-            rows = (imports.c.link_id == link.number, imports.c.annotation.in_(part))
-            connection.execute(update(imports).where(*rows).values(gone=True))
+            rows = (
+                LABEL_STUDIO_ANSWERS.link_id == link.number,
+                LABEL_STUDIO_ANSWERS.annotation.in_(part),
+            )
+            connection.execute(update(schema.label_studio_answers).where(*rows).values(gone=True))

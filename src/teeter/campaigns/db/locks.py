@@ -1,8 +1,8 @@
 """Locks that processes take for longer than a transaction.
 
-A lock has a holder and expires, so that a holder that crashed blocks the others only for a while. Each
-acquisition makes a new holder, so that two threads or processes that work for the same annotator exclude
-each other as well.
+A lock has a holder and expires, so that a holder that crashed blocks the others only for a while.
+Each acquisition makes a new holder, so that two threads or processes that work for the same
+annotator exclude each other as well.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from enum import StrEnum
 from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select, update
 
 from teeter.campaigns.db import schema
+from teeter.campaigns.db.schema import LOCKS
 from teeter.campaigns.db.scope import CampaignScope
 
 __all__ = ["LockName", "LockRepository"]
@@ -56,6 +57,7 @@ class LockRepository:
             "holder": holder,
             "expires": self._scope.time_after(seconds),
         }
+        # An expired lock may still be there.
         connection.execute(delete(schema.locks).where(self._matches(name)))
         connection.execute(insert(schema.locks).values(values))
         return holder
@@ -66,8 +68,8 @@ class LockRepository:
         Args:
             connection: an open connection.
             name: the lock.
-            seconds: for how long such a lock is taken. One that expires later than twice that from now
-                was taken before the clock was set back, and does not count.
+            seconds: for how long such a lock is taken. One that expires later than twice that from
+                now was taken before the clock was set back, and does not count.
         """
         row = connection.execute(select(schema.locks).where(self._matches(name))).first()
 
@@ -82,27 +84,27 @@ class LockRepository:
     def extend(self, connection: Connection, name: LockName, holder: str, seconds: float) -> None:
         """Let a lock expire in so many seconds from now, if the holder still has it."""
         expires = self._scope.time_after(seconds)
-        held = and_(self._matches(name), schema.locks.c.holder == holder)
+        held = and_(self._matches(name), LOCKS.holder == holder)
         connection.execute(update(schema.locks).where(held).values(expires=expires))
 
     def release(self, connection: Connection, name: LockName, holder: str) -> None:
         """Release a lock, if the holder still has it."""
-        held = and_(self._matches(name), schema.locks.c.holder == holder)
+        held = and_(self._matches(name), LOCKS.holder == holder)
         connection.execute(delete(schema.locks).where(held))
 
     def _matches(self, name: LockName) -> ColumnElement[bool]:
-        locks = schema.locks
-        return and_(locks.c.campaign_id == self._scope.campaign_id, locks.c.name == name)
+        return and_(LOCKS.campaign_id == self._scope.campaign_id, LOCKS.name == name)
 
 
 def _has_crashed(holder: str) -> bool:
     """Return whether a holder was a process of this machine that no longer runs.
 
-    It spares a process that is restarted after a crash the wait for its own lock to expire. A process of
-    another machine, or one whose id was reused, counts as running.
+    It spares a process that is restarted after a crash the wait for its own lock to expire. A
+    process of another machine, or one whose id was reused, counts as running.
     """
     host, process_id, _ = holder.rsplit("/", 2)
 
+    # On Windows os.kill would end the process instead of asking for it.
     if os.name != "posix" or host != socket.gethostname():
         return False
 
@@ -111,6 +113,6 @@ def _has_crashed(holder: str) -> bool:
     except ProcessLookupError:
         return True
     except PermissionError:
-        return False
+        return False  # it runs, for another user
 
     return False

@@ -1,8 +1,8 @@
 """Numbered changes of the database schema.
 
-A new database gets the tables of ``schema`` at once, and every migration is recorded as applied. An older
-database runs the migrations it lacks, in order. So a change of the schema takes two steps: change
-``schema``, and append a migration that turns the tables of the previous version into those.
+A new database gets the tables of ``schema`` at once, and every migration is recorded as applied. An
+older database runs the migrations it lacks, in order. So a change of the schema takes two steps:
+change ``schema``, and append a migration that turns the tables of the previous version into those.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ def migrate(connection: Connection, now: str) -> list[str]:
 
     missing = [migration for migration in MIGRATIONS if migration.version not in versions]
 
+    # A new database has today's tables at once: migrations change the tables of older ones.
     if not versions:
         _create_tables(connection)
     else:
@@ -97,8 +98,9 @@ def require_known_versions(versions: Iterable[int]) -> None:
     if unknown:
         newest = MIGRATIONS[-1].version
         raise StoreError(
-            f"A newer version of teeter wrote this campaign: its schema has version {max(unknown)}, "
-            f"and this teeter knows versions up to {newest}. Update teeter to open it."
+            "A newer version of teeter wrote this campaign: its schema has version "
+            f"{max(unknown)}, and this teeter knows versions up to {newest}. "
+            "Update teeter to open it."
         )
 
 

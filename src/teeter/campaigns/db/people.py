@@ -8,9 +8,11 @@ from typing import Any
 from sqlalchemy import Connection, Row, select, update
 
 from teeter.campaigns.db import schema
+from teeter.campaigns.db.schema import PEOPLE
 from teeter.campaigns.db.scope import CampaignScope
 from teeter.campaigns.db.statements import insert_row
 from teeter.campaigns.enums import Role
+from teeter.campaigns.items import require_valid_unicode
 
 __all__ = ["PeopleRepository", "StoredPerson"]
 
@@ -37,28 +39,30 @@ class PeopleRepository:
 
     def members(self, connection: Connection) -> list[StoredPerson]:
         """Return all people who were not removed."""
-        people = schema.people
-        query = select(people).where(
-            people.c.campaign_id == self._scope.campaign_id, people.c.removed.is_(None)
+        query = select(schema.people).where(
+            PEOPLE.campaign_id == self._scope.campaign_id, PEOPLE.removed.is_(None)
         )
-        return [_stored_person(row) for row in connection.execute(query.order_by(people.c.id))]
+        return [_stored_person(row) for row in connection.execute(query.order_by(PEOPLE.id))]
 
     def find(self, connection: Connection, name: str) -> StoredPerson | None:
-        """Return a person by name, removed or not; None if there never was one."""
-        people = schema.people
-        query = select(people).where(
-            people.c.campaign_id == self._scope.campaign_id, people.c.name == name
+        """Return a person by name, removed or not; None if there never was one.
+
+        Raises:
+            InputError: the name has a character that no stored name has.
+        """
+        require_valid_unicode(name, "name")
+        query = select(schema.people).where(
+            PEOPLE.campaign_id == self._scope.campaign_id, PEOPLE.name == name
         )
         row = connection.execute(query).first()
         return None if row is None else _stored_person(row)
 
     def find_by_token_hash(self, connection: Connection, token_hash: str) -> StoredPerson | None:
         """Return the member who has a token, or None."""
-        people = schema.people
-        query = select(people).where(
-            people.c.campaign_id == self._scope.campaign_id,
-            people.c.token == token_hash,
-            people.c.removed.is_(None),
+        query = select(schema.people).where(
+            PEOPLE.campaign_id == self._scope.campaign_id,
+            PEOPLE.token == token_hash,
+            PEOPLE.removed.is_(None),
         )
         row = connection.execute(query).first()
         return None if row is None else _stored_person(row)
@@ -71,29 +75,30 @@ class PeopleRepository:
             "added": self._scope.now(),
             "removed": None,
         }
+        # Names are unique, removed people included: their answers stay under the name.
         removed = self.find(connection, name)
 
         if removed is None:
             new = {"campaign_id": self._scope.campaign_id, "name": name}
             insert_row(connection, schema.people, new | values)
         else:
-            row = schema.people.c.id == removed.row_id
+            row = PEOPLE.id == removed.row_id
             connection.execute(update(schema.people).where(row).values(values))
 
     def set_role(self, connection: Connection, row_id: int, role: Role) -> None:
         """Change a person's role."""
-        row = schema.people.c.id == row_id
+        row = PEOPLE.id == row_id
         connection.execute(update(schema.people).where(row).values(role=role))
 
     def set_token_hash(self, connection: Connection, row_id: int, token_hash: str | None) -> None:
         """Replace the hash of a person's token; None revokes the token."""
-        row = schema.people.c.id == row_id
+        row = PEOPLE.id == row_id
         connection.execute(update(schema.people).where(row).values(token=token_hash))
 
     def remove(self, connection: Connection, row_id: int) -> None:
         """Remove a person and revoke their token. Their answers stay."""
         removed = {"token": None, "removed": self._scope.now()}
-        row = schema.people.c.id == row_id
+        row = PEOPLE.id == row_id
         connection.execute(update(schema.people).where(row).values(removed))
 
 

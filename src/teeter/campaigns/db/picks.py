@@ -1,8 +1,9 @@
 """Batches and picks: which items are open with which annotator, and for how long.
 
-A batch belongs to an annotator and has a lease. Its picks are open until they are answered; when the lease
-expires they return, and the next annotator who asks may get them. Picks made ahead are ready in batches
-without an annotator. Some items need several annotators, and an item never goes to the same one twice.
+A batch belongs to an annotator and has a lease. Its picks are open until they are answered; when
+the lease expires they return, and the next annotator who asks may get them. Picks made ahead are
+ready in batches without an annotator. Some items need several annotators, and an item never goes to
+the same one twice.
 
 All methods work inside the transaction of the connection they are given.
 """
@@ -24,6 +25,7 @@ from sqlalchemy import (
     exists,
     func,
     insert,
+    or_,
     select,
     update,
 )
@@ -32,6 +34,7 @@ from teeter.campaigns.clock import format_time
 from teeter.campaigns.db import schema
 from teeter.campaigns.db.history import HistoryRepository
 from teeter.campaigns.db.items import ItemRepository
+from teeter.campaigns.db.schema import ANSWERS, BATCHES, DECISIONS, ITEMS, PICKS
 from teeter.campaigns.db.scope import CampaignScope
 from teeter.campaigns.db.statements import chunks, count_rows, insert_row
 from teeter.campaigns.db.trained_models import ModelRepository
@@ -112,6 +115,7 @@ class PickRepository:
         if rows:
             connection.execute(insert(schema.picks), rows)
 
+        # Picks made ahead are asked of no one yet, so they are neither counted nor noted.
         if annotator is not None:
             shared = [item.row_id for item in items.values() if item.annotators_needed > 1]
             self.update_missing(connection, shared)
@@ -137,21 +141,21 @@ class PickRepository:
         self, connection: Connection, annotator: str, batch_id: int, origin: BatchOrigin
     ) -> None:
         """Note a batch and all its picks in the history."""
-        picks = schema.picks
+        # Read back from the table: picks made ahead come with reasons that only the table has.
         states = (PickState.OPEN, PickState.KNOWN)
         query = (
-            select(picks, schema.items.c.key)
+            select(schema.picks, ITEMS.key)
             .join(schema.items)
             # The state comes first so that SQLite uses the index picks_by_state.
-            .where(picks.c.state.in_(states), picks.c.batch_id == batch_id)
-            .order_by(picks.c.rank, picks.c.id)
+            .where(PICKS.state.in_(states), PICKS.batch_id == batch_id)
+            .order_by(PICKS.rank, PICKS.id)
         )
 
         asked = []
-        known = []
+        not_asked = []
         for row in connection.execute(query):
             if row.state == PickState.KNOWN:
-                known.append(row.key)
+                not_asked.append(row.key)
             else:
                 reason = json.loads(row.reason)
                 asked.append({"item": row.key, "rank": row.rank, "arm": row.arm, "reason": reason})
@@ -163,36 +167,33 @@ class PickRepository:
             "version": origin.model_version,
             "items": [pick["item"] for pick in asked],
             "picks": asked,
-            "known": known,
+            "known": not_asked,
         }
         self._history.append(connection, annotator, "asked", None, detail)
 
     def count_batches(self, connection: Connection) -> int:
         """Return the number of batches so far, for annotators or ahead."""
-        batches = schema.batches
-        in_campaign = batches.c.campaign_id == self._scope.campaign_id
-        return count_rows(connection, select(batches.c.id).where(in_campaign))
+        in_campaign = BATCHES.campaign_id == self._scope.campaign_id
+        return count_rows(connection, select(BATCHES.id).where(in_campaign))
 
     # Reading picks
 
     def _select(self, state: PickState) -> Select[Any]:
         """Select the picks in a state, with the item's id and the batch's annotator and origin."""
-        picks = schema.picks
-        batches = schema.batches
         return (
             select(
-                picks,
-                schema.items.c.key,
-                schema.items.c.annotators_needed,
-                batches.c.annotator,
-                batches.c.strategy,
-                batches.c.seed,
-                batches.c.model_version,
+                schema.picks,
+                ITEMS.key,
+                ITEMS.annotators_needed,
+                BATCHES.annotator,
+                BATCHES.strategy,
+                BATCHES.seed,
+                BATCHES.model_version,
             )
-            .join(batches, batches.c.id == picks.c.batch_id)
-            .join(schema.items, schema.items.c.id == picks.c.item_id)
-            .where(batches.c.campaign_id == self._scope.campaign_id, picks.c.state == state)
-            .order_by(picks.c.batch_id, picks.c.rank)
+            .join(schema.batches, BATCHES.id == PICKS.batch_id)
+            .join(schema.items, ITEMS.id == PICKS.item_id)
+            .where(BATCHES.campaign_id == self._scope.campaign_id, PICKS.state == state)
+            .order_by(PICKS.batch_id, PICKS.rank)
         )
 
     def open_picks(
@@ -201,7 +202,7 @@ class PickRepository:
         """Return the open picks of an annotator, or of all, oldest batch first."""
         query = self._select(PickState.OPEN).limit(limit)
         if annotator is not None:
-            query = query.where(schema.batches.c.annotator == annotator)
+            query = query.where(BATCHES.annotator == annotator)
 
         return [_pick(row) for row in connection.execute(query)]
 
@@ -226,46 +227,43 @@ class PickRepository:
         return self._count(connection, PickState.READY)
 
     def _count(self, connection: Connection, state: PickState) -> int:
-        query = self._select(state).with_only_columns(schema.picks.c.id).order_by(None)
+        query = self._select(state).with_only_columns(PICKS.id).order_by(None)
         return count_rows(connection, query)
 
     def count_open_by_annotator(self, connection: Connection) -> dict[str, int]:
         """Return the number of open picks of each annotator who has any."""
-        picks = schema.picks
-        batches = schema.batches
         query = (
-            select(batches.c.annotator, func.count().label("open_count"))
-            .join(picks, picks.c.batch_id == batches.c.id)
-            .where(batches.c.campaign_id == self._scope.campaign_id)
-            .where(picks.c.state == PickState.OPEN)
-            .group_by(batches.c.annotator)
+            select(BATCHES.annotator, func.count().label("open_count"))
+            .join(schema.picks, PICKS.batch_id == BATCHES.id)
+            .where(BATCHES.campaign_id == self._scope.campaign_id)
+            .where(PICKS.state == PickState.OPEN)
+            .group_by(BATCHES.annotator)
         )
         return {row.annotator: row.open_count for row in connection.execute(query)}
 
     def last_picks(
         self, connection: Connection, annotator: str, row_ids: Sequence[int]
     ) -> dict[int, Pick]:
-        """Return the last pick of each item that an annotator was asked about, by the item's row id."""
-        picks = schema.picks
-        batches = schema.batches
+        """Return the last pick of each item that an annotator got, by the item's row id."""
         query = (
-            select(picks, schema.items.c.key)
-            .join(batches, batches.c.id == picks.c.batch_id)
-            .join(schema.items, schema.items.c.id == picks.c.item_id)
-            .where(picks.c.item_id.in_(row_ids), picks.c.state != PickState.KNOWN)
-            .where(batches.c.campaign_id == self._scope.campaign_id)
-            .where(batches.c.annotator == annotator)
-            .order_by(picks.c.id)
+            select(schema.picks, ITEMS.key)
+            .join(schema.batches, BATCHES.id == PICKS.batch_id)
+            .join(schema.items, ITEMS.id == PICKS.item_id)
+            .where(PICKS.item_id.in_(row_ids), PICKS.state != PickState.KNOWN)
+            .where(BATCHES.campaign_id == self._scope.campaign_id)
+            .where(BATCHES.annotator == annotator)
+            .order_by(PICKS.id)
         )
+        # Later picks of an item replace earlier ones.
         return {row.item_id: _pick(row) for row in connection.execute(query)}
 
     def control_items(self, connection: Connection) -> set[str]:
         """Return the ids of the items that were drawn as control items."""
         query = (
-            select(schema.items.c.key)
-            .join(schema.picks, schema.picks.c.item_id == schema.items.c.id)
-            .where(schema.items.c.campaign_id == self._scope.campaign_id)
-            .where(schema.picks.c.arm == PickArm.CONTROL)
+            select(ITEMS.key)
+            .join(schema.picks, PICKS.item_id == ITEMS.id)
+            .where(ITEMS.campaign_id == self._scope.campaign_id)
+            .where(PICKS.arm == PickArm.CONTROL)
         )
         return set(connection.scalars(query))
 
@@ -274,20 +272,20 @@ class PickRepository:
 
         A skip is no answer: the item may be picked again.
         """
+        # The caller holds the write lock, so no one can take an item between this and the insert.
         items = self._items.by_id(connection, [pick.item for pick in picks])
         row_ids = [item.row_id for item in items.values()]
-        answers = schema.answers
         taken: set[int] = set()
 
         for part in chunks(row_ids):
             states = (PickState.OPEN, PickState.READY)
-            assigned = and_(schema.picks.c.item_id.in_(part), schema.picks.c.state.in_(states))
-            taken.update(connection.scalars(select(schema.picks.c.item_id).where(assigned)))
+            assigned = and_(PICKS.item_id.in_(part), PICKS.state.in_(states))
+            taken.update(connection.scalars(select(PICKS.item_id).where(assigned)))
 
             answered = and_(
-                answers.c.item_id.in_(part), answers.c.live, answers.c.kind != AnswerKind.SKIP
+                ANSWERS.item_id.in_(part), ANSWERS.live, ANSWERS.kind != AnswerKind.SKIP
             )
-            taken.update(connection.scalars(select(answers.c.item_id).where(answered)))
+            taken.update(connection.scalars(select(ANSWERS.item_id).where(answered)))
 
         return [pick for pick in picks if items[pick.item].row_id not in taken]
 
@@ -295,21 +293,20 @@ class PickRepository:
 
     def has_assignable(self, connection: Connection) -> bool:
         """Return whether an annotator could get an item without picking a new one."""
-        items = schema.items
-        ready = self._select(PickState.READY).with_only_columns(schema.picks.c.id)
+        ready = self._select(PickState.READY).with_only_columns(PICKS.id)
         if connection.scalar(ready.order_by(None).limit(1)) is not None:
             return True
 
         missing = exists().where(
-            items.c.campaign_id == self._scope.campaign_id, items.c.annotators_missing > 0
+            ITEMS.campaign_id == self._scope.campaign_id, ITEMS.annotators_missing > 0
         )
         return bool(connection.scalar(select(missing)))
 
     def assign(self, connection: Connection, annotator: str, count: int) -> int:
         """Open items with an annotator that need no picking.
 
-        First come items that still need annotators, then picks made ahead. Picks whose lease expired
-        are among them.
+        First come items that still need annotators, then picks made ahead. Picks whose lease
+        expired are among them.
 
         Args:
             connection: a connection that may write.
@@ -319,9 +316,11 @@ class PickRepository:
         Returns:
             How many items were assigned.
         """
+        # In this order, so that the annotator who asks keeps items whose lease has just expired.
         self.extend_leases(connection, annotator)
         self.expire_leases(connection, asking=annotator)
 
+        # Shared items first: the sooner all annotators answered, the sooner disagreements show.
         shared = self._assign_shared(connection, annotator, count)
         if shared == count:
             return shared
@@ -330,15 +329,13 @@ class PickRepository:
 
     def _assign_shared(self, connection: Connection, annotator: str, count: int) -> int:
         """Assign items that need more annotators, but none that this annotator has seen."""
-        items = schema.items
-        answers = schema.answers
-        answered_by = and_(answers.c.item_id == items.c.id, answers.c.annotator == annotator)
+        answered_by = and_(ANSWERS.item_id == ITEMS.id, ANSWERS.annotator == annotator)
         query = (
-            select(items.c.id, items.c.key)
-            .where(items.c.campaign_id == self._scope.campaign_id, items.c.annotators_missing > 0)
-            .where(~exists().where(answered_by, answers.c.live))
-            .where(~exists().where(*_is_open_with(items.c.id, annotator)))
-            .order_by(items.c.id)
+            select(ITEMS.id, ITEMS.key)
+            .where(ITEMS.campaign_id == self._scope.campaign_id, ITEMS.annotators_missing > 0)
+            .where(~exists().where(answered_by, ANSWERS.live))
+            .where(~exists().where(*_is_open_with(ITEMS.id, annotator)))
+            .order_by(ITEMS.id)
             .limit(count)
         )
         wanted = connection.execute(query).all()
@@ -347,7 +344,8 @@ class PickRepository:
 
         earlier = self._last_pick_of_each(connection, [row.id for row in wanted])
 
-        # The annotator gets each item for the reason that the first one got it.
+        # The annotator gets each item for the reason that the first one got it. Control items stay
+        # control items, or agreement on them could not be told from agreement on hard ones.
         picks = []
         for rank, row in enumerate(wanted, start=1):
             pick = earlier.get(row.id)
@@ -368,37 +366,32 @@ class PickRepository:
         self, connection: Connection, row_ids: Sequence[int]
     ) -> dict[int, Row[Any]]:
         """Return the last pick of each item and the origin of its batch, by the item's row id."""
-        picks = schema.picks
-        batches = schema.batches
         last_ids = (
-            select(func.max(picks.c.id))
-            .where(picks.c.item_id.in_(row_ids))
-            .group_by(picks.c.item_id)
+            select(func.max(PICKS.id)).where(PICKS.item_id.in_(row_ids)).group_by(PICKS.item_id)
         )
         query = (
-            select(picks, batches.c.strategy, batches.c.seed, batches.c.model_version)
-            .join(batches, batches.c.id == picks.c.batch_id)
-            .where(picks.c.id.in_(last_ids))
+            select(schema.picks, BATCHES.strategy, BATCHES.seed, BATCHES.model_version)
+            .join(schema.batches, BATCHES.id == PICKS.batch_id)
+            .where(PICKS.id.in_(last_ids))
         )
         return {row.item_id: row for row in connection.execute(query)}
 
     def _assign_ready(self, connection: Connection, annotator: str, count: int) -> int:
         """Assign picks made ahead, but none of an item that this annotator skipped."""
-        picks = schema.picks
-        answers = schema.answers
         skipped = and_(
-            answers.c.item_id == picks.c.item_id, answers.c.annotator == annotator, answers.c.live
+            ANSWERS.item_id == PICKS.item_id, ANSWERS.annotator == annotator, ANSWERS.live
         )
         query = self._select(PickState.READY).where(~exists().where(skipped)).limit(count)
         rows = connection.execute(query).all()
         if not rows:
             return 0
 
+        # The picks move into a batch of the annotator, so that a lease covers them.
         origin = _newest_origin(rows)
         batch_id = self._insert_batch(connection, annotator, origin)
         for part in chunks([row.id for row in rows]):
             moved = {"batch_id": batch_id, "state": PickState.OPEN}
-            connection.execute(update(picks).where(picks.c.id.in_(part)).values(moved))
+            connection.execute(update(schema.picks).where(PICKS.id.in_(part)).values(moved))
 
         shared = [row.item_id for row in rows if row.annotators_needed > 1]
         self.update_missing(connection, shared)
@@ -412,22 +405,22 @@ class PickRepository:
 
         Control items stay drawn, so that they can be counted.
         """
-        picks = schema.picks
         for part in chunks(row_ids):
-            ready = and_(picks.c.item_id.in_(part), picks.c.state == PickState.READY)
-            control = picks.c.arm == PickArm.CONTROL
-            connection.execute(update(picks).where(ready, control).values(state=PickState.KNOWN))
-            connection.execute(delete(picks).where(ready))
+            # Control items first: the statement after it deletes all that are still ready.
+            ready = and_(PICKS.item_id.in_(part), PICKS.state == PickState.READY)
+            control = PICKS.arm == PickArm.CONTROL
+            connection.execute(
+                update(schema.picks).where(ready, control).values(state=PickState.KNOWN)
+            )
+            connection.execute(delete(schema.picks).where(ready))
 
     def remove_outdated(self, connection: Connection) -> None:
         """Remove what an older model picked ahead. Items drawn at random stay ready."""
-        picks = schema.picks
-        batches = schema.batches
-        ahead = select(batches.c.id).where(
-            batches.c.campaign_id == self._scope.campaign_id, batches.c.annotator.is_(None)
+        ahead = select(BATCHES.id).where(
+            BATCHES.campaign_id == self._scope.campaign_id, BATCHES.annotator.is_(None)
         )
-        outdated = and_(picks.c.state == PickState.READY, picks.c.arm == PickArm.PICKED)
-        connection.execute(delete(picks).where(outdated, picks.c.batch_id.in_(ahead)))
+        outdated = and_(PICKS.state == PickState.READY, PICKS.arm == PickArm.PICKED)
+        connection.execute(delete(schema.picks).where(outdated, PICKS.batch_id.in_(ahead)))
 
     # Leases
 
@@ -436,22 +429,22 @@ class PickRepository:
         if not self._scope.lease:
             return
 
-        batches = schema.batches
-        still_open = select(schema.picks.c.batch_id).where(schema.picks.c.state == PickState.OPEN)
+        # Answered batches keep their lease: until it ends, the annotator counts as active.
+        still_open = select(PICKS.batch_id).where(PICKS.state == PickState.OPEN)
         held = and_(
-            batches.c.campaign_id == self._scope.campaign_id,
-            batches.c.annotator == annotator,
-            batches.c.id.in_(still_open),
+            BATCHES.campaign_id == self._scope.campaign_id,
+            BATCHES.annotator == annotator,
+            BATCHES.id.in_(still_open),
         )
         lease_end = self._scope.lease_end()
-        connection.execute(update(batches).where(held).values(lease_end=lease_end))
+        connection.execute(update(schema.batches).where(held).values(lease_end=lease_end))
 
     def is_lease_half_over(self, connection: Connection, annotator: str) -> bool:
         """Return whether half of the lease of one of an annotator's open picks has passed."""
         query = (
             self._select(PickState.OPEN)
-            .where(schema.batches.c.annotator == annotator)
-            .with_only_columns(func.min(schema.batches.c.lease_end))
+            .where(BATCHES.annotator == annotator)
+            .with_only_columns(func.min(BATCHES.lease_end))
             .order_by(None)
         )
         first_end = connection.scalar(query)
@@ -470,16 +463,15 @@ class PickRepository:
         Returns:
             How many picks were returned.
         """
-        batches = schema.batches
-        expired = batches.c.lease_end <= self._scope.now()
+        expired = BATCHES.lease_end <= self._scope.now()
         if asking is not None:
-            expired = and_(expired, batches.c.annotator != asking)
+            expired = and_(expired, BATCHES.annotator != asking)
 
         return self._return_picks(connection, expired, by="lease")
 
     def release(self, connection: Connection, annotator: str, who: str) -> int:
         """Return all open picks of an annotator to the pool, and return how many there were."""
-        held = schema.batches.c.annotator == annotator
+        held = BATCHES.annotator == annotator
         return self._return_picks(connection, held, by=who)
 
     def _return_picks(self, connection: Connection, condition: ColumnElement[bool], by: str) -> int:
@@ -490,7 +482,6 @@ class PickRepository:
             condition: on the columns of ``batches``.
             by: who did it, for the history; "lease" if the lease expired.
         """
-        picks = schema.picks
         rows = connection.execute(self._select(PickState.OPEN).where(condition)).all()
         if not rows:
             return 0
@@ -499,10 +490,11 @@ class PickRepository:
         for row in rows:
             rows_by_batch.setdefault(row.batch_id, []).append(row)
 
+        # A batch at a time, because each gets its own line in the history.
         newest_version = self._models.newest_version(connection)
         for batch_id, batch in rows_by_batch.items():
-            is_open = and_(picks.c.batch_id == batch_id, picks.c.state == PickState.OPEN)
-            connection.execute(update(picks).where(is_open).values(state=PickState.RETURNED))
+            is_open = and_(PICKS.batch_id == batch_id, PICKS.state == PickState.OPEN)
+            connection.execute(update(schema.picks).where(is_open).values(state=PickState.RETURNED))
 
             detail = {"batch": batch_id, "items": [row.key for row in batch], "by": by}
             self._history.append(connection, batch[0].annotator, "returned", None, detail)
@@ -525,16 +517,23 @@ class PickRepository:
             self.add_batch(connection, None, picks, _newest_origin(batch))
 
     def count_active_annotators(self, connection: Connection, except_for: str | None = None) -> int:
-        """Return how many annotators have a lease that has not expired, except for one of them."""
-        batches = schema.batches
-        active = and_(
-            batches.c.campaign_id == self._scope.campaign_id,
-            batches.c.lease_end > self._scope.now(),
+        """Return how many annotators are at work: they have a lease that has not expired.
+
+        Args:
+            connection: an open connection.
+            except_for: an annotator who does not count.
+        """
+        # In a campaign without leases, an annotator is active who has open picks.
+        still_open = select(PICKS.batch_id).where(PICKS.state == PickState.OPEN)
+        without_lease = and_(BATCHES.lease_end.is_(None), BATCHES.id.in_(still_open))
+        with_lease = BATCHES.lease_end > self._scope.now()
+
+        query = select(func.count(BATCHES.annotator.distinct())).where(
+            BATCHES.campaign_id == self._scope.campaign_id, or_(with_lease, without_lease)
         )
         if except_for is not None:
-            active = and_(active, batches.c.annotator != except_for)
+            query = query.where(BATCHES.annotator != except_for)
 
-        query = select(func.count(batches.c.annotator.distinct())).where(active)
         return int(connection.scalar(query) or 0)
 
     # Answers to picks
@@ -546,17 +545,17 @@ class PickRepository:
 
         It is the open one, or else the last one that was returned; None if there is neither.
         """
-        picks = schema.picks
         states = (PickState.OPEN, PickState.RETURNED)
         query = (
-            select(picks.c.id, picks.c.state)
-            .join(schema.batches, schema.batches.c.id == picks.c.batch_id)
-            .where(picks.c.item_id == row_id, picks.c.state.in_(states))
-            .where(schema.batches.c.annotator == annotator)
-            .order_by(picks.c.id)
+            select(PICKS.id, PICKS.state)
+            .join(schema.batches, BATCHES.id == PICKS.batch_id)
+            .where(PICKS.item_id == row_id, PICKS.state.in_(states))
+            .where(BATCHES.annotator == annotator)
+            .order_by(PICKS.id)
         )
         rows = connection.execute(query).all()
 
+        # An open pick must be closed, whichever picks of the item were returned before.
         for row in rows:
             if row.state == PickState.OPEN:
                 return row.id, PickState.OPEN
@@ -570,16 +569,16 @@ class PickRepository:
     def holders(self, connection: Connection, row_id: int) -> list[str]:
         """Return the annotators with whom an item is open, by name."""
         query = (
-            select(schema.batches.c.annotator)
-            .join(schema.picks, schema.picks.c.batch_id == schema.batches.c.id)
-            .where(schema.picks.c.item_id == row_id, schema.picks.c.state == PickState.OPEN)
-            .order_by(schema.batches.c.annotator)
+            select(BATCHES.annotator)
+            .join(schema.picks, PICKS.batch_id == BATCHES.id)
+            .where(PICKS.item_id == row_id, PICKS.state == PickState.OPEN)
+            .order_by(BATCHES.annotator)
         )
         return list(connection.scalars(query))
 
     def set_state(self, connection: Connection, pick_id: int, state: PickState) -> None:
         """Change the state of a pick."""
-        row = schema.picks.c.id == pick_id
+        row = PICKS.id == pick_id
         connection.execute(update(schema.picks).where(row).values(state=state))
 
     def reopen(self, connection: Connection, pick_id: int, row_id: int) -> None:
@@ -592,24 +591,22 @@ class PickRepository:
             pick_id: the pick.
             row_id: its item.
         """
-        picks = schema.picks
-        batches = schema.batches
-        batch_of_pick = select(picks.c.batch_id).where(picks.c.id == pick_id).scalar_subquery()
+        batch_of_pick = select(PICKS.batch_id).where(PICKS.id == pick_id).scalar_subquery()
         annotator = connection.execute(
-            select(batches.c.annotator).where(batches.c.id == batch_of_pick)
+            select(BATCHES.annotator).where(BATCHES.id == batch_of_pick)
         ).scalar_one()
 
         # The annotator may have got the item a second time since. One open pick is enough.
-        batches_of_annotator = select(batches.c.id).where(
-            batches.c.campaign_id == self._scope.campaign_id, batches.c.annotator == annotator
+        batches_of_annotator = select(BATCHES.id).where(
+            BATCHES.campaign_id == self._scope.campaign_id, BATCHES.annotator == annotator
         )
         again = and_(
-            picks.c.item_id == row_id,
-            picks.c.id != pick_id,
-            picks.c.state == PickState.OPEN,
-            picks.c.batch_id.in_(batches_of_annotator),
+            PICKS.item_id == row_id,
+            PICKS.id != pick_id,
+            PICKS.state == PickState.OPEN,
+            PICKS.batch_id.in_(batches_of_annotator),
         )
-        connection.execute(update(picks).where(again).values(state=PickState.RETURNED))
+        connection.execute(update(schema.picks).where(again).values(state=PickState.RETURNED))
 
         holders = self.holders(connection, row_id)
         is_free = all(holder == annotator for holder in holders)
@@ -623,21 +620,20 @@ class PickRepository:
 
     def needs_several(self, connection: Connection, row_id: int) -> bool:
         """Return whether an item is to be answered by several annotators."""
-        query = select(schema.items.c.annotators_needed).where(schema.items.c.id == row_id)
+        query = select(ITEMS.annotators_needed).where(ITEMS.id == row_id)
         return bool(connection.scalar(query) != 1)
 
     def update_missing(self, connection: Connection, row_ids: Iterable[int]) -> None:
         """Count again how many annotators items still need.
 
-        An annotator counts who answered or has the item open. Nobody more is needed once an annotator
+        An annotator counts who answered or has the item open. None are missing once an annotator
         flags the item or a reviewer decides on it.
         """
-        items = schema.items
         for row_id in row_ids:
-            query = select(items.c.annotators_needed, items.c.annotators_missing)
-            row = connection.execute(query.where(items.c.id == row_id)).one()
+            query = select(ITEMS.annotators_needed, ITEMS.annotators_missing)
+            row = connection.execute(query.where(ITEMS.id == row_id)).one()
             if row.annotators_needed == 1:
-                continue
+                continue  # most items: nothing to count
 
             answered = self._kinds_by_annotator(connection, row_id)
             asked = set(answered) | set(self.holders(connection, row_id))
@@ -646,31 +642,29 @@ class PickRepository:
                 missing = 0
 
             if missing != row.annotators_missing:
-                changed = update(items).where(items.c.id == row_id)
+                changed = update(schema.items).where(ITEMS.id == row_id)
                 connection.execute(changed.values(annotators_missing=missing))
 
     def _kinds_by_annotator(self, connection: Connection, row_id: int) -> dict[str, str]:
         """Return the kind of each annotator's live answer about an item. Skips do not count."""
-        answers = schema.answers
-        query = select(answers.c.annotator, answers.c.kind).where(
-            answers.c.item_id == row_id, answers.c.live, answers.c.kind != AnswerKind.SKIP
+        query = select(ANSWERS.annotator, ANSWERS.kind).where(
+            ANSWERS.item_id == row_id, ANSWERS.live, ANSWERS.kind != AnswerKind.SKIP
         )
         return {row.annotator: row.kind for row in connection.execute(query)}
 
 
 def _is_decided(connection: Connection, row_id: int) -> bool:
-    decisions = schema.decisions
-    decided = exists().where(decisions.c.item_id == row_id, decisions.c.live)
+    decided = exists().where(DECISIONS.item_id == row_id, DECISIONS.live)
     return bool(connection.scalar(select(decided)))
 
 
 def _is_open_with(row_id: ColumnElement[int], annotator: str) -> tuple[ColumnElement[bool], ...]:
     """Return the conditions that an item is open with an annotator."""
     return (
-        schema.picks.c.item_id == row_id,
-        schema.picks.c.state == PickState.OPEN,
-        schema.picks.c.batch_id == schema.batches.c.id,
-        schema.batches.c.annotator == annotator,
+        PICKS.item_id == row_id,
+        PICKS.state == PickState.OPEN,
+        PICKS.batch_id == BATCHES.id,
+        BATCHES.annotator == annotator,
     )
 
 

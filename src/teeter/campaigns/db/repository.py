@@ -28,8 +28,8 @@ __all__ = ["CampaignRepository"]
 class CampaignRepository:
     """The queries of a campaign: ``repository.items.get(connection, "a1")``.
 
-    Every method takes a connection of ``Database.reading()`` or ``Database.writing()`` and works inside
-    its transaction.
+    Every method takes a connection of ``Database.reading()`` or ``Database.writing()`` and works
+    inside its transaction.
 
     Args:
         campaign_id: the campaign's row id.
@@ -41,6 +41,7 @@ class CampaignRepository:
         scope = CampaignScope(campaign_id, clock, timedelta(minutes=lease))
         self.scope = scope
 
+        # Each gets those it calls, so that the order shows who depends on whom.
         self.history = HistoryRepository(scope)
         self.classes = ClassRepository(scope, self.history)
         self.items = ItemRepository(scope, self.history)
@@ -84,6 +85,7 @@ class CampaignRepository:
             facts: what is known of it. The number of answers given so far is added.
             who: who trained it, for the history.
         """
+        # The count tells later which answers the model does not know, whatever clocks say.
         facts = {**facts, "answers": self.answers.count(connection)}
         version = self.models.add(connection, weights, facts)
         self.picks.remove_outdated(connection)

@@ -1,7 +1,7 @@
 """The tables of a campaign's database. The initial migration creates them; later ones change them.
 
-Times are texts as ``clock.format_time`` writes them. States, kinds and roles are the values of the enums
-in ``campaigns.enums``.
+Times are texts as ``clock.format_time`` writes them. States, kinds and roles are the values of the
+enums in ``campaigns.enums``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,21 @@ from sqlalchemy import (
 )
 
 __all__ = [
+    "ANSWERS",
+    "BATCHES",
+    "CAMPAIGNS",
+    "CLASSES",
+    "DECISIONS",
+    "FEATURES",
+    "HISTORY",
+    "ITEMS",
+    "LABEL_STUDIO",
+    "LABEL_STUDIO_ANSWERS",
+    "LOCKS",
     "MAX_ROW_ID",
+    "MODELS",
+    "PEOPLE",
+    "PICKS",
     "answers",
     "batches",
     "campaigns",
@@ -42,7 +56,7 @@ __all__ = [
 ]
 
 MAX_ROW_ID = 2**31 - 1
-"""The largest row id: PostgreSQL's integers have 32 bits, and it refuses larger numbers in a query."""
+"""The largest row id. PostgreSQL's integers have 32 bits, and it refuses larger ones in a query."""
 
 metadata = MetaData()
 
@@ -228,3 +242,19 @@ history = Table(
     Column("item", Text),
     Column("detail", Text, nullable=False),  # JSON
 )
+
+# The columns of the tables, for queries: ITEMS.key instead of items.c.key.
+ANSWERS = answers.c
+BATCHES = batches.c
+CAMPAIGNS = campaigns.c
+CLASSES = classes.c
+DECISIONS = decisions.c
+FEATURES = features.c
+HISTORY = history.c
+ITEMS = items.c
+LABEL_STUDIO = label_studio.c
+LABEL_STUDIO_ANSWERS = label_studio_answers.c
+LOCKS = locks.c
+MODELS = models.c
+PEOPLE = people.c
+PICKS = picks.c

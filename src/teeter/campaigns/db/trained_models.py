@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, func, insert, select
 
 from teeter.campaigns.db import schema
+from teeter.campaigns.db.schema import MODELS
 from teeter.campaigns.db.scope import CampaignScope
 
 __all__ = ["ModelRepository", "ModelSummary", "StoredModel"]
@@ -23,7 +24,7 @@ class ModelSummary:
     trained: str
     """When it was trained."""
     facts: dict[str, Any]
-    """Its training data and how well it does. ``answers`` is the number of answers given until then."""
+    """Its training data and how well it does; ``answers`` is how many were given until then."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,11 @@ class ModelRepository:
         return version
 
     def newest(self, connection: Connection) -> StoredModel | None:
-        """Return the newest model, or None if there is none."""
-        models = schema.models
+        """Return the newest model, or None before the first."""
         query = (
-            select(models)
-            .where(models.c.campaign_id == self._scope.campaign_id)
-            .order_by(models.c.version.desc())
+            select(schema.models)
+            .where(MODELS.campaign_id == self._scope.campaign_id)
+            .order_by(MODELS.version.desc())
             .limit(1)
         )
         row = connection.execute(query).first()
@@ -72,37 +72,36 @@ class ModelRepository:
         return StoredModel(row.version, row.trained, json.loads(row.facts), row.weights)
 
     def newest_summary(self, connection: Connection) -> ModelSummary | None:
-        """Return what is known of the newest model, without reading its weights; None without one."""
+        """Return what is known of the newest model, or None. Does not read its weights."""
         summaries = self.summaries(connection, newest=1)
         return summaries[0] if summaries else None
 
     def newest_version(self, connection: Connection) -> int:
         """Return the version of the newest model; 0 before there is one."""
-        query = select(func.max(schema.models.c.version)).where(
-            schema.models.c.campaign_id == self._scope.campaign_id
+        query = select(func.max(MODELS.version)).where(
+            MODELS.campaign_id == self._scope.campaign_id
         )
         return int(connection.scalar(query) or 0)
 
     def newest_weights(self, connection: Connection, count: int) -> list[bytes]:
         """Return the weights of the newest models, newest first."""
-        models = schema.models
         query = (
-            select(models.c.weights)
-            .where(models.c.campaign_id == self._scope.campaign_id)
-            .order_by(models.c.version.desc())
+            select(MODELS.weights)
+            .where(MODELS.campaign_id == self._scope.campaign_id)
+            .order_by(MODELS.version.desc())
             .limit(count)
         )
         return list(connection.scalars(query))
 
     def summaries(self, connection: Connection, *, newest: int | None = None) -> list[ModelSummary]:
         """Return what is known of all models, or of the ``newest`` ones, oldest first."""
-        models = schema.models
         query = (
-            select(models.c.version, models.c.trained, models.c.facts)
-            .where(models.c.campaign_id == self._scope.campaign_id)
-            .order_by(models.c.version.desc())
+            select(MODELS.version, MODELS.trained, MODELS.facts)
+            .where(MODELS.campaign_id == self._scope.campaign_id)
+            .order_by(MODELS.version.desc())
             .limit(newest)
         )
+        # Selected newest first for the limit, returned oldest first.
         rows = connection.execute(query).all()
         return [
             ModelSummary(row.version, row.trained, json.loads(row.facts)) for row in reversed(rows)

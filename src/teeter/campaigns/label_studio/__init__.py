@@ -1,4 +1,4 @@
-"""A campaign labelled in Label Studio: its questions become tasks there, and annotations become answers here."""
+"""Label a campaign in Label Studio: its picks become tasks, and annotations become answers."""
 
 from __future__ import annotations
 

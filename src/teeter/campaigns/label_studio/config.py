@@ -1,4 +1,8 @@
-"""The labelling interface of a campaign: made from its classes, added to when they grow, and read from annotations."""
+"""The labelling interface of a Label Studio project: its XML, title and instructions.
+
+The interface is created from a campaign's classes. Later syncs only add classes to it, so whatever
+people change in Label Studio stays.
+"""
 
 from __future__ import annotations
 
@@ -10,87 +14,161 @@ from xml.etree import ElementTree
 from teeter.campaigns.settings import Settings
 from teeter.errors import ServerError
 
-__all__ = ["CHOICES", "choice_of", "instructions_of", "made_config", "title_of", "with_classes"]
+__all__ = [
+    "CHOICES_TAG",
+    "add_missing_classes",
+    "build_label_config",
+    "chosen_class",
+    "format_instructions",
+    "format_title",
+]
 
-CHOICES = "label"
-"""What the classes' tag is called."""
+CHOICES_TAG = "label"
+"""Name of the tag that holds the classes."""
 
-_SHOWN = "item"
-_TITLE = (3, 50)
-"""Signs of a project's title, at least and at most."""
+OBJECT_TAG = "item"
+"""Name of the tag that shows the item."""
 
-_LISTED = 30
-"""Classes from which on they are a list that can be searched, and not side by side."""
+MAX_INLINE_CLASSES = 30
+"""With more classes than this, a searchable list replaces the buttons."""
+
+# Label Studio rejects titles that are shorter or longer.
+MIN_TITLE_LENGTH = 3
+MAX_TITLE_LENGTH = 50
 
 
-def made_config(settings: Settings, classes: Sequence[str]) -> str:
-    """Return the labelling interface of a campaign: its item, and its classes to choose one of."""
+def build_label_config(settings: Settings, classes: Sequence[str]) -> str:
+    """Return the labelling interface of a new project: the item, and its classes to choose from.
+
+    Args:
+        settings: Settings of the campaign, for the kind of items and the shortcuts.
+        classes: The class names, in the order of the campaign.
+
+    Returns:
+        XML in the syntax of Label Studio.
+    """
     view = ElementTree.Element("View")
+
     if settings.kind == "image":
-        ElementTree.SubElement(view, "Image", name=_SHOWN, value="$image")
+        ElementTree.SubElement(view, "Image", name=OBJECT_TAG, value="$image")
     else:
-        ElementTree.SubElement(view, "Text", name=_SHOWN, value="$text", valueType="text")
+        ElementTree.SubElement(view, "Text", name=OBJECT_TAG, value="$text", valueType="text")
+
     choices = ElementTree.SubElement(
-        view, "Choices", name=CHOICES, toName=_SHOWN, choice="single", required="true"
+        view, "Choices", name=CHOICES_TAG, toName=OBJECT_TAG, choice="single", required="true"
     )
-    choices.set("layout", "select") if len(classes) > _LISTED else choices.set("showInline", "true")
-    for k, name in enumerate(classes):
-        _add(choices, name, settings.keys[k] if k < len(settings.keys) else None)
+    if len(classes) > MAX_INLINE_CLASSES:
+        choices.set("layout", "select")
+    else:
+        choices.set("showInline", "true")
+
+    for number, name in enumerate(classes):
+        choice = _add_choice(choices, name)
+        if number < len(settings.keys):
+            choice.set("hotkey", settings.keys[number])
+
     return ElementTree.tostring(view, encoding="unicode")
 
 
-def with_classes(config: str, classes: Sequence[str]) -> str | None:
-    """Return a project's interface with the classes that it lacks, whatever else people changed; None: it has all."""
+def add_missing_classes(label_config: str, classes: Sequence[str]) -> str | None:
+    """Add classes to the labelling interface of a project.
+
+    Args:
+        label_config: The XML of the project.
+        classes: All classes of the campaign.
+
+    Returns:
+        The new XML, or None if no class is missing.
+
+    Raises:
+        ServerError: the XML is invalid or lacks the tag for the classes.
+    """
     try:
-        view = ElementTree.fromstring(config)
+        view = ElementTree.fromstring(label_config)
     except ElementTree.ParseError:
         raise ServerError(
-            "The project's labelling interface cannot be read: put it right in Label Studio."
+            "The project's labelling interface is not valid XML. Fix it in Label Studio."
         ) from None
-    choices = next((one for one in view.iter("Choices") if one.get("name") == CHOICES), None)
+
+    choices = _find_choices(view)
     if choices is None:
         raise ServerError(
-            f'The project\'s labelling interface has no <Choices name="{CHOICES}"> any more: '
-            "put it back in Label Studio, or begin anew with --new-project."
+            f'The project\'s labelling interface has no <Choices name="{CHOICES_TAG}">. '
+            "Restore it in Label Studio, or create another project with new_project=."
         )
-    known = {one.get("alias") or one.get("value") for one in choices.iter("Choice")}
-    missing = [name for name in classes if name not in known]
+
+    # Annotations contain the alias of a choice if it has one, otherwise its value.
+    present = {choice.get("alias") or choice.get("value") for choice in choices.iter("Choice")}
+    missing = [name for name in classes if name not in present]
+    if not missing:
+        return None
+
     for name in missing:
-        _add(choices, name, None)
-    return ElementTree.tostring(view, encoding="unicode") if missing else None
+        _add_choice(choices, name)
+    return ElementTree.tostring(view, encoding="unicode")
 
 
-def _add(choices: ElementTree.Element, name: str, key: str | None) -> None:
-    # Label Studio puts a task's data in the place of $word: such a name is shown with a sign between that nobody sees,
-    # and comes back as its alias.
-    one = ElementTree.SubElement(choices, "Choice", value=name.replace("$", "$\N{WORD JOINER}"))
+def _find_choices(view: ElementTree.Element) -> ElementTree.Element | None:
+    # By name: people may have added other <Choices> tags to the interface.
+    for choices in view.iter("Choices"):
+        if choices.get("name") == CHOICES_TAG:
+            return choices
+    return None
+
+
+def _add_choice(choices: ElementTree.Element, name: str) -> ElementTree.Element:
+    # Label Studio replaces $word by a field of the task. An invisible character after the dollar
+    # sign prevents that, and the alias makes annotations contain the name as it is.
+    choice = ElementTree.SubElement(choices, "Choice", value=name.replace("$", "$\N{WORD JOINER}"))
     if "$" in name:
-        one.set("alias", name)
-    if key is not None:
-        one.set("hotkey", key)
+        choice.set("alias", name)
+    return choice
 
 
-def choice_of(result: Any) -> str | None:
-    """Return what an annotation chose; None where it is not one class of ours."""
-    found = [one for one in result if isinstance(one, Mapping) and one.get("from_name") == CHOICES]
-    value = found[0].get("value") if len(found) == 1 else None
-    chosen = value.get("choices") if isinstance(value, Mapping) else None
-    return (
-        chosen[0]
-        if isinstance(chosen, list) and len(chosen) == 1 and isinstance(chosen[0], str)
-        else None
-    )
+def chosen_class(result: Sequence[Any]) -> str | None:
+    """Return the class that an annotation chose, or None if it is not exactly one.
+
+    Args:
+        result: The ``result`` of an annotation. People may have added tags of their own to the
+            interface, so it can contain anything.
+
+    Example:
+        >>> chosen_class([{"from_name": "label", "value": {"choices": ["spam"]}}])
+        'spam'
+    """
+    values = [
+        entry.get("value")
+        for entry in result
+        if isinstance(entry, Mapping) and entry.get("from_name") == CHOICES_TAG
+    ]
+
+    match values:
+        case [{"choices": [str(name)]}]:
+            return name
+        case _:
+            return None
 
 
-def title_of(name: str) -> str:
-    """Return a campaign's name as Label Studio takes it for a title."""
-    shortest, longest = _TITLE
-    name = name.strip()
-    if len(name) < shortest:
-        name = f"teeter {name}"
-    return name if len(name) <= longest else f"{name[: longest - 1]}…"
+def format_title(name: str) -> str:
+    """Return a campaign's name as a project title of a length that Label Studio accepts.
+
+    Example:
+        >>> format_title("ab")
+        'teeter ab'
+    """
+    title = name.strip()
+    if len(title) < MIN_TITLE_LENGTH:
+        return f"teeter {title}"
+    if len(title) > MAX_TITLE_LENGTH:
+        return f"{title[: MAX_TITLE_LENGTH - 1]}…"
+    return title
 
 
-def instructions_of(settings: Settings) -> str:
-    """Return the instructions as Label Studio shows them, which is as a page."""
-    return html.escape(settings.instructions, quote=False).replace("\n", "<br>")
+def format_instructions(instructions: str) -> str:
+    """Return instructions as HTML, which is how Label Studio shows them.
+
+    Example:
+        >>> format_instructions("Choose a < b.\\nOr skip.")
+        'Choose a &lt; b.<br>Or skip.'
+    """
+    return html.escape(instructions, quote=False).replace("\n", "<br>")

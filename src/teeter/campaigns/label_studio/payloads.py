@@ -1,110 +1,180 @@
-"""What people see of an item in Label Studio: a text, an uploaded image or one at an address, or numbers."""
+"""Records of Label Studio's REST API: what teeter sends, and the fields that it reads.
+
+Responses are pydantic models, so that a server which is not Label Studio is recognised at once.
+Fields that teeter does not use are ignored.
+"""
 
 from __future__ import annotations
 
-import io
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
-from typing import Any
-from urllib.parse import quote
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any
 
-import numpy as np
-import numpy.typing as npt
+from pydantic import AfterValidator, BaseModel, BeforeValidator
 
-from teeter.campaigns.label_studio.client import Server
-from teeter.errors import FileError, MissingExtraError, ServerError
-from teeter.paths import resolve_inside
+__all__ = [
+    "ITEM_FIELD",
+    "MODEL_VERSION",
+    "Annotation",
+    "FileUpload",
+    "ImportResponse",
+    "LabelStudioTask",
+    "NewProject",
+    "NewTask",
+    "Project",
+    "User",
+]
 
-__all__ = ["ITEM", "image_addresses", "in_parts", "numbers_of", "uploaded"]
+ITEM_FIELD = "teeter_item"
+"""Field of a task's data that holds the item id; teeter recognises its own tasks by it."""
 
-ITEM = "teeter_item"
-"""Where in a task's data the item's id stands."""
-
-_NUMBERS = 40
-"""Features that are shown."""
-
-_MOST = 100
-"""Tasks or files in one request."""
-
-_LARGEST = 8_000_000
-"""Bytes in one request, but for a single thing that is larger."""
-
-_SHOWN = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp")
-"""Images that Label Studio takes; others go as PNG."""
+MODEL_VERSION = "teeter"
+"""Model version of teeter's predictions. Label Studio sorts tasks only by the scores of predictions
+whose version equals that of the project; it silently ignores all other scores."""
 
 
-def numbers_of(key: str, vector: npt.NDArray[np.float32]) -> str:
-    """Return the features of an item as people may read them."""
-    shown = ", ".join(f"{value:.4g}" for value in vector[:_NUMBERS])
-    more = f", … ({len(vector)} numbers)" if len(vector) > _NUMBERS else ""
-    return f"{key}\n{shown}{more}"
+def _assume_utc(moment: datetime) -> datetime:
+    """Read a time without a time zone as UTC, which is what Label Studio stores."""
+    if moment.tzinfo is None:
+        return moment.replace(tzinfo=UTC)
+    return moment
 
 
-def image_addresses(prefix: str, paths: Mapping[str, str]) -> dict[str, str]:
-    """Return where images are, by item: after a prefix under which they are served already."""
-    return {key: f"{prefix}{quote(path)}" for key, path in paths.items()}
+def _empty_if_null(text: object) -> object:
+    if text is None:
+        return ""
+    return text
 
 
-def uploaded(
-    server: Server, project: int, folder: Path | None, paths: Mapping[str, str]
-) -> dict[str, str]:
-    """Send images to Label Studio, and return where it has them, by item."""
-    files = {key: _file(path, folder) for key, path in paths.items()}
-    found: dict[str, str] = {}
-    for keys in in_parts(list(files), [len(data) for _, data in files.values()]):
-        told = server.upload(
-            f"/api/projects/{project}/import",
-            [files[key] for key in keys],
-            commit_to_project="false",
-        )
-        numbers = list(told["file_upload_ids"])
-        listed = server.get(f"/api/projects/{project}/file-uploads", ids=json.dumps(numbers))
-        places = {one["id"]: f"/data/{one['file']}" for one in listed}
-        if len(numbers) != len(keys) or not set(numbers) <= set(places):
-            raise ServerError(
-                f"{server.url} took {len(places)} of {len(keys)} images: run it again."
-            )
-        found |= {key: places[number] for key, number in zip(keys, numbers, strict=True)}
-    return found
+def _user_id(completed_by: object) -> object:
+    """Reduce a user, which some versions of Label Studio send in full, to the user's id."""
+    if isinstance(completed_by, Mapping):
+        return completed_by.get("id")
+    return completed_by
 
 
-def _file(path: str, folder: Path | None) -> tuple[str, bytes]:
-    """Return an image's name and bytes, as Label Studio takes them."""
-    file = resolve_inside(path, folder)
-    data, name = file.read_bytes(), PurePosixPath(path).name
-    return (
-        (name, data)
-        if file.suffix.lower() in _SHOWN
-        else (f"{PurePosixPath(path).stem}.png", _as_png(data, path))
-    )
+Timestamp = Annotated[datetime, AfterValidator(_assume_utc)]
 
 
-def _as_png(data: bytes, path: str) -> bytes:
-    try:
-        from PIL import Image
-    except ImportError:
-        raise MissingExtraError("Images need pillow: pip install 'teeter[images]'.") from None
-    out = io.BytesIO()
-    try:
-        with Image.open(io.BytesIO(data)) as image:
-            (image if image.mode in ("1", "L", "P", "RGB", "RGBA") else image.convert("RGB")).save(
-                out, "PNG"
-            )
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
-        raise FileError(f"{path} is not an image that can be read.") from None
-    return out.getvalue()
+class User(BaseModel):
+    """An account in Label Studio."""
+
+    id: int
+    email: str | None = None
 
 
-def in_parts(things: Sequence[Any], sizes: Sequence[int]) -> Iterator[list[Any]]:
-    """Yield things in their order, in parts that one request holds."""
-    part: list[Any] = []
-    size = 0
-    for thing, its in zip(things, sizes, strict=True):
-        if part and (len(part) == _MOST or size + its > _LARGEST):
-            yield part
-            part, size = [], 0
-        part.append(thing)
-        size += its
-    if part:
-        yield part
+class Project(BaseModel):
+    """A project."""
+
+    id: int
+    description: Annotated[str, BeforeValidator(_empty_if_null)] = ""
+    label_config: str = ""
+    """The labelling interface as XML; empty in a list of projects."""
+    model_version: str | None = None
+
+
+class Annotation(BaseModel):
+    """An annotation of a task."""
+
+    id: int
+    completed_by: Annotated[int | None, BeforeValidator(_user_id)]
+    """The id of the user, or None if the account was deleted."""
+    was_cancelled: bool
+    """Whether the annotator skipped the task."""
+    result: list[Any] | None
+    """What the annotator chose, one entry per control tag of the labelling interface."""
+    created_at: Timestamp
+    updated_at: Timestamp | None = None
+
+    @property
+    def changed_at(self) -> datetime:
+        """When the annotation was given or last changed."""
+        return self.updated_at or self.created_at
+
+
+class LabelStudioTask(BaseModel):
+    """A task of a project, with its annotations."""
+
+    id: int
+    data: dict[str, Any]
+    annotations: list[Annotation]
+    is_labeled: bool
+    """Whether it has as many annotations as its overlap asks for."""
+    updated_at: Timestamp
+
+    @property
+    def item_id(self) -> str | None:
+        """The id of the campaign's item, or None if teeter did not create the task."""
+        item_id = self.data.get(ITEM_FIELD)
+        if isinstance(item_id, str):
+            return item_id
+        return None
+
+
+class ImportResponse(BaseModel):
+    """The ids of imported tasks or uploaded files, in the order in which they were sent."""
+
+    task_ids: list[int] = []
+    file_upload_ids: list[int] = []
+
+
+class FileUpload(BaseModel):
+    """An uploaded file."""
+
+    id: int
+    file: str
+    """Path below ``/data/``."""
+
+
+@dataclass(frozen=True)
+class NewProject:
+    """A project to create, with the settings on which a sync relies."""
+
+    title: str
+    description: str
+    label_config: str
+    expert_instruction: str
+    """The instructions, as HTML."""
+    show_instruction: bool
+    model_version: str = MODEL_VERSION
+    sampling: str = "Uncertainty sampling"
+    """Serve the task with the lowest prediction score first. The score is the rank of the pick."""
+    show_collab_predictions: bool = False
+    """Hide predictions: a guess would influence the annotators."""
+    skip_queue: str = "IGNORE_SKIPPED"
+    """Do not serve a skipped task again: the campaign decides when to ask about the item again."""
+    enable_empty_annotation: bool = False
+    maximum_annotations: int = 1
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the body of the request that creates the project."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class NewTask:
+    """A task to create for one pick of a campaign."""
+
+    item_id: str
+    content: Mapping[str, str]
+    """What annotators see: ``{"text": TEXT}`` or ``{"image": URL}``."""
+    rank: int
+    """Rank of the item in its batch, from 1."""
+    score: float
+    """Prediction score, from 0 to 1. Label Studio serves the lowest first."""
+    overlap: int
+    """How many annotations the task needs."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the task as the import request takes it.
+
+        The overlap is not part of it: Label Studio takes it only as a later change of the task.
+        """
+        # A prediction without a result shows nothing to annotators; it only carries the score.
+        prediction = {"model_version": MODEL_VERSION, "score": self.score, "result": []}
+        return {
+            "data": {**self.content, ITEM_FIELD: self.item_id},
+            "meta": {"teeter": {"item": self.item_id, "rank": self.rank}},
+            "predictions": [prediction],
+        }

@@ -1,129 +1,191 @@
-"""Questions that go out: each open one has a task that waits, with its rank as the score that tasks are ordered by."""
+"""Create a task in Label Studio for every open pick of a campaign that has none."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.db import Pick
-from teeter.campaigns.enums import AnswerKind
-from teeter.campaigns.label_studio.client import Server
-from teeter.campaigns.label_studio.payloads import (
-    ITEM,
-    image_addresses,
-    in_parts,
-    numbers_of,
-    uploaded,
+from teeter.campaigns.db import ImportedAnnotation, Pick, ProjectLink
+from teeter.campaigns.enums import AnswerKind, ItemKind
+from teeter.campaigns.label_studio.client import LabelStudioClient
+from teeter.campaigns.label_studio.payloads import MODEL_VERSION, LabelStudioTask, NewTask
+from teeter.campaigns.label_studio.pull import LABEL_STUDIO_ANNOTATOR
+from teeter.campaigns.label_studio.task_data import (
+    format_features,
+    image_urls,
+    split_by_size,
+    upload_images,
 )
-from teeter.campaigns.label_studio.project_link import (
-    ImportedAnnotation,
-    ProjectLink,
-    annotations_of,
-)
-from teeter.campaigns.label_studio.pull import HOLDER
-from teeter.campaigns.label_studio.tasks import Project, Task
+from teeter.campaigns.label_studio.tasks import ProjectTasks
 
-__all__ = ["MODEL", "TaskPusher"]
+__all__ = ["ScoredPick", "TaskPusher"]
 
-MODEL = "teeter"
-"""The version of our predictions: Label Studio orders by those of the project's version alone."""
+
+@dataclass(frozen=True)
+class ScoredPick:
+    """A pick, and the score of the task that is created for it."""
+
+    pick: Pick
+    score: float
+    """Position among the open picks divided by their number. Label Studio serves the lowest first."""
 
 
 class TaskPusher:
-    """What goes from a campaign to a server."""
+    """Creates the tasks of a campaign in Label Studio."""
 
-    def __init__(self, campaign: Campaign, server: Server, images: str | None = None) -> None:
-        """``images`` is an address under which images are served already, and need not be uploaded."""
-        self.campaign, self.server, self.images = campaign, server, images
+    def __init__(
+        self, campaign: Campaign, client: LabelStudioClient, image_prefix: str | None = None
+    ) -> None:
+        """Prepare to create tasks.
 
-    def unsent(self, link: ProjectLink, project: Project) -> list[tuple[float, Pick]]:
-        """Return the open questions that nobody finds in Label Studio, each with its score: the lowest comes first."""
-        with self.campaign.database.reading() as connection:
-            picks = self.campaign.repository.picks.open_picks(connection, HOLDER)
-            taken = annotations_of(self.campaign, connection, link)
-        waiting = {task.item for task in project.tasks.values() if _waits(task, taken)}
-        scored = [(rank / len(picks), pick) for rank, pick in enumerate(picks, start=1)]
-        return [(score, pick) for score, pick in scored if pick.item not in waiting]
+        Args:
+            campaign: The campaign.
+            client: Connection to Label Studio.
+            image_prefix: URL below which the images are served already. Without it they are
+                uploaded to Label Studio.
+        """
+        self.campaign = campaign
+        self.client = client
+        self.image_prefix = image_prefix
 
-    def send(self, link: ProjectLink, project: Project) -> int:
-        """Send what is unsent, and return how many tasks it became."""
-        scored = self.unsent(link, project)
-        keys = [pick.item for _, pick in scored]
-        data, people = self._data(project.number, keys), self._people(keys)
-        tasks = [_made_task(data[pick.item], pick, score) for score, pick in scored]
-        for part in in_parts(tasks, [len(str(task)) for task in tasks]):
-            told = self.server.post(
-                f"/api/projects/{project.number}/import", part, return_task_ids="true"
-            )
-            for number, task in zip(told.get("task_ids", ()), part, strict=False):
-                if people[task["data"][ITEM]] > 1:
-                    self.server.patch(
-                        f"/api/tasks/{number}/", {"overlap": people[task["data"][ITEM]]}
-                    )
-        if tasks:
-            self._require_order(project)
-        return len(tasks)
-
-    def _require_order(self, project: Project) -> None:
-        """Let Label Studio order by our scores, should anybody have chosen others."""
-        place = f"/api/projects/{project.number}/"
-        if self.server.get(place).get("model_version") != MODEL:
-            self.server.patch(place, {"model_version": MODEL})
-
-    def _people(self, keys: Sequence[str]) -> dict[str, int]:
-        """Return how many are still to answer each item."""
+    def unsent_picks(self, link: ProjectLink, tasks: ProjectTasks) -> list[ScoredPick]:
+        """Return the open picks that have no task to answer, best first."""
         repository = self.campaign.repository
         with self.campaign.database.reading() as connection:
-            rows = repository.items.by_id(connection, keys)
-            said = {
-                key: sum(
-                    answer.kind != AnswerKind.SKIP
-                    for answer in repository.answers.for_item(connection, row.row_id)
-                )
-                for key, row in rows.items()
-                if row.annotators_needed > 1
-            }
-        return {key: max(1, row.annotators_needed - said.get(key, 0)) for key, row in rows.items()}
+            picks = repository.picks.open_picks(connection, LABEL_STUDIO_ANNOTATOR)
+            imported = repository.label_studio.imported_annotations(connection, link)
 
-    def _data(self, project: int, keys: Sequence[str]) -> dict[str, dict[str, str]]:
-        """Return what people see of items, by id."""
-        kind, repository = self.campaign.settings.kind, self.campaign.repository
-        with self.campaign.database.reading() as connection:
-            contents = {
-                key: str(row.content)
-                for key, row in repository.items.by_id(connection, keys).items()
-            }
-            named, vectors = (
-                repository.items.features(connection) if kind == "features" and keys else ([], ())
+        waiting_items = set()
+        for task in tasks.by_id.values():
+            if _is_waiting(task, imported):
+                waiting_items.add(task.item_id)
+
+        # Scores count all open picks, so that new tasks come after those that already wait.
+        unsent = []
+        for position, pick in enumerate(picks, start=1):
+            if pick.item not in waiting_items:
+                unsent.append(ScoredPick(pick, score=position / len(picks)))
+        return unsent
+
+    def push(self, link: ProjectLink, tasks: ProjectTasks) -> int:
+        """Create a task for each unsent pick.
+
+        Args:
+            link: The campaign's link to the project.
+            tasks: The tasks of the project, just read: an item in it is not sent again.
+
+        Returns:
+            The number of new tasks.
+        """
+        project_id = tasks.project_id
+        new_tasks = self._build_tasks(project_id, self.unsent_picks(link, tasks))
+        # The size of the request, apart from a few separators.
+        sizes = [len(json.dumps(task.to_json())) for task in new_tasks]
+
+        for part in split_by_size(new_tasks, sizes):
+            task_ids = self.client.import_tasks(project_id, part)
+
+            # Not strict: an old Label Studio may not return the ids, and 1 is the default overlap.
+            for task_id, task in zip(task_ids, part, strict=False):
+                if task.overlap > 1:
+                    self.client.update_task(task_id, overlap=task.overlap)
+
+        if new_tasks:
+            self._require_sorting_by_score(project_id)
+        return len(new_tasks)
+
+    def _require_sorting_by_score(self, project_id: int) -> None:
+        """Set the project's model version back, in case it was changed in Label Studio."""
+        if self.client.get_project(project_id).model_version != MODEL_VERSION:
+            self.client.update_project(project_id, model_version=MODEL_VERSION)
+
+    def _build_tasks(self, project_id: int, scored_picks: Sequence[ScoredPick]) -> list[NewTask]:
+        item_ids = [scored.pick.item for scored in scored_picks]
+        contents = self._task_contents(project_id, item_ids)
+        missing_answers = self._count_missing_answers(item_ids)
+
+        new_tasks = []
+        for scored in scored_picks:
+            item_id = scored.pick.item
+            task = NewTask(
+                item_id=item_id,
+                content=contents[item_id],
+                rank=scored.pick.rank,
+                score=scored.score,
+                overlap=missing_answers[item_id],
             )
-        if kind == "image":
-            return {key: {"image": place} for key, place in self._places(project, contents).items()}
-        if kind == "features":
-            by_key = dict(zip(named, vectors, strict=True))
-            return {key: {"text": numbers_of(key, by_key[key])} for key in keys}
+            new_tasks.append(task)
+        return new_tasks
+
+    def _count_missing_answers(self, item_ids: Sequence[str]) -> dict[str, int]:
+        """Return how many annotators still have to answer each item, at least 1."""
+        repository = self.campaign.repository
+        with self.campaign.database.reading() as connection:
+            items = repository.items.by_id(connection, item_ids)
+            row_ids = [item.row_id for item in items.values()]
+            answers_by_row = repository.answers.for_items(connection, row_ids)
+
+        missing_answers = {}
+        for item_id, item in items.items():
+            # A skip is stored as an answer, but the item still needs a real one.
+            answers = answers_by_row[item.row_id]
+            answer_count = sum(answer.kind is not AnswerKind.SKIP for answer in answers)
+
+            # At least one: the pick is open, so its item is asked about in any case.
+            missing_answers[item_id] = max(1, item.annotators_needed - answer_count)
+
+        return missing_answers
+
+    def _task_contents(self, project_id: int, item_ids: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Return what annotators see of each item, by item id."""
+        if self.campaign.settings.kind == ItemKind.FEATURES:
+            return self._feature_contents(item_ids)
+
+        with self.campaign.database.reading() as connection:
+            items = self.campaign.repository.items.by_id(connection, item_ids)
+        stored = {item_id: str(item.content) for item_id, item in items.items()}
+
+        if self.campaign.settings.kind == ItemKind.IMAGE:
+            urls = self._image_urls(project_id, stored)
+            return {item_id: {"image": url} for item_id, url in urls.items()}
+
+        # Old campaigns may hold a NUL, which campaigns refuse today. PostgreSQL, which Label Studio
+        # may use, cannot store it.
         return {
-            key: {"text": text.replace("\0", "\N{REPLACEMENT CHARACTER}")}
-            for key, text in contents.items()
+            item_id: {"text": text.replace("\0", "\N{REPLACEMENT CHARACTER}")}
+            for item_id, text in stored.items()
         }
 
-    def _places(self, project: int, paths: Mapping[str, str]) -> dict[str, str]:
-        """Return where Label Studio finds images, by item."""
-        if self.images is not None:
-            return image_addresses(self.images, paths)
-        folder = self.campaign.settings.folder
-        return uploaded(self.server, project, None if folder is None else Path(folder), paths)
+    def _feature_contents(self, item_ids: Sequence[str]) -> dict[str, dict[str, str]]:
+        if not item_ids:
+            return {}
+
+        with self.campaign.database.reading() as connection:
+            all_ids, vectors = self.campaign.repository.items.features(connection)
+
+        features = dict(zip(all_ids, vectors, strict=True))
+        return {
+            item_id: {"text": format_features(item_id, features[item_id])} for item_id in item_ids
+        }
+
+    def _image_urls(self, project_id: int, paths: Mapping[str, str]) -> dict[str, str]:
+        """Return where Label Studio finds images, by item id; upload them if necessary."""
+        if self.image_prefix is not None:
+            return image_urls(self.image_prefix, paths)
+
+        folder = None
+        if self.campaign.settings.folder is not None:
+            folder = Path(self.campaign.settings.folder)
+        return upload_images(self.client, project_id, folder, paths)
 
 
-def _waits(task: Task, taken: Mapping[int, ImportedAnnotation]) -> bool:
-    """Tell whether somebody is still to answer a task, or an answer of it is still to be taken in."""
-    return not task.done or any(one.number not in taken for one in task.annotations)
+def _is_waiting(task: LabelStudioTask, imported: Mapping[int, ImportedAnnotation]) -> bool:
+    """Return whether a task still needs an annotation, or has one that was not imported."""
+    if not task.is_labeled:
+        return True
 
-
-def _made_task(data: Mapping[str, str], pick: Pick, score: float) -> dict[str, Any]:
-    return {
-        "data": {**data, ITEM: pick.item},
-        "meta": {"teeter": {"item": pick.item, "rank": pick.rank}},
-        "predictions": [{"model_version": MODEL, "score": score, "result": []}],
-    }
+    # An annotation with an unknown label, for example, can still be corrected in its task.
+    return any(annotation.id not in imported for annotation in task.annotations)

@@ -1,34 +1,40 @@
-"""One sync: annotations in, a new model when a round is used up, and the next questions out.
+"""Keep a campaign and its project in Label Studio in step.
 
-Nothing is remembered of the tasks that were sent: they carry their item's id, and are found again by it. So a sync can
-be killed at any moment, and the next one goes on.
+One sync imports annotations, trains a model if the picks run out, and creates tasks for new picks.
+The campaign does not store which tasks it created: each task carries the id of its item, and is
+recognised by it. So a sync can be killed at any moment, and the next one continues.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING
 
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.label_studio.client import NotFoundError, Server
+from teeter.campaigns.db import ProjectLink
+from teeter.campaigns.label_studio.client import LabelStudioClient, NotFoundError
 from teeter.campaigns.label_studio.config import (
-    instructions_of,
-    made_config,
-    title_of,
-    with_classes,
+    add_missing_classes,
+    build_label_config,
+    format_instructions,
+    format_title,
 )
+from teeter.campaigns.label_studio.payloads import NewProject, Project
 from teeter.campaigns.label_studio.project_link import (
-    ProjectLink,
-    begin,
-    current,
-    turn,
-    write_project,
+    hold_sync_lock,
+    open_link,
+    save_project,
 )
-from teeter.campaigns.label_studio.pull import HOLDER, import_annotations, notes_of
-from teeter.campaigns.label_studio.push import MODEL, TaskPusher
-from teeter.campaigns.label_studio.tasks import Project
+from teeter.campaigns.label_studio.pull import (
+    LABEL_STUDIO_ANNOTATOR,
+    PullSummary,
+    import_annotations,
+)
+from teeter.campaigns.label_studio.push import TaskPusher
+from teeter.campaigns.label_studio.tasks import ProjectTasks
 from teeter.errors import InputError, ServerError
 
 if TYPE_CHECKING:
@@ -36,8 +42,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LabelStudio", "SyncResult", "sync_campaign"]
 
-_WHOLE = 10
-"""Every so many syncs all tasks are read, to notice those that were deleted."""
+FULL_READ_INTERVAL = 10
+"""Read all tasks at every tenth sync, to notice tasks that were deleted."""
 
 
 @dataclass(frozen=True)
@@ -45,26 +51,33 @@ class SyncResult:
     """What a sync did."""
 
     url: str
+    """URL of the Label Studio."""
     project: int
-    made: bool
-    """Whether the project was made now."""
+    """Id of the project."""
+    created: bool
+    """Whether this sync created the project."""
     labels: int
+    """New labels that were imported."""
     skips: int
+    """New skips that were imported."""
     corrected: int
+    """Annotations that changed since they were imported."""
     withdrawn: int
+    """Annotations that were deleted since they were imported."""
     model: int | None
-    """The model that was trained now."""
+    """Version of the model that was trained, if one was."""
     sent: int
+    """Tasks that were created."""
     waiting: int
-    """Questions that wait for an answer."""
+    """Items that wait for an answer."""
     notes: tuple[str, ...]
-    """What was left as it is, a sentence each."""
+    """What was ignored or needs attention, one sentence each."""
 
     @property
-    def is_news(self) -> bool:
-        """Whether anything came in or went out."""
+    def has_changes(self) -> bool:
+        """Whether anything was imported, trained or sent."""
         counts = (self.labels, self.skips, self.corrected, self.withdrawn, self.sent)
-        return self.made or self.model is not None or any(counts)
+        return self.created or self.model is not None or any(counts)
 
 
 def sync_campaign(
@@ -73,22 +86,46 @@ def sync_campaign(
     url: str | None = None,
     *,
     n: int = 20,
+    train: bool = True,
     new_project: bool = False,
-    **options: Any,
+    images: str | None = None,
 ) -> SyncResult:
-    """Take in what was annotated, and keep n questions waiting in Label Studio; the address is remembered.
+    """Sync a campaign with Label Studio once.
 
-    Options are those of ``LabelStudio``.
+    Args:
+        campaign: The campaign.
+        token: A legacy token or a personal access token. It is not stored.
+        url: URL of the Label Studio. Needed once; the campaign stores it.
+        n: How many items to keep waiting in Label Studio.
+        train: Train a model on new answers before items are picked.
+        new_project: Create another project. The answers stay in the campaign.
+        images: URL prefix below which images are served already. Without it they are uploaded.
+
+    Raises:
+        ServerUnavailableError: Label Studio does not answer; a later sync may succeed.
+        ServerError: Label Studio refuses, or the project is gone.
+        InputError: an argument is invalid.
     """
-    studio = LabelStudio(campaign, token, url, n=n, new_project=new_project, **options)
-    try:
-        return studio.sync()
-    finally:
-        studio.close()
+    with LabelStudio(
+        campaign, token, url, n=n, train=train, new_project=new_project, images=images
+    ) as label_studio:
+        return label_studio.sync()
+
+
+@dataclass(frozen=True)
+class _OpenProject:
+    """The project of a campaign, which exists and belongs to it."""
+
+    link: ProjectLink
+    id: int
+    was_created: bool
 
 
 class LabelStudio:
-    """A campaign and the Label Studio it is labelled in."""
+    """A campaign and a connection to the Label Studio in which it is labelled.
+
+    Use it for repeated syncs: after the first, ``sync`` reads only the tasks that changed.
+    """
 
     def __init__(
         self,
@@ -103,173 +140,260 @@ class LabelStudio:
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """``images`` is an address under which images are served already, and need not be uploaded."""
+        """Prepare a connection; nothing is sent or written yet.
+
+        Args:
+            campaign: The campaign.
+            token: A legacy token or a personal access token. It is not stored.
+            url: URL of the Label Studio. Needed once; the campaign stores it.
+            n: How many items to keep waiting in Label Studio.
+            train: Train a model on new answers before items are picked.
+            new_project: Create another project at the first sync.
+            images: URL prefix below which images are served already. Without it they are uploaded.
+            transport: Replaces the network in tests.
+            sleep: Waits for a number of seconds.
+
+        Raises:
+            InputError: an argument is invalid, or the URL is missing.
+        """
         if n < 1:
-            raise InputError(f"Cannot keep {n} questions waiting: ask for 1 or more.")
-        with campaign.database.reading() as connection:
-            before = current(campaign, connection)
-        if url is None and before is None:
-            raise InputError("Where is Label Studio? Give its address with --url, once.")
-        self.campaign, self.n, self.train = campaign, n, train
-        self.server = Server(
-            url or (before.url if before else ""), token, transport=transport, sleep=sleep
+            raise InputError(f"Cannot keep {n} items waiting: ask for 1 or more.")
+
+        self.campaign = campaign
+        self.client = LabelStudioClient(
+            url or _stored_url(campaign), token, transport=transport, sleep=sleep
         )
-        self._outbox = TaskPusher(campaign, self.server, images)
-        self._anew, self._sleep = new_project, sleep
-        self._project: Project | None = None
-        self._link: ProjectLink | None = None
-        self._syncs = 0
+        self.n = n
+        self.train = train
+        self._pusher = TaskPusher(campaign, self.client, images)
+        self._sleep = sleep
+        self._needs_new_project = new_project
+
+        # The tasks that were read so far, and the link that they belong to.
+        self._tasks: ProjectTasks | None = None
+        self._tasks_link: ProjectLink | None = None
+        self._reads = 0
+
+    def __enter__(self) -> LabelStudio:
+        """Return the connection itself; it is closed at the end of the block."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the connection."""
+        self.close()
 
     def close(self) -> None:
-        """Let go of the connection."""
-        self.server.close()
+        """Close the connection."""
+        self.client.close()
 
     def sync(self) -> SyncResult:
-        """Take in what was annotated; train and ask anew where at most half of the n questions still wait."""
-        self._require_token()
-        link, project, made = self._found()
-        project.read(whole=self._syncs % _WHOLE == 0)
-        self._syncs += 1
-        came = import_annotations(self.campaign, link, project.tasks.values(), self._emails())
-        model = self._next_round()
-        sent = self._send(link, project)
+        """Import annotations, train and pick if at most half of the items wait, and create tasks.
+
+        Raises:
+            ServerUnavailableError: Label Studio does not answer; a later sync may succeed.
+            ServerError: Label Studio refuses, or the project is gone.
+        """
+        # Fails before anything is written if this is no Label Studio or the token is wrong.
+        self.client.get_current_user()
+
+        project = self._open_project()
+        tasks = self._read_tasks(project)
+        pulled = self._pull_annotations(project, tasks)
+
+        # After the pull, because the new answers decide whether and what to pick.
+        model_version = None
+        if self._is_picking_due():
+            model_version = self._train_if_due()
+            self.campaign.ask(self.n, LABEL_STUDIO_ANNOTATOR)
+
+        sent = self._push_tasks(project, tasks)
+        return self._build_result(project, pulled, model_version, sent)
+
+    # Project
+
+    def _open_project(self) -> _OpenProject:
+        """Return the campaign's project; create it if it is missing."""
+        link = open_link(self.campaign, self.client.url, replace_project=self._needs_new_project)
+        self._needs_new_project = False
+
+        if link.project is None:
+            with hold_sync_lock(self.campaign, self._sleep):
+                project = self._find_or_create_project(link)
+        else:
+            project = _OpenProject(link, link.project, was_created=False)
+
+        content = self._get_own_project(project)
+        self._add_missing_classes(content)
+
+        if project.link.url == self.client.url:
+            return project
+
+        # The Label Studio has moved: store its new URL.
+        link = save_project(
+            self.campaign, project.link, self.client.url, project.id, was_created=False
+        )
+        return _OpenProject(link, project.id, project.was_created)
+
+    def _find_or_create_project(self, link: ProjectLink) -> _OpenProject:
+        """Return the project that a link is for, while this sync holds the lock."""
         with self.campaign.database.reading() as connection:
-            waiting = len(self.campaign.repository.picks.open_picks(connection, HOLDER))
-        notes = notes_of(came, self.campaign.classes)
-        if not waiting:
-            notes.append("Nothing is left to ask about.")
+            link = self.campaign.repository.label_studio.current_link(connection) or link
+        if link.project is not None:
+            # Another sync created the project while this one waited for the lock.
+            return _OpenProject(link, link.project, was_created=False)
+
+        # A sync that was killed may have created the project without storing its id.
+        project_id = self.client.find_project(link.mark)
+        was_created = project_id is None
+        if project_id is None:
+            project_id = self.client.create_project(self._new_project(link))
+
+        link = save_project(
+            self.campaign, link, self.client.url, project_id, was_created=was_created
+        )
+        return _OpenProject(link, project_id, was_created)
+
+    def _new_project(self, link: ProjectLink) -> NewProject:
+        name = self.campaign.name
+        settings = self.campaign.settings
+        return NewProject(
+            title=format_title(name),
+            description=(
+                f"Created by teeter for the campaign {name}. "
+                f"Do not remove [{link.mark}]: teeter recognises the project by it."
+            ),
+            label_config=build_label_config(settings, self.campaign.classes),
+            expert_instruction=format_instructions(settings.instructions),
+            show_instruction=bool(settings.instructions),
+        )
+
+    def _get_own_project(self, project: _OpenProject) -> Project:
+        """Return the project from the server, after checking that it belongs to the campaign."""
+        remedy = "create another project with new_project=; the answers stay in the campaign"
+
+        try:
+            content = self.client.get_project(project.id)
+        except NotFoundError:
+            raise ServerError(
+                f"{self.client.url} no longer has project {project.id}. To continue, {remedy}."
+            ) from None
+
+        # The id alone proves nothing: a server that was set up again uses the same ids.
+        if project.link.mark not in content.description:
+            raise ServerError(
+                f"Project {project.id} at {self.client.url} does not belong to this campaign: its "
+                f"description lacks [{project.link.mark}]. Restore that text, or {remedy}."
+            )
+        return content
+
+    def _add_missing_classes(self, project: Project) -> None:
+        label_config = add_missing_classes(project.label_config, self.campaign.classes)
+        if label_config is not None:
+            self.client.update_project(project.id, label_config=label_config)
+
+    # Annotations in
+
+    def _read_tasks(self, project: _OpenProject) -> ProjectTasks:
+        """Read the tasks of the project: all of them at first and at times, else what changed."""
+        # Another link, of a new project or a new URL, makes the tasks of the old one worthless.
+        if self._tasks is None or self._tasks_link != project.link:
+            self._tasks = ProjectTasks(self.client, project.id)
+            self._tasks_link = project.link
+            self._reads = 0
+
+        self._tasks.refresh(full=self._reads % FULL_READ_INTERVAL == 0)
+        self._reads += 1
+        return self._tasks
+
+    def _pull_annotations(self, project: _OpenProject, tasks: ProjectTasks) -> PullSummary:
+        emails = {user.id: user.email or "" for user in self.client.list_users()}
+        return import_annotations(self.campaign, project.link, tasks.by_id.values(), emails)
+
+    # Tasks out
+
+    def _is_picking_due(self) -> bool:
+        """Extend the lease of the open picks, and return whether at most half of ``n`` are left."""
+        with self.campaign.database.writing() as connection:
+            # Annotators in Label Studio are at work as long as there are syncs: extend their lease.
+            self.campaign.repository.picks.extend_leases(connection, LABEL_STUDIO_ANNOTATOR)
+
+        return self._count_waiting() <= self.n // 2
+
+    def _train_if_due(self) -> int | None:
+        """Train a model if there is something new to learn, and return its version."""
+        if not self.train:
+            return None
+
+        repository = self.campaign.repository
+        with self.campaign.database.reading() as connection:
+            newest_version = repository.models.newest_version(connection)
+            new_answers = repository.answers.count_since_newest_model(connection)
+
+        has_model = newest_version > 0
+        if has_model and not new_answers:
+            return None
+
+        # Loaded once, because it takes a while in a large campaign.
+        state = self.campaign.load_state()
+        if len(set(state.labels.values())) < 2:
+            # A classifier needs two classes.
+            return None
+
+        return self.campaign.train(who=LABEL_STUDIO_ANNOTATOR, state=state).version
+
+    def _push_tasks(self, project: _OpenProject, tasks: ProjectTasks) -> int:
+        """Create tasks for open picks that have none, and return how many."""
+        # Most syncs have nothing to send, and need not wait for the lock.
+        if not self._pusher.unsent_picks(project.link, tasks):
+            return 0
+
+        with hold_sync_lock(self.campaign, self._sleep) as extend_lock:
+            self.client.before_attempt = extend_lock
+            try:
+                # Another sync may have created some of the tasks before this one got the lock.
+                tasks.refresh()
+                return self._pusher.push(project.link, tasks)
+            finally:
+                self.client.before_attempt = lambda: None
+
+    def _count_waiting(self) -> int:
+        picks = self.campaign.repository.picks
+        with self.campaign.database.reading() as connection:
+            return len(picks.open_picks(connection, LABEL_STUDIO_ANNOTATOR))
+
+    def _build_result(
+        self, project: _OpenProject, pulled: PullSummary, model_version: int | None, sent: int
+    ) -> SyncResult:
+        waiting = self._count_waiting()
+        notes = pulled.notes(self.campaign.classes)
+        if waiting == 0:
+            notes.append("No items are left to label.")
+
         return SyncResult(
-            url=self.server.url,
-            project=project.number,
-            made=made,
-            labels=came.labels,
-            skips=came.skips,
-            corrected=came.corrected,
-            withdrawn=came.withdrawn,
-            model=model,
+            url=self.client.url,
+            project=project.id,
+            created=project.was_created,
+            labels=pulled.labels,
+            skips=pulled.skips,
+            corrected=pulled.corrected,
+            withdrawn=pulled.withdrawn,
+            model=model_version,
             sent=sent,
             waiting=waiting,
             notes=tuple(notes),
         )
 
-    def _found(self) -> tuple[ProjectLink, Project, bool]:
-        """Return the campaign's project; it is made where there is none."""
-        link = begin(self.campaign, self.server.url, anew=self._anew)
-        self._anew = False
-        made = False
-        if link.project is None:
-            with self._turn():
-                link, made = self._noted(link)
-        number = int(link.project or 0)
-        found = self._checked(link, number)
-        if link.url != self.server.url:
-            link = write_project(self.campaign, link, self.server.url, number, made=False)
-        lacking = with_classes(str(found["label_config"]), self.campaign.classes)
-        if lacking is not None:
-            self.server.patch(f"/api/projects/{number}/", {"label_config": lacking})
-        if self._project is None or self._link != link:
-            self._project, self._link, self._syncs = Project(self.server, number), link, 0
-        return link, self._project, made
 
-    def _noted(self, link: ProjectLink) -> tuple[ProjectLink, bool]:
-        """Return the link with its project: one that was made and not noted, or a new one."""
-        with self.campaign.database.reading() as connection:
-            link = current(self.campaign, connection) or link
-        if link.project is not None:  # another sync made it while this one waited
-            return link, False
-        listed = self.server.pages(
-            "/api/projects/", "results", "count", include="id,description", page_size=100
-        )
-        number = next(
-            (one["id"] for one in listed if link.mark in (one.get("description") or "")), None
-        )
-        made = number is None
-        if number is None:
-            number = self.server.post("/api/projects/", self._new_project(link))["id"]
-        return write_project(self.campaign, link, self.server.url, int(number), made=made), made
+def _stored_url(campaign: Campaign) -> str:
+    """Return the URL of the Label Studio that a campaign is linked to."""
+    with campaign.database.reading() as connection:
+        link = campaign.repository.label_studio.current_link(connection)
 
-    def _new_project(self, link: ProjectLink) -> dict[str, Any]:
-        settings = self.campaign.settings
-        return {
-            "title": title_of(self.campaign.name),
-            "description": f"Labelled for the teeter campaign {self.campaign.name}. Keep this sign: [{link.mark}]",
-            "label_config": made_config(settings, self.campaign.classes),
-            "expert_instruction": instructions_of(settings),
-            "show_instruction": bool(settings.instructions),
-            "sampling": "Uncertainty sampling",  # by ascending score
-            "model_version": MODEL,
-            "show_collab_predictions": False,  # a guess would lead people
-            "skip_queue": "IGNORE_SKIPPED",  # we ask again, after the next model
-            "enable_empty_annotation": False,
-            "maximum_annotations": 1,
-        }
-
-    def _checked(self, link: ProjectLink, number: int) -> Mapping[str, Any]:
-        """Return what the server says of the project, if it is there and the campaign's."""
-        again = "begin another with --new-project; what was answered stays"
-        try:
-            found = self.server.get(f"/api/projects/{number}/")
-        except NotFoundError:
-            raise ServerError(
-                f"{self.server.url} has no project {number} any more: {again}."
-            ) from None
-        if not isinstance(found, dict) or link.mark not in (found.get("description") or ""):
-            sign = f"its description lacks [{link.mark}]"
-            raise ServerError(
-                f"Project {number} of {self.server.url} is not this campaign's ({sign}): put that back, or {again}."
-            )
-        return found
-
-    def _require_token(self) -> None:
-        """Refuse, before anything is written, what is no Label Studio, or does not take the token."""
-        found = self.server.get("/api/current-user/whoami")
-        if not isinstance(found, dict) or "email" not in found:
-            raise self.server.strange()
-
-    def _emails(self) -> dict[int, str]:
-        try:
-            return {
-                int(one["id"]): str(one.get("email") or "")
-                for one in self.server.get("/api/users/")
-            }
-        except (KeyError, TypeError, AttributeError):
-            raise self.server.strange() from None
-
-    def _turn(self) -> Any:
-        return turn(self.campaign, self._sleep)
-
-    def _next_round(self) -> int | None:
-        """Keep questions waiting, and return the model that was trained for new ones."""
-        repository = self.campaign.repository
-        with self.campaign.database.writing() as connection:
-            repository.picks.extend_leases(connection, HOLDER)
-            waiting = len(repository.picks.open_picks(connection, HOLDER))
-        if waiting > self.n // 2:
-            return None
-        model = self._trained() if self.train else None
-        self.campaign.ask(self.n, HOLDER)
-        return model
-
-    def _trained(self) -> int | None:
-        """Train a model, and return its version; None where there is nothing new to learn, or of one class alone."""
-        with self.campaign.database.reading() as connection:
-            version = self.campaign.repository.models.newest_version(connection)
-            newer = self.campaign.repository.answers.count_since_newest_model(connection)
-        if version and not newer:
-            return None
-        state = self.campaign.load_state()
-        if len(set(state.labels.values())) < 2:
-            return None
-        return self.campaign.train(who=HOLDER, state=state).version
-
-    def _send(self, link: ProjectLink, project: Project) -> int:
-        """Send the open questions that have no task which waits, and return how many there were."""
-        if not self._outbox.unsent(link, project):
-            return 0
-        with self._turn() as alive:
-            self.server.before = alive
-            try:
-                project.read()  # another sync may have sent some
-                return self._outbox.send(link, project)
-            finally:
-                self.server.before = lambda: None
+    if link is None:
+        raise InputError("This campaign is not linked to a Label Studio yet: pass url=.")
+    return link.url

@@ -466,13 +466,13 @@ function makeRecentLine(entry) {
 const actions = {
   skip: () => answer("skip"),
   unsure: () => answer("unsure"),
-  bad: () => answer("bad"),
+  flag: () => answer("flag"),
   keep: () => answer("keep"),
   undo,
   help: () => byId("help").showModal(),
 };
 
-const actionByKey = { " ": actions.skip, u: actions.unsure, f: actions.bad, Backspace: undo, "?": actions.help, "=": actions.keep };
+const actionByKey = { " ": actions.skip, u: actions.unsure, f: actions.flag, Backspace: undo, "?": actions.help, "=": actions.keep };
 const classByKey = new Map(start.classes.filter((entry) => entry.key).map((entry) => [entry.key, entry.name]));
 
 function makeClassButton({ name, key }) {
@@ -533,7 +533,7 @@ function actionFor(event) {
 // Letters and digits go into the field. Capitals are commands, since case does not matter for finding.
 function actionWhileFinding(event) {
   if (event.key === "U") return actions.unsure;
-  if (event.key === "F") return actions.bad;
+  if (event.key === "F") return actions.flag;
   if ([" ", "Backspace", "?", "="].includes(event.key)) return actionByKey[event.key];
 
   if (event.key.length === 1) finder.focus();  // the letter itself is typed into the field
@@ -547,7 +547,7 @@ function listUnsent() {
     const isListed = recent.some((answer) => answer.question.item === entry.body.item);
     if (isUndo(entry) || isListed) continue;
 
-    const said = entry.body.label ?? entry.body.kind ?? (entry.what === "decisions" ? "bad" : "confirmed");
+    const said = entry.body.label ?? entry.body.kind ?? (entry.what === "decisions" ? "flag" : "confirmed");
     recent.unshift({ question: { item: entry.body.item }, said, state: "saving" });
   }
 }

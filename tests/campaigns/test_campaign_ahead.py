@@ -1,0 +1,194 @@
+"""Picking keeps ahead of people: annotators who poll always find items, and only counts decide how many are picked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from campaigns.fake_clock import FakeClock
+from campaigns.stores import STORES, new_place
+from teeter.campaigns.campaign import MOST_READY, Campaign, Settings
+from teeter.campaigns.enums import PickArm
+
+BATCH = 4
+ANNOTATORS = [f"annotator {k}" for k in range(8)]
+VECTORS = np.random.default_rng(0).normal(size=(400, 3)).astype(np.float32)
+MakeCampaign = Callable[..., Campaign]
+
+
+@pytest.fixture(params=STORES)
+def make_campaign(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeCampaign]:
+    campaigns: list[Campaign] = []
+
+    def make(items: int = 400, **settings: object) -> Campaign:
+        options = {"kind": "features", "strategy": "margin", "control": 0.2} | settings
+        folder = tmp_path / str(len(campaigns))
+        folder.mkdir()
+        campaign = Campaign.create(
+            new_place(request.param, folder),
+            "points",
+            ["left", "right"],
+            Settings(**options),
+            clock=FakeClock(),
+        )
+        campaign.add({"id": f"p{k}", "features": row} for k, row in enumerate(VECTORS[:items]))
+        campaigns.append(campaign)
+        return campaign
+
+    yield make
+    for campaign in campaigns:
+        campaign.database.close()
+
+
+def true_class(item: str) -> str:
+    return "right" if VECTORS[int(item[1:]), 0] > 0 else "left"
+
+
+def count_ready(campaign: Campaign) -> int:
+    with campaign.database.reading() as connection:
+        return campaign.repository.picks.count_ready(connection)
+
+
+def ready_items(campaign: Campaign, arm: PickArm | None = None) -> list[str]:
+    with campaign.database.reading() as connection:
+        picks = campaign.repository.picks.ready_picks(connection)
+    return [pick.item for pick in picks if arm is None or pick.arm is arm]
+
+
+def poll(campaign: Campaign, annotator: str) -> list[str]:
+    """Return what the page shows an annotator, who gets items that are ready but picks none."""
+    picks = campaign.repository.picks
+    with campaign.database.writing() as connection:
+        if not picks.open_picks(connection, annotator, BATCH):
+            picks.assign(connection, annotator, BATCH)
+        return [pick.item for pick in picks.open_picks(connection, annotator, BATCH)]
+
+
+def start_team(campaign: Campaign) -> None:
+    """Give every annotator a batch and a lease, and train the first model on their answers."""
+    for annotator in ANNOTATORS:
+        for question in campaign.ask(BATCH, annotator):
+            campaign.tell(question.item, true_class(question.item), annotator)
+        campaign.ask(1, annotator)
+    campaign.train()
+
+
+def test_two_batches_are_wanted_for_each_active_annotator(make_campaign: MakeCampaign) -> None:
+    campaign = make_campaign(lease=30)
+    assert campaign.ready_items_wanted(BATCH) == 0
+    campaign.ask(1, ANNOTATORS[0])
+    assert campaign.ready_items_wanted(BATCH) == 0, "one annotator picks the next batch in time"
+    for annotator in ANNOTATORS:
+        campaign.ask(1, annotator)
+    assert campaign.ready_items_wanted(BATCH) == 2 * BATCH * 8
+    assert campaign.ready_items_wanted(1000) == MOST_READY
+
+
+def test_without_leases_an_annotator_with_open_items_is_active(make_campaign: MakeCampaign) -> None:
+    campaign = make_campaign(lease=0)
+    for annotator in ANNOTATORS[:3]:
+        campaign.ask(1, annotator)
+    assert campaign.ready_items_wanted(BATCH) == 2 * BATCH * 3
+
+    (question,) = campaign.ask(1, ANNOTATORS[0])
+    campaign.skip(question.item, ANNOTATORS[0])
+    assert campaign.ready_items_wanted(BATCH) == 2 * BATCH * 2
+
+
+def test_items_are_picked_ahead_when_less_than_a_batch_for_each_is_ready(
+    make_campaign: MakeCampaign,
+) -> None:
+    campaign = make_campaign()
+    start_team(campaign)
+    wanted = campaign.ready_items_wanted(BATCH)
+    assert campaign.pick_ahead(wanted)
+    assert count_ready(campaign) == wanted
+
+    seen = []
+    while count_ready(campaign) >= wanted // 2:
+        assert campaign.keep_ready(BATCH)
+        seen.append(count_ready(campaign))
+        poll_items = poll(campaign, ANNOTATORS[len(seen) % 8])
+        for item in poll_items:
+            campaign.tell(item, true_class(item), ANNOTATORS[len(seen) % 8])
+    assert max(seen) == wanted, "nothing was picked before"
+    assert len(seen) > 4
+
+    assert campaign.keep_ready(BATCH)
+    assert count_ready(campaign) == wanted
+
+
+def test_a_new_model_replaces_the_items_of_the_old_one_in_the_same_moment(
+    make_campaign: MakeCampaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    campaign = make_campaign()
+    start_team(campaign)
+    campaign.keep_ready(BATCH)
+    wanted = campaign.ready_items_wanted(BATCH)
+    old_items = ready_items(campaign)
+    seen_by_others = []
+    save_model = campaign.repository.save_model
+
+    def save_model_and_look(*arguments: Any) -> int:
+        version = save_model(*arguments)
+        seen_by_others.append(ready_items(campaign))
+        return version
+
+    monkeypatch.setattr(campaign.repository, "save_model", save_model_and_look)
+    campaign.train(pick_ahead=wanted)
+
+    assert seen_by_others == [old_items], "until the new ones are there"
+    assert count_ready(campaign) >= wanted
+    old_picks = set(old_items) - set(ready_items(campaign, PickArm.CONTROL))
+    new_picks = set(ready_items(campaign, PickArm.PICKED))
+    assert new_picks != old_picks
+
+
+def play_team(campaign: Campaign, rounds: int) -> tuple[int, list[str]]:
+    """Let eight annotators poll and answer while items are picked and models trained beside them.
+
+    Returns:
+        How many polls found nothing, and the items in the order in which they were answered.
+    """
+    start_team(campaign)
+    campaign.keep_ready(BATCH)
+    empty_polls = 0
+    answered = []
+    for turn in range(rounds):
+        # While one picking or training runs, every annotator uses up to a batch.
+        for annotator in ANNOTATORS:
+            items = poll(campaign, annotator)
+            empty_polls += not items
+            for item in items:
+                campaign.tell(item, true_class(item), annotator)
+            answered += items
+
+        state = campaign.load_state()
+        if turn % 2:
+            campaign.train(state=state, pick_ahead=campaign.ready_items_wanted(BATCH))
+        else:
+            campaign.keep_ready(BATCH, state=state)
+    return empty_polls, answered
+
+
+def test_eight_annotators_who_poll_always_find_items(make_campaign: MakeCampaign) -> None:
+    empty_polls, answered = play_team(make_campaign(), rounds=8)
+    assert empty_polls == 0
+    assert len(answered) == len(set(answered))
+    assert len(answered) > 8 * 8
+
+
+def test_the_same_events_lead_to_the_same_items(make_campaign: MakeCampaign) -> None:
+    first, second = (play_team(make_campaign(seed=3), rounds=4) for _ in range(2))
+    assert first == second
+
+
+def test_nothing_left_to_pick_is_reported(make_campaign: MakeCampaign) -> None:
+    campaign = make_campaign(items=48)
+    start_team(campaign)
+    assert campaign.pick_ahead(10), "eight items are left"
+    assert not campaign.pick_ahead(10)
