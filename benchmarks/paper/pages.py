@@ -288,7 +288,7 @@ GAINS = """## Gains over Random, one by one
 
 ![Gains over Random on OpenML #6: ensemble, LDM-S and Margin lie together, BADGE below.](gains_openml-6.png)
 
-![Gains over Random on MNIST: BAIT and LDM-S rise first; later the five best are alike.](gains_mnist.png)
+![Gains over Random on MNIST: BAIT and LDM-S rise first; later the five best are about equal.](gains_mnist.png)
 """
 
 ISOLET_TRIES = """## ISOLET (OpenML #44135)

@@ -217,7 +217,7 @@ def _peers() -> list[str]:
     inertia = result["k-means inertia"]
     gap = inertia["teeter"] / inertia["scikit-learn"] - 1
     return [
-        "## Beside scikit-activeml\n",
+        "## Compared with scikit-activeml\n",
         "Each library picks n of N rows with 128 features and 10 classes, with 100 labelled rows, on one thread. The "
         "model outputs are computed before. Memory is by how much a selection raised the memory in use. A dash means "
         f"that it took longer than {result['patience']:.0f} s ({large['patience']:.0f} s at 1,000,000 rows), or more "
@@ -235,7 +235,7 @@ def _bait() -> list[str]:
     result = _read("bait_cpu")
     (row,) = result["bait"]
     return [
-        "## BAIT beside its usual formulation\n",
+        "## BAIT compared with its usual formulation\n",
         f"For {row['N']:,} rows, {row['D']} features, {row['C']} classes and {row['n']} picks, teeter takes "
         f"{row['teeter (s)']:.2g} s. The usual formulation takes {row['usual, forward alone (s)']:.0f} s for its "
         f"forward pass alone, estimated from {row['timed picks']} timed picks. teeter is "
