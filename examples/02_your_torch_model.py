@@ -26,7 +26,7 @@ learner = teeter.Learner(
     make_model, pool, "ldm-s", classes=10, training=teeter.TrainingConfig(epochs=40)
 )
 for _ in range(4):
-    rows = learner.ask(20)  # at first there is no model, and the rows are random
+    rows = learner.ask(20)  # the first time there is no model, so the rows are random
     learner.tell(rows, labels[rows])  # here a person would answer
     learner.fit()
     print(

@@ -1,4 +1,4 @@
-"""LDM-S in a loop of scikit-activeml, whose query strategy is teeter's: pip install 'teeter[skactiveml]'."""
+"""LDM-S as a query strategy in a loop of scikit-activeml: pip install 'teeter[skactiveml]'."""
 
 import numpy as np
 from skactiveml.classifier import SklearnClassifier
@@ -9,7 +9,7 @@ from teeter.adapters import TeeterStrategy
 
 digits, answers = load_digits(return_X_y=True)
 X, y_true = digits[:1000] / 16, answers[:1000]
-y = np.full(len(X), np.nan)  # no label is known yet: the first query is a cold start
+y = np.full(len(X), np.nan)  # no labels yet: the first query is a cold start
 
 classifier = SklearnClassifier(LogisticRegression(max_iter=500), classes=range(10), random_state=0)
 strategy = TeeterStrategy("ldm-s", random_state=0)

@@ -29,9 +29,8 @@ class Digits(LightningModule):  # type: ignore[misc]
 digits, answers = load_digits(return_X_y=True)
 images = torch.tensor(digits / 16, dtype=torch.float32)
 
-training = LightningTraining(
-    max_epochs=40, batch_size=32
-)  # and whatever else lightning.Trainer takes
+# LightningTraining also takes the arguments of lightning.Trainer.
+training = LightningTraining(max_epochs=40, batch_size=32)
 learner = teeter.Learner(
     lambda seed: Digits(), images[:1200], "ldm-s", classes=10, training=training
 )

@@ -1,4 +1,4 @@
-"""A skorch classifier in a pipeline of scikit-learn, fitted anew each round: pip install 'teeter[skorch]'."""
+"""A skorch classifier in a pipeline of scikit-learn, fitted again each round: pip install 'teeter[skorch]'."""
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -10,9 +10,8 @@ from torch import nn
 import teeter
 
 
-def make_network() -> (
-    nn.Module
-):  # made anew at every fit; a network that is made already would start from its weights
+# Every fit makes a new network. A network object would start each fit from its own weights.
+def make_network() -> nn.Module:
     return nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Dropout(0.2), nn.Linear(64, 10))
 
 
@@ -23,7 +22,7 @@ classifier = NeuralNetClassifier(
     lr=0.1,
     batch_size=16,
     verbose=0,
-    train_split=None,  # else skorch holds back every fifth label
+    train_split=None,  # otherwise skorch holds out every fifth label
 )
 pipeline = make_pipeline(StandardScaler(), classifier)
 

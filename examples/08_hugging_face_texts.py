@@ -44,10 +44,9 @@ outputs = teeter.observe(model, pool)
 rows = teeter.select("ldm-s", outputs, 3)
 print("From the model as it is:", table.select(rows)["text"][:])
 
-labels = labels_of(table)  # -1 where there is none yet
-training = teeter.TrainingConfig(
-    epochs=10, learning_rate=1e-3, batch_size=16
-)  # a pretrained one wants about 2e-5
+labels = labels_of(table)  # -1 for missing labels
+# For a pretrained model, use a learning rate of about 2e-5.
+training = teeter.TrainingConfig(epochs=10, learning_rate=1e-3, batch_size=16)
 learner = teeter.Learner(
     lambda seed: BertForSequenceClassification(config), pool, classes=2, training=training
 )

@@ -1,4 +1,4 @@
-"""Picks from a Hugging Face classifier of images and a table of them: pip install 'teeter[hf]'."""
+"""Picks from a Hugging Face image classifier and a table of images: pip install 'teeter[hf]'."""
 
 import numpy as np
 from datasets import Dataset, Image

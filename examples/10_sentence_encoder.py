@@ -1,4 +1,4 @@
-"""A sentence-transformers encoder with a head of our own on top, round by round: pip install 'teeter[hf]'."""
+"""A sentence-transformers encoder with a linear head, round by round: pip install 'teeter[hf]'."""
 
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer

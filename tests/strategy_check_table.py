@@ -1,4 +1,4 @@
-"""The table of what each strategy was checked against, made from the tests' own marks.
+"""Write the table of what each strategy is checked against, from the marks of the tests.
 
 A test says ``@pytest.mark.checks("badge", against="k-means++ on the embedding")``, or names no strategy if it holds for
 all; this file collects the marks by reading the tests, and writes the table into the docs:
@@ -18,10 +18,10 @@ PAGE = ROOT / "docs" / "explanation" / "checked.md"
 
 HEAD = """# What each strategy is checked against
 
-Made from the tests by `python tests/strategy_check_table.py`; a test fails when it is out of date. Every strategy also
-passes the contract of `teeter.checks`.
+`python tests/strategy_check_table.py` writes this page from the tests, and a test fails if it is out of date. Every
+strategy also passes the contract of `teeter.checks`.
 
-| strategy | checked against | by |
+| strategy | checked against | in |
 | --- | --- | --- |
 """
 

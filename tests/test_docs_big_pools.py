@@ -1,4 +1,4 @@
-"""What the page on big pools shows runs, and what it says of a billion rows is reckoned from the committed result."""
+"""The code on the page on big pools runs, and its estimate for a billion rows follows from the committed result."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def made() -> dict[str, Any]:
     return runpy.run_path(str(SCRIPT))
 
 
-def test_a_billion_rows_are_reckoned_from_the_result(made: dict[str, Any]) -> None:
+def test_the_estimate_for_a_billion_rows_follows_from_the_result(made: dict[str, Any]) -> None:
     assert made["PAGE"] == PAGE
     text = PAGE.read_text(encoding="utf-8")
     assert text == made["filled"](text), "run python benchmarks/speed/shards_page.py"
-    assert "were the same by local processes and by Ray" in text
+    assert "were the same with local processes and with Ray" in text
 
 
 def test_the_bill(made: dict[str, Any]) -> None:

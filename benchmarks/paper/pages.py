@@ -1,4 +1,4 @@
-"""The page on the paper's comparison run again, made from the committed runs, with its figures:
+"""Write the page on the paper's comparison, run again, and its figures, from the committed runs.
 
 python benchmarks/paper/pages.py
 """
@@ -26,17 +26,17 @@ TRIES = {
     "seed-1": "other repetitions (seed 1)",
     "pool-all": "candidates: all rows instead of 2,000",
     "speakers": "the test rows are UCI's fifth group of speakers",
-    "balanced": "initial labels: as many of every class",
+    "balanced": "initial labels: equally many of every class",
     "standardised": "columns to mean 0 and deviation 1",
     "lr-3e-3": "learning rate 0.003 instead of 0.001",
     "epochs-300": "300 epochs instead of 100",
     "ref-200": "LDM counts flips on 200 rows instead of 2,000",
 }
-"""What was changed in the tries of ISOLET, one thing at a time."""
+"""What was changed in the experiments on ISOLET, one thing at a time."""
 
 
 def finished() -> list[RunComparison]:
-    """Return what the runs of the paper's settings say, those that are complete."""
+    """Return the comparisons of the finished runs of the paper's settings."""
     names = [name for name in paper_results.datasets() if (RUNS / name / "run.json").exists()]
     return [
         compare_strategies(run) for run in (read_run(RUNS / name) for name in names) if run.finished
@@ -44,7 +44,7 @@ def finished() -> list[RunComparison]:
 
 
 def table_of_runs() -> str:
-    """Return a row a dataset: LDM-S, the paper's, the best, and how alike the order of strategies is."""
+    """Return a row per dataset: LDM-S, the paper's, the best, and how similar the order of strategies is."""
     rows = []
     for found in finished():
         gain, best = found.gains["ldm-s"], max(found.gains, key=lambda one: found.gains[one].mean)
@@ -70,10 +70,10 @@ def table_of_runs() -> str:
     heads = [
         "dataset",
         "LDM-S",
-        "in the paper",
-        "the best",
+        "LDM-S in the paper",
+        "best strategy",
         "labels saved",
-        "order as the paper's",
+        "rank correlation",
         "minutes",
     ]
     return _table(heads, rows)
@@ -113,14 +113,15 @@ def _best() -> list[str]:
         )
         lead = gain_over(accuracy["ldm-s"], accuracy[best])
         verdict = (
-            "no difference shown"
+            "not significant"
             if not lead.significant
-            else "LDM-S ahead"
+            else "LDM-S better"
             if lead.mean > 0
-            else "LDM-S behind"
+            else "LDM-S worse"
         )
         rows.append([found.name, best, f"{lead.mean:+.2f}", f"{lead.p:.2f}", verdict])
-    return [_table(["dataset", "the best other", "LDM-S beside it", "p", ""], rows), ""]
+    heads = ["dataset", "best other strategy", "LDM-S minus other", "p", "result"]
+    return [_table(heads, rows), ""]
 
 
 def _gains() -> list[str]:
@@ -155,7 +156,7 @@ def _isolet() -> list[str]:
 
 
 def _cifar() -> list[str]:
-    """Return accuracies at the counts of labels that the paper prints and our run reaches."""
+    """Return accuracies at the label counts that the paper prints and our run reaches."""
     curves = read_run(RUNS / "cifar10").curves()
     theirs, places = (
         paper_results.accuracy("cifar10"),
@@ -177,7 +178,7 @@ def _cifar() -> list[str]:
         rows.append([name, *told, f"{over[0]:+.2f} / {over[1]:+.2f}"])
     return [
         CIFAR,
-        _table(["paper / ours", *(f"{count:,}" for count in counts), "over Random, these"], rows),
+        _table(["paper / ours", *(f"{count:,}" for count in counts), "gain over Random"], rows),
         "",
         CIFAR_END,
     ]
@@ -190,7 +191,7 @@ def _row_of(folder: Path, names: tuple[str, ...]) -> list[str]:
 
 
 def _twice_as_many() -> str:
-    """Return the paper's accuracies at L labels beside ours at L, and at 2L - 100 where 200 are asked for a round."""
+    """Return the paper's accuracies at L labels, ours at L, and ours at 2L - 100 with 200 labels per round."""
     once, twice = read_run(RUNS / "openml-44135").curves(), read_run(ISOLET / "query-200").curves()
     rows = []
     for name in ("ldm-s", "margin", "probcover", "badge", "random"):
@@ -215,7 +216,7 @@ def _twice_as_many() -> str:
             ]
         )
     heads = [
-        "paper / ours / ours with 200 a round",
+        "paper / ours / ours with 200 per round",
         "400",
         "1,000",
         "2,000",
@@ -257,85 +258,100 @@ def _times() -> list[str]:
         TIMES,
         _table(heads, rows),
         "",
-        f"MNIST with all ten strategies and 5 repetitions: {learning / 60:.1f} minutes of training "
+        f"MNIST with all ten strategies and 5 repetitions took {learning / 60:.1f} minutes for training "
         f"({by_kind['training']:.0f} s), features and logits ({by_kind['outputs']:.0f} s) and selection "
-        f"({by_kind['selection']:.0f} s); besides, {by_kind['validation'] / 60:.1f} minutes of looking at the 5,000 "
-        f"validation rows after every epoch and {by_kind['evaluation'] / 60:.1f} of test accuracies. By the paper's "
-        f"table of runtimes it took its authors {5 * sum(paper_results.minutes('mnist').values()) / 60:.0f} hours, "
-        "Random not counted.\n",
+        f"({by_kind['selection']:.0f} s). Evaluating the 5,000 validation rows after every epoch took another "
+        f"{by_kind['validation'] / 60:.1f} minutes, and test accuracies {by_kind['evaluation'] / 60:.1f} minutes. "
+        "By the paper's table of runtimes it took its authors "
+        f"{5 * sum(paper_results.minutes('mnist').values()) / 60:.0f} hours, not counting Random.\n",
     ]
 
 
 HEAD = """# The paper's comparison, run again, and what differs
 
-Made from the runs in `benchmarks/paper` by `python benchmarks/paper/pages.py`; a test fails when it is out of date. The
-networks, label counts, optimizers and pools are those of the paper's tables; ten strategies, 5 repetitions, one H200;
-CIFAR-10 has five strategies, 3 repetitions, and ends at 5,000 of 9,800 labels.
+`python benchmarks/paper/pages.py` writes this page from the runs in `benchmarks/paper`, and a test fails if it is out
+of date. Networks, label counts, optimizers and pools are those of the paper's tables. There are ten strategies and 5
+repetitions, on one H200. CIFAR-10 has five strategies and 3 repetitions, and ends at 5,000 of 9,800 labels.
+
 Gains over Random are in points of test accuracy, averaged over all rounds after the first. "Labels saved" is how many
-fewer LDM-S needs to be as accurate as Random at its end; "order" is Spearman's rank correlation between our gains of
+fewer labels LDM-S needs to reach the final accuracy of Random. "Rank correlation" is Spearman's, between our gains of
 the nine strategies and the paper's.
 """
 
 BEST = """## Is LDM-S the best?
 
-The paper prints LDM-S in front on most datasets. In our runs it is among the best, and rarely alone in front: beside
-the best of the other strategies of each dataset, paired over the repetitions:
+In the paper, LDM-S is in front on most datasets. In our runs it is among the best, but rarely the only best. This
+table compares it with the best other strategy of each dataset, paired over the repetitions:
 """
 
 GAINS = """## Gains over Random, one by one
 
 ![Gains over Random on OpenML #6: ensemble, LDM-S and Margin lie together, BADGE below.](gains_openml-6.png)
 
-![Gains over Random on MNIST: BAIT and LDM-S rise first; later the five best are alike.](gains_mnist.png)
+![Gains over Random on MNIST: BAIT and LDM-S rise first; later the five best are about equal.](gains_mnist.png)
 """
 
 ISOLET_TRIES = """## ISOLET (OpenML #44135)
 
-Random, BADGE, Entropy, Coreset and BAIT come out as in the paper within a point; LDM-S, Margin and ProbCover do not:
-the paper has them two to three points higher. We changed one thing at a time, 5 repetitions each:
+Our results for Random, BADGE, Entropy, Coreset and BAIT are within a point of the paper's. Those for LDM-S, Margin
+and ProbCover are not: the paper's are two to three points higher. We changed one thing at a time, with 5 repetitions
+each:
 """
 
-ISOLET_QUERIES = """None of them comes near. The paper's rows of just these three strategies have another oddity:
-what they show at L labels is what ours show at about 2L - 100 labels, which is where they would be if they had asked
-for 200 labels a round instead of 100. We ran that too (accuracy in percent, at the paper's count of labels):
+ISOLET_QUERIES = """\
+No change comes close. The paper's rows of exactly these three strategies are unusual in another way: their accuracy
+at L labels is ours at about 2L - 100 labels. That is where they would be if they had asked for 200 labels per round
+instead of 100. We ran that too (accuracy in percent, at the paper's label counts):
+"""
+
+ISOLET_CONCLUSION = """\
+With 200 per round, LDM-S, Margin and ProbCover match the paper's curves, and BADGE and Random no longer do. With 100,
+as the paper says, it is the other way round. The simplest explanation we have is that the paper's rows of these three
+were run with twice the labels. Only its authors can confirm that. With equal labels, as in the tables above, LDM-S,
+Margin, BADGE and BAIT are within half a point of each other on this dataset.
+
+Two of the experiments (speakers, columns scaled) read a modified copy of the data. The others differ as their
+`run.json` says. The run with 200 per round was computed on a CPU.
 """
 
 CIFAR = """## CIFAR-10
 
-Five strategies, 3 repetitions, to 5,000 labels: about half of the paper's run, whose gains in the tables above are over
-all of it. At the counts of labels that the paper prints and ours reaches (accuracy in percent):
+We ran five strategies and 3 repetitions to 5,000 labels, about half of the paper's run. The paper's gains in the
+tables above are over its whole run. At the label counts that the paper prints and our run reaches (accuracy in
+percent):
 """
 
-CIFAR_END = """All of ours are up to 2.6 points below the paper's, Random as well: the training differs somewhere that
-the paper does not say. Three repetitions tell little where the gains are below a point, and the order of five
-strategies is no measure of agreement. Some rounds were trained beside other programs on the same GPU, so that the
-minutes are no measure of speed.
+CIFAR_END = """\
+All our accuracies are up to 2.6 points below the paper's, Random included. So the training differs in something that
+the paper does not describe. Three repetitions say little about gains below a point, and the order of five strategies
+does not measure agreement. Some rounds were trained while other programs used the same GPU, so the minutes do not
+measure speed.
 """
 
-OTHERS = """## The others
+OTHERS = """## Other differences
 
-- **ProbCover** picks without a model's help, and all hangs on the features and the radius. Ours takes the last layer's
-  features of the present model, scaled to length 1, and finds the radius from their clusters as its authors do for
-  self-supervised features. On MNIST it starts far below Random (its balls are found in the features of a network that
-  has seen 20 digits) and the paper's does not: the paper must have used other features or another radius, and does not
-  say which.
-- **BAIT** on OpenML #6 gains +1 point and the paper's +2.6, while on MNIST and ISOLET the two agree. Our forward and
-  backward passes pick the same rows as a literal transcription; what the paper did differently there we do not know.
+- **ProbCover** picks without predictions, so everything depends on the features and the radius. Ours uses the
+  last-layer features of the current model, scaled to length 1, and finds the radius from their clusters, as its
+  authors do for self-supervised features. On MNIST ours starts far below Random, because its balls are found in the
+  features of a network that has seen 20 digits. The paper's does not. The paper must have used other features or
+  another radius, and does not say which.
+- **BAIT** gains 1 point on OpenML #6, and 2.6 in the paper, while on MNIST and ISOLET the two agree. Our forward and
+  backward passes pick the same rows as a literal transcription. We do not know what the paper did differently.
 - **RandomRBF** (OpenML #156): the rows are generated again by the published recipe, so they are not the paper's own
   rows. Differences among the five best are within chance.
-- **The paper's deltas** do not all follow from its own table of accuracies: of the 31 rows that can be recomputed, 5
-  come back within rounding; the others are up to 0.23 points off. Agreement better than that means nothing.
-- **Not said in the paper**, and chosen here: weight decay of the big networks (5e-4), which rows ISOLET and RandomRBF
-  are tested on, He's normal start with biases at zero, the validation rows (the same for all repetitions).
+- **The paper's deltas** do not all follow from its own table of accuracies. Of the 31 rows that can be recomputed, 5
+  agree within rounding. The others are up to 0.23 points off. Agreement better than that means nothing.
+- **Not stated in the paper**, and chosen here: the weight decay of the large networks (5e-4), the test rows of ISOLET
+  and RandomRBF, He's normal initialisation with zero biases, and the validation rows (the same for all repetitions).
 """
 
 TIMES = """## Time
 
-LDM-S and Entropy, each run alone as a stack of five networks on one H200, from the first training to the last test
-accuracy:
+LDM-S and Entropy, each run alone as batched training of five networks on one H200, from the first training to the
+last test accuracy:
 """
 
-AGAIN = """## Make it again
+AGAIN = """## Run it yourself
 
 ```console
 $ teeter bench run openml-6 --device cuda --out benchmarks/paper/runs/openml-6
@@ -343,19 +359,10 @@ $ teeter bench report benchmarks/paper/runs/openml-6 benchmarks/paper/runs/mnist
 $ python benchmarks/paper/pages.py
 ```
 
-A run that was stopped goes on where it was. The tries of ISOLET are in `benchmarks/paper/isolet`, each folder's
-`run.json` with the values that it had; [how to](../how_to/run_the_benchmark.md) change a setting. The report of all
-finished runs with every curve, test and table is `benchmarks/paper/report/index.html`; that of CIFAR-10, which has
-fewer strategies, is `cifar10.html` beside it.
-"""
-
-ISOLET_CONCLUSION = """With 200 a round, LDM-S, Margin and ProbCover fall on the paper's curves, and BADGE and Random
-leave them; with 100, as the paper says, it is the other way round. The simplest explanation we have is that the paper's
-rows of these three were run with twice the labels; only its authors can tell. Set beside each other with equal labels,
-as above, LDM-S, Margin, BADGE and BAIT are within half a point on this dataset.
-
-Two of the tries (speakers, columns scaled) read a changed copy of the data; the others differ by what their `run.json`
-says. The run with 200 a round was made on a CPU.
+A run that was stopped resumes where it was. The experiments on ISOLET are in `benchmarks/paper/isolet`, and the
+`run.json` of each folder has its values. [Run the benchmark](../how_to/run_the_benchmark.md) shows how to change a
+setting. `benchmarks/paper/report/index.html` is the report of all finished runs, with every curve, test and table.
+The report of CIFAR-10, which has fewer strategies, is `cifar10.html` next to it.
 """
 
 

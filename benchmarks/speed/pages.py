@@ -1,4 +1,4 @@
-"""The page of measured speed and the tables of rays elsewhere, made from the committed results:
+"""Write the page of measured speed and the tables of rays elsewhere, from the committed results.
 
 python benchmarks/speed/pages.py
 """
@@ -20,9 +20,9 @@ FILLED = (ROOT / "README.md", ROOT / "docs" / "explanation" / "ldm.md")
 
 HEAD = """# Speed, measured
 
-Made from the results in `benchmarks/speed/results` by `python benchmarks/speed/pages.py`; a test fails when it is out
-of date. Times are medians over seeds in one run, and beside other libraries each in a process of its own; machines
-differ, ratios less so.
+`python benchmarks/speed/pages.py` writes this page from the results in `benchmarks/speed/results`, and a test fails
+if it is out of date. Times are medians over seeds in one run. In comparisons with other libraries, each measurement
+has its own process. Times depend on the machine; ratios depend on it less.
 """
 
 
@@ -40,8 +40,10 @@ def _made(result: dict[str, Any], command: str) -> str:
     where = result["hardware"].split(",")[0]
     on = f"{where}, one thread" if "H200" not in where else where
     commit = str(result["commit"])
-    changed = " with changes" if commit.endswith("-dirty") else ""
-    return f"`{command}`; {on}, torch {result['torch']}, commit `{commit[:7]}`{changed}."
+    changed = " with uncommitted changes" if commit.endswith("-dirty") else ""
+    return (
+        f"Measured by `{command}` ({on}, torch {result['torch']}, commit `{commit[:7]}`{changed})."
+    )
 
 
 def _table(heads: list[str], rows: list[list[str]]) -> list[str]:
@@ -67,7 +69,7 @@ def _whole(value: float | str, unit: str) -> str:
 
 
 def rays_table() -> str:
-    """Return rays beside Algorithm 1 by size, which the README and the page on the LDM show."""
+    """Return the table of rays and Algorithm 1 by size, which the README and the page on the LDM show."""
     rows = []
     for name in ("ldm_cpu", "ldm_h200"):
         result = _read(name)
@@ -86,14 +88,14 @@ def rays_table() -> str:
             ]
             for row in result["comparison"]
         ]
-    heads = ["where", "pool", "classes", "Algorithm 1", "rays", "times faster"]
+    heads = ["machine", "pool", "classes", "Algorithm 1", "rays", "times faster"]
     return "\n".join(_table(heads, rows)[:-1])
 
 
 def filled(text: str) -> str:
-    """Return a page with the table of rays as it is now."""
+    """Return a page with an up-to-date table of rays."""
     return re.sub(
-        r"^\| where \| pool \|.*\n(?:\|.*\n)+",
+        r"^\| machine \| pool \|.*\n(?:\|.*\n)+",
         lambda _: rays_table() + "\n",
         text,
         flags=re.MULTILINE,
@@ -101,17 +103,17 @@ def filled(text: str) -> str:
 
 
 def _side_by_side() -> list[str]:
-    lines = ["## Side by side, and how far from the floor\n", SIDE_BY_SIDE]
+    lines = ["## Side by side, and next to a lower bound\n", SIDE_BY_SIDE]
     heads = [
         "strategy",
         "N × D, C",
         "n",
         "teeter",
         "memory",
-        "the other",
-        "memory",
+        "other implementation",
+        "its memory",
         "times faster",
-        "times the floor",
+        "times the lower bound",
     ]
     for name, where in (("all_cpu", "one CPU thread"), ("all_h200", "one H200")):
         result = _read(name)
@@ -135,8 +137,8 @@ def _side_by_side() -> list[str]:
             )
         rate = result["rates"]
         lines += [
-            f"On {where}: {rate['operations a second'] / 1e9:,.0f} GFLOP/s in products, "
-            f"{rate['bytes a second'] / 1e9:,.1f} GB/s in copies.\n",
+            f"On {where}, with {rate['operations a second'] / 1e9:,.0f} GFLOP/s in matrix products and "
+            f"{rate['bytes a second'] / 1e9:,.1f} GB/s in copies:\n",
             *_table(heads, rows),
             _made(
                 result,
@@ -147,12 +149,12 @@ def _side_by_side() -> list[str]:
         ]
     return [
         *lines,
-        "![LDM-S against N, C, D and n: teeter and the paper's way.](speed_growth.svg)\n",
+        "![Time of LDM-S against N, C, D and n: teeter and the paper's implementation.](speed_growth.svg)\n",
     ]
 
 
 def draw(path: Path) -> None:
-    """Draw how LDM-S grows, ours and as the paper's authors run it, on a CPU and on a GPU."""
+    """Draw the time of LDM-S by size, ours and as the paper's authors run it, on a CPU and on a GPU."""
     figure = new_figure(9.5, 3.4)
     panels = dict(zip(("N", "C", "D", "n"), figure.subplots(1, 4, sharey=True), strict=True))
     for name, where, mark in (("all_cpu", "one CPU thread", "-"), ("all_h200", "one H200", "--")):
@@ -209,20 +211,21 @@ def _peers() -> list[str]:
         "teeter",
         "scikit-activeml",
         "times faster",
-        "teeter",
-        "scikit-activeml",
+        "teeter memory",
+        "scikit-activeml memory",
     ]
     inertia = result["k-means inertia"]
     gap = inertia["teeter"] / inertia["scikit-learn"] - 1
     return [
-        "## Beside scikit-activeml\n",
-        "Picking n of N rows with 128 features and 10 classes, 100 labelled, on one thread each; the model's "
-        "outputs are there already. The right columns are how far a selection raised the memory in use. A dash: it "
-        f"took longer than {result['patience']:.0f} s ({large['patience']:.0f} s at 1,000,000 rows, which are from a "
-        "run of their own while the other core was busy), or more memory than there was.\n",
+        "## Compared with scikit-activeml\n",
+        "Each library picks n of N rows with 128 features and 10 classes, with 100 labelled rows, on one thread. The "
+        "model outputs are computed before. Memory is by how much a selection raised the memory in use. A dash means "
+        f"that it took longer than {result['patience']:.0f} s ({large['patience']:.0f} s at 1,000,000 rows), or more "
+        "memory than there was. The rows with 1,000,000 are from a separate run, while the other core was busy.\n",
         *_table(heads, rows),
-        "ProbCover at one radius (0.9) each, BatchBALD with 1,000 configurations of labels each. TypiClust's k-means "
-        f"ends at an inertia {abs(gap):.2%} {'above' if gap > 0 else 'below'} scikit-learn's (means of 20 seeds). "
+        "Both libraries use the radius 0.9 for ProbCover and 1,000 label configurations for BatchBALD. The k-means of "
+        f"TypiClust ends at an inertia {abs(gap):.2%} {'above' if gap > 0 else 'below'} that of scikit-learn (means "
+        "of 20 seeds). "
         + _made(result, "python benchmarks/speed/bench_strategies.py --part peers")
         + "\n",
     ]
@@ -232,10 +235,11 @@ def _bait() -> list[str]:
     result = _read("bait_cpu")
     (row,) = result["bait"]
     return [
-        "## BAIT beside its usual formulation\n",
-        f"{row['N']:,} rows, {row['D']} features, {row['C']} classes, {row['n']} picks: {row['teeter (s)']:.2g} s, and "
-        f"{row['usual, forward alone (s)']:.0f} s as it is usually written (its forward pass alone, from "
-        f"{row['timed picks']} timed picks): **{row['times faster']:.0f} times** faster, with the same picks. "
+        "## BAIT compared with its usual formulation\n",
+        f"For {row['N']:,} rows, {row['D']} features, {row['C']} classes and {row['n']} picks, teeter takes "
+        f"{row['teeter (s)']:.2g} s. The usual formulation takes {row['usual, forward alone (s)']:.0f} s for its "
+        f"forward pass alone, estimated from {row['timed picks']} timed picks. teeter is "
+        f"**{row['times faster']:.0f} times** faster, with the same picks. "
         + _made(result, "python benchmarks/speed/bench_strategies.py --part bait")
         + "\n",
     ]
@@ -284,18 +288,20 @@ def _growth() -> list[str]:
 
     return [
         "## How cost grows\n",
-        f"Each size is doubled three times while the others stay ({sizes(base)}; for `bait` and `batchbald` "
-        f"{sizes(small)}): the time at the first and the last size, and the exponent k of the fit time = a · size^k.\n",
+        f"Each size is doubled three times while the others stay fixed ({sizes(base)}; for `bait` and `batchbald` "
+        f"{sizes(small)}). A cell has the time at the first and the last size, and the exponent k of the fit "
+        "time = a · size^k.\n",
         *_table(["strategy", "N", "C", "D", "n"], rows),
         _made(result, "python benchmarks/speed/bench_strategies.py --part growth") + "\n",
     ]
 
 
-SIDE_BY_SIDE = """The floor is the time that the operations and bytes which an algorithm cannot do without would take at
-the rates measured in the same run: for LDM the products of all rows, classes and directions, for seeding those of all
-rows and picks. Little work on a GPU is far from it: there starting kernels is what takes time. "The paper's" is LDM-S
-as its authors run it, one hypothesis and one pick at a time. Where the floor is empty it depends on the data; where
-the other is, it was not run or took more than two minutes.
+SIDE_BY_SIDE = """\
+The lower bound is the time that the indispensable operations and bytes of an algorithm would take at the rates
+measured in the same run: for LDM the products of all rows, classes and directions, for seeding those of all rows and
+picks. On a GPU, small work is far above the bound, because launching kernels takes most of the time. "The paper's" is
+LDM-S as its authors run it, one hypothesis and one pick at a time. The lower bound is empty if it depends on the
+data. The other implementation is empty if it was not run or took more than two minutes.
 """
 
 

@@ -1,4 +1,4 @@
-"""What a billion rows take, reckoned from the committed result of bench_shards.py, for the page on big pools:
+"""Estimate what a billion rows need from the result of bench_shards.py, for the page on big pools.
 
 python benchmarks/speed/shards_page.py
 """
@@ -21,19 +21,19 @@ CORES = (16, 64, 256, 1024)
 
 @dataclass(frozen=True)
 class Bill:
-    """What a selection by ldm-s from ``rows`` takes."""
+    """What a selection by ldm-s from ``rows`` needs."""
 
     rows: int
     scoring: float
     """Core hours."""
     fetching: float
-    """Core hours of reading for the reference, for the rows that seeding draws, and for what is told of the picks."""
+    """Core hours of reading the reference rows, the rows that seeding draws, and the picks."""
     drawing: float
     """Hours on one core, whatever the cluster."""
     stored: float
     """Bytes of the pool."""
     passes: float
-    """How often the pool is read, all in all."""
+    """How often the pool is read in total."""
     driver: float
     """Bytes of memory where the picks are drawn."""
     worker: float
@@ -42,12 +42,12 @@ class Bill:
     """Bytes a second that a core reads while it scores."""
 
     def hours(self, cores: int) -> float:
-        """Return how long it takes on so many cores, where disks keep up."""
+        """Return how long it takes on so many cores, if the disks are fast enough."""
         return (self.scoring + self.fetching) / cores + self.drawing
 
 
 def bill(result: dict[str, Any], rows: int = 10**9) -> Bill:
-    """Return what so many rows take at the measured rates."""
+    """Return what so many rows need at the measured rates."""
     local = one_of(result, "local", "features")
     groups = rows / result["rows a group"]
 
@@ -83,7 +83,7 @@ def one_of(result: dict[str, Any], engine: str, form: str) -> dict[str, Any]:
 
 
 def block(result: dict[str, Any]) -> str:
-    """Return what the page says."""
+    """Return the measured part of the page."""
     told = bill(result)
     local, ray, model = (
         one_of(result, *key)
@@ -91,6 +91,8 @@ def block(result: dict[str, Any]) -> str:
     )
     speed = local["rows a second and core"]
     facts = result["facts"]
+    commit = str(facts["commit"])
+    changed = " with uncommitted changes" if commit.endswith("-dirty") else ""
     rows = [
         f"| {cores:,} | {told.hours(cores):.1f} h | {cores * told.rate / 1e9:.2g} GB/s |"
         for cores in CORES
@@ -98,40 +100,48 @@ def block(result: dict[str, Any]) -> str:
     return "\n".join(
         [
             f"Measured with {result['rows']:,} rows of {result['width']} features in {result['classes']} classes, by "
-            f"{result['workers']} workers of one thread ({facts['hardware'].split(',')[0]}, commit "
-            f"`{str(facts['commit'])[:7]}`{' with changes' if str(facts['commit']).endswith('-dirty') else ''}):",
+            f"{result['workers']} workers with one thread each ({facts['hardware'].split(',')[0]}, commit "
+            f"`{commit[:7]}`{changed}):",
             "",
-            f"- a core scores {speed:,.0f} rows a second by 256 directions, reading them included, "
-            f"{ray['rows a second and core']:,.0f} on Ray, and {model['rows a second and core']:,.0f} through a small "
-            f"network (`mlp`, whose features are narrower; {model['rows']:,} rows); it only reads "
-            f"{result['reading']['rows a second']:,.0f};",
-            f"- a row is {result['bytes a row']:,.0f} bytes on disk, its score 4;",
-            f"- the whole selection of {result['n']:,} took {local['seconds']:,.0f} s and {local['peak GB']:.1f} GB of "
-            f"memory, all processes together, by local processes, and {ray['seconds']:,.0f} s and "
-            f"{ray['peak GB']:.1f} GB on Ray;",
-            f"- a worker holds {told.worker / 1e9:.1f} GB at most, whatever the size of the pool;",
-            f"- LDM-Seeding fetched {local['rows fetched']:,} rows for {result['n']:,} picks; drawing them takes "
-            f"{told.drawing * 3600e6 / told.rows:.2g} s and {told.driver / told.rows:.0f} MB for each million rows of "
-            "the pool, on the machine that starts it all;",
-            f"- the picks {'were' if result['same picks'] else 'were NOT'} the same by local processes and by Ray.",
+            f"- A core scores {speed:,.0f} rows per second with 256 directions, including reading, and "
+            f"{ray['rows a second and core']:,.0f} on Ray.",
+            f"  Through a small network (`mlp`, with fewer features; {model['rows']:,} rows) it scores "
+            f"{model['rows a second and core']:,.0f}.",
+            f"  Without scoring it reads {result['reading']['rows a second']:,.0f}.",
+            f"- A row takes {result['bytes a row']:,.0f} bytes on disk, and its score 4.",
+            f"- Selecting {result['n']:,} rows took {local['seconds']:,.0f} s with local processes and "
+            f"{ray['seconds']:,.0f} s on Ray. All processes together used",
+            f"  {local['peak GB']:.1f} GB and {ray['peak GB']:.1f} GB of memory.",
+            f"- A worker uses at most {told.worker / 1e9:.1f} GB, whatever the size of the pool.",
+            f"- LDM-Seeding read {local['rows fetched']:,} rows for {result['n']:,} picks. On the machine that starts "
+            "the job, drawing takes",
+            f"  {told.drawing * 3600e6 / told.rows:.2g} s and {told.driver / told.rows:.0f} MB for each million "
+            "rows of the pool.",
+            f"- The picks {'were' if result['same picks'] else 'were NOT'} the same with local processes and with Ray.",
             "",
-            f"So {told.rows:,} such rows are {told.stored / 1e12:.2g} TB, which are read {told.passes:.1f} times "
-            f"(a row group is read whole for one of its rows), {told.scoring:,.0f} core hours of scoring and "
-            f"{told.fetching:,.0f} of fetching, {4 * told.rows / 1e9:.0f} GB of scores, and {told.driver / 1e9:.0f} GB "
-            f"of memory and {told.drawing:.1f} hours of one core where the picks are drawn. Where the disks keep up:",
+            f"From this we estimate for {told.rows:,} such rows:",
             "",
-            "| cores | time | read by all while scoring |",
+            f"- {told.stored / 1e12:.2g} TB of data, read {told.passes:.1f} times (to get one row, its whole row group "
+            "is read),",
+            f"- {told.scoring:,.0f} core hours of scoring and {told.fetching:,.0f} of reading single rows,",
+            f"- {4 * told.rows / 1e9:.0f} GB of scores,",
+            f"- {told.driver / 1e9:.0f} GB of memory and {told.drawing:.1f} hours of one core for drawing the picks.",
+            "",
+            "If the disks are fast enough:",
+            "",
+            "| cores | time | reading rate of all while scoring |",
             "| ---: | ---: | ---: |",
             *rows,
             "",
-            "These are reckoned, not measured: nothing says that your disks and network bear so many readers.",
-            "`python benchmarks/speed/bench_shards.py` measures, and `shards_page.py` beside it reckons.",
+            "We did not measure this, and your disks and network may not serve so many readers.",
+            "`python benchmarks/speed/bench_shards.py` measures the rates, and `shards_page.py` next to it computes "
+            "the estimates.",
         ]
     )
 
 
 def filled(text: str) -> str:
-    """Return the page with the block made anew."""
+    """Return the page with an up-to-date block."""
     result = json.loads(RESULT.read_text(encoding="utf-8"))
     return BLOCK.sub(
         lambda _: f"<!-- measured: a billion rows -->\n\n{block(result)}\n\n<!-- end -->", text

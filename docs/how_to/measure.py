@@ -34,6 +34,9 @@ SPLIT = load_dataset("digits")
 RARE = 3
 """The last classes, which a long tail leaves few rows of."""
 
+WEIGHTS = {"rows alike": "none", "classes weighted": "balanced"}
+"""What the page calls the two ways of training in measured.json."""
+
 Table = list[list[str]]
 
 
@@ -182,11 +185,11 @@ def spread(values: Any) -> str:
 
 
 def imbalanced_table(kept: dict[str, Any]) -> str:
-    """Return a row a strategy and way of counting: right over all classes, over the rare ones, and rare rows found."""
+    """Return a row per strategy and weighting: accuracy over all classes, over the rare ones, and rare rows found."""
     rows = [
         [
             f"`{name.split(', ')[0]}`",
-            name.split(", ")[1],
+            WEIGHTS[name.split(", ")[1]],
             *(spread(part) for part in np.array(lines).T),
         ]
         for name, lines in kept["imbalanced"]["lines"].items()
@@ -194,9 +197,9 @@ def imbalanced_table(kept: dict[str, Any]) -> str:
     return table(
         [
             "strategy",
-            "the model counts",
-            "right, all classes",
-            "right, rare classes",
+            "class weights",
+            "accuracy, all classes",
+            "accuracy, rare classes",
             "rare rows found",
         ],
         rows,
@@ -204,7 +207,7 @@ def imbalanced_table(kept: dict[str, Any]) -> str:
 
 
 def cold_start_table(kept: dict[str, Any], kind: str) -> str:
-    """Return a row a strategy: how right a model of the first labels is, and how many classes they are of."""
+    """Return a row per strategy: the accuracy of a model of the first labels, and how many classes they have."""
     lines = kept["cold_start"]["lines"]
     names = dict.fromkeys(key.split("/")[1] for key in lines)
     rows = []
@@ -273,7 +276,7 @@ def stopping_facts(kept: dict[str, Any]) -> str:
 
 
 def runs_table(kept: dict[str, Any]) -> str:
-    """Return a row a run of the paper's settings: what was run, where, and for how long."""
+    """Return a row per run of the paper's settings: what was run, on which machine, and for how long."""
     rows = []
     for path in sorted((ROOT / "benchmarks" / "paper" / "runs").glob("*/run.json")):
         run = read_run(path.parent)
@@ -285,7 +288,7 @@ def runs_table(kept: dict[str, Any]) -> str:
         rows.append(
             [f"`{path.parent.name}`", size, facts["hardware"].split(",")[0], f"{minutes:.0f}"]
         )
-    return table(["setting", "strategies × repetitions × rounds", "on", "minutes"], rows)
+    return table(["setting", "strategies × repetitions × rounds", "machine", "minutes"], rows)
 
 
 def verdicts(kept: dict[str, Any]) -> str:
@@ -297,7 +300,7 @@ def verdicts(kept: dict[str, Any]) -> str:
     words = {"holds": "hold", "holds in part": "hold in part", "does not hold": "do not hold"}
     count = {words[name]: sum(one["verdict"] == name for one in found) for name in words}
     return (
-        f"Of the {len(found)} items on it "
+        f"Of the {len(found)} items, "
         + ", ".join(f"{number} {name}" for name, number in count.items())
         + "."
     )

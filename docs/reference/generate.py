@@ -1,7 +1,7 @@
-"""Fill in the reference from the docstrings and from the commands' help.
+"""Write the reference from the docstrings and from the help of the commands.
 
-python docs/reference/generate.py: what stands between ``<!-- NAME -->`` and ``<!-- end -->`` is made anew; the rest of
-a page is written by hand. NAME is a Python name, or a command. A test fails when a page is out of date.
+``python docs/reference/generate.py`` replaces the text between ``<!-- NAME -->`` and ``<!-- end -->``. The rest of a
+page is written by hand. NAME is a Python name or a command. A test fails if a page is out of date.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ HERE = Path(__file__).parent
 PAGES = (HERE / "python.md", HERE / "command_line.md")
 WIDTH = 100
 ADAPTERS = "teeter.adapters."
-"""Their libraries may be absent, so these are read and not imported."""
+"""These modules are parsed, not imported, because their libraries may not be installed."""
 BLOCK = re.compile(r"<!-- (teeter[^>]*?) -->\n.*?<!-- end -->", flags=re.DOTALL)
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def filled(text: str) -> str:
-    """Return a page with every block made anew."""
+    """Return a page with every block up to date."""
     return BLOCK.sub(
         lambda found: f"<!-- {found[1]} -->\n\n{entry(found[1])}\n\n<!-- end -->", text
     )
 
 
 def entry(name: str) -> str:
-    """Return what there is to say of a Python name, or of a command."""
+    """Return the entry of a Python name or a command."""
     return command_entry(name.split()[1:]) if " " in name else python_entry(name)
 
 
@@ -42,7 +42,7 @@ def entry(name: str) -> str:
 
 
 def python_entry(name: str) -> str:
-    """Return the signature, the docstring, and of a class its values and members; or the tree of errors."""
+    """Return the signature and the docstring, for a class also its values and members; or the tree of errors."""
     if name == "teeter.errors":
         return (
             f"```text\n{(import_module(name).__doc__ or '').partition(chr(10) * 2)[2].strip()}\n```"
@@ -57,7 +57,7 @@ def python_entry(name: str) -> str:
 
 
 def with_constants(text: str, home: str) -> str:
-    """Return signatures with numbers and words in the place of constants that hold them."""
+    """Return signatures with the values of constants instead of their names."""
     if home.startswith(ADAPTERS):
         return text
     module = import_module(home)
@@ -78,7 +78,7 @@ def with_constants(text: str, home: str) -> str:
 def class_parts(node: ast.ClassDef, name: str) -> Iterator[str]:
     start = next((one for one in functions(node) if one.name == "__init__"), None)
     if start is not None and (ast.get_docstring(start) or "").startswith("Use "):
-        start = None  # others make it
+        start = None  # not for users to call
     values = list(attributes(node))
     if start is not None:
         yield fenced(signature(start, name))
@@ -104,7 +104,7 @@ def class_parts(node: ast.ClassDef, name: str) -> Iterator[str]:
 
 
 def method_name(node: Function) -> str:
-    """Return a method's name with its arguments, without types; properties have none."""
+    """Return the name of a method with its arguments, without types. Properties have none."""
     marks = {ast.unparse(one) for one in node.decorator_list}
     if "property" in marks:
         return node.name
@@ -113,7 +113,7 @@ def method_name(node: Function) -> str:
 
 @cache
 def node_of(name: str) -> tuple[ast.ClassDef | Function, str]:
-    """Return the definition of a name and its module; the last one, which runs, where there are overloads."""
+    """Return the definition of a name and its module. Of overloads, the last one is the implementation."""
     module, _, called = name.rpartition(".")
     if module.startswith(ADAPTERS):
         return definitions(module, called)[-1], module
@@ -138,7 +138,7 @@ def is_dataclass(node: ast.ClassDef) -> bool:
 
 
 def attributes(node: ast.ClassDef) -> Iterator[tuple[str, str, str]]:
-    """Yield each public value's name and type, its default, and what stands under it."""
+    """Yield the name and type of each public value, its default, and the docstring below it."""
     for one, after in zip(node.body, [*node.body[1:], None], strict=True):
         if isinstance(one, ast.AnnAssign) and not ast.unparse(one.target).startswith("_"):
             default = "" if one.value is None else f" = {quoted(ast.unparse(one.value))}"
@@ -155,7 +155,7 @@ def attributes(node: ast.ClassDef) -> Iterator[tuple[str, str, str]]:
 
 
 def signature(node: Function, name: str) -> str:
-    """Return a call as it is written, a line for each argument where one is too short."""
+    """Return a signature, with one line per argument if one line is too short."""
     returns = (
         f" -> {quoted(ast.unparse(node.returns))}"
         if node.returns and node.name != "__init__"
@@ -172,7 +172,7 @@ def called(name: str, given: list[str]) -> str:
 
 
 def arguments(node: Function, *, typed: bool = True) -> list[str]:
-    """Return arguments with their defaults, and with their types where ``typed``."""
+    """Return arguments with their defaults, and if ``typed`` with their types."""
     known = node.args
     positional = [*known.posonlyargs, *known.args]
     defaults = [None] * (len(positional) - len(known.defaults)) + list(known.defaults)
@@ -198,7 +198,7 @@ def written(one: ast.arg, default: ast.expr | None, typed: bool) -> str:
 
 
 def quoted(code: str) -> str:
-    """Return code as we write it: double quotes, and defaults that are made anew as what they are."""
+    """Return code in our style: double quotes, and empty containers instead of default factories."""
     code = code.replace("field(default_factory=dict)", "{}").replace(
         "field(default_factory=list)", "[]"
     )
@@ -206,7 +206,7 @@ def quoted(code: str) -> str:
 
 
 def prose(docstring: str) -> Iterator[str]:
-    """Yield a docstring's paragraphs; arguments become a table."""
+    """Yield the paragraphs of a docstring. Arguments and errors become tables."""
     for part in re.split(r"\n\n+", docstring):
         if part.startswith("Args:\n"):
             told = re.findall(
@@ -216,7 +216,7 @@ def prose(docstring: str) -> Iterator[str]:
             )
             yield table("argument", [(f"`{name}`", plain(text)) for name, text in told])
         elif part.startswith("Returns:\n"):
-            yield f"Returns {plain(part[9:])}"
+            yield f"Returns: {plain(part[9:])}"
         elif part.startswith("Raises:\n"):
             errors = re.findall(
                 r"^(\w+): (.*?)(?=^\S|\Z)", textwrap.dedent(part[8:]), re.MULTILINE | re.DOTALL
@@ -253,7 +253,7 @@ def command(words: tuple[str, ...]) -> Any:
 
 
 def command_entry(words: list[str]) -> str:
-    """Return what ``--help`` says of a command."""
+    """Return the ``--help`` text of a command as Markdown."""
     found = command(tuple(words))
     parts = [textwrap.dedent(found.help or "").strip()]
     places = [one for one in found.params if one.param_type_name == "argument"]

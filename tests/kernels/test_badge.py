@@ -76,7 +76,8 @@ def test_rows_that_hardly_differ_keep_their_distances() -> None:
 
 
 @pytest.mark.checks(
-    "badge", against="the exact law of k-means++ on the explicit embedding (chi-squared)"
+    "badge",
+    against="the exact distribution of k-means++ on the explicit embedding (chi-squared test)",
 )
 @pytest.mark.parametrize("draws", [250, pytest.param(4000, marks=pytest.mark.slow)])
 def test_follows_the_law_of_k_means_plus_plus_on_the_embedding(draws: int) -> None:
@@ -127,9 +128,7 @@ def test_of_the_rows_the_model_is_sure_of_one_stands_for_all() -> None:
     )
 
 
-@pytest.mark.checks(
-    "badge", against="the memory of the explicit embedding, of which it takes a small part"
-)
+@pytest.mark.checks("badge", against="memory use: a small part of the explicit embedding")
 def test_the_embedding_is_never_built() -> None:
     logits, features = (part.float() for part in make(2000, classes=200, width=300))
     assert (

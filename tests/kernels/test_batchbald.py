@@ -167,7 +167,9 @@ def test_impossible_labels_are_left_out() -> None:
     assert picked(logits, 3, configurations=1) == [0, 1, 2]
 
 
-@pytest.mark.checks("batchbald", against="the exact gains, which sampled ones must meet on average")
+@pytest.mark.checks(
+    "batchbald", against="the exact gains, which the sampled gains must equal on average"
+)
 def test_sampled_gains_are_unbiased() -> None:
     logits = posterior(6, 15, 3)
     batch = [2, 7, 11, 4]

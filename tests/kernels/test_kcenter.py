@@ -104,9 +104,7 @@ def test_a_pool_of_copies_is_picked_in_order() -> None:
     assert k_center(torch.ones(300, 3), torch.ones(0, 3), 200).tolist() == list(range(200))
 
 
-@pytest.mark.checks(
-    "coreset", against="the memory of all pairs of rows, of which it takes a small part"
-)
+@pytest.mark.checks("coreset", against="memory use: a small part of all pairs of rows")
 def test_pairs_of_rows_are_never_all_there() -> None:
     features, centres = draw(12_000, 4, 0).float(), draw(500, 4, 1).float()
     assert taken(lambda: k_center(features, centres, 500)) < 12_000 * 12_000 * 4 / 5

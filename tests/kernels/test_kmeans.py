@@ -92,7 +92,9 @@ def test_one_row_and_as_many_clusters_as_rows() -> None:
 
 
 @pytest.mark.checks(
-    "typiclust", "probcover", against="the exact law of greedy k-means++ (chi-squared)"
+    "typiclust",
+    "probcover",
+    against="the exact distribution of greedy k-means++ (chi-squared test)",
 )
 @pytest.mark.parametrize("draws", [250, pytest.param(2000, marks=pytest.mark.slow)])
 def test_the_start_follows_the_law_of_greedy_k_means(draws: int) -> None:

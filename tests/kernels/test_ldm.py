@@ -38,7 +38,7 @@ def literally(
 
 
 @pytest.mark.checks(
-    "ldm", "ldm-s", against="the definition: every strength between two crossings tried, float64"
+    "ldm", "ldm-s", against="the definition: every strength between two crossings, in float64"
 )
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("classes", [2, 3, 5])

@@ -30,7 +30,7 @@ def literally(features: Tensor, radius: float, n: int, centres: Tensor) -> list[
 
 
 @pytest.mark.checks(
-    "probcover", against="greedy cover of balls that are written out, one pick at a time in float64"
+    "probcover", against="greedy covering with explicit balls, one pick at a time in float64"
 )
 @pytest.mark.parametrize("memory", [1, 1 << 20])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -92,7 +92,9 @@ def _picks_of_balls(features: Tensor, radius: float, n: int, known: Tensor) -> l
     return picks
 
 
-@pytest.mark.checks("probcover", against="the largest radius of all, by the purity of every ball")
+@pytest.mark.checks(
+    "probcover", against="the largest radius with enough pure balls, found by trying all"
+)
 @pytest.mark.parametrize("purity", [0.5, 0.9, 0.95, 1.0, 1e-6])
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=slow), pytest.param(2, marks=slow)])
 def test_radius_is_the_largest_that_is_pure_enough(purity: float, seed: int) -> None:
@@ -163,9 +165,7 @@ def test_working_memory_changes_nothing() -> None:
             assert probcover(features, 0.5, 300, centres=known).tolist() == expected
 
 
-@pytest.mark.checks(
-    "probcover", against="the memory of the neighbours kept, beyond which it takes little"
-)
+@pytest.mark.checks("probcover", against="memory use: little more than the stored neighbours")
 @pytest.mark.parametrize(
     "radius", [pytest.param(0.01, marks=slow), 0.3, pytest.param(2.5, marks=slow)]
 )

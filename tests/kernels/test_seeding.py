@@ -68,7 +68,7 @@ def chi_squared(
     "entropy-s",
     "margin-s",
     "seeding-cosine",
-    against="the exact sequential law of seeding (chi-squared)",
+    against="the exact distribution of sequences of picks (chi-squared test)",
 )
 @pytest.mark.parametrize(
     ("block", "draws"),

@@ -37,7 +37,7 @@ GROUPS = [0, 1, 0, 2, 0, 1, 3, 0, 1, 0, 0, 1, 0, 2, 0, 1, 0, 0, 1, 0]
 SIZES = {group: GROUPS.count(group) for group in set(GROUPS)}
 
 
-@pytest.mark.checks("cluster-margin", against="picks worked out by hand")
+@pytest.mark.checks("cluster-margin", against="picks computed by hand")
 @pytest.mark.checks(
     "cluster-margin", against="the mistake of giving one row's features to its whole mini-batch"
 )

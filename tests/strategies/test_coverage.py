@@ -79,7 +79,7 @@ def test_no_labelled_rows_are_as_good_as_none_told_of(name: str) -> None:
 
 
 @pytest.mark.checks(
-    "probcover", against="the mistake of returning one row n times where no ball holds a neighbour"
+    "probcover", against="the mistake of returning one row n times if no ball contains a neighbour"
 )
 def test_probcover_does_not_return_one_row_over_and_over() -> None:
     """No ball holds a neighbour: every row covers itself, and each is picked once."""
