@@ -47,6 +47,7 @@ TILE = 192
 on its neighbours. BLAS libraries compute the ragged edge of a matrix with other kernels, which
 round differently. 192 is a multiple of the block heights in use (8 to 64, 24, 48 and 96)."""
 
+# Bytes.
 _DEFAULT_CPU_BUDGET = 512 << 20
 _LARGEST_GPU_BUDGET = 8 << 30
 _UNKNOWN_MEMORY = 1 << 62
@@ -54,7 +55,10 @@ _UNKNOWN_MEMORY = 1 << 62
 _GPU_MEMORY_CACHE_SECONDS = 0.1
 """Asking a GPU for its free memory takes as long as a small kernel, so the answer is cached."""
 
+# For each GPU, when it was asked (``time.monotonic``) and its free bytes then. Shared by all threads
+# on purpose: it is a fact about the machine, and an entry is replaced as a whole.
 _gpu_memory_cache: dict[torch.device, tuple[float, int]] = {}
+
 _working_memory: ContextVar[int | None] = ContextVar("teeter_working_memory", default=None)
 
 
@@ -91,10 +95,11 @@ def memory_budget(device: torch.device) -> int:
 
 def _free_gpu_memory(device: torch.device) -> int:
     """Return the free bytes of a GPU, at most 0.1 s old."""
-    asked_at, free = _gpu_memory_cache.get(device, (-math.inf, 0))
+    never_asked = (-math.inf, 0)
+    asked_at, free = _gpu_memory_cache.get(device, never_asked)
     now = time.monotonic()
     if now - asked_at > _GPU_MEMORY_CACHE_SECONDS:
-        free = int(torch.cuda.mem_get_info(device)[0])
+        free, _ = torch.cuda.mem_get_info(device)
         _gpu_memory_cache[device] = (now, free)
     return free
 
@@ -102,21 +107,32 @@ def _free_gpu_memory(device: torch.device) -> int:
 def available_memory(device: torch.device) -> int:
     """Return the free memory of ``device`` in bytes, or a very large number if it is unknown."""
     if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return _UNKNOWN_MEMORY
+        free, _ = torch.cuda.mem_get_info(device)
+        return int(free)
 
-    for line in lines:
+    # Linux only. Elsewhere the file does not exist.
+    for line in _read_lines("/proc/meminfo"):
         if line.startswith("MemAvailable:"):
             kilobytes = int(line.split()[1])
             return kilobytes << 10
     return _UNKNOWN_MEMORY
 
 
+def _read_lines(path: str) -> list[str]:
+    """Return the lines of a file of the system, none if it cannot be read."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError:
+        return []
+    return text.splitlines()
+
+
 def tiles(
-    rows: int, bytes_per_row: int, device: torch.device, *, at_most: int | None = None
+    rows: int,
+    bytes_per_row: int,
+    device: torch.device,
+    *,
+    at_most: int | None = None,
 ) -> Iterator[slice]:
     """Yield slices of rows that fit in the working memory.
 
@@ -129,16 +145,22 @@ def tiles(
     Yields:
         Slices whose lengths are multiples of ``TILE``, except for the last.
     """
-    step = max(1, memory_budget(device) // max(1, bytes_per_row) // TILE) * TILE
+    # At least one tile, even if that is more than the budget: less would change how rows round.
+    fitting_rows = memory_budget(device) // max(1, bytes_per_row)
+    tiles_per_step = max(1, fitting_rows // TILE)
     if at_most is not None:
-        step = min(step, max(TILE, at_most // TILE * TILE))
+        allowed_tiles = max(1, at_most // TILE)
+        tiles_per_step = min(tiles_per_step, allowed_tiles)
+    step = tiles_per_step * TILE
 
     for start in range(0, rows, step):
-        yield slice(start, min(start + step, rows))
+        stop = min(start + step, rows)
+        yield slice(start, stop)
 
 
 def pad_to_tile(block: Tensor) -> Tensor:
     """Append rows of zeros to ``block`` up to a multiple of ``TILE`` rows."""
+    # Full tiles, which most blocks are, are not copied.
     missing = -block.shape[0] % TILE
     if not missing:
         return block
@@ -160,20 +182,25 @@ class _FullPrecisionMatmul:
     def enter(self) -> None:
         with self._lock:
             self._open_contexts += 1
-            if self._open_contexts == 1:
-                backends: Any = torch.backends  # incomplete type stubs
-                self._settings_before = []
-                for setting in (backends.cuda.matmul, backends.mkldnn.matmul):
-                    if setting.fp32_precision in _REDUCED_PRECISIONS:
-                        self._settings_before.append((setting, setting.fp32_precision))
-                        setting.fp32_precision = "ieee"
+            if self._open_contexts > 1:
+                return
+
+            backends: Any = torch.backends  # incomplete type stubs
+            self._settings_before = []
+            for setting in (backends.cuda.matmul, backends.mkldnn.matmul):
+                precision = setting.fp32_precision
+                if precision in _REDUCED_PRECISIONS:
+                    self._settings_before.append((setting, precision))
+                    setting.fp32_precision = "ieee"
 
     def leave(self) -> None:
         with self._lock:
             self._open_contexts -= 1
-            if self._open_contexts == 0:
-                for setting, precision in self._settings_before:
-                    setting.fp32_precision = precision
+            if self._open_contexts > 0:
+                return
+
+            for setting, precision in self._settings_before:
+                setting.fp32_precision = precision
 
 
 _REDUCED_PRECISIONS = ("tf32", "bf16")
@@ -185,7 +212,9 @@ def full_precision_matmul() -> Iterator[None]:
     """Multiply matrices in full precision, whatever the TF32 and autocast settings."""
     _full_precision.enter()
     try:
-        if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+        # Switched off only where it is on: this context is entered thousands of times.
+        is_autocast = torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
+        if is_autocast:
             with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
                 yield
         else:
@@ -210,10 +239,13 @@ def choose_device(device: torch.device | str | None, *values: object) -> torch.d
     for value in values:
         if isinstance(value, Tensor):
             return value.device
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("cpu")
 
 
 def _validate_device(device: torch.device | str) -> torch.device:
+    """Return a device that torch can use. The message of the error says why it cannot."""
     try:
         chosen = torch.device(device)
     except RuntimeError:
@@ -225,6 +257,7 @@ def _validate_device(device: torch.device | str) -> torch.device:
             f"Cannot use {str(device)!r}: torch {torch.__version__} sees no GPU here. "
             "Try device='cpu'."
         )
+    # Only a try shows whether there is a GPU of that number, or a backend of that name.
     try:
         torch.zeros(1, device=chosen).cpu()
     except (RuntimeError, AssertionError, NotImplementedError):
@@ -238,22 +271,26 @@ def describe_device(device: torch.device) -> str:
     """Return a description of a device for result files."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{_processor_name()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads"
+    name = _processor_name()
+    cores = os.cpu_count()
+    threads = torch.get_num_threads()
+    return f"{name}, {cores} cores, {threads} threads"
 
 
 def _processor_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-
-    for line in lines:
+    # On Linux platform.processor() has no more than the architecture.
+    for line in _read_lines("/proc/cpuinfo"):
         if line.startswith("model name"):
-            return line.partition(":")[2].strip()
+            _, _, name = line.partition(":")
+            return name.strip()
     return platform.processor() or platform.machine()
 
 
-def as_tensor(value: object, name: str, device: torch.device | None = None) -> Tensor:
+def as_tensor(
+    value: object,
+    name: str,
+    device: torch.device | None = None,
+) -> Tensor:
     """Convert an array to a float32 or float64 tensor, without a copy if possible.
 
     Args:
@@ -266,21 +303,30 @@ def as_tensor(value: object, name: str, device: torch.device | None = None) -> T
     """
     tensor = _raw_tensor(value, name)
     if tensor.is_complex() or tensor.dtype == torch.bool:
-        raise InputError(
-            f"{name} holds {str(tensor.dtype).removeprefix('torch.')} values: pass real numbers."
-        )
-    dtype = torch.float64 if tensor.dtype == torch.float64 else torch.float32
+        raise InputError(f"{name} holds {_type_name(tensor)} values: pass real numbers.")
+
+    dtype = torch.float32
+    if tensor.dtype == torch.float64:
+        dtype = torch.float64
     return tensor.detach().to(device=device, dtype=dtype)
 
 
-def as_integers(value: object, name: str, device: torch.device | None = None) -> Tensor:
+def as_integers(
+    value: object,
+    name: str,
+    device: torch.device | None = None,
+) -> Tensor:
     """Convert whole numbers to an int64 tensor. Refuse values that would be rounded."""
     tensor = _raw_tensor(value, name)
-    if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
-        raise InputError(
-            f"{name} holds {str(tensor.dtype).removeprefix('torch.')} values: pass whole numbers."
-        )
+    is_inexact = tensor.is_floating_point() or tensor.is_complex()
+    if is_inexact or tensor.dtype == torch.bool:
+        raise InputError(f"{name} holds {_type_name(tensor)} values: pass whole numbers.")
     return tensor.to(device=device, dtype=torch.int64)
+
+
+def _type_name(tensor: Tensor) -> str:
+    """Return the name of a tensor's type of numbers as NumPy says it: ``"float32"``."""
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _raw_tensor(value: object, name: str) -> Tensor:
@@ -298,15 +344,19 @@ def _raw_tensor(value: object, name: str) -> Tensor:
     if array.dtype.kind not in "biufc":
         raise InputError(f"{name} holds {array.dtype} values: pass numbers.")
 
-    if array.dtype.kind == "u" and array.dtype.itemsize > 1:
+    kind = array.dtype.kind
+    bytes_per_number = array.dtype.itemsize
+    if kind == "u" and bytes_per_number > 1:
         array = array.astype(np.int64)  # torch has few operations on wider unsigned types
-    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
+    if kind == "f" and bytes_per_number > 8:
         array = array.astype(np.float64)  # torch has no long double
 
     # torch shares the memory of an array: it must be writable, native and not reversed.
     is_reversed = any(stride < 0 for stride in array.strides)
-    if not array.flags.writeable or not array.dtype.isnative or is_reversed:
-        array = array.astype(array.dtype.newbyteorder("="))
+    can_share = array.flags.writeable and array.dtype.isnative and not is_reversed
+    if not can_share:
+        native_dtype = array.dtype.newbyteorder("=")
+        array = array.astype(native_dtype)
     return torch.from_numpy(array)
 
 
@@ -321,13 +371,19 @@ def require_finite(tensor: Tensor, name: str) -> None:
     """Raise InputError if a value is NaN or infinite, with the first row that has one."""
     if tensor.numel() == 0:
         return
+    # One pass without a copy: a NaN anywhere makes both of them NaN.
     low, high = torch.aminmax(tensor.detach())
     if torch.isfinite(low) and torch.isfinite(high):
         return
 
-    rows = tensor.reshape(tensor.shape[0], -1) if tensor.ndim else tensor.reshape(1, 1)
-    invalid = (~torch.isfinite(rows)).any(dim=1)
+    # Only now, to say where: (N, everything else).
+    if tensor.ndim:
+        rows = tensor.reshape(len(tensor), -1)
+    else:
+        rows = tensor.reshape(1, 1)
+    is_invalid = (~torch.isfinite(rows)).any(dim=1)
+    invalid_rows = is_invalid.nonzero().flatten()
     raise InputError(
-        f"{name} has NaN or infinity in {int(invalid.sum())} of {len(rows)} rows, "
-        f"first in row {int(invalid.nonzero()[0])}: fill in or drop those rows."
+        f"{name} has NaN or infinity in {len(invalid_rows)} of {len(rows)} rows, "
+        f"first in row {int(invalid_rows[0])}: fill in or drop those rows."
     )

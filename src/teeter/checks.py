@@ -54,7 +54,9 @@ def check_strategy(strategy: type[Strategy] | Strategy) -> None:
     Raises:
         StrategyError: at the first check that fails.
     """
-    instance = strategy() if isinstance(strategy, type) else strategy
+    instance = strategy
+    if isinstance(instance, type):
+        instance = instance()
     for check in CHECKS:
         check(instance)
 
@@ -80,6 +82,8 @@ def example_context(
     classes = 4
     labelled = 12
     samples = 5
+
+    # The head is the same for all seeds.
     weight = _random_normal("head", (classes, width), 0, dtype)
     bias = _random_normal("bias", (classes,), 0, dtype)
 
@@ -87,29 +91,46 @@ def example_context(
         features = _random_normal(name, (count, width), seed, dtype)
         if name == "pool":
             features = features.repeat(copies, 1)
-
         logits = features @ weight.T + bias
-        perturbations = _random_normal("posterior", (samples, classes, width), seed, dtype) * 0.5
-        posterior = logits + torch.einsum("nd,scd->snc", features, perturbations)
-        return Outputs(logits, features, weight, bias, posterior).to(torch.device(device))
 
+        # The posterior samples are heads near this one: (samples, rows, classes).
+        noise = _random_normal("posterior", (samples, classes, width), seed, dtype) * 0.5
+        posterior = logits + torch.einsum("nd,scd->snc", features, noise)
+        example = Outputs(
+            logits=logits,
+            features=features,
+            weight=weight,
+            bias=bias,
+            posterior_logits=posterior,
+        )
+        return example.to(torch.device(device))
+
+    labels = torch.arange(labelled) % classes
     return Context(
         candidates=np.arange(rows * copies),
         outputs=outputs("pool", rows),
         generator=stream(seed, "select"),
         labelled=outputs("labelled", labelled),
-        labels=(torch.arange(labelled) % classes).to(device),
+        labels=labels.to(device),
         n_classes=classes,
     )
 
 
-def _random_normal(name: str, shape: tuple[int, ...], seed: int, dtype: torch.dtype) -> Tensor:
+def _random_normal(
+    name: str,
+    shape: tuple[int, ...],
+    seed: int,
+    dtype: torch.dtype,
+) -> Tensor:
+    # Drawn in float64 and rounded, so that all types have the same numbers.
     generator = stream(seed, "example", name)
-    return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
+    draws = torch.randn(shape, generator=generator, dtype=torch.float64)
+    return draws.to(dtype)
 
 
 def picks_are_different_candidates(strategy: Strategy) -> None:
     """Any n from one to the size of the pool gives n different rows of the pool."""
+    pool = set(range(60))
     for n in (1, 7, 59, 60):
         rows = strategy.select(example_context(), n)
         _hold(
@@ -117,50 +138,49 @@ def picks_are_different_candidates(strategy: Strategy) -> None:
             strategy,
             f"asked for {n} rows, it returned shape {rows.shape}",
         )
-        _hold(len(set(rows.tolist())) == n, strategy, "it returned a row twice")
-        _hold(set(rows.tolist()) <= set(range(60)), strategy, "it returned a row outside the pool")
+
+        different_rows = set(rows.tolist())
+        _hold(len(different_rows) == n, strategy, "it returned a row twice")
+        _hold(different_rows <= pool, strategy, "it returned a row outside the pool")
 
 
 def one_candidate_is_picked(strategy: Strategy) -> None:
     """A pool of one row gives that row."""
-    _hold(
-        strategy.select(example_context(1), 1).tolist() == [0],
-        strategy,
-        "the only candidate was not picked",
-    )
+    rows = strategy.select(example_context(1), 1)
+    _hold(rows.tolist() == [0], strategy, "the only candidate was not picked")
 
 
 def the_same_seed_gives_the_same_picks(strategy: Strategy) -> None:
     """Only the context decides: no global random state, no memory outside it."""
     first = strategy.select(example_context(), 9)
-    torch.rand(3)
+    torch.rand(3)  # moves torch's global generator
     again = strategy.select(example_context(), 9)
-    _hold(np.array_equal(first, again), strategy, "the same seed gave different picks")
+    is_same = np.array_equal(first, again)
+    _hold(is_same, strategy, "the same seed gave different picks")
 
 
 def renumbering_the_pool_renumbers_the_picks(strategy: Strategy) -> None:
     """Picks depend on the contents of the rows, not on their row numbers."""
     picks = strategy.select(example_context(), 7)
-    row_numbers = np.arange(900, 840, -1)
-    renumbered = strategy.select(replace(example_context(), candidates=row_numbers), 7)
-    _hold(
-        np.array_equal(renumbered, row_numbers[picks]),
-        strategy,
-        "renumbering the pool changed the picks",
-    )
+    row_numbers = np.arange(900, 840, -1)  # descending, so that a sort would show
+    context = replace(example_context(), candidates=row_numbers)
+    renumbered = strategy.select(context, 7)
+    is_same = np.array_equal(renumbered, row_numbers[picks])
+    _hold(is_same, strategy, "renumbering the pool changed the picks")
 
 
 def copies_do_not_confuse(strategy: Strategy) -> None:
     """A pool with duplicates still gives different rows, and duplicates have equal scores."""
     for n in (5, 60, 90):
         rows = strategy.select(example_context(30, copies=3), n)
-        _hold(len(set(rows.tolist())) == n, strategy, "a pool with duplicates gave a row twice")
+        different_rows = set(rows.tolist())
+        _hold(len(different_rows) == n, strategy, "a pool with duplicates gave a row twice")
 
     if isinstance(strategy, ScoringStrategy):
+        # The 30 rows, then the same 30 rows again.
         scores = strategy.scores(example_context(30, copies=3))
-        _hold(
-            bool((scores[:30] == scores[30:60]).all()), strategy, "duplicates have different scores"
-        )
+        is_equal = scores[:30] == scores[30:60]
+        _hold(bool(is_equal.all()), strategy, "duplicates have different scores")
 
 
 def best_come_first(strategy: Strategy) -> None:
@@ -168,16 +188,29 @@ def best_come_first(strategy: Strategy) -> None:
     if not isinstance(strategy, TopKStrategy):
         return
 
+    # With the sign that makes the smallest the best.
     scores = strategy.scores(example_context()).double().cpu()
-    signed = -scores if strategy.best == "largest" else scores  # the smallest is the best
-    picked = signed[torch.from_numpy(strategy.select(example_context(), 12))]
-    _hold(bool((picked.diff() >= 0).all()), strategy, "picks are not best first")
-    _hold(int((signed < picked[-1]).sum()) < 12, strategy, "it left out a better row")
+    if strategy.best == "largest":
+        scores = -scores
+
+    rows = strategy.select(example_context(), 12)
+    picked = scores[torch.from_numpy(rows)]
+    is_ascending = picked.diff() >= 0
+    _hold(bool(is_ascending.all()), strategy, "picks are not best first")
+
+    # Fewer than 12 rows are better than the last pick: the other picks.
+    is_better = scores < picked[-1]
+    _hold(int(is_better.sum()) < 12, strategy, "it left out a better row")
 
 
 def declared_needs_suffice(strategy: Strategy) -> None:
     """A strategy can pick with only the outputs it declares."""
-    names = {name for need in strategy.needs for name in _FIELDS[need]} or {"features"}
+    names: set[str] = set()
+    for need in strategy.needs:
+        names.update(_FIELDS[need])
+    if not names:
+        names = {"features"}  # outputs must have rows, even if the strategy does not look at them
+
     context = replace(example_context(), outputs=_outputs_with(*names))
     if "labelled" not in strategy.needs:
         context = replace(context, labelled=None, labels=None)
@@ -191,7 +224,8 @@ def missing_outputs_are_named(strategy: Strategy) -> None:
         if need == "labelled":
             context = replace(context, labelled=None, labels=None)
         else:
-            context = replace(context, outputs=_outputs_with(*_FIELDS_WITHOUT[need]))
+            names = _FIELDS_WITHOUT[need]
+            context = replace(context, outputs=_outputs_with(*names))
 
         try:
             strategy.select(context, 3)
@@ -237,10 +271,14 @@ def devices_agree(strategy: Strategy) -> None:
     """With the same draws in float64, GPU and CPU pick the same rows. Skipped without a GPU."""
     if not torch.cuda.is_available():
         return
+
+    on_cpu = example_context(700, dtype=torch.float64)
+    on_gpu = example_context(700, dtype=torch.float64, device="cuda")
     with portable():
-        cpu = strategy.select(example_context(700, dtype=torch.float64), 40)
-        gpu = strategy.select(example_context(700, dtype=torch.float64, device="cuda"), 40)
-    _hold(np.array_equal(cpu, gpu), strategy, "GPU and CPU picked different rows")
+        cpu_rows = strategy.select(on_cpu, 40)
+        gpu_rows = strategy.select(on_gpu, 40)
+    is_same = np.array_equal(cpu_rows, gpu_rows)
+    _hold(is_same, strategy, "GPU and CPU picked different rows")
 
 
 def requests_out_of_range_are_refused(strategy: Strategy) -> None:
@@ -269,7 +307,12 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
-def _hold(holds: bool, strategy: Strategy, violation: str) -> None:
+def _hold(
+    holds: bool,
+    strategy: Strategy,
+    violation: str,
+) -> None:
+    """Raise ``StrategyError`` with the violation unless the condition holds."""
     if not holds:
         raise StrategyError(f"{strategy.name} breaks the contract: {violation}.")
 
@@ -277,10 +320,12 @@ def _hold(holds: bool, strategy: Strategy, violation: str) -> None:
 def _outputs_with(*names: str) -> Outputs:
     """Return example outputs with these fields only."""
     complete = example_context().outputs
-    return Outputs(**{name: getattr(complete, name) for name in names})
+    fields = {name: getattr(complete, name) for name in names}
+    return Outputs(**fields)
 
 
 def _tensors_of(context: Context) -> list[Tensor]:
+    """Return all tensors that a strategy is given."""
     values = [*vars(context.outputs).values(), context.labels]
     if context.labelled is not None:
         values.extend(vars(context.labelled).values())

@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 __all__ = ["DEMO_SETTING", "DemoResult", "DemoRow", "run_demo"]
 
 DEMO_SETTING = override(
-    setting_named("digits"), {"strategies": ("ldm-s", "random", "entropy", "margin", "badge")}
+    setting_named("digits"),
+    {
+        "strategies": ("ldm-s", "random", "entropy", "margin", "badge"),
+    },
 )
 """What the demonstration runs: 20 to 220 labels, 5 repetitions."""
 
@@ -94,10 +97,12 @@ def run_demo(
         InputError: if the setting is another one, or the folder holds a run with other values.
         TrainingError: if a strategy fails.
     """
-    if setting.dataset != "digits" or not {"ldm-s", "random"} <= set(setting.strategies):
+    has_both = {"ldm-s", "random"} <= set(setting.strategies)
+    if setting.dataset != "digits" or not has_both:
+        strategies = ", ".join(setting.strategies)
         raise InputError(
             f"The demonstration compares ldm-s with random on digits, and {setting.name} has "
-            f"{', '.join(setting.strategies)} on {setting.dataset}."
+            f"{strategies} on {setting.dataset}."
         )
 
     run = run_setting(setting, folder / "run", device="cpu", on_step=on_step)
@@ -105,30 +110,65 @@ def run_demo(
         raise TrainingError(f"{cell.strategy}, repetition {cell.repetition}, failed: {error}")
 
     # An earlier call may have recorded more repetitions or strategies.
-    run = replace(run, strategies=setting.strategies, repetitions=setting.repetitions)
+    run = replace(
+        run,
+        strategies=setting.strategies,
+        repetitions=setting.repetitions,
+    )
     curves = run.curves()
     rows = tuple(_make_row(name, curves) for name in curves.accuracy)
 
+    # On the CPU like the run, so that the fit for the map repeats one of the run.
+    experiment = Experiment(setting, None, torch.device("cpu"))
     curves_figure = plot_curves(curves.labelled, curves.accuracy)
-    picks_figure = _plot_picks(run, Experiment(setting, None, torch.device("cpu")))
-    curves_figure.savefig(folder / "curves.png", dpi=150)
+    picks_figure = _plot_picks(run, experiment)
+
+    curves_path = folder / "curves.png"
+    curves_figure.savefig(curves_path, dpi=150)
     picks_figure.savefig(folder / "picks.png", dpi=150)
 
     page = folder / "index.html"
-    page.write_text(_render(run, rows, curves_figure, picks_figure), encoding="utf-8")
-    results = {
+    html = _render(run, rows, curves_figure, picks_figure)
+    page.write_text(html, encoding="utf-8")
+
+    results = _collect_results(run, setting, rows, curves)
+    results_text = json.dumps(results, indent=1) + "\n"
+    (folder / "results.json").write_text(results_text, encoding="utf-8")
+
+    return DemoResult(
+        page=page,
+        curves=curves_path,
+        rows=rows,
+        labels=int(curves.labelled[-1]),
+    )
+
+
+def _collect_results(
+    run: Run,
+    setting: Setting,
+    rows: Sequence[DemoRow],
+    curves: Curves,
+) -> dict[str, Any]:
+    """Return what ``results.json`` holds. Its keys are part of its format.
+
+    The setting is the one asked for: that of the run may have more repetitions or strategies.
+    """
+    accuracy = {}
+    for name, values in curves.accuracy.items():
+        accuracy[name] = values.round(6).tolist()
+
+    return {
         **run.facts,
         "setting": asdict(setting),
         "lines": [asdict(row) for row in rows],
         "labelled": curves.labelled.tolist(),
-        "accuracy": {name: values.round(6).tolist() for name, values in curves.accuracy.items()},
+        "accuracy": accuracy,
     }
-    (folder / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-
-    return DemoResult(page, folder / "curves.png", rows, int(curves.labelled[-1]))
 
 
 def _make_row(strategy: str, curves: Curves) -> DemoRow:
+    """Return the row of a strategy: what it reached, and how that compares with Random."""
+    # (repetitions, rounds) both.
     accuracy = curves.accuracy[strategy]
     random = curves.accuracy["random"]
     final_random = float(random[:, -1].mean())
@@ -136,20 +176,26 @@ def _make_row(strategy: str, curves: Curves) -> DemoRow:
     gain = None
     if strategy != "random":
         gain = gain_over(accuracy, random)
+
+    # In the first round all strategies have the same labels.
+    after_first = accuracy[:, 1:]
+    mean_curve = accuracy.mean(axis=0)
     return DemoRow(
         strategy=strategy,
-        accuracy=float(accuracy[:, 1:].mean()),
+        accuracy=float(after_first.mean()),
         last=float(accuracy[:, -1].mean()),
         gain=gain,
-        labels=labels_to_reach(curves.labelled, accuracy.mean(axis=0), final_random),
+        labels=labels_to_reach(curves.labelled, mean_curve, final_random),
     )
 
 
 def _plot_picks(run: Run, experiment: Experiment) -> Figure:
     """Draw the pool as LDM-S saw it in its first repetition, with its picks."""
     cell = Cell("ldm-s", 0)
-    rounds = by_cells(run.rounds)[cell][:_ROUNDS_BEFORE_MAP]
+    all_rounds = by_cells(run.rounds)[cell]
+    rounds = all_rounds[:_ROUNDS_BEFORE_MAP]
 
+    # The run keeps labels and picks, but no networks: repeat the fit of that round.
     learner = experiment.make_learner(cell)
     for result in rounds:
         experiment.tell_labels(learner, result)
@@ -158,19 +204,30 @@ def _plot_picks(run: Run, experiment: Experiment) -> Figure:
 
     candidates = learner.pool.candidates()
     picks = learner.ask(experiment.setting.query)
-    images = experiment.train.inputs[picks].numpy().reshape(-1, *_IMAGE_SHAPE)
+    pixels = experiment.train.inputs[picks].numpy()
+    images = pixels.reshape(-1, *_IMAGE_SHAPE)
 
-    outputs = learner.observe(experiment.train.inputs[candidates], {"features", "head"})
+    candidate_inputs = experiment.train.inputs[candidates]
+    outputs = learner.observe(candidate_inputs, {"features", "head"})
     # Not None: the network ends in a linear layer.
     features = cast(Tensor, outputs.features)
     weight = cast(Tensor, outputs.weight)
     disagreement = ldm(features, weight, outputs.bias).numpy()
+
     return plot_picks(
-        pca_2d(features.numpy()), disagreement, np.searchsorted(candidates, picks), images
+        pca_2d(features.numpy()),
+        disagreement,
+        np.searchsorted(candidates, picks),
+        images,
     )
 
 
-def _render(run: Run, rows: Sequence[DemoRow], curves_figure: Figure, picks_figure: Figure) -> str:
+def _render(
+    run: Run,
+    rows: Sequence[DemoRow],
+    curves_figure: Figure,
+    picks_figure: Figure,
+) -> str:
     """Return the page as HTML."""
     setting = run.setting
     map_labels = setting.initial + _ROUNDS_BEFORE_MAP * setting.query
@@ -196,20 +253,23 @@ def _render(run: Run, rows: Sequence[DemoRow], curves_figure: Figure, picks_figu
             )
         ],
     )
+    known_facts = {name: value for name, value in run.facts.items() if value is not None}
     return render_page(
         "teeter on handwritten digits",
         f"A small network learns to read digits, {setting.query} labels at a time. Which "
         f"{setting.query} makes the difference.",
         [comparison, selection],
-        {name: value for name, value in run.facts.items() if value is not None},
+        known_facts,
     )
 
 
 def _table_rows(rows: Sequence[DemoRow]) -> list[dict[str, Any]]:
+    """Return the table of the page: a dictionary per strategy, from column to text."""
     final_random = next(row.last for row in rows if row.strategy == "random")
 
     table = []
     for row in rows:
+        # Random has no gain over itself.
         gain = ""
         p_value = ""
         if row.gain is not None:
@@ -232,6 +292,7 @@ def _table_rows(rows: Sequence[DemoRow]) -> list[dict[str, Any]]:
 
 
 def _format_labels(labels: float | None) -> str:
+    """Return a number of labels, or that it was not reached."""
     if labels is None:
         return "not reached"
     return f"{labels:.0f}"

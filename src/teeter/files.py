@@ -84,12 +84,18 @@ def atomic_open(path: Path, mode: Literal["wb", "w"] = "wb") -> Iterator[Any]:
         'row,label'
     """
     # Machines that share a folder may have the same process ids, hence the random part.
-    part = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
-    text_options: dict[str, Any] = {"encoding": "utf-8", "newline": ""} if mode == "w" else {}
+    unique = f"{os.getpid()}-{secrets.token_hex(4)}"
+    part = path.with_name(f".{path.name}.{unique}.part")
+
+    # newline="": line ends are written as they are, on every system.
+    text_options: dict[str, Any] = {}
+    if mode == "w":
+        text_options = {"encoding": "utf-8", "newline": ""}
 
     try:
         with part.open(mode, **text_options) as file:
             yield file
+            # On disk before the rename: after a crash the name must not lead to an empty file.
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
@@ -127,10 +133,15 @@ def write_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise FileError(f"Cannot save to {path}: {error.strerror or error}.") from None
+        reason = error.strerror or error
+        raise FileError(f"Cannot save to {path}: {reason}.") from None
 
 
-def write_state(path: Path, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+def write_state(
+    path: Path,
+    header: dict[str, Any],
+    tensors: dict[str, Tensor],
+) -> None:
     """Write a header and tensors to one file, atomically.
 
     Args:
@@ -147,14 +158,16 @@ def write_state(path: Path, header: dict[str, Any], tensors: dict[str, Tensor]) 
     for name, value in tensors.items():
         copies[name] = value.detach().cpu().contiguous().clone()
 
-    header_text = json.dumps({"format": FORMAT, **header}, default=_to_json)
+    full_header = {"format": FORMAT, **header}
+    header_text = json.dumps(full_header, default=_to_json)
     content = save(copies, metadata={"teeter": header_text})
     with write_errors(path):
         atomic_write(path, content)
 
 
 def read_state(
-    path: Path, what: str = "a saved learner"
+    path: Path,
+    what: str = "a saved learner",
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return the header and the tensors that ``write_state`` wrote.
 
@@ -168,7 +181,8 @@ def read_state(
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in list(file.keys())}
+            names = list(file.keys())
+            tensors = {name: file.get_tensor(name) for name in names}
     except FileNotFoundError:
         raise FileError(f"There is no file {path}.") from None
     except (SafetensorError, OSError) as error:
@@ -179,7 +193,7 @@ def read_state(
     try:
         header: dict[str, Any] = json.loads(metadata["teeter"])
         is_newer = header["format"] > FORMAT
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, RecursionError):  # whatever a damaged header may cause
         raise FileError(
             f"{path} is not {what}, or it is damaged: its header cannot be read."
         ) from None
@@ -192,7 +206,10 @@ def read_state(
     return header, tensors
 
 
-def split_arrays(values: dict[str, Any], prefix: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def split_arrays(
+    values: dict[str, Any],
+    prefix: str,
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Split a dictionary into a part for the header and tensors for ``write_state``.
 
     Args:
@@ -222,14 +239,24 @@ def split_arrays(values: dict[str, Any], prefix: str) -> tuple[dict[str, Any], d
         else:
             plain_values[name] = value
 
-    return {"plain": plain_values, "numpy": numpy_names}, tensors
+    header = {
+        "plain": plain_values,
+        "numpy": numpy_names,
+    }
+    return header, tensors
 
 
-def merge_arrays(header: dict[str, Any], tensors: dict[str, Tensor], prefix: str) -> dict[str, Any]:
+def merge_arrays(
+    header: dict[str, Any],
+    tensors: dict[str, Tensor],
+    prefix: str,
+) -> dict[str, Any]:
     """Return the dictionary that ``split_arrays`` took apart."""
     values: dict[str, Any] = dict(header["plain"])
-    for name, value in _with_prefix(prefix, tensors).items():
-        values[name] = value.numpy() if name in header["numpy"] else value
+    for name, tensor in _with_prefix(prefix, tensors).items():
+        values[name] = tensor
+        if name in header["numpy"]:
+            values[name] = tensor.numpy()
     return values
 
 
@@ -239,12 +266,19 @@ def round_trip(values: dict[str, Any]) -> dict[str, Any]:
     Tuples become lists, keys of inner dictionaries become texts, tensors move to the CPU.
     """
     header, tensors = split_arrays(values, "")
-    header = json.loads(json.dumps(header, default=_to_json))
-    copies = {name: value.detach().cpu().clone() for name, value in tensors.items()}
-    return merge_arrays(header, copies, "")
+    header_text = json.dumps(header, default=_to_json)
+
+    copies = {}
+    for name, value in tensors.items():
+        copies[name] = value.detach().cpu().clone()
+    return merge_arrays(json.loads(header_text), copies, "")
 
 
-def load_weights(network: nn.Module, tensors: dict[str, Tensor], prefix: str) -> None:
+def load_weights(
+    network: nn.Module,
+    tensors: dict[str, Tensor],
+    prefix: str,
+) -> None:
     """Load saved weights into a network and put it into evaluation mode.
 
     Args:

@@ -31,7 +31,8 @@ def class_names(classes: int | Sequence[Any]) -> tuple[Any, ...]:
         classes = range(classes)
 
     names = tuple(_as_python_scalar(name) for name in classes)
-    if len(names) < 2 or len(set(names)) < len(names):
+    has_duplicates = len(set(names)) < len(names)
+    if len(names) < 2 or has_duplicates:
         raise InputError(
             f"The classes are {list(names)}: give two or more different names, or their number."
         )
@@ -67,11 +68,7 @@ def encode_labels(labels: Iterable[Any], classes: tuple[Any, ...]) -> IntegerArr
         [1, 0, 1]
     """
     # The short way for large arrays of class numbers.
-    if (
-        isinstance(labels, np.ndarray)
-        and labels.dtype.kind in "iu"
-        and _are_class_numbers(labels, classes)
-    ):
+    if isinstance(labels, np.ndarray) and _are_class_numbers(labels, classes):
         return labels.astype(np.int64)
 
     labels = list(labels)
@@ -82,16 +79,20 @@ def encode_labels(labels: Iterable[Any], classes: tuple[Any, ...]) -> IntegerArr
         try:
             numbers[position] = number_of[name]
         except (KeyError, TypeError):  # TypeError: a list, which cannot be looked up
-            hint = did_you_mean(str(name), [str(known_name) for known_name in classes])
+            known_names = [str(known_name) for known_name in classes]
+            hint = did_you_mean(str(name), known_names)
             raise InputError(f"No class is called {name!r}. {hint}") from None
     return numbers
 
 
 def _are_class_numbers(labels: npt.NDArray[Any], classes: tuple[Any, ...]) -> bool:
     """Return whether the classes are called 0 to C - 1 and all labels are among them."""
-    if classes != tuple(range(len(classes))):
+    numbered_classes = tuple(range(len(classes)))
+    if labels.dtype.kind not in "iu" or classes != numbered_classes:
         return False
-    return labels.size == 0 or bool(labels.min() >= 0 and labels.max() < len(classes))
+    if labels.size == 0:
+        return True
+    return bool(labels.min() >= 0 and labels.max() < len(classes))
 
 
 def as_list(value: Any) -> list[Any]:
@@ -109,12 +110,16 @@ def as_row_indices(values: list[Any]) -> IntegerArray:
     Raises:
         InputError: if they are not whole numbers.
     """
+    # An empty list has no type of its own: NumPy makes it floats.
     rows = np.asarray(values)
-    if len(rows) and (rows.dtype.kind not in "iu" or rows.ndim != 1):
+    is_valid = rows.dtype.kind in "iu" and rows.ndim == 1
+    if len(rows) and not is_valid:
         raise InputError(f"Rows must be whole numbers, and these are {rows.dtype}.")
     return rows.astype(np.int64)
 
 
 def _as_python_scalar(label: Any) -> Any:
     """Return a NumPy or torch scalar as a Python one, so that it can be looked up by value."""
-    return label.item() if isinstance(label, np.generic | Tensor) else label
+    if isinstance(label, np.generic | Tensor):
+        return label.item()
+    return label

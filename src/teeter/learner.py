@@ -136,22 +136,30 @@ class Learner:
         self._require_valid_settings()
 
         self.pool = Pool(count_rows(data))
-        self.validation = None if validation is None else self._encode_validation(*validation)
+        self.validation: tuple[Any, Tensor] | None = None
+        if validation is not None:
+            validation_data, validation_labels = validation
+            self.validation = self._encode_validation(validation_data, validation_labels)
 
+        # Changed by finish_fit, all at once, and by resume.
         self._models: list[Any] = []
         self._rounds = 0
         self._memory: dict[str, Any] = {}
-        self._pending_memory: dict[str, Any] = {}
-        self._notes: dict[int, dict[str, float]] = {}
-        self._seconds: dict[str, float] = {}
         self._validation_accuracy: float | None = None
 
+        # Changed by ask; resume brings back the memory.
+        self._pending_memory: dict[str, Any] = {}
+        self._notes: dict[int, dict[str, float]] = {}
+
+        # Changed by whatever takes time.
+        self._seconds: dict[str, float] = {}
+
+        # (L,) what prepare_fit took from the pool; finish_fit makes them the training rows.
         no_rows: RowArray = np.zeros(0, dtype=np.int64)
-        self._training_rows = no_rows
-        self._training_classes = no_rows
-        # What prepare_fit took from the pool; finish_fit makes them the training rows.
         self._prepared_rows = no_rows
         self._prepared_classes = no_rows
+        self._training_rows = no_rows
+        self._training_classes = no_rows
 
     @property
     def models(self) -> list[Any]:
@@ -219,11 +227,12 @@ class Learner:
             InputError: if fewer than n candidates are left, or there are labels but no model yet.
         """
         excluded_rows = as_row_indices(as_list(exclude)).tolist()
-        candidates = self._draw_candidates(self.pool.candidates(excluded_rows))
+        all_candidates = self.pool.candidates(excluded_rows)
+        candidates = self._draw_candidates(all_candidates)
         if len(candidates) == 0:
+            labelled_count = len(self.pool.labelled)
             raise InputError(
-                f"No row is left to ask about: {len(self.pool.labelled)} of {len(self.pool)} are "
-                "labelled."
+                f"No row is left to ask about: {labelled_count} of {len(self.pool)} are labelled."
             )
         strategy = self._current_strategy()
 
@@ -255,12 +264,12 @@ class Learner:
         row_indices = as_row_indices(as_list(rows))
         classes = encode_labels(as_list(labels), self.classes)
 
-        if len(row_indices) != len(classes):
+        row_count = len(row_indices)
+        if row_count != len(classes):
             raise InputError(
-                f"There are {len(row_indices)} rows and {len(classes)} labels: give one label per "
-                "row."
+                f"There are {row_count} rows and {len(classes)} labels: give one label per row."
             )
-        if len(np.unique(row_indices)) < len(row_indices):
+        if len(np.unique(row_indices)) < row_count:
             raise InputError("A row occurs twice in one call: tell each row once.")
 
         self.pool.label(row_indices, classes)
@@ -314,14 +323,22 @@ class Learner:
         self._training_classes = self._prepared_classes
         # A copy: what the strategy remembers must not change if it is asked again.
         self._memory = copy.deepcopy(self._pending_memory)
-        self._validation_accuracy = results[0].validation_accuracy if results else None
+
+        # No results: there is only one class, and no model. Of an ensemble the first member counts.
+        self._validation_accuracy = None
+        if results:
+            self._validation_accuracy = results[0].validation_accuracy
 
         self._seconds = {}
         for phase in ("training", "validation"):
-            self._seconds[phase] = sum(result.seconds.get(phase, 0.0) for result in results)
+            seconds = [result.seconds.get(phase, 0.0) for result in results]
+            self._seconds[phase] = sum(seconds)
 
     def resume(
-        self, rounds: int, memory: dict[str, Any], models: Sequence[Any] | None = None
+        self,
+        rounds: int,
+        memory: dict[str, Any],
+        models: Sequence[Any] | None = None,
     ) -> None:
         """Continue an earlier run from what was recorded about it.
 
@@ -350,8 +367,9 @@ class Learner:
             row_indices = self.pool.require_rows(as_row_indices(as_list(rows)))
 
         outputs = self.observe(take_rows(self.data, row_indices), ("logits",))
-        columns = self._with_all_classes(_require_logits(outputs)).argmax(dim=1)
-        predictions: npt.NDArray[Any] = class_array(self.classes)[columns.numpy()]
+        logits = self._with_all_classes(_require_logits(outputs))
+        class_numbers = logits.argmax(dim=1).numpy()
+        predictions: npt.NDArray[Any] = class_array(self.classes)[class_numbers]
         return predictions
 
     def evaluate(self, data: Any, labels: Iterable[Any]) -> Evaluation:
@@ -376,11 +394,11 @@ class Learner:
 
         outputs = self.observe(data, ("logits",))
         logits = self._with_all_classes(_require_logits(outputs))
+        # Of an ensemble only: a forest has a posterior too, and is a single model.
         posterior = None
         if len(self._models) > 1 and outputs.posterior_logits is not None:
-            posterior = torch.stack(
-                [self._with_all_classes(member.cpu()) for member in outputs.posterior_logits]
-            )
+            members = outputs.posterior_logits.cpu()  # (S, N, classes seen)
+            posterior = torch.stack([self._with_all_classes(member) for member in members])
 
         evaluation = evaluate_logits(logits, classes, posterior)
         self._seconds["evaluation"] = time.perf_counter() - started
@@ -399,16 +417,21 @@ class Learner:
         if not self._models:
             raise InputError("There is no model yet: tell labels of two classes or more, and fit.")
 
-        model = self._models if len(self._models) > 1 else self._models[0]
-        dropout_seed = stream(self.seed, "dropout", self._rounds).initial_seed() % 2**32
-        model_needs = tuple(need for need in needs if need != "labelled")  # the pool's, not its own
+        first_model = self._models[0]
+        model = first_model
+        if len(self._models) > 1:
+            model = self._models  # observed as an ensemble
+        dropout_stream = stream(self.seed, "dropout", self._rounds)
+
+        # What is labelled is for the pool to say, not for the model.
+        model_needs = tuple(need for need in needs if need != "labelled")
         try:
             outputs = observe(
                 model,
                 data,
                 model_needs,
                 batch_size=self.batch_size,
-                seed=dropout_seed,
+                seed=_small_seed(dropout_stream),
                 head=self.head,
                 passes=self.passes,
             )
@@ -417,17 +440,18 @@ class Learner:
         except (TypeError, ValueError):
             # scikit-learn raises these for NaN and text, in words that do not name the rows.
             problem = None
-            if is_estimator(self._models[0]):
-                problem = explain_unusable_rows(data, self._models[0])
+            if is_estimator(first_model):
+                problem = explain_unusable_rows(data, first_model)
             if problem is None:
                 raise
             raise InputError(problem) from None
 
         # Outputs of an estimator have a column per class it has seen, those of a network one per
         # unit of its last layer.
-        if is_network(self._models[0]) and outputs.n_classes != len(self.classes):
+        class_count = len(self.classes)
+        if is_network(first_model) and outputs.n_classes != class_count:
             raise InputError(
-                f"The network has {outputs.n_classes} outputs, and there are {len(self.classes)} "
+                f"The network has {outputs.n_classes} outputs, and there are {class_count} "
                 "classes: change its last layer."
             )
         return outputs
@@ -442,14 +466,14 @@ class Learner:
             FileError: if the file cannot be written.
             InputError: if the strategy is not registered, or its memory cannot be written.
         """
+        # The names of tensors and header entries are the file format: "fitted" are the training
+        # rows, "added" is the pending memory.
         tensors = {
             "labelled.rows": torch.from_numpy(self.pool.labelled),
             "labelled.classes": torch.from_numpy(self.pool.labels),
             "fitted.rows": torch.from_numpy(self._training_rows),
             "fitted.classes": torch.from_numpy(self._training_classes),
         }
-        # The names of tensors and header entries are the file format: "fitted" are the training
-        # rows, "added" is the pending memory.
         for position, model in enumerate(self._models):
             if isinstance(model, nn.Module):
                 for name, value in model.state_dict().items():
@@ -457,6 +481,8 @@ class Learner:
 
         memory, memory_tensors = split_arrays(self._memory, "memory.")
         pending_memory, pending_tensors = split_arrays(self._pending_memory, "added.")
+        tensors.update(memory_tensors)
+        tensors.update(pending_tensors)
         header = {
             "settings": self._settings(),
             "size": len(self.pool),
@@ -465,7 +491,7 @@ class Learner:
             "memory": memory,
             "added": pending_memory,
         }
-        write_state(Path(path), header, tensors | memory_tensors | pending_tensors)
+        write_state(Path(path), header, tensors)
 
     @classmethod
     def load(
@@ -514,8 +540,10 @@ class Learner:
         else:
             settings["training"] = training
 
+        # Strategies are written as their name and options.
         for name in ("strategy", "cold_start"):
-            settings[name] = make_strategy(*settings[name])
+            strategy_name, options = settings[name]
+            settings[name] = make_strategy(strategy_name, options)
         learner = cls(make_model, data, validation=validation, device=device, **settings)
         if len(learner.pool) != header["size"]:
             raise InputError(
@@ -523,7 +551,9 @@ class Learner:
                 f"{len(learner.pool)}: load it with the same pool."
             )
 
-        learner.pool.label(tensors["labelled.rows"].numpy(), tensors["labelled.classes"].numpy())
+        labelled_rows = tensors["labelled.rows"].numpy()
+        labelled_classes = tensors["labelled.classes"].numpy()
+        learner.pool.label(labelled_rows, labelled_classes)
         learner._training_rows = tensors["fitted.rows"].numpy()
         learner._training_classes = tensors["fitted.classes"].numpy()
         learner._rounds = header["rounds"]
@@ -539,8 +569,8 @@ class Learner:
         if isinstance(self.training, TrainingConfig):
             training = asdict(self.training)
         return {
-            "strategy": (_registered_name(self.strategy), strategy_options(self.strategy)),
-            "cold_start": (_registered_name(self.cold_start), strategy_options(self.cold_start)),
+            "strategy": _name_and_options(self.strategy),
+            "cold_start": _name_and_options(self.cold_start),
             "classes": self.classes,
             "seed": self.seed,
             "training": training,
@@ -552,6 +582,7 @@ class Learner:
         }
 
     def _restore_models(self, tensors: dict[str, Tensor]) -> None:
+        """Load the weights of networks, and fit estimators again as the last fit did."""
         jobs = self._make_jobs(self._training_rows, self._training_classes, self._rounds)
         for position, job in enumerate(jobs):
             if isinstance(job.model, nn.Module):
@@ -560,17 +591,25 @@ class Learner:
                 fit_estimator(job)
         self._models = [job.model for job in jobs]
 
-    def _make_jobs(self, rows: RowArray, classes: RowArray, round_number: int) -> list[FitJob]:
+    def _make_jobs(
+        self,
+        rows: RowArray,
+        classes: RowArray,
+        round_number: int,
+    ) -> list[FitJob]:
         """Return a job per model of a round, none if the models cannot learn a single class."""
-        # NumPy and scikit-learn take seeds below 2^32 only.
-        model_count = self.members if "ensemble_logits" in self.strategy.needs else 1
+        model_count = 1
+        if "ensemble_logits" in self.strategy.needs:
+            model_count = self.members
+
         seeds = []
         for member in range(model_count):
             model_stream = stream(self.seed, "model", round_number, member)
-            seeds.append(model_stream.initial_seed() % 2**32)
+            seeds.append(_small_seed(model_stream))
         models = [self._new_model(seed) for seed in seeds]
 
-        if not is_network(models[0]) and len(np.unique(classes)) < 2:
+        has_one_class = len(np.unique(classes)) < 2
+        if has_one_class and not is_network(models[0]):
             logger.info(
                 "Only one class is labelled: %s chooses rows until there are two.",
                 self.cold_start.name,
@@ -581,10 +620,18 @@ class Learner:
         labels = torch.from_numpy(classes)
         jobs = []
         for model, seed in zip(models, seeds, strict=True):
-            jobs.append(FitJob(model, inputs, labels, seed, self.validation))
+            job = FitJob(
+                model=model,
+                inputs=inputs,
+                labels=labels,
+                seed=seed,
+                validation=self.validation,
+            )
+            jobs.append(job)
         return jobs
 
     def _new_model(self, seed: int) -> Any:
+        """Return a new model, untrained and on the learner's device."""
         if is_estimator(self.make_model):
             model = clone_with_seed(self.make_model, seed)
         elif isinstance(self.make_model, nn.Module) or not callable(self.make_model):
@@ -612,11 +659,15 @@ class Learner:
         return model
 
     def _current_strategy(self) -> Strategy:
+        """Return the strategy to ask, or the cold start while that lacks a model."""
         if self._models or not self.strategy.needs:
             return self.strategy
-        if len(self.pool.labelled) and not self._rounds:
+
+        # After a fit without a model only one class is labelled, and the cold start continues.
+        label_count = len(self.pool.labelled)
+        if label_count and not self._rounds:
             raise InputError(
-                f"There are {len(self.pool.labelled)} labels and no model yet: call fit before ask."
+                f"There are {label_count} labels and no model yet: call fit before ask."
             )
         return self.cold_start
 
@@ -629,24 +680,31 @@ class Learner:
         # as these are still candidates.
         pool_order = stream(self.seed, "pool", self._rounds)
         order = torch.randperm(len(self.pool), generator=pool_order).numpy()
+
         is_candidate = np.zeros(len(self.pool), dtype=bool)
         is_candidate[candidates] = True
-        return np.sort(order[is_candidate[order]][: self.pool_size])
+        shuffled_candidates = order[is_candidate[order]]
+        return np.sort(shuffled_candidates[: self.pool_size])
 
     def _build_context(self, candidates: RowArray, strategy: Strategy) -> Context:
         """Return what the strategy may see: outputs of candidates and, if it uses them, labels."""
-        labelled = None
-        labels = None
         if not strategy.needs:
-            outputs = Outputs(features=torch.zeros(len(candidates), 1))  # nothing but their number
+            # Nothing but the number of candidates.
+            outputs = Outputs(features=torch.zeros(len(candidates), 1))
         elif not self._models:
-            outputs = Outputs(features=flat_rows(take_rows(self.data, candidates)))
+            # A cold start sees the raw data as features.
+            raw_rows = take_rows(self.data, candidates)
+            outputs = Outputs(features=flat_rows(raw_rows))
         else:
             outputs = self.observe(take_rows(self.data, candidates), strategy.needs)
 
-        if self._models and "labelled" in strategy.needs | strategy.optional_needs:
+        labelled = None
+        labels = None
+        uses_labelled = "labelled" in strategy.needs | strategy.optional_needs
+        if self._models and uses_labelled:
             rows, columns = self._rows_of_seen_classes()
-            labelled = self.observe(take_rows(self.data, rows), strategy.needs).with_logits()
+            labelled_outputs = self.observe(take_rows(self.data, rows), strategy.needs)
+            labelled = labelled_outputs.with_logits()
             labels = columns.to(outputs.device)
 
         class_count = len(self.classes)
@@ -679,16 +737,23 @@ class Learner:
         if is_network(self._models[0]):
             return logits
 
-        seen_columns = torch.from_numpy(classes_of(self._models[0]).astype(np.int64))
+        # An estimator was fitted to class numbers, so its classes are the columns.
+        seen_classes = classes_of(self._models[0]).astype(np.int64)
+        unseen_logit = float(logits.min()) - _UNSEEN_CLASS_MARGIN
         all_logits = torch.full(
             (len(logits), len(self.classes)),
-            float(logits.min()) - _UNSEEN_CLASS_MARGIN,
+            unseen_logit,
             dtype=logits.dtype,
         )
-        all_logits[:, seen_columns] = logits
+        all_logits[:, torch.from_numpy(seen_classes)] = logits
         return all_logits
 
-    def _encode_validation(self, data: Any, labels: Iterable[Any]) -> tuple[Any, Tensor]:
+    def _encode_validation(
+        self,
+        data: Any,
+        labels: Iterable[Any],
+    ) -> tuple[Any, Tensor]:
+        """Return validation rows as they are, and their labels as class numbers (V,)."""
         classes = encode_labels(labels, self.classes)
         row_count = count_rows(data)
         if row_count != len(classes) or row_count == 0:
@@ -699,14 +764,23 @@ class Learner:
         return data, torch.from_numpy(classes)
 
     def _require_valid_settings(self) -> None:
+        """Refuse arguments of the constructor that are out of range."""
         if isinstance(self.data, DataLoader):
             raise InputError(
                 "The pool is a data loader, whose rows cannot be picked out: give its dataset."
             )
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int | np.integer):
+
+        # In Python, True is an int too.
+        is_whole_number = isinstance(self.seed, int | np.integer)
+        if not is_whole_number or isinstance(self.seed, bool):
             raise InputError(f"The seed is {self.seed!r}: give a whole number.")
 
-        minimum_values = {"pool_size": 1, "members": 2, "passes": 1, "batch_size": 1}
+        minimum_values = {
+            "pool_size": 1,
+            "members": 2,
+            "passes": 1,
+            "batch_size": 1,
+        }
         for name, minimum in minimum_values.items():
             value = getattr(self, name)
             if value is not None and value < minimum:
@@ -734,31 +808,42 @@ def fit_learners(learners: Sequence[Learner]) -> dict[int, TeeterError]:
     # Jobs of different learners can be trained together if they are trained in the same way.
     jobs_by_training: dict[TrainingConfig | Trainer, list[FitJob]] = {}
     for position, jobs in jobs_by_learner.items():
-        jobs_by_training.setdefault(learners[position].training, []).extend(jobs)
+        training = learners[position].training
+        same_training = jobs_by_training.setdefault(training, [])
+        same_training.extend(jobs)
 
     results: dict[FitJob, FitResult] = {}
     for training, jobs in jobs_by_training.items():
-        results.update(zip(jobs, fit_jobs(jobs, training), strict=True))
+        job_results = fit_jobs(jobs, training)
+        results.update(zip(jobs, job_results, strict=True))
 
     for position, jobs in jobs_by_learner.items():
+        learner_results = [results[job] for job in jobs]
         try:
-            learners[position].finish_fit([results[job] for job in jobs])
+            learners[position].finish_fit(learner_results)
         except TeeterError as error:
             errors[position] = error
     return errors
 
 
-def _registered_name(strategy: Strategy) -> str:
+def _small_seed(generator: torch.Generator) -> int:
+    """Return the seed of a stream below 2^32, as NumPy and scikit-learn need it."""
+    return generator.initial_seed() % 2**32
+
+
+def _name_and_options(strategy: Strategy) -> tuple[str, dict[str, Any]]:
+    """Return what a file can hold of a strategy: its registered name, and its options."""
     name = registry.name_of(type(strategy))
     if name is None:
         raise InputError(
             f"{strategy.name} has no registered name to be loaded by: register it with "
             "teeter.strategies.register before saving."
         )
-    return name
+    return name, strategy_options(strategy)
 
 
 def _require_logits(outputs: Outputs) -> Tensor:
+    """Return the logits of outputs on the CPU: (N, C)."""
     logits = outputs.with_logits().logits
     if logits is None:
         raise InputError("This model gives no logits, so it cannot predict classes.")
@@ -767,11 +852,13 @@ def _require_logits(outputs: Outputs) -> Tensor:
 
 def _notes_by_row(context: Context, rows: RowArray) -> dict[int, dict[str, float]]:
     """Return what the strategy noted about the picked rows."""
-    position_of = {row: position for position, row in enumerate(context.candidates.tolist())}
-    values_by_name = {name: values.cpu() for name, values in context.notes.items()}
+    candidates = context.candidates.tolist()
+    position_of = {row: position for position, row in enumerate(candidates)}
 
-    notes = {}
-    for row in rows.tolist():
-        position = position_of[row]
-        notes[row] = {name: float(values[position]) for name, values in values_by_name.items()}
+    notes: dict[int, dict[str, float]] = {row: {} for row in rows.tolist()}
+    for name, values in context.notes.items():
+        candidate_values = values.cpu()
+        for row, row_notes in notes.items():
+            position = position_of[row]
+            row_notes[name] = float(candidate_values[position])
     return notes

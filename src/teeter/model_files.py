@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,8 +76,10 @@ class SavedModel:
         It depends on the width only, so that the features of a row never depend on the rows beside
         it: matrix products round differently for other numbers of rows.
         """
-        for rows in (TILE, TILE // 2, TILE // 4, TILE // 8):
-            if 4 * self.width * rows <= CHUNK_BYTES:
+        bytes_per_row = 4 * self.width  # float32
+        for divisor in (1, 2, 4, 8):
+            rows = TILE // divisor
+            if rows * bytes_per_row <= CHUNK_BYTES:
                 return rows
         return 8
 
@@ -88,8 +91,11 @@ class SavedModel:
     def head(self) -> Head:
         """Return the last layer."""
         layer = linear_layer(self.network, self.layer)
-        bias = None if layer.bias is None else layer.bias.detach()
-        return Head(layer.weight.detach(), bias, self.classes)
+        weight = layer.weight.detach()
+        bias = None
+        if layer.bias is not None:
+            bias = layer.bias.detach()
+        return Head(weight, bias, self.classes)
 
     def features(self, rows: Tensor) -> Tensor:
         """Return the input of the last layer.
@@ -112,13 +118,15 @@ class SavedModel:
         pieces = []
         with evaluation_mode(self.network, None) as device, full_precision_matmul():
             for start in range(0, len(rows), self.chunk):
-                chunk = rows[start : start + self.chunk].float().reshape(-1, *self.shape)
+                stop = start + self.chunk
+                chunk = rows[start:stop].float().reshape(-1, *self.shape)
 
                 # Repeats of the last row fill the last chunk, so that all are of one size.
                 missing = self.chunk - len(chunk)
                 full_chunk = chunk
                 if missing:
-                    full_chunk = torch.cat([chunk, chunk[-1:].expand(missing, *self.shape)])
+                    repeats = chunk[-1:].expand(missing, *self.shape)
+                    full_chunk = torch.cat([chunk, repeats])
 
                 _, features = forward_with_features(self.network, full_chunk, device, self.layer)
                 pieces.append(features[: len(chunk)].float())
@@ -153,6 +161,7 @@ def save_model(
     if path.suffix.lower() != ".safetensors":
         raise InputError(f"A model is written to a file that ends in .safetensors, not to {path}.")
 
+    # Built again from nothing but the description, as read_model will do.
     names = class_names(classes)
     row_shape = tuple(int(size) for size in shape)
     rebuilt = _build_network(network, row_shape, len(names), options)
@@ -237,7 +246,14 @@ def read_model(path: str | Path) -> SavedModel:
         raise FileError(
             f"The network in {path} has no last layer {layer!r} for {len(classes)} classes."
         )
-    return SavedModel(str(path), name, network, shape, classes, layer)
+    return SavedModel(
+        path=str(path),
+        name=name,
+        network=network,
+        shape=shape,
+        classes=classes,
+        layer=layer,
+    )
 
 
 def file_digest(path: str | Path) -> str:
@@ -246,22 +262,33 @@ def file_digest(path: str | Path) -> str:
     Raises:
         FileError: if the file cannot be read.
     """
+    with _read_errors(path), Path(path).open("rb") as file:
+        digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16))
+    return digest.hexdigest()
+
+
+@contextmanager
+def _read_errors(path: str | Path) -> Iterator[None]:
+    """Turn an ``OSError`` inside the block into a ``FileError`` that names the file."""
     try:
-        with Path(path).open("rb") as file:
-            return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+        yield
     except FileNotFoundError:
         raise FileError(f"There is no file {path}.") from None
     except OSError as error:
-        raise FileError(f"Cannot read {path}: {error.strerror or error}.") from None
+        reason = error.strerror or error
+        raise FileError(f"Cannot read {path}: {reason}.") from None
 
 
 def _build_network(
-    network: str, shape: tuple[int, ...], classes: int, options: dict[str, Any]
+    network: str,
+    shape: tuple[int, ...],
+    classes: int,
+    options: dict[str, Any],
 ) -> nn.Module:
+    """Build a network, after checking what ``build_network`` takes on trust."""
     if network not in network_names():
-        raise UnknownNameError(
-            f"No network is called {network!r}. {did_you_mean(network, network_names())}"
-        )
+        hint = did_you_mean(network, network_names())
+        raise UnknownNameError(f"No network is called {network!r}. {hint}")
     if not shape or min(shape) < 1:
         raise InputError(
             f"A row of shape {shape} holds nothing: give the sizes of one row, such as (784,)."
@@ -281,8 +308,10 @@ def _load_network(
         # A header may ask for any size. On the meta device a network takes no memory, so its
         # shapes are compared with those in the file before it is built.
         with torch.device("meta"):
-            planned = _build_network(name, shape, classes, options).state_dict()
-        expected_shapes = {_WEIGHT_PREFIX + part: value.shape for part, value in planned.items()}
+            planned = _build_network(name, shape, classes, options)
+        expected_shapes = {}
+        for part, value in planned.state_dict().items():
+            expected_shapes[_WEIGHT_PREFIX + part] = value.shape
         file_shapes = {part: value.shape for part, value in tensors.items()}
         if expected_shapes != file_shapes:
             raise InputError(f"These are not the weights of {name}.")
@@ -294,11 +323,18 @@ def _load_network(
 
 def _count_outputs(network: nn.Module, layer: str) -> int | None:
     """Return the number of outputs of a linear layer, or None if there is no such layer."""
-    module = dict(network.named_modules()).get(layer)
-    return len(module.weight) if isinstance(module, nn.Linear) else None
+    modules = dict(network.named_modules())
+    module = modules.get(layer)
+    if isinstance(module, nn.Linear):
+        return len(module.weight)
+    return None
 
 
-def _may_be_head(network: nn.Module, layer: str, shape: tuple[int, ...]) -> bool:
+def _may_be_head(
+    network: nn.Module,
+    layer: str,
+    shape: tuple[int, ...],
+) -> bool:
     """Return False if running the network shows that another layer is its last one."""
     if math.prod(shape) > MAX_PROBE_WIDTH:
         return True
@@ -315,7 +351,12 @@ def _may_be_head(network: nn.Module, layer: str, shape: tuple[int, ...]) -> bool
 
 
 def _find_layer(
-    network: nn.Module, name: str, shape: tuple[int, ...], *, classes: int, head: str | None
+    network: nn.Module,
+    name: str,
+    shape: tuple[int, ...],
+    *,
+    classes: int,
+    head: str | None,
 ) -> str:
     """Return the name of the last linear layer, which must have one output for each class."""
     with evaluation_mode(network, None) as device:
@@ -335,14 +376,20 @@ def _find_layer(
 
 
 def _require_same_logits(
-    rebuilt: nn.Module, model: nn.Module, network: str, shape: tuple[int, ...], layer: str
+    rebuilt: nn.Module,
+    model: nn.Module,
+    network: str,
+    shape: tuple[int, ...],
+    layer: str,
 ) -> None:
+    """Refuse a model that computes something else than the network of that name."""
     rows = _random_rows(shape)
     with evaluation_mode(rebuilt, None) as device:
         rebuilt_logits = forward_logits(rebuilt, rows, device, layer)
     with evaluation_mode(model, None) as device:
         logits = forward_logits(model, rows, device, layer)
 
+    # The model may be on a GPU or in half precision, so they are equal up to rounding.
     logits = as_tensor(logits, "logits").cpu().float()
     if not torch.allclose(rebuilt_logits, logits, rtol=1e-3, atol=1e-3):
         raise InputError(
@@ -351,17 +398,14 @@ def _require_same_logits(
 
 
 def _random_rows(shape: tuple[int, ...]) -> Tensor:
-    return torch.randn(PROBE_ROWS, *shape, generator=stream(0, "model file"))
+    generator = stream(0, "model file")
+    return torch.randn(PROBE_ROWS, *shape, generator=generator)
 
 
 def _refuse_pickle(path: Path) -> None:
-    try:
-        with path.open("rb") as file:
-            start = file.read(9)
-    except FileNotFoundError:
-        raise FileError(f"There is no file {path}.") from None
-    except OSError as error:
-        raise FileError(f"Cannot read {path}: {error.strerror or error}.") from None
+    """Refuse files of ``torch.save`` and pickle by their first bytes, without loading them."""
+    with _read_errors(path), path.open("rb") as file:
+        start = file.read(9)
 
     if start.startswith(_PICKLE_STARTS) and start[8:] != b"{":
         raise FileError(

@@ -30,6 +30,7 @@ class Pool:
     """
 
     def __init__(self, size: int) -> None:
+        # (N,) class number of each row.
         self._classes: RowArray = np.full(size, _UNLABELLED)
 
     def __len__(self) -> int:
@@ -52,7 +53,9 @@ class Pool:
         Raises:
             InputError: if the pool does not have one of the rows. None is labelled then.
         """
-        self._classes[self.require_rows(rows)] = classes
+        # Checked before anything is written.
+        valid_rows = self.require_rows(rows)
+        self._classes[valid_rows] = classes
 
     def candidates(self, exclude: Iterable[int] = ()) -> RowArray:
         """Return the rows without a label, except those in ``exclude``, in ascending order.
@@ -60,8 +63,9 @@ class Pool:
         Raises:
             InputError: if the pool does not have one of the excluded rows.
         """
+        excluded_rows = np.fromiter(exclude, dtype=np.int64)
         is_candidate = self._classes == _UNLABELLED
-        is_candidate[self.require_rows(np.fromiter(exclude, dtype=np.int64))] = False
+        is_candidate[self.require_rows(excluded_rows)] = False
         return np.flatnonzero(is_candidate)
 
     def require_rows(self, rows: RowArray) -> RowArray:
@@ -70,9 +74,10 @@ class Pool:
         Raises:
             InputError: if the pool does not have one of them.
         """
-        outside = rows[(rows < 0) | (rows >= len(self))]
+        # NumPy would take -1 for the last row.
+        is_outside = (rows < 0) | (rows >= len(self))
+        outside = rows[is_outside]
         if len(outside):
-            raise InputError(
-                f"The pool has no row {outside[0]}: its rows are 0 to {len(self) - 1}."
-            )
+            last_row = len(self) - 1
+            raise InputError(f"The pool has no row {outside[0]}: its rows are 0 to {last_row}.")
         return rows

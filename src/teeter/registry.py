@@ -29,7 +29,12 @@ class Plugins(Generic[T]):
     """
 
     def __init__(
-        self, kind: str, group: str, *, is_valid: Callable[[Any], bool], expected: str
+        self,
+        kind: str,
+        group: str,
+        *,
+        is_valid: Callable[[Any], bool],
+        expected: str,
     ) -> None:
         self.kind = kind
         self.group = group
@@ -38,7 +43,7 @@ class Plugins(Generic[T]):
 
     @cached_property
     def _entry_points(self) -> dict[str, EntryPoint]:
-        return {point.name: point for point in entry_points(group=self.group)}
+        return _entry_points_by_name(self.group)
 
     def names(self) -> list[str]:
         """Return all names in alphabetical order, without importing anything."""
@@ -50,7 +55,12 @@ class Plugins(Generic[T]):
         Raises:
             PluginError: if it cannot be loaded or is not of the right kind.
         """
-        plugin: T = _load(self._entry_points[name], self.kind, self.is_valid, self.expected)
+        plugin: T = _load(
+            self._entry_points[name],
+            self.kind,
+            is_valid=self.is_valid,
+            expected=self.expected,
+        )
         return plugin
 
     def package(self, name: str) -> str:
@@ -67,7 +77,12 @@ class Registry(Generic[T]):
         base: the class that all of them derive from.
     """
 
-    def __init__(self, kind: str, group: str, base: type = object) -> None:
+    def __init__(
+        self,
+        kind: str,
+        group: str,
+        base: type = object,
+    ) -> None:
         self.kind = kind
         self.group = group
         self.base = base
@@ -94,11 +109,12 @@ class Registry(Generic[T]):
 
     @cached_property
     def _plugins(self) -> dict[str, EntryPoint]:
-        return {point.name: point for point in entry_points(group=self.group)}
+        return _entry_points_by_name(self.group)
 
     def names(self) -> list[str]:
         """Return all names in alphabetical order. Plugins are listed without being imported."""
-        return sorted({*self._classes, *self._plugins})
+        names = {*self._classes, *self._plugins}
+        return sorted(names)
 
     def get(self, name: str) -> type[T]:
         """Return the class called ``name``, importing its plugin if necessary.
@@ -107,9 +123,14 @@ class Registry(Generic[T]):
             UnknownNameError: if there is none.
             PluginError: if the plugin cannot be loaded or is not of the right kind.
         """
+        # A registered class takes precedence over a plugin of the same name.
         if name not in self._classes and name in self._plugins:
-            expected = f"a class of {self.base.__name__}"
-            self._classes[name] = _load(self._plugins[name], self.kind, self._is_valid, expected)
+            self._classes[name] = _load(
+                self._plugins[name],
+                self.kind,
+                is_valid=self._is_valid,
+                expected=f"a class of {self.base.__name__}",
+            )
 
         try:
             return self._classes[name]
@@ -134,11 +155,29 @@ class Registry(Generic[T]):
 
 def _is_same_class(first: type, second: type) -> bool:
     """Return whether two classes have the same origin, as when a module is reloaded."""
-    return (first.__module__, first.__qualname__) == (second.__module__, second.__qualname__)
+    same_module = first.__module__ == second.__module__
+    return same_module and first.__qualname__ == second.__qualname__
 
 
-def _load(point: EntryPoint, kind: str, is_valid: Callable[[Any], bool], expected: str) -> Any:
-    description = f"The {kind} {point.name!r} of {_package_name(point)}"
+def _entry_points_by_name(group: str) -> dict[str, EntryPoint]:
+    """Return what installed packages declare for a group, without importing any of them."""
+    return {point.name: point for point in entry_points(group=group)}
+
+
+def _load(
+    point: EntryPoint,
+    kind: str,
+    *,
+    is_valid: Callable[[Any], bool],
+    expected: str,
+) -> Any:
+    """Import a plugin and check what it is.
+
+    Raises:
+        PluginError: if importing fails in any way, or ``is_valid`` refuses what was imported.
+    """
+    package = _package_name(point)
+    description = f"The {kind} {point.name!r} of {package}"
     try:
         loaded = point.load()
     except (Exception, SystemExit) as error:  # a broken plugin must not break anything else
@@ -146,9 +185,8 @@ def _load(point: EntryPoint, kind: str, is_valid: Callable[[Any], bool], expecte
         raise PluginError(f"{description} cannot be loaded: {reason}.") from error
 
     if not is_valid(loaded):
-        raise PluginError(
-            f"{description} is {type(loaded).__name__} {point.value}: it must be {expected}."
-        )
+        loaded_type = type(loaded).__name__
+        raise PluginError(f"{description} is {loaded_type} {point.value}: it must be {expected}.")
     return loaded
 
 
@@ -165,11 +203,13 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
         >>> did_you_mean("entrpy", ["entropy", "margin"])
         "Did you mean 'entropy'?"
     """
+    # Reversed, so that of names that differ in case only the first one counts.
     names = list(names)
     by_lower_case = {candidate.lower(): candidate for candidate in reversed(names)}
     closest = difflib.get_close_matches(name.lower(), by_lower_case, n=1, cutoff=0.6)
     if closest:
-        return f"Did you mean {by_lower_case[closest[0]]!r}?"
+        suggestion = by_lower_case[closest[0]]
+        return f"Did you mean {suggestion!r}?"
 
     listed = ", ".join(names[:_MOST_NAMES_IN_HINT])
     hidden = len(names) - _MOST_NAMES_IN_HINT

@@ -27,7 +27,11 @@ __all__ = [
 _portable: ContextVar[bool] = ContextVar("teeter_portable", default=False)
 
 
-def stream(seed: int, *name: str | int, device: torch.device | str = "cpu") -> Generator:
+def stream(
+    seed: int,
+    *name: str | int,
+    device: torch.device | str = "cpu",
+) -> Generator:
     """Return the random stream called ``name``.
 
     Args:
@@ -41,25 +45,51 @@ def stream(seed: int, *name: str | int, device: torch.device | str = "cpu") -> G
         >>> bool((torch.rand(3, generator=a) == torch.rand(3, generator=b)).all())
         True
     """
-    digest = hashlib.blake2b(repr((int(seed), *name)).encode(), digest_size=8).digest()
-    generator_device = "cpu" if is_portable() else device
-    return Generator(generator_device).manual_seed(int.from_bytes(digest, "big"))
+    # A hash, so that similar names give unrelated seeds. The text of a tuple is the same in every
+    # process and version, unlike Python's own hash.
+    full_name = repr((int(seed), *name))
+    digest = hashlib.blake2b(full_name.encode(), digest_size=8).digest()
+    stream_seed = int.from_bytes(digest, "big")
+
+    generator_device = device
+    if is_portable():
+        generator_device = "cpu"
+    return Generator(generator_device).manual_seed(stream_seed)
 
 
 def derive_seed(generator: Generator) -> int:
     """Return a seed drawn from ``generator``, for a kernel that names its own streams."""
-    return int(torch.randint(2**62, (), generator=generator, device=generator.device))
+    draw = torch.randint(2**62, (), generator=generator, device=generator.device)
+    return int(draw)
 
 
-def normal(shape: tuple[int, ...], generator: Generator, device: torch.device) -> Tensor:
+def normal(
+    shape: tuple[int, ...],
+    generator: Generator,
+    device: torch.device,
+) -> Tensor:
     """Return float32 draws from N(0, 1) on ``device``, drawn on the generator's own device."""
-    draws = torch.randn(shape, generator=generator, device=generator.device, dtype=torch.float32)
+    draws = torch.randn(
+        shape,
+        generator=generator,
+        device=generator.device,
+        dtype=torch.float32,
+    )
     return draws.to(device)
 
 
-def uniform(shape: tuple[int, ...], generator: Generator, device: torch.device) -> Tensor:
+def uniform(
+    shape: tuple[int, ...],
+    generator: Generator,
+    device: torch.device,
+) -> Tensor:
     """Return float64 draws from [0, 1) on ``device``, drawn on the generator's own device."""
-    draws = torch.rand(shape, generator=generator, device=generator.device, dtype=torch.float64)
+    draws = torch.rand(
+        shape,
+        generator=generator,
+        device=generator.device,
+        dtype=torch.float64,
+    )
     return draws.to(device)
 
 
@@ -74,7 +104,12 @@ def seeded_global_rng(seed: int, device: torch.device) -> Iterator[None]:
         device: a GPU whose global generator is seeded too; the CPU's always is.
     """
     on_gpu = device.type == "cuda"
-    with torch.random.fork_rng(devices=[device] if on_gpu else []):
+    gpus = []
+    if on_gpu:
+        gpus.append(device)
+
+    # Restores the state of the CPU's generator, and those of the GPUs listed.
+    with torch.random.fork_rng(devices=gpus):
         # torch.manual_seed would seed all GPUs, and only this one is restored.
         torch.default_generator.manual_seed(seed)
         if on_gpu:

@@ -399,8 +399,8 @@ class _Assignments:
         self.labels[rows] = labels
 
         # The own centre out of the way, the least score is the bound of all others.
-        others = scores.scatter_(0, labels[None], torch.inf)
-        self.bound[rows] = others.amin(dim=0)
+        other_scores = scores.scatter_(0, labels[None], torch.inf)
+        self.bound[rows] = other_scores.amin(dim=0)
 
     def _update_bounds(
         self,
@@ -442,8 +442,8 @@ class _Assignments:
             least = torch.where(has_moved, own_score, self.least[tile])
 
             # Others that moved score as they do now; those that did not still have the old bound.
-            others = scores.scatter_(0, own_position[None], torch.inf)
-            bound = others.amin(dim=0)
+            other_scores = scores.scatter_(0, own_position[None], torch.inf)
+            bound = other_scores.amin(dim=0)
             if moved_count < len(centres):
                 bound = bound.minimum(self.bound[tile])
 

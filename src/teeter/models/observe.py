@@ -161,8 +161,8 @@ def _observe_ensemble(
         raise InputError("An ensemble needs one model or more, and this list is empty.")
 
     first = observe(models[0], data, needs, **options)
-    others = [observe(model, data, ("logits",), **options) for model in models[1:]]
-    posterior = stacked_logits([first, *others])
+    other_outputs = [observe(model, data, ("logits",), **options) for model in models[1:]]
+    posterior = stacked_logits([first, *other_outputs])
     return first.with_posterior(posterior)
 
 

@@ -343,8 +343,7 @@ def _weigh_tiles(
     top = tl.max(value, axis=0)
     finite_top = tl.where(top > -float("inf"), top, 0.0)  # -inf - -inf would be NaN
     tl.store(tops + tile, top)
-    relative_sum = tl.sum(tl.exp(value - finite_top), axis=0)
-    tl.store(sums + tile, relative_sum)
+    tl.store(sums + tile, tl.sum(tl.exp(value - finite_top), axis=0))
 
 
 @triton.jit  # type: ignore[untyped-decorator]
