@@ -84,5 +84,5 @@ class ClassRepository:
 
         if rows:
             connection.execute(insert(schema.classes), rows)
-        for row in rows:
-            self._history.append(connection, who, "class", None, {"name": row["name"]})
+            details = [{"name": row["name"]} for row in rows]
+            self._history.append_each(connection, who, "class", details)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import Connection, func, insert, select
@@ -42,16 +42,33 @@ class HistoryRepository:
         Raises:
             InputError: the name has a character that cannot be stored.
         """
+        self._insert(connection, who, what, item_id, [detail])
+
+    def append_each(
+        self, connection: Connection, who: str, what: str, details: Iterable[Mapping[str, Any]]
+    ) -> None:
+        """Append a line for each detail in one statement: much faster than one by one."""
+        self._insert(connection, who, what, None, details)
+
+    def _insert(
+        self,
+        connection: Connection,
+        who: str,
+        what: str,
+        item_id: str | None,
+        details: Iterable[Mapping[str, Any]],
+    ) -> None:
         require_valid_unicode(who, "name")
-        values = {
+        line = {
             "campaign_id": self._scope.campaign_id,
             "at": self._scope.now(),
             "who": who,
             "what": what,
             "item": item_id,
-            "detail": json.dumps(dict(detail)),
         }
-        connection.execute(insert(schema.history).values(values))
+        rows = [{**line, "detail": json.dumps(dict(detail))} for detail in details]
+        if rows:
+            connection.execute(insert(schema.history), rows)
 
     def lines(self, connection: Connection, what: str | None = None) -> list[dict[str, Any]]:
         """Return all lines, or those of one kind of change, oldest first.
