@@ -95,9 +95,11 @@ class WorkerProcess:
             its own.
 
     Example:
-        >>> worker = WorkerProcess(make_handler, name="example")  # doctest: +SKIP
-        >>> worker.run("request")  # doctest: +SKIP
-        'result'
+        ``make_handler`` is imported by the process, so it must be a function of a module::
+
+            worker = WorkerProcess(make_handler, name="example")
+            result = worker.run(request)
+            worker.close()
     """
 
     def __init__(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.selection import RoundState
 from teeter.errors import InputError
 from teeter.web.background_requests import (
     Activity,
@@ -101,6 +102,67 @@ def test_training_reports_what_it_does(handlers: TaskHandlers, tmp_path: Path) -
         StatusReport(Activity.TRAINING, labels=3, version=1),
         StatusReport(None, version=1, is_trained=True),
     ]
+
+
+def test_a_job_loads_the_state_once_for_training_picking_and_explaining(
+    handlers: TaskHandlers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = begin(tmp_path / "texts.teeter", 40)
+    campaign = Campaign.open(path)
+    for number in range(1, 11):
+        campaign.tell(f"t{number}", true_label(f"t{number}"))
+    campaign.database.close()
+
+    loads: list[Campaign] = []
+    load_state = Campaign.load_state
+
+    def count_load(campaign: Campaign) -> RoundState:
+        loads.append(campaign)
+        return load_state(campaign)
+
+    monkeypatch.setattr(Campaign, "load_state", count_load)
+    reports: list[StatusReport] = []
+    ready = handlers.run(EnsureQuestions(str(path), "me", batch=10), reports.append)
+
+    assert [report.activity for report in reports] == [Activity.TRAINING, None, Activity.PICKING]
+    assert len(ready.explanations) == 10
+    assert len(loads) == 1
+
+
+def test_items_are_ready_for_the_next_of_several_annotators(
+    handlers: TaskHandlers, tmp_path: Path
+) -> None:
+    path = tmp_path / "texts.teeter"
+    begin_labelled(path, 40)
+    for annotator in ("ann", "bob"):
+        handlers.run(EnsureQuestions(str(path), annotator, batch=5), ignore)
+
+    campaign = handlers.campaign(str(path))
+    with campaign.database.reading() as connection:
+        count = campaign.repository.picks.count_ready(connection)
+    assert count == campaign.ready_items_wanted(5) >= 20
+
+
+def test_picking_ahead_ends_when_nothing_is_left_until_the_next_model(
+    handlers: TaskHandlers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "texts.teeter"
+    begin_labelled(path, 40)
+    batches: list[int] = []
+
+    def find_nothing(_: Campaign, batch: int, *, state: RoundState | None = None) -> bool:
+        batches.append(batch)
+        return False
+
+    monkeypatch.setattr(Campaign, "keep_ready", find_nothing)
+    request = EnsureQuestions(str(path), "me", batch=10)
+    handlers.run(request, ignore)
+    handlers.run(request, ignore)
+    assert batches == [10]
+
+    handlers.run(TrainModel(str(path)), ignore)
+    handlers.run(request, ignore)
+    assert batches == [10, 10]
 
 
 def test_a_campaign_whose_file_is_replaced_is_opened_again(

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from teeter.cli.serve import _options
+from teeter.cli.serve import _uvicorn_options
 from teeter.web.connections import ConnectionLimits, limit_connections
 from web.servers import PATIENCE
 
@@ -135,8 +135,8 @@ class Conversation:
 
 
 def test_the_server_limits_its_connections() -> None:
-    assert _options(None)["http"].__module__ == "teeter.web.connections"
-    assert _options(None)["ws"] == "none", "a WebSocket would leave the limits"
+    assert _uvicorn_options(None)["http"].__module__ == "teeter.web.connections"
+    assert _uvicorn_options(None)["ws"] == "none", "a WebSocket would leave the limits"
 
 
 def test_a_byte_of_a_head_does_not_restart_its_timer() -> None:
@@ -283,7 +283,7 @@ def test_a_proxy_may_have_the_connections_of_all_its_clients(proxy: str) -> None
 @contextmanager
 def running_server(limits: ConnectionLimits) -> Iterator[int]:
     """Run a real server in a thread, and yield its port."""
-    options = {**_options(None), "http": limit_connections(limits)}
+    options = {**_uvicorn_options(None), "http": limit_connections(limits)}
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen(128)
