@@ -17,11 +17,11 @@ from teeter.kernels import uncertainty
 from teeter.selection.request import SelectionRequest
 from teeter.version import __version__, commit
 
-__all__ = ["Pick", "PickedRows", "Provenance", "Selection", "build_selection"]
+__all__ = ["PickedRows", "Provenance", "SelectedRow", "Selection", "build_selection"]
 
 
 @dataclass(frozen=True)
-class Pick:
+class SelectedRow:
     """A row to label, and what the model predicts for it.
 
     Without a head, ``ldm``, ``predicted`` and ``margin`` are None.
@@ -75,7 +75,7 @@ class Provenance:
 class Selection:
     """The rows to label, best first, and what they depend on."""
 
-    picks: tuple[Pick, ...]
+    picks: tuple[SelectedRow, ...]
     provenance: Provenance
 
     @property
@@ -165,7 +165,7 @@ def build_selection(request: SelectionRequest, picked: PickedRows) -> Selection:
 
     picks = []
     for k in range(n):
-        pick = Pick(
+        pick = SelectedRow(
             rank=k + 1,
             id=picked.ids[k],
             row=int(picked.rows[k]),
