@@ -146,8 +146,8 @@ def judge_batches(nearer_share: Mapping[str, Array], spread: Mapping[str, Array]
     """Check which strategies pick near boundaries, and which ones pick rows far from each other.
 
     Args:
-        nearer_share: The share of the pool nearer to a boundary than a pick, by strategy: (R,).
-        spread: The mean distance between picks, by strategy: (R,).
+        nearer_share: the share of the pool nearer to a boundary than a pick, by strategy: (R,).
+        spread: the mean distance between picks, by strategy: (R,).
     """
     # Near to boundaries against Random, narrow against Coreset, which picks for diversity alone.
     checks = {}

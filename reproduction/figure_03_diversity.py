@@ -177,8 +177,8 @@ def judge_gains(gains: Mapping[int, Array], spread: Mapping[int, Array]) -> Meas
     """Check how much the first batch is worth beside the others, and how far apart its rows lie.
 
     Args:
-        gains: The points that each batch adds, by the number of labels: (R, BATCHES).
-        spread: The mean distance within each batch, by the number of labels: (R, BATCHES).
+        gains: the points that each batch adds, by the number of labels: (R, BATCHES).
+        spread: the mean distance within each batch, by the number of labels: (R, BATCHES).
     """
     few, many = sorted(gains)
     lead = {}

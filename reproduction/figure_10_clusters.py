@@ -200,10 +200,10 @@ def judge_groups(
     """Check where picks lie, and which picks make the line more accurate.
 
     Args:
-        accuracy: The accuracy after labelling, by the name of the batch: (R,).
-        outer_picks: How many picks lie in C or D, by strategy: (R,).
-        mean_ldm: The mean LDM, by group: (R,).
-        angles: The angles of the true parameters: (R,).
+        accuracy: the accuracy after labelling, by the name of the batch: (R,).
+        outer_picks: how many picks lie in C or D, by strategy: (R,).
+        mean_ldm: the mean LDM, by group: (R,).
+        angles: the angles of the true parameters: (R,).
     """
     # Differences are paired by repetition: the same rows, the same truth.
     outer_t, outer_p = paired_t(accuracy["C and D"] - accuracy["A and B"])

@@ -75,9 +75,9 @@ def read_solo_minutes(config: StudyConfig, dataset: str, strategy: str) -> SoloM
     """Read the minutes of the solo runs of a strategy and of Entropy.
 
     Args:
-        config: Says where the runs are.
-        dataset: The name of one of the paper's settings.
-        strategy: The strategy to compare with Entropy.
+        config: says where the runs are.
+        dataset: the name of one of the paper's settings.
+        strategy: the strategy to compare with Entropy.
 
     Returns:
         The minutes, or None unless both runs are finished and used the same hardware.
@@ -124,8 +124,8 @@ def compute_time_ratios(minutes: Minutes, strategy: str = LDM_S) -> dict[str, fl
     strategies are left out.
 
     Args:
-        minutes: The minutes by dataset and strategy.
-        strategy: The strategy to compare with Entropy.
+        minutes: the minutes by dataset and strategy.
+        strategy: the strategy to compare with Entropy.
     """
     ratios = {}
     for dataset, by_strategy in minutes.items():
@@ -148,8 +148,8 @@ def make_minutes_table(runs: Sequence[RunComparison], minutes: Minutes) -> Repor
     """Return the time of one repetition by strategy and dataset, ours and the paper's.
 
     Args:
-        runs: The runs to show, each in a column, with another for the paper if it has the dataset.
-        minutes: Our minutes by dataset and strategy.
+        runs: the runs to show, each in a column, with another for the paper if it has the dataset.
+        minutes: our minutes by dataset and strategy.
     """
     names = dict.fromkeys(name for by_strategy in minutes.values() for name in by_strategy)
 
@@ -254,7 +254,7 @@ def judge_runtimes(minutes: Minutes) -> Measurement:
     """Check that LDM-S takes about as long as Entropy on almost all datasets.
 
     Args:
-        minutes: The minutes by dataset and strategy.
+        minutes: the minutes by dataset and strategy.
     """
     ratios = compute_time_ratios(minutes)
     similar = [dataset for dataset, ratio in ratios.items() if ratio <= SIMILAR_RATIO]
@@ -295,7 +295,7 @@ def measure_ldm_time(config: StudyConfig) -> Measurement:
     Unfinished runs count as well: they say little about accuracy, but enough about time.
 
     Raises:
-        InputError: No image set has a run with LDM-S and Entropy.
+        InputError: no image set has a run with LDM-S and Entropy.
     """
     runs, minutes, notes = measure_minutes(config)
     unfinished: list[RunComparison] = []
@@ -340,11 +340,11 @@ def judge_ldm_time(minutes: Minutes, image_sets: Sequence[str] = IMAGE_SETS) -> 
     """Check that LDM-S takes at most 6 % longer than Entropy on the image sets.
 
     Args:
-        minutes: The minutes by dataset and strategy; other datasets are ignored.
-        image_sets: The datasets that the claim is about.
+        minutes: the minutes by dataset and strategy; other datasets are ignored.
+        image_sets: the datasets that the claim is about.
 
     Raises:
-        InputError: None of the image sets has the minutes of LDM-S and Entropy.
+        InputError: none of the image sets has the minutes of LDM-S and Entropy.
     """
     all_ratios = compute_time_ratios(minutes)
     ratios = {name: ratio for name, ratio in all_ratios.items() if name in image_sets}
@@ -394,7 +394,7 @@ def measure_ensemble_time(config: StudyConfig) -> Measurement:
     """Compute how many times as long as Entropy an ensemble takes, from solo runs.
 
     Raises:
-        InputError: No dataset has finished solo runs of both on the same hardware.
+        InputError: no dataset has finished solo runs of both on the same hardware.
     """
     solo_runs: dict[str, SoloMinutes] = {}
     if config.quick:
@@ -431,11 +431,11 @@ def judge_ensemble_time(minutes: Minutes, machines: Mapping[str, str] | None = N
     """Check that an ensemble alone takes about five times as long as Entropy alone.
 
     Args:
-        minutes: The minutes of solo runs by dataset and strategy.
-        machines: The hardware of the runs by dataset, for the table.
+        minutes: the minutes of solo runs by dataset and strategy.
+        machines: the hardware of the runs by dataset, for the table.
 
     Raises:
-        InputError: No dataset has the minutes of both.
+        InputError: no dataset has the minutes of both.
     """
     ratios = compute_time_ratios(minutes, ENSEMBLE)
     if not ratios:

@@ -114,11 +114,11 @@ def new_figure(width: float, height: float) -> Figure:
     """Return an empty figure.
 
     Args:
-        width: In inches.
-        height: In inches.
+        width: in inches.
+        height: in inches.
 
     Raises:
-        MissingExtraError: If matplotlib is not installed.
+        MissingExtraError: if matplotlib is not installed.
     """
     try:
         from matplotlib.figure import Figure
@@ -132,8 +132,8 @@ def style_axes(axes: Axes, *, grid: str = "both") -> None:
     """Draw a faint grid and remove the top and right borders.
 
     Args:
-        axes: The axes to change.
-        grid: Direction of the grid: "x", "y" or "both".
+        axes: the axes to change.
+        grid: direction of the grid: "x", "y" or "both".
     """
     axes.grid(axis=grid, alpha=0.25)  # type: ignore[arg-type]
     axes.set_axisbelow(True)
@@ -146,8 +146,8 @@ def save_figure(figure: Figure, stem: Path) -> tuple[Path, Path]:
     The same figure gives the same bytes each time, so that reports can be compared and committed.
 
     Args:
-        figure: The figure to write.
-        stem: Path of the files without an extension; ``.svg`` and ``.png`` are added.
+        figure: the figure to write.
+        stem: path of the files without an extension; ``.svg`` and ``.png`` are added.
 
     Returns:
         The paths of the two files.

@@ -52,17 +52,17 @@ def fetch_dataset(
     """Download the files of a dataset, unpack them and check that they can be read.
 
     Args:
-        name: One of ``teeter.datasets.names()``.
-        folder: Where to create the dataset's folder. By default it is the folder named by the
+        name: one of ``teeter.datasets.names()``.
+        folder: where to create the dataset's folder. By default it is the folder named by the
             environment variable TEETER_DATA, or the cache.
-        progress: Called as each file is received.
+        progress: called as each file is received.
 
     Returns:
         The downloaded files. There are none if the dataset is already there.
 
     Raises:
-        UnknownNameError: If there is no dataset of that name.
-        FileError: If the dataset needs an account, a server cannot be reached, or a file is not
+        UnknownNameError: if there is no dataset of that name.
+        FileError: if the dataset needs an account, a server cannot be reached, or a file is not
             the published one.
     """
     spec = find_spec(name)
@@ -103,7 +103,7 @@ def fetch_file(remote: Remote, home: Path, progress: Progress = _ignore_progress
     interrupted download is resumed by the next call.
 
     Raises:
-        FileError: If the server cannot be reached, the connection breaks, or the checksum is wrong.
+        FileError: if the server cannot be reached, the connection breaks, or the checksum is wrong.
     """
     target = home / remote.file
     if remote.md5 is not None and target.exists() and _md5(target) == remote.md5:

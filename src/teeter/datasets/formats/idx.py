@@ -43,7 +43,7 @@ def read_idx(path: Path) -> npt.NDArray[np.uint8]:
     """Read an IDX file of bytes, compressed by gzip or not.
 
     Raises:
-        FileError: If it is not an IDX file, or longer or shorter than its header says.
+        FileError: if it is not an IDX file, or longer or shorter than its header says.
     """
     with parse_errors(path, "IDX"):
         data = path.read_bytes()

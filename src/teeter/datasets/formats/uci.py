@@ -41,9 +41,9 @@ def table_reader(
     All other columns must be numbers.
 
     Args:
-        classes: The class names in the order of their indices.
-        first_class: The number of the first class, if the file has numbers for classes.
-        rows: Read only that many rows of an ARFF file.
+        classes: the class names in the order of their indices.
+        first_class: the number of the first class, if the file has numbers for classes.
+        rows: read only that many rows of an ARFF file.
     """
 
     def read(files: MatchedFiles) -> RawDataset:
