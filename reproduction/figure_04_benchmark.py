@@ -141,10 +141,12 @@ def load_benchmark_runs(config: StudyConfig) -> tuple[list[RunComparison], tuple
         run = read_run_if_any(config.runs / name)
         if run is None:
             missing.append(name)
-        elif run.finished and LDM_S in run.strategies:
-            runs.append(compare_strategies(run))
-        else:
+        elif not run.finished:
             missing.append(f"{name} (unfinished)")
+        elif LDM_S not in run.strategies:
+            missing.append(f"{name} (without {LDM_S})")
+        else:
+            runs.append(compare_strategies(run))
 
     if not runs:
         raise InputError(

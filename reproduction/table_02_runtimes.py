@@ -2,9 +2,9 @@
 
 Networks of all strategies of a run train together, and the training time is divided among the
 networks. So the time of a strategy in such a run is an estimate, and an ensemble of five networks
-takes five times as long by construction. Times are exact if a strategy has a run of its own: a *solo
-run*, in the folder DATASET-STRATEGY-alone. Solo runs are compared if both strategies have one on the
-same kind of machine; otherwise the shared run is used.
+takes five times as long by construction. Times are exact if a strategy has a run of its own: a
+*solo run*, in the folder DATASET-STRATEGY-alone. Solo runs are compared if both strategies have one
+on the same kind of machine; otherwise the shared run is used.
 
 All times are compared with Entropy, one of the fastest strategies.
 """
@@ -80,7 +80,8 @@ def read_solo_minutes(config: StudyConfig, dataset: str, strategy: str) -> SoloM
         strategy: the strategy to compare with Entropy.
 
     Returns:
-        The minutes, or None unless both runs are finished and used the same hardware.
+        The minutes, or None unless both runs are finished, have accuracies to compare and used the
+        same hardware.
     """
     minutes = {}
     machines = set()
@@ -88,7 +89,12 @@ def read_solo_minutes(config: StudyConfig, dataset: str, strategy: str) -> SoloM
         run = read_run_if_any(config.runs / f"{dataset}-{name}-alone")
         if run is None or not run.finished:
             return None
-        minutes[f"{name}{SOLO}"] = sum_minutes(compare_strategies(run))[name]
+
+        # A strategy is left out of its own comparison if its accuracies are not numbers.
+        strategy_minutes = sum_minutes(compare_strategies(run))
+        if name not in strategy_minutes:
+            return None
+        minutes[f"{name}{SOLO}"] = strategy_minutes[name]
         machines.add(str(run.facts["hardware"]))
 
     # A ratio of times on different machines says nothing about the strategies.

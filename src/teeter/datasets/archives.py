@@ -26,7 +26,7 @@ def unpack(archive: Path, folder: Path) -> None:
     """
     with (
         TemporaryDirectory(dir=folder, prefix=".unpacking-") as name,
-        parse_errors(archive, "archive"),
+        parse_errors(archive, "archive file"),
     ):
         staging = Path(name)
         if archive.suffix == ".zip":

@@ -210,7 +210,7 @@ def read_arrays(path: Path, *, also: Collection[str] = ()) -> Arrays:
         FileError: if the file is damaged or holds pickled objects.
     """
     suffix = path.suffix.lower()
-    with parse_errors(path, suffix):
+    with parse_errors(path, f"{suffix} file"):
         if suffix == ".safetensors":
             return _read_safetensors(path, also)
 

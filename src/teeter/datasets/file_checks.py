@@ -52,12 +52,12 @@ def require_file(path: str | Path, suffixes: Sequence[str], what: str) -> Path:
 
 
 @contextmanager
-def parse_errors(path: Path, file_type: str) -> Iterator[None]:
+def parse_errors(path: Path, expected: str) -> Iterator[None]:
     """Convert any exception that a parser raises in the block into a FileError about ``path``.
 
     Args:
-        path: the file that is parsed.
-        file_type: the name of its format, for error messages: ``"Parquet"``.
+        path: the file or folder that is parsed.
+        expected: what it should be, without an article, for error messages: ``"Parquet file"``.
 
     Raises:
         FileError: if the file is missing, unreadable, too large for memory or damaged.
@@ -74,5 +74,5 @@ def parse_errors(path: Path, file_type: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno not in _ERRNOS_OF_DAMAGE:
             raise FileError(f"Cannot read {path}: {error.strerror}.") from None
         raise FileError(
-            f"{path} is not a valid {file_type} file: it is damaged, incomplete or of another type."
+            f"{path} is not a valid {expected}: it is damaged, incomplete or of another type."
         ) from error

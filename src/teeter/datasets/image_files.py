@@ -106,7 +106,7 @@ def open_image(path: Path, content: bytes | None = None) -> Any:
             "Reading images needs Pillow: pip install 'teeter[images]'."
         ) from None
 
-    with parse_errors(path, "image"):
+    with parse_errors(path, "image file"):
         if content is None:
             content = path.read_bytes()
         image = Image.open(io.BytesIO(content))

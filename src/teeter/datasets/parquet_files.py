@@ -28,7 +28,7 @@ def open_parquet(path: Path) -> Iterator[Any]:
             "Reading Parquet needs pyarrow: pip install 'teeter[parquet]'."
         ) from None
 
-    with parse_errors(path, "Parquet"), parquet.ParquetFile(path) as file:
+    with parse_errors(path, "Parquet file"), parquet.ParquetFile(path) as file:
         yield file
 
 

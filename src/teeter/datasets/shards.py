@@ -433,7 +433,7 @@ def _fingerprint(path: Path) -> str:
     Hashing all of a large file would take as long as scoring its rows.
     """
     digest = hashlib.blake2b(digest_size=12)
-    with parse_errors(path, "pool"), path.open("rb") as file:
+    with parse_errors(path, "pool file"), path.open("rb") as file:
         status = os.fstat(file.fileno())
         size = status.st_size
 
@@ -455,7 +455,7 @@ def _require_unchanged(path: Path, shard: Shard) -> None:
 
 
 def _map_array(path: Path, *, raw: bool) -> npt.NDArray[Any]:
-    with parse_errors(path, ".npy"):
+    with parse_errors(path, ".npy file"):
         array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
 
     has_right_axes = array.ndim == 2

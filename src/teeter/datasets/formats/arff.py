@@ -66,7 +66,7 @@ def read_arff(path: Path, *, rows: int | None = None) -> Table:
     Raises:
         FileError: if the file is not valid ARFF or has no rows.
     """
-    with parse_errors(path, "ARFF"), path.open(encoding="utf-8", errors="replace") as stream:
+    with parse_errors(path, "ARFF file"), path.open(encoding="utf-8", errors="replace") as stream:
         attributes = _read_header(stream, path)
         all_records = _read_records(stream, attributes, path)
         records = list(islice(all_records, rows))
