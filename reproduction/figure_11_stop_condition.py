@@ -296,7 +296,7 @@ def judge_stop_conditions(
     gap_at_paper_stop = gaps[position]
     correlation = results.compute_correlations()[position]
 
-    # The claim is about every s from 20 on, as far as the plane was searched.
+    # The claim is about every s from EXACT_STOP on, as far as the plane was searched.
     late_gaps = []
     for size, gap in zip(sizes, gaps, strict=True):
         if gap is not None and size >= EXACT_STOP:
@@ -316,11 +316,11 @@ def judge_stop_conditions(
     return Measurement(
         numbers={**_collect_numbers_to_draw(sizes, results), "gaps": list(gaps)},
         verdict=decide_verdict(checks),
-        reason=f"In the plane the mean gap to the exact {PLANE_LDM:g} is {gap_text} at s = 10, and "
-        f"at most {max(late_gaps):.2g} from s = 20 on; on a network the rank correlation of s = 10 "
-        f"with s = {sizes[-1]:,} is {correlation:.4f}, and hypotheses and time are linear in s "
-        f"with correlations of {hypotheses_linearity:.4f} and "
-        f"{time_linearity:.4f}.{describe_failed_checks(checks)}",
+        reason=f"In the plane the mean gap to the exact {PLANE_LDM:g} is {gap_text} at "
+        f"s = {PAPER_STOP}, and at most {max(late_gaps):.2g} from s = {EXACT_STOP} on; on a network "
+        f"the rank correlation of s = {PAPER_STOP} with s = {sizes[-1]:,} is "
+        f"{correlation:.4f}, and hypotheses and time are linear in s with correlations of "
+        f"{hypotheses_linearity:.4f} and {time_linearity:.4f}.{describe_failed_checks(checks)}",
         tables=(_make_search_table("stops", "s", sizes, results, gaps),),
         notes=(
             results.description,

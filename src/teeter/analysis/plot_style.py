@@ -28,7 +28,8 @@ HIGHLIGHTED = "ldm-s"
 """The strategy that figures draw boldest and on top of the others."""
 
 # Colours that readers with colour vision deficiency can tell apart [Okabe and Ito 2008; Tol 2021].
-# Where two are close, the markers differ.
+# There are more strategies than such colours. Some share one, as do margin, seeding-cosine and
+# margin-s, or coreset and ldm-fass: their markers differ.
 _STYLES = {
     "ldm-s": ("#d55e00", "o"),
     "random": ("#555555", "x"),
@@ -64,22 +65,22 @@ class LineStyle:
 
     colour: str
     marker: str
-    dashes: str
+    linestyle: str
     """A line style of matplotlib: "-", "--" or "-."."""
-    width: float
-    order: float
+    linewidth: float
+    zorder: float
     """Lines of a larger order are drawn on top."""
 
     @property
-    def line(self) -> dict[str, Any]:
+    def plot_options(self) -> dict[str, Any]:
         """Keyword arguments for ``Axes.plot``."""
         return {
             "color": self.colour,
             "marker": self.marker,
-            "linestyle": self.dashes,
-            "linewidth": self.width,
-            "zorder": self.order,
-            "markersize": 3 + 1.2 * self.width,
+            "linestyle": self.linestyle,
+            "linewidth": self.linewidth,
+            "zorder": self.zorder,
+            "markersize": 3 + 1.2 * self.linewidth,
             "markeredgewidth": 1.0,
         }
 
@@ -92,21 +93,21 @@ def line_style(strategy: str) -> LineStyle:
     """
     if strategy in _STYLES:
         colour, marker = _STYLES[strategy]
-        dashes = "--" if strategy == "random" else "-"
+        linestyle = "--" if strategy == "random" else "-"
     else:
         # Not hash(), which differs from process to process.
         name_hash = zlib.crc32(strategy.encode())
         colour = _PLUGIN_COLOURS[name_hash % len(_PLUGIN_COLOURS)]
         marker = _PLUGIN_MARKERS[name_hash % len(_PLUGIN_MARKERS)]
-        dashes = "-."
+        linestyle = "-."
 
     is_highlighted = strategy == HIGHLIGHTED
     return LineStyle(
         colour=colour,
         marker=marker,
-        dashes=dashes,
-        width=3.0 if is_highlighted else 1.5,
-        order=5 if is_highlighted else 3,
+        linestyle=linestyle,
+        linewidth=3.0 if is_highlighted else 1.5,
+        zorder=5 if is_highlighted else 3,
     )
 
 
@@ -176,6 +177,6 @@ def figure_png(figure: Figure) -> bytes:
     image = Image.open(full_colour).convert("RGB")
     reduced = image.quantize(256, dither=Image.Dither.NONE)
 
-    palette = io.BytesIO()
-    reduced.save(palette, format="png", optimize=True)
-    return palette.getvalue()
+    png = io.BytesIO()
+    reduced.save(png, format="png", optimize=True)
+    return png.getvalue()

@@ -156,7 +156,7 @@ def plot_profile(profiles: Mapping[str, PerformanceProfile], limit: float = 10.0
         heights = [100 * profile.at(delta) for delta in deltas]
 
         # Steps are dense, so that markers stand at a tenth of the line's length instead of each.
-        options = {**line_style(name).line, "markevery": 0.1}
+        options = {**line_style(name).plot_options, "markevery": 0.1}
         label = f"{name}  {areas[name]:.2f}"
         axes.plot(deltas, heights, drawstyle="steps-post", label=label, **options)
 
@@ -426,8 +426,7 @@ def _by_final_mean(curves: Mapping[str, FloatArray]) -> list[str]:
         last_round = runs[:, -1]
         final_means[name] = float(last_round.mean())
 
-    # Negated and not reversed, so that equal curves keep their order.
-    return sorted(curves, key=lambda name: -final_means[name])
+    return sorted(curves, key=lambda name: final_means[name], reverse=True)
 
 
 def _draw_curve(
@@ -455,7 +454,7 @@ def _draw_curve(
     # About eight markers a curve, shifted from curve to curve so that they do not hide each other.
     every = max(1, len(labelled) // 8)
     markers = (position % every, every)
-    axes.plot(labelled, mean, label=label or name, markevery=markers, **style.line)
+    axes.plot(labelled, mean, label=label or name, markevery=markers, **style.plot_options)
 
     # Pale bands, because they lie on top of each other.
     alpha = 0.2 if name == HIGHLIGHTED else 0.07

@@ -201,8 +201,7 @@ def compare_strategies(run: Run, name: str | None = None) -> RunComparison:
     def total_accuracy(strategy: str) -> float:
         return float(accuracy[strategy][:, 1:].sum())
 
-    # Negated and not reversed, so that equal strategies keep the order of the run.
-    ranked = sorted(strategies, key=lambda strategy: -total_accuracy(strategy))
+    ranked = sorted(strategies, key=total_accuracy, reverse=True)
 
     minutes: dict[str, dict[str, FloatArray]] = {}
     memory = {}
