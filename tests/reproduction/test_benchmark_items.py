@@ -257,12 +257,13 @@ def test_a_solo_run_without_comparable_accuracies_is_skipped(
     assert read_solo_minutes(full_config, "openml-6", "ldm-s") is None
 
 
-def test_a_finished_run_without_ldm_s_is_not_called_unfinished(
+def test_notes_say_why_a_run_is_left_out(
     full_config: StudyConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = {
         "openml-6": fake_run(fake_accuracy(("ldm-s", "random"))),
         "mnist": fake_run(fake_accuracy(("random",))),
+        "svhn": fake_run(fake_accuracy(("ldm-s", "random")), finished=False),
     }
     monkeypatch.setattr(
         figure_04_benchmark, "read_run_if_any", lambda folder: runs.get(folder.name)
@@ -270,6 +271,7 @@ def test_a_finished_run_without_ldm_s_is_not_called_unfinished(
 
     _, notes = load_benchmark_runs(full_config)
     assert "mnist (without ldm-s)" in notes[1]
+    assert "svhn (unfinished)" in notes[1]
 
 
 @pytest.mark.slow
@@ -532,5 +534,5 @@ def test_a_full_computation_reads_finished_runs_and_names_the_missing(
     runs, notes = load_benchmark_runs(full_config)
     assert [run.name for run in runs] == ["openml-6"]
     assert notes[0].startswith("From the finished runs of openml-6, on ")
-    assert "mnist (unfinished)" in notes[1]
+    assert "mnist (without ldm-s)" in notes[1]
     assert "cifar10" in notes[1]
