@@ -164,15 +164,16 @@ def build_selection(request: SelectionRequest, picked: PickedRows) -> Selection:
     scores = _as_floats(picked.score, n)
 
     picks = []
-    for k in range(n):
+    columns = zip(picked.ids, picked.rows, ldm, predicted, margins, scores, strict=True)
+    for rank, (row_id, row, row_ldm, class_name, row_margin, score) in enumerate(columns, start=1):
         pick = SelectedRow(
-            rank=k + 1,
-            id=picked.ids[k],
-            row=int(picked.rows[k]),
-            ldm=ldm[k],
-            predicted=predicted[k],
-            margin=margins[k],
-            score=scores[k],
+            rank=rank,
+            id=row_id,
+            row=int(row),
+            ldm=row_ldm,
+            predicted=class_name,
+            margin=row_margin,
+            score=score,
         )
         picks.append(pick)
 
