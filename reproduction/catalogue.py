@@ -64,7 +64,7 @@ def find_item(name: str, items: Sequence[Item] | None = None) -> Item:
     """Return the item called ``name``, among all items unless some are given.
 
     Raises:
-        UnknownNameError: No item has this name. The message suggests one that is spelled alike.
+        UnknownNameError: no item has this name. The message suggests one that is spelled alike.
     """
     if items is None:
         items = ITEMS

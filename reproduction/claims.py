@@ -55,7 +55,7 @@ def judge_best_shares(datasets: Accuracies) -> Measurement:
     """Check that LDM-S is the best in about 35 % of cases, and each other in less than 15 %.
 
     Args:
-        datasets: The accuracies by dataset and strategy. A case is a repetition and a round after
+        datasets: the accuracies by dataset and strategy. A case is a repetition and a round after
             the first; all datasets have the same weight.
     """
     # The profile at delta = 0 is the share of cases in which no strategy is better.
@@ -145,7 +145,7 @@ def judge_badge(by_size: Mapping[int, Mapping[str, Array]]) -> Measurement:
     """Check that BADGE is behind LDM-S at size 1 only, and ahead of Random at larger sizes.
 
     Args:
-        by_size: The accuracies by batch size and strategy, each (R, T). One size is 1.
+        by_size: the accuracies by batch size and strategy, each (R, T). One size is 1.
     """
     leads = {
         size: compute_leads(accuracy, "badge", [LDM_S, "random"])

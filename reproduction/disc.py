@@ -77,8 +77,8 @@ def disagreement_shares(rotations: Array, reference: Array) -> Array:
     Sorted angles make this a search instead of a comparison of every hypothesis with every row.
 
     Args:
-        rotations: The rotation of each hypothesis, in (-pi, pi].
-        reference: The sorted angles of the reference rows: (M,).
+        rotations: the rotation of each hypothesis, in (-pi, pi].
+        reference: the sorted angles of the reference rows: (M,).
     """
     # Rotated to the left by t, it passes the rows of angle below t.
     passed_left = np.searchsorted(reference, np.maximum(rotations, 0), side="left")
@@ -96,9 +96,9 @@ def estimated_ldm(angles: Array, rotations: Array, reference: Array) -> Array:
     has the smallest share of its side.
 
     Args:
-        angles: The angles of the rows: (N,).
-        rotations: The rotations of the hypotheses: (H,).
-        reference: The sorted angles of the reference rows: (M,).
+        angles: the angles of the rows: (N,).
+        rotations: the rotations of the hypotheses: (H,).
+        reference: the sorted angles of the reference rows: (M,).
 
     Returns:
         The estimates (N,), with 1 for rows that no hypothesis flips.
@@ -127,10 +127,10 @@ def fit_line(rows: Array, labels: Array, penalty: float = PENALTY, steps: int = 
     """Return the weight (2,) of a logistic regression without a bias, by Newton's method.
 
     Args:
-        rows: The labelled rows: (L, 2).
-        labels: Their classes, 0 or 1: (L,).
-        penalty: The factor of the squared norm, see ``PENALTY``.
-        steps: The most Newton steps to take.
+        rows: the labelled rows: (L, 2).
+        labels: their classes, 0 or 1: (L,).
+        penalty: the factor of the squared norm, see ``PENALTY``.
+        steps: the most Newton steps to take.
     """
     weight: Array = np.zeros(2)
     for _ in range(steps):

@@ -28,11 +28,11 @@ def plot_dots(
     """Return a figure of values by dataset and strategy.
 
     Args:
-        values: The values by dataset and strategy.
-        label: The label of the horizontal axis.
-        reference: Where to draw a vertical line.
-        log: Whether the horizontal axis is logarithmic.
-        maximum: Where a linear axis ends; dots beyond it are not shown.
+        values: the values by dataset and strategy.
+        label: the label of the horizontal axis.
+        reference: where to draw a vertical line.
+        log: whether the horizontal axis is logarithmic.
+        maximum: where a linear axis ends; dots beyond it are not shown.
     """
     strategies = sorted({name for row in values.values() for name in row}, reverse=True)
     all_values = [value for row in values.values() for value in row.values()]

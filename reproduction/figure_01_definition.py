@@ -65,9 +65,9 @@ def judge_illustration(rows: Array, reference: Array, estimates: dict[str, Array
     """Check that estimates are as close to the exact LDM as a random sample allows.
 
     Args:
-        rows: The rows whose LDM is estimated: (N, 2).
-        reference: The rows on which disagreement was measured: (M, 2).
-        estimates: The estimated LDM by estimator, each (N,).
+        rows: the rows whose LDM is estimated: (N, 2).
+        reference: the rows on which disagreement was measured: (M, 2).
+        estimates: the estimated LDM by estimator, each (N,).
     """
     angles = row_angles(rows)
     exact = exact_ldm(angles)
@@ -129,8 +129,8 @@ def allowed_error(reference_count: int, probability: float = 0.001) -> float:
         P(error > e) <= 2 exp(-2 M e^2).
 
     Args:
-        reference_count: The number M of rows in the sample.
-        probability: How often some share may have a larger error.
+        reference_count: the number M of rows in the sample.
+        probability: how often some share may have a larger error.
     """
     return float(np.sqrt(np.log(2 / probability) / (2 * reference_count)))
 

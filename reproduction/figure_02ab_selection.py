@@ -99,12 +99,12 @@ def learn_line(
     """Learn a line by active learning, one query at a time.
 
     Args:
-        pool: The rows to pick from: (N, 2).
-        truth: The weight of the true line: (2,).
-        initial: The rows that are labelled at the beginning.
-        strategy: The name of a strategy.
-        steps: How many rows to query.
-        seed: The seed of the strategy.
+        pool: the rows to pick from: (N, 2).
+        truth: the weight of the true line: (2,).
+        initial: the rows that are labelled at the beginning.
+        strategy: the name of a strategy.
+        steps: how many rows to query.
+        seed: the seed of the strategy.
 
     Returns:
         The picks; the lines learned before the first query and after each; and the distance of each
@@ -134,8 +134,8 @@ def judge_plane(accuracy: Mapping[str, Array], distance: Mapping[str, Array]) ->
     """Check which strategies are accurate, and which ones pick near the boundary.
 
     Args:
-        accuracy: The accuracies by strategy, each (R, T): repetitions by queries.
-        distance: The mean distance of picks to the boundary by strategy, each (R,).
+        accuracy: the accuracies by strategy, each (R, T): repetitions by queries.
+        distance: the mean distance of picks to the boundary by strategy, each (R,).
     """
     ldm = gain_over(accuracy["ldm"], accuracy["random"])
     entropy = gain_over(accuracy["entropy"], accuracy["random"])

@@ -1,8 +1,8 @@
 """Figure 2c: batches from three classes of digits, near boundaries or far from each other.
 
 A network learns three similar classes from a few labels, and each strategy picks a batch from the
-other rows. Two numbers describe a batch: how near its rows lie to a boundary between classes, and how
-far they lie from each other. Both are measured in the features, the inputs of the last layer.
+other rows. Two numbers describe a batch: how near its rows lie to a boundary between classes, and
+how far they lie from each other. Both are measured in the features, the inputs of the last layer.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ __all__ = ["FIGURE_2C", "mean_distance"]
 BATCH_STRATEGIES = ("ldm", "entropy", "coreset", "random")
 DIGITS = (3, 5, 8)
 """The classes of MNIST that are used, which look alike."""
-LABELS = 30
+LABEL_COUNT = 30
 """How many rows are labelled at first."""
-BATCH = 20
+BATCH_SIZE = 20
 """How many rows each strategy picks."""
-REPETITIONS = (8, 20)
-"""Of a quick computation, and of a full one."""
+QUICK_REPETITIONS = 8
+FULL_REPETITIONS = 20
 
 
 def measure_batches(config: StudyConfig) -> Measurement:
     """Pick a batch from three classes of digits with each strategy, and measure where it lies."""
-    repetitions = REPETITIONS[0] if config.quick else REPETITIONS[1]
+    repetitions = QUICK_REPETITIONS if config.quick else FULL_REPETITIONS
     data = load_study_data(config, "mnist", classes=DIGITS, rows=2000)
     nearer_share = {name: np.zeros(repetitions) for name in BATCH_STRATEGIES}
     spread = {name: np.zeros(repetitions) for name in BATCH_STRATEGIES}
@@ -69,15 +69,17 @@ def measure_batches(config: StudyConfig) -> Measurement:
             rows = select(
                 name,
                 pool,
-                BATCH,
+                BATCH_SIZE,
                 labelled=labelled,
                 labels=labels,
                 seed=repetition,
                 device=config.device,
             )
             picks[name] = rows
-            # The share of pairs of a row of the pool and a pick in which the row is nearer.
-            nearer_share[name][repetition] = float((distance[:, None] < distance[rows]).mean())
+
+            # Over all (pool row, pick) pairs: how often the pool row is nearer to a boundary.
+            is_nearer = distance[:, None] < distance[rows]
+            nearer_share[name][repetition] = float(is_nearer.mean())
             spread[name][repetition] = mean_distance(features[rows])
 
         # The figure shows the first repetition, with the labelled rows after the pool.
@@ -101,7 +103,7 @@ def _train_and_observe(
         Its outputs on the other rows, its outputs on the labelled rows, and their labels.
     """
     generator = stream(seed, "figure 2c", repetition)
-    rows = torch.randperm(len(data.train), generator=generator).numpy()[:LABELS]
+    rows = torch.randperm(len(data.train), generator=generator).numpy()[:LABEL_COUNT]
     labels = data.train.labels[rows]
 
     learner = data.make_learner("random", generator.initial_seed() % 2**31)
@@ -146,10 +148,10 @@ def judge_batches(nearer_share: Mapping[str, Array], spread: Mapping[str, Array]
     """Check which strategies pick near boundaries, and which ones pick rows far from each other.
 
     Args:
-        nearer_share: The share of the pool nearer to a boundary than a pick, by strategy: (R,).
-        spread: The mean distance between picks, by strategy: (R,).
+        nearer_share: the share of the pool nearer to a boundary than a pick, by strategy: (R,).
+        spread: the mean distance between picks, by strategy: (R,).
     """
-    # Near to boundaries against Random, narrow against Coreset, which picks for diversity alone.
+    # Both must pick nearer to boundaries than Random, and less diversely than Coreset.
     checks = {}
     for name in ("ldm", "entropy"):
         checks[f"{name} near"] = significantly_below(nearer_share[name], nearer_share["random"])
@@ -201,7 +203,9 @@ def draw_batches(measurement: Measurement) -> list[Drawing]:
         axes.legend(frameon=False, loc="best", fontsize=8)
 
     digits = ", ".join(map(str, DIGITS))
-    caption = f"A batch of {BATCH} picked by each strategy from digits {digits}, laid out by t-SNE."
+    caption = (
+        f"A batch of {BATCH_SIZE} picked by each strategy from digits {digits}, laid out by t-SNE."
+    )
     return [Drawing(figure, caption)]
 
 

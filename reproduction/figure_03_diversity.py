@@ -46,25 +46,25 @@ from teeter.strategies.api import ldm
 
 __all__ = ["FIGURE_3"]
 
-LABELS = (100, 300)
+LABEL_COUNTS = (100, 300)
 """How many rows are labelled at first."""
-BATCH = 20
+BATCH_SIZE = 20
 """How many rows a batch has."""
 BATCHES = 8
 """How many batches of the order are tried, each alone."""
-REPETITIONS = (8, 20)
-"""Of a quick computation, and of a full one."""
+QUICK_REPETITIONS = 8
+FULL_REPETITIONS = 20
 
 
 def measure_gains(config: StudyConfig) -> Measurement:
     """Sort rows by LDM, label the k-th batch for each k alone, and measure what it is worth."""
-    repetitions = REPETITIONS[0] if config.quick else REPETITIONS[1]
+    repetitions = QUICK_REPETITIONS if config.quick else FULL_REPETITIONS
     data = load_study_data(config, "mnist", rows=None if config.quick else 10_000)
     gains: dict[int, Array] = {}
     spread: dict[int, Array] = {}
     maps: dict[str, Any] = {}
 
-    for label_count in LABELS:
+    for label_count in LABEL_COUNTS:
         # The learners of all repetitions train together, which is faster than one by one.
         learners = [
             _make_initial_learner(data, label_count, config.seed, repetition)
@@ -121,13 +121,13 @@ def _sample_pool(learner: Learner, data: StudyData) -> Any:
 
 
 def _take_first_batches(learner: Learner, data: StudyData, seed: int) -> tuple[Any, list[Array]]:
-    """Return the rows (BATCHES, BATCH) of smallest LDM in order, and the features of each batch."""
+    """Return the rows (BATCHES, BATCH_SIZE) of smallest LDM in order, and the features of each batch."""
     pool = _sample_pool(learner, data)
     outputs = learner.observe(take_rows(data.train.inputs, pool), {"features", "head"})
     values = ldm(*last_layer(outputs), seed=seed).cpu().numpy()
 
-    order = np.argsort(values, kind="stable")[: BATCH * BATCHES]
-    in_batches = order.reshape(BATCHES, BATCH)
+    order = np.argsort(values, kind="stable")[: BATCH_SIZE * BATCHES]
+    in_batches = order.reshape(BATCHES, BATCH_SIZE)
     features = last_layer_features(outputs)
     return pool[in_batches], list(features[in_batches])
 
@@ -177,8 +177,8 @@ def judge_gains(gains: Mapping[int, Array], spread: Mapping[int, Array]) -> Meas
     """Check how much the first batch is worth beside the others, and how far apart its rows lie.
 
     Args:
-        gains: The points that each batch adds, by the number of labels: (R, BATCHES).
-        spread: The mean distance within each batch, by the number of labels: (R, BATCHES).
+        gains: the points that each batch adds, by the number of labels: (R, BATCHES).
+        spread: the mean distance within each batch, by the number of labels: (R, BATCHES).
     """
     few, many = sorted(gains)
     lead = {}
@@ -245,9 +245,9 @@ def draw_gains(measurement: Measurement) -> list[Drawing]:
     """Draw the gain of each batch, and the first and the eighth on a map."""
     numbers = measurement.numbers
     figure = new_figure(9.5, 6.6)
-    grid = figure.subplots(len(LABELS), 3, width_ratios=[1.1, 1, 1])
+    grid = figure.subplots(len(LABEL_COUNTS), 3, width_ratios=[1.1, 1, 1])
 
-    for panels, count in zip(grid, LABELS, strict=True):
+    for panels, count in zip(grid, LABEL_COUNTS, strict=True):
         _draw_gains_curve(panels[0], np.array(numbers["gains"][str(count)]), count)
 
         # The pool comes first in the map, then the labelled rows.
@@ -264,7 +264,7 @@ def draw_gains(measurement: Measurement) -> list[Drawing]:
         panels[1].legend(frameon=True, loc="best", fontsize=7)
 
     caption = (
-        f"Left: points of accuracy that the k-th batch of {BATCH} in the order of LDM adds, with "
+        f"Left: points of accuracy that the k-th batch of {BATCH_SIZE} in the order of LDM adds, with "
         "one standard error. Right: the first and the eighth batch in one repetition, laid out by "
         "t-SNE."
     )

@@ -121,7 +121,7 @@ def load_benchmark_runs(config: StudyConfig) -> tuple[list[RunComparison], tuple
     """Return the runs of the benchmark, and notes on where they come from.
 
     Args:
-        config: If it is quick, two small settings are run. Otherwise the finished runs of the
+        config: if it is quick, two small settings are run. Otherwise the finished runs of the
             paper's settings are read from ``config.runs``.
 
     Returns:
@@ -141,10 +141,12 @@ def load_benchmark_runs(config: StudyConfig) -> tuple[list[RunComparison], tuple
         run = read_run_if_any(config.runs / name)
         if run is None:
             missing.append(name)
-        elif run.finished and LDM_S in run.strategies:
-            runs.append(compare_strategies(run))
-        else:
+        elif not run.finished:
             missing.append(f"{name} (unfinished)")
+        elif LDM_S not in run.strategies:
+            missing.append(f"{name} (without {LDM_S})")
+        else:
+            runs.append(compare_strategies(run))
 
     if not runs:
         raise InputError(
@@ -168,8 +170,8 @@ def select_shared_strategies(
     Profiles and penalties can only be compared between strategies that ran on the same datasets.
 
     Args:
-        runs: The runs to read.
-        without: Strategies to leave out.
+        runs: the runs to read.
+        without: strategies to leave out.
     """
     shared = [
         name
@@ -193,7 +195,7 @@ def measure_with_bait(config: StudyConfig) -> Measurement:
     """Compute the profiles and the penalties of all strategies, over the runs that have BAIT.
 
     Raises:
-        InputError: No run has BAIT.
+        InputError: no run has BAIT.
     """
     runs, notes = load_benchmark_runs(config)
     runs_with_bait = [run for run in runs if "bait" in run.accuracy]
@@ -208,7 +210,7 @@ def judge_cross_dataset(datasets: Accuracies) -> Measurement:
     """Check that LDM-S is within any delta of the best most often, and is beaten the least.
 
     Args:
-        datasets: The accuracies by dataset and strategy. All datasets have the same strategies.
+        datasets: the accuracies by dataset and strategy. All datasets have the same strategies.
     """
     accuracies = list(datasets.values())
     profiles = performance_profile(accuracies)
@@ -353,7 +355,7 @@ def judge_deltas(datasets: Accuracies) -> Measurement:
     """Check on each dataset that no strategy is significantly more accurate than LDM-S.
 
     Args:
-        datasets: The accuracies by dataset and strategy.
+        datasets: the accuracies by dataset and strategy.
     """
     unbeaten, leads = find_unbeaten(datasets)
 
@@ -387,7 +389,7 @@ def make_deltas_table(runs: Sequence[RunComparison]) -> ReportTable:
     """Return the gains over Random by strategy and dataset, ours and the paper's side by side.
 
     Args:
-        runs: The runs to show, each in a column, with another for the paper if it has the dataset.
+        runs: the runs to show, each in a column, with another for the paper if it has the dataset.
     """
     # LDM-S first; the other strategies in the order in which runs rank them.
     all_names = dict.fromkeys(name for run in runs for name in run.gains)
@@ -504,7 +506,7 @@ def judge_accuracy(datasets: Accuracies) -> Measurement:
     """Check on each dataset that LDM-S is among the two best in most rounds.
 
     Args:
-        datasets: The accuracies by dataset and strategy. The first round does not count.
+        datasets: the accuracies by dataset and strategy. The first round does not count.
     """
     shares = {}
     for dataset, accuracy in datasets.items():

@@ -82,10 +82,10 @@ def train_and_observe(
     """Train a network on random rows, and return its outputs on other rows.
 
     Args:
-        data: The rows, and the network to train.
-        label_count: How many rows to train on.
-        seed: The seed of the rows and of the network.
-        row_count: The largest number of rows to observe.
+        data: the rows, and the network to train.
+        label_count: how many rows to train on.
+        seed: the seed of the rows and of the network.
+        row_count: the largest number of rows to observe.
 
     Returns:
         The features of the observed rows, and the head of the network.
@@ -131,10 +131,10 @@ def count_flips(
     """Perturb the head of a network many times, and count the rows whose class changes.
 
     Args:
-        outputs: The features of N rows, and the head.
-        sigma: The standard deviation of the noise on each weight and bias.
-        draw_count: How many times to perturb the head.
-        seed: The seed of the noise.
+        outputs: the features of N rows, and the head.
+        sigma: the standard deviation of the noise on each weight and bias.
+        draw_count: how many times to perturb the head.
+        seed: the seed of the noise.
 
     Returns:
         How many draws flip each row, (N,); and the disagreement of each draw, (draw_count,).
@@ -169,8 +169,8 @@ def describe_datasets(names: Iterable[str], *, quick: bool) -> tuple[str, ...]:
     """Return sentences on the datasets that were used, and on those of the paper that were not.
 
     Args:
-        names: The datasets that were used, keys of ``LABEL_COUNTS`` unless it was quick.
-        quick: Whether digits were used instead.
+        names: the datasets that were used, keys of ``LABEL_COUNTS`` unless it was quick.
+        quick: whether digits were used instead.
     """
     paper = "The paper shows MNIST, CIFAR10, SVHN, CIFAR100, Tiny ImageNet and FOOD101."
     if quick:
@@ -209,7 +209,7 @@ def measure_flip_frequencies(config: StudyConfig) -> Measurement:
     """Compare the LDM of rows with how often they flip, on each dataset.
 
     Raises:
-        InputError: None of the datasets was downloaded.
+        InputError: none of the datasets was downloaded.
     """
     draw_count = 1000 if config.quick else 10_000
     datasets = {}
@@ -255,7 +255,7 @@ def judge_flip_frequencies(datasets: Mapping[str, FlipFrequencies]) -> Measureme
     """Check on each dataset that rows of smaller LDM flip more often.
 
     Args:
-        datasets: The LDM and the frequency of flips of the rows, by dataset.
+        datasets: the LDM and the frequency of flips of the rows, by dataset.
     """
     from scipy.stats import spearmanr
 
@@ -362,7 +362,7 @@ def measure_disagreement_curves(config: StudyConfig) -> Measurement:
     """Compute the mean disagreement at a range of noise levels, on each dataset.
 
     Raises:
-        InputError: None of the datasets was downloaded.
+        InputError: none of the datasets was downloaded.
     """
     draw_count = 100 if config.quick else 1000
     sigmas = np.logspace(-5, 1, 31)
@@ -392,9 +392,9 @@ def judge_disagreement_curves(
     """Check that the mean disagreement rises, and that no step falls by more than chance.
 
     Args:
-        sigmas: The noise levels in rising order: (S,).
-        means: The mean disagreement by dataset: (S,).
-        errors: The standard errors of the means, by dataset: (S,).
+        sigmas: the noise levels in rising order: (S,).
+        means: the mean disagreement by dataset: (S,).
+        errors: the standard errors of the means, by dataset: (S,).
     """
     step_count = len(sigmas) - 1
     # Bonferroni: the steps of all datasets share the probability of a false alarm.

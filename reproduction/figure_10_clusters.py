@@ -1,9 +1,9 @@
 """Figure 10: groups A and B at the boundary, and C and D further out, which are worth more.
 
-The paper describes an example in words. Rows of the groups A and B lie at the boundary of g, so that
-their LDM is small. Rows of C and D lie further out, and g classifies them wrongly. LDM alone picks in
-A and B only. With seeding, which prefers rows far from the picks so far, LDM-S also picks in C and D,
-and learns a better line.
+The paper describes an example in words. Rows of the groups A and B lie at the boundary of g, so
+that their LDM is small. Rows of C and D lie further out, and g classifies them wrongly. LDM alone
+picks in A and B only. With seeding, which prefers rows far from the picks so far, LDM-S also picks
+in C and D, and learns a better line.
 
 The example has the vertical boundary of g at 90 and 270 degrees:
 
@@ -42,13 +42,17 @@ __all__ = ["FIGURE_10"]
 GROUPS = {"A": (90.0, 10.0), "B": (270.0, 10.0), "C": (122.0, 8.0), "D": (302.0, 8.0)}
 """The middle of each group, in degrees, and how far it reaches to either side."""
 
-LABELLED = (-30.0, 30.0)
-"""The range of the labelled rows of class 1; those of class 0 mirror them, so g is vertical."""
+LABELLED_ANGLES = (-30.0, 30.0)
+"""The range in degrees of the labelled rows of class 1; those of class 0 mirror them, so g is vertical."""
+
+LABELLED_PER_CLASS = 5
+"""Labelled rows of each class."""
 
 TRUTHS = (40.0, 60.0)
 """Angles of true parameters that fit the example.
 
-The true boundary is past C and D, which g gets wrong, and before the labelled rows.
+The true boundary lies beyond C and D, so g misclassifies them, but does not reach the labelled
+rows.
 """
 
 ROWS = 25
@@ -56,9 +60,9 @@ ROWS = 25
 PICKS = 10
 """How many rows of the pool are labelled next."""
 RAYS = 64
-"""More than enough in the plane."""
-REPETITIONS = (300, 3000)
-"""Of a quick computation, and of a full one."""
+"""Number of rays; two already suffice in the plane."""
+QUICK_REPETITIONS = 300
+FULL_REPETITIONS = 3000
 
 STRATEGIES = ("ldm", "ldm-s")
 BATCH_NAMES = {
@@ -71,7 +75,7 @@ BATCH_NAMES = {
 
 
 @dataclass(frozen=True, eq=False)
-class World:
+class Example:
     """The rows of one draw of the example."""
 
     pool: Array
@@ -84,20 +88,20 @@ class World:
     """Their classes, 0 or 1: (L,)."""
 
 
-def sample_world(generator: np.random.Generator) -> World:
+def sample_example(generator: np.random.Generator) -> Example:
     """Sample the rows of the example."""
     arcs = []
     for middle, reach in GROUPS.values():
         arcs.append(_sample_arc(middle - reach, middle + reach, ROWS, generator))
 
     # Mirrored rows of the other class make the boundary of g vertical.
-    positive = _sample_arc(*LABELLED, 5, generator)
+    positive = _sample_arc(*LABELLED_ANGLES, LABELLED_PER_CLASS, generator)
     mirrored = positive * [-1, 1]
-    return World(
+    return Example(
         pool=np.concatenate(arcs),
         groups=np.repeat(list(GROUPS), ROWS),
         labelled=np.concatenate([positive, mirrored]),
-        classes=np.repeat([1.0, 0.0], 5),
+        classes=np.repeat([1.0, 0.0], LABELLED_PER_CLASS),
     )
 
 
@@ -114,80 +118,80 @@ def _unit_vector(degrees: float) -> Array:
 
 def measure_groups(config: StudyConfig) -> Measurement:
     """Let LDM and LDM-S pick in many draws of the example, and measure the line learned next."""
-    repetitions = REPETITIONS[0] if config.quick else REPETITIONS[1]
+    repetitions = QUICK_REPETITIONS if config.quick else FULL_REPETITIONS
     angles = rng(config.seed, "groups", "truth").uniform(*TRUTHS, repetitions)
     accuracy = {name: np.zeros(repetitions) for name in BATCH_NAMES}
     outer_picks = {name: np.zeros(repetitions) for name in STRATEGIES}
     mean_ldm = {group: np.zeros(repetitions) for group in GROUPS}
-    example: dict[str, Any] = {}
+    first_example: dict[str, Any] = {}
 
     for repetition in range(repetitions):
         generator = rng(config.seed, "groups", repetition)
-        world = sample_world(generator)
+        example = sample_example(generator)
         truth = _unit_vector(float(angles[repetition]))
-        line = fit_line(world.labelled, world.classes)
+        line = fit_line(example.labelled, example.classes)
         accuracy["before"][repetition] = line_accuracy(line, truth)
 
-        values = _estimate_ldm(world, line, seed=repetition)
+        values = _estimate_ldm(example, line, seed=repetition)
         for group in GROUPS:
-            mean_ldm[group][repetition] = float(values[world.groups == group].mean())
+            mean_ldm[group][repetition] = float(values[example.groups == group].mean())
 
-        picks = _pick_batches(world, line, seed=repetition)
+        picks = _pick_batches(example, line, seed=repetition)
         for name, rows in picks.items():
-            is_outer = np.isin(world.groups[rows], ["C", "D"])
+            is_outer = np.isin(example.groups[rows], ["C", "D"])
             outer_picks[name][repetition] = float(is_outer.sum())
 
         # The figure shows the first repetition.
         if repetition == 0:
-            example = {
-                "pool": world.pool,
-                "names": world.groups.tolist(),
-                "labelled": world.labelled,
-                "classes": world.classes,
+            first_example = {
+                "pool": example.pool,
+                "names": example.groups.tolist(),
+                "labelled": example.labelled,
+                "classes": example.classes,
                 "line": line,
                 "truth": truth,
                 "picks": picks,
             }
 
         # Random rows of the groups say what their labels are worth, whatever a strategy picks.
-        batches = {**picks, **_sample_batches(world, generator)}
+        batches = {**picks, **_sample_batches(example, generator)}
         for name, rows in batches.items():
-            accuracy[name][repetition] = _measure_accuracy(world, rows, truth)
+            accuracy[name][repetition] = _measure_accuracy(example, rows, truth)
 
     measurement = judge_groups(accuracy, outer_picks, mean_ldm, angles)
-    return replace(measurement, numbers={**measurement.numbers, "shown": example})
+    return replace(measurement, numbers={**measurement.numbers, "shown": first_example})
 
 
-def _estimate_ldm(world: World, line: Array, seed: int) -> Array:
+def _estimate_ldm(example: Example, line: Array, seed: int) -> Array:
     """Return the LDM of the rows of the pool: (N,)."""
     # The head of a network with two classes, whose logits differ by line @ x.
     weight = np.stack([np.zeros(2), line])
-    return ldm(world.pool, weight, rays=RAYS, seed=seed, device="cpu")
+    return ldm(example.pool, weight, rays=RAYS, seed=seed, device="cpu")
 
 
-def _pick_batches(world: World, line: Array, seed: int) -> dict[str, Any]:
+def _pick_batches(example: Example, line: Array, seed: int) -> dict[str, Any]:
     """Return the rows that LDM alone and LDM-S pick."""
-    outputs = line_outputs(world.pool, line)
+    outputs = line_outputs(example.pool, line)
     picks = {}
     for name in STRATEGIES:
         picks[name] = select(name, outputs, PICKS, seed=seed, device="cpu", rays=RAYS)
     return picks
 
 
-def _sample_batches(world: World, generator: np.random.Generator) -> dict[str, Any]:
+def _sample_batches(example: Example, generator: np.random.Generator) -> dict[str, Any]:
     """Return random rows of A and B, and random rows of C and D."""
     batches = {}
     for pair in (("A", "B"), ("C", "D")):
-        rows = np.flatnonzero(np.isin(world.groups, pair))
+        rows = np.flatnonzero(np.isin(example.groups, pair))
         batches[" and ".join(pair)] = generator.choice(rows, PICKS, replace=False)
     return batches
 
 
-def _measure_accuracy(world: World, rows: Any, truth: Array) -> float:
+def _measure_accuracy(example: Example, rows: Any, truth: Array) -> float:
     """Return the accuracy of the line that is learned after rows of the pool are labelled."""
-    new_classes = world.pool[rows] @ truth > 0
-    all_rows = np.concatenate([world.labelled, world.pool[rows]])
-    all_classes = np.concatenate([world.classes, new_classes])
+    new_classes = example.pool[rows] @ truth > 0
+    all_rows = np.concatenate([example.labelled, example.pool[rows]])
+    all_classes = np.concatenate([example.classes, new_classes])
     return line_accuracy(fit_line(all_rows, all_classes), truth)
 
 
@@ -200,10 +204,10 @@ def judge_groups(
     """Check where picks lie, and which picks make the line more accurate.
 
     Args:
-        accuracy: The accuracy after labelling, by the name of the batch: (R,).
-        outer_picks: How many picks lie in C or D, by strategy: (R,).
-        mean_ldm: The mean LDM, by group: (R,).
-        angles: The angles of the true parameters: (R,).
+        accuracy: the accuracy after labelling, by the name of the batch: (R,).
+        outer_picks: how many picks lie in C or D, by strategy: (R,).
+        mean_ldm: the mean LDM, by group: (R,).
+        angles: the angles of the true parameters: (R,).
     """
     # Differences are paired by repetition: the same rows, the same truth.
     outer_t, outer_p = paired_t(accuracy["C and D"] - accuracy["A and B"])
@@ -272,18 +276,18 @@ def _make_groups_table(
 
 def draw_groups(measurement: Measurement) -> list[Drawing]:
     """Draw the groups with the picks of LDM alone and of LDM-S."""
-    example = measurement.numbers["shown"]
-    pool = np.array(example["pool"])
-    labelled = np.array(example["labelled"])
-    classes = np.array(example["classes"])
+    shown = measurement.numbers["shown"]
+    pool = np.array(shown["pool"])
+    labelled = np.array(shown["labelled"])
+    classes = np.array(shown["classes"])
     boundaries = (
-        (np.array(example["line"]), "#222222", "-", "boundary of g"),
-        (np.array(example["truth"]), "#888888", "--", "true boundary"),
+        (np.array(shown["line"]), "#222222", "-", "boundary of g"),
+        (np.array(shown["truth"]), "#888888", "--", "true boundary"),
     )
 
     figure = new_figure(9.5, 4.9)
     panels = figure.subplots(1, 2)
-    for axes, (name, rows) in zip(panels, example["picks"].items(), strict=True):
+    for axes, (name, rows) in zip(panels, shown["picks"].items(), strict=True):
         # A boundary is perpendicular to its weight.
         for weight, colour, style, label in boundaries:
             along = np.array([-weight[1], weight[0]]) / np.linalg.norm(weight)

@@ -105,9 +105,9 @@ def run_searches(config: StudyConfig, sizes: Sequence[int], search: Search) -> S
     """Train a network, and search for the LDM of rows that it has not seen at each size.
 
     Args:
-        config: The number of rows, the seed and the device.
-        sizes: The sizes of the search.
-        search: The search to run.
+        config: the number of rows, the seed and the device.
+        sizes: the sizes of the search.
+        search: the search to run.
     """
     data = load_study_data(config, "mnist")
     label_count = 200 if config.quick else 300
@@ -223,9 +223,9 @@ def search_plane(
     reference rows.
 
     Args:
-        patience: The stop condition s.
-        repetitions: How many independent searches to run.
-        generator: The source of all draws.
+        patience: the stop condition s.
+        repetitions: how many independent searches to run.
+        generator: the source of all draws.
 
     Returns:
         The LDM that each search ends with, and how many hypotheses it drew: (R,) each.
@@ -288,15 +288,15 @@ def judge_stop_conditions(
     """Check that a small s is exact in the plane, and orders rows of a network as a large one.
 
     Args:
-        sizes: The values of s in rising order: (S,).
-        gaps: The mean gap to the exact LDM in the plane, by s; None where it was not computed.
-        results: The searches on a network.
+        sizes: the values of s in rising order: (S,).
+        gaps: the mean gap to the exact LDM in the plane, by s; None where it was not computed.
+        results: the searches on a network.
     """
     position = list(sizes).index(PAPER_STOP)
     gap_at_paper_stop = gaps[position]
     correlation = results.compute_correlations()[position]
 
-    # The claim is about every s from 20 on, as far as the plane was searched.
+    # The claim is about every s from EXACT_STOP on, as far as the plane was searched.
     late_gaps = []
     for size, gap in zip(sizes, gaps, strict=True):
         if gap is not None and size >= EXACT_STOP:
@@ -316,11 +316,11 @@ def judge_stop_conditions(
     return Measurement(
         numbers={**_collect_numbers_to_draw(sizes, results), "gaps": list(gaps)},
         verdict=decide_verdict(checks),
-        reason=f"In the plane the mean gap to the exact {PLANE_LDM:g} is {gap_text} at s = 10, and "
-        f"at most {max(late_gaps):.2g} from s = 20 on; on a network the rank correlation of s = 10 "
-        f"with s = {sizes[-1]:,} is {correlation:.4f}, and hypotheses and time are linear in s "
-        f"with correlations of {hypotheses_linearity:.4f} and "
-        f"{time_linearity:.4f}.{describe_failed_checks(checks)}",
+        reason=f"In the plane the mean gap to the exact {PLANE_LDM:g} is {gap_text} at "
+        f"s = {PAPER_STOP}, and at most {max(late_gaps):.2g} from s = {EXACT_STOP} on; on a network "
+        f"the rank correlation of s = {PAPER_STOP} with s = {sizes[-1]:,} is "
+        f"{correlation:.4f}, and hypotheses and time are linear in s with correlations of "
+        f"{hypotheses_linearity:.4f} and {time_linearity:.4f}.{describe_failed_checks(checks)}",
         tables=(_make_search_table("stops", "s", sizes, results, gaps),),
         notes=(
             results.description,
@@ -398,9 +398,9 @@ def judge_ray_counts(
     """Check that the default number of rays orders rows as many more do.
 
     Args:
-        sizes: The numbers of rays in rising order: (S,).
-        default_size: The number of rays that teeter uses by default, one of the sizes.
-        results: The searches on a network.
+        sizes: the numbers of rays in rising order: (S,).
+        default_size: the number of rays that teeter uses by default, one of the sizes.
+        results: the searches on a network.
     """
     means = results.mean_values
     correlation = results.compute_correlations()[list(sizes).index(default_size)]

@@ -193,9 +193,9 @@ def measure_ablation(config: StudyConfig, strategy: str, baselines: Sequence[str
     """Run the ablations, and check that a strategy is significantly ahead of baselines.
 
     Args:
-        config: The size, the seed and the folders.
-        strategy: One of ``ABLATIONS``.
-        baselines: The ablations that it is claimed to be better than.
+        config: the size, the seed and the folders.
+        strategy: one of ``ABLATIONS``.
+        baselines: the ablations that it is claimed to be better than.
     """
     runs = run_ablations(config)
     measurement = judge_leads(collect_accuracies(runs), strategy, baselines)
@@ -271,7 +271,7 @@ def judge_batch_sizes(runs: Accuracies) -> Measurement:
     """Check at each batch size that LDM-S is ahead of Random and behind no strategy.
 
     Args:
-        runs: The accuracies by run, which has one batch size, and by strategy.
+        runs: the accuracies by run, which has one batch size, and by strategy.
     """
     unbeaten, leads = find_unbeaten(runs)
 

@@ -70,7 +70,7 @@ def make_variants(*, quick: bool) -> dict[str, dict[str, Any]]:
     """Return the options of every variant of LDM-S by name, with the paper's choice first.
 
     Args:
-        quick: Whether to leave out the variants that take long.
+        quick: whether to leave out the variants that take long.
     """
     stops = [s for s in STOPS if not quick or s <= LARGEST_QUICK_VALUE]
     references = [m for m in REFERENCES if not quick or m <= LARGEST_QUICK_VALUE]
@@ -174,7 +174,7 @@ def judge_variants(runs: Accuracies) -> Measurement:
     """Check that no variant differs from the paper's choice, except ten reference rows.
 
     Args:
-        runs: The accuracies by run and variant, each (R, T). Every run has the paper's choice.
+        runs: the accuracies by run and variant, each (R, T). Every run has the paper's choice.
     """
     # A row for each variant of each run; the paper's choice has one in every run.
     rows = []
@@ -225,7 +225,7 @@ def _compare_with_base(accuracy: Mapping[str, Array]) -> list[dict[str, Any]]:
     """Return the accuracy of each variant, and its difference to the paper's choice.
 
     Args:
-        accuracy: The accuracies of one run by variant, each (R, T).
+        accuracy: the accuracies of one run by variant, each (R, T).
     """
     repetitions = len(accuracy[BASE])
     # The half width of a 95 % interval of the mean is t * deviation / sqrt(R).

@@ -122,7 +122,7 @@ def decide_verdict(checks: Mapping[str, bool]) -> Verdict:
     """Return the verdict of named checks: holds if all pass, in part if some do.
 
     Raises:
-        ValueError: There is no check.
+        ValueError: there is no check.
 
     Examples:
         >>> decide_verdict({"lower": True, "faster": False})
@@ -151,8 +151,8 @@ def significantly_below(values: Array, baseline: Array) -> bool:
     """Return whether values are below a baseline, by a paired t-test at 5 %.
 
     Args:
-        values: One value for each repetition: (R,).
-        baseline: The values of the same repetitions: (R,).
+        values: one value for each repetition: (R,).
+        baseline: the values of the same repetitions: (R,).
     """
     t, p = paired_t(values - baseline)
     return t < 0 and p < SIGNIFICANCE
@@ -168,11 +168,11 @@ def make_table(
     """Return a table that shows numbers in a format and strings as they are.
 
     Args:
-        name: The stem of the table's CSV file.
-        caption: A sentence on what the table shows.
-        data: The rows. A column called ``p`` holds p-values and has a format of its own.
-        formats: Format specifications by column.
-        default_format: The format specification of the other columns.
+        name: the stem of the table's CSV file.
+        caption: a sentence on what the table shows.
+        data: the rows. A column called ``p`` holds p-values and has a format of its own.
+        formats: format specifications by column.
+        default_format: the format specification of the other columns.
     """
     formats = formats or {}
 

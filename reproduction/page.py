@@ -42,14 +42,14 @@ def write_page(items: Sequence[Item], out: Path) -> Path:
     """Draw the results of a folder: write index.html, figures/ and tables/ into it.
 
     Args:
-        items: The items to show. The page names those that have no result yet.
-        out: The folder of the result files.
+        items: the items to show. The page names those that have no result yet.
+        out: the folder of the result files.
 
     Returns:
         The path of index.html.
 
     Raises:
-        InputError: The folder has no result of these items.
+        InputError: the folder has no result of these items.
     """
     results = read_results(items, out)
     if not results:

@@ -75,8 +75,8 @@ def flip_log_probability(exact: Array, sigmas: Sequence[float]) -> Array:
     row flips with the probability Phi(-sin(pi LDM) / sigma), whatever its length.
 
     Args:
-        exact: The exact LDM of the rows: (N,).
-        sigmas: The strengths of the noise: (S,).
+        exact: the exact LDM of the rows: (N,).
+        sigmas: the strengths of the noise: (S,).
 
     Returns:
         Log probabilities: (S, N). Probabilities themselves would underflow under weak noise.
@@ -115,12 +115,12 @@ def judge_flips(
     """Check that the probability falls as the LDM rises, and that counts of flips agree with it.
 
     Args:
-        exact: The exact LDM of the rows: (N,).
-        log_probability: The log probability of a flip: (S, N).
-        counts: How many of the drawn hypotheses flip each row: (S, N).
-        draw_count: How many hypotheses were drawn.
-        sigmas: The strengths of the noise: (S,).
-        estimated: The LDM by rays: (N,).
+        exact: the exact LDM of the rows: (N,).
+        log_probability: the log probability of a flip: (S, N).
+        counts: how many of the drawn hypotheses flip each row: (S, N).
+        draw_count: how many hypotheses were drawn.
+        sigmas: the strengths of the noise: (S,).
+        estimated: the LDM by rays: (N,).
     """
     from scipy.stats import binom, spearmanr
 
@@ -261,8 +261,8 @@ def angle_density(angle: Array, sigma: float) -> Array:
         p(t) = exp(-1 / (2 sigma^2)) / (2 pi) + a Phi(a) exp(-b^2 / 2) / sqrt(2 pi).
 
     Args:
-        angle: Angles t in [-pi, pi], of any shape.
-        sigma: The strength of the Gaussian.
+        angle: angles t in [-pi, pi], of any shape.
+        sigma: the strength of the Gaussian.
     """
     from scipy.special import ndtr
 
@@ -287,10 +287,10 @@ def judge_disagreement(sigmas: Array, exact: Array, simulated: Array, errors: Ar
     """Check that the exact means rise, and that the simulated ones agree with them.
 
     Args:
-        sigmas: The strengths of the noise in rising order: (S,).
-        exact: The exact mean disagreement: (S,).
-        simulated: The simulated mean disagreement: (S,).
-        errors: The standard errors of the simulated means: (S,).
+        sigmas: the strengths of the noise in rising order: (S,).
+        exact: the exact mean disagreement: (S,).
+        simulated: the simulated mean disagreement: (S,).
+        errors: the standard errors of the simulated means: (S,).
     """
     from statistics import NormalDist
 
@@ -364,11 +364,11 @@ def bound_miss_probability(
     this is a bound.
 
     Args:
-        count: How many hypotheses are drawn.
-        within: The distance from the wedge that is near enough.
-        angle: The angle of the row.
-        near: The disagreement in addition to the LDM, the epsilon of the proposition.
-        sigma: The strength of the Gaussian.
+        count: how many hypotheses are drawn.
+        within: the distance from the wedge that is near enough.
+        angle: the angle of the row.
+        near: the disagreement in addition to the LDM, the epsilon of the proposition.
+        sigma: the strength of the Gaussian.
     """
     from scipy.special import ndtr
 
@@ -387,9 +387,9 @@ def compute_wedge_distances(
     """Return the distance of parameters to the wedge of wanted hypotheses.
 
     Args:
-        parameters: Parameters of hypotheses: (..., 2).
-        angle: The angle of the row.
-        near: The disagreement in addition to the LDM, the epsilon of the proposition.
+        parameters: parameters of hypotheses: (..., 2).
+        angle: the angle of the row.
+        near: the disagreement in addition to the LDM, the epsilon of the proposition.
 
     Returns:
         Distances (...); infinite for hypotheses that do not flip the row.
@@ -433,10 +433,10 @@ def judge_coverage(
     """Check that misses are as rare as exp(-c sqrt(N)), by the bound and by simulation.
 
     Args:
-        counts: The numbers N of hypotheses in rising order.
-        exact: The bound of the probability of a miss, for each N.
-        misses: In how many repetitions all hypotheses missed, for each N.
-        repetitions: How many repetitions were simulated.
+        counts: the numbers N of hypotheses in rising order.
+        exact: the bound of the probability of a miss, for each N.
+        misses: in how many repetitions all hypotheses missed, for each N.
+        repetitions: how many repetitions were simulated.
     """
     from scipy.stats import binom
 

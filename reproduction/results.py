@@ -72,15 +72,15 @@ def compute_items(
     measurement.
 
     Args:
-        items: What to compute, in this order.
-        config: The size, the seed and the folders.
-        out: The folder of the result files; it is created if it is missing.
-        fresh: Whether to compute items again that have a result of the same size and seed.
-        on_step: Called with the number of finished items and the number of all items.
+        items: what to compute, in this order.
+        config: the size, the seed and the folders.
+        out: the folder of the result files; it is created if it is missing.
+        fresh: whether to compute items again that have a result of the same size and seed.
+        on_step: called with the number of finished items and the number of all items.
 
     Raises:
-        InputError: There is no such device.
-        FileError: A file in ``out`` is damaged or from another version.
+        InputError: there is no such device.
+        FileError: a file in ``out`` is damaged or from another version.
     """
     choose_device(config.device)
     out.mkdir(parents=True, exist_ok=True)
@@ -180,7 +180,7 @@ def read_result(item: Item, out: Path) -> ItemResult | None:
     """Return the result of an item in a folder, or None if it has no file there.
 
     Raises:
-        FileError: The file is damaged, or of another version.
+        FileError: the file is damaged, or of another version.
     """
     path = _result_path(item, out)
     try:

@@ -59,8 +59,8 @@ def make_digits_setting(name: str, **values: Any) -> Setting:
     """Return a setting on scikit-learn's digits that runs within a minute.
 
     Args:
-        name: Its name, to which "quick-" is added.
-        values: Values of the setting that differ from the usual ones of a quick run.
+        name: its name, to which "quick-" is added.
+        values: values of the setting that differ from the usual ones of a quick run.
     """
     # Given values take precedence over these.
     small = {"epochs": 50, "repetitions": 4, "pool": 300, "final": 120, "quick": True}
@@ -71,15 +71,15 @@ def run_settings(config: StudyConfig, settings: Sequence[Setting]) -> list[RunCo
     """Return the runs of settings, which are run if ``config.runs`` does not have them yet.
 
     Args:
-        config: The folder of the runs, the seed and the device.
-        settings: What to run, each into a folder that is called after it. A seed other than 0 is
+        config: the folder of the runs, the seed and the device.
+        settings: what to run, each into a folder that is called after it. A seed other than 0 is
             part of the folder's name.
 
     Returns:
         The comparison of the strategies of each run, in the order of the settings.
 
     Raises:
-        TeeterError: A run has failures, or its strategies cannot be compared.
+        TeeterError: a run has failures, or its strategies cannot be compared.
     """
     comparisons = []
     for setting in settings:
@@ -144,8 +144,8 @@ def collect_curves(
     """Return the numbers that ``draw_runs`` draws: labels and accuracies of each run.
 
     Args:
-        runs: The runs to draw.
-        strategies: The strategies to draw besides Random; all of a run if None.
+        runs: the runs to draw.
+        strategies: the strategies to draw besides Random; all of a run if None.
     """
     numbers = {}
     for run in runs:
@@ -175,9 +175,9 @@ def compute_leads(
     """Return by how many points ``strategy`` is more accurate than each baseline.
 
     Args:
-        accuracy: The accuracies of one run by strategy, each (R, T).
-        strategy: The strategy whose leads are wanted.
-        baselines: The strategies that it is compared with.
+        accuracy: the accuracies of one run by strategy, each (R, T).
+        strategy: the strategy whose leads are wanted.
+        baselines: the strategies that it is compared with.
     """
     return {name: gain_over(accuracy[strategy], accuracy[name]) for name in baselines}
 
@@ -209,8 +209,8 @@ def make_leads_table(strategy: str, leads: Mapping[str, Mapping[str, Gain]]) -> 
     """Return a table of the leads of one strategy.
 
     Args:
-        strategy: The strategy that leads.
-        leads: Its leads by run and baseline.
+        strategy: the strategy that leads.
+        leads: its leads by run and baseline.
     """
     # The data go into the CSV file, the shown cells onto the page.
     data = []
@@ -247,9 +247,9 @@ def judge_leads(runs: Accuracies, strategy: str, baselines: Sequence[str]) -> Me
     """Check on each run that ``strategy`` is significantly ahead of each baseline.
 
     Args:
-        runs: The accuracies by run and strategy.
-        strategy: The strategy that is claimed to be better.
-        baselines: The strategies that it is compared with.
+        runs: the accuracies by run and strategy.
+        strategy: the strategy that is claimed to be better.
+        baselines: the strategies that it is compared with.
 
     Returns:
         The verdict on all comparisons, without numbers to draw.

@@ -72,10 +72,10 @@ def load_study_data(
     """Return the rows of a benchmark setting; those of scikit-learn's digits if ``config.quick``.
 
     Args:
-        config: Says where datasets and networks live.
-        setting_name: The setting of a full computation.
-        classes: The classes to keep, which are renumbered in this order; all if empty.
-        rows: How many training rows to draw; all if None.
+        config: says where datasets and networks live.
+        setting_name: the setting of a full computation.
+        classes: the classes to keep, which are renumbered in this order; all if empty.
+        rows: how many training rows to draw; all if None.
     """
     if config.quick:
         setting_name = "digits"
@@ -114,7 +114,7 @@ def last_layer(outputs: Outputs) -> tuple[Tensor, Tensor, Tensor]:
     """Return features (N, D), weight (C, D) and bias (C,) of outputs; a missing bias is 0.
 
     Raises:
-        TypeError: The network does not end in a linear layer.
+        TypeError: the network does not end in a linear layer.
     """
     if outputs.features is None or outputs.weight is None:
         raise TypeError("The networks of the paper end in a linear layer.")

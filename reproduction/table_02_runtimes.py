@@ -2,9 +2,9 @@
 
 Networks of all strategies of a run train together, and the training time is divided among the
 networks. So the time of a strategy in such a run is an estimate, and an ensemble of five networks
-takes five times as long by construction. Times are exact if a strategy has a run of its own: a *solo
-run*, in the folder DATASET-STRATEGY-alone. Solo runs are compared if both strategies have one on the
-same kind of machine; otherwise the shared run is used.
+takes five times as long by construction. Times are exact if a strategy has a run of its own: a
+*solo run*, in the folder DATASET-STRATEGY-alone. Solo runs are compared if both strategies have one
+on the same kind of machine; otherwise the shared run is used.
 
 All times are compared with Entropy, one of the fastest strategies.
 """
@@ -75,12 +75,13 @@ def read_solo_minutes(config: StudyConfig, dataset: str, strategy: str) -> SoloM
     """Read the minutes of the solo runs of a strategy and of Entropy.
 
     Args:
-        config: Says where the runs are.
-        dataset: The name of one of the paper's settings.
-        strategy: The strategy to compare with Entropy.
+        config: says where the runs are.
+        dataset: the name of one of the paper's settings.
+        strategy: the strategy to compare with Entropy.
 
     Returns:
-        The minutes, or None unless both runs are finished and used the same hardware.
+        The minutes, or None unless both runs are finished, have accuracies to compare and used the
+        same hardware.
     """
     minutes = {}
     machines = set()
@@ -88,7 +89,12 @@ def read_solo_minutes(config: StudyConfig, dataset: str, strategy: str) -> SoloM
         run = read_run_if_any(config.runs / f"{dataset}-{name}-alone")
         if run is None or not run.finished:
             return None
-        minutes[f"{name}{SOLO}"] = sum_minutes(compare_strategies(run))[name]
+
+        # A strategy is left out of its own comparison if its accuracies are not numbers.
+        strategy_minutes = sum_minutes(compare_strategies(run))
+        if name not in strategy_minutes:
+            return None
+        minutes[f"{name}{SOLO}"] = strategy_minutes[name]
         machines.add(str(run.facts["hardware"]))
 
     # A ratio of times on different machines says nothing about the strategies.
@@ -124,8 +130,8 @@ def compute_time_ratios(minutes: Minutes, strategy: str = LDM_S) -> dict[str, fl
     strategies are left out.
 
     Args:
-        minutes: The minutes by dataset and strategy.
-        strategy: The strategy to compare with Entropy.
+        minutes: the minutes by dataset and strategy.
+        strategy: the strategy to compare with Entropy.
     """
     ratios = {}
     for dataset, by_strategy in minutes.items():
@@ -148,8 +154,8 @@ def make_minutes_table(runs: Sequence[RunComparison], minutes: Minutes) -> Repor
     """Return the time of one repetition by strategy and dataset, ours and the paper's.
 
     Args:
-        runs: The runs to show, each in a column, with another for the paper if it has the dataset.
-        minutes: Our minutes by dataset and strategy.
+        runs: the runs to show, each in a column, with another for the paper if it has the dataset.
+        minutes: our minutes by dataset and strategy.
     """
     names = dict.fromkeys(name for by_strategy in minutes.values() for name in by_strategy)
 
@@ -254,7 +260,7 @@ def judge_runtimes(minutes: Minutes) -> Measurement:
     """Check that LDM-S takes about as long as Entropy on almost all datasets.
 
     Args:
-        minutes: The minutes by dataset and strategy.
+        minutes: the minutes by dataset and strategy.
     """
     ratios = compute_time_ratios(minutes)
     similar = [dataset for dataset, ratio in ratios.items() if ratio <= SIMILAR_RATIO]
@@ -295,7 +301,7 @@ def measure_ldm_time(config: StudyConfig) -> Measurement:
     Unfinished runs count as well: they say little about accuracy, but enough about time.
 
     Raises:
-        InputError: No image set has a run with LDM-S and Entropy.
+        InputError: no image set has a run with LDM-S and Entropy.
     """
     runs, minutes, notes = measure_minutes(config)
     unfinished: list[RunComparison] = []
@@ -340,11 +346,11 @@ def judge_ldm_time(minutes: Minutes, image_sets: Sequence[str] = IMAGE_SETS) -> 
     """Check that LDM-S takes at most 6 % longer than Entropy on the image sets.
 
     Args:
-        minutes: The minutes by dataset and strategy; other datasets are ignored.
-        image_sets: The datasets that the claim is about.
+        minutes: the minutes by dataset and strategy; other datasets are ignored.
+        image_sets: the datasets that the claim is about.
 
     Raises:
-        InputError: None of the image sets has the minutes of LDM-S and Entropy.
+        InputError: none of the image sets has the minutes of LDM-S and Entropy.
     """
     all_ratios = compute_time_ratios(minutes)
     ratios = {name: ratio for name, ratio in all_ratios.items() if name in image_sets}
@@ -394,7 +400,7 @@ def measure_ensemble_time(config: StudyConfig) -> Measurement:
     """Compute how many times as long as Entropy an ensemble takes, from solo runs.
 
     Raises:
-        InputError: No dataset has finished solo runs of both on the same hardware.
+        InputError: no dataset has finished solo runs of both on the same hardware.
     """
     solo_runs: dict[str, SoloMinutes] = {}
     if config.quick:
@@ -431,11 +437,11 @@ def judge_ensemble_time(minutes: Minutes, machines: Mapping[str, str] | None = N
     """Check that an ensemble alone takes about five times as long as Entropy alone.
 
     Args:
-        minutes: The minutes of solo runs by dataset and strategy.
-        machines: The hardware of the runs by dataset, for the table.
+        minutes: the minutes of solo runs by dataset and strategy.
+        machines: the hardware of the runs by dataset, for the table.
 
     Raises:
-        InputError: No dataset has the minutes of both.
+        InputError: no dataset has the minutes of both.
     """
     ratios = compute_time_ratios(minutes, ENSEMBLE)
     if not ratios:

@@ -89,7 +89,7 @@ def _measure_error(
         hypothesis_count: N; None for all hypotheses, of which the one that just flips the row
             decides.
         row_count: M; None for all rows, so that the disagreement is exact.
-        generator: The source of all draws.
+        generator: the source of all draws.
     """
     angle = np.pi * TRUE_LDM
     row = np.array([angle])
@@ -170,11 +170,11 @@ def judge_errors(
     """Check the bound of the theorem, and how fast the error falls with N and with M.
 
     Args:
-        by_hypotheses: Errors for ``HYPOTHESES`` and all rows: (sizes, repetitions), as the others.
-        by_rows: Errors for all hypotheses and ``ROWS``.
-        by_both: Errors for ``HYPOTHESES``, with as many rows as the theorem asks for.
-        with_few_rows: Errors for ``HYPOTHESES`` and ``FEW_ROWS``.
-        estimators: The mean errors of teeter's estimators, for a table.
+        by_hypotheses: errors for ``HYPOTHESES`` and all rows: (sizes, repetitions), as the others.
+        by_rows: errors for all hypotheses and ``ROWS``.
+        by_both: errors for ``HYPOTHESES``, with as many rows as the theorem asks for.
+        with_few_rows: errors for ``HYPOTHESES`` and ``FEW_ROWS``.
+        estimators: the mean errors of teeter's estimators, for a table.
     """
     from scipy.stats import binom
 
@@ -244,9 +244,9 @@ def fit_slope(sizes: Sequence[int], errors: Array, groups: int = 10) -> tuple[fl
     The slopes of groups of repetitions are independent, so their spread gives the uncertainty.
 
     Args:
-        sizes: The sizes: (S,).
-        errors: The errors: (S, repetitions).
-        groups: How many groups the repetitions are divided into.
+        sizes: the sizes: (S,).
+        errors: the errors: (S, repetitions).
+        groups: how many groups the repetitions are divided into.
 
     Returns:
         The mean slope, and its lower limit at 99.9 %.
@@ -421,9 +421,9 @@ def compute_inverted_share(exact: Array, estimates: Array, tolerance: float) -> 
     """Return the share of pairs with L_i < L_j that estimates invert by more than a tolerance.
 
     Args:
-        exact: The exact LDM of rows: (N,).
-        estimates: The estimated LDM of the same rows: (N,).
-        tolerance: The difference up to which an inversion does not count.
+        exact: the exact LDM of rows: (N,).
+        estimates: the estimated LDM of the same rows: (N,).
+        tolerance: the difference up to which an inversion does not count.
     """
     # Entry (i, j) compares row i with row j: (N, N).
     is_smaller = exact[:, None] < exact[None, :]
@@ -435,7 +435,7 @@ def judge_orders(shares: Mapping[str, Array]) -> Measurement:
     """Check that inverted pairs become rare as N and M grow.
 
     Args:
-        shares: The share of inverted pairs by estimator: (2, sizes, repetitions), for a tolerance
+        shares: the share of inverted pairs by estimator: (2, sizes, repetitions), for a tolerance
             of 0 and of ``TOLERANCE``.
     """
     means = {name: values.mean(axis=2) for name, values in shares.items()}

@@ -120,7 +120,7 @@ class Registry(Generic[T]):
         """Return the class called ``name``, importing its plugin if necessary.
 
         Raises:
-            UnknownNameError: if there is none.
+            UnknownNameError: there is no such name.
             PluginError: if the plugin cannot be loaded or is not of the right kind.
         """
         # A registered class takes precedence over a plugin of the same name.

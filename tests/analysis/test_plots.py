@@ -37,12 +37,12 @@ def lines(figure: object) -> dict[str, object]:
 def test_ten_strategies_are_told_apart() -> None:
     looks = [line_style(name) for name in NAMES]
     assert len({look.colour for look in looks}) == len({look.marker for look in looks}) == 10
-    assert max(NAMES, key=lambda name: line_style(name).width) == "ldm-s"
+    assert max(NAMES, key=lambda name: line_style(name).linewidth) == "ldm-s"
 
 
 def test_every_strategy_has_a_look_of_its_own() -> None:
     looks = [
-        (look.colour, look.marker, look.dashes) for look in map(line_style, strategies.names())
+        (look.colour, look.marker, look.linestyle) for look in map(line_style, strategies.names())
     ]
     assert len(set(looks)) == len(looks)
 

@@ -130,7 +130,8 @@ def test_it_goes_on_where_it_broke_off(site: Site, tmp_path: Path, knows_ranges:
     site.breaks_after = 500_000
     remote = Remote(f"{site.url}/a.bin", md5(CONTENT))
     with pytest.raises(
-        FileError, match=f"broke off after 500000 of {len(CONTENT)} bytes: run it again to resume"
+        FileError,
+        match=f"broke off after 500000 of {len(CONTENT)} bytes: run the command again to resume",
     ):
         fetch_file(remote, tmp_path)
     assert left(tmp_path) == [".a.bin.part"]
@@ -143,8 +144,13 @@ def test_it_goes_on_where_it_broke_off(site: Site, tmp_path: Path, knows_ranges:
 def test_without_a_checksum_it_starts_again(site: Site, tmp_path: Path) -> None:
     site.files["/a.bin"] = CONTENT
     (tmp_path / ".a.bin.part").write_bytes(b"of another version")
+    site.breaks_after = 500_000
+    with pytest.raises(FileError, match=r"500000 of \d+ bytes: run the command again\."):
+        fetch_file(Remote(f"{site.url}/a.bin", None), tmp_path)
+
+    site.breaks_after = None
     assert fetch_file(Remote(f"{site.url}/a.bin", None), tmp_path).path.read_bytes() == CONTENT
-    assert site.asked == [None]
+    assert site.asked == [None, None]
 
 
 def test_too_much_that_is_there_is_started_again(site: Site, tmp_path: Path) -> None:
@@ -214,6 +220,16 @@ def test_openml_tells_address_and_checksum(
     site.files["/json/156"] = b"<html>"
     with pytest.raises(FileError, match="did not return the description of a dataset"):
         fetch_dataset("openml-156", folder=tmp_path)
+
+
+def test_a_description_that_openml_cuts_short_is_reported(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(downloads, "_OPENML_URL", f"{site.url}/json/{{}}")
+    site.files["/json/6"] = b'{"data_set_description": {}}'
+    site.breaks_after = 10
+    with pytest.raises(FileError, match=r"/json/6 broke off \(.+\): run the command again\."):
+        fetch_dataset("openml-6", folder=tmp_path)
 
 
 def test_what_needs_an_account_or_no_file_or_has_no_name(tmp_path: Path) -> None:

@@ -137,6 +137,9 @@ def test_imagenet_with_its_development_kit(tmp_path: Path) -> None:
     assert split.train.inputs[0].shape == (3, 224, 224)
     middle = bytes_of(256, 256, 3, seed=2)[16:240, 16:240]
     torch.testing.assert_close(split.test.inputs[1], fractions(middle))
+    (kit / "ILSVRC2012_validation_ground_truth.txt").write_text("1\ntwo\n")
+    with pytest.raises(FileError, match="is not a valid list of numbers: it is damaged"):
+        load_dataset("imagenet", folder=tmp_path)
     (kit / "ILSVRC2012_validation_ground_truth.txt").write_text("1\n2\n")
     with pytest.raises(FileError, match=r"has 3 images and .* has 2 classes"):
         load_dataset("imagenet", folder=tmp_path)
@@ -150,6 +153,15 @@ def test_imagenet_with_a_list_of_classes(tmp_path: Path) -> None:
     split = load_dataset("imagenet", folder=tmp_path)
     assert split.test.labels.tolist() == [1, 0, 1]
     assert split.test.inputs[2].shape == (3, 224, 224)
+
+
+def test_a_list_of_classes_with_a_short_row_is_reported(tmp_path: Path) -> None:
+    home = tmp_path / "imagenet"
+    write_imagenet(home / "ILSVRC/Data/CLS-LOC/train", home / "ILSVRC/Data/CLS-LOC/val")
+    rows = "n01 1 2 3 4,ILSVRC2012_val_00000001\nn02 1 2 3 4\n"
+    (home / "LOC_val_solution.csv").write_text(f"PredictionString,ImageId\n{rows}")
+    with pytest.raises(FileError, match=r"LOC_val_solution\.csv is not a valid CSV file"):
+        load_dataset("imagenet", folder=tmp_path)
 
 
 def test_imagenet_in_folders_of_classes(tmp_path: Path) -> None:

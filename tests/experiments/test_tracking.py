@@ -26,6 +26,7 @@ from teeter.experiments.tracking import (
     COLUMNS,
     TensorBoardTracker,
     Tracker,
+    TrackerSet,
     learner_row,
     make_tracker,
     plugins,
@@ -136,6 +137,21 @@ def test_a_tracker_that_cannot_begin_is_refused_before_any_work(tmp_path: Path) 
     with pytest.raises(InputError, match="no server"):
         run(tmp_path / "run", Refusing())
     assert not list((tmp_path / "run").glob("cells/*.jsonl"))
+
+
+def test_trackers_that_have_begun_are_ended_if_a_later_one_cannot_begin() -> None:
+    class Refusing(Listener):
+        def begin(self) -> Collection[Any]:
+            raise InputError("no server")
+
+    begun = Listener()
+    refusing = Refusing()
+    trackers = TrackerSet([begun, refusing], TINY, started="2026-01-01")
+    with pytest.raises(InputError, match="no server"):
+        trackers.__enter__()
+
+    assert begun.ended
+    assert not refusing.ended
 
 
 class Lines:

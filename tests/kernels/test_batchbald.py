@@ -39,10 +39,10 @@ def picked(logits: Tensor, n: int, *, seed: int = 0, **options: int) -> list[int
 
 
 def enumerated(logits: Tensor, batch: list[int]) -> Configurations:
-    outcomes = batchbald._no_labels(1, logits)
+    configurations = batchbald._no_labels(1, logits)
     for row in batch:
-        outcomes = batchbald._enumerate_labels(outcomes, logits[:, [row]])
-    return outcomes
+        configurations = batchbald._enumerate_labels(configurations, logits[:, [row]])
+    return configurations
 
 
 def sampled(logits: Tensor, batch: list[int], count: int, seed: int) -> Configurations:
@@ -55,12 +55,13 @@ def told(logits: Tensor, rows: list[int]) -> float:
     """The joint information of a batch, by enumeration."""
     before = [enumerated(logits, rows[:k]) for k in range(len(rows))]
     return sum(
-        float(gain(logits, outcomes)[row]) for outcomes, row in zip(before, rows, strict=True)
+        float(gain(logits, configurations)[row])
+        for configurations, row in zip(before, rows, strict=True)
     )
 
 
-def gain(logits: Tensor, outcomes: Configurations) -> Tensor:
-    return information_gains(logits, torch.arange(logits.shape[1]), outcomes)
+def gain(logits: Tensor, configurations: Configurations) -> Tensor:
+    return information_gains(logits, torch.arange(logits.shape[1]), configurations)
 
 
 @pytest.mark.checks(
@@ -153,18 +154,18 @@ def test_rows_that_tell_the_same_are_not_picked_together() -> None:
 def test_a_single_sample_leaves_nothing_to_learn() -> None:
     assert picked(posterior(1, 9, 3), 5) == [0, 1, 2, 3, 4]
     assert picked(posterior(1, 9, 3).expand(4, -1, -1), 9) == list(range(9))
-    assert picked(posterior(1, 9, 3).float().expand(4, -1, -1), 9, configurations=1) == list(
+    assert picked(posterior(1, 9, 3).float().expand(4, -1, -1), 9, max_configurations=1) == list(
         range(9)
     )
 
 
 def test_impossible_labels_are_left_out() -> None:
     logits = torch.tensor([[[0.0, -900], [0, 0], [-900, 0]], [[-900, 0.0], [0, 0], [0, -900]]])
-    outcomes = enumerated(logits, [0])
-    assert outcomes.mass.tolist() == [0.5, 0.5]
-    assert outcomes.posterior.tolist() == [[1, 0], [0, 1]]
+    configurations = enumerated(logits, [0])
+    assert configurations.mass.tolist() == [0.5, 0.5]
+    assert configurations.posterior.tolist() == [[1, 0], [0, 1]]
     assert picked(logits, 3) == [0, 1, 2], "row 0 tells all there is"
-    assert picked(logits, 3, configurations=1) == [0, 1, 2]
+    assert picked(logits, 3, max_configurations=1) == [0, 1, 2]
 
 
 @pytest.mark.checks(
@@ -211,16 +212,16 @@ def test_the_estimate_is_the_papers_less_an_error_of_mean_0() -> None:
             for row in labels
         ]
     )
-    outcomes = Configurations(
+    configurations = Configurations(
         torch.full((25,), 1 / 25, dtype=FLOAT64),
         torch.from_numpy(likelihood / likelihood.sum(axis=1, keepdims=True)),
     )
     of_batch = -np.log(likelihood.mean(axis=1)).mean()
     entropies = -(p * np.log(p)).sum(axis=2)
     for row in range(9):
-        within = float(outcomes.mean_posterior.numpy() @ entropies[:, row])
+        within = float(configurations.mean_posterior.numpy() @ entropies[:, row])
         paper = literal.sampled_joint_entropy(p, batch, labels, row) - of_batch - within
-        assert float(gain(logits, outcomes)[row]) == pytest.approx(paper, abs=1e-12)
+        assert float(gain(logits, configurations)[row]) == pytest.approx(paper, abs=1e-12)
 
 
 def test_labels_are_drawn_by_every_sample_in_turn() -> None:
@@ -236,57 +237,59 @@ def test_labels_are_drawn_by_every_sample_in_turn() -> None:
 def test_drawn_posteriors_are_those_of_bayes() -> None:
     logits = posterior(3, 4, 2)
     p = logits.softmax(dim=2)
-    outcomes = sampled(logits, [1, 2], 30, seed=5)
-    rows = {tuple(np.round(row, 12)) for row in outcomes.posterior.numpy()}
+    configurations = sampled(logits, [1, 2], 30, seed=5)
+    rows = {tuple(np.round(row, 12)) for row in configurations.posterior.numpy()}
     bayes = [p[:, 1, first] * p[:, 2, second] for first in range(2) for second in range(2)]
     assert rows <= {tuple(np.round((joint / joint.sum()).numpy(), 12)) for joint in bayes}
-    assert float(outcomes.mass.sum()) == pytest.approx(1)
+    assert float(configurations.mass.sum()) == pytest.approx(1)
 
 
 def test_sampled_batches_are_about_as_good() -> None:
     logits = posterior(20, 100, 3)
     exact = told(logits, picked(logits, 6))
-    assert told(logits, picked(logits, 6, configurations=2000)) > 0.99 * exact
-    assert told(logits, picked(logits, 6, configurations=20)) > 0.9 * exact
+    assert told(logits, picked(logits, 6, max_configurations=2000)) > 0.99 * exact
+    assert told(logits, picked(logits, 6, max_configurations=20)) > 0.9 * exact
     alone = mutual_information(logits).argsort(descending=True)[:6].tolist()
     assert told(logits, alone) < 0.9 * exact, "the best rows, each taken alone, tell less together"
 
 
 def test_screens_lose_next_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     logits = posterior(10, 200, 3, width=8)
-    screened = picked(logits, 10, configurations=15_000)
+    screened = picked(logits, 10, max_configurations=15_000)
     monkeypatch.setattr(batchbald, "SCREENS", ())
-    thorough = picked(logits, 10, configurations=15_000)
+    thorough = picked(logits, 10, max_configurations=15_000)
     assert told(logits, screened) > 0.999 * told(logits, thorough)
 
 
 def test_long_batches_go_on_within_the_same_memory() -> None:
     logits = posterior(8, 90, 3)
-    rows = picked(logits, 80, configurations=400)
+    rows = picked(logits, 80, max_configurations=400)
     assert len(set(rows)) == 80
-    assert rows == picked(logits, 80, configurations=400), "the same draws"
-    assert rows[:30] == picked(logits, 30, configurations=400), (
+    assert rows == picked(logits, 80, max_configurations=400), "the same draws"
+    assert rows[:30] == picked(logits, 30, max_configurations=400), (
         "more picks are the same and some more"
     )
-    assert rows != picked(logits, 80, configurations=400, seed=1)
+    assert rows != picked(logits, 80, max_configurations=400, seed=1)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, FLOAT64])
 @pytest.mark.parametrize("size", [1, 200_000])
 def test_the_working_memory_changes_nothing(size: int, dtype: torch.dtype) -> None:
     logits = posterior(6, 500, 5).to(dtype)
-    whole = picked(logits, 9, configurations=3000)
+    whole = picked(logits, 9, max_configurations=3000)
     with working_memory(size):
-        assert picked(logits, 9, configurations=3000) == whole
+        assert picked(logits, 9, max_configurations=3000) == whole
 
 
 def test_both_precisions_agree() -> None:
     logits = posterior(30, 200, 4, width=8) / 2
-    assert picked(logits.float(), 8, configurations=5000) == picked(logits, 8, configurations=5000)
+    assert picked(logits.float(), 8, max_configurations=5000) == picked(
+        logits, 8, max_configurations=5000
+    )
 
 
 @pytest.mark.gpu
 def test_gpu_equals_cpu_on_the_same_draws() -> None:
     logits = posterior(10, 1000, 5)
-    cpu = picked(logits, 20, configurations=20_000)
-    assert picked(logits.cuda(), 20, configurations=20_000) == cpu
+    cpu = picked(logits, 20, max_configurations=20_000)
+    assert picked(logits.cuda(), 20, max_configurations=20_000) == cpu

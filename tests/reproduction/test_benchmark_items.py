@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fake_runs import fake_accuracy, fake_run
 from paper_items import assert_drawable
 from reproduction import (
     claims,
@@ -34,6 +35,7 @@ from reproduction.table_02_runtimes import (
     judge_ldm_time,
     judge_runtimes,
     measure_minutes,
+    read_solo_minutes,
 )
 from teeter.analysis import paper_results
 from teeter.checks import check_strategy
@@ -234,6 +236,42 @@ def test_solo_runs_count_if_all_have_the_same_hardware(
     measurement = table_02_runtimes.ENSEMBLE_TIME.compute(full_config)
     assert "as a multiple of Entropy's alone: openml-6 " in measurement.reason
     assert measurement.tables[0].data[0]["machine"] == facts["hardware"]
+
+
+def test_a_solo_run_without_comparable_accuracies_is_skipped(
+    full_config: StudyConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accuracy = fake_accuracy(("ldm-s",))
+    runs = {
+        "openml-6-ldm-s-alone": fake_run(accuracy),
+        "openml-6-entropy-alone": fake_run(fake_accuracy(("entropy",))),
+    }
+    monkeypatch.setattr(table_02_runtimes, "read_run_if_any", lambda folder: runs.get(folder.name))
+    assert read_solo_minutes(full_config, "openml-6", "ldm-s") is not None
+
+    not_numbers = {"ldm-s": np.full_like(accuracy["ldm-s"], np.nan)}
+    runs["openml-6-ldm-s-alone"] = fake_run(not_numbers)
+    assert read_solo_minutes(full_config, "openml-6", "ldm-s") is None
+
+    del runs["openml-6-entropy-alone"]
+    assert read_solo_minutes(full_config, "openml-6", "ldm-s") is None
+
+
+def test_notes_say_why_a_run_is_left_out(
+    full_config: StudyConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = {
+        "openml-6": fake_run(fake_accuracy(("ldm-s", "random"))),
+        "mnist": fake_run(fake_accuracy(("random",))),
+        "svhn": fake_run(fake_accuracy(("ldm-s", "random")), finished=False),
+    }
+    monkeypatch.setattr(
+        figure_04_benchmark, "read_run_if_any", lambda folder: runs.get(folder.name)
+    )
+
+    _, notes = load_benchmark_runs(full_config)
+    assert "mnist (without ldm-s)" in notes[1]
+    assert "svhn (unfinished)" in notes[1]
 
 
 @pytest.mark.slow
@@ -496,5 +534,5 @@ def test_a_full_computation_reads_finished_runs_and_names_the_missing(
     runs, notes = load_benchmark_runs(full_config)
     assert [run.name for run in runs] == ["openml-6"]
     assert notes[0].startswith("From the finished runs of openml-6, on ")
-    assert "mnist (unfinished)" in notes[1]
+    assert "mnist (without ldm-s)" in notes[1]
     assert "cifar10" in notes[1]

@@ -23,7 +23,7 @@ from reproduction.figure_02c_batches import (
     measure_batches,
 )
 from reproduction.figure_03_diversity import judge_gains, measure_gains
-from reproduction.figure_10_clusters import TRUTHS, judge_groups, measure_groups, sample_world
+from reproduction.figure_10_clusters import TRUTHS, judge_groups, measure_groups, sample_example
 from reproduction.item import HOLDS, IN_PART, NOT, StudyConfig
 from teeter.models.outputs import Outputs
 
@@ -166,14 +166,14 @@ def test_batches_verdict_follows_the_numbers() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("three_epochs")
 def test_batches_at_a_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figure_02c_batches, "REPETITIONS", (2, 2))
+    monkeypatch.setattr(figure_02c_batches, "QUICK_REPETITIONS", 2)
 
     measurement = measure_batches(StudyConfig(device="cpu"))
     picks = measurement.numbers["picks"]
     assert set(picks) == {"ldm", "entropy", "coreset", "random"}
-    assert all(len(rows) == figure_02c_batches.BATCH for rows in picks.values())
+    assert all(len(rows) == figure_02c_batches.BATCH_SIZE for rows in picks.values())
 
-    row_count = measurement.numbers["pool"] + figure_02c_batches.LABELS
+    row_count = measurement.numbers["pool"] + figure_02c_batches.LABEL_COUNT
     assert len(measurement.numbers["map"]) == row_count
     assert_drawable(figure_02c_batches.FIGURE_2C, measurement)
 
@@ -213,7 +213,7 @@ def test_diversity_verdict_follows_the_numbers() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("three_epochs")
 def test_diversity_at_a_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figure_03_diversity, "REPETITIONS", (2, 2))
+    monkeypatch.setattr(figure_03_diversity, "QUICK_REPETITIONS", 2)
     monkeypatch.setattr(figure_03_diversity, "tsne_2d", lambda features, seed: features[:, :2])
 
     measurement = measure_gains(StudyConfig(device="cpu"))
@@ -230,16 +230,16 @@ def test_diversity_at_a_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_groups_lie_where_the_example_has_them() -> None:
     """g is vertical and gets C wrong; every true boundary gets labels and groups right."""
-    world = sample_world(rng(0, "test"))
-    line = fit_line(world.labelled, world.classes)
+    example = sample_example(rng(0, "test"))
+    line = fit_line(example.labelled, example.classes)
     assert line[1] == pytest.approx(0, abs=1e-6)
-    assert (world.pool[world.groups == "C"] @ line < 0).all()
+    assert (example.pool[example.groups == "C"] @ line < 0).all()
 
     for angle in np.radians(TRUTHS):
         truth = np.array([np.cos(angle), np.sin(angle)])
-        assert ((world.labelled @ truth > 0) == (world.classes == 1)).all()
+        assert ((example.labelled @ truth > 0) == (example.classes == 1)).all()
         for group, is_positive in (("A", True), ("B", False), ("C", True), ("D", False)):
-            rows = world.pool[world.groups == group]
+            rows = example.pool[example.groups == group]
             assert ((rows @ truth > 0) == is_positive).all()
 
 
@@ -269,7 +269,7 @@ def test_groups_verdict_follows_the_numbers() -> None:
 
 @pytest.mark.slow
 def test_groups_at_a_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figure_10_clusters, "REPETITIONS", (5, 5))
+    monkeypatch.setattr(figure_10_clusters, "QUICK_REPETITIONS", 5)
 
     measurement = measure_groups(StudyConfig())
     assert (measurement.numbers["picked in C or D"]["ldm"] == 0).all()

@@ -62,10 +62,10 @@ def performance_profile(datasets: Sequence[Dataset]) -> dict[str, PerformancePro
     """Return the performance profile of each strategy.
 
     Args:
-        datasets: One or more datasets with the same strategies.
+        datasets: one or more datasets with the same strategies.
 
     Raises:
-        InputError: If the strategies of the datasets differ, or accuracies cannot be compared.
+        InputError: if the strategies of the datasets differ, or accuracies cannot be compared.
 
     Example:
         >>> import numpy as np
@@ -129,10 +129,10 @@ def penalty_matrix(datasets: Sequence[Dataset]) -> PenaltyMatrix:
     entry (i, j) grows by one over the number of rounds of that dataset.
 
     Args:
-        datasets: One or more datasets with the same strategies.
+        datasets: one or more datasets with the same strategies.
 
     Raises:
-        InputError: If the strategies of the datasets differ, or accuracies cannot be compared.
+        InputError: if the strategies of the datasets differ, or accuracies cannot be compared.
     """
     names = _common_names(datasets)
     size = len(names)
@@ -182,10 +182,10 @@ def mean_ranks(datasets: Sequence[Dataset]) -> dict[str, float]:
     rank. Ranks are averaged over repetitions, then over datasets.
 
     Args:
-        datasets: One or more datasets with the same strategies.
+        datasets: one or more datasets with the same strategies.
 
     Raises:
-        InputError: If the strategies of the datasets differ, or accuracies cannot be compared.
+        InputError: if the strategies of the datasets differ, or accuracies cannot be compared.
     """
     from scipy import stats
 

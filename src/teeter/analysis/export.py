@@ -36,12 +36,12 @@ def write_rounds(run: Run, path: Path) -> None:
     """Write the rounds of a run to a CSV or Parquet file.
 
     Args:
-        run: The run to export.
-        path: Where to write; its extension, ``.csv`` or ``.parquet``, chooses the format.
+        run: the run to export.
+        path: where to write; its extension, ``.csv`` or ``.parquet``, chooses the format.
 
     Raises:
-        InputError: If the path has another extension.
-        MissingExtraError: If Parquet is asked for and pyarrow is not installed.
+        InputError: if the path has another extension.
+        MissingExtraError: if Parquet is asked for and pyarrow is not installed.
     """
     if path.suffix == ".csv":
         path.write_text(rounds_to_csv(run), encoding="utf-8", newline="")

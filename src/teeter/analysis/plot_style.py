@@ -28,7 +28,8 @@ HIGHLIGHTED = "ldm-s"
 """The strategy that figures draw boldest and on top of the others."""
 
 # Colours that readers with colour vision deficiency can tell apart [Okabe and Ito 2008; Tol 2021].
-# Where two are close, the markers differ.
+# There are more strategies than such colours. Some share one, as do margin, seeding-cosine and
+# margin-s, or coreset and ldm-fass: their markers differ.
 _STYLES = {
     "ldm-s": ("#d55e00", "o"),
     "random": ("#555555", "x"),
@@ -64,22 +65,22 @@ class LineStyle:
 
     colour: str
     marker: str
-    dashes: str
+    linestyle: str
     """A line style of matplotlib: "-", "--" or "-."."""
-    width: float
-    order: float
+    linewidth: float
+    zorder: float
     """Lines of a larger order are drawn on top."""
 
     @property
-    def line(self) -> dict[str, Any]:
+    def plot_options(self) -> dict[str, Any]:
         """Keyword arguments for ``Axes.plot``."""
         return {
             "color": self.colour,
             "marker": self.marker,
-            "linestyle": self.dashes,
-            "linewidth": self.width,
-            "zorder": self.order,
-            "markersize": 3 + 1.2 * self.width,
+            "linestyle": self.linestyle,
+            "linewidth": self.linewidth,
+            "zorder": self.zorder,
+            "markersize": 3 + 1.2 * self.linewidth,
             "markeredgewidth": 1.0,
         }
 
@@ -92,21 +93,21 @@ def line_style(strategy: str) -> LineStyle:
     """
     if strategy in _STYLES:
         colour, marker = _STYLES[strategy]
-        dashes = "--" if strategy == "random" else "-"
+        linestyle = "--" if strategy == "random" else "-"
     else:
         # Not hash(), which differs from process to process.
         name_hash = zlib.crc32(strategy.encode())
         colour = _PLUGIN_COLOURS[name_hash % len(_PLUGIN_COLOURS)]
         marker = _PLUGIN_MARKERS[name_hash % len(_PLUGIN_MARKERS)]
-        dashes = "-."
+        linestyle = "-."
 
     is_highlighted = strategy == HIGHLIGHTED
     return LineStyle(
         colour=colour,
         marker=marker,
-        dashes=dashes,
-        width=3.0 if is_highlighted else 1.5,
-        order=5 if is_highlighted else 3,
+        linestyle=linestyle,
+        linewidth=3.0 if is_highlighted else 1.5,
+        zorder=5 if is_highlighted else 3,
     )
 
 
@@ -114,11 +115,11 @@ def new_figure(width: float, height: float) -> Figure:
     """Return an empty figure.
 
     Args:
-        width: In inches.
-        height: In inches.
+        width: in inches.
+        height: in inches.
 
     Raises:
-        MissingExtraError: If matplotlib is not installed.
+        MissingExtraError: if matplotlib is not installed.
     """
     try:
         from matplotlib.figure import Figure
@@ -132,8 +133,8 @@ def style_axes(axes: Axes, *, grid: str = "both") -> None:
     """Draw a faint grid and remove the top and right borders.
 
     Args:
-        axes: The axes to change.
-        grid: Direction of the grid: "x", "y" or "both".
+        axes: the axes to change.
+        grid: direction of the grid: "x", "y" or "both".
     """
     axes.grid(axis=grid, alpha=0.25)  # type: ignore[arg-type]
     axes.set_axisbelow(True)
@@ -146,8 +147,8 @@ def save_figure(figure: Figure, stem: Path) -> tuple[Path, Path]:
     The same figure gives the same bytes each time, so that reports can be compared and committed.
 
     Args:
-        figure: The figure to write.
-        stem: Path of the files without an extension; ``.svg`` and ``.png`` are added.
+        figure: the figure to write.
+        stem: path of the files without an extension; ``.svg`` and ``.png`` are added.
 
     Returns:
         The paths of the two files.
@@ -176,6 +177,6 @@ def figure_png(figure: Figure) -> bytes:
     image = Image.open(full_colour).convert("RGB")
     reduced = image.quantize(256, dither=Image.Dither.NONE)
 
-    palette = io.BytesIO()
-    reduced.save(palette, format="png", optimize=True)
-    return palette.getvalue()
+    png = io.BytesIO()
+    reduced.save(png, format="png", optimize=True)
+    return png.getvalue()

@@ -61,8 +61,8 @@ def plot_curves(labelled: FloatArray, accuracy: Mapping[str, FloatArray]) -> Fig
     """Draw learning curves: the mean over repetitions, with a band of one standard deviation.
 
     Args:
-        labelled: Labels at each round, shape (T,).
-        accuracy: Accuracies by strategy, each of shape (R, T).
+        labelled: labels at each round, shape (T,).
+        accuracy: accuracies by strategy, each of shape (R, T).
     """
     figure = _figure_with_legend(len(accuracy))
     axes = figure.subplots()
@@ -85,9 +85,9 @@ def plot_gains(
     them. The legend then says how far it falls.
 
     Args:
-        labelled: Labels at each round, shape (T,).
-        accuracy: Accuracies by strategy, each of shape (R, T).
-        baseline: Accuracies of the baseline in the same repetitions, shape (R, T).
+        labelled: labels at each round, shape (T,).
+        accuracy: accuracies by strategy, each of shape (R, T).
+        baseline: accuracies of the baseline in the same repetitions, shape (R, T).
     """
     gains = {}
     lowest = {}
@@ -140,8 +140,8 @@ def plot_profile(profiles: Mapping[str, PerformanceProfile], limit: float = 10.0
     """Draw performance profiles as step functions; the legend has the area under each.
 
     Args:
-        profiles: Profiles by strategy.
-        limit: Largest delta drawn, in percentage points.
+        profiles: profiles by strategy.
+        limit: largest delta drawn, in percentage points.
     """
     figure = _figure_with_legend(len(profiles) + 1)
     axes = figure.subplots()
@@ -156,7 +156,7 @@ def plot_profile(profiles: Mapping[str, PerformanceProfile], limit: float = 10.0
         heights = [100 * profile.at(delta) for delta in deltas]
 
         # Steps are dense, so that markers stand at a tenth of the line's length instead of each.
-        options = {**line_style(name).line, "markevery": 0.1}
+        options = {**line_style(name).plot_options, "markevery": 0.1}
         label = f"{name}  {areas[name]:.2f}"
         axes.plot(deltas, heights, drawstyle="steps-post", label=label, **options)
 
@@ -233,8 +233,8 @@ def plot_runtime(times: Mapping[str, Mapping[str, float]], unit: str = "minutes"
     """Draw stacked bars of the time of a run, the fastest strategy on top.
 
     Args:
-        times: Time by strategy and phase, such as "training" and "selection".
-        unit: Unit of the times, for the axis.
+        times: time by strategy and phase, such as "training" and "selection".
+        unit: unit of the times, for the axis.
     """
 
     def total_time(name: str) -> float:
@@ -290,7 +290,7 @@ def plot_labels(savings: Mapping[str, LabelSaving]) -> Figure:
     A dot is one repetition. The dashed line is the baseline itself.
 
     Args:
-        savings: Savings by strategy, all over the same baseline.
+        savings: savings by strategy, all over the same baseline.
     """
 
     # Bars are drawn from the bottom up: the strategy that needs the fewest labels ends on top.
@@ -362,10 +362,10 @@ def plot_picks(
     """Draw a map of the pool coloured by LDM with the picks marked, and the picks as images.
 
     Args:
-        points: Positions of the pool's rows on the map, shape (N, 2).
-        ldm: The least disagree metric of each row, positive, shape (N,).
-        picks: Indices of the picked rows, best first, shape (n,).
-        images: Images of the picked rows in the same order, shape (n, height, width).
+        points: positions of the pool's rows on the map, shape (N, 2).
+        ldm: the least disagree metric of each row, positive, shape (N,).
+        picks: indices of the picked rows, best first, shape (n,).
+        images: images of the picked rows in the same order, shape (n, height, width).
     """
     figure = new_figure(9.5, 4.8)
     subfigures: Any = figure.subfigures(1, 2, width_ratios=[3, 2])
@@ -426,8 +426,7 @@ def _by_final_mean(curves: Mapping[str, FloatArray]) -> list[str]:
         last_round = runs[:, -1]
         final_means[name] = float(last_round.mean())
 
-    # Negated and not reversed, so that equal curves keep their order.
-    return sorted(curves, key=lambda name: -final_means[name])
+    return sorted(curves, key=lambda name: final_means[name], reverse=True)
 
 
 def _draw_curve(
@@ -442,12 +441,12 @@ def _draw_curve(
     """Draw the mean of a strategy's runs, (R, T), and a band of one standard deviation.
 
     Args:
-        axes: Where to draw.
-        name: The strategy, which decides the style.
-        labelled: Labels at each round, shape (T,).
-        runs: The values to draw, shape (R, T).
-        position: The index of the curve among those drawn.
-        label: Entry in the legend; the name by default.
+        axes: where to draw.
+        name: the strategy, which decides the style.
+        labelled: labels at each round, shape (T,).
+        runs: the values to draw, shape (R, T).
+        position: the index of the curve among those drawn.
+        label: entry in the legend; the name by default.
     """
     mean, deviation = mean_and_std(runs)
     style = line_style(name)
@@ -455,7 +454,7 @@ def _draw_curve(
     # About eight markers a curve, shifted from curve to curve so that they do not hide each other.
     every = max(1, len(labelled) // 8)
     markers = (position % every, every)
-    axes.plot(labelled, mean, label=label or name, markevery=markers, **style.line)
+    axes.plot(labelled, mean, label=label or name, markevery=markers, **style.plot_options)
 
     # Pale bands, because they lie on top of each other.
     alpha = 0.2 if name == HIGHLIGHTED else 0.07

@@ -172,8 +172,8 @@ def compare_strategies(run: Run, name: str | None = None) -> RunComparison:
     left out. The notes of the result say which.
 
     Args:
-        run: The run, as ``read_run`` returns it.
-        name: Name of the run in a report; that of its setting by default.
+        run: the run, as ``read_run`` returns it.
+        name: name of the run in a report; that of its setting by default.
     """
     curves = run.curves()
     strategies, repetitions, notes_on_values = _select_finite(curves)
@@ -201,8 +201,7 @@ def compare_strategies(run: Run, name: str | None = None) -> RunComparison:
     def total_accuracy(strategy: str) -> float:
         return float(accuracy[strategy][:, 1:].sum())
 
-    # Negated and not reversed, so that equal strategies keep the order of the run.
-    ranked = sorted(strategies, key=lambda strategy: -total_accuracy(strategy))
+    ranked = sorted(strategies, key=total_accuracy, reverse=True)
 
     minutes: dict[str, dict[str, FloatArray]] = {}
     memory = {}

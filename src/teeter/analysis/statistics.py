@@ -61,11 +61,11 @@ def gain_over(accuracy: FloatArray, baseline: FloatArray) -> Gain:
     The first round does not count: it is trained on the initial labels, before any pick.
 
     Args:
-        accuracy: Accuracies of the strategy, shape (R, T).
-        baseline: Accuracies of the baseline in the same repetitions, shape (R, T).
+        accuracy: accuracies of the strategy, shape (R, T).
+        baseline: accuracies of the baseline in the same repetitions, shape (R, T).
 
     Raises:
-        InputError: If the shapes differ or there are fewer than two rounds.
+        InputError: if the shapes differ or there are fewer than two rounds.
 
     Example:
         >>> import numpy as np
@@ -100,7 +100,7 @@ def paired_t(differences: FloatArray) -> tuple[float, float]:
     """Test whether the mean of paired differences is zero.
 
     Args:
-        differences: One difference per repetition, shape (R,).
+        differences: one difference per repetition, shape (R,).
 
     Returns:
         The t statistic and the two-sided p-value. They are 0 and 1 if there is a single difference
@@ -139,7 +139,7 @@ def mean_and_std(values: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the mean and the sample standard deviation over repetitions, the first axis.
 
     Args:
-        values: Shape (R, ...), with R of at least 1.
+        values: shape (R, ...), with R of at least 1.
 
     Returns:
         Two arrays of shape (...). The standard deviation of a single repetition is 0.
@@ -157,9 +157,9 @@ def labels_to_reach(labelled: FloatArray, accuracy: FloatArray, target: float) -
     The curve is linear between two rounds, so the number need not be an integer.
 
     Args:
-        labelled: Labels at each round, increasing, shape (T,).
-        accuracy: Accuracy at each round, shape (T,).
-        target: The accuracy to reach.
+        labelled: labels at each round, increasing, shape (T,).
+        accuracy: accuracy at each round, shape (T,).
+        target: the accuracy to reach.
 
     Returns:
         The number of labels, or None if the curve stays below the target.
@@ -261,9 +261,9 @@ def saving_over(labelled: FloatArray, accuracy: FloatArray, baseline: FloatArray
     """Return how many labels a strategy saves on the way to the final accuracy of a baseline.
 
     Args:
-        labelled: Labels at each round, shape (T,).
-        accuracy: Accuracies of the strategy, shape (R, T).
-        baseline: Accuracies of the baseline in the same repetitions, shape (R, T).
+        labelled: labels at each round, shape (T,).
+        accuracy: accuracies of the strategy, shape (R, T).
+        baseline: accuracies of the baseline in the same repetitions, shape (R, T).
 
     Example:
         >>> import numpy as np

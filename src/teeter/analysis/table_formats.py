@@ -61,7 +61,7 @@ class ReportTable:
         """Write the table as CSV (the data), Markdown and LaTeX (the formatted rows).
 
         Args:
-            stem: Path of the files without an extension; ``.csv``, ``.md`` and ``.tex`` are added.
+            stem: path of the files without an extension; ``.csv``, ``.md`` and ``.tex`` are added.
 
         Returns:
             The paths written, in that order.
@@ -86,8 +86,8 @@ def format_number(value: float | None, spec: str = ".2f") -> str:
     """Format a number; use an en dash for a missing one and a real minus sign.
 
     Args:
-        value: The number; None and NaN are missing.
-        spec: A format specification, as for ``format``.
+        value: the number; None and NaN are missing.
+        spec: a format specification, as for ``format``.
 
     Example:
         >>> format_number(-1.234, "+.1f"), format_number(None)
@@ -127,8 +127,8 @@ def format_p_value(p: float | None, *, in_sentence: bool = False) -> str:
     """Format a p-value with three decimals.
 
     Args:
-        p: The p-value, or None if there was no test.
-        in_sentence: Begin with "p =" or "p <" instead of leaving that to a column's header.
+        p: the p-value, or None if there was no test.
+        in_sentence: begin with "p =" or "p <" instead of leaving that to a column's header.
 
     Example:
         >>> format_p_value(0.0312), format_p_value(0.0002), format_p_value(None)

@@ -22,11 +22,11 @@ def unpack(archive: Path, folder: Path) -> None:
     refuses paths that lead outside, devices and pipes.
 
     Raises:
-        FileError: If the archive is damaged or unsafe, or does not fit on the disk.
+        FileError: if the archive is damaged or unsafe, or does not fit on the disk.
     """
     with (
         TemporaryDirectory(dir=folder, prefix=".unpacking-") as name,
-        parse_errors(archive, "archive"),
+        parse_errors(archive, "archive file"),
     ):
         staging = Path(name)
         if archive.suffix == ".zip":

@@ -84,15 +84,15 @@ def read_pool(path: str | Path, *, id_column: str | None = None, raw: bool = Fal
     numbers.
 
     Args:
-        path: A .npz, .npy, .safetensors, .csv, .tsv, .txt or .parquet file.
-        id_column: The array or column of ids. By default it is ``id`` or ``ids``.
-        raw: Read the inputs of a model instead of features. They may have any number of axes and
+        path: a .npz, .npy, .safetensors, .csv, .tsv, .txt or .parquet file.
+        id_column: the array or column of ids. By default it is ``id`` or ``ids``.
+        raw: read the inputs of a model instead of features. They may have any number of axes and
             may be called ``inputs``.
 
     Raises:
-        FileError: If the file cannot be read, or its contents do not fit together.
-        UnknownNameError: If there is no ``id_column``.
-        InputError: If ids are blank or repeated, or a table has no numbers.
+        FileError: if the file cannot be read, or its contents do not fit together.
+        UnknownNameError: if there is no ``id_column``.
+        InputError: if ids are blank or repeated, or a table has no numbers.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -166,7 +166,7 @@ def read_head(path: str | Path) -> Head:
     is a binary one and gets a row of zeros for the first class.
 
     Raises:
-        FileError: If the file cannot be read, or has no head or several layers.
+        FileError: if the file cannot be read, or has no head or several layers.
     """
     path = require_file(path, ARRAY_SUFFIXES, "a head")
     arrays = read_arrays(path)
@@ -203,14 +203,14 @@ def read_arrays(path: Path, *, also: Collection[str] = ()) -> Arrays:
     may be large.
 
     Args:
-        path: A file with one of ``ARRAY_SUFFIXES``.
-        also: The names of more arrays to read.
+        path: a file with one of ``ARRAY_SUFFIXES``.
+        also: the names of more arrays to read.
 
     Raises:
-        FileError: If the file is damaged or holds pickled objects.
+        FileError: if the file is damaged or holds pickled objects.
     """
     suffix = path.suffix.lower()
-    with parse_errors(path, suffix):
+    with parse_errors(path, f"{suffix} file"):
         if suffix == ".safetensors":
             return _read_safetensors(path, also)
 
@@ -445,17 +445,17 @@ def pool_from_table(table: Table, *, id_column: str | None = None, raw: bool = F
     """Return the pool in a table.
 
     Args:
-        table: The table.
-        id_column: The column of ids. By default it is ``id`` or ``ids``.
-        raw: Use the column of lists called ``inputs``, or the only one, as the inputs of a model.
+        table: the table.
+        id_column: the column of ids. By default it is ``id`` or ``ids``.
+        raw: use the column of lists called ``inputs``, or the only one, as the inputs of a model.
 
     Returns:
         The columns of lists called ``features`` and ``logits``, or else all columns of numbers
         except the ids as features.
 
     Raises:
-        UnknownNameError: If there is no ``id_column``.
-        InputError: If there is no column of numbers, or ids are blank or repeated.
+        UnknownNameError: if there is no ``id_column``.
+        InputError: if there is no column of numbers, or ids are blank or repeated.
     """
     ids = None
     id_name = _find_id_name(table.columns, id_column, table.path)

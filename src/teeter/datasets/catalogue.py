@@ -104,8 +104,8 @@ def find_spec(name: str) -> DatasetSpec:
     """Return the dataset called ``name``. teeter's own datasets come before those of plugins.
 
     Raises:
-        UnknownNameError: If no dataset has that name.
-        PluginError: If the plugin that names it cannot be loaded.
+        UnknownNameError: if no dataset has that name.
+        PluginError: if the plugin that names it cannot be loaded.
     """
     if name in _SPECS:
         return _SPECS[name]

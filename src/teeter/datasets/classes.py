@@ -62,15 +62,15 @@ def class_indices_from_text(
 
     Args:
         labels: N texts, each a class name or a whole number.
-        classes: The class names in the order of their indices.
-        path: The file that the labels come from, for error messages.
-        first: The number of the first class. If any label is 0, numbers count from 0 instead.
+        classes: the class names in the order of their indices.
+        path: the file that the labels come from, for error messages.
+        first: the number of the first class. If any label is 0, numbers count from 0 instead.
 
     Returns:
         (N,) indices into ``classes``.
 
     Raises:
-        FileError: If a label is not a class.
+        FileError: if a label is not a class.
     """
     labels = [label.strip() for label in labels]
     index_of = {name: index for index, name in enumerate(classes)}
@@ -105,15 +105,15 @@ def class_indices_from_array(
 
     Args:
         array: (N,) or (N, 1) class indices from 0, or class names.
-        name: The name of the array, for error messages.
-        classes: The class names, or their number.
-        path: The file that the array comes from, for error messages.
+        name: the name of the array, for error messages.
+        classes: the class names, or their number.
+        path: the file that the array comes from, for error messages.
 
     Returns:
         (N,) class indices.
 
     Raises:
-        FileError: If the array has another shape or type, or holds something that is not a class.
+        FileError: if the array has another shape or type, or holds something that is not a class.
     """
     labels = np.asarray(array)
 

@@ -1,4 +1,8 @@
-"""Download a dataset from where it is published: resumable, checked and unpacked."""
+"""Download a dataset from where it is published: resumable, checked and unpacked.
+
+Nothing is retried: a failure is reported, and the next call resumes a file that has a published
+checksum and starts any other file again.
+"""
 
 from __future__ import annotations
 
@@ -52,17 +56,17 @@ def fetch_dataset(
     """Download the files of a dataset, unpack them and check that they can be read.
 
     Args:
-        name: One of ``teeter.datasets.names()``.
-        folder: Where to create the dataset's folder. By default it is the folder named by the
+        name: one of ``teeter.datasets.names()``.
+        folder: where to create the dataset's folder. By default it is the folder named by the
             environment variable TEETER_DATA, or the cache.
-        progress: Called as each file is received.
+        progress: called as each file is received.
 
     Returns:
         The downloaded files. There are none if the dataset is already there.
 
     Raises:
-        UnknownNameError: If there is no dataset of that name.
-        FileError: If the dataset needs an account, a server cannot be reached, or a file is not
+        UnknownNameError: if there is no dataset of that name.
+        FileError: if the dataset needs an account, a server cannot be reached, or a file is not
             the published one.
     """
     spec = find_spec(name)
@@ -99,11 +103,12 @@ def fetch_dataset(
 def fetch_file(remote: Remote, home: Path, progress: Progress = _ignore_progress) -> Download:
     """Download one file into the folder ``home``, or do nothing if the right file is there.
 
-    The file is received under a temporary name and renamed once its checksum is right. An
-    interrupted download is resumed by the next call.
+    The file is received under a temporary name and renamed once its checksum is right. The next
+    call resumes an interrupted download if the file has a published checksum, and starts it again
+    otherwise.
 
     Raises:
-        FileError: If the server cannot be reached, the connection breaks, or the checksum is wrong.
+        FileError: if the server cannot be reached, the connection breaks, or the checksum is wrong.
     """
     target = home / remote.file
     if remote.md5 is not None and target.exists() and _md5(target) == remote.md5:
@@ -146,28 +151,35 @@ def _receive(remote: Remote, part: Path, progress: Progress) -> None:
             total = received + int(length)
 
         with part.open("ab" if received else "wb") as stream:
-            while chunk := _read_chunk(response, remote.url):
+            while chunk := _read_chunk(response, remote):
                 stream.write(chunk)
                 received += len(chunk)
                 progress(remote.file, received, total)
 
-    # http.client ends a response that breaks off like one that is complete.
+    # http.client does not raise if a response is cut short.
     if total and received != total:
         raise FileError(
             f"The connection to {remote.url} broke off after {received} of {total} bytes: "
-            "run it again to resume."
+            f"{_advise_rerun(remote)}."
         )
 
 
-def _read_chunk(response: Any, url: str) -> bytes:
+def _read_chunk(response: Any, remote: Remote) -> bytes:
     try:
         chunk: bytes = response.read(_CHUNK_BYTES)
     except (OSError, HTTPException) as error:
         raise FileError(
-            f"The connection to {url} broke off ({_reason(error)}): run it again to resume."
+            f"The connection to {remote.url} broke off ({_reason(error)}): {_advise_rerun(remote)}."
         ) from None
 
     return chunk
+
+
+def _advise_rerun(remote: Remote) -> str:
+    # Without a checksum, fetch_file deletes the part and starts again.
+    if remote.md5 is None:
+        return "run the command again"
+    return "run the command again to resume"
 
 
 def _request(url: str, start: int = 0) -> Any:
@@ -212,6 +224,10 @@ def _find_openml_file(name: str) -> Remote:
             )
         except (ValueError, KeyError, TypeError):
             raise FileError(f"{url} did not return the description of a dataset.") from None
+        except (OSError, HTTPException) as error:
+            raise FileError(
+                f"The connection to {url} broke off ({_reason(error)}): run the command again."
+            ) from None
 
 
 def _reason(error: Exception) -> str:

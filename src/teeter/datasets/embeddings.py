@@ -26,7 +26,7 @@ def find_embeddings(name: str, folder: str | Path | None = None) -> Path:
     """Return the path of embeddings.npz or embeddings.safetensors in the dataset's folder.
 
     Raises:
-        FileError: If there is no such file.
+        FileError: if there is no such file.
     """
     for root in search_folders(folder):
         for candidate in candidate_folders(root, (name,)):
@@ -49,12 +49,12 @@ def with_embeddings(
     """Return a dataset with the arrays x_train and x_test of a file as its inputs.
 
     Args:
-        path: A .npz or .safetensors file. It may also hold the labels, y_train and y_test.
-        spec: The dataset.
-        read_dataset: Reads the dataset itself. Called only if the file holds no labels.
+        path: a .npz or .safetensors file. It may also hold the labels, y_train and y_test.
+        spec: the dataset.
+        read_dataset: reads the dataset itself. Called only if the file holds no labels.
 
     Raises:
-        FileError: If arrays are missing or do not fit the dataset.
+        FileError: if arrays are missing or do not fit the dataset.
     """
     path = require_file(path, _SUFFIXES, "a file of embeddings")
     arrays = read_arrays(path)

@@ -20,12 +20,12 @@ def require_file(path: str | Path, suffixes: Sequence[str], what: str) -> Path:
     """Return ``path`` if it is a readable, non-empty file with one of the given suffixes.
 
     Args:
-        path: The file to check.
-        suffixes: Accepted suffixes in lower case, with their dot.
-        what: What the file should hold, with an article, for error messages: ``"a pool"``.
+        path: the file to check.
+        suffixes: accepted suffixes in lower case, with their dot.
+        what: what the file should hold, with an article, for error messages: ``"a pool"``.
 
     Raises:
-        FileError: If the path is missing, a folder, empty, unreadable or of another type.
+        FileError: if the path is missing, a folder, empty, unreadable or of another type.
     """
     path = Path(path)
 
@@ -52,15 +52,15 @@ def require_file(path: str | Path, suffixes: Sequence[str], what: str) -> Path:
 
 
 @contextmanager
-def parse_errors(path: Path, file_type: str) -> Iterator[None]:
+def parse_errors(path: Path, expected: str) -> Iterator[None]:
     """Convert any exception that a parser raises in the block into a FileError about ``path``.
 
     Args:
-        path: The file that is parsed.
-        file_type: The name of its format, for error messages: ``"Parquet"``.
+        path: the file or folder that is parsed.
+        expected: what it should be, without an article, for error messages: ``"Parquet file"``.
 
     Raises:
-        FileError: If the file is missing, unreadable, too large for memory or damaged.
+        FileError: if the file is missing, unreadable, too large for memory or damaged.
     """
     try:
         yield
@@ -74,5 +74,5 @@ def parse_errors(path: Path, file_type: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno not in _ERRNOS_OF_DAMAGE:
             raise FileError(f"Cannot read {path}: {error.strerror}.") from None
         raise FileError(
-            f"{path} is not a valid {file_type} file: it is damaged, incomplete or of another type."
+            f"{path} is not a valid {expected}: it is damaged, incomplete or of another type."
         ) from error

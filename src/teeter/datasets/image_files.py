@@ -70,8 +70,8 @@ class ImageFiles(Dataset[Tensor]):
     Each row is a float32 tensor (3, height, width) in [0, 1].
 
     Args:
-        paths: One image file per row.
-        fit: Brings each image to the same size.
+        paths: one image file per row.
+        fit: brings each image to the same size.
     """
 
     def __init__(self, paths: Sequence[str | Path], fit: Fit) -> None:
@@ -92,12 +92,12 @@ def open_image(path: Path, content: bytes | None = None) -> Any:
     """Decode an image file with Pillow.
 
     Args:
-        path: The file, also for error messages.
-        content: The encoded image, if it was already read from ``path``.
+        path: the file, also for error messages.
+        content: the encoded image, if it was already read from ``path``.
 
     Raises:
-        MissingExtraError: If Pillow is not installed.
-        FileError: If the image is missing or damaged.
+        MissingExtraError: if Pillow is not installed.
+        FileError: if the image is missing or damaged.
     """
     try:
         from PIL import Image
@@ -106,7 +106,7 @@ def open_image(path: Path, content: bytes | None = None) -> Any:
             "Reading images needs Pillow: pip install 'teeter[images]'."
         ) from None
 
-    with parse_errors(path, "image"):
+    with parse_errors(path, "image file"):
         if content is None:
             content = path.read_bytes()
         image = Image.open(io.BytesIO(content))

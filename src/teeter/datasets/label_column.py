@@ -48,12 +48,12 @@ def read_labels(table: Table, column: str) -> Labels:
     """Read the class labels in a column. Rows without a label are candidates.
 
     Args:
-        table: The table.
-        column: The name of the label column. Callers call it ``labels``.
+        table: the table.
+        column: the name of the label column. Callers call it ``labels``.
 
     Raises:
-        UnknownNameError: If there is no such column.
-        InputError: If cells hold several labels, or numbers to predict instead of classes.
+        UnknownNameError: if there is no such column.
+        InputError: if cells hold several labels, or numbers to predict instead of classes.
     """
     _refuse_several_columns(table, column)
     table.require(column)

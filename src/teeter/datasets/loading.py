@@ -30,21 +30,21 @@ def load_dataset(
     """Load a named dataset with its training, validation and test rows.
 
     Args:
-        name: One of ``teeter.datasets.names()``.
-        folder: The folder to search for the dataset's files. By default these are the folder named
+        name: one of ``teeter.datasets.names()``.
+        folder: the folder to search for the dataset's files. By default these are the folder named
             by the environment variable TEETER_DATA, and the cache.
-        validation: The number of training rows to set apart for validation.
-        seed: The seed that draws the validation rows. The test rows are always the same.
-        embeddings: A .npz or .safetensors file of features x_train and x_test to use instead of
+        validation: the number of training rows to set apart for validation.
+        seed: the seed that draws the validation rows. The test rows are always the same.
+        embeddings: a .npz or .safetensors file of features x_train and x_test to use instead of
             the inputs, or True for embeddings.npz in the dataset's folder.
 
     Returns:
         The rows with their class indices, and the class names.
 
     Raises:
-        UnknownNameError: If there is no dataset of that name.
-        FileError: If its files are missing or damaged.
-        InputError: If there are not enough training rows for ``validation``.
+        UnknownNameError: if there is no dataset of that name.
+        FileError: if its files are missing or damaged.
+        InputError: if there are not enough training rows for ``validation``.
 
     Example:
         >>> split = load_dataset("digits", validation=200)

@@ -79,11 +79,11 @@ def search_folders(folder: str | Path | None = None) -> list[Path]:
     """Return the folders to search for datasets, in order.
 
     Args:
-        folder: The only folder to search. By default these are the folder named by the environment
+        folder: the only folder to search. By default these are the folder named by the environment
             variable TEETER_DATA, if it is set, and the cache.
 
     Raises:
-        FileError: If ``folder`` does not exist. A missing default folder is no error.
+        FileError: if ``folder`` does not exist. A missing default folder is no error.
     """
     if folder is not None:
         path = Path(folder).expanduser()
@@ -116,8 +116,8 @@ def candidate_folders(root: Path, names: Sequence[str]) -> list[Path]:
     """Return the folders at or below ``root`` that may be named after a dataset, in search order.
 
     Args:
-        root: The folder to search.
-        names: The dataset's name, then other names of its folder.
+        root: the folder to search.
+        names: the dataset's name, then other names of its folder.
     """
     name, *other_names = names
 
@@ -138,9 +138,9 @@ def locate_files(
     """Return the first layout whose files all exist, or None if no layout is complete.
 
     Args:
-        names: The dataset's name, then other names of its folder.
-        layouts: The layouts to try, in order of preference.
-        folder: Where to search, as for ``search_folders``.
+        names: the dataset's name, then other names of its folder.
+        layouts: the layouts to try, in order of preference.
+        folder: where to search, as for ``search_folders``.
     """
     for root in search_folders(folder):
         named_folders = candidate_folders(root, names)

@@ -18,8 +18,8 @@ def open_parquet(path: Path) -> Iterator[Any]:
     """Open a Parquet file as a ``pyarrow.parquet.ParquetFile`` for the length of the block.
 
     Raises:
-        MissingExtraError: If pyarrow is not installed.
-        FileError: If opening the file, or anything else in the block, fails.
+        MissingExtraError: if pyarrow is not installed.
+        FileError: if opening the file, or anything else in the block, fails.
     """
     try:
         from pyarrow import parquet
@@ -28,7 +28,7 @@ def open_parquet(path: Path) -> Iterator[Any]:
             "Reading Parquet needs pyarrow: pip install 'teeter[parquet]'."
         ) from None
 
-    with parse_errors(path, "Parquet"), parquet.ParquetFile(path) as file:
+    with parse_errors(path, "Parquet file"), parquet.ParquetFile(path) as file:
         yield file
 
 

@@ -30,16 +30,16 @@ def dataset_from_function(
     The name of the entry point, in the group ``teeter.datasets``, becomes the dataset's name.
 
     Args:
-        load: Returns x_train, y_train, x_test and y_test: arrays of rows, and of class indices
+        load: returns x_train, y_train, x_test and y_test: arrays of rows, and of class indices
             from 0 or class names.
-        about: A few words on its contents.
-        train: The number of training rows.
-        test: The number of test rows.
-        shape: The shape of one row: (features,), or (channels, height, width).
-        classes: The class names, or their number.
+        about: a few words on its contents.
+        train: the number of training rows.
+        test: the number of test rows.
+        shape: the shape of one row: (features,), or (channels, height, width).
+        classes: the class names, or their number.
 
     Raises:
-        InputError: If ``shape`` has neither one nor three axes.
+        InputError: if ``shape`` has neither one nor three axes.
 
     Example:
         >>> def load():

@@ -89,7 +89,7 @@ class Shard:
         """Yield the features of all rows in order, (n, D) at a time. Rows of other shapes are flat.
 
         Raises:
-            FileError: If the file has changed, is damaged, or holds values that are not finite.
+            FileError: if the file has changed, is damaged, or holds values that are not finite.
         """
         path = Path(self.path)
         if self.groups:
@@ -200,16 +200,16 @@ def open_shards(
     all columns of numbers.
 
     Args:
-        pattern: A .npy file, a Parquet file, a folder of them, or a pattern such as ``pool/*``.
-        id_column: The column of ids in Parquet files. By default it is ``id`` or ``ids``.
-        raw: Read the inputs of a model instead of features. They may have any number of axes and
+        pattern: a .npy file, a Parquet file, a folder of them, or a pattern such as ``pool/*``.
+        id_column: the column of ids in Parquet files. By default it is ``id`` or ``ids``.
+        raw: read the inputs of a model instead of features. They may have any number of axes and
             may be called ``inputs``.
-        rows: The largest number of rows in a shard.
+        rows: the largest number of rows in a shard.
 
     Raises:
-        FileError: If there are no files or rows, or the files do not fit together.
-        UnknownNameError: If there is no ``id_column``.
-        InputError: If ``id_column`` is given and the pool is an array.
+        FileError: if there are no files or rows, or the files do not fit together.
+        UnknownNameError: if there is no ``id_column``.
+        InputError: if ``id_column`` is given and the pool is an array.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -433,7 +433,7 @@ def _fingerprint(path: Path) -> str:
     Hashing all of a large file would take as long as scoring its rows.
     """
     digest = hashlib.blake2b(digest_size=12)
-    with parse_errors(path, "pool"), path.open("rb") as file:
+    with parse_errors(path, "pool file"), path.open("rb") as file:
         status = os.fstat(file.fileno())
         size = status.st_size
 
@@ -455,7 +455,7 @@ def _require_unchanged(path: Path, shard: Shard) -> None:
 
 
 def _map_array(path: Path, *, raw: bool) -> npt.NDArray[Any]:
-    with parse_errors(path, ".npy"):
+    with parse_errors(path, ".npy file"):
         array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
 
     has_right_axes = array.ndim == 2
@@ -548,9 +548,9 @@ def _read_row_groups(
     """Yield the features of a shard's rows in batches, each with its first row in the shard.
 
     Args:
-        path: The Parquet file.
-        shard: The shard.
-        wanted: Skip row groups that hold none of these rows of the shard.
+        path: the Parquet file.
+        shard: the shard.
+        wanted: skip row groups that hold none of these rows of the shard.
     """
     with open_parquet(path) as file:
         _require_unchanged(path, shard)
@@ -631,8 +631,8 @@ def _require_finite(batch: npt.NDArray[Any], path: Path, rows: int | Rows) -> Fe
 
     Args:
         batch: (n, D) numbers.
-        path: The file, for error messages.
-        rows: The index of the first row in the file, or the indices of all rows.
+        path: the file, for error messages.
+        rows: the index of the first row in the file, or the indices of all rows.
     """
     # Writable, because torch.from_numpy warns about arrays that are not.
     features = np.require(batch, np.float32, ["C", "W"])

@@ -126,17 +126,17 @@ def hold_out(
     """Draw ``count`` validation rows from ``part``.
 
     Args:
-        part: The training rows.
-        count: The number of validation rows.
-        name: The name of the dataset. Different datasets draw different rows.
-        seed: The seed of the draw.
+        part: the training rows.
+        count: the number of validation rows.
+        name: the name of the dataset. Different datasets draw different rows.
+        seed: the seed of the draw.
 
     Returns:
         The remaining rows and the validation rows, each in their original order. The validation
         rows are None if ``count`` is 0.
 
     Raises:
-        InputError: If no training row would remain.
+        InputError: if no training row would remain.
     """
     if not 0 <= count < len(part):
         raise InputError(
@@ -157,7 +157,7 @@ def published_split(contents: RawDataset) -> tuple[LabelledRows, LabelledRows]:
     """Return the training and test rows as they are published.
 
     Raises:
-        FileError: If the files have no test set.
+        FileError: if the files have no test set.
     """
     if contents.test is None:
         raise FileError(
@@ -197,10 +197,10 @@ def shuffled_split(
     A test set in the files is kept instead.
 
     Args:
-        name: The name of the dataset, which decides the order.
-        first: Use only that many rows from the start of the file.
-        limit: Keep only that many of the shuffled rows.
-        sort: Sort the rows before shuffling, so that their order in the file does not matter.
+        name: the name of the dataset, which decides the order.
+        first: use only that many rows from the start of the file.
+        limit: keep only that many of the shuffled rows.
+        sort: sort the rows before shuffling, so that their order in the file does not matter.
     """
 
     def split(contents: RawDataset) -> tuple[LabelledRows, LabelledRows]:
@@ -228,9 +228,9 @@ def without_columns(
     """Return a function that drops columns and then applies ``split``.
 
     Args:
-        columns: The indices of the columns to drop.
-        column_count: The number of columns before. Rows with another number are left as they are.
-        split: The split function to apply to the narrower rows.
+        columns: the indices of the columns to drop.
+        column_count: the number of columns before. Rows with another number are left as they are.
+        split: the split function to apply to the narrower rows.
     """
     remaining = [column for column in range(column_count) if column not in columns]
 
@@ -264,18 +264,18 @@ def make_long_tailed(
     has.
 
     Args:
-        part: The rows to draw from.
-        imbalance: The size of the first class divided by that of the last. The first class keeps
+        part: the rows to draw from.
+        imbalance: the size of the first class divided by that of the last. The first class keeps
             as many rows as the largest class has, and the sizes fall exponentially
             [Cui et al. 2019].
-        counts: The number of rows to keep of each class.
-        seed: The seed that draws the rows.
+        counts: the number of rows to keep of each class.
+        seed: the seed that draws the rows.
 
     Returns:
         The drawn rows in their original order.
 
     Raises:
-        InputError: If both or none are given, or if they do not fit the rows.
+        InputError: if both or none are given, or if they do not fit the rows.
 
     Example:
         >>> rows = LabelledRows(torch.zeros(300, 2), np.arange(300) % 3)

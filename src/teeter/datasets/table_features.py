@@ -40,8 +40,8 @@ def encode_table(table: Table, *, leave_out: Collection[str] = ()) -> TableFeatu
     does a missing category. Columns that never vary give no features, and free text is left out.
 
     Args:
-        table: The table.
-        leave_out: The names of columns to ignore, such as ids and labels.
+        table: the table.
+        leave_out: the names of columns to ignore, such as ids and labels.
 
     Returns:
         (N, K) features and notes on the columns that were left out.

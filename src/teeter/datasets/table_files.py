@@ -86,7 +86,7 @@ class Table:
         """Return a column of ids as texts.
 
         Raises:
-            InputError: If the column holds lists, or if an id is blank or occurs twice.
+            InputError: if the column holds lists, or if an id is blank or occurs twice.
         """
         self.require(name)
         holds_lists = name in self.nested or self.columns[name].ndim > 1
@@ -113,11 +113,11 @@ def require_ids(ids: list[str], source: str) -> list[str]:
     """Return ``ids`` if none is blank and all differ.
 
     Args:
-        ids: One id per row.
-        source: Where the ids come from, for error messages.
+        ids: one id per row.
+        source: where the ids come from, for error messages.
 
     Raises:
-        InputError: If an id is blank or occurs twice.
+        InputError: if an id is blank or occurs twice.
     """
     row_of: dict[str, int] = {}
     for row, text in enumerate(ids):
@@ -137,8 +137,8 @@ def read_table(path: str | Path) -> Table:
     """Read a CSV file (separated by commas, semicolons or tabs) or a Parquet file.
 
     Raises:
-        FileError: If the file cannot be read or has no usable column.
-        MissingExtraError: If it is a Parquet file and pyarrow is not installed.
+        FileError: if the file cannot be read or has no usable column.
+        MissingExtraError: if it is a Parquet file and pyarrow is not installed.
 
     Example:
         >>> from tempfile import TemporaryDirectory

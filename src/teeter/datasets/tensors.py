@@ -41,10 +41,10 @@ def row_tensor(array: Any, source: str) -> Tensor:
 
     Args:
         array: (N, D) numbers.
-        source: Where the array comes from, for error messages.
+        source: where the array comes from, for error messages.
 
     Raises:
-        FileError: If the array has another shape or type, no row, or values that are not finite.
+        FileError: if the array has another shape or type, no row, or values that are not finite.
     """
     numbers = np.asarray(array)
     is_matrix = numbers.ndim == 2 and len(numbers) > 0
@@ -68,15 +68,15 @@ def image_tensor(
     """Return images as float32 (N, channels, height, width) in [0, 1].
 
     Args:
-        array: Images as uint8 or as fractions in [0, 1], with their channels first or last, flat,
+        array: images as uint8 or as fractions in [0, 1], with their channels first or last, flat,
             or without the channel axis if there is one channel. A torch Dataset is returned as it
             is.
         shape: (channels, height, width).
-        source: Where the images come from, for error messages.
-        keep_bytes: Return uint8 images as ``ByteImages``.
+        source: where the images come from, for error messages.
+        keep_bytes: return uint8 images as ``ByteImages``.
 
     Raises:
-        FileError: If the array has another shape or type, or no image.
+        FileError: if the array has another shape or type, or no image.
     """
     if isinstance(array, Dataset):
         return array  # type: ignore[return-value]

@@ -144,33 +144,33 @@ class TrackerSet:
         self._started = started
 
         # The trackers that work, each with the rounds that it has.
-        self._written: list[tuple[Tracker, set[RoundKey]]] = []
+        self._active: list[tuple[Tracker, set[RoundKey]]] = []
 
     def __enter__(self) -> TrackerSet:
         # Not guarded: a tracker that cannot begin is a mistake to fix before hours of training.
-        self._written = []
-        for tracker in self._trackers:
-            written_before = set(tracker.begin())
-            self._written.append((tracker, written_before))
+        self._active = []
+        try:
+            for tracker in self._trackers:
+                written_before = set(tracker.begin())
+                self._active.append((tracker, written_before))
+        except BaseException:
+            # Python does not call __exit__ if __enter__ raises.
+            self._end_trackers()
+            raise
         return self
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        error_type: type[BaseException] | None,
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # Trackers that failed before were removed from the list: they are not ended.
-        for tracker, _ in self._written:
-            try:
-                tracker.end()
-            except Exception as end_error:
-                logger.warning("Tracker %s failed at its end: %s", _name(tracker), end_error)
+        self._end_trackers()
 
     @property
     def is_active(self) -> bool:
         """Whether there is a tracker that has not failed."""
-        return bool(self._written)
+        return bool(self._active)
 
     def write(self, result: Round) -> None:
         """Send a round to all trackers that do not have it yet."""
@@ -182,7 +182,7 @@ class TrackerSet:
         key = round_key(row)
 
         working = []
-        for tracker, written in self._written:
+        for tracker, written in self._active:
             if key in written:
                 working.append((tracker, written))
                 continue
@@ -199,12 +199,20 @@ class TrackerSet:
             else:
                 written.add(key)
                 working.append((tracker, written))
-        self._written = working
+        self._active = working
 
     def catch_up(self, rounds: Iterable[Round]) -> None:
         """Send rounds that were recorded earlier or by other processes."""
         for result in sorted(rounds, key=lambda result: result.number):
             self.write(result)
+
+    def _end_trackers(self) -> None:
+        # Trackers that failed before were removed from the list: they are not ended.
+        for tracker, _ in self._active:
+            try:
+                tracker.end()
+            except Exception as error:
+                logger.warning("Tracker %s failed at its end: %s", _name(tracker), error)
 
 
 def _name(tracker: Tracker) -> str:
@@ -218,7 +226,7 @@ class TensorBoardTracker:
 
     Args:
         folder: what ``tensorboard --logdir`` shows. It gets a folder for each run, and in it one
-            for each strategy and repetition.
+            for each cell, which is a strategy in one repetition.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -252,8 +260,8 @@ class TensorBoardTracker:
         """Write every number of a round."""
         writer = self._writer(row)
         for name, value in row.items():
-            is_axis = name in ("repetition", "labelled", "round")
-            if isinstance(value, int | float) and not is_axis:
+            is_key = name in ("repetition", "labelled", "round")
+            if isinstance(value, int | float) and not is_key:
                 writer.add_scalar(name, value, row["labelled"])
 
         # Last, because begin takes it as the sign that the round is complete.
@@ -277,7 +285,7 @@ class TensorBoardTracker:
         if folder not in self._writers:
             folder.mkdir(parents=True, exist_ok=True)
 
-            # Event files hold numbers only: ``begin`` reads from here which cell they are of.
+            # Event files hold numbers only: ``begin`` reads from here which cell they belong to.
             cell = {name: row.get(name) for name in RoundKey._fields if name != "round"}
             cell_file = folder / "cell.json"
             cell_file.write_text(json.dumps(cell), encoding="utf-8")
@@ -303,7 +311,7 @@ plugins: Plugins[Callable[[str], Tracker]] = Plugins(
     "tracker",
     "teeter.trackers",
     is_valid=callable,
-    expected="a class that takes the text behind the colon",
+    expected="a class that takes the text after the colon",
 )
 """Trackers of other packages, from the entry-point group ``teeter.trackers``."""
 

@@ -4,9 +4,9 @@ BAIT minimises ``tr((M + sum over picks of U_i U_i')^-1 F)``: ``F`` is the mean 
 of all rows, ``M`` that of the labelled rows plus a regulariser, and ``U_i U_i'`` that of row i. It
 picks 2n rows greedily (forward) and then drops n of them (backward).
 
-Row i's factor is ``U_i = s Q_i' (x) z_i``, with ``Q_i`` (K, B) from its class probabilities and
-``z_i`` (D,) its features. The usual code multiplies every row's U by a (B D, B D) matrix for every
-pick. Here each row keeps two small (B, B) matrices instead:
+Row i's factor is the Kronecker product ``U_i = s kron(Q_i', z_i)``, with ``Q_i`` (K, B) from its
+class probabilities and ``z_i`` (D,) its features. The usual code multiplies every row's U by a
+(B D, B D) matrix for every pick. Here each row keeps two small (B, B) matrices instead:
 
 - ``G[a, b] = z' (M^-1)_ab z``, named ``inverse_forms``,
 - ``E[a, b] = z' (M^-1 F M^-1)_ab z``, named ``product_forms``,
@@ -52,7 +52,7 @@ def fisher_factors(
     form: Form,
     top: int,
 ) -> Tensor:
-    """Return factors Q such that row i's Fisher information is ``Q_i' Q_i (x) z_i z_i'``.
+    """Return factors Q such that row i's Fisher information is ``kron(Q_i' Q_i, z_i z_i')``.
 
     Args:
         logits: (N, C).
@@ -101,11 +101,19 @@ def peak_memory(
     Returns:
         Bytes.
     """
-    # Numbers of 8 bytes: the (B D, B D) matrices with their copies while they are inverted and
-    # multiplied; forms, products with factors, and features of each row.
+    # Numbers of 8 bytes. Temporaries of different steps are added up, although they do not all
+    # exist at the same time.
     side = blocks * width
+
+    # The (B D, B D) matrices, with their copies while they are inverted and multiplied.
     matrices = 7 * side**2
+
+    # B^2: G, E and a temporary copy of one. B K, which is at least K^2: Q, its products with G and
+    # E, the six (K, K) matrices of `scores`, and zV, zR, zP of `update`. D: the features as given,
+    # as float64, weighted in `total_fisher` and multiplied in `quadratic_forms`.
     per_row = 3 * blocks**2 + 12 * blocks * factors + 4 * width
+
+    # Labelled rows only need `total_fisher`.
     per_labelled_row = blocks**2 + 3 * blocks * factors + 3 * width
 
     numbers = matrices + rows * per_row + labelled * per_labelled_row
@@ -137,8 +145,8 @@ def bait(
         pruned: whether to prune the forward picks to n.
 
     Returns:
-        (n,) int64 positions, in the order in which the forward pass picked them. Not pruned, all
-        that the forward pass picked: (min(2n, N),).
+        (n,) int64 positions, in the order in which the forward pass picked them. If ``pruned`` is
+        false: all forward picks, (min(2n, N),).
 
     Raises:
         InputError: if the matrices do not fit in the free memory.
@@ -270,9 +278,9 @@ class _FisherRows:
 
         for a in range(B):
             for b in range(a + 1):
-                form = ((self.features @ matrix_blocks[a, :, b]) * self.features).sum(dim=1)
-                forms[:, a, b] = form
-                forms[:, b, a] = form
+                block_values = ((self.features @ matrix_blocks[a, :, b]) * self.features).sum(dim=1)
+                forms[:, a, b] = block_values
+                forms[:, b, a] = block_values
         return forms
 
 
@@ -302,10 +310,12 @@ class _BaitState:
         """Return how much the objective falls (``_ADD``) or rises (``_REMOVE``) per row: (N,)."""
         inverse_forms, product_forms = _require_forms(rows)
         # tr((I + sign s^2 Q G Q')^-1 s^2 Q E Q'), from (N, K, K) matrices.
-        small = self._project(rows.factors, inverse_forms)
-        large = self._project(rows.factors, product_forms)
-        identity = _identity_like(small)
-        solved: Tensor = torch.linalg.solve(identity + sign * small, large)
+        inverse_projections = self._project(rows.factors, inverse_forms)
+        product_projections = self._project(rows.factors, product_forms)
+        identity = _identity_like(inverse_projections)
+        solved: Tensor = torch.linalg.solve(
+            identity + sign * inverse_projections, product_projections
+        )
         return solved.diagonal(dim1=1, dim2=2).sum(dim=1)
 
     def update(
@@ -321,15 +331,16 @@ class _BaitState:
 
         V = self._times_factor(self.inverse, Q, z)  # M^-1 U: (B D, K)
         Y = self._times_factor(self.product, Q, z)  # M^-1 F M^-1 U: (B D, K)
-        small = self.scale * Q @ inverse_forms[row] @ Q.T  # U' M^-1 U: (K, K)
-        large = self.scale * Q @ product_forms[row] @ Q.T  # U' M^-1 F M^-1 U: (K, K)
+        # U' M^-1 U and U' M^-1 F M^-1 U: (K, K).
+        inverse_projection = self.scale * Q @ inverse_forms[row] @ Q.T
+        product_projection = self.scale * Q @ product_forms[row] @ Q.T
 
         # Woodbury: (M + sign U U')^-1 = M^-1 - sign V W V', with W = (I + sign U' M^-1 U)^-1. The
         # product with F on both sides changes by -sign (P R' + R P'), which is symmetric.
-        identity = _identity_like(small)
-        W = torch.linalg.inv(identity + sign * small)
+        identity = _identity_like(inverse_projection)
+        W = torch.linalg.inv(identity + sign * inverse_projection)
         P = V @ W
-        R = Y - sign * 0.5 * (P @ large)
+        R = Y - sign * 0.5 * (P @ product_projection)
         self.inverse.addmm_(P, V.T, alpha=-sign)
         self.product.addmm_(P, R.T, alpha=-sign).addmm_(R, P.T, alpha=-sign)
 
@@ -351,7 +362,7 @@ class _BaitState:
         Q: Tensor,
         z: Tensor,
     ) -> Tensor:
-        """Return ``matrix U`` for ``U = s Q' (x) z``: (B D, B D) -> (B D, K)."""
+        """Return ``matrix U`` for ``U = s kron(Q', z)``: (B D, B D) -> (B D, K)."""
         B = Q.shape[1]
         by_class = (matrix.view(-1, len(z)) @ z).view(-1, B)  # (B D, B)
         product: Tensor = by_class @ (self.scale**0.5 * Q.T)

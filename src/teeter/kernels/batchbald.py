@@ -1,13 +1,14 @@
-"""BatchBALD: rows whose labels would, together, be most informative about the posterior sample.
+"""BatchBALD: rows whose labels together tell most about which posterior sample is true.
 
 A row adds ``H(y | labels of the batch) - E H(y | sample)`` to the mutual information of a batch.
 The labels of the batch are random; a *configuration* is one way they may turn out. For every
 configuration the kernel keeps its probability and the posterior over the S samples given those
 labels (``Configurations``), so that a new row's gain is one matrix product.
 
-As long as there are at most ``configurations`` outcomes they are all enumerated, and the picks are
-those of plain greedy. After that, outcomes are drawn, the same number for every posterior sample.
-Gains are then unbiased estimates, and candidates are screened on a part of the outcomes first.
+As long as there are at most ``max_configurations`` of them, all are enumerated, and the picks are
+those of plain greedy. After that, configurations are drawn, the same number for every posterior
+sample. Gains are then unbiased estimates, and candidates are screened on a part of the
+configurations first.
 
 Reference: Kirsch et al., BatchBALD: Efficient and Diverse Batch Acquisition for Deep Bayesian
 Active Learning, NeurIPS 2019.
@@ -32,7 +33,7 @@ __all__ = ["Configurations", "batch_bald", "information_gains"]
 SCREENS = ((1_000, 64), (10_000, 8))
 """Screens for drawn configurations: (configurations used, candidates kept for the next screen)."""
 
-BATCH = 32
+CANDIDATES_AT_ONCE = 32
 """Candidates whose gains are computed at once, to begin with."""
 
 
@@ -47,7 +48,7 @@ class Configurations:
 
     @cached_property
     def mean_posterior(self) -> Tensor:
-        """(S,) float64: the mean of ``posterior`` by ``mass``: 1 / S up to sampling error."""
+        """(S,) float64 mean of ``posterior``, weighted by ``mass``: 1 / S up to sampling error."""
         block_sums = [mass @ posterior for mass, posterior in self.blocks()]
         return torch.stack(block_sums).sum(dim=0, dtype=torch.float64)
 
@@ -62,19 +63,19 @@ def batch_bald(
     n: int,
     *,
     generator: Generator,
-    configurations: int = 100_000,
+    max_configurations: int = 100_000,
 ) -> Tensor:
     """Pick n rows greedily to maximise the mutual information of their labels and the sample.
 
     Gains that are equal but for rounding go to the lowest row. When no row gains anything, the
-    lowest rows fill up. Once configurations are drawn, an earlier gain bounds the gain now only up
-    to the error of the estimates.
+    lowest rows fill up. With sampled configurations the bounds are approximate.
 
     Args:
         logits: (S, N, C) of S posterior samples. Log-probabilities are fine too.
         n: number of picks, 1 to N.
         generator: source of randomness, used only once configurations are drawn.
-        configurations: most configurations to keep. More take longer and estimate better.
+        max_configurations: maximum number of configurations to keep. More take longer and
+            estimate better.
 
     Returns:
         (n,) int64 positions in the order of picking.
@@ -85,30 +86,30 @@ def batch_bald(
     # (N,) float64, at or above each gain, -inf for picks. Changed in place by _best_row. Before the
     # first pick a gain is the mutual information itself.
     bounds = mutual_information(logits).double()
-    outcomes = _no_labels(1, logits)
+    configurations = _no_labels(1, logits)
     screens: tuple[tuple[int, int], ...] = ()
     is_sampled = False
 
     picks: list[Tensor] = []
     while len(picks) < n:
-        pick = _best_row(logits, bounds, outcomes, screens=screens, slack=slack)
+        pick = _best_row(logits, bounds, configurations, screens=screens, slack=slack)
         if bounds[pick] <= slack:
             break
         picks.append(pick)
         bounds[pick] = -torch.inf
 
         if is_sampled:
-            outcomes = _sample_labels(outcomes, logits[:, pick], generator)
-        elif len(outcomes.mass) * C**2 <= configurations:
+            configurations = _sample_labels(configurations, logits[:, pick], generator)
+        elif len(configurations.mass) * C**2 <= max_configurations:
             # The new pick's labels, and those of the candidate after it, can still be enumerated.
-            outcomes = _enumerate_labels(outcomes, logits[:, pick])
+            configurations = _enumerate_labels(configurations, logits[:, pick])
         else:
-            # From now on outcomes are drawn, beginning with those of all picks so far.
+            # From now on configurations are drawn, beginning with those of all picks so far.
             is_sampled = True
             screens = SCREENS
-            copies_per_sample = max(1, configurations // S)
-            outcomes = _no_labels(copies_per_sample * S, logits)
-            outcomes = _sample_labels(outcomes, logits[:, torch.cat(picks)], generator)
+            copies_per_sample = max(1, max_configurations // S)
+            configurations = _no_labels(copies_per_sample * S, logits)
+            configurations = _sample_labels(configurations, logits[:, torch.cat(picks)], generator)
 
     return fill_remaining(picks, bounds, n)
 
@@ -116,34 +117,34 @@ def batch_bald(
 def information_gains(
     logits: Tensor,
     rows: Tensor,
-    outcomes: Configurations,
+    configurations: Configurations,
 ) -> Tensor:
     """Return how much each row's label would add to the mutual information of the batch.
 
-    It is the mean over configurations of ``H(mean of p) - mean of H(p)``, both means by the
+    It is the mean over configurations of ``H(mean of p) - mean of H(p)``, both weighted by the
     posterior. The paper's importance-weighted joint entropy differs by a term that is the same for
-    all rows, and takes the second mean by the prior. The expectations are the same, but here the
+    all rows, and weights the second mean by the prior. The expectations are the same, but here the
     sampling errors of the two means cancel in part.
 
     Args:
         logits: (S, N, C).
         rows: (B,) positions.
-        outcomes: configurations of the labels of the batch.
+        configurations: configurations of the labels of the batch.
 
     Returns:
         (B,) float64, at least 0.
     """
     gains = logits.new_empty(len(rows), dtype=torch.float64)
 
-    for batch in _row_batches(logits, len(rows)):
+    for chunk in _row_chunks(logits, len(rows)):
         # (B, C, S): samples last, because they are summed over by a product.
-        p = logits[:, rows[batch]].permute(1, 2, 0).softmax(dim=1).contiguous()
+        p = logits[:, rows[chunk]].permute(1, 2, 0).softmax(dim=1).contiguous()
 
         # (B,) minus the mean of H(p), and (B, C) the terms of minus H(mean of p).
         negative_entropies = p_log_p(p).sum(dim=1)
-        negative_mean_entropy = (negative_entropies * outcomes.mean_posterior).sum(dim=1)
-        per_class = _p_log_p_of_means(p.flatten(0, 1), outcomes).view(len(p), -1)
-        gains[batch] = negative_mean_entropy - per_class.sum(dim=1)
+        negative_mean_entropy = (negative_entropies * configurations.mean_posterior).sum(dim=1)
+        per_class = _p_log_p_of_means(p.flatten(0, 1), configurations).view(len(p), -1)
+        gains[chunk] = negative_mean_entropy - per_class.sum(dim=1)
 
     return gains.clamp_min_(0)
 
@@ -151,7 +152,7 @@ def information_gains(
 def _best_row(
     logits: Tensor,
     bounds: Tensor,
-    outcomes: Configurations,
+    configurations: Configurations,
     *,
     screens: tuple[tuple[int, int], ...],
     slack: float,
@@ -161,48 +162,48 @@ def _best_row(
     Args:
         logits: (S, N, C).
         bounds: (N,) at or above each gain, -inf for picks.
-        outcomes: configurations of the labels of the batch.
+        configurations: configurations of the labels of the batch.
         screens: (configurations to use, candidates to keep) of each screen before the last.
         slack: difference below which gains count as equal.
     """
     # Each stage: configurations to use, and candidates to keep. The last one uses all.
     stages: list[tuple[Configurations, int]] = []
     for size, keep in screens:
-        if size < len(outcomes.mass):
-            stages.append((_leading_part(outcomes, size, len(logits)), keep))
-    stages.append((outcomes, 1))
+        if size < len(configurations.mass):
+            stages.append((_leading_part(configurations, size, len(logits)), keep))
+    stages.append((configurations, 1))
 
-    # The first stage looks at all candidates, as far as their bounds make it necessary.
-    first_outcomes, first_keep = stages[0]
+    # The first stage looks at every candidate that its bound does not rule out.
+    first_configurations, first_keep = stages[0]
     refreshed = refresh_bounds(
         bounds,
-        lambda rows: information_gains(logits, rows, first_outcomes),
-        batch=BATCH,
+        lambda rows: information_gains(logits, rows, first_configurations),
+        batch=CANDIDATES_AT_ONCE,
         keep=first_keep,
         slack=slack,
     )
     rows = top_rows(bounds, refreshed, first_keep, slack=slack)
 
     # The others look at those that are left.
-    for stage_outcomes, keep in stages[1:]:
-        bounds[rows] = information_gains(logits, rows, stage_outcomes)
+    for stage_configurations, keep in stages[1:]:
+        bounds[rows] = information_gains(logits, rows, stage_configurations)
         rows = top_rows(bounds, rows, keep, slack=slack)
     return rows
 
 
-def _p_log_p_of_means(p: Tensor, outcomes: Configurations) -> Tensor:
+def _p_log_p_of_means(p: Tensor, configurations: Configurations) -> Tensor:
     """Return ``sum_m mass_m q_m log q_m`` with ``q = posterior @ p``: (K, S) -> (K,) float64."""
     total = p.new_zeros(len(p), dtype=torch.float64)
     padded = pad_to_tile(p)
 
-    for mass, posterior in outcomes.blocks():
+    for mass, posterior in configurations.blocks():
         with full_precision_matmul():
             q = padded @ posterior.T  # (padded K, configurations of the block)
         total += p_log_p(q[: len(p)]).mul_(mass).sum(dim=1)
     return total
 
 
-def _row_batches(logits: Tensor, rows: int) -> Iterator[slice]:
+def _row_chunks(logits: Tensor, row_count: int) -> Iterator[slice]:
     """Yield slices of rows whose probabilities and products fit in the memory budget."""
     # Per row and class: copies of p over the samples, and q over the configurations of a block.
     S, _, C = logits.shape
@@ -216,8 +217,8 @@ def _row_batches(logits: Tensor, rows: int) -> Iterator[slice]:
     # At least a full tile: (rows * C) is padded to one anyway.
     step = max(1, step, TILE // C)
 
-    for start in range(0, rows, step):
-        yield slice(start, min(start + step, rows))
+    for start in range(0, row_count, step):
+        yield slice(start, min(start + step, row_count))
 
 
 def _configurations_per_product(tensor: Tensor) -> int:
@@ -237,7 +238,7 @@ def _no_labels(copies: int, logits: Tensor) -> Configurations:
 
 
 def _leading_part(
-    outcomes: Configurations,
+    configurations: Configurations,
     size: int,
     samples: int,
 ) -> Configurations:
@@ -246,19 +247,19 @@ def _leading_part(
     count = copies_per_sample * samples
 
     # All have the same mass, so that of a part is scaled up to 1.
-    scale = len(outcomes.mass) / count
+    scale = len(configurations.mass) / count
     return Configurations(
-        mass=outcomes.mass[:count] * scale,
-        posterior=outcomes.posterior[:count],
+        mass=configurations.mass[:count] * scale,
+        posterior=configurations.posterior[:count],
     )
 
 
-def _enumerate_labels(outcomes: Configurations, logits: Tensor) -> Configurations:
+def _enumerate_labels(configurations: Configurations, logits: Tensor) -> Configurations:
     """Return each configuration with each possible label of one more row (S, 1, C)."""
     p = logits[:, 0].softmax(dim=1).T  # (C, S)
-    joint = outcomes.posterior[:, None] * p  # (M, C, S) of label and sample
+    joint = configurations.posterior[:, None] * p  # (M, C, S) of label and sample
     likelihood = joint.sum(dim=2)  # (M, C) of the label
-    mass = outcomes.mass[:, None] * likelihood
+    mass = configurations.mass[:, None] * likelihood
 
     # Configurations whose probability underflowed have no posterior.
     is_possible = mass > 0
@@ -269,7 +270,7 @@ def _enumerate_labels(outcomes: Configurations, logits: Tensor) -> Configuration
 
 
 def _sample_labels(
-    outcomes: Configurations,
+    configurations: Configurations,
     logits: Tensor,
     generator: Generator,
 ) -> Configurations:
@@ -280,18 +281,18 @@ def _sample_labels(
     label gives it positive probability.
     """
     p = logits.permute(1, 2, 0).softmax(dim=1).contiguous()  # (K, C, S)
-    row_labels = [_draw_labels(row_p, len(outcomes.mass), generator) for row_p in p]
+    row_labels = [_draw_labels(row_p, len(configurations.mass), generator) for row_p in p]
     labels = torch.stack(row_labels)  # (K, M)
 
-    # In the blocks of `outcomes`, so that the temporary arrays stay small.
+    # In the blocks of `configurations`, so that the temporary arrays stay small.
     label_blocks = labels.split(_configurations_per_product(p), dim=1)
-    for (_, posterior), block_labels in zip(outcomes.blocks(), label_blocks, strict=True):
+    for (_, posterior), block_labels in zip(configurations.blocks(), label_blocks, strict=True):
         for row_p, block_row_labels in zip(p, block_labels, strict=True):
             posterior *= row_p[block_row_labels]
             posterior /= posterior.sum(dim=1, keepdim=True)
 
     # A new object, so that the cached mean of the posterior is computed again.
-    return Configurations(outcomes.mass, outcomes.posterior)
+    return Configurations(configurations.mass, configurations.posterior)
 
 
 def _draw_labels(

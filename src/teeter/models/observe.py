@@ -182,8 +182,10 @@ def _observe_callable(
             # The head is the same for all rows, so that of the first batch is enough.
             parts[name] = results[0][name]
         else:
-            # (S, N, C) has its rows on the second axis, all others on the first.
-            row_axis = int(name == "posterior_logits")
+            row_axis = 0
+            if name == "posterior_logits":  # (S, N, C)
+                row_axis = 1
+
             pieces = [result[name] for result in results]
             parts[name] = _concatenate(pieces, row_axis)
     return Outputs(**parts)

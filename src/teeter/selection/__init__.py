@@ -14,11 +14,11 @@ from teeter.lazy_imports import import_lazily
 if TYPE_CHECKING:
     from teeter.selection.api import run_selection, select_from_file, select_from_shards
     from teeter.selection.request import SelectionRequest
-    from teeter.selection.result import Pick, Provenance, Selection
+    from teeter.selection.result import Provenance, SelectedRow, Selection
 
 __all__ = [
-    "Pick",
     "Provenance",
+    "SelectedRow",
     "Selection",
     "SelectionRequest",
     "run_selection",
@@ -31,6 +31,6 @@ __getattr__, __dir__ = import_lazily(
     {
         "api": ["run_selection", "select_from_file", "select_from_shards"],
         "request": ["SelectionRequest"],
-        "result": ["Pick", "Provenance", "Selection"],
+        "result": ["Provenance", "SelectedRow", "Selection"],
     },
 )

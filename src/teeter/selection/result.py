@@ -18,11 +18,11 @@ from teeter.kernels import uncertainty
 from teeter.selection.request import SelectionRequest
 from teeter.version import __version__, commit
 
-__all__ = ["Pick", "PickedRows", "Provenance", "Selection", "build_selection"]
+__all__ = ["PickedRows", "Provenance", "SelectedRow", "Selection", "build_selection"]
 
 
 @dataclass(frozen=True)
-class Pick:
+class SelectedRow:
     """A row to label, and what the model predicts for it.
 
     Without a head, ``ldm``, ``predicted`` and ``margin`` are None.
@@ -76,7 +76,7 @@ class Provenance:
 class Selection:
     """The rows to label, best first, and what they depend on."""
 
-    picks: tuple[Pick, ...]
+    picks: tuple[SelectedRow, ...]
     provenance: Provenance
 
     @property
@@ -152,15 +152,16 @@ def build_selection(request: SelectionRequest, picked: PickedRows) -> Selection:
     scores = _as_floats(picked.score, n)
 
     picks = []
-    for k in range(n):
-        pick = Pick(
-            rank=k + 1,
-            id=picked.ids[k],
-            row=int(picked.rows[k]),
-            ldm=ldm[k],
-            predicted=predicted[k],
-            margin=margins[k],
-            score=scores[k],
+    columns = zip(picked.ids, picked.rows, ldm, predicted, margins, scores, strict=True)
+    for rank, (row_id, row, row_ldm, class_name, row_margin, score) in enumerate(columns, start=1):
+        pick = SelectedRow(
+            rank=rank,
+            id=row_id,
+            row=int(row),
+            ldm=row_ldm,
+            predicted=class_name,
+            margin=row_margin,
+            score=score,
         )
         picks.append(pick)
 

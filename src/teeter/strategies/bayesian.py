@@ -79,5 +79,5 @@ class BatchBald(ScoringStrategy):
             context.posterior_logits,
             n,
             generator=context.generator,
-            configurations=int(self.configurations),
+            max_configurations=int(self.configurations),
         )

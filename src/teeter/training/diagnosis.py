@@ -1,7 +1,7 @@
-"""Why a training failed, in one sentence that says what to do.
+"""Explain in one sentence why training failed.
 
 Both functions look at the data only after something went wrong: many models do take missing values
-or texts, and checking a large pool before every training would cost time for nothing.
+or texts, and checking a large pool before every fit would cost time for nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def divergence_error(
     Args:
         losses: the mean loss of each epoch so far.
         config: its learning rate is part of the message.
-        inputs: (L, ...) the rows trained on. They are to blame if they contain NaN or infinity.
+        inputs: (L, ...) the rows trained on. They are blamed if they contain NaN or infinity.
     """
     for epoch, loss in enumerate(losses, start=1):
         if np.isfinite(loss):
@@ -76,7 +76,7 @@ def explain_unusable_rows(data: Any, model: Any) -> str | None:
     if array is None:
         return None
 
-    # Frames with several types of columns and arrays of texts come as arrays of objects.
+    # Text arrays, and frames of mixed types, are not numeric.
     if array.dtype.kind not in "biufc":
         numbers = np.empty(array.shape)
         for position, value in np.ndenumerate(array):
@@ -110,7 +110,8 @@ def _as_array(data: Any) -> npt.NDArray[Any] | None:
     if isinstance(data, Tensor):
         return data.detach().cpu().numpy()
     if hasattr(data, "tocsr"):
-        # A sparse matrix may be too large as an array. A row's sum is finite if its values are.
+        # A sparse matrix may be too large as an array. A row's sum is finite exactly if all its
+        # values are (barring overflow).
         return np.asarray(data.sum(axis=1, dtype=np.float64))
 
     try:

@@ -172,8 +172,8 @@ def cross_run_findings(
     """Return the findings over several runs, a sentence each.
 
     Args:
-        comparisons: The comparable runs.
-        datasets: Their accuracies (R, T), of the strategies that all of them have.
+        comparisons: the comparable runs.
+        datasets: their accuracies (R, T), of the strategies that all of them have.
     """
     # A single run has findings of its own, and a single strategy nothing to be compared with.
     if len(datasets) < 2 or len(datasets[0]) < 2:

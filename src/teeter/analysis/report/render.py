@@ -158,15 +158,15 @@ def render_page(
     """Render an HTML page that contains its images and style, and loads nothing.
 
     Args:
-        title: Heading of the page.
-        intro: A sentence under the heading.
-        sections: The content.
-        facts: What the results depend on, by name, for the footer.
-        findings: Sentences on what was found, shown in a box before the sections.
-        notes: Sentences that readers must know, shown below the findings.
+        title: heading of the page.
+        intro: a sentence under the heading.
+        sections: the content.
+        facts: what the results depend on, by name, for the footer.
+        findings: sentences on what was found, shown in a box before the sections.
+        notes: sentences that readers must know, shown below the findings.
 
     Raises:
-        MissingExtraError: If Jinja2 is not installed.
+        MissingExtraError: if Jinja2 is not installed.
     """
     return _load_template().render(
         title=title,
@@ -225,8 +225,8 @@ class ReportWriter:
         """Write a table to ``tables/`` as CSV, Markdown and LaTeX; an empty one is not written.
 
         Args:
-            table: The table.
-            prefix: Put before the table's name, to tell the files of several runs apart.
+            table: the table.
+            prefix: put before the table's name, to tell the files of several runs apart.
             style: CSS classes of the block.
         """
         if table.shown:
@@ -279,15 +279,15 @@ def write_report(runs: Sequence[Run], out: Path) -> Report:
     """Compare the strategies of one or more runs and write a report.
 
     Args:
-        runs: The runs, finished or not, as ``read_run`` returns them.
-        out: Folder of the report; it gets ``index.html``, ``figures/`` and ``tables/``.
+        runs: the runs, finished or not, as ``read_run`` returns them.
+        out: folder of the report; it gets ``index.html``, ``figures/`` and ``tables/``.
 
     Returns:
         The findings, the notes, the tables and the paths of the files.
 
     Raises:
-        InputError: If there is no run.
-        MissingExtraError: If matplotlib or Jinja2 is not installed.
+        InputError: if there is no run.
+        MissingExtraError: if matplotlib or Jinja2 is not installed.
     """
     if not runs:
         raise InputError("There is nothing to report: give at least one run.")
@@ -390,9 +390,9 @@ def _run_sections(comparison: RunComparison, writer: ReportWriter, prefix: str) 
     """Return the sections on one run.
 
     Args:
-        comparison: The run.
-        writer: Writes the files.
-        prefix: What the files of the run begin with; empty for the only run of a report.
+        comparison: the run.
+        writer: writes the files.
+        prefix: what the files of the run begin with; empty for the only run of a report.
     """
     if not comparison.comparable:
         return []

@@ -409,8 +409,8 @@ def cross_dataset_table(
     """Return how each strategy does over all datasets: profile area, wins, penalties and rank.
 
     Args:
-        datasets: Accuracies (R, T) by strategy; the same strategies in each dataset.
-        tested: Whether every dataset has repetitions to test with; without, penalties say nothing.
+        datasets: accuracies (R, T) by strategy; the same strategies in each dataset.
+        tested: whether every dataset has repetitions to test with; without, penalties say nothing.
     """
     profiles = performance_profile(datasets)
     ranks = mean_ranks(datasets)

@@ -56,17 +56,17 @@ def read_arff(path: Path, *, rows: int | None = None) -> Table:
     """Read an ARFF file.
 
     Args:
-        path: The file.
-        rows: Read only that many rows.
+        path: the file.
+        rows: read only that many rows.
 
     Returns:
         A table with a column per attribute: float64 for numbers, NaN where missing, and texts for
         other types.
 
     Raises:
-        FileError: If the file is not valid ARFF or has no rows.
+        FileError: if the file is not valid ARFF or has no rows.
     """
-    with parse_errors(path, "ARFF"), path.open(encoding="utf-8", errors="replace") as stream:
+    with parse_errors(path, "ARFF file"), path.open(encoding="utf-8", errors="replace") as stream:
         attributes = _read_header(stream, path)
         all_records = _read_records(stream, attributes, path)
         records = list(islice(all_records, rows))

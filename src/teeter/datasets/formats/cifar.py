@@ -53,7 +53,7 @@ def read_cifar100(files: MatchedFiles) -> RawDataset:
 
 
 def _read_records(path: Path, *, label_bytes: int, class_count: int) -> LabelledRows:
-    with parse_errors(path, "CIFAR binary"):
+    with parse_errors(path, "CIFAR binary file"):
         data = np.fromfile(path, dtype=np.uint8)
 
     record_bytes = label_bytes + _IMAGE_BYTES

@@ -40,36 +40,36 @@ def read_idx_files(files: MatchedFiles) -> RawDataset:
 
 
 def read_idx(path: Path) -> npt.NDArray[np.uint8]:
-    """Read an IDX file of bytes, compressed by gzip or not.
+    """Read an IDX file of bytes, gzipped or not.
 
     Raises:
-        FileError: If it is not an IDX file, or longer or shorter than its header says.
+        FileError: if it is not an IDX file, or longer or shorter than its header says.
     """
-    with parse_errors(path, "IDX"):
+    with parse_errors(path, "IDX file"):
         data = path.read_bytes()
         if path.suffix == ".gz":
             data = gzip.decompress(data)
 
         has_magic_bytes = data[:2] == b"\0\0"
         value_type = data[2]
-        axes = data[3]
-        if not has_magic_bytes or value_type != _UNSIGNED_BYTE or axes == 0:
+        axis_count = data[3]
+        if not has_magic_bytes or value_type != _UNSIGNED_BYTE or axis_count == 0:
             raise FileError(
                 f"{path} is not an IDX file of bytes: it is damaged or of another type."
             )
 
-        start = 4 + 4 * axes
-        axis_bytes = np.frombuffer(data[4:start], dtype=">u4")
-        shape = axis_bytes.astype(int).tolist()
+        start = 4 + 4 * axis_count
+        axis_lengths = np.frombuffer(data[4:start], dtype=">u4")
+        shape = axis_lengths.astype(int).tolist()
 
         # Python integers, because the product of a damaged header may overflow int64.
         expected = int(np.prod(shape, dtype=object))
         actual = len(data) - start
         if actual != expected:
-            axis_lengths = " x ".join(str(length) for length in shape)
+            shape_text = " x ".join(str(length) for length in shape)
             raise FileError(
-                f"The header of {path} announces {axis_lengths} = {expected} bytes, and it holds "
-                f"{actual}: it is incomplete or damaged."
+                f"The header of {path} declares {shape_text} bytes, but the file has {actual} "
+                "after the header: it is incomplete or damaged."
             )
 
         values = np.frombuffer(data, dtype=np.uint8, offset=start)

@@ -28,11 +28,17 @@ __all__ = [
     "TINY_IMAGENET_LAYOUTS",
 ]
 
-# Tiny ImageNet has its published size, FOOD101 that of the paper, ImageNet the usual crop.
 TINY_IMAGENET_FIT = Resize(64)
-FOOD101_FIT = Resize(75)
-IMAGENET_FIT = CentreCrop(256, 224)
+"""The published size."""
 
+FOOD101_FIT = Resize(75)
+"""The size in the paper."""
+
+IMAGENET_FIT = CentreCrop(256, 224)
+"""The usual crop."""
+
+# For folders that are listed. Where a published list names images without a suffix, the reader adds
+# the one that the published archive uses.
 _IMAGE_SUFFIXES = (".jpeg", ".jpg", ".png")
 
 
@@ -94,13 +100,13 @@ def _read_food101(files: MatchedFiles) -> RawDataset:
 
     def read_listed(listing: Path) -> LabelledRows:
         paths = []
-        names = []
+        class_names = []
         for entry in _read_lines(listing):
-            # An entry is CLASS/NUMBER.
+            # An entry is CLASS/NUMBER. All images of the published archive end in .jpg.
             paths.append(images / f"{entry}.jpg")
-            names.append(entry.split("/")[0])
+            class_names.append(entry.split("/")[0])
 
-        labels = class_indices_from_text(names, classes, listing)
+        labels = class_indices_from_text(class_names, classes, listing)
         return LabelledRows(ImageFiles(paths, FOOD101_FIT), labels)
 
     return RawDataset(
@@ -115,15 +121,21 @@ def _read_imagenet_with_csv(files: MatchedFiles) -> RawDataset:
     train, test, solution = (paths[0] for paths in files)
     classes = _list_classes(train)
 
-    with parse_errors(solution, "CSV"), solution.open(encoding="utf-8", newline="") as stream:
+    with (
+        parse_errors(solution, "CSV file"),
+        solution.open(encoding="utf-8", newline="") as stream,
+    ):
         rows = []
         for record in csv.DictReader(stream):
             # The class, then the corners of a box, perhaps several times.
             class_name = record["PredictionString"].split()[0]
             rows.append((record["ImageId"], class_name))
 
-    # In the order of the file names, as with the devkit.
-    rows.sort()
+        # In the order of the file names, as with the devkit. Inside the block, because a short
+        # record has None as its ImageId, which cannot be compared.
+        rows.sort()
+
+    # All validation images of the published archive end in .JPEG.
     paths = [test / f"{image_id}.JPEG" for image_id, _ in rows]
     class_names = [class_name for _, class_name in rows]
     labels = class_indices_from_text(class_names, classes, solution)
@@ -145,7 +157,7 @@ def _read_imagenet_with_devkit(files: MatchedFiles) -> RawDataset:
     train, test, meta, ground_truth = (paths[0] for paths in files)
     classes = _list_classes(train)
 
-    with parse_errors(meta, "MATLAB"):
+    with parse_errors(meta, "MATLAB file"):
         synsets = loadmat(meta, squeeze_me=True)["synsets"]
 
         # A synset begins with its ILSVRC2012_ID and its WordNet ID, which names the class folder.
@@ -156,8 +168,8 @@ def _read_imagenet_with_devkit(files: MatchedFiles) -> RawDataset:
 
     with parse_errors(ground_truth, "list of numbers"):
         ids = [int(line) for line in _read_lines(ground_truth)]
-        names = [class_of_id[synset_id] for synset_id in ids]
-        labels = class_indices_from_text(names, classes, ground_truth)
+        class_names = [class_of_id[synset_id] for synset_id in ids]
+        labels = class_indices_from_text(class_names, classes, ground_truth)
 
     paths = _list_images(test)
     if len(paths) != len(labels):
@@ -225,7 +237,7 @@ def _list_images(folder: Path) -> list[str]:
 
 def _read_lines(path: Path) -> list[str]:
     """Return the lines of a text file that are not blank."""
-    with parse_errors(path, "text"):
+    with parse_errors(path, "text file"):
         text = path.read_text(encoding="utf-8")
 
     lines = [line for line in text.splitlines() if line.strip()]

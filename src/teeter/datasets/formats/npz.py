@@ -22,7 +22,7 @@ def npz_reader(classes: Sequence[str] | int) -> Reader:
     """Return a reader of one .npz file.
 
     Args:
-        classes: The class names, or their number. An array ``classes`` in the file replaces them.
+        classes: the class names, or their number. An array ``classes`` in the file replaces them.
     """
 
     def read(files: MatchedFiles) -> RawDataset:

@@ -37,11 +37,11 @@ def image_table_layouts(
     """Return the layouts of train*.parquet and ``test``*.parquet, in a folder called data or not.
 
     Args:
-        test: How the names of the test files begin.
-        classes: The class names, or their number. Names in the files replace them.
+        test: how the names of the test files begin.
+        classes: the class names, or their number. Names in the files replace them.
         channels: 1 for grey images, 3 for colour.
-        fit: Brings each image to the same size.
-        stream: Leave the images in their files and decode them one at a time. Otherwise all are
+        fit: brings each image to the same size.
+        stream: leave the images in their files and decode them one at a time. Otherwise all are
             decoded at once.
     """
 
@@ -74,9 +74,9 @@ class ParquetImages(Dataset[Tensor]):
     The encoded images of one row group are cached, so rows are cheap in order and costly at random.
 
     Args:
-        paths: The files. Their rows follow each other.
+        paths: the files. Their rows follow each other.
         channels: 1 for grey images, 3 for colour.
-        fit: Brings each image to the same size.
+        fit: brings each image to the same size.
     """
 
     def __init__(self, paths: Sequence[Path], channels: int, fit: Fit) -> None:

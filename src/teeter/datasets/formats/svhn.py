@@ -28,7 +28,7 @@ def read_svhn(files: MatchedFiles) -> RawDataset:
 def _read_images_and_labels(path: Path) -> LabelledRows:
     from scipy.io import loadmat
 
-    with parse_errors(path, "MATLAB"):
+    with parse_errors(path, "MATLAB file"):
         arrays = loadmat(path, variable_names=("X", "y"))
 
     images = arrays.get("X")

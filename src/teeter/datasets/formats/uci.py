@@ -41,9 +41,9 @@ def table_reader(
     All other columns must be numbers.
 
     Args:
-        classes: The class names in the order of their indices.
-        first_class: The number of the first class, if the file has numbers for classes.
-        rows: Read only that many rows of an ARFF file.
+        classes: the class names in the order of their indices.
+        first_class: the number of the first class, if the file has numbers for classes.
+        rows: read only that many rows of an ARFF file.
     """
 
     def read(files: MatchedFiles) -> RawDataset:
@@ -133,7 +133,7 @@ def _require_numbers(table: Table, name: str) -> npt.NDArray[np.float64]:
 
 def _read_lines(path: Path) -> list[list[str]]:
     """Return the comma-separated fields of each line. ISOLET's lines end in a full stop."""
-    with parse_errors(path, "UCI data"), path.open(encoding="ascii") as stream:
+    with parse_errors(path, "UCI data file"), path.open(encoding="ascii") as stream:
         filled = [line.rstrip(",. \n") for line in stream if line.strip()]
     lines = [line.split(",") for line in filled]
 
@@ -151,7 +151,7 @@ def _read_lines(path: Path) -> list[list[str]]:
 
 
 def _parse_floats(lines: list[list[str]], path: Path) -> npt.NDArray[np.float64]:
-    with parse_errors(path, "UCI data"):
+    with parse_errors(path, "UCI data file"):
         return np.array([[float(field) for field in fields] for fields in lines])
 
 
