@@ -203,8 +203,9 @@ def test_nothing_is_imported_before_it_is_asked_for(install: Install, built: Pat
 
 
 def test_broken_ones_are_listed_with_the_reason_and_all_else_works(
-    install: Install, broken: Path
+    install: Install, broken: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "200")  # wide enough for a sentence in one line
     install(broken)
     told = by_name(run_teeter("strategies", "--json").stdout)
     assert told["absent"]["about"] == (
