@@ -16,14 +16,14 @@ from teeter.training import TrainingConfig
 __all__ = [
     "HEAD_OUTPUTS",
     "TRAINING",
-    "Head",
+    "ClassifierKind",
     "head_factory",
     "ignore_few_labels_warning",
     "linear_head",
 ]
 
 
-class Head(StrEnum):
+class ClassifierKind(StrEnum):
     """What learns from the features of a campaign."""
 
     LINEAR = "linear"
@@ -33,8 +33,8 @@ class Head(StrEnum):
 _LINEAR_OUTPUTS = frozenset({"logits", "features", "head", "labelled"})
 
 HEAD_OUTPUTS = {
-    Head.LINEAR: _LINEAR_OUTPUTS,
-    Head.MLP: _LINEAR_OUTPUTS | {"dropout_logits", "ensemble_logits"},
+    ClassifierKind.LINEAR: _LINEAR_OUTPUTS,
+    ClassifierKind.MLP: _LINEAR_OUTPUTS | {"dropout_logits", "ensemble_logits"},
 }
 """The outputs that a strategy can get from each head; see ``Strategy.needs``."""
 
@@ -61,14 +61,14 @@ def head_factory(head: str, width: int, n_classes: int) -> Callable[[int], nn.Mo
     """Return what a ``Learner`` makes its models from.
 
     Args:
-        head: One of ``Head``.
+        head: One of ``ClassifierKind``.
         width: D, the number of features.
         n_classes: C, the number of classes.
 
     Returns:
         An estimator to clone for a linear head, or a function from a seed to a network.
     """
-    if head == Head.MLP:
+    if head == ClassifierKind.MLP:
         return lambda seed: mlp(width, n_classes, seed=seed)
 
     return linear_head()

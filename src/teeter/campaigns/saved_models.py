@@ -30,7 +30,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 from torch import nn
 
-from teeter.campaigns.classifiers import Head, linear_head
+from teeter.campaigns.classifiers import ClassifierKind, linear_head
 from teeter.errors import StoreError
 from teeter.learner import Learner
 from teeter.models.networks import mlp
@@ -207,14 +207,14 @@ def load_models(arrays: Arrays, head: str, width: int, n_classes: int) -> list[A
 
     Args:
         arrays: The arrays of the file.
-        head: One of ``Head``.
+        head: One of ``ClassifierKind``.
         width: D, the number of features of the items now.
         n_classes: C, the number of classes now, which may be more than the model knows.
 
     Returns:
         The models, or an empty list if their layers were dropped or have another width.
     """
-    if head == Head.MLP:
+    if head == ClassifierKind.MLP:
         numbers = {name.split(".")[1] for name in arrays if name.startswith("model.")}
         prefixes = [f"model.{k}." for k in range(len(numbers))]
         return [_load_network(arrays, prefix, width, n_classes) for prefix in prefixes]

@@ -44,7 +44,7 @@ class RoundSettings:
     options: dict[str, Any]
     """Options of the strategy."""
     head: str
-    """One of ``Head``."""
+    """One of ``ClassifierKind``."""
     control: float
     """The share of each batch that is drawn at random."""
     seed: int

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from teeter.campaigns.classifiers import HEAD_OUTPUTS, Head
+from teeter.campaigns.classifiers import HEAD_OUTPUTS, ClassifierKind
 from teeter.campaigns.consensus import ConsensusMethod
 from teeter.campaigns.db import CampaignRepository, Database
 from teeter.campaigns.enums import ItemKind
@@ -68,7 +68,7 @@ class Settings:
     def __post_init__(self) -> None:
         """Raise InputError or UnknownNameError if a value is invalid."""
         _require_choice("kind", self.kind, ItemKind)
-        _require_choice("head", self.head, Head)
+        _require_choice("head", self.head, ClassifierKind)
         _require_choice("consensus", self.consensus, ConsensusMethod)
 
         if not 0 <= self.control < 1:
@@ -106,12 +106,12 @@ class Settings:
         Only new campaigns are checked: existing ones stay readable.
         """
         needs = make_strategy(self.strategy, self.options).needs
-        missing = needs - HEAD_OUTPUTS[Head(self.head)]
+        missing = needs - HEAD_OUTPUTS[ClassifierKind(self.head)]
         if not missing:
             return
 
         hint = "choose another strategy"
-        for head in Head:
+        for head in ClassifierKind:
             if missing <= HEAD_OUTPUTS[head]:
                 hint = f"choose the head {head}, or another strategy"
                 break

@@ -12,7 +12,12 @@ from safetensors.numpy import save
 from torch import Tensor
 
 from teeter.campaigns.agreement import prediction_agreement
-from teeter.campaigns.classifiers import TRAINING, Head, head_factory, ignore_few_labels_warning
+from teeter.campaigns.classifiers import (
+    TRAINING,
+    ClassifierKind,
+    head_factory,
+    ignore_few_labels_warning,
+)
 from teeter.campaigns.saved_models import dump_layers, load_arrays, load_models
 from teeter.errors import InputError
 from teeter.learner import Learner, fit_learners
@@ -191,20 +196,20 @@ def labelled_items(state: RoundState) -> tuple[Integers, Integers]:
 
 
 def out_of_fold(
-    features: Vectors, labels: Integers, *, head: str = Head.LINEAR, seed: int = 0
+    features: Vectors, labels: Integers, *, head: str = ClassifierKind.LINEAR, seed: int = 0
 ) -> Floats:
     """Return class probabilities of each row from a head that was not trained on it.
 
     Args:
         features: Shape (L, D).
         labels: Class indices from 0, shape (L,).
-        head: One of ``Head``.
+        head: One of ``ClassifierKind``.
         seed: Decides the folds and the networks.
 
     Returns:
         Shape (L, C). A class has probability 0 for a row if it occurs in no other fold.
     """
-    n_folds = NETWORK_FOLDS if head == Head.MLP else FOLDS
+    n_folds = NETWORK_FOLDS if head == ClassifierKind.MLP else FOLDS
     n_rows = len(labels)
     n_classes = int(labels.max()) + 1
     order = np.random.default_rng(seed).permutation(n_rows)
