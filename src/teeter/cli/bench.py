@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from teeter.cli.errors import Commands
+from teeter.cli.options import DeviceOption, JsonOption
 from teeter.cli.output import progress, spinner
 from teeter.cli.report import report
 from teeter.errors import FileError, InputError
@@ -62,10 +63,6 @@ SetOption = Annotated[
         help="Change a value of the setting, such as epochs=20. May be repeated.",
     ),
 ]
-DeviceOption = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="cpu or cuda. Default: a GPU if there is one."),
-]
 ThreadsOption = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="CPU threads that torch uses.")
 ]
@@ -97,7 +94,6 @@ TrackOption = Annotated[
         help="Send rounds to a tracker too, such as tensorboard:FOLDER. May be repeated.",
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 @bench.command()

@@ -18,6 +18,7 @@ from teeter.cli.options import (
     AnnotatorOption,
     CampaignArgument,
     JsonOption,
+    SeedOption,
     split_names,
 )
 from teeter.cli.output import (
@@ -145,9 +146,6 @@ PeopleOption = Annotated[
 ConsensusOption = Annotated[
     str,
     typer.Option(metavar="NAME", help="How to combine several answers: majority or dawid-skene."),
-]
-SeedOption = Annotated[
-    int, typer.Option(metavar="NUMBER", help="Random seed; the same seed gives the same picks.")
 ]
 CountOption = Annotated[int, typer.Option("-n", metavar="N", help="Number of items.")]
 

@@ -10,7 +10,9 @@ __all__ = [
     "DEFAULT_ANNOTATOR",
     "AnnotatorOption",
     "CampaignArgument",
+    "DeviceOption",
     "JsonOption",
+    "SeedOption",
     "split_names",
 ]
 
@@ -26,6 +28,13 @@ CampaignArgument = Annotated[
 ]
 AnnotatorOption = Annotated[str, typer.Option("--as", metavar="NAME", help="Annotator name.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+SeedOption = Annotated[
+    int, typer.Option(metavar="NUMBER", help="Random seed; the same seed gives the same picks.")
+]
+DeviceOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="cpu or cuda. Default: a GPU if there is one."),
+]
 
 
 def split_names(text: str) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
+from teeter.cli.options import DeviceOption, SeedOption
 from teeter.cli.output import atomic_text_file, progress, require_writable, spinner
 from teeter.errors import InputError
 from teeter.selection.defaults import (
@@ -58,13 +59,6 @@ IdOption = Annotated[
         metavar="COLUMN",
         help="Column or array of ids. Default: id or ids if present, otherwise row numbers.",
     ),
-]
-SeedOption = Annotated[
-    int, typer.Option(metavar="NUMBER", help="Random seed; the same seed gives the same picks.")
-]
-DeviceOption = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="cpu or cuda. Default: a GPU if there is one."),
 ]
 RaysOption = Annotated[
     int | None,

@@ -115,23 +115,21 @@ def make_app(
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")
 
     # Starlette picks the handler of the closest base class of an error.
-    app.add_exception_handler(TeeterError, _on_teeter_error)
-    app.add_exception_handler(RequestValidationError, _on_validation_error)
-    app.add_exception_handler(HTTPException, _on_http_error)
-    app.add_exception_handler(OSError, _on_os_error)
+    app.exception_handler(TeeterError)(_on_teeter_error)
+    app.exception_handler(RequestValidationError)(_on_validation_error)
+    app.exception_handler(HTTPException)(_on_http_error)
+    app.exception_handler(OSError)(_on_os_error)
     return app
 
 
-async def _on_teeter_error(request: Request, error: Exception) -> Response:
+async def _on_teeter_error(request: Request, error: TeeterError) -> Response:
     """Answer with the sentence of an error, without the paths in it."""
-    assert isinstance(error, TeeterError)
     sentence = api.redact_paths(request.app.state.site, str(error))
     return _error_response(request, sentence, status_of(error))
 
 
-async def _on_validation_error(request: Request, error: Exception) -> Response:
+async def _on_validation_error(request: Request, error: RequestValidationError) -> Response:
     """Say which fields of a request are invalid, without repeating what was sent."""
-    assert isinstance(error, RequestValidationError)
     problems = []
     for problem in error.errors():
         field = ".".join(str(part) for part in problem["loc"])
@@ -140,10 +138,8 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
     return _error_response(request, "; ".join(problems), HTTPStatus.UNPROCESSABLE_ENTITY)
 
 
-async def _on_http_error(request: Request, error: Exception) -> Response:
+async def _on_http_error(request: Request, error: HTTPException) -> Response:
     """Answer what Starlette raises: no such route or method, or a body that cannot be read."""
-    assert isinstance(error, HTTPException)
-
     # Uploads are stored in temporary files while they arrive, so reading one may fill the disk.
     if isinstance(error.__cause__, OSError):
         return await _on_os_error(request, error.__cause__)
@@ -154,9 +150,8 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     return _error_response(request, sentence, error.status_code, error.headers)
 
 
-async def _on_os_error(request: Request, error: Exception) -> Response:
+async def _on_os_error(request: Request, error: OSError) -> Response:
     """Say that the server's disk fails, but not where."""
-    assert isinstance(error, OSError)
     logger.warning("%s %s: %s", request.method, request.url.path, error)
 
     problem = "cannot be read or written"

@@ -22,7 +22,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
-from typing import Any
+from typing import Any, cast
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -133,11 +133,12 @@ class _LimitedConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Admit the connection, and wait for its first request head."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # asyncio declares the base class for all protocols, and gives a stream protocol a stream.
+        stream = cast("asyncio.Transport", transport)
+        self._transport = stream
         self.since = self._http.loop.time()
 
-        peer = transport.get_extra_info("peername")
+        peer = stream.get_extra_info("peername")
         if isinstance(peer, tuple):
             self.address = str(peer[0])
             self.client = client_network(self.address)
@@ -145,11 +146,11 @@ class _LimitedConnection(asyncio.Protocol):
         # uvicorn's protocol does not learn of a refused connection.
         if not self._table.admit(self):
             self._is_refused = True
-            transport.write(_REFUSAL)
-            transport.close()
+            stream.write(_REFUSAL)
+            stream.close()
             return
 
-        self._http.connection_made(transport)
+        self._http.connection_made(stream)
         self._start_head_timer()
 
     def data_received(self, data: bytes) -> None:
