@@ -162,8 +162,8 @@ def start_and_stop(*arguments: object, teeter: Teeter, monkeypatch: pytest.Monke
     monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: apps.append(self.config.app))
     teeter("serve", *arguments, "--no-open")
     (app,) = apps
-    app.state.site.close()
-    return app.state.site
+    app.state.workspace.close()
+    return app.state.workspace
 
 
 def test_two_servers_on_one_machine_have_different_cookies(
@@ -186,7 +186,7 @@ def test_a_campaign_is_created_from_items_with_classes(
     arguments = (items, "--classes", "spam,ham", "--port", port.number)
     for _ in range(2):  # the second time, the campaign exists
         workspace = start_and_stop(*arguments, teeter=teeter, monkeypatch=monkeypatch)
-        assert workspace.desks["mail"].campaign.classes == ("spam", "ham")
+        assert workspace.services["mail"].campaign.classes == ("spam", "ham")
 
 
 def answer_and_interrupt(server: Server, slug: str) -> None:

@@ -53,7 +53,7 @@ def page_server(campaign: Path) -> Iterator[str]:
     Much cheaper than ``teeter serve``, which loads torch in two more processes.
     """
     app = make_app([campaign], security=SecurityConfig(b"secret"), warm=False)
-    app.state.site.trainer, app.state.site.maker = InlineWorker(), InlineWorker()
+    app.state.workspace.trainer, app.state.workspace.slow_worker = InlineWorker(), InlineWorker()
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, ws="none"))
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))

@@ -143,9 +143,9 @@ def served(
     """A client that has its session, and sends what goes with changes."""
     security = security or SecurityConfig(b"secret")
     app = make_app(files, security=security, folder=folder, warm=False)
-    app.state.site.trainer, app.state.site.maker = InlineWorker(), InlineWorker()
+    app.state.workspace.trainer, app.state.workspace.slow_worker = InlineWorker(), InlineWorker()
     with TestClient(app, base_url=BASE, raise_server_exceptions=True) as client:
-        if not app.state.site.auth.requires_token():
+        if not app.state.workspace.auth.requires_token():
             client.headers["x-csrf-token"] = client.get("/api/v1/session").json()["csrf"]
         yield client
 

@@ -240,7 +240,7 @@ def test_an_export_that_takes_too_long_does_not_stop_other_work(
 ) -> None:
     monkeypatch.setattr(api, "_EXPORT_SECONDS", 0.05)
     with served(file) as client:
-        site = client.app.state.site  # type: ignore[attr-defined]
+        site = client.app.state.workspace  # type: ignore[attr-defined]
         site.trainer = BusyWorker()
         told = client.get(f"{AT}/export")
         assert told.status_code == 503
@@ -259,7 +259,7 @@ def test_a_process_goes_on_after_an_export_that_takes_too_long(
 ) -> None:
     monkeypatch.setattr(api, "_EXPORT_SECONDS", 0.0)
     with served(file) as client:
-        site = client.app.state.site  # type: ignore[attr-defined]
+        site = client.app.state.workspace  # type: ignore[attr-defined]
         site.trainer = BackgroundWorker(5)
         assert client.get(f"{AT}/export").status_code == 503
         questions = EnsureQuestions(str(file), "me", batch=5)
@@ -273,7 +273,7 @@ def test_a_process_goes_on_after_an_export_that_takes_too_long(
 def test_suspects_and_maps_that_fail_do_not_say_it_either(tmp_path: Path, path: str) -> None:
     file = begin(tmp_path / "texts.teeter", 30)
     with served(file) as client:
-        site = client.app.state.site  # type: ignore[attr-defined]
+        site = client.app.state.workspace  # type: ignore[attr-defined]
         gone = str(tmp_path / "gone.teeter")
         failed = site.trainer.submit(DrawMap(gone, MapKind.PCA, str(tmp_path)))
         assert str(tmp_path) in str(failed.exception())

@@ -34,7 +34,7 @@ def test_no_request_breaks_the_server(examples: int, tmp_path: Path) -> None:
         campaign.tell("t1", label, name)
     campaign.database.close()
     app = make_app([file], security=SecurityConfig(b"secret"), folder=tmp_path, warm=False)
-    app.state.site.trainer, app.state.site.maker = InlineWorker(), InlineWorker()
+    app.state.workspace.trainer, app.state.workspace.slow_worker = InlineWorker(), InlineWorker()
     headers = {"authorization": f"Bearer {token}"}
     schema = schemathesis.openapi.from_asgi("/api/v1/openapi.json", app, headers=headers)
     operations = [found.ok() for found in schema.get_all_operations()]

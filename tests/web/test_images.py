@@ -84,6 +84,6 @@ def test_the_paths_of_images_are_not_disclosed(tmp_path: Path) -> None:
             "003.png leads out of the campaign's folder scans: only files inside it are read."
         )
 
-        site = client.app.state.site  # type: ignore[attr-defined]
+        site = client.app.state.workspace  # type: ignore[attr-defined]
         site.folder = Path("/")
         assert redact_paths(site, "Spam and/or ham.") == "Spam and/or ham."

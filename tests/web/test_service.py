@@ -85,7 +85,7 @@ def test_what_the_trainer_asked_meanwhile_is_not_given_on_top(
     campaign.pick_ahead(60)
     campaign.database.close()
     with served(file) as client:
-        desk = client.app.state.site.desks["texts"]  # type: ignore[attr-defined]
+        desk = client.app.state.workspace.services["texts"]  # type: ignore[attr-defined]
         looked = desk.questions
 
         def slow(annotator: str, n: int, why: Any = None) -> Any:

@@ -314,7 +314,7 @@ def test_how_a_team_works(people: People) -> None:
 
 
 def test_another_consensus_holds_for_all_that_reads_the_campaign(people: People) -> None:
-    handlers = people.client.app.state.site.trainer.process.handlers  # type: ignore[attr-defined]
+    handlers = people.client.app.state.workspace.trainer.process.handlers  # type: ignore[attr-defined]
     assert handlers.campaign(str(people.file)).settings.consensus == "majority"
     people.ask("rey", "GET", f"{AT}/items")
     told = people.ask("olga", "POST", f"{AT}/consensus", {"way": "dawid-skene"}).json()
@@ -468,7 +468,7 @@ def test_labels_that_came_with_the_items_are_nobody_s(tmp_path: Path) -> None:
 def test_what_was_picked_ahead_is_given_without_the_trainer(
     people: People, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site = people.client.app.state.site  # type: ignore[attr-defined]
+    site = people.client.app.state.workspace  # type: ignore[attr-defined]
     monkeypatch.setattr(site.trainer, "ensure_questions", lambda *_: None)
     campaign = Campaign.open(people.file)
     assert people.ask("ann", "GET", f"{AT}/questions").json()["questions"] == []
@@ -488,7 +488,7 @@ def test_what_was_picked_ahead_is_given_without_the_trainer(
 
 
 def test_questions_are_picked_before_the_first_asks(people: People) -> None:
-    site = people.client.app.state.site  # type: ignore[attr-defined]
+    site = people.client.app.state.workspace  # type: ignore[attr-defined]
     site.warm_up([people.file])
     campaign = Campaign.open(people.file)
     with campaign.database.reading() as connection:

@@ -51,7 +51,7 @@ def test_a_strategy_that_does_not_exist_is_refused_at_once(tmp_path: Path) -> No
         job = create_campaign(client, name="a", classes="a,b", strategy="lmd-s", file=upload)
         assert job["state"] == 422
         assert "Did you mean 'ldm-s'?" in str(job["detail"])
-        assert list(client.app.state.site.temp.iterdir()) == []  # type: ignore[attr-defined]
+        assert list(client.app.state.workspace.temp.iterdir()) == []  # type: ignore[attr-defined]
 
 
 def test_a_campaign_from_a_folder_of_images(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_failed_job_does_not_disclose_paths(tmp_path: Path) -> None:
         assert job["state"] == "failed"
         detail = str(job["detail"])
         assert "mail.csv" in detail
-        assert str(client.app.state.site.temp) not in detail  # type: ignore[attr-defined]
+        assert str(client.app.state.workspace.temp) not in detail  # type: ignore[attr-defined]
         assert str(tmp_path) not in detail
 
 
@@ -116,7 +116,7 @@ def test_a_file_that_unpacks_to_too_much_is_refused_unread(tmp_path: Path) -> No
 
     security = SecurityConfig(b"secret", upload_limit=limit)
     with served(folder=tmp_path, security=security) as client:
-        site = client.app.state.site  # type: ignore[attr-defined]
+        site = client.app.state.workspace  # type: ignore[attr-defined]
         for name, message in (
             ("wide", "unpacks to"),
             ("many", "unpacks to"),
@@ -152,4 +152,4 @@ def test_a_full_disk_is_reported_without_paths(
         assert response.status_code == 503
         assert response.json()["detail"].startswith("The server's disk is full.")
         assert "secret" not in response.text
-        assert list(client.app.state.site.temp.rglob("*")) == []  # type: ignore[attr-defined]
+        assert list(client.app.state.workspace.temp.rglob("*")) == []  # type: ignore[attr-defined]

@@ -57,12 +57,12 @@ def test_a_campaign_that_is_damaged_while_it_is_served_holds_up_no_other(tmp_pat
     begin(tmp_path / "texts.teeter", 30)
     damaged = begin(tmp_path / "worse.teeter", 30)
     with served(folder=tmp_path) as client:
-        site = client.app.state.site  # type: ignore[attr-defined]
+        site = client.app.state.workspace  # type: ignore[attr-defined]
         assert [one["name"] for one in client.get("/api/v1/campaigns").json()] == ["texts", "worse"]
         whole = damaged.read_bytes()
         damaged.write_bytes(whole[:100] + b"\xff" * (len(whole) - 100))
-        site.desks["worse"].close()
-        site.roster.refresh()
+        site.services["worse"].close()
+        site.campaign_tokens.refresh()
         assert client.get("/api/v1/campaigns/worse").status_code == 503
         assert [one["name"] for one in client.get("/api/v1/campaigns").json()] == ["texts"]
         page = client.get("/").text

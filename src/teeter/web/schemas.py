@@ -166,7 +166,7 @@ class JobStarted(BaseModel):
     """Work that was started in the background."""
 
     job: str
-    """Its id, for ``GET /jobs/{job}``. Keep it to yourself: whoever has it can see the result."""
+    """Its id, for ``GET /jobs/{job}``. Everyone who knows it can see the result."""
 
 
 class JobState(StrEnum):
@@ -342,7 +342,7 @@ class ConfirmationIn(_RequestBody):
 
 
 class UndoIn(_RequestBody):
-    """The item whose answer is to be undone, if that is your newest answer; the newest if omitted."""
+    """The item whose answer to undo, if that is your newest answer. Without it, the newest is."""
 
     item: str | None = Field(default=None, max_length=4096)
 

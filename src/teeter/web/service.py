@@ -67,7 +67,7 @@ _MAX_EXCERPT = 160
 """Characters of a text in a table."""
 
 _WRITE_TIMEOUT = 10
-"""Seconds that an answer waits for another process that writes; the page waits 20 for the server."""
+"""Seconds that an answer waits for another process that writes. The page waits 20 for us."""
 
 _TEAM_CHECK_SECONDS = 5.0
 """How long it may take until a second annotator is noticed."""
@@ -520,7 +520,7 @@ class CampaignService:
 
     @cached_by(_count_all_items)
     def _mapped_row_ids(self, connection: Connection) -> list[int]:
-        """Return row ids by the index of an item on the map, which is its row in a model's input."""
+        """Return row ids by index on the map, which is the row in a model's input."""
         return self.campaign.repository.items.row_ids_with_features(connection)
 
     def find_mapped_item(self, index: int) -> str:

@@ -186,7 +186,7 @@ class TeamService:
         """Add a member and return their token.
 
         The first member must be the user, as an owner: the campaign is closed to everyone else from
-        then on, so nobody could add an owner later.
+        then on, so no one could add an owner later.
 
         Args:
             name: the member's name.
@@ -249,7 +249,7 @@ class TeamService:
         return MemberChanged(name=name, released=released)
 
     def _require_other_owner(self, name: str) -> None:
-        """Raise an error if no owner but ``name`` exists: nobody could manage the campaign."""
+        """Raise an error if no owner but ``name`` exists: no one could manage the campaign."""
         people = self._service.campaign.people.list()
         owners = [person.name for person in people if role_allows(person.role, Permission.MANAGE)]
         if owners == [name]:

@@ -85,7 +85,7 @@ def test_a_slow_body_is_not_waited_for(
     security = SecurityConfig(b"secret", **limits)
     app = make_app([file], security=security, folder=tmp_path, warm=False)
     status, sent_headers = asyncio.run(send_slowly(app, path, headers))
-    app.state.site.close()
+    app.state.workspace.close()
     assert status == 408
     assert sent_headers[b"connection"] == b"close"
 
