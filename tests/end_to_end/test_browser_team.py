@@ -10,14 +10,14 @@ import pytest
 
 from teeter.campaigns.campaign import Campaign
 from web.browsers import MARKS, PHONE, for_all_eyes, sync_api, window
-from web.servers import Server, begin
+from web.servers import Server, make_text_campaign
 
 pytestmark = [*MARKS, pytest.mark.slow]
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    made = begin(tmp_path / "texts.teeter", 60, overlap=1.0)
+    made = make_text_campaign(tmp_path / "texts.teeter", 60, overlap=1.0)
     campaign = Campaign.open(made)
     for k in range(12):
         campaign.tell(f"t{k}", "spam", "ann")

@@ -27,7 +27,7 @@ from teeter.web.background_requests import (
     TaskRequest,
 )
 from web.labelled_campaigns import AT, LabelledCampaign, get_questions, label_items, true_label
-from web.servers import HARMFUL, PATIENCE, InlineWorker, begin, served, text
+from web.servers import HARMFUL, PATIENCE, InlineWorker, make_text_campaign, serve_campaigns, text
 
 
 def test_questions_wait_and_answers_stay(labelled: LabelledCampaign) -> None:
@@ -190,7 +190,7 @@ def test_features_are_shown_as_numbers(tmp_path: Path) -> None:
     vectors = np.random.default_rng(0).normal(size=(40, 5))
     campaign.add({"id": f"n{k}", "features": vectors[k]} for k in range(40))
     campaign.database.close()
-    with served(tmp_path / "numbers.teeter") as client:
+    with serve_campaigns(tmp_path / "numbers.teeter") as client:
         client.get("/api/v1/campaigns/numbers/questions")
         one = client.get("/api/v1/campaigns/numbers/questions").json()["questions"][0]
         assert len(one["features"]) == 5
@@ -209,7 +209,7 @@ def test_nothing_is_called_stored_in_a_file_that_is_gone(client: TestClient, fil
         told = client.post(f"{AT}/{what}", json=body)
         assert told.status_code == 503, what
         assert told.json()["detail"].startswith(
-            "texts.teeter was moved or removed while it is served"
+            "texts.teeter was moved or removed while it is serve_campaigns"
         )
     for page in ("", "/progress", "/items"):
         assert client.get(f"/c/texts{page}").status_code == 503
@@ -239,7 +239,7 @@ def test_an_export_that_takes_too_long_does_not_stop_other_work(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api, "_EXPORT_SECONDS", 0.05)
-    with served(file) as client:
+    with serve_campaigns(file) as client:
         site = client.app.state.workspace  # type: ignore[attr-defined]
         site.trainer = BusyWorker()
         told = client.get(f"{AT}/export")
@@ -258,7 +258,7 @@ def test_a_process_goes_on_after_an_export_that_takes_too_long(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api, "_EXPORT_SECONDS", 0.0)
-    with served(file) as client:
+    with serve_campaigns(file) as client:
         site = client.app.state.workspace  # type: ignore[attr-defined]
         site.trainer = BackgroundWorker(5)
         assert client.get(f"{AT}/export").status_code == 503
@@ -271,8 +271,8 @@ def test_a_process_goes_on_after_an_export_that_takes_too_long(
 
 @pytest.mark.parametrize("path", [f"{AT}/suspects", f"{AT}/map"])
 def test_suspects_and_maps_that_fail_do_not_say_it_either(tmp_path: Path, path: str) -> None:
-    file = begin(tmp_path / "texts.teeter", 30)
-    with served(file) as client:
+    file = make_text_campaign(tmp_path / "texts.teeter", 30)
+    with serve_campaigns(file) as client:
         site = client.app.state.workspace  # type: ignore[attr-defined]
         gone = str(tmp_path / "gone.teeter")
         failed = site.trainer.submit(DrawMap(gone, MapKind.PCA, str(tmp_path)))

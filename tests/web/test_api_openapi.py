@@ -13,7 +13,7 @@ from hypothesis.errors import Unsatisfiable
 from teeter.campaigns.campaign import Campaign
 from teeter.web.app import make_app
 from teeter.web.auth import SecurityConfig
-from web.servers import InlineWorker, begin
+from web.servers import InlineWorker, make_text_campaign
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -27,7 +27,7 @@ from web.servers import InlineWorker, begin
 )
 def test_no_request_breaks_the_server(examples: int, tmp_path: Path) -> None:
     schemathesis = pytest.importorskip("schemathesis")
-    file = begin(tmp_path / "texts.teeter", 40, overlap=0.5)
+    file = make_text_campaign(tmp_path / "texts.teeter", 40, overlap=0.5)
     campaign = Campaign.open(file)
     token = campaign.people.add("the owner of all", "owner")
     for name, label in (("ann", "spam"), ("bob", "ham")):

@@ -7,7 +7,7 @@ from pathlib import Path
 from fastapi.testclient import TestClient
 
 from web.labelled_campaigns import LabelledCampaign, label_items
-from web.servers import served
+from web.servers import serve_campaigns
 
 
 def test_every_page_opens(labelled: LabelledCampaign) -> None:
@@ -39,7 +39,7 @@ def test_reports_open_in_the_same_place(tmp_path: Path) -> None:
     report.mkdir(parents=True)
     (report / "index.html").write_text("<h1>Found</h1><script>alert(1)</script>")
     (tmp_path / "secret.txt").write_text("secret")
-    with served(folder=tmp_path) as client:
+    with serve_campaigns(folder=tmp_path) as client:
         assert "digits" in client.get("/").text
         told = client.get("/reports/runs-digits")
         assert "Found" in told.text
@@ -73,7 +73,7 @@ def test_a_report_shows_its_images_and_runs_no_script(tmp_path: Path) -> None:
     (tmp_path / "run" / "report" / "curve.svg").write_text(
         "<svg xmlns='http://www.w3.org/2000/svg'/>"
     )
-    with served(folder=tmp_path) as client:
+    with serve_campaigns(folder=tmp_path) as client:
         for file in ("index.html", "curve.svg"):
             headers = client.get(f"/reports/run/{file}").headers
             policy = dict(

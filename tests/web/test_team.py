@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from teeter.campaigns.campaign import Campaign
 from teeter.web.auth import SecurityConfig
 from teeter.web.tokens import Tokens
-from web.servers import begin, served
+from web.servers import make_text_campaign, serve_campaigns
 
 AT = "/api/v1/campaigns/texts"
 NAMES = {"ann": "annotator", "bob": "annotator", "rey": "reviewer", "olga": "owner"}
@@ -80,7 +80,7 @@ def said(file: Path, **by: dict[str, str]) -> None:
 
 
 class People:
-    """A served campaign, and what each of its people sends along."""
+    """A serve_campaigns campaign, and what each of its people sends along."""
 
     def __init__(self, file: Path, client: TestClient, tokens: dict[str, str]) -> None:
         self.file, self.client, self.tokens = file, client, tokens
@@ -94,7 +94,7 @@ class People:
 def team_campaign() -> tuple[bytes, bytes, dict[str, str]]:
     """Return the file of a campaign with answers of two, the same with people named, and their tokens."""
     with TemporaryDirectory() as folder:
-        path = begin(Path(folder) / "texts.teeter", 30, overlap=1.0)
+        path = make_text_campaign(Path(folder) / "texts.teeter", 30, overlap=1.0)
         said(
             path,
             ann={"t1": "ham", "t2": "spam", "t3": "ham"},
@@ -123,7 +123,9 @@ def people(tmp_path: Path) -> Iterator[People]:
     own = Tokens()
     for name in ("ann", "stranger"):
         own.add(name, f"{SERVERS}-of-{name}")
-    with served(file, folder=file.parent, security=SecurityConfig(b"secret", own)) as client:
+    with serve_campaigns(
+        file, folder=file.parent, security=SecurityConfig(b"secret", own)
+    ) as client:
         more = {f"server's {name}": f"{SERVERS}-of-{name}" for name in ("ann", "stranger")}
         yield People(file, client, tokens | more)
 
@@ -167,7 +169,7 @@ def test_an_annotator_sees_their_own_answer_alone(people: People) -> None:
 def test_who_reviews_takes_no_questions_by_coming_in(file: Path, name: str, first: str) -> None:
     campaign = Campaign.open(file)
     token = campaign.people.add(name, NAMES[name])
-    with served(file, security=SecurityConfig(b"secret")) as client:
+    with serve_campaigns(file, security=SecurityConfig(b"secret")) as client:
         csrf = client.get("/login").text.split('name="csrf" content="')[1].split('"')[0]
         assert client.post("/login", data={"csrf": csrf, "token": token}).url.path == first
     assert (campaign.status().open > 0) == (first == "/c/texts")
@@ -175,7 +177,7 @@ def test_who_reviews_takes_no_questions_by_coming_in(file: Path, name: str, firs
 
 
 def test_a_lone_user_s_pages_are_as_they_were(tmp_path: Path) -> None:
-    with served(begin(tmp_path / "texts.teeter", 30)) as client:
+    with serve_campaigns(make_text_campaign(tmp_path / "texts.teeter", 30)) as client:
         page = client.get("/c/texts").text
         assert "Disagreements" not in page
         assert "Team" not in page
@@ -187,16 +189,16 @@ def test_a_lone_user_s_pages_are_as_they_were(tmp_path: Path) -> None:
 
 
 def test_several_who_answered_are_a_team(tmp_path: Path) -> None:
-    file = begin(tmp_path / "texts.teeter", 30)
+    file = make_text_campaign(tmp_path / "texts.teeter", 30)
     said(file, ann={"t1": "ham"}, bob={"t2": "ham"})
-    with served(file) as client:
+    with serve_campaigns(file) as client:
         assert "Disagreements" in client.get("/c/texts").text
 
 
 def test_a_campaign_that_names_people_lets_nobody_in_without_a_token(file: Path) -> None:
     campaign = Campaign.open(file)
     token = campaign.people.add("olga", "owner")
-    with served(file, security=SecurityConfig(b"secret")) as client:
+    with serve_campaigns(file, security=SecurityConfig(b"secret")) as client:
         assert client.get(AT).status_code == 401
         assert client.get("/c/texts", follow_redirects=False).headers["location"] == "/login"
         page = client.get("/login").text
@@ -225,9 +227,9 @@ def test_the_server_s_tokens_have_the_roles_that_campaigns_give(people: People) 
 
 
 def test_a_campaign_s_token_opens_that_campaign_alone(people: People) -> None:
-    other = Campaign.open(begin(people.file.parent / "other.teeter", 10))
+    other = Campaign.open(make_text_campaign(people.file.parent / "other.teeter", 10))
     other.people.add("olga", "annotator")
-    begin(people.file.parent / "free.teeter", 10)
+    make_text_campaign(people.file.parent / "free.teeter", 10)
     seen = {one["slug"] for one in people.ask("olga", "GET", "/api/v1/campaigns").json()}
     assert seen == {"texts"}, "olga of another campaign may be somebody else"
     assert people.ask("olga", "GET", "/api/v1/campaigns/other").status_code == 403
@@ -418,8 +420,8 @@ def test_the_team_s_page_shows_a_token_once(people: People) -> None:
 
 
 def test_the_first_person_is_whoever_names_them(tmp_path: Path) -> None:
-    file = begin(tmp_path / "texts.teeter", 30)
-    with served(file) as client:
+    file = make_text_campaign(tmp_path / "texts.teeter", 30)
+    with serve_campaigns(file) as client:
         csrf = client.headers["x-csrf-token"]
         told = client.post(f"{AT}/people", json={"name": "zoe", "role": "annotator"})
         assert "first person is an owner" in told.json()["detail"]
@@ -436,8 +438,8 @@ def test_the_first_person_is_whoever_names_them(tmp_path: Path) -> None:
 def test_whoever_has_a_token_of_the_server_names_themselves_first(tmp_path: Path) -> None:
     own = Tokens()
     own.add("ann", SERVERS)
-    with served(
-        begin(tmp_path / "texts.teeter", 30), security=SecurityConfig(b"secret", own)
+    with serve_campaigns(
+        make_text_campaign(tmp_path / "texts.teeter", 30), security=SecurityConfig(b"secret", own)
     ) as client:
         client.headers["authorization"] = f"Bearer {SERVERS}"
         told = client.post(f"{AT}/people", json={"name": "zoe", "role": "owner"})
@@ -460,7 +462,7 @@ def test_labels_that_came_with_the_items_are_nobody_s(tmp_path: Path) -> None:
     assert campaign.team()[0].quality.with_others is None
     assert campaign.disagreements() == []
     campaign.database.close()
-    with served(tmp_path / "texts.teeter") as client:
+    with serve_campaigns(tmp_path / "texts.teeter") as client:
         assert client.get(AT).json()["team"] is False
         assert [one["name"] for one in client.get(f"{AT}/team").json()] == ["ann"]
 

@@ -7,45 +7,45 @@ from pathlib import Path
 import pytest
 
 from web.labelled_campaigns import AT
-from web.servers import begin, begin_images, served
+from web.servers import make_image_campaign, make_text_campaign, serve_campaigns
 
 
 def test_a_file_that_is_no_campaign_does_not_stop_the_others(tmp_path: Path) -> None:
-    begin(tmp_path / "texts.teeter")
+    make_text_campaign(tmp_path / "texts.teeter")
     (tmp_path / "broken.teeter").write_bytes(
         b"not a database at all, and long enough to look at " * 20
     )
-    with served(folder=tmp_path) as client:
+    with serve_campaigns(folder=tmp_path) as client:
         assert [one["slug"] for one in client.get("/api/v1/campaigns").json()] == ["texts"]
         assert "broken.teeter" in client.get("/").text
 
 
 def test_a_campaign_of_the_folder_that_is_gone_is_not_listed(tmp_path: Path) -> None:
-    begin(tmp_path / "one.teeter", 5)
-    begin(tmp_path / "two.teeter", 5)
-    with served(folder=tmp_path) as client:
+    make_text_campaign(tmp_path / "one.teeter", 5)
+    make_text_campaign(tmp_path / "two.teeter", 5)
+    with serve_campaigns(folder=tmp_path) as client:
         assert len(client.get("/api/v1/campaigns").json()) == 2
         for path in tmp_path.glob("two.teeter*"):
             path.unlink()
         assert [one["slug"] for one in client.get("/api/v1/campaigns").json()] == ["one"]
-        begin(tmp_path / "two.teeter", 7)
+        make_text_campaign(tmp_path / "two.teeter", 7)
         assert "8 items labelled" in client.get("/").text
         assert client.get("/c/two").status_code == 200
 
 
 def test_where_files_are_is_not_told(tmp_path: Path) -> None:
-    begin(tmp_path / "texts.teeter", 5)
+    make_text_campaign(tmp_path / "texts.teeter", 5)
     (tmp_path / "broken.teeter").write_bytes(
         b"not a database at all, and long enough to look at " * 20
     )
-    with served(folder=tmp_path) as client:
+    with serve_campaigns(folder=tmp_path) as client:
         assert str(tmp_path) not in client.get("/").text
         (tmp_path / "texts.teeter").rename(tmp_path / "away")
         assert str(tmp_path) not in client.get(AT).text
 
 
 def test_maps_and_suspects_are_no_jobs_for_whoever_guesses_their_names(tmp_path: Path) -> None:
-    with served(begin(tmp_path / "texts.teeter", 30)) as client:
+    with serve_campaigns(make_text_campaign(tmp_path / "texts.teeter", 30)) as client:
         assert client.get(f"{AT}/suspects").json()["state"] == "done"
         for _ in range(2):
             client.get(f"{AT}/map")
@@ -54,9 +54,9 @@ def test_maps_and_suspects_are_no_jobs_for_whoever_guesses_their_names(tmp_path:
 
 
 def test_a_campaign_that_is_damaged_while_it_is_served_holds_up_no_other(tmp_path: Path) -> None:
-    begin(tmp_path / "texts.teeter", 30)
-    damaged = begin(tmp_path / "worse.teeter", 30)
-    with served(folder=tmp_path) as client:
+    make_text_campaign(tmp_path / "texts.teeter", 30)
+    damaged = make_text_campaign(tmp_path / "worse.teeter", 30)
+    with serve_campaigns(folder=tmp_path) as client:
         site = client.app.state.workspace  # type: ignore[attr-defined]
         assert [one["name"] for one in client.get("/api/v1/campaigns").json()] == ["texts", "worse"]
         whole = damaged.read_bytes()
@@ -75,7 +75,7 @@ def test_a_campaign_that_is_damaged_while_it_is_served_holds_up_no_other(tmp_pat
 def test_a_campaign_s_name_leads_nowhere_else(tmp_path: Path, name: str) -> None:
     inside = tmp_path / "inside"
     inside.mkdir()
-    with served(folder=inside) as client:
+    with serve_campaigns(folder=inside) as client:
         told = client.post(
             "/api/v1/campaigns",
             data={"name": name, "classes": "a,b"},
@@ -89,9 +89,9 @@ def test_a_campaign_s_name_leads_nowhere_else(tmp_path: Path, name: str) -> None
 def test_images_come_from_inside_the_folder_alone(tmp_path: Path, folder: str) -> None:
     inside, other = tmp_path / "inside", tmp_path / "other"
     inside.mkdir()
-    begin_images(tmp_path / "x.teeter", other, 4)
+    make_image_campaign(tmp_path / "x.teeter", other, 4)
     (inside / "link").symlink_to(other)
-    with served(folder=inside) as client:
+    with serve_campaigns(folder=inside) as client:
         told = client.post(
             "/api/v1/campaigns", data={"name": "a", "classes": "a,b", "folder": folder}
         )
